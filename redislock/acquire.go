@@ -438,8 +438,11 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 // mayBeServed reports whether err, the error of a request, leaves open whether the server has
 // executed the request, in part or in whole, or will do so.
 func mayBeServed(err error) bool {
+	if err == nil {
+		return false
+	}
 	var reply *ReplyError
-	return err != nil && (!errors.As(err, &reply) || transientCode(reply.Text) == nonLocalKey)
+	return !errors.As(err, &reply) || transientCode(reply.Text) == nonLocalKey
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or

@@ -14,6 +14,12 @@ import (
 // answers is then still the one that was checked. It is too short for a failover and a way back.
 const plainTimeout = 50 * time.Millisecond
 
+// plainCalls has the memory for the calls of takePlain.
+type plainCalls struct {
+	texts [7]string
+	calls [3]Call
+}
+
 // sendAlone sends a command that is alone in its batch, if there is a cheaper way than by the
 // scripts for batches. It reports whether there was.
 func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool {
@@ -51,20 +57,24 @@ func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool
 // The answer is that of fastPathScript, or "w" if the lock's key was set but must be taken back.
 func (s *sender) takePlain(ctx context.Context, q *slotQueue, cmd *command, check serverCheck) Reply {
 	owner, ttl, tokens := cmd.args[0], cmd.args[1], cmd.args[2]
-	replies := s.conn.Eval(ctx,
-		Call{Command: "SET", Keys: cmd.keys[:1], Args: []string{owner, "PX", ttl, "NX"}},
-		Call{Command: "HINCRBY", Keys: []string{s.metaKey(q.slot)}, Args: []string{"t", tokens}},
-		Call{Command: "EXISTS", Keys: cmd.keys[2:3]})
+	p := &cmd.plainCalls
+	p.texts = [...]string{owner, "PX", ttl, "NX", s.metaKey(q.slot), "t", tokens}
+	p.calls = [...]Call{
+		{Command: "SET", Keys: cmd.keys[:1], Args: p.texts[:4]},
+		{Command: "HINCRBY", Keys: p.texts[4:5], Args: p.texts[5:]},
+		{Command: "EXISTS", Keys: cmd.keys[2:3]},
+	}
+	replies := s.conn.Eval(ctx, p.calls[:]...)
 	set, count, queue := replies[0], replies[1], replies[2]
 	for _, r := range replies {
-		var refusal *ReplyError
 		switch {
+		case r.Err == nil:
 		case isForbidden(r.Err):
 			if strings.Contains(r.Err.Error(), "command") { // the scripts can do without HINCRBY
 				s.plainDenied.Store(true)
 			}
 			set.Err = nil // a script will say what is forbidden
-		case r.Err != nil && !errors.As(r.Err, &refusal):
+		case !errors.As(r.Err, new(*ReplyError)):
 			return r // the connection failed
 		}
 	}

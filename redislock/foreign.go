@@ -59,6 +59,9 @@ func endIn(value string) (time.Time, bool) {
 
 // isCount reports whether a value is a number such as INCR keeps.
 func isCount(value string) bool {
+	if value == "" || value[len(value)-1] < '0' || value[len(value)-1] > '9' {
+		return false // without the memory that an error of ParseInt takes
+	}
 	_, err := strconv.ParseInt(value, 10, 64)
 	return err == nil
 }

@@ -70,6 +70,9 @@ func (c *rueidisConn) reply(ctx context.Context, call Call, r rueidis.RedisResul
 	return Reply{lines, asReplyError(err)}
 }
 
+// The replies of most commands are made once.
+var zeroReply, okReply = Reply{Lines: []string{"0"}}, Reply{Lines: []string{"OK"}}
+
 // commandReply reads the reply of a command.
 func commandReply(r rueidis.RedisResult) Reply {
 	m, err := r.ToMessage()
@@ -80,9 +83,15 @@ func commandReply(r rueidis.RedisResult) Reply {
 		return Reply{Err: asReplyError(err)}
 	case m.IsInt64():
 		n, _ := m.ToInt64()
+		if n == 0 {
+			return zeroReply
+		}
 		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
 	}
 	text, err := m.ToString()
+	if text == "OK" {
+		return okReply
+	}
 	return Reply{Lines: []string{text}, Err: err}
 }
 

@@ -81,6 +81,8 @@ type command struct {
 	ttl   time.Duration
 	plain bool // code a may be sent as commands of Redis
 
+	plainCalls plainCalls
+
 	maybeServed bool // an earlier try failed, but may have been served
 
 	sent      driver.Instant // just before the call
