@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -259,8 +260,9 @@ func checkSees(sentinel *Node, kind string, nodes []*Node) error {
 	for _, item := range list(answer) {
 		fields := pairs(item)
 		addr := net.JoinHostPort(fields["ip"], fields["port"])
-		// Healthy nodes have no further flags such as "disconnected" or "s_down".
-		switch fields["flags"] {
+		// Healthy nodes have no further flags such as "disconnected" or "s_down". But "master_down"
+		// is what another Sentinel said of the master: Valkey 9.1 keeps it after a failover.
+		switch strings.TrimSuffix(fields["flags"], ",master_down") {
 		case "sentinel":
 			well[addr] = true
 		case "slave":
