@@ -76,7 +76,7 @@ func (l *Locker) reportRegression(name string, token, last uint64) error {
 // from when the answer came. The hold must not rely on the last part of the driver's TTL, delay.
 func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	grant := granted.Grant()
-	le.granted, le.wanted = granted, grant.Wanted
+	le.granted, le.tellsWanted = granted, grant.TellsWanted
 	le.nextToken, le.endToken = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
 	if grant.TTL > 0 {
 		le.ttl = grant.TTL

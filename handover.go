@@ -116,12 +116,8 @@ func (le *lease) canHandOver(now driver.Instant) bool {
 	if le.labeled || le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.allowsHandOver() {
 		return false
 	}
-	select {
-	case <-le.wanted:
-	default:
-		if le.wanted != nil && le.hold.locker.core.storeWaiters[le.name] == 0 {
-			return true
-		}
+	if le.tellsWanted && !le.isWanted && le.hold.locker.core.storeWaiters[le.name] == 0 {
+		return true
 	}
 	if le.run.contendedSince.IsZero() {
 		le.run.contendedSince, le.run.handOvers = now, 0

@@ -41,7 +41,6 @@ type lease struct {
 	name    string
 	owner   string
 	ttl     time.Duration
-	wanted  <-chan struct{}
 	queue   *nameQueue // the lease is at the head of this queue; nil if it is in none
 
 	// noRenewal means that the keeper does not renew the lease. It is false for a session, which is
@@ -51,7 +50,11 @@ type lease struct {
 	watermark uint64 // the greatest token of the name that was seen before the request
 
 	// Guarded by core.mu.
-	hold *hold // the current one
+	hold   *hold         // the current one
+	wanted chan struct{} // closed once isWanted is set; made by Lock.Wanted
+
+	tellsWanted bool // the driver calls OnWanted
+	isWanted    bool // OnWanted was called: another process waits
 
 	// Fencing tokens for later holds, from nextToken up to but not including endToken.
 	nextToken, endToken uint64
@@ -351,6 +354,19 @@ func (c *core) handleLost(le *lease, err error) {
 	}
 	c.mu.Unlock()
 	ended.run()
+}
+
+// handleWanted records that another process waits for the lock.
+func (c *core) handleWanted(le *lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if le.mergedInto != nil {
+		le = le.mergedInto
+	}
+	if !le.isWanted && le.wanted != nil {
+		close(le.wanted)
+	}
+	le.isWanted = true
 }
 
 // remove removes a lease from the keeper, if it is there.

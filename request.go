@@ -22,7 +22,7 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 	req := driver.Request{
 		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait, RetryTimeout: l.conf.retryTimeout,
 		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
-		OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
+		OnLost: func(err error) { c.handleLost(le, err) }, OnWanted: func() { c.handleWanted(le) }, Holder: c.holder,
 	}
 	req.UniqueOwner = l.conf.owner == ""
 	req.Holder.Label = l.conf.label

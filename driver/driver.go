@@ -175,6 +175,13 @@ type Request struct {
 	// acquires again what it holds, OnLost of each of its requests is called.
 	OnLost func(error) `json:"-"` // tests send requests to other processes
 
+	// OnWanted, if not nil, is called at most once, when the driver learns that another process
+	// waits for the lock, or when it can no longer tell. [Grant.TellsWanted] says whether the driver
+	// calls it for this lease; with [Info.TellsWanted], it does so if Tokens is greater than 1. The
+	// call may come before Acquire has returned. OnWanted returns at once and does not call the
+	// driver. If an owner acquires again what it holds, OnWanted of each of its requests is called.
+	OnWanted func() `json:"-"`
+
 	// OnWait, if not nil, tells the caller of Acquire why the request waits. Goroutines that wait
 	// behind it, in the same process, return that reason if their time is over first.
 	//
@@ -249,8 +256,9 @@ type Grant struct {
 	// request asked for (a session's timeout). Zero means Request.TTL.
 	TTL time.Duration
 
-	// Wanted is closed once another process waits for this lock; nil if the backend can't tell.
-	Wanted <-chan struct{}
+	// TellsWanted means that the driver calls Request.OnWanted once another process waits for this
+	// lock.
+	TellsWanted bool
 }
 
 // A Renewal is the answer to the renewal of one lease. Its zero value is not a success.

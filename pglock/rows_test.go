@@ -362,12 +362,13 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	d1, d2 := newDriver(t, pool, pglock.Listen(direct)), newDriver(t, dial(t, server.URL()))
 	req := request("soon", "a")
 	req.Tokens = 10
+	req, wanted := jobtest.WithWanted(req)
 	l := acquire(t, d1, req)
 	w := jobtest.Waiting(t, d2, request("soon", "b"))
 	select {
-	case <-l.Grant().Wanted:
+	case <-wanted:
 	case <-time.After(livetest.Patience):
-		t.Errorf("Wanted is not closed %v after another process began to wait", livetest.Patience)
+		t.Errorf("OnWanted was not called within %v after another process began to wait", livetest.Patience)
 	}
 	release(t, l)
 	release(t, w.Get(t))

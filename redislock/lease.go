@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -20,9 +21,8 @@ type lease struct {
 	id    uint64
 	grant driver.Grant
 
-	wanted     chan struct{}
-	wantedOnce sync.Once   // closes wanted
-	yieldTimer *time.Timer // does, too; nil without YieldToForeign
+	wanted     atomic.Bool // another process waits
+	yieldTimer *time.Timer // calls markWanted, too; nil without YieldToForeign
 
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
@@ -47,8 +47,8 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 		return nil, badAnswerf("the script granted %q tokens", count)
 	}
 	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
-	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, recorded: a.recorded, wanted: make(chan struct{})}
-	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, Wanted: l.wanted}
+	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, recorded: a.recorded}
+	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}
 	l.extend(a.sent, false)
 	a.d.addLease(l, a, wanted == "1")
 	return l, nil
@@ -58,7 +58,11 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 const maxToken = 1 << 53
 
 // markWanted tells the holder that another process waits.
-func (l *lease) markWanted() { l.wantedOnce.Do(func() { close(l.wanted) }) }
+func (l *lease) markWanted() {
+	if l.wanted.CompareAndSwap(false, true) && l.req.OnWanted != nil {
+		l.req.OnWanted()
+	}
+}
 
 // addLease routes messages for the attempt's request to l from now on, and applies those that
 // came before. Wanted says that another process waits.
@@ -133,7 +137,7 @@ func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	full := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
 		l.req.Owner, rediskit.Millis(l.req.MinHold), token, rediskit.Millis(l.d.conf.yieldEvery),
 	}}
-	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
+	if !l.wanted.Load() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
 		fast := command{keys: &l.keys, code: "r", nargs: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &fast); err != nil || answer != "?" {
 			return answer, err
@@ -173,15 +177,6 @@ func (l *lease) writeRecord(ctx context.Context) error {
 		err = driver.ErrLost
 	}
 	return err
-}
-
-func (l *lease) isWanted() bool {
-	select {
-	case <-l.wanted:
-		return true
-	default:
-		return false
-	}
 }
 
 // Renew implements [driver.Driver].

@@ -210,7 +210,7 @@ func (d *Driver) Info() driver.Info {
 func newInfo(conf config, found findings) driver.Info {
 	info := driver.Info{
 		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fairness: driver.FairAlways,
-		Shared: true, Slots: true, TellsLoss: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
+		Shared: true, Slots: true, TellsLoss: true, TellsWanted: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
 		Assumptions: []string{
 			"the server's wall clock does not jump forward: leases end by it",
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",

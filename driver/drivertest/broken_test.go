@@ -308,6 +308,7 @@ type lease struct {
 	requestedAt  time.Time    // when Acquire was called
 	grantedAt    time.Time    // when Acquire returned
 	waited       bool         // the lease was not granted at once
+	wanted       atomic.Bool  // another driver waits for the lock
 	renewed      atomic.Int32 // calls of Renew that succeeded
 	released     atomic.Int32 // calls of Release that succeeded, or are about to
 }
@@ -342,6 +343,13 @@ func (b *brokenDriver) acquireAs(ctx context.Context, req, shaped driver.Request
 			if !b.severed.Load() {
 				onLost(err)
 			}
+		}
+	}
+	onWanted := shaped.OnWanted
+	shaped.OnWanted = func() {
+		l.wanted.Store(true)
+		if onWanted != nil {
+			onWanted()
 		}
 	}
 	inner, err := b.inner.Acquire(ctx, shaped)

@@ -128,7 +128,7 @@ func (d *Driver) Calls(op Op) int {
 // that. The store is not told: a lease stays in it, and so does the place of a waiter, whose
 // grant then reaches nobody and lapses.
 //
-// Reports of the driver by Request.OnLost and Grant.Wanted still arrive.
+// Reports of the driver by Request.OnLost and Request.OnWanted still arrive.
 func (d *Driver) Sever(effect Effect) {
 	switch effect {
 	case Fail, Hang, Deaf:
