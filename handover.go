@@ -31,8 +31,27 @@ const maxTokenBlock = 4096
 
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. That is false for options with which the store has to know each hold.
-func (c *config) allowsHandOver() bool {
-	return c.exclusive() && !c.fair && !c.noRenewal && c.minHold == 0 && c.owner == ""
+func (c *config) allowsHandOver() bool { return c.unlikeHandOver() == "" }
+
+// unlikeHandOver returns the option that rules a hand-over out, or "".
+func (c *config) unlikeHandOver() string {
+	switch {
+	case c.shared:
+		return "Shared"
+	case c.slots > 0:
+		return "Slots"
+	case c.fair:
+		return "Fair"
+	case c.detached:
+		return "AcquireDetached"
+	case c.noRenewal:
+		return "NoRenewal"
+	case c.minHold > 0:
+		return "MinHold"
+	case c.owner != "":
+		return "Owner"
+	}
+	return ""
 }
 
 // canTakeOver reports whether a hold with options c may take over the

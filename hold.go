@@ -20,6 +20,7 @@ type hold struct {
 	until  driver.Instant // the end set by MaxHold or NoRenewal, or zero
 
 	isFixed bool // until was set by NoRenewal
+	reused  bool // its lease was kept before
 
 	// Guarded by core.mu.
 	lockCount    int           // Locks not yet released

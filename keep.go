@@ -56,6 +56,14 @@ type lease struct {
 	tellsWanted bool // the driver calls OnWanted
 	isWanted    bool // OnWanted was called: another process waits
 
+	// See Keep.
+	keepable  bool           // it was requested with Keep
+	keptSince driver.Instant // of the last time that it was kept
+	keptUntil driver.Instant // when it is given back; zero while a hold uses it
+	reuses    int            // how many holds began while it was kept
+	shownKept bool           // the store shows it as kept
+	showing   chan struct{}  // closed when show has ended; nil while it does not run
+
 	// Fencing tokens for later holds, from nextToken up to but not including endToken.
 	nextToken, endToken uint64
 
@@ -106,14 +114,43 @@ type keeper struct {
 	renewers   int
 }
 
+// endsAt returns when the hold, or the time for which the lease is kept, ends if no renewal
+// succeeds.
+func (le *lease) endsAt() driver.Instant {
+	switch {
+	case !le.isKept():
+		return le.hold.deadline()
+	case le.keptUntil.Before(le.deadline):
+		return le.keptUntil
+	}
+	return le.deadline
+}
+
+// nextDue returns when the keeper has to check le.
+func (le *lease) nextDue() driver.Instant {
+	due := le.endsAt()
+	if !le.renewing && le.renewAt.Before(due) {
+		due = le.renewAt
+	}
+	if le.isKept() && !le.shownKept && le.showing == nil && le.showAt().Before(due) {
+		due = le.showAt()
+	}
+	return due
+}
+
+// scheduleEarlierLocked is scheduleLocked for a change that happens often, and mostly postpones
+// when le is due. It leaves it to the keeper to notice that.
+func (c *core) scheduleEarlierLocked(le *lease) {
+	if le.nextDue().Before(le.due) {
+		c.scheduleLocked(le)
+	}
+}
+
 // scheduleLocked sets when the keeper has to check le, which is in the heap. It wakes the keeper if
 // it would sleep longer than that.
 func (c *core) scheduleLocked(le *lease) {
 	k := &c.keeper
-	le.due = le.hold.deadline()
-	if !le.renewing && le.renewAt.Before(le.due) {
-		le.due = le.renewAt
-	}
+	le.due = le.nextDue()
 	heap.Fix(&k.heap, le.heapIndex)
 	switch {
 	case !k.running:
@@ -163,18 +200,7 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		k.rebase(now)
 	}
 	k.checkedAt, k.wakeAt = now, driver.Instant{}
-	for len(k.heap) > 0 {
-		le := k.heap[0]
-		if le.hold.deadline().Reached(now) {
-			ended = append(ended, c.loseLocked(le, le.expiryError(now)))
-			continue
-		}
-		if le.renewing || le.renewAt.Left(now) > le.slack {
-			break
-		}
-		le.renewing = true
-		k.renewQueue = append(k.renewQueue, le)
-		c.scheduleLocked(le)
+	for len(k.heap) > 0 && c.processLocked(k.heap[0], now, &ended) {
 	}
 	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
 		k.renewers++ // even if others run: they may hang
@@ -192,6 +218,28 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	return ended, k.wakeAt, true
 }
 
+// processLocked does what is due for a lease. It returns false if that is nothing.
+func (c *core) processLocked(le *lease, now driver.Instant, ended *endings) bool {
+	switch {
+	case le.endsAt().Reached(now):
+		if le.isKept() {
+			c.giveBackLocked(le)
+		} else {
+			*ended = append(*ended, c.loseLocked(le, le.expiryError(now)))
+		}
+		return true
+	case !le.renewing && le.renewAt.Left(now) <= le.slack:
+		le.renewing = true
+		c.keeper.renewQueue = append(c.keeper.renewQueue, le)
+	case !le.due.Reached(now):
+		return false
+	case le.isShownAt(now) != le.shownKept:
+		c.showLocked(le)
+	}
+	c.scheduleLocked(le)
+	return true
+}
+
 // rebase recomputes all times after the wall clock has run ahead of the monotonic clock. The heap
 // is ordered by the monotonic clock. Afterwards both clocks agree about the times.
 func (k *keeper) rebase(now driver.Instant) {
@@ -200,6 +248,10 @@ func (k *keeper) rebase(now driver.Instant) {
 		recompute(&le.deadline)
 		recompute(&le.renewAt)
 		recompute(&le.due)
+		if le.isKept() {
+			recompute(&le.keptSince)
+			recompute(&le.keptUntil)
+		}
 		if !le.hold.until.IsZero() {
 			recompute(&le.hold.until)
 		}
@@ -297,12 +349,12 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		left = max(0, h.deadline().Left(now))
 		c.scheduleLocked(le)
 	}
-	ttl := le.ttl // merge may change it
+	ttl, kept := le.ttl, le.isKept() // merge may change the TTL
 	c.mu.Unlock()
 	if errors.Is(err, ErrLost) {
 		c.handleLost(le, err)
 	}
-	if len(h.locker.conf.traces.renewed) == 0 {
+	if len(h.locker.conf.traces.renewed) == 0 || kept {
 		return nil
 	}
 	return func() {
@@ -349,24 +401,15 @@ func (c *core) handleLost(le *lease, err error) {
 		le = le.mergedInto
 		le.lostErr = err
 	}
-	if le.heapIndex >= 0 {
+	switch {
+	case le.heapIndex < 0:
+	case le.isKept():
+		c.endKeepLocked(le)
+	default:
 		ended = append(ended, c.loseLocked(le, err))
 	}
 	c.mu.Unlock()
 	ended.run()
-}
-
-// handleWanted records that another process waits for the lock.
-func (c *core) handleWanted(le *lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if le.mergedInto != nil {
-		le = le.mergedInto
-	}
-	if !le.isWanted && le.wanted != nil {
-		close(le.wanted)
-	}
-	le.isWanted = true
 }
 
 // remove removes a lease from the keeper, if it is there.

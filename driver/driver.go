@@ -160,6 +160,13 @@ type Request struct {
 	// tokens grants one.
 	Tokens int
 
+	// Keep says that the caller may keep the lease while it has no hold, until OnWanted is called.
+	// A driver that otherwise prepares to call OnWanted only for leases that last MUST then be
+	// prepared when Acquire returns: another process that begins to wait at once does not wait for
+	// longer than a message and a Release take. If a message can get lost, the driver asks the store
+	// with each renewal.
+	Keep bool
+
 	// Detached asks for a lease that outlives the process that took it: only its TTL, Release
 	// or Break ends it. A backend that frees the leases of dead processes early MUST NOT do so
 	// with this one. It is [ErrInvalid] where the tenure is a session.
@@ -237,6 +244,13 @@ type Holder struct {
 	PID   int
 	Label string // free text, such as the command that runs under the lock
 }
+
+// KeptLabel is the label of a lease that no hold uses, and that its process keeps: see
+// Request.Keep. Tools show such a lease as kept. No hold has this label.
+const KeptLabel = "snib:kept"
+
+// IsKept reports whether the holder only keeps its lease: see [KeptLabel].
+func (h Holder) IsKept() bool { return h.Label == KeptLabel }
 
 // A Grant is what the store gave. A field that the driver knows nothing of has its zero value.
 type Grant struct {

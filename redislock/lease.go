@@ -78,8 +78,13 @@ func (d *Driver) addLease(l *lease, a *attempt, wanted bool) {
 	if a.maybeBroken {
 		d.verifyLater(l)
 	}
-	d.listenLater(l)
+	if !l.req.Keep {
+		d.listenLater(l)
+	}
 	d.mu.Unlock()
+	if l.req.Keep { // its record is written already
+		d.listenForHolders()
+	}
 }
 
 func (d *Driver) removeLease(l *lease) {
@@ -329,6 +334,11 @@ func (d *Driver) renewalResult(l *lease, r Reply, n, size int, sent driver.Insta
 		return driver.Renewal{Err: driver.ErrLost}
 	}
 	l.extend(sent, withRecord)
+	if l.req.Keep { // a message that another process waits may have been lost
+		d.mu.Lock()
+		d.verifyLater(l)
+		d.mu.Unlock()
+	}
 	return driver.Renewal{Start: sent}
 }
 
