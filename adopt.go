@@ -138,7 +138,11 @@ func (c *core) mergeLocked(le *lease) *hold {
 
 // newHold returns a new hold, and makes it the current one of the lease.
 func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
-	h := &hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
+	h := &le.firstHold
+	if le.hold != nil {
+		h = new(hold)
+	}
+	*h = hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
 	if l.conf.maxHold > 0 {
 		h.until = now.Add(l.conf.maxHold)
 	}

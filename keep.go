@@ -47,10 +47,12 @@ type lease struct {
 	// confirmed although the hold has the option NoRenewal.
 	noRenewal bool
 
+	firstHold hold // has the memory for the first hold: most leases have only one
+
 	watermark uint64 // the greatest token of the name that was seen before the request
 
 	// Guarded by core.mu.
-	hold   *hold         // the current one
+	hold   *hold         // the current one; nil before the first
 	wanted chan struct{} // closed once isWanted is set; made by Lock.Wanted
 
 	tellsWanted bool // the driver calls OnWanted
