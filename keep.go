@@ -73,6 +73,13 @@ type lease struct {
 	heapIndex  int    // index in the keeper's heap, or -1
 }
 
+// refresh extends a lease of the keeper that was confirmed together with all others.
+func (le *lease) refresh() {
+	if all := &le.hold.locker.core.keeper.all; le.heapIndex >= 0 && le.confirmedAt.Before(all.start) {
+		le.extend(all.start)
+	}
+}
+
 // extend sets the times of a lease that was confirmed at start.
 func (le *lease) extend(start driver.Instant) {
 	le.confirmedAt = start
@@ -93,6 +100,7 @@ func safetyOf(ttl time.Duration) time.Duration { return ttl/drift + min(margin, 
 // lingers, so that not every uncontended cycle starts it and its timer.
 type keeper struct {
 	heap      leaseHeap
+	all       renewalOfAll
 	running   bool
 	lingers   bool           // there was no lease at the last check
 	wakeAt    driver.Instant // when the goroutine will check next
@@ -103,13 +111,38 @@ type keeper struct {
 	renewers   int
 }
 
+// renewalOfAll is the state for drivers that renew all leases together (Info.RenewsAll). A renewal
+// costs the same for any number of leases: it sets start, and each lease is extended when somebody
+// asks for its deadline. So a lease in the heap may be due later than the heap says.
+type renewalOfAll struct {
+	start   driver.Instant // when the request for the last renewal was sent
+	ttl     time.Duration  // the least of the leases since the keeper had none
+	renewAt driver.Instant // zero for never
+	err     error          // of the last renewal, or nil
+}
+
+// add has a lease renewed with the others, at its time or before.
+func (all *renewalOfAll) add(le *lease) {
+	if all.ttl == 0 || le.ttl < all.ttl {
+		all.ttl = le.ttl
+	}
+	if all.renewAt.IsZero() || le.renewAt.Before(all.renewAt) {
+		all.renewAt = le.renewAt
+	}
+}
+
 // scheduleLocked sets when the keeper has to check le, which is in the heap. It wakes the keeper if
 // it would sleep longer than that.
 func (c *core) scheduleLocked(le *lease) {
 	k := &c.keeper
 	le.due = le.hold.deadline()
-	if !le.renewing && le.renewAt.Before(le.due) {
-		le.due = le.renewAt
+	next := le.due
+	switch {
+	case c.info.RenewsAll:
+		next = earlier(next, k.all.renewAt)
+	case !le.renewing:
+		le.due = earlier(le.due, le.renewAt)
+		next = le.due
 	}
 	heap.Fix(&k.heap, le.heapIndex)
 	switch {
@@ -117,9 +150,16 @@ func (c *core) scheduleLocked(le *lease) {
 		k.running, k.lingers = true, false
 		k.wakeAt, k.checkedAt = driver.Instant{}, driver.Instant{}
 		go c.runKeeper()
-	case le.due.Before(k.wakeAt):
+	case next.Before(k.wakeAt):
 		k.wake()
 	}
+}
+
+func earlier(a, b driver.Instant) driver.Instant {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // wake makes the keeper check its leases now.
@@ -160,13 +200,35 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		k.rebase(now)
 	}
 	k.checkedAt, k.wakeAt = now, driver.Instant{}
+	var next driver.Instant
+	if c.info.RenewsAll {
+		ended, next = c.keepAllLocked(now)
+	} else {
+		ended, next = c.keepEachLocked(now)
+	}
+	sleep := maxSleep
+	if len(k.heap) > 0 {
+		sleep = min(sleep, max(0, next.Left(now)))
+	} else if k.lingers || c.isClosed {
+		k.running = false
+		return ended, driver.Instant{}, false
+	}
+	k.lingers = len(k.heap) == 0
+	k.wakeAt = now.Add(sleep)
+	return ended, k.wakeAt, true
+}
+
+// keepEachLocked starts the renewals and ends the holds that are due. It returns when to check
+// again.
+func (c *core) keepEachLocked(now driver.Instant) (ended endings, next driver.Instant) {
+	k := &c.keeper
 	for len(k.heap) > 0 {
 		le := k.heap[0]
 		if le.hold.deadline().Reached(now) {
 			ended = append(ended, c.loseLocked(le, le.expiryError(now)))
 			continue
 		}
-		if le.renewing || le.renewAt.Left(now) > le.slack {
+		if next = le.due; le.renewing || le.renewAt.Left(now) > le.slack {
 			break
 		}
 		le.renewing = true
@@ -177,16 +239,51 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		k.renewers++ // even if others run: they may hang
 		go c.renew()
 	}
-	sleep := maxSleep
-	if len(k.heap) > 0 {
-		sleep = min(sleep, max(0, k.heap[0].due.Left(now)))
-	} else if k.lingers || c.isClosed {
-		k.running = false
-		return ended, driver.Instant{}, false
+	return ended, next
+}
+
+// keepAllLocked is keepEachLocked for a driver that renews all leases together. If the driver does
+// not return from a renewal in time, another one starts.
+func (c *core) keepAllLocked(now driver.Instant) (ended endings, next driver.Instant) {
+	k := &c.keeper
+	ended = c.loseOverdueLocked(now)
+	if len(k.heap) == 0 {
+		k.all.ttl, k.all.renewAt, k.all.err = 0, driver.Instant{}, nil
+		return ended, next
 	}
-	k.lingers = len(k.heap) == 0
-	k.wakeAt = now.Add(sleep)
-	return ended, k.wakeAt, true
+	if k.all.renewAt.Reached(now) && k.renewers < maxRenewers {
+		if k.heap[0].due.Left(now) < k.all.ttl/4 {
+			k.refresh()
+		}
+		timeout := k.heap[0].due.Left(now) / 2
+		k.renewers++
+		k.all.renewAt = now.Add(timeout + driver.CancelTimeout)
+		go c.renewTogether(timeout)
+	}
+	return ended, earlier(k.heap[0].due, k.all.renewAt)
+}
+
+// loseOverdueLocked ends the holds whose deadline has been reached, for a driver that renews all
+// leases together.
+func (c *core) loseOverdueLocked(now driver.Instant) (ended endings) {
+	k := &c.keeper
+	for len(k.heap) > 0 && k.heap[0].due.Reached(now) {
+		if le := k.heap[0]; le.hold.deadline().Reached(now) {
+			ended = append(ended, c.loseLocked(le, le.expiryError(now)))
+		} else {
+			k.refresh()
+		}
+	}
+	return ended
+}
+
+// refresh sets when each lease is due. It orders the heap once, which costs less than a step for
+// each lease.
+func (k *keeper) refresh() {
+	for _, le := range k.heap {
+		le.due = le.hold.deadline()
+	}
+	heap.Init(&k.heap)
 }
 
 // rebase recomputes all times after the wall clock has run ahead of the monotonic clock. The heap
@@ -194,6 +291,8 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 func (k *keeper) rebase(now driver.Instant) {
 	recompute := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
 	for _, le := range k.heap {
+		le.refresh()
+		recompute(&le.confirmedAt)
 		recompute(&le.deadline)
 		recompute(&le.renewAt)
 		recompute(&le.due)
@@ -202,6 +301,10 @@ func (k *keeper) rebase(now driver.Instant) {
 		}
 	}
 	heap.Init(&k.heap)
+	if !k.all.renewAt.IsZero() {
+		recompute(&k.all.start)
+		recompute(&k.all.renewAt)
+	}
 }
 
 // renew renews the leases of the renewal queue, batch by batch.
@@ -211,7 +314,7 @@ func (c *core) renew() {
 		if len(batch) == 0 {
 			return
 		}
-		c.renewAll(batch, granted, timeout)
+		c.renewBatch(batch, granted, timeout)
 	}
 }
 
@@ -240,41 +343,31 @@ func (c *core) nextBatch() (batch []*lease, granted []driver.Lease, timeout time
 	return batch, granted, timeout
 }
 
-// renewAll calls the driver once, with a timeout, for a batch of
-// leases that are marked as renewing.
-func (c *core) renewAll(batch []*lease, granted []driver.Lease, timeout time.Duration) {
+// renewBatch calls the driver once, with a timeout, for a batch of leases that are marked as
+// renewing.
+func (c *core) renewBatch(batch []*lease, granted []driver.Lease, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	began := time.Now()
 	answers := c.driver.Renew(ctx, granted)
 	cancel()
 	elapsed := time.Since(began)
-	var reports []func()
+	var reports renewalReports
 	for i, le := range batch {
-		answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
+		var answer driver.Renewal
 		if i < len(answers) {
 			answer = answers[i]
+		} else {
+			answer.Err = fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))
 		}
-		if report := c.applyRenewal(le, answer, elapsed); report != nil {
-			reports = append(reports, report)
-		}
+		reports = append(reports, c.applyRenewal(le, answer, elapsed)...)
 	}
-	// A slow Trace must not delay the renewal of these or other holds.
-	if len(reports) > 0 {
-		go func() {
-			for _, report := range reports {
-				report()
-			}
-		}()
-	}
+	reports.send()
 }
 
-// applyRenewal applies the answer for one lease. It returns the call of the Traces, or nil. It
-// never revives a hold: an answer after the deadline is too late, whatever it says.
-func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) (report func()) {
-	err := answer.Err
-	if err == nil && answer.Start.IsZero() {
-		err = errors.New("the driver renewed a lease without a start")
-	}
+// applyRenewal applies the answer for one lease. It returns what the Traces are told. It never
+// revives a hold: an answer after the deadline is too late, whatever it says.
+func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) renewalReports {
+	err := checkRenewal(answer)
 	c.mu.Lock()
 	le.renewing = false
 	if le.heapIndex < 0 { // the hold ended during the request
@@ -282,6 +375,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		return nil
 	}
 	h, now := le.hold, driver.Now()
+	h.deadline()                            // refreshes le
 	margin := max(0, le.deadline.Left(now)) // of the lease: a hold that ends by MaxHold is not late
 	var left time.Duration
 	if !errors.Is(err, ErrLost) && !le.deadline.Reached(now) {
@@ -302,9 +396,93 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 	if len(h.locker.conf.traces.renewed) == 0 {
 		return nil
 	}
-	return func() {
-		h.locker.conf.traces.renewed.call(RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
+	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err}}}
+}
+
+// checkRenewal returns the error of an answer.
+func checkRenewal(answer driver.Renewal) error {
+	if answer.Err == nil && answer.Start.IsZero() {
+		return errors.New("the driver renewed a lease without a start")
 	}
+	return answer.Err
+}
+
+// renewTogether calls the driver once, with a timeout, for all leases.
+func (c *core) renewTogether(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	began := time.Now()
+	answers := c.driver.Renew(ctx, nil)
+	cancel()
+	answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for all leases", len(answers))}
+	if len(answers) == 1 {
+		answer = answers[0]
+	}
+	ended, reports := c.applyToAll(answer, time.Since(began))
+	ended.run()
+	reports.send()
+}
+
+// applyToAll applies the answer for all leases. Like applyRenewal, it never revives a hold.
+func (c *core) applyToAll(answer driver.Renewal, elapsed time.Duration) (ended endings, reports renewalReports) {
+	err := checkRenewal(answer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, now := &c.keeper, driver.Now()
+	k.renewers--
+	if ended = c.loseOverdueLocked(now); len(k.heap) == 0 {
+		return ended, nil
+	}
+	if c.tracesRenewals.Load() {
+		reports = k.reportAll(now, elapsed, err)
+	}
+	if err != nil {
+		k.all.err = err
+		k.all.renewAt = now.Add(max(k.heap[0].due.Left(now)/5, 10*time.Millisecond))
+	} else if k.all.start.Before(answer.Start) {
+		k.all.start, k.all.err = answer.Start, nil
+		k.all.renewAt = answer.Start.Add(k.all.ttl/3 - rand.N(k.all.ttl/30+1))
+	}
+	if k.all.renewAt.Before(k.wakeAt) {
+		k.wake()
+	}
+	for i := range reports {
+		reports[i].event.Left = max(0, reports[i].hold.deadline().Left(now))
+	}
+	return ended, reports
+}
+
+// reportAll returns what the Traces are told of an answer for all leases that is about to be
+// applied.
+func (k *keeper) reportAll(now driver.Instant, elapsed time.Duration, err error) (reports renewalReports) {
+	for _, le := range k.heap {
+		if h := le.hold; len(h.locker.conf.traces.renewed) > 0 {
+			h.deadline() // refreshes le
+			margin := max(0, le.deadline.Left(now))
+			reports = append(reports, renewalReport{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Err: err}})
+		}
+	}
+	return reports
+}
+
+// renewalReports are what the Traces are told of renewals.
+type renewalReports []renewalReport
+
+type renewalReport struct {
+	hold  *hold
+	event RenewedEvent
+}
+
+// send calls the Traces. It does not wait for them: a slow Trace must not delay the renewal of
+// these or other holds.
+func (rs renewalReports) send() {
+	if len(rs) == 0 {
+		return
+	}
+	go func() {
+		for _, r := range rs {
+			r.hold.locker.conf.traces.renewed.call(r.event)
+		}
+	}()
 }
 
 // confirmOwnerHold renews the lease of an owner's hold at once, after another request of that owner
@@ -318,12 +496,14 @@ func (c *core) confirmOwnerHold(owner, name string) {
 		return
 	}
 	h.lease.renewAt = driver.Now()
+	c.keeper.all.add(h.lease)
 	c.scheduleLocked(h.lease)
 }
 
 // loseLocked ends the hold of a lease and makes the next waiter the head of the local queue. The
 // caller runs the result without core.mu.
 func (c *core) loseLocked(le *lease, cause error) ending {
+	le.refresh()
 	c.keeper.remove(le)
 	if le.queue != nil {
 		c.advanceLocked(le.queue)

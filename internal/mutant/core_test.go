@@ -11,7 +11,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "no revival", pkg: ".",
-		in:    "core.processDue",
+		in:    "core.keepEachLocked",
 		old:   "ended = append(ended, c.loseLocked(le, le.expiryError(now)))\ncontinue",
 		new:   "if !le.renewing {\nended = append(ended, c.loseLocked(le, le.expiryError(now)))\ncontinue\n}\nbreak",
 		tests: "TestRenewalNeverRevives",
@@ -53,7 +53,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "no late loss", pkg: ".",
-		in:    "core.processDue",
+		in:    "core.keepEachLocked",
 		old:   "go c.renew()",
 		new:   "c.mu.Unlock()\nc.renew()\nc.mu.Lock()",
 		tests: "TestHungDriverDoesNotDelayLoss",
@@ -64,6 +64,13 @@ var coreMutants = []mutant{
 		old:   "le.renewAt = now.Add(max(le.deadline.Left(now)/5, 10*time.Millisecond))",
 		new:   "le.renewAt = le.deadline",
 		tests: "TestRenewalRetriesWithinTheLease",
+	},
+	{
+		guarantee: "renewed together", pkg: ".",
+		in:    "core.keepAllLocked",
+		old:   "k.all.renewAt = now.Add(timeout + driver.CancelTimeout)",
+		new:   "k.all.renewAt = now.Add(time.Hour)",
+		tests: "TestHungRenewalOfAll",
 	},
 	{
 		guarantee: "late grants", pkg: ".",
