@@ -114,6 +114,9 @@ func (l *Locker) install(le *lease, now driver.Instant) (_ *hold, joined bool, _
 		le.queue = nil
 	}
 	heap.Push(&c.keeper.heap, le)
+	if c.info.RenewsAll {
+		c.keeper.all.add(le)
+	}
 	c.scheduleLocked(le)
 	return h, false, nil
 }

@@ -113,7 +113,7 @@ func (c *core) confirmLocked(h *hold) bool {
 	c.scheduleLocked(le)
 	before, timeout := le.confirmedAt, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
 	c.mu.Unlock()
-	c.renewAll([]*lease{le}, []driver.Lease{le.granted}, timeout)
+	c.renewBatch([]*lease{le}, []driver.Lease{le.granted}, timeout)
 	c.mu.Lock()
 	return h.cause == nil && le.confirmedAt != before
 }

@@ -106,6 +106,7 @@ func safetyOf(ttl time.Duration) time.Duration { return ttl/drift + min(margin, 
 // lingers, so that not every uncontended cycle starts it and its timer.
 type keeper struct {
 	heap      leaseHeap
+	all       renewalOfAll
 	running   bool
 	lingers   bool           // there was no lease at the last check
 	wakeAt    driver.Instant // when the goroutine will check next
@@ -119,23 +120,21 @@ type keeper struct {
 // endsAt returns when the hold, or the time for which the lease is kept, ends if no renewal
 // succeeds.
 func (le *lease) endsAt() driver.Instant {
-	switch {
-	case !le.isKept():
+	if !le.isKept() {
 		return le.hold.deadline()
-	case le.keptUntil.Before(le.deadline):
-		return le.keptUntil
 	}
-	return le.deadline
+	le.refresh()
+	return earlier(le.keptUntil, le.deadline)
 }
 
 // nextDue returns when the keeper has to check le.
-func (le *lease) nextDue() driver.Instant {
+func (c *core) nextDue(le *lease) driver.Instant {
 	due := le.endsAt()
-	if !le.renewing && le.renewAt.Before(due) {
-		due = le.renewAt
+	if !c.info.RenewsAll && !le.renewing {
+		due = earlier(due, le.renewAt)
 	}
-	if le.isKept() && !le.shownKept && le.showing == nil && le.showAt().Before(due) {
-		due = le.showAt()
+	if le.isKept() && !le.shownKept && le.showing == nil {
+		due = earlier(due, le.showAt())
 	}
 	return due
 }
@@ -143,7 +142,7 @@ func (le *lease) nextDue() driver.Instant {
 // scheduleEarlierLocked is scheduleLocked for a change that happens often, and mostly postpones
 // when le is due. It leaves it to the keeper to notice that.
 func (c *core) scheduleEarlierLocked(le *lease) {
-	if le.nextDue().Before(le.due) {
+	if c.nextDue(le).Before(le.due) {
 		c.scheduleLocked(le)
 	}
 }
@@ -152,16 +151,27 @@ func (c *core) scheduleEarlierLocked(le *lease) {
 // it would sleep longer than that.
 func (c *core) scheduleLocked(le *lease) {
 	k := &c.keeper
-	le.due = le.nextDue()
+	le.due = c.nextDue(le)
+	next := le.due
+	if c.info.RenewsAll {
+		next = earlier(next, k.all.renewAt)
+	}
 	heap.Fix(&k.heap, le.heapIndex)
 	switch {
 	case !k.running:
 		k.running, k.lingers = true, false
 		k.wakeAt, k.checkedAt = driver.Instant{}, driver.Instant{}
 		go c.runKeeper()
-	case le.due.Before(k.wakeAt):
+	case next.Before(k.wakeAt):
 		k.wake()
 	}
+}
+
+func earlier(a, b driver.Instant) driver.Instant {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // wake makes the keeper check its leases now.
@@ -202,15 +212,18 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		k.rebase(now)
 	}
 	k.checkedAt, k.wakeAt = now, driver.Instant{}
-	for len(k.heap) > 0 && c.processLocked(k.heap[0], now, &ended) {
-	}
-	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
-		k.renewers++ // even if others run: they may hang
-		go c.renew()
+	if c.info.RenewsAll {
+		c.keepAllLocked(now, &ended)
+	} else {
+		c.keepEachLocked(now, &ended)
 	}
 	sleep := maxSleep
 	if len(k.heap) > 0 {
-		sleep = min(sleep, max(0, k.heap[0].due.Left(now)))
+		next := k.heap[0].due
+		if c.info.RenewsAll {
+			next = earlier(next, k.all.renewAt)
+		}
+		sleep = min(sleep, max(0, next.Left(now)))
 	} else if k.lingers || c.isClosed {
 		k.running = false
 		return ended, driver.Instant{}, false
@@ -220,25 +233,48 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	return ended, k.wakeAt, true
 }
 
-// processLocked does what is due for a lease. It returns false if that is nothing.
-func (c *core) processLocked(le *lease, now driver.Instant, ended *endings) bool {
-	switch {
-	case le.endsAt().Reached(now):
-		if le.isKept() {
-			c.giveBackLocked(le)
-		} else {
-			*ended = append(*ended, c.loseLocked(le, le.expiryError(now)))
+// keepEachLocked starts the renewals and ends the holds that are due.
+func (c *core) keepEachLocked(now driver.Instant, ended *endings) {
+	k := &c.keeper
+	for len(k.heap) > 0 {
+		le := k.heap[0]
+		switch {
+		case c.endIfOverLocked(le, now, ended):
+			continue
+		case !le.renewing && le.renewAt.Left(now) <= le.slack:
+			le.renewing = true
+			k.renewQueue = append(k.renewQueue, le)
+		case !le.due.Reached(now):
+			c.startRenewersLocked()
+			return
+		default: // it is due later by now, or is to be shown as kept
+			c.showIfDueLocked(le, now)
 		}
-		return true
-	case !le.renewing && le.renewAt.Left(now) <= le.slack:
-		le.renewing = true
-		c.keeper.renewQueue = append(c.keeper.renewQueue, le)
-	case !le.due.Reached(now):
-		return false
-	case le.isShownAt(now) != le.shownKept:
-		c.showLocked(le)
+		c.scheduleLocked(le)
 	}
-	c.scheduleLocked(le)
+	c.startRenewersLocked()
+}
+
+// startRenewersLocked starts goroutines for the leases in the renewal queue.
+func (c *core) startRenewersLocked() {
+	k := &c.keeper
+	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
+		k.renewers++ // even if others run: they may hang
+		go c.renew()
+	}
+}
+
+// endIfOverLocked ends the hold of a lease, or gives a kept lease back, if its time is over. It
+// reports whether it did.
+func (c *core) endIfOverLocked(le *lease, now driver.Instant, ended *endings) bool {
+	switch {
+	case !le.endsAt().Reached(now):
+		return false
+	case le.isKept():
+		c.giveBackLocked(le)
+	default:
+		*ended = append(*ended, c.loseLocked(le, le.expiryError(now)))
+	}
 	return true
 }
 
@@ -247,6 +283,8 @@ func (c *core) processLocked(le *lease, now driver.Instant, ended *endings) bool
 func (k *keeper) rebase(now driver.Instant) {
 	recompute := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
 	for _, le := range k.heap {
+		le.refresh()
+		recompute(&le.confirmedAt)
 		recompute(&le.deadline)
 		recompute(&le.renewAt)
 		recompute(&le.due)
@@ -259,6 +297,10 @@ func (k *keeper) rebase(now driver.Instant) {
 		}
 	}
 	heap.Init(&k.heap)
+	if !k.all.renewAt.IsZero() {
+		recompute(&k.all.start)
+		recompute(&k.all.renewAt)
+	}
 }
 
 // renew renews the leases of the renewal queue, batch by batch.
@@ -268,7 +310,7 @@ func (c *core) renew() {
 		if len(batch) == 0 {
 			return
 		}
-		c.renewAll(batch, granted, timeout)
+		c.renewBatch(batch, granted, timeout)
 	}
 }
 
@@ -297,41 +339,31 @@ func (c *core) nextBatch() (batch []*lease, granted []driver.Lease, timeout time
 	return batch, granted, timeout
 }
 
-// renewAll calls the driver once, with a timeout, for a batch of
-// leases that are marked as renewing.
-func (c *core) renewAll(batch []*lease, granted []driver.Lease, timeout time.Duration) {
+// renewBatch calls the driver once, with a timeout, for a batch of leases that are marked as
+// renewing.
+func (c *core) renewBatch(batch []*lease, granted []driver.Lease, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	began := time.Now()
 	answers := c.driver.Renew(ctx, granted)
 	cancel()
 	elapsed := time.Since(began)
-	var reports []func()
+	var reports renewalReports
 	for i, le := range batch {
-		answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
+		var answer driver.Renewal
 		if i < len(answers) {
 			answer = answers[i]
+		} else {
+			answer.Err = fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))
 		}
-		if report := c.applyRenewal(le, answer, elapsed); report != nil {
-			reports = append(reports, report)
-		}
+		reports = append(reports, c.applyRenewal(le, answer, elapsed)...)
 	}
-	// A slow Trace must not delay the renewal of these or other holds.
-	if len(reports) > 0 {
-		go func() {
-			for _, report := range reports {
-				report()
-			}
-		}()
-	}
+	reports.send()
 }
 
-// applyRenewal applies the answer for one lease. It returns the call of the Traces, or nil. It
-// never revives a hold: an answer after the deadline is too late, whatever it says.
-func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) (report func()) {
-	err := answer.Err
-	if err == nil && answer.Start.IsZero() {
-		err = errors.New("the driver renewed a lease without a start")
-	}
+// applyRenewal applies the answer for one lease. It returns what the Traces are told. It never
+// revives a hold: an answer after the deadline is too late, whatever it says.
+func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) renewalReports {
+	err := checkRenewal(answer)
 	c.mu.Lock()
 	le.renewing = false
 	if le.heapIndex < 0 { // the hold ended during the request
@@ -339,6 +371,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		return nil
 	}
 	h, now := le.hold, driver.Now()
+	h.deadline()                            // refreshes le
 	margin := max(0, le.deadline.Left(now)) // of the lease: a hold that ends by MaxHold is not late
 	var left time.Duration
 	if !errors.Is(err, ErrLost) && !le.deadline.Reached(now) {
@@ -359,9 +392,36 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 	if len(h.locker.conf.traces.renewed) == 0 || kept {
 		return nil
 	}
-	return func() {
-		h.locker.conf.traces.renewed.call(RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
+	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err}}}
+}
+
+// checkRenewal returns the error of an answer.
+func checkRenewal(answer driver.Renewal) error {
+	if answer.Err == nil && answer.Start.IsZero() {
+		return errors.New("the driver renewed a lease without a start")
 	}
+	return answer.Err
+}
+
+// renewalReports are what the Traces are told of renewals.
+type renewalReports []renewalReport
+
+type renewalReport struct {
+	hold  *hold
+	event RenewedEvent
+}
+
+// send calls the Traces. It does not wait for them: a slow Trace must not delay the renewal of
+// these or other holds.
+func (rs renewalReports) send() {
+	if len(rs) == 0 {
+		return
+	}
+	go func() {
+		for _, r := range rs {
+			r.hold.locker.conf.traces.renewed.call(r.event)
+		}
+	}()
 }
 
 // confirmOwnerHold renews the lease of an owner's hold at once, after another request of that owner
@@ -375,12 +435,16 @@ func (c *core) confirmOwnerHold(owner, name string) {
 		return
 	}
 	h.lease.renewAt = driver.Now()
+	if c.info.RenewsAll {
+		c.keeper.all.add(h.lease)
+	}
 	c.scheduleLocked(h.lease)
 }
 
 // loseLocked ends the hold of a lease and makes the next waiter the head of the local queue. The
 // caller runs the result without core.mu.
 func (c *core) loseLocked(le *lease, cause error) ending {
+	le.refresh()
 	c.keeper.remove(le)
 	if le.queue != nil {
 		c.advanceLocked(le.queue)

@@ -157,6 +157,13 @@ func (l *Locker) askForKept(ctx context.Context, req driver.Request) (driver.Lea
 	return granted, err
 }
 
+// showIfDueLocked makes the store show that a lease is kept, once it has been for a while.
+func (c *core) showIfDueLocked(le *lease, now driver.Instant) {
+	if le.isShownAt(now) && !le.shownKept {
+		c.showLocked(le)
+	}
+}
+
 // showLocked makes the store show whether the lease is kept or held, in the background.
 func (c *core) showLocked(le *lease) {
 	if le.showing == nil {

@@ -57,6 +57,8 @@ type core struct {
 	owner  string        // random prefix of all owner ids
 	serial atomic.Uint64 // the last suffix of an owner id
 
+	tracesRenewals atomic.Bool // a Trace of some Locker is told of renewals
+
 	mu           sync.Mutex // guards what follows
 	isClosed     bool
 	queues       map[string]*nameQueue
@@ -80,7 +82,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
 	host, _ := os.Hostname() // shown to people only
-	return &Locker{conf: conf, core: &core{
+	l := &Locker{conf: conf, core: &core{
 		driver: d,
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
@@ -92,7 +94,9 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		keepings:     make(map[string]*keeping),
 		ownerHolds:   make(ownerHolds),
 		watermarks:   make(watermarks),
-	}}, nil
+	}}
+	l.noteTraces()
+	return l, nil
 }
 
 // With returns a Locker with further options. It shares the driver, queues and holds of l. If an
@@ -105,7 +109,16 @@ func (l *Locker) With(opts ...Option) *Locker {
 	} else if err != nil {
 		err = &Error{Op: "with", Backend: l.core.info.Backend, Err: err}
 	}
-	return &Locker{core: l.core, conf: conf, err: err, derived: true}
+	derived := &Locker{core: l.core, conf: conf, err: err, derived: true}
+	derived.noteTraces()
+	return derived
+}
+
+// noteTraces records that there are Traces of renewals.
+func (l *Locker) noteTraces() {
+	if len(l.conf.traces.renewed) > 0 {
+		l.core.tracesRenewals.Store(true)
+	}
 }
 
 // Info returns what the backend promises.

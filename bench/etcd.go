@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
@@ -37,19 +38,27 @@ func etcd() scenario {
 			perSecond(),
 			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
 			gap("cross gap p50 µs", 50, true), gap("p95 gap µs", 95, false), crossShare(),
-			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(),
+			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
 		},
 		ratio: true,
 	}
 }
 
+// etcdHeld holds 10,000 locks with our driver, and with the Mutex of etcd's own client on one
+// session.
+func etcdHeld() scenario {
+	s := heldInSession("etcd-held", startEtcd)
+	s.variants[0].targets = append(s.variants[0].targets, target{column: "CPU-s/min", relativeTo: "etcd-mutex-session", op: "≤", bound: 1.2})
+	return s
+}
+
 // etcdScheme is the prefix of the address of an etcd server in a setup.
 const etcdScheme = "etcd://"
 
-func startEtcd(t testing.TB) (addr string, stop func()) {
+func startEtcd(t testing.TB) (addr string, p *livetest.Process) {
 	t.Helper()
 	s := etcdtest.Start(t)
-	return etcdScheme + s.Addr(), s.Kill
+	return etcdScheme + s.Addr(), s.Process
 }
 
 func dialEtcd(addr string) (*clientv3.Client, error) {
@@ -87,6 +96,23 @@ func openEtcdMutex(s setup) (*client, error) {
 	return &client{
 		caller: func() caller { return &etcdMutexCaller{conn: conn} },
 		close:  func() { _ = conn.Close() },
+	}, nil
+}
+
+// etcd-mutex-session: with one session for all Mutexes, whose keys differ, as long as ours.
+
+func openEtcdMutexSession(s setup) (*client, error) {
+	conn, err := dialEtcd(s.addr)
+	if err != nil {
+		return nil, err
+	}
+	session, err := concurrency.NewSession(conn, concurrency.WithTTL(15))
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		caller: func() caller { return &etcdMutexCaller{conn: conn, session: session} },
+		close:  func() { _ = session.Close(); _ = conn.Close() },
 	}, nil
 }
 

@@ -33,7 +33,7 @@ type scenario struct {
 
 	// server starts a server other than Redis, for snib and the peers that name the
 	// scenario. It may be nil.
-	server func(testing.TB) (addr string, stop func())
+	server func(testing.TB) (addr string, p *livetest.Process)
 }
 
 // A variant is a load and its conditions, which all peers run one after the other.
@@ -81,6 +81,7 @@ type harness struct {
 	clock        clock
 	runNumber    int               // makes the keys of each run unique
 	scenarioAddr string            // address of the current scenario's own server, or ""
+	scenarioPID  int               // process of that server, or 0
 	peerAddrs    map[string]string // addresses of the peers' own servers that run
 	proxies      map[string]*livetest.Proxy
 }
@@ -140,11 +141,11 @@ func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table,
 			t.peers = append(t.peers, p)
 		}
 	}
-	h.scenarioAddr = ""
+	h.scenarioAddr, h.scenarioPID = "", 0
 	if s.server != nil {
-		var stop func()
-		h.scenarioAddr, stop = s.server(h.t)
-		defer stop()
+		addr, p := s.server(h.t)
+		h.scenarioAddr, h.scenarioPID = addr, p.PID()
+		defer p.Kill()
 	}
 	for rep := range h.reps {
 		for i := range t.peers {
@@ -277,7 +278,7 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	if err != nil {
 		return err
 	}
-	busy, own := busyTime(), cpuTime()
+	busy, own, scenarioCPU := busyTime(), cpuTime(), h.scenarioCPU()
 	began := time.Now()
 	begin := h.clock.now() + int64(10*time.Millisecond) // by then all processes know it
 	for _, proc := range procs {
@@ -298,6 +299,7 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	}
 	used, foreign, passed := cpuTime()-own, busyTime()-busy, time.Since(began)
 	r.server = after.since(before)
+	r.server.CPU += h.scenarioCPU() - scenarioCPU
 	for _, s := range servers[v.killed : v.killed+v.hung] {
 		s.Resume()
 	}
@@ -317,6 +319,15 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	foreign -= (used + r.server.CPU).Seconds()
 	r.foreignCores = foreign / passed.Seconds()
 	return nil
+}
+
+// scenarioCPU returns the processor time that the current scenario's own server has used, or 0 if
+// there is none, or the system does not tell.
+func (h *harness) scenarioCPU() time.Duration {
+	if h.scenarioPID == 0 {
+		return 0
+	}
+	return cpuTimeOf(h.scenarioPID)
 }
 
 func (p *process) send(what any) error {

@@ -52,7 +52,7 @@ func main() {
 }
 
 func scenarios() []scenario {
-	return []scenario{uncontended(), ownKeys(), sharedKey(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), zookeeper(), etcd(), stores(), persistence()}
+	return []scenario{uncontended(), ownKeys(), sharedKey(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), zookeeper(), zookeeperHeld(), etcd(), etcdHeld(), stores(), persistence()}
 }
 
 // runProgram runs the scenarios that args select.

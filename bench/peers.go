@@ -86,7 +86,7 @@ func allPeers() []peer {
 	one := []string{"uncontended", "own-keys", "one-key", "hand-over", "held-locks", "many-waiters", "stall"} // the scenarios with one server
 	withRedlock := slices.Concat(one, []string{"redlock"})
 	return append([]peer{
-		{name: snibRow, role: ours, only: slices.Concat(withRedlock, []string{"zookeeper", "etcd"}), open: openSnib},
+		{name: snibRow, role: ours, only: slices.Concat(withRedlock, []string{"zookeeper", "zookeeper-held", "etcd", "etcd-held"}), open: openSnib},
 		{name: "snib-memory", role: ours, only: []string{"uncontended", "own-keys", "one-key"}, open: openMemory},
 		{name: "redsync", only: withRedlock, open: openRedsync},
 		{name: "redsync-rueidis", only: withRedlock, open: openRedsyncRueidis},
@@ -97,8 +97,9 @@ func allPeers() []peer {
 		{name: "rueidislock-m1", only: one, open: openRueidislock(1)},
 		// Only scenarios without waiting.
 		{name: "floor", role: floor, only: []string{"uncontended", "own-keys", "held-locks", "stall"}, open: openFloor},
-		{name: "go-zookeeper", only: []string{"zookeeper"}, open: openGoZooKeeper},
+		{name: "go-zookeeper", only: []string{"zookeeper", "zookeeper-held"}, open: openGoZooKeeper},
 		{name: "etcd-mutex", only: []string{"etcd"}, open: openEtcdMutex},
+		{name: "etcd-mutex-session", only: []string{"etcd-held"}, open: openEtcdMutexSession},
 		{name: "blpop", role: floor, only: []string{"hand-over"}, open: openBlpop},
 	}, storePeers()...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -83,7 +84,7 @@ func storePeers() []peer {
 }
 
 // addrOnly returns start for a server that runs until the end of the program.
-func addrOnly(start func(testing.TB) (addr string, stop func())) func(testing.TB) string {
+func addrOnly(start func(testing.TB) (addr string, p *livetest.Process)) func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
 		addr, _ := start(t)

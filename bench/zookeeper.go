@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
 )
@@ -34,22 +35,30 @@ func zookeeper() scenario {
 			perSecond(),
 			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
 			gap("cross gap p50 µs", 50, true), gap("p95 gap µs", 95, false), crossShare(),
-			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(),
+			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
 		},
 		ratio: true,
 	}
 }
 
+// zookeeperHeld holds 10,000 locks with our driver, and with go-zookeeper's Lock, which does not
+// look whether its holds live.
+func zookeeperHeld() scenario {
+	s := heldInSession("zookeeper-held", startZooKeeper)
+	s.variants[0].targets = append(s.variants[0].targets, target{column: "CPU-s/min", relativeTo: "go-zookeeper", op: "≤", bound: 1.2})
+	return s
+}
+
 // zkScheme is the prefix of the address of a ZooKeeper server in a setup.
 const zkScheme = "zk://"
 
-func startZooKeeper(t testing.TB) (addr string, stop func()) {
+func startZooKeeper(t testing.TB) (addr string, p *livetest.Process) {
 	t.Helper()
 	s := zktest.Single(t, zktest.Production)
 	if err := warmUp(s.Addr()); err != nil {
 		t.Fatalf("warm ZooKeeper up: %v", err)
 	}
-	return zkScheme + s.Addr(), s.Kill
+	return zkScheme + s.Addr(), s.Process
 }
 
 // warmUp lets the server's virtual machine compile its code, which would otherwise

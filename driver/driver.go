@@ -66,6 +66,10 @@ type Driver interface {
 	// with [ErrLost], also when nobody has taken the lock since. Any other error means that the
 	// outcome is not known; the caller renews again while there is time. Renew MUST return soon
 	// after ctx is done.
+	//
+	// With [Info.RenewsAll], Renew without leases renews all leases of the driver that were granted
+	// before the call, and returns one answer for them. The driver MUST have called OnLost of those
+	// that had ended when Renew was called, before it returns. An error does not match ErrLost.
 	Renew(ctx context.Context, due []Lease) []Renewal
 
 	// Close frees the resources that the driver uses on the client side. Leases that were not

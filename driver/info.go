@@ -28,6 +28,10 @@ type Info struct {
 	// Request.OnWanted, once another process waits for the lock.
 	TellsWanted bool
 
+	// RenewsAll means that Renew without leases renews all of the driver, as where one answer tells
+	// that the session of all lives. The core then renews them together.
+	RenewsAll bool
+
 	// SessionTTL, where the tenure is a session, is the least time for which the session
 	// outlives a client that has died or was cut off. Zero means that it may end at once, as
 	// with a database connection. The core refuses a TTL that is shorter, which the driver could not

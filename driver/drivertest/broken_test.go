@@ -415,6 +415,9 @@ func (b *brokenDriver) Renew(ctx context.Context, due []driver.Lease) []driver.R
 
 // renew is the sound Renew.
 func (b *brokenDriver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	if len(due) == 0 && b.inner.Info().RenewsAll {
+		return b.inner.Renew(ctx, nil)
+	}
 	answers := make([]driver.Renewal, len(due))
 	var inner []driver.Lease
 	var at []int

@@ -11,9 +11,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "no revival", pkg: ".",
-		in:    "core.processLocked",
-		old:   "case le.endsAt().Reached(now):",
-		new:   "case !le.renewing && le.endsAt().Reached(now):",
+		in:    "core.endIfOverLocked",
+		old:   "case !le.endsAt().Reached(now):",
+		new:   "case le.renewing || !le.endsAt().Reached(now):",
 		tests: "TestRenewalNeverRevives",
 	},
 	{
@@ -95,7 +95,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "no late loss", pkg: ".",
-		in:    "core.processDue",
+		in:    "core.startRenewersLocked",
 		old:   "go c.renew()",
 		new:   "c.mu.Unlock()\nc.renew()\nc.mu.Lock()",
 		tests: "TestHungDriverDoesNotDelayLoss",
@@ -106,6 +106,13 @@ var coreMutants = []mutant{
 		old:   "le.renewAt = now.Add(max(le.deadline.Left(now)/5, 10*time.Millisecond))",
 		new:   "le.renewAt = le.deadline",
 		tests: "TestRenewalRetriesWithinTheLease",
+	},
+	{
+		guarantee: "renewed together", pkg: ".",
+		in:    "core.keepAllLocked",
+		old:   "k.all.renewAt = now.Add(timeout + driver.CancelTimeout)",
+		new:   "k.all.renewAt = now.Add(time.Hour)",
+		tests: "TestHungRenewalOfAll",
 	},
 	{
 		guarantee: "late grants", pkg: ".",
