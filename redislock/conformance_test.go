@@ -35,8 +35,8 @@ func TestConformance(t *testing.T) {
 // TestConformanceServers runs the suite on other versions of Redis, and on Valkey.
 func TestConformanceServers(t *testing.T) {
 	livetest.Long(t)
-	for _, w := range redistest.Wheels() {
-		t.Run(w.String(), func(t *testing.T) { testConformance(t, w.Single(t, redistest.Password(password))) })
+	for _, s := range redistest.Servers() {
+		t.Run(s.String(), func(t *testing.T) { testConformance(t, s.Single(t, redistest.Password(password))) })
 	}
 }
 
