@@ -26,6 +26,8 @@ type sender struct {
 	// Arguments of the scripts: the floor of the grace period, or noGrace, and the longest TTL.
 	floor, maxTTL string
 
+	durable bool // DurableAOF
+
 	lastCallFailed atomic.Bool // the last call returned an error
 	plainDenied    atomic.Bool // the user may not run the commands of takePlain
 
@@ -80,6 +82,7 @@ type command struct {
 	nargs int // number of args
 	ttl   time.Duration
 	plain bool // code a may be sent as commands of Redis
+	saved bool // with DurableAOF, what it did counts only when it is on the disk
 
 	plainCalls plainCalls
 
@@ -130,6 +133,7 @@ func (s *sender) sendCopy(ctx context.Context, slot uint16, original *command) (
 	cmd := s.newCommand()
 	defer s.recycle(cmd)
 	cmd.keys, cmd.code, cmd.args, cmd.nargs = original.keys, original.code, original.args, original.nargs
+	cmd.saved = original.saved
 	if err = s.send(ctx, slot, cmd); err != nil {
 		return "", err // cmd may still be in flight
 	}
@@ -258,23 +262,23 @@ func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
 		calls[n] = s.fullCall(q.slot, b)
 		n++
 	}
-	replies := s.conn.Eval(ctx, calls[:n]...)
+	replies, unsaved := s.eval(ctx, b.commands, calls[:n]...)
 	s.lastCallFailed.Store(replies[0].Err != nil)
 	if len(b.fast) > 0 {
 		s.saveServerCheck(q, &replies[0], len(b.fast), sent)
-		s.deliverOrSplit(ctx, q, b.fast, replies[0], sent)
+		s.deliverOrSplit(ctx, q, b.fast, replies[0], unsaved[0], sent)
 	}
 	if len(b.full) > 0 {
-		s.deliverOrSplit(ctx, q, b.full, replies[n-1], sent)
+		s.deliverOrSplit(ctx, q, b.full, replies[n-1], unsaved[n-1], sent)
 	}
 }
 
 // deliverOrSplit gives commands their answers. If the server has refused them because our user may
 // not access the keys of some of them, it sends them one by one: otherwise one name that is
 // forbidden would fail all others that happen to be sent with it.
-func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, sent driver.Instant) {
+func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, unsaved error, sent driver.Instant) {
 	if len(commands) == 1 || !isForbidden(r.Err) {
-		deliver(commands, r, sent)
+		deliver(commands, r, unsaved, sent)
 		return
 	}
 	alone := s.newBatch()
@@ -341,7 +345,7 @@ const never = "9000000000000000"
 func (s *sender) fullCall(slot uint16, b *batch) Call {
 	first, start := len(b.keys), len(b.args)
 	b.keys = append(b.keys, s.metaKey(slot), s.longLeasesKey(slot))
-	b.args = append(b.args, s.floor, s.maxTTL)
+	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable))
 	for _, cmd := range b.full {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
@@ -367,8 +371,9 @@ func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Inst
 	s.mu.Unlock()
 }
 
-// deliver gives commands their answers.
-func deliver(commands []*command, r Reply, sent driver.Instant) {
+// deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have
+// done.
+func deliver(commands []*command, r Reply, unsaved error, sent driver.Instant) {
 	if r.Err == nil && len(r.Lines) != len(commands) {
 		r.Err = badAnswerf("the script gave %d answers for %d requests", len(r.Lines), len(commands))
 	}
@@ -378,6 +383,8 @@ func deliver(commands []*command, r Reply, sent driver.Instant) {
 			cmd.answer = r.Lines[i]
 			if text, failed := strings.CutPrefix(cmd.answer, "x "); failed {
 				cmd.err = &ReplyError{Text: text}
+			} else if cmd.saved && (cmd.answer == "o" || cmd.answer == "l" || strings.HasPrefix(cmd.answer, "g ")) {
+				cmd.err = unsaved // l: an earlier try may have been served
 			}
 		}
 		if cmd.awaited {

