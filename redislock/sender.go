@@ -114,7 +114,8 @@ const (
 	maxBatch = 64
 
 	// maxInFlight is how many batches for one slot may be in flight if at least secondBatchMin
-	// commands wait. While the server serves one batch, the other is written or read.
+	// commands wait. While the server serves one batch, the other is written or read. With
+	// DurableAOF it is one: the server reads no second batch while the first one waits for the disk.
 	maxInFlight    = 2
 	secondBatchMin = 8
 
@@ -166,7 +167,7 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 	}
 	cmd.awaited = true
 	q.waiting = append(q.waiting, cmd)
-	needsBatch := q.inFlight == 0 || q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
+	needsBatch := q.inFlight == 0 || !s.durable && q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
 	if needsBatch {
 		q.inFlight++
 	}
