@@ -199,7 +199,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	ttl, tokens := a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
 	cmd := a.d.sender.newCommand()
 	defer a.d.sender.recycle(cmd)
-	cmd.keys, cmd.ttl = &a.keys, a.req.TTL
+	cmd.keys, cmd.ttl, cmd.saved = &a.keys, a.req.TTL, true
 	if !queue && a.rounds == 1 && a.needsNoRecord() {
 		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
 		cmd.plain = !a.req.NoWait && !a.d.conn.IsCluster() // which could redirect some of the commands

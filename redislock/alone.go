@@ -25,10 +25,12 @@ type plainCalls struct {
 func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool {
 	sent := driver.Now()
 	switch {
+	case s.mustSave(cmd):
+		return false
 	case cmd.code == "r":
 		r := s.conn.Eval(ctx, Call{Script: freeScript, Keys: cmd.keys[:3], Args: cmd.args[:cmd.nargs]})[0]
 		s.lastCallFailed.Store(r.Err != nil)
-		deliver([]*command{cmd}, r, sent)
+		deliver([]*command{cmd}, r, nil, sent)
 		return true
 	case cmd.code == "a" && cmd.plain && !s.plainDenied.Load():
 		s.mu.Lock()
@@ -37,7 +39,7 @@ func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool
 		if check.token > 0 && check.covers(cmd.ttl, sent) {
 			r := s.takePlain(ctx, q, cmd, check)
 			s.lastCallFailed.Store(r.Err != nil)
-			deliver([]*command{cmd}, r, sent)
+			deliver([]*command{cmd}, r, nil, sent)
 			return true
 		}
 	}

@@ -17,7 +17,28 @@ import (
 // BenchmarkCycle acquires and releases through the core: in one goroutine, and in many, each
 // with a name of its own.
 func BenchmarkCycle(b *testing.B) {
-	d := open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr()))
+	benchmarkCycle(b, open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr())))
+}
+
+// BenchmarkCycleAOF is BenchmarkCycle on a server that saves each write, without and with
+// DurableAOF, and on the same server without an append-only file.
+func BenchmarkCycleAOF(b *testing.B) {
+	for _, bb := range []struct {
+		name, conf string
+		opts       []redislock.Option
+	}{
+		{"none", "appendonly no", nil},
+		{"always", "appendfsync always", nil},
+		{"durable", "appendfsync always", []redislock.Option{redislock.DurableAOF()}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			benchmarkCycle(b, open(b, at(used(b, redistest.SingleAOF(b, bb.conf, redistest.Password(password))).Addr()), bb.opts...))
+		})
+	}
+}
+
+func benchmarkCycle(b *testing.B, d *redislock.Driver) {
+	b.Helper()
 	l, err := snib.New(d, snib.TTL(floor)) // as with the default of both, the TTL is not above the floor
 	if err != nil {
 		b.Fatal(err)

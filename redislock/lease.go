@@ -139,11 +139,14 @@ func (l *lease) Release(ctx context.Context) error {
 // script hands the lock over.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	token := strconv.FormatUint(l.grant.Token, 10)
-	full := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
+	// If a crash undid the release, MinHold would end with the lease, and the same owner would get
+	// the old token again.
+	saved := l.req.MinHold > 0 || !l.req.UniqueOwner
+	full := command{keys: &l.keys, code: "R", saved: saved, nargs: 4, args: [6]string{
 		l.req.Owner, rediskit.Millis(l.req.MinHold), token, rediskit.Millis(l.d.conf.yieldEvery),
 	}}
 	if !l.wanted.Load() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
-		fast := command{keys: &l.keys, code: "r", nargs: 2, args: [6]string{l.req.Owner, token}}
+		fast := command{keys: &l.keys, code: "r", saved: saved, nargs: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &fast); err != nil || answer != "?" {
 			return answer, err
 		}
@@ -209,10 +212,10 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(calls) == 0 {
 		return answers
 	}
-	replies := d.eval(ctx, calls...)
+	replies, unsaved := d.evalRenewals(ctx, calls)
 	for i, indexes := range indexesByCall {
 		for n, index := range indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], n, len(indexes), sent, calls[i].Script == renewScript)
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(indexes), sent, calls[i].Script == renewScript)
 		}
 		if isMoving(replies[i].Err) {
 			d.renewEach(ctx, calls[i].Script == renewScript, due, indexes, answers)
@@ -238,7 +241,7 @@ func (d *Driver) renewEach(ctx context.Context, withRecord bool, due []driver.Le
 		}
 		var left []int
 		for i, r := range d.eval(ctx, calls...) {
-			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, 0, 1, sent, false)
+			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, nil, 0, 1, sent, false)
 			if isMoving(r.Err) {
 				left = append(left, indexes[i])
 			}
@@ -323,7 +326,7 @@ func lockValue(req driver.Request) string {
 }
 
 // renewalResult reads the answer for lease l, which is the n-th of a batch of the given size.
-func (d *Driver) renewalResult(l *lease, r Reply, n, size int, sent driver.Instant, withRecord bool) driver.Renewal {
+func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, sent driver.Instant, withRecord bool) driver.Renewal {
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
@@ -332,6 +335,8 @@ func (d *Driver) renewalResult(l *lease, r Reply, n, size int, sent driver.Insta
 	case r.Lines[0][n] != '1':
 		d.removeLease(l)
 		return driver.Renewal{Err: driver.ErrLost}
+	case unsaved != nil:
+		return driver.Renewal{Err: unsaved}
 	}
 	l.extend(sent, withRecord)
 	if l.req.Keep { // a message that another process waits may have been lost

@@ -165,7 +165,7 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	d.info = newInfo(conf, found)
 	d.sender = sender{
 		conn: conn, queues: make(map[uint16]*slotQueue),
-		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL),
+		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
 	}
 	d.sender.batchPool.New = func() any { return new(batch) }
 	d.sender.commandPool.New = func() any { return new(command) }
@@ -217,11 +217,20 @@ func newInfo(conf config, found findings) driver.Info {
 			"nobody else changes or deletes the keys of locks",
 		},
 	}
-	if conf.grace {
+	if conf.durable {
+		info.Fencing = driver.FencingDurable
+		info.Assumptions = append(info.Assumptions,
+			"the server starts from the append-only file that it wrote, fsync is honest, and no replica takes the server's place",
+			"all processes that share locks have durable=aof")
+	}
+	switch {
+	case conf.durable:
+		info.Assumptions = append(info.Assumptions, fmt.Sprintf("after a restart without its memory the server grants nothing for %v, or for the requested TTL up to a minute; a lease with a longer TTL can overlap then", conf.floor))
+	case conf.grace:
 		info.Assumptions = append(info.Assumptions,
 			fmt.Sprintf("after a restart or a failover nothing is granted for %v, or for the longest TTL above that of a lease that the server "+
 				"knows to live; a lease with a longer TTL that it has forgotten can overlap", conf.floor))
-	} else {
+	default:
 		info.Assumptions = append(info.Assumptions,
 			"no server restarts or is promoted that does not know of all leases: failover-grace is off")
 	}

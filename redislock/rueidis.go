@@ -36,35 +36,53 @@ func (c *rueidisConn) Close() {
 // Eval implements [Conn].
 func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 	replies := make([]Reply, len(calls))
-	if len(calls) == 1 {
-		replies[0] = c.reply(ctx, calls[0], c.client.Do(ctx, c.command(calls[0])))
-		return replies
-	}
-	commands := make(rueidis.Commands, len(calls))
-	for i, call := range calls {
-		commands[i] = c.command(call)
-	}
-	for i, r := range c.client.DoMulti(ctx, commands...) {
-		replies[i] = c.reply(ctx, calls[i], r)
+	results := c.send(ctx, calls, false)
+	for i := 0; i < len(calls); i++ {
+		e, refused := rueidis.IsRedisErr(results[i].Error())
+		if calls[i].Script == nil || !refused || !e.IsNoScript() {
+			replies[i] = reply(calls[i], results[i])
+			continue
+		}
+		end := i + 1
+		for end < len(calls) && calls[end].Script == nil {
+			end++
+		}
+		for _, r := range c.send(ctx, calls[i:end], true) {
+			replies[i] = reply(calls[i], r)
+			i++
+		}
+		i--
 	}
 	return replies
 }
 
-func (c *rueidisConn) command(call Call) rueidis.Completed {
-	if call.Script == nil {
+// send makes calls. With text set, the scripts go with their text, for a server that does not know
+// them.
+func (c *rueidisConn) send(ctx context.Context, calls []Call, text bool) []rueidis.RedisResult {
+	if len(calls) == 1 {
+		return []rueidis.RedisResult{c.client.Do(ctx, c.command(calls[0], text))}
+	}
+	commands := make(rueidis.Commands, len(calls))
+	for i, call := range calls {
+		commands[i] = c.command(call, text)
+	}
+	return c.client.DoMulti(ctx, commands...)
+}
+
+func (c *rueidisConn) command(call Call, text bool) rueidis.Completed {
+	switch {
+	case call.Script == nil:
 		return c.client.B().Arbitrary(call.Command).Keys(call.Keys...).Args(call.Args...).Build()
+	case text:
+		return c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 	}
 	return c.client.B().Evalsha().Sha1(call.Script.SHA1).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 }
 
-// reply reads a reply. If the server does not know the script, reply sends its text.
-func (c *rueidisConn) reply(ctx context.Context, call Call, r rueidis.RedisResult) Reply {
+// reply reads the reply to a call.
+func reply(call Call, r rueidis.RedisResult) Reply {
 	if call.Script == nil {
 		return commandReply(r)
-	}
-	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys)))
-		r = c.client.Do(ctx, b.Key(call.Keys...).Arg(call.Args...).Build())
 	}
 	lines, err := r.AsStrSlice()
 	return Reply{lines, asReplyError(err)}
@@ -87,6 +105,13 @@ func commandReply(r rueidis.RedisResult) Reply {
 			return zeroReply
 		}
 		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
+	case m.IsArray():
+		numbers, err := m.AsIntSlice()
+		lines := make([]string, len(numbers))
+		for i, n := range numbers {
+			lines[i] = strconv.FormatInt(n, 10)
+		}
+		return Reply{Lines: lines, Err: err}
 	}
 	text, err := m.ToString()
 	if text == "OK" {

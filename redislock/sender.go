@@ -26,6 +26,8 @@ type sender struct {
 	// Arguments of the scripts: the floor of the grace period, or noGrace, and the longest TTL.
 	floor, maxTTL string
 
+	durable bool // DurableAOF
+
 	lastCallFailed atomic.Bool // the last call returned an error
 	plainDenied    atomic.Bool // the user may not run the commands of takePlain
 
@@ -80,6 +82,7 @@ type command struct {
 	nargs int // number of args
 	ttl   time.Duration
 	plain bool // code a may be sent as commands of Redis
+	saved bool // with DurableAOF, what it did counts only when it is on the disk
 
 	plainCalls plainCalls
 
@@ -111,7 +114,8 @@ const (
 	maxBatch = 64
 
 	// maxInFlight is how many batches for one slot may be in flight if at least secondBatchMin
-	// commands wait. While the server serves one batch, the other is written or read.
+	// commands wait. While the server serves one batch, the other is written or read. With
+	// DurableAOF it is one: the server reads no second batch while the first one waits for the disk.
 	maxInFlight    = 2
 	secondBatchMin = 8
 
@@ -130,6 +134,7 @@ func (s *sender) sendCopy(ctx context.Context, slot uint16, original *command) (
 	cmd := s.newCommand()
 	defer s.recycle(cmd)
 	cmd.keys, cmd.code, cmd.args, cmd.nargs = original.keys, original.code, original.args, original.nargs
+	cmd.saved = original.saved
 	if err = s.send(ctx, slot, cmd); err != nil {
 		return "", err // cmd may still be in flight
 	}
@@ -162,7 +167,7 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 	}
 	cmd.awaited = true
 	q.waiting = append(q.waiting, cmd)
-	needsBatch := q.inFlight == 0 || q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
+	needsBatch := q.inFlight == 0 || !s.durable && q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
 	if needsBatch {
 		q.inFlight++
 	}
@@ -258,23 +263,23 @@ func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
 		calls[n] = s.fullCall(q.slot, b)
 		n++
 	}
-	replies := s.conn.Eval(ctx, calls[:n]...)
+	replies, unsaved := s.eval(ctx, b.commands, calls[:n]...)
 	s.lastCallFailed.Store(replies[0].Err != nil)
 	if len(b.fast) > 0 {
 		s.saveServerCheck(q, &replies[0], len(b.fast), sent)
-		s.deliverOrSplit(ctx, q, b.fast, replies[0], sent)
+		s.deliverOrSplit(ctx, q, b.fast, replies[0], unsaved[0], sent)
 	}
 	if len(b.full) > 0 {
-		s.deliverOrSplit(ctx, q, b.full, replies[n-1], sent)
+		s.deliverOrSplit(ctx, q, b.full, replies[n-1], unsaved[n-1], sent)
 	}
 }
 
 // deliverOrSplit gives commands their answers. If the server has refused them because our user may
 // not access the keys of some of them, it sends them one by one: otherwise one name that is
 // forbidden would fail all others that happen to be sent with it.
-func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, sent driver.Instant) {
+func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, unsaved error, sent driver.Instant) {
 	if len(commands) == 1 || !isForbidden(r.Err) {
-		deliver(commands, r, sent)
+		deliver(commands, r, unsaved, sent)
 		return
 	}
 	alone := s.newBatch()
@@ -341,7 +346,7 @@ const never = "9000000000000000"
 func (s *sender) fullCall(slot uint16, b *batch) Call {
 	first, start := len(b.keys), len(b.args)
 	b.keys = append(b.keys, s.metaKey(slot), s.longLeasesKey(slot))
-	b.args = append(b.args, s.floor, s.maxTTL)
+	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable))
 	for _, cmd := range b.full {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
@@ -367,8 +372,9 @@ func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Inst
 	s.mu.Unlock()
 }
 
-// deliver gives commands their answers.
-func deliver(commands []*command, r Reply, sent driver.Instant) {
+// deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have
+// done.
+func deliver(commands []*command, r Reply, unsaved error, sent driver.Instant) {
 	if r.Err == nil && len(r.Lines) != len(commands) {
 		r.Err = badAnswerf("the script gave %d answers for %d requests", len(r.Lines), len(commands))
 	}
@@ -378,6 +384,8 @@ func deliver(commands []*command, r Reply, sent driver.Instant) {
 			cmd.answer = r.Lines[i]
 			if text, failed := strings.CutPrefix(cmd.answer, "x "); failed {
 				cmd.err = &ReplyError{Text: text}
+			} else if cmd.saved && (cmd.answer == "o" || cmd.answer == "l" || strings.HasPrefix(cmd.answer, "g ")) {
+				cmd.err = unsaved // l: an earlier try may have been served
 			}
 		}
 		if cmd.awaited {

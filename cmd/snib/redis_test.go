@@ -76,6 +76,7 @@ func TestRedis(t *testing.T) {
 	sentinel := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password), "min-replicas-to-write 1")
 	hung := redistest.Single(t)
 	hung.Hang()
+	aof := redistest.SingleAOF(t, "appendfsync always").Used()
 	for _, script := range scripts {
 		// The script begins when this function returns.
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestRedis(t *testing.T) {
 			_, port, _ := strings.Cut(node.Addr(), ":")
 			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
 				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authorityFile(secure), "LOSSY="+lossy.Addr(),
-				"NODE="+redistest.ClusterNode(t).Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(),
+				"NODE="+redistest.ClusterNode(t).Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(), "AOF="+aof.Addr(),
 				"SENTINELS="+strings.Join(sentinel.Sentinels(), ","), "MASTER="+sentinel.MasterName(), "OLD="+oldRedis(t))
 		})
 	}

@@ -4,6 +4,7 @@ package livetest
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -22,3 +23,5 @@ func quit(int, os.Signal) error { return errors.ErrUnsupported }
 func sleep(d time.Duration)     { time.Sleep(d) }
 
 func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }
+
+func inode(fs.FileInfo) uint64 { return 0 }

@@ -6,6 +6,7 @@
 -- KEYS     then for each request: lock, its record, its queue, the requests of its waiters
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
+-- ARGV[3]  1 with DurableAOF, see identity.lua
 -- ARGV     then for each request: its code, the owner, the number of further arguments, and these.
 --          The code is that of a function below, whose arguments stand in its own file
 -- Expects  all files before this one
@@ -25,7 +26,7 @@
 
 local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
   L = setLabel}
-local answers, arg = {}, 3
+local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
   lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
