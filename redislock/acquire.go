@@ -44,7 +44,7 @@ type attempt struct {
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
 	rounds    int
-	recorded  bool           // the store has written a record for what the last round was granted
+	recorded  bool           // the store has a record of what it has granted; guarded by Driver.mu after that
 	maybeSent bool           // a request may have reached the store
 	sent      driver.Instant // just before the last round that was answered
 
@@ -56,7 +56,7 @@ type attempt struct {
 
 	// Guarded by Driver.mu.
 	woken       chan struct{} // capacity 1; nil until the attempt may have to wait
-	wanted      bool          // another process waits; noted before we learn of our grant
+	maybeWanted bool          // another process waits; noted before we learn of our grant
 	maybeBroken bool          // likewise: the hold may have been broken
 }
 

@@ -14,12 +14,8 @@ import (
 
 // A lease implements [driver.Lease].
 type lease struct {
-	d     *Driver
-	req   driver.Request
-	keys  [4]string
-	slot  uint16
-	id    uint64
-	grant driver.Grant
+	*attempt // that was granted it
+	grant    driver.Grant
 
 	wanted     atomic.Bool // another process waits
 	yieldTimer *time.Timer // calls markWanted, too; nil without YieldToForeign
@@ -28,7 +24,6 @@ type lease struct {
 	released  bool // guarded by releaseMu
 
 	mu       sync.Mutex
-	recorded bool           // the store has a record of the lease; guarded by Driver.mu
 	expires  driver.Instant // when the lease ends by our clock; guarded by mu
 	renewals uint32         // since the record was extended; guarded by mu
 }
@@ -47,10 +42,9 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 		return nil, badAnswerf("the script granted %q tokens", count)
 	}
 	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
-	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, recorded: a.recorded}
-	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}
+	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}}
 	l.extend(a.sent, false)
-	a.d.addLease(l, a, wanted == "1")
+	a.d.addLease(l, wanted == "1")
 	return l, nil
 }
 
@@ -66,16 +60,16 @@ func (l *lease) markWanted() {
 
 // addLease routes messages for the attempt's request to l from now on, and applies those that
 // came before. Wanted says that another process waits.
-func (d *Driver) addLease(l *lease, a *attempt, wanted bool) {
+func (d *Driver) addLease(l *lease, wanted bool) {
 	d.mu.Lock()
 	d.leases[l.id] = l
 	if d.conf.yieldEvery > 0 {
 		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
 	}
-	if wanted || a.wanted {
+	if wanted || l.maybeWanted {
 		l.markWanted()
 	}
-	if a.maybeBroken {
+	if l.maybeBroken {
 		d.verifyLater(l)
 	}
 	if !l.req.Keep {
