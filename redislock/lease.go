@@ -182,7 +182,8 @@ func (l *lease) writeRecord(ctx context.Context) error {
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
-	batches := make(map[batchKey][]int) // indexes in due
+	var batches []*renewalBatch
+	open := make(map[batchKey]*renewalBatch)
 	for i := range due {
 		l := due[i].(*lease)
 		key, ended := l.batchKey(sent)
@@ -191,25 +192,28 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			d.removeLease(l)
 			continue
 		}
-		for len(batches[key]) >= maxRenewals {
-			key.part++
+		b := open[key]
+		if b == nil || len(b.indexes) == maxRenewals {
+			b = &renewalBatch{key: key}
+			batches, open[key] = append(batches, b), b
 		}
-		batches[key] = append(batches[key], i)
+		b.indexes = append(b.indexes, i)
 	}
-	calls, indexesByCall := make([]Call, 0, len(batches)), make([][]int, 0, len(batches))
-	for key, indexes := range batches {
-		calls, indexesByCall = append(calls, d.renewCall(key, due, indexes)), append(indexesByCall, indexes)
+	calls := make([]Call, len(batches))
+	for i, b := range batches {
+		calls[i] = d.renewCall(b.key, due, b.indexes)
 	}
 	if len(calls) == 0 {
 		return answers
 	}
 	replies := d.eval(ctx, calls...)
-	for i, indexes := range indexesByCall {
-		for n, index := range indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], n, len(indexes), sent, calls[i].Script == renewScript)
+	for i, b := range batches {
+		withRecord := calls[i].Script == renewScript
+		for n, index := range b.indexes {
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], n, len(b.indexes), sent, withRecord)
 		}
 		if isMoving(replies[i].Err) {
-			d.renewEach(ctx, calls[i].Script == renewScript, due, indexes, answers)
+			d.renewEach(ctx, withRecord, due, b.indexes, answers)
 		}
 	}
 	return answers
@@ -256,7 +260,12 @@ const maxRenewals = 1000
 type batchKey struct {
 	slot uint16
 	ttl  time.Duration // 0 for the renew script
-	part int
+}
+
+// A renewalBatch has the leases of one call, as indexes.
+type renewalBatch struct {
+	key     batchKey
+	indexes []int
 }
 
 // batchKey returns in which batch to renew the lease this time, and whether it has ended. The
