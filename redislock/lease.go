@@ -14,12 +14,8 @@ import (
 
 // A lease implements [driver.Lease].
 type lease struct {
-	d     *Driver
-	req   driver.Request
-	keys  [4]string
-	slot  uint16
-	id    uint64
-	grant driver.Grant
+	*attempt // that was granted it
+	grant    driver.Grant
 
 	wanted     atomic.Bool // another process waits
 	yieldTimer *time.Timer // calls markWanted, too; nil without YieldToForeign
@@ -28,7 +24,6 @@ type lease struct {
 	released  bool // guarded by releaseMu
 
 	mu       sync.Mutex
-	recorded bool           // the store has a record of the lease; guarded by Driver.mu
 	expires  driver.Instant // when the lease ends by our clock; guarded by mu
 	renewals uint32         // since the record was extended; guarded by mu
 }
@@ -47,10 +42,9 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 		return nil, badAnswerf("the script granted %q tokens", count)
 	}
 	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
-	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, recorded: a.recorded}
-	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}
+	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}}
 	l.extend(a.sent, false)
-	a.d.addLease(l, a, wanted == "1")
+	a.d.addLease(l, wanted == "1")
 	return l, nil
 }
 
@@ -66,16 +60,16 @@ func (l *lease) markWanted() {
 
 // addLease routes messages for the attempt's request to l from now on, and applies those that
 // came before. Wanted says that another process waits.
-func (d *Driver) addLease(l *lease, a *attempt, wanted bool) {
+func (d *Driver) addLease(l *lease, wanted bool) {
 	d.mu.Lock()
 	d.leases[l.id] = l
 	if d.conf.yieldEvery > 0 {
 		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
 	}
-	if wanted || a.wanted {
+	if wanted || l.maybeWanted {
 		l.markWanted()
 	}
-	if a.maybeBroken {
+	if l.maybeBroken {
 		d.verifyLater(l)
 	}
 	if !l.req.Keep {
@@ -191,7 +185,8 @@ func (l *lease) writeRecord(ctx context.Context) error {
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
-	batches := make(map[batchKey][]int) // indexes in due
+	var batches []*renewalBatch
+	open := make(map[batchKey]*renewalBatch)
 	for i := range due {
 		l := due[i].(*lease)
 		key, ended := l.batchKey(sent)
@@ -200,25 +195,28 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			d.removeLease(l)
 			continue
 		}
-		for len(batches[key]) >= maxRenewals {
-			key.part++
+		b := open[key]
+		if b == nil || len(b.indexes) == maxRenewals {
+			b = &renewalBatch{key: key}
+			batches, open[key] = append(batches, b), b
 		}
-		batches[key] = append(batches[key], i)
+		b.indexes = append(b.indexes, i)
 	}
-	calls, indexesByCall := make([]Call, 0, len(batches)), make([][]int, 0, len(batches))
-	for key, indexes := range batches {
-		calls, indexesByCall = append(calls, d.renewCall(key, due, indexes)), append(indexesByCall, indexes)
+	calls := make([]Call, len(batches))
+	for i, b := range batches {
+		calls[i] = d.renewCall(b.key, due, b.indexes)
 	}
 	if len(calls) == 0 {
 		return answers
 	}
 	replies, unsaved := d.evalRenewals(ctx, calls)
-	for i, indexes := range indexesByCall {
-		for n, index := range indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(indexes), sent, calls[i].Script == renewScript)
+	for i, b := range batches {
+		withRecord := calls[i].Script == renewScript
+		for n, index := range b.indexes {
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(b.indexes), sent, withRecord)
 		}
 		if isMoving(replies[i].Err) {
-			d.renewEach(ctx, calls[i].Script == renewScript, due, indexes, answers)
+			d.renewEach(ctx, withRecord, due, b.indexes, answers)
 		}
 	}
 	return answers
@@ -265,7 +263,12 @@ const maxRenewals = 1000
 type batchKey struct {
 	slot uint16
 	ttl  time.Duration // 0 for the renew script
-	part int
+}
+
+// A renewalBatch has the leases of one call, as indexes.
+type renewalBatch struct {
+	key     batchKey
+	indexes []int
 }
 
 // batchKey returns in which batch to renew the lease this time, and whether it has ended. The

@@ -261,7 +261,7 @@ func (d *Driver) onMessage(payload string) {
 			}
 		}
 	case a != nil && word == "w":
-		a.wanted = true // granted, but we do not know yet
+		a.maybeWanted = true // granted, but we do not know yet
 	case a != nil && word == "b":
 		a.maybeBroken = true // likewise
 	case a != nil && word == "k":

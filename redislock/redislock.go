@@ -91,11 +91,13 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout
 	}
+	w := &wires{dial: o.DialCtxFn}
+	o.DialCtxFn = w.open
 	client, err := newClient(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, &rueidisConn{client: client, owned: true}, conf)
+	return start(ctx, &rueidisConn{client: client, wires: w}, conf)
 }
 
 // newClient makes a client, which is connected. If ctx is done before, the dialer's timeout ends

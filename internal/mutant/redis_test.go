@@ -117,8 +117,8 @@ var redisMutants = []mutant{
 	{
 		guarantee: "writers are served", pkg: "redislock",
 		file:  "script/acquire.lua",
-		old:   "if redis.call('EXISTS', queue) == 0 and hasRoom(mode) then",
-		new:   "if (mode == 's' or redis.call('EXISTS', queue) == 0) and hasRoom(mode) then",
+		old:   "if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then",
+		new:   "if hasRoom(mode, value) and (mode == 's' or redis.call('EXISTS', queue) == 0) then",
 		tests: "TestWriters",
 	},
 	{
@@ -178,10 +178,24 @@ var redisMutants = []mutant{
 
 	{
 		guarantee: "Acquire returns", pkg: "redislock",
-		in:    "sender.send",
-		old:   `&& (cmd.code == "r" || cmd.code == "R" || ctx.Done() == nil) {`,
-		new:   "{",
+		in:    "wire.Read",
+		old:   " || ctx.Err() != nil",
+		new:   "",
 		tests: "TestHungServerReturns",
+	},
+	{
+		guarantee: "grants that are read", pkg: "redislock",
+		in:    "sender.sendAlone",
+		old:   "r, cmd.queuedAt)",
+		new:   "r, driver.Now())",
+		tests: "TestGrantIsRead",
+	},
+	{
+		guarantee: "known servers", pkg: "redislock",
+		file:  "script/grace.lua",
+		old:   " and now < tonumber(ARGV[4])",
+		new:   "",
+		tests: "TestKnownServerIsReplaced",
 	},
 	{
 		guarantee: "an outage is not a holder", pkg: "redislock",

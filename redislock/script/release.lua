@@ -85,6 +85,6 @@ local function release(owner, minHold, token, yieldEvery)
   if shared then return removeShared(owner, hold, yieldEvery) end
   redis.call('DEL', lock, record)
   yieldIfDue(hold, yieldEvery)
-  serveQueue()
+  serveQueue(nil, false)
   return 'o'
 end
