@@ -38,8 +38,8 @@ func (c *earlierConn) Eval(ctx context.Context, calls ...redislock.Call) []redis
 		switch call.Script {
 		case nil:
 			continue // that version did not know this way: it is as if nothing was there
-		case redislock.FullScript: // without what the caller knows of the server
-			call.Script, call.Args = c.full, slices.Delete(slices.Clone(call.Args), 2, 5)
+		case redislock.FullScript: // without DurableAOF, and what the caller knows of the server
+			call.Script, call.Args = c.full, slices.Delete(slices.Clone(call.Args), 2, 6)
 		case redislock.FastPathScript:
 			if call.Args[5] != "0" {
 				panic("the version before wrote a record with each grant")

@@ -46,7 +46,7 @@ var redisMutants = []mutant{
 	},
 	{
 		guarantee: "saved on the same connection", pkg: "redislock",
-		in:    "rueidisConn.Eval",
+		in:    "rueidisConn.eval",
 		old:   "for end < len(calls) && calls[end].Script == nil {",
 		new:   "for false {",
 		tests: "TestSavedOnTheSameConnection",
@@ -186,14 +186,14 @@ var redisMutants = []mutant{
 	{
 		guarantee: "grants that are read", pkg: "redislock",
 		in:    "sender.sendAlone",
-		old:   "r, cmd.queuedAt)",
-		new:   "r, driver.Now())",
+		old:   "r, nil, cmd.queuedAt)",
+		new:   "r, nil, driver.Now())",
 		tests: "TestGrantIsRead",
 	},
 	{
 		guarantee: "known servers", pkg: "redislock",
 		file:  "script/grace.lua",
-		old:   " and now < tonumber(ARGV[4])",
+		old:   " and now < tonumber(ARGV[5])",
 		new:   "",
 		tests: "TestKnownServerIsReplaced",
 	},
