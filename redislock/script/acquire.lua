@@ -55,8 +55,8 @@ local function hintHolders(value, hold, channel)
       table.insert(holders, parseHold(entryJSON(entry)))
     end
   end
-  for _, hold in ipairs(holders) do
-    if hold.channel ~= channel then hint(hold, 'w') end
+  for _, holder in ipairs(holders) do
+    if holder.channel ~= channel then hint(holder, 'w') end
   end
 end
 

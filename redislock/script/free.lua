@@ -1,4 +1,5 @@
--- Releases one exclusive lock for which nobody waits. It leaves every other case to the full script.
+-- Releases one exclusive lock for which nobody waits. It leaves every other case to the full
+-- script.
 --
 -- KEYS    lock, record, queue
 -- ARGV    owner, token

@@ -41,6 +41,6 @@ for k = 3, #KEYS, 4 do
 end
 if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
 saveMeta()
-local check = checked()
-if check then answers[#answers + 1] = string.format('%s %d', check, lastToken) end
+local vouched = checked()
+if vouched then answers[#answers + 1] = string.format('%s %d', vouched, lastToken) end
 return answers

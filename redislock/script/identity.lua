@@ -18,7 +18,8 @@ local start, unknown
 local function keptAll()
   if ARGV[3] ~= '1' then return false end
   local info = redis.call('INFO', 'replication') .. redis.call('INFO', 'persistence')
-  for _, line in ipairs({'role:master', 'second_repl_offset:-1', 'aof_enabled:1', 'aof_rewrites:0'}) do
+  local lines = {'role:master', 'second_repl_offset:-1', 'aof_enabled:1', 'aof_rewrites:0'}
+  for _, line in ipairs(lines) do
     if not string.find(info, '\n' .. line .. '\r\n', 1, true) then return false end
   end
   return true

@@ -68,8 +68,8 @@ end
 
 -- answerLost is for a request whose hold does not exist. An earlier try of the same request may
 -- have ended the hold and then been broken off by Redis, because its slot is moving, before it
--- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this connection
--- has written, and so for all that was written before that.
+-- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this
+-- connection has written, and so for all that was written before that.
 local function answerLost()
   if ARGV[3] == '1' and meta[1] then redis.call('HSET', KEYS[1], 't', meta[1]) end
   serveQueue()
