@@ -144,7 +144,7 @@ release-test: ## a release of the working tree, which is then installed from out
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
-NEEDS := $(shell go env CC):gcc sqlite3:sqlite3 redis-server:redis-server node:nodejs npm:npm python3:python3 pip3:python3-pip \
+NEEDS := $(shell go env CC):gcc $(shell go env CXX):g++ sqlite3:sqlite3 redis-server:redis-server node:nodejs npm:npm python3:python3 pip3:python3-pip \
 	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer \
 	/usr/sbin/mariadbd:mariadb-server \
 	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \

@@ -75,10 +75,10 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) 
 // traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
 func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin, err error) {
 	e := Event{Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitEnded.call(WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Err: err})
+	l.conf.traces.waitEnded.call(WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept, Err: err})
 	if lock != nil {
 		e.Token = lock.Token()
-		l.conf.traces.acquired.call(AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined})
+		l.conf.traces.acquired.call(AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept})
 	}
 }
 
@@ -86,6 +86,7 @@ func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Du
 type holdOrigin struct {
 	local  bool // no request was sent to the store
 	joined bool // it added a lock to an existing hold
+	kept   bool // the lease was kept: see Keep
 }
 
 // acquireHold takes an acquisition through stages 1 to 4, up to its hold.
@@ -102,7 +103,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*ho
 		h = nil
 	}
 	if h != nil || err != nil {
-		return h, holdOrigin{local: true}, err
+		return h, holdOrigin{local: true, kept: h != nil && h.reused}, err
 	}
 	le, granted, err := l.request(ctx, name, p.queue, noWait)
 	if err == nil {

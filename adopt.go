@@ -76,7 +76,7 @@ func (l *Locker) reportRegression(name string, token, last uint64) error {
 // from when the answer came. The hold must not rely on the last part of the driver's TTL, delay.
 func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	grant := granted.Grant()
-	le.granted, le.wanted = granted, grant.Wanted
+	le.granted, le.tellsWanted = granted, grant.TellsWanted
 	le.nextToken, le.endToken = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
 	if grant.TTL > 0 {
 		le.ttl = grant.TTL
@@ -114,6 +114,9 @@ func (l *Locker) install(le *lease, now driver.Instant) (_ *hold, joined bool, _
 		le.queue = nil
 	}
 	heap.Push(&c.keeper.heap, le)
+	if c.info.RenewsAll {
+		c.keeper.all.add(le)
+	}
 	c.scheduleLocked(le)
 	return h, false, nil
 }
@@ -138,7 +141,11 @@ func (c *core) mergeLocked(le *lease) *hold {
 
 // newHold returns a new hold, and makes it the current one of the lease.
 func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
-	h := &hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
+	h := &le.firstHold
+	if le.hold != nil {
+		h = new(hold)
+	}
+	*h = hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
 	if l.conf.maxHold > 0 {
 		h.until = now.Add(l.conf.maxHold)
 	}

@@ -122,3 +122,29 @@ func cpuTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkKept measures cycles of one goroutine under a lease that is kept: over one name, and
+// over 1,024 of them.
+func BenchmarkKept(b *testing.B) {
+	for _, names := range []int{1, 1024} {
+		b.Run(fmt.Sprintf("names=%d", names), func(b *testing.B) {
+			l := open(b, memlock.New(), snib.Keep(time.Minute))
+			all := make([]string, names)
+			for i := range all {
+				all[i] = fmt.Sprintf("kept/%04d", i)
+			}
+			ctx, i := b.Context(), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				lock, err := l.Acquire(ctx, all[i%names])
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := lock.Release(); err != nil {
+					b.Fatal(err)
+				}
+				i++
+			}
+		})
+	}
+}

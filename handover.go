@@ -31,8 +31,27 @@ const maxTokenBlock = 4096
 
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. That is false for options with which the store has to know each hold.
-func (c *config) allowsHandOver() bool {
-	return c.exclusive() && !c.fair && !c.noRenewal && c.minHold == 0 && c.owner == ""
+func (c *config) allowsHandOver() bool { return c.unlikeHandOver() == "" }
+
+// unlikeHandOver returns the option that rules a hand-over out, or "".
+func (c *config) unlikeHandOver() string {
+	switch {
+	case c.shared:
+		return "Shared"
+	case c.slots > 0:
+		return "Slots"
+	case c.fair:
+		return "Fair"
+	case c.detached:
+		return "AcquireDetached"
+	case c.noRenewal:
+		return "NoRenewal"
+	case c.minHold > 0:
+		return "MinHold"
+	case c.owner != "":
+		return "Owner"
+	}
+	return ""
 }
 
 // canTakeOver reports whether a hold with options c may take over the
@@ -94,7 +113,7 @@ func (c *core) confirmLocked(h *hold) bool {
 	c.scheduleLocked(le)
 	before, timeout := le.confirmedAt, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
 	c.mu.Unlock()
-	c.renewAll([]*lease{le}, []driver.Lease{le.granted}, timeout)
+	c.renewBatch([]*lease{le}, []driver.Lease{le.granted}, timeout)
 	c.mu.Lock()
 	return h.cause == nil && le.confirmedAt != before
 }
@@ -116,12 +135,8 @@ func (le *lease) canHandOver(now driver.Instant) bool {
 	if le.labeled || le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.allowsHandOver() {
 		return false
 	}
-	select {
-	case <-le.wanted:
-	default:
-		if le.wanted != nil && le.hold.locker.core.storeWaiters[le.name] == 0 {
-			return true
-		}
+	if le.tellsWanted && !le.isWanted && le.hold.locker.core.storeWaiters[le.name] == 0 {
+		return true
 	}
 	if le.run.contendedSince.IsZero() {
 		le.run.contendedSince, le.run.handOvers = now, 0

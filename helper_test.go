@@ -3,8 +3,12 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib"
@@ -68,19 +72,42 @@ type spy struct {
 	renew   func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal
 	release func(context.Context, func() error) error
 
+	together bool // the driver renews all leases together
+
 	mu       sync.Mutex
 	acquires int
 	batches  []int // the sizes of the calls of Renew
 	releases int
+	held     map[*spyLease]driver.Request
 }
 
-func newSpy(s *memlock.Store) *spy { return &spy{Driver: s.Open()} }
+func newSpy(s *memlock.Store) *spy {
+	return &spy{Driver: s.Open(), held: map[*spyLease]driver.Request{}}
+}
+
+// eachKeeper runs a test in a bubble with a driver that renews each lease, and with one that renews
+// all together.
+func eachKeeper(t *testing.T, test func(t *testing.T, d *spy, store *memlock.Store)) {
+	t.Helper()
+	for _, together := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Together=%t", together), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(memlock.Store)
+				d := newSpy(store)
+				d.together = together
+				test(t, d, store)
+			})
+		})
+	}
+}
 
 func (s *spy) Info() driver.Info {
+	info := s.Driver.Info()
+	info.RenewsAll = s.together
 	if s.info != nil {
-		return s.info(s.Driver.Info())
+		return s.info(info)
 	}
-	return s.Driver.Info()
+	return info
 }
 
 func (s *spy) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
@@ -100,13 +127,23 @@ func (s *spy) Acquire(ctx context.Context, req driver.Request) (driver.Lease, er
 	if l == nil || err != nil {
 		return nil, err
 	}
-	return &spyLease{Lease: l, spy: s}, nil
+	held := &spyLease{Lease: l, spy: s}
+	s.mu.Lock()
+	s.held[held] = req
+	s.mu.Unlock()
+	return held, nil
 }
 
 func (s *spy) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	s.mu.Lock()
 	s.batches = append(s.batches, len(due))
 	s.mu.Unlock()
+	if s.together && len(due) == 0 {
+		if s.renew != nil {
+			return s.renew(ctx, due, func() []driver.Renewal { return s.renewAll(ctx) })
+		}
+		return s.renewAll(ctx)
+	}
 	inner := make([]driver.Lease, len(due))
 	for i, l := range due {
 		inner[i] = l.(*spyLease).Lease
@@ -118,10 +155,34 @@ func (s *spy) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	return send()
 }
 
+// renewAll renews all leases, and tells of losses by OnLost.
+func (s *spy) renewAll(ctx context.Context) []driver.Renewal {
+	answer := driver.Renewal{Start: driver.Now()}
+	s.mu.Lock()
+	held := maps.Clone(s.held)
+	s.mu.Unlock()
+	for l, req := range held {
+		switch got := s.Driver.Renew(ctx, []driver.Lease{l.Lease})[0]; {
+		case errors.Is(got.Err, driver.ErrLost):
+			req.OnLost(got.Err)
+		case got.Err != nil:
+			answer = got
+		}
+	}
+	return []driver.Renewal{answer}
+}
+
 func (s *spy) count() (acquires, releases int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acquires, s.releases
+}
+
+// renewals returns the sizes of the calls of Renew.
+func (s *spy) renewals() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
 }
 
 type spyLease struct {
@@ -132,6 +193,7 @@ type spyLease struct {
 func (l *spyLease) Release(ctx context.Context) error {
 	l.spy.mu.Lock()
 	l.spy.releases++
+	delete(l.spy.held, l)
 	l.spy.mu.Unlock()
 	send := func() error { return l.Lease.Release(ctx) }
 	if l.spy.release != nil {
@@ -150,7 +212,7 @@ func hang(until <-chan struct{}) func(context.Context, []driver.Lease, func() []
 
 // unreachable answers as a driver does whose store is out of reach.
 func unreachable(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
-	answers := make([]driver.Renewal, len(due))
+	answers := make([]driver.Renewal, max(1, len(due)))
 	for i := range answers {
 		answers[i].Err = errUnreachable
 	}

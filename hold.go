@@ -3,6 +3,7 @@ package snib
 // This file has the hold, which the stages from adopt to release share, and its end.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -20,6 +21,7 @@ type hold struct {
 	until  driver.Instant // the end set by MaxHold or NoRenewal, or zero
 
 	isFixed bool // until was set by NoRenewal
+	reused  bool // its lease was kept before
 
 	// Guarded by core.mu.
 	lockCount    int           // Locks not yet released
@@ -68,6 +70,7 @@ func eventOf(h *hold) Event {
 
 // deadline returns when the hold ends if no renewal succeeds.
 func (h *hold) deadline() driver.Instant {
+	h.lease.refresh()
 	if d := h.lease.deadline; h.until.IsZero() || d.Before(h.until) {
 		return d
 	}
@@ -95,8 +98,8 @@ func (le *lease) expiryError(now driver.Instant) error {
 		}
 		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, h.locker.conf.maxHold), LossMaxHold}
 	}
-	if le.renewErr != nil {
-		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.renewErr), LossExpired}
+	if err := cmp.Or(le.renewErr, le.hold.locker.core.keeper.all.err); err != nil {
+		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, err), LossExpired}
 	}
 	return &lossError{fmt.Errorf("%w: its lease was not renewed in time", ErrLost), LossExpired}
 }

@@ -41,17 +41,30 @@ type lease struct {
 	name    string
 	owner   string
 	ttl     time.Duration
-	wanted  <-chan struct{}
 	queue   *nameQueue // the lease is at the head of this queue; nil if it is in none
 
 	// noRenewal means that the keeper does not renew the lease. It is false for a session, which is
 	// confirmed although the hold has the option NoRenewal.
 	noRenewal bool
 
+	firstHold hold // has the memory for the first hold: most leases have only one
+
 	watermark uint64 // the greatest token of the name that was seen before the request
 
 	// Guarded by core.mu.
-	hold *hold // the current one
+	hold   *hold         // the current one; nil before the first
+	wanted chan struct{} // closed once isWanted is set; made by Lock.Wanted
+
+	tellsWanted bool // the driver calls OnWanted
+	isWanted    bool // OnWanted was called: another process waits
+
+	// See Keep.
+	keepable  bool           // it was requested with Keep
+	keptSince driver.Instant // of the last time that it was kept
+	keptUntil driver.Instant // when it is given back; zero while a hold uses it
+	reuses    int            // how many holds began while it was kept
+	shownKept bool           // the store shows it as kept
+	showing   chan struct{}  // closed when show has ended; nil while it does not run
 
 	// Fencing tokens for later holds, from nextToken up to but not including endToken.
 	nextToken, endToken uint64
@@ -93,6 +106,7 @@ func safetyOf(ttl time.Duration) time.Duration { return ttl/drift + min(margin, 
 // lingers, so that not every uncontended cycle starts it and its timer.
 type keeper struct {
 	heap      leaseHeap
+	all       renewalOfAll
 	running   bool
 	lingers   bool           // there was no lease at the last check
 	wakeAt    driver.Instant // when the goroutine will check next
@@ -103,13 +117,44 @@ type keeper struct {
 	renewers   int
 }
 
+// endsAt returns when the hold, or the time for which the lease is kept, ends if no renewal
+// succeeds.
+func (le *lease) endsAt() driver.Instant {
+	if !le.isKept() {
+		return le.hold.deadline()
+	}
+	le.refresh()
+	return earlier(le.keptUntil, le.deadline)
+}
+
+// nextDue returns when the keeper has to check le.
+func (c *core) nextDue(le *lease) driver.Instant {
+	due := le.endsAt()
+	if !c.info.RenewsAll && !le.renewing {
+		due = earlier(due, le.renewAt)
+	}
+	if le.isKept() && !le.shownKept && le.showing == nil {
+		due = earlier(due, le.showAt())
+	}
+	return due
+}
+
+// scheduleEarlierLocked is scheduleLocked for a change that happens often, and mostly postpones
+// when le is due. It leaves it to the keeper to notice that.
+func (c *core) scheduleEarlierLocked(le *lease) {
+	if c.nextDue(le).Before(le.due) {
+		c.scheduleLocked(le)
+	}
+}
+
 // scheduleLocked sets when the keeper has to check le, which is in the heap. It wakes the keeper if
 // it would sleep longer than that.
 func (c *core) scheduleLocked(le *lease) {
 	k := &c.keeper
-	le.due = le.hold.deadline()
-	if !le.renewing && le.renewAt.Before(le.due) {
-		le.due = le.renewAt
+	le.due = c.nextDue(le)
+	next := le.due
+	if c.info.RenewsAll {
+		next = earlier(next, k.all.renewAt)
 	}
 	heap.Fix(&k.heap, le.heapIndex)
 	switch {
@@ -117,9 +162,16 @@ func (c *core) scheduleLocked(le *lease) {
 		k.running, k.lingers = true, false
 		k.wakeAt, k.checkedAt = driver.Instant{}, driver.Instant{}
 		go c.runKeeper()
-	case le.due.Before(k.wakeAt):
+	case next.Before(k.wakeAt):
 		k.wake()
 	}
+}
+
+func earlier(a, b driver.Instant) driver.Instant {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // wake makes the keeper check its leases now.
@@ -160,26 +212,18 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		k.rebase(now)
 	}
 	k.checkedAt, k.wakeAt = now, driver.Instant{}
-	for len(k.heap) > 0 {
-		le := k.heap[0]
-		if le.hold.deadline().Reached(now) {
-			ended = append(ended, c.loseLocked(le, le.expiryError(now)))
-			continue
-		}
-		if le.renewing || le.renewAt.Left(now) > le.slack {
-			break
-		}
-		le.renewing = true
-		k.renewQueue = append(k.renewQueue, le)
-		c.scheduleLocked(le)
-	}
-	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
-		k.renewers++ // even if others run: they may hang
-		go c.renew()
+	if c.info.RenewsAll {
+		c.keepAllLocked(now, &ended)
+	} else {
+		c.keepEachLocked(now, &ended)
 	}
 	sleep := maxSleep
 	if len(k.heap) > 0 {
-		sleep = min(sleep, max(0, k.heap[0].due.Left(now)))
+		next := k.heap[0].due
+		if c.info.RenewsAll {
+			next = earlier(next, k.all.renewAt)
+		}
+		sleep = min(sleep, max(0, next.Left(now)))
 	} else if k.lingers || c.isClosed {
 		k.running = false
 		return ended, driver.Instant{}, false
@@ -189,19 +233,74 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	return ended, k.wakeAt, true
 }
 
+// keepEachLocked starts the renewals and ends the holds that are due.
+func (c *core) keepEachLocked(now driver.Instant, ended *endings) {
+	k := &c.keeper
+	for len(k.heap) > 0 {
+		le := k.heap[0]
+		switch {
+		case c.endIfOverLocked(le, now, ended):
+			continue
+		case !le.renewing && le.renewAt.Left(now) <= le.slack:
+			le.renewing = true
+			k.renewQueue = append(k.renewQueue, le)
+		case !le.due.Reached(now):
+			c.startRenewersLocked()
+			return
+		default: // it is due later by now, or is to be shown as kept
+			c.showIfDueLocked(le, now)
+		}
+		c.scheduleLocked(le)
+	}
+	c.startRenewersLocked()
+}
+
+// startRenewersLocked starts goroutines for the leases in the renewal queue.
+func (c *core) startRenewersLocked() {
+	k := &c.keeper
+	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
+		k.renewers++ // even if others run: they may hang
+		go c.renew()
+	}
+}
+
+// endIfOverLocked ends the hold of a lease, or gives a kept lease back, if its time is over. It
+// reports whether it did.
+func (c *core) endIfOverLocked(le *lease, now driver.Instant, ended *endings) bool {
+	switch {
+	case !le.endsAt().Reached(now):
+		return false
+	case le.isKept():
+		c.giveBackLocked(le)
+	default:
+		*ended = append(*ended, c.loseLocked(le, le.expiryError(now)))
+	}
+	return true
+}
+
 // rebase recomputes all times after the wall clock has run ahead of the monotonic clock. The heap
 // is ordered by the monotonic clock. Afterwards both clocks agree about the times.
 func (k *keeper) rebase(now driver.Instant) {
 	recompute := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
 	for _, le := range k.heap {
+		le.refresh()
+		recompute(&le.confirmedAt)
 		recompute(&le.deadline)
 		recompute(&le.renewAt)
 		recompute(&le.due)
+		if le.isKept() {
+			recompute(&le.keptSince)
+			recompute(&le.keptUntil)
+		}
 		if !le.hold.until.IsZero() {
 			recompute(&le.hold.until)
 		}
 	}
 	heap.Init(&k.heap)
+	if !k.all.renewAt.IsZero() {
+		recompute(&k.all.start)
+		recompute(&k.all.renewAt)
+	}
 }
 
 // renew renews the leases of the renewal queue, batch by batch.
@@ -211,7 +310,7 @@ func (c *core) renew() {
 		if len(batch) == 0 {
 			return
 		}
-		c.renewAll(batch, granted, timeout)
+		c.renewBatch(batch, granted, timeout)
 	}
 }
 
@@ -240,41 +339,31 @@ func (c *core) nextBatch() (batch []*lease, granted []driver.Lease, timeout time
 	return batch, granted, timeout
 }
 
-// renewAll calls the driver once, with a timeout, for a batch of
-// leases that are marked as renewing.
-func (c *core) renewAll(batch []*lease, granted []driver.Lease, timeout time.Duration) {
+// renewBatch calls the driver once, with a timeout, for a batch of leases that are marked as
+// renewing.
+func (c *core) renewBatch(batch []*lease, granted []driver.Lease, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	began := time.Now()
 	answers := c.driver.Renew(ctx, granted)
 	cancel()
 	elapsed := time.Since(began)
-	var reports []func()
+	var reports renewalReports
 	for i, le := range batch {
-		answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
+		var answer driver.Renewal
 		if i < len(answers) {
 			answer = answers[i]
+		} else {
+			answer.Err = fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))
 		}
-		if report := c.applyRenewal(le, answer, elapsed); report != nil {
-			reports = append(reports, report)
-		}
+		reports = append(reports, c.applyRenewal(le, answer, elapsed)...)
 	}
-	// A slow Trace must not delay the renewal of these or other holds.
-	if len(reports) > 0 {
-		go func() {
-			for _, report := range reports {
-				report()
-			}
-		}()
-	}
+	reports.send()
 }
 
-// applyRenewal applies the answer for one lease. It returns the call of the Traces, or nil. It
-// never revives a hold: an answer after the deadline is too late, whatever it says.
-func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) (report func()) {
-	err := answer.Err
-	if err == nil && answer.Start.IsZero() {
-		err = errors.New("the driver renewed a lease without a start")
-	}
+// applyRenewal applies the answer for one lease. It returns what the Traces are told. It never
+// revives a hold: an answer after the deadline is too late, whatever it says.
+func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) renewalReports {
+	err := checkRenewal(answer)
 	c.mu.Lock()
 	le.renewing = false
 	if le.heapIndex < 0 { // the hold ended during the request
@@ -282,6 +371,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		return nil
 	}
 	h, now := le.hold, driver.Now()
+	h.deadline()                            // refreshes le
 	margin := max(0, le.deadline.Left(now)) // of the lease: a hold that ends by MaxHold is not late
 	var left time.Duration
 	if !errors.Is(err, ErrLost) && !le.deadline.Reached(now) {
@@ -294,17 +384,44 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		left = max(0, h.deadline().Left(now))
 		c.scheduleLocked(le)
 	}
-	ttl := le.ttl // merge may change it
+	ttl, kept := le.ttl, le.isKept() // merge may change the TTL
 	c.mu.Unlock()
 	if errors.Is(err, ErrLost) {
 		c.handleLost(le, err)
 	}
-	if len(h.locker.conf.traces.renewed) == 0 {
+	if len(h.locker.conf.traces.renewed) == 0 || kept {
 		return nil
 	}
-	return func() {
-		h.locker.conf.traces.renewed.call(RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
+	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err}}}
+}
+
+// checkRenewal returns the error of an answer.
+func checkRenewal(answer driver.Renewal) error {
+	if answer.Err == nil && answer.Start.IsZero() {
+		return errors.New("the driver renewed a lease without a start")
 	}
+	return answer.Err
+}
+
+// renewalReports are what the Traces are told of renewals.
+type renewalReports []renewalReport
+
+type renewalReport struct {
+	hold  *hold
+	event RenewedEvent
+}
+
+// send calls the Traces. It does not wait for them: a slow Trace must not delay the renewal of
+// these or other holds.
+func (rs renewalReports) send() {
+	if len(rs) == 0 {
+		return
+	}
+	go func() {
+		for _, r := range rs {
+			r.hold.locker.conf.traces.renewed.call(r.event)
+		}
+	}()
 }
 
 // confirmOwnerHold renews the lease of an owner's hold at once, after another request of that owner
@@ -318,12 +435,16 @@ func (c *core) confirmOwnerHold(owner, name string) {
 		return
 	}
 	h.lease.renewAt = driver.Now()
+	if c.info.RenewsAll {
+		c.keeper.all.add(h.lease)
+	}
 	c.scheduleLocked(h.lease)
 }
 
 // loseLocked ends the hold of a lease and makes the next waiter the head of the local queue. The
 // caller runs the result without core.mu.
 func (c *core) loseLocked(le *lease, cause error) ending {
+	le.refresh()
 	c.keeper.remove(le)
 	if le.queue != nil {
 		c.advanceLocked(le.queue)
@@ -346,7 +467,11 @@ func (c *core) handleLost(le *lease, err error) {
 		le = le.mergedInto
 		le.lostErr = err
 	}
-	if le.heapIndex >= 0 {
+	switch {
+	case le.heapIndex < 0:
+	case le.isKept():
+		c.endKeepLocked(le)
+	default:
 		ended = append(ended, c.loseLocked(le, err))
 	}
 	c.mu.Unlock()

@@ -37,8 +37,7 @@ func TestKeeper(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
+			eachKeeper(t, func(t *testing.T, d *spy, _ *memlock.Store) {
 				d.renew = tt.renew
 				lock := acquire(t, open(t, d, tt.opts...), "a")
 				ctx := lock.Context()
@@ -214,9 +213,7 @@ func TestNoRenewalIsNotExtended(t *testing.T) {
 // A renewal that hangs, in a driver that ignores its context, does not delay the loss. The hold
 // is lost at its deadline, before the store gives the lock away.
 func TestHungDriverDoesNotDelayLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		d := newSpy(store)
+	eachKeeper(t, func(t *testing.T, d *spy, store *memlock.Store) {
 		until := make(chan struct{})
 		d.renew = hang(until)
 		locker := open(t, d)
@@ -276,8 +273,7 @@ func TestHungBatchDoesNotStarveOthers(t *testing.T) {
 
 // An answer that comes after the deadline does not revive the hold, whatever it says.
 func TestRenewalNeverRevives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
+	eachKeeper(t, func(t *testing.T, d *spy, _ *memlock.Store) {
 		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			answers := send() // the store extended the lease in time ...
 			time.Sleep(ttl)   // ... and its answer took longer than the old lease
@@ -293,8 +289,7 @@ func TestRenewalNeverRevives(t *testing.T) {
 
 // A renewal counts from when it was sent, not from when the answer came.
 func TestRenewalCountsFromSend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
+	eachKeeper(t, func(t *testing.T, d *spy, _ *memlock.Store) {
 		slow := true
 		d.renew = func(_ context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			if !slow {
@@ -316,8 +311,7 @@ func TestRenewalCountsFromSend(t *testing.T) {
 }
 
 func TestRenewalRetriesWithinTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
+	eachKeeper(t, func(t *testing.T, d *spy, _ *memlock.Store) {
 		calls := 0
 		d.renew = func(_ context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			if calls++; calls%4 != 0 {
@@ -338,8 +332,7 @@ func TestRenewalRetriesWithinTheLease(t *testing.T) {
 // has not reported a loss either.
 func TestMissingAnswersSayNothing(t *testing.T) {
 	for _, answers := range []int{0, 1} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newSpy(new(memlock.Store))
+		eachKeeper(t, func(t *testing.T, d *spy, _ *memlock.Store) {
 			d.renew = func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal {
 				return make([]driver.Renewal, answers)
 			}
@@ -422,6 +415,148 @@ func TestRenewalsAreBatched(t *testing.T) {
 		defer d.mu.Unlock()
 		if n := len(d.batches); n > 40 {
 			t.Errorf("%d holds took %d calls of Renew in a TTL, want at most 40", holds, n)
+		}
+	})
+}
+
+// A driver that renews all leases together is called as often for many holds as for one, whenever
+// they were granted. A hold that the store has ended is lost, and no other.
+func TestRenewedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		d.together = true
+		l := open(t, d)
+		const holds = 300
+		var locks []*snib.Lock
+		for i := range holds {
+			locks = append(locks, acquire(t, l.With(snib.TTL(ttl*time.Duration(1+i%2))), fmt.Sprint(i)))
+			time.Sleep(ttl / 600)
+		}
+		broken := locks[7]
+		if err := store.Open().Break(t.Context(), broken.Name(), broken.Owner(), broken.Token()); err != nil {
+			t.Fatal(err)
+		}
+		const rounds = 30
+		before := len(d.renewals())
+		time.Sleep(rounds * ttl / 3)
+		for i, n := range d.renewals() {
+			if n > 0 {
+				t.Fatalf("call %d of Renew was for %d leases, want all", i, n)
+			}
+		}
+		if got := len(d.renewals()) - before; got < rounds || got > rounds*6/5 {
+			t.Errorf("%d holds took %d calls of Renew, want %d or a few more", holds, got, rounds)
+		}
+		for i, lock := range locks {
+			if lost := isClosed(lock.Lost()); lost != (lock == broken) {
+				t.Fatalf("hold %d is lost: %v", i, lost)
+			}
+			if got := lock.Validity(); lock != broken && got < ttl/2 {
+				t.Fatalf("Validity of hold %d = %v, want more than half of the TTL", i, got)
+			}
+		}
+		for _, lock := range locks {
+			if lock != broken {
+				release(t, lock)
+			}
+		}
+		calls := len(d.renewals())
+		time.Sleep(ttl)
+		if got := len(d.renewals()) - calls; got > 0 {
+			t.Errorf("%d calls of Renew without a hold", got)
+		}
+	})
+}
+
+// The Traces are told of each hold, with its own margin, when all leases are renewed together.
+func TestRenewedTogetherIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.together = true
+		told := make(chan snib.RenewedEvent, 100)
+		l := open(t, d)
+		silent := acquire(t, l, "silent")
+		traced := l.With(snib.Tracing(&snib.Trace{Renewed: func(e snib.RenewedEvent) { told <- e }}))
+		first := acquire(t, traced, "first")
+		time.Sleep(time.Second)
+		second := acquire(t, traced, "second")
+		time.Sleep(ttl / 3)
+		synctest.Wait()
+		if len(told) != 2 {
+			t.Fatalf("told of %d renewals, want one of each hold with a Trace", len(told))
+		}
+		margins := map[string]time.Duration{}
+		const valid = ttl - ttl/100 - 2*time.Millisecond
+		for range 2 {
+			e := <-told
+			if margins[e.Name] = e.Margin; e.Err != nil || e.TTL != ttl || e.Left != valid {
+				t.Errorf("told %+v, want a TTL of %v, and %v left", e, ttl, valid)
+			}
+		}
+		if got := margins["second"] - margins["first"]; got != time.Second {
+			t.Errorf("the margin of the second hold was longer by %v, want 1s", got)
+		}
+		for _, lock := range []*snib.Lock{silent, first, second} {
+			release(t, lock)
+		}
+	})
+}
+
+// If a renewal of all leases hangs, in a driver that ignores its context, there is another one.
+func TestHungRenewalOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.together = true
+		until := make(chan struct{})
+		var calls atomic.Int64
+		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
+			if calls.Add(1) == 1 {
+				<-until
+				return nil
+			}
+			return send()
+		}
+		lock := acquire(t, open(t, d), "a")
+		time.Sleep(time.Hour)
+		if isClosed(lock.Lost()) {
+			t.Errorf("lost although only the first renewal hung: %v", context.Cause(lock.Context()))
+		}
+		close(until)
+		synctest.Wait()
+		release(t, lock)
+	})
+}
+
+// Each hold ends at its own deadline, although all are renewed together: one that was granted after
+// the last renewal lasts longer.
+func TestDeadlinesOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.together = true
+		fail := false
+		d.renew = func(ctx context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
+			if fail {
+				return unreachable(ctx, due, nil)
+			}
+			return send()
+		}
+		l := open(t, d)
+		first := acquire(t, l, "first")
+		time.Sleep(ttl) // it has been renewed
+		left := first.Validity()
+		fail = true
+		second := acquire(t, l, "second")
+		began := time.Now()
+		for _, want := range []struct {
+			lock *snib.Lock
+			left time.Duration
+		}{{first, left}, {second, ttl - ttl/100 - 2*time.Millisecond}} {
+			<-want.lock.Context().Done()
+			if got := time.Since(began); got != want.left {
+				t.Errorf("%q was told of its end after %v, want %v", want.lock.Name(), got, want.left)
+			}
+			wantErr(t, "cause", context.Cause(want.lock.Context()), errUnreachable)
 		}
 	})
 }

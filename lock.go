@@ -126,7 +126,19 @@ func (l *Lock) Lost() <-chan struct{} {
 
 // Wanted returns a channel that is closed once another process waits for the lock. It is nil
 // where the backend can't tell.
-func (l *Lock) Wanted() <-chan struct{} { return l.mustHold().lease.wanted }
+func (l *Lock) Wanted() <-chan struct{} {
+	h := l.mustHold()
+	le, c := h.lease, h.locker.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if le.wanted == nil && le.tellsWanted {
+		le.wanted = make(chan struct{})
+		if le.isWanted {
+			close(le.wanted)
+		}
+	}
+	return le.wanted
+}
 
 // Release gives the lock up. It may be called more than once and from any goroutine; later
 // calls return the first result.

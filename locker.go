@@ -39,7 +39,8 @@ type (
 //	request   the driver acquires the lease, with retries while the store is unavailable
 //	adopt     the lease is checked, and becomes a hold
 //	keep      the keeper renews the lease, and ends the hold if it can't
-//	release   the lease goes to the next goroutine (handover.go), or back to the store
+//	release   the lease goes to the next goroutine (handover.go), stays here (kept.go), or goes back to
+//	          the store
 //
 // Locker.acquireHold leads through the first four. The keeper is goroutines, and Lock.Release leads
 // through the last.
@@ -56,10 +57,13 @@ type core struct {
 	owner  string        // random prefix of all owner ids
 	serial atomic.Uint64 // the last suffix of an owner id
 
+	tracesRenewals atomic.Bool // a Trace of some Locker is told of renewals
+
 	mu           sync.Mutex // guards what follows
 	isClosed     bool
 	queues       map[string]*nameQueue
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
+	keepings     map[string]*keeping
 	ownerHolds   ownerHolds
 	keeper       keeper
 	watermarks   watermarks
@@ -78,7 +82,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
 	host, _ := os.Hostname() // shown to people only
-	return &Locker{conf: conf, core: &core{
+	l := &Locker{conf: conf, core: &core{
 		driver: d,
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
@@ -87,9 +91,12 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
+		keepings:     make(map[string]*keeping),
 		ownerHolds:   make(ownerHolds),
 		watermarks:   make(watermarks),
-	}}, nil
+	}}
+	l.noteTraces()
+	return l, nil
 }
 
 // With returns a Locker with further options. It shares the driver, queues and holds of l. If an
@@ -102,7 +109,16 @@ func (l *Locker) With(opts ...Option) *Locker {
 	} else if err != nil {
 		err = &Error{Op: "with", Backend: l.core.info.Backend, Err: err}
 	}
-	return &Locker{core: l.core, conf: conf, err: err, derived: true}
+	derived := &Locker{core: l.core, conf: conf, err: err, derived: true}
+	derived.noteTraces()
+	return derived
+}
+
+// noteTraces records that there are Traces of renewals.
+func (l *Locker) noteTraces() {
+	if len(l.conf.traces.renewed) > 0 {
+		l.core.tracesRenewals.Store(true)
+	}
 }
 
 // Info returns what the backend promises.
@@ -112,14 +128,17 @@ func (l *Locker) Info() Info { return l.core.info }
 // driver. Pending and later acquisitions return [ErrClosed]. Close of a Locker that [Locker.With]
 // has made does nothing: the driver, queues and holds belong to the one that [New] has made.
 //
-// The store gives the locks away when their leases lapse. Work that still runs under them has
-// that long to wind down. To give the locks away at once, release them before Close.
+// The store gives the locks away when their leases lapse. Leases that are only kept ([Keep]) are
+// released first, which takes up to [ReleaseTimeout] if the store does not answer. Work that still
+// runs under them has that long to wind down. To give the locks away at once, release them before
+// Close.
 func (l *Locker) Close() error {
 	if l.derived {
 		return nil
 	}
 	c := l.core
 	var ended endings
+	var kept []*lease
 	c.mu.Lock()
 	if !c.isClosed {
 		c.isClosed = true
@@ -127,12 +146,18 @@ func (l *Locker) Close() error {
 			q.closeWaiters()
 		}
 		for len(c.keeper.heap) > 0 {
+			if le := c.keeper.heap[0]; le.isKept() {
+				c.endKeepLocked(le)
+				kept = append(kept, le)
+				continue
+			}
 			ended = append(ended, c.loseLocked(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
 		}
 		c.keeper.wake()
 	}
 	c.mu.Unlock()
 	ended.run()
+	c.giveBackAll(kept)
 	return c.driver.Close()
 }
 

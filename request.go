@@ -22,7 +22,7 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 	req := driver.Request{
 		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait, RetryTimeout: l.conf.retryTimeout,
 		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
-		OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
+		OnLost: func(err error) { c.handleLost(le, err) }, OnWanted: func() { c.handleWanted(le) }, Holder: c.holder,
 	}
 	req.UniqueOwner = l.conf.owner == ""
 	req.Holder.Label = l.conf.label
@@ -35,6 +35,10 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 	le.watermark = c.watermarks[name]
 	if q != nil && l.conf.allowsHandOver() {
 		req.Tokens = q.tokenBlockSize(l)
+		if l.conf.keep > 0 && !q.keeping.skipOne() {
+			le.keepable, req.Keep = true, true
+			req.Tokens = max(req.Tokens, q.keeping.tokenCount())
+		}
 	}
 	c.mu.Unlock()
 	granted, err := l.send(ctx, req, q)
@@ -61,6 +65,9 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 		defer bounded.cancel()
 		granted, err := l.core.driver.Acquire(bounded, req)
+		if l.conf.keep > 0 && errors.Is(err, ErrHeld) {
+			granted, err = l.askForKept(bounded, req)
+		}
 		return granted, callerError(ctx, err)
 	}
 	var own driverkit.Outage

@@ -46,6 +46,7 @@ type WaitEndedEvent struct {
 	Waited  time.Duration   // since the call of Acquire, without suspends of the machine
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
+	Kept    bool            // the lease had been kept in this process: see Keep; Local is true then
 	Err     error           // of Acquire; nil if an AcquiredEvent follows
 }
 
@@ -56,6 +57,7 @@ type AcquiredEvent struct {
 	Waited  time.Duration   // since the call of Acquire, without suspends of the machine
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
+	Kept    bool            // the lease had been kept in this process: see Keep; Local is true then
 }
 
 // A RenewedEvent reports the answer to the renewal of a lease, or that there was none.
@@ -82,6 +84,7 @@ type ReleasedEvent struct {
 	Held   time.Duration // since the grant
 	Asked  time.Time     // when the release was sent to the store, or zero; see time.Since
 	Local  bool          // handed over in this process, without a request to the store
+	Kept   bool          // the process keeps the lease: see Keep; Local is true then
 	Queued int           // number of waiters for the lock in this process
 	Err    error         // why the store did not confirm the release, or nil
 }
@@ -172,7 +175,7 @@ func logTrace(l *slog.Logger) *Trace {
 		},
 		Acquired: func(e AcquiredEvent) {
 			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
-				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
+				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined), slog.Bool("kept", e.Kept))
 		},
 		Renewed: func(e RenewedEvent) {
 			level := slog.LevelDebug
@@ -195,7 +198,7 @@ func logTrace(l *slog.Logger) *Trace {
 				took = time.Since(e.Asked)
 			}
 			g.log(ctx, level, "lock released", e.Event, e.Err,
-				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.Duration("took", took), slog.Bool("local", e.Local))
+				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.Duration("took", took), slog.Bool("local", e.Local), slog.Bool("kept", e.Kept))
 		},
 		Leaked: func(e LeakedEvent) {
 			g.log(ctx, slog.LevelError, "lock leaked: it was garbage-collected without Release", e.Event, nil,

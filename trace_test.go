@@ -380,9 +380,9 @@ func TestTraceGetsTheContextOfAcquire(t *testing.T) {
 func TestLogKeys(t *testing.T) {
 	want := map[string]string{
 		"wait ended":    "DEBUG backend lock wait",
-		"lock acquired": "DEBUG backend fence joined local lock wait",
+		"lock acquired": "DEBUG backend fence joined kept local lock wait",
 		"lock renewed":  "DEBUG backend fence left lock margin took",
-		"lock released": "DEBUG backend fence held local lock took",
+		"lock released": "DEBUG backend fence held kept local lock took",
 		"lock lost":     "ERROR backend err fence held lock loss",
 		"lock leaked: it was garbage-collected without Release":  "ERROR backend fence held lock stack",
 		"fencing token went back: the store has lost its memory": "ERROR backend fence last lock",

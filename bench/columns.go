@@ -76,6 +76,9 @@ func heldColumns() []column {
 		{title: "memory MiB", of: func(r *run) float64 {
 			return r.sum(func(p *result) float64 { return float64(p.RSS) / (1 << 20) })
 		}, spread: true},
+		{title: "bytes/hold", of: func(r *run) float64 {
+			return r.sum(func(p *result) float64 { return float64(p.HeldBytes) })
+		}, spread: true},
 		{title: "time to take all s", of: func(r *run) float64 {
 			return r.sum(func(p *result) float64 { return p.Took.Seconds() })
 		}},

@@ -37,6 +37,15 @@ func etcd() scenario {
 	}
 }
 
+// etcdHeld holds 10,000 locks with our driver, and with the Mutex of etcd's own client on one
+// session.
+func etcdHeld() scenario {
+	return heldInSession("etcd-held", "One process holds 10,000 locks in one session of etcd: what holding costs.", startEtcd, []peer{
+		{name: snibRow, role: ours, open: openSnibEtcd, about: "snib with its default options"},
+		{name: "etcd-mutex-session", open: openEtcdMutexSession, about: "concurrency.Mutex, with one session for all"},
+	})
+}
+
 func startEtcd(t testing.TB) *store {
 	t.Helper()
 	s := etcdtest.Start(t)
@@ -90,6 +99,23 @@ func openEtcdMutex(s setup) (*client, error) {
 	return &client{
 		caller: func() caller { return &etcdMutexCaller{conn: conn} },
 		close:  func() { _ = conn.Close() },
+	}, nil
+}
+
+// etcd-mutex-session: with one session for all Mutexes, whose keys differ, as long as ours.
+
+func openEtcdMutexSession(s setup) (*client, error) {
+	conn, err := dialEtcd(s.addr())
+	if err != nil {
+		return nil, err
+	}
+	session, err := concurrency.NewSession(conn, concurrency.WithTTL(15))
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		caller: func() caller { return &etcdMutexCaller{conn: conn, session: session} },
+		close:  func() { _ = session.Close(); _ = conn.Close() },
 	}, nil
 }
 

@@ -49,7 +49,7 @@ func main() {
 func scenarios() []scenario {
 	return []scenario{
 		uncontended(), ownNames(), oneName(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(),
-		postgres(), mariadb(), zookeeper(), etcd(), stores(), persistence(),
+		postgres(), mariadb(), zookeeper(), zookeeperHeld(), etcd(), etcdHeld(), stores(), persistence(),
 	}
 }
 

@@ -72,6 +72,7 @@ type result struct {
 	// there are several servers.
 	Goroutines int
 	RSS        int64 // at the end of the window
+	HeldBytes  int64 // of heap and stacks, for each of load.Locks
 }
 
 // An errorCount counts errors, and keeps the text of the first one.
@@ -375,6 +376,7 @@ func (w *worker) holdLocks(ownGoroutines int) (*result, error) {
 		callers[i] = w.client.caller()
 	}
 	var hung atomic.Int64
+	inUse := memoryInUse()
 	began := time.Now()
 	failed := inParallel(callers, func(i int, c caller) error {
 		const tries = 10
@@ -414,6 +416,7 @@ func (w *worker) holdLocks(ownGoroutines int) (*result, error) {
 		}
 	}
 	time.Sleep(w.Warmup)
+	res.HeldBytes = (memoryInUse() - inUse) / int64(w.Locks)
 	begin, err := w.ready()
 	if err != nil {
 		return nil, err
@@ -450,6 +453,14 @@ func inParallel(callers []caller, do func(i int, c caller) error) (failed errorC
 	}
 	all.Wait()
 	return failed
+}
+
+// memoryInUse returns the bytes of live objects and of stacks.
+func memoryInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
 }
 
 // rss returns the resident memory of this process, or 0 if unknown.

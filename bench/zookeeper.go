@@ -32,6 +32,15 @@ func zookeeper() scenario {
 	}
 }
 
+// zookeeperHeld holds 10,000 locks with our driver, and with go-zookeeper's Lock, which does not
+// look whether its holds live.
+func zookeeperHeld() scenario {
+	return heldInSession("zookeeper-held", "One process holds 10,000 locks in one session of ZooKeeper: what holding costs.", startZooKeeper, []peer{
+		{name: snibRow, role: ours, open: openSnibZooKeeper, about: "snib with its default options"},
+		{name: "go-zookeeper", open: openGoZooKeeper, about: "the Lock of go-zookeeper/zk, which does not notice a loss"},
+	})
+}
+
 // coordinatorVariants returns the variants of zookeeper and etcd.
 func coordinatorVariants(cycle, handOver []aim) []variant {
 	const window = 2 * time.Second

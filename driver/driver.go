@@ -66,6 +66,10 @@ type Driver interface {
 	// with [ErrLost], also when nobody has taken the lock since. Any other error means that the
 	// outcome is not known; the caller renews again while there is time. Renew MUST return soon
 	// after ctx is done.
+	//
+	// With [Info.RenewsAll], Renew without leases renews all leases of the driver that were granted
+	// before the call, and returns one answer for them. The driver MUST have called OnLost of those
+	// that had ended when Renew was called, before it returns. An error does not match ErrLost.
 	Renew(ctx context.Context, due []Lease) []Renewal
 
 	// Close frees the resources that the driver uses on the client side. Leases that were not
@@ -160,6 +164,13 @@ type Request struct {
 	// tokens grants one.
 	Tokens int
 
+	// Keep says that the caller may keep the lease while it has no hold, until OnWanted is called.
+	// A driver that otherwise prepares to call OnWanted only for leases that last MUST then be
+	// prepared when Acquire returns: another process that begins to wait at once does not wait for
+	// longer than a message and a Release take. If a message can get lost, the driver asks the store
+	// with each renewal.
+	Keep bool
+
 	// Detached asks for a lease that outlives the process that took it: only its TTL, Release
 	// or Break ends it. A backend that frees the leases of dead processes early MUST NOT do so
 	// with this one. It is [ErrInvalid] where the tenure is a session.
@@ -174,6 +185,13 @@ type Request struct {
 	// the driver, so the driver may call it while it holds a mutex of its own. If an owner
 	// acquires again what it holds, OnLost of each of its requests is called.
 	OnLost func(error) `json:"-"` // tests send requests to other processes
+
+	// OnWanted, if not nil, is called at most once, when the driver learns that another process
+	// waits for the lock, or when it can no longer tell. [Grant.TellsWanted] says whether the driver
+	// calls it for this lease; with [Info.TellsWanted], it does so if Tokens is greater than 1. The
+	// call may come before Acquire has returned. OnWanted returns at once and does not call the
+	// driver. If an owner acquires again what it holds, OnWanted of each of its requests is called.
+	OnWanted func() `json:"-"`
 
 	// OnWait, if not nil, tells the caller of Acquire why the request waits. Goroutines that wait
 	// behind it, in the same process, return that reason if their time is over first.
@@ -231,6 +249,13 @@ type Holder struct {
 	Label string // free text, such as the command that runs under the lock
 }
 
+// KeptLabel is the label of a lease that no hold uses, and that its process keeps: see
+// Request.Keep. Tools show such a lease as kept. No hold has this label.
+const KeptLabel = "snib:kept"
+
+// IsKept reports whether the holder only keeps its lease: see [KeptLabel].
+func (h Holder) IsKept() bool { return h.Label == KeptLabel }
+
 // A Grant is what the store gave. A field that the driver knows nothing of has its zero value.
 type Grant struct {
 	// Token is the fencing token, at least 1 unless Info.Fencing is FencingNone. It MUST be
@@ -249,8 +274,9 @@ type Grant struct {
 	// request asked for (a session's timeout). Zero means Request.TTL.
 	TTL time.Duration
 
-	// Wanted is closed once another process waits for this lock; nil if the backend can't tell.
-	Wanted <-chan struct{}
+	// TellsWanted means that the driver calls Request.OnWanted once another process waits for this
+	// lock.
+	TellsWanted bool
 }
 
 // A Renewal is the answer to the renewal of one lease. Its zero value is not a success.

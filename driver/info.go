@@ -24,6 +24,14 @@ type Info struct {
 	// driver: a pooler between the two may keep messages back.
 	TellsLoss bool
 
+	// TellsWanted means that a holder that asked for more than one token is told, by
+	// Request.OnWanted, once another process waits for the lock.
+	TellsWanted bool
+
+	// RenewsAll means that Renew without leases renews all of the driver, as where one answer tells
+	// that the session of all lives. The core then renews them together.
+	RenewsAll bool
+
 	// SessionTTL, where the tenure is a session, is the least time for which the session
 	// outlives a client that has died or was cut off. Zero means that it may end at once, as
 	// with a database connection. The core refuses a TTL that is shorter, which the driver could not

@@ -380,8 +380,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (
 	if infoRecorded {
 		l.info.Held = l.info.Asked
 	}
-	if l.blockSize > 1 {
-		l.wanted = make(chan struct{})
+	if l.tellsWanted() {
 		a.d.observeWaiters(l)
 	}
 	if err := a.s.register(l); err != nil {

@@ -62,7 +62,7 @@ func (d *Driver) Info() driver.Info {
 		Shared:   true,
 		Slots:    true,
 
-		TellsLoss: true,
+		TellsLoss: true, TellsWanted: true,
 
 		SessionTTL: d.conf.timeout,
 		Assumptions: []string{

@@ -79,8 +79,8 @@ func TestWatchForBlock(t *testing.T) {
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
 	one := acquire(t, d, blockRequest("one", "a", 1))
-	if wanted := one.Grant().Wanted; wanted != nil {
-		t.Errorf("Wanted of a hold with one token is not nil")
+	if one.Grant().TellsWanted {
+		t.Errorf("a hold with one token TellsWanted")
 	}
 	const own = 1 // of the key of that hold
 	livetest.Await(t, "watch of the key of a hold", func() error {
@@ -116,20 +116,20 @@ func TestWatchForBlock(t *testing.T) {
 }
 
 // checkWanted checks that a holder learns within a second that it is wanted.
-func checkWanted(t *testing.T, l driver.Lease, by string) {
+func checkWanted(t *testing.T, wanted <-chan struct{}, by string) {
 	t.Helper()
 	select {
-	case <-l.Grant().Wanted:
+	case <-wanted:
 	case <-time.After(time.Second):
 		t.Errorf("the holder of a block is not told of %s within a second", by)
 	}
 }
 
 // checkNotWanted checks that a holder has not learned that it is wanted.
-func checkNotWanted(t *testing.T, l driver.Lease, by string) {
+func checkNotWanted(t *testing.T, wanted <-chan struct{}, by string) {
 	t.Helper()
 	select {
-	case <-l.Grant().Wanted:
+	case <-wanted:
 		t.Errorf("the holder of a block is told that another process waits, because of %s", by)
 	default:
 	}
@@ -160,22 +160,29 @@ func TestWanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := open(t, client)
-			l := acquire(t, d, blockRequest(tt.name, "first", 10))
-			second, third := jobtest.Waiting(t, d, blockRequest(tt.name, "second", 10)), jobtest.Waiting(t, d, blockRequest(tt.name, "third", 10))
-			checkNotWanted(t, l, "waiters of its own process")
+			block := func(owner string) (driver.Request, <-chan struct{}) {
+				return jobtest.WithWanted(blockRequest(tt.name, owner, 10))
+			}
+			first, firstWanted := block("first")
+			second, secondWanted := block("second")
+			third, thirdWanted := block("third")
+			l := acquire(t, d, first)
+			waiter2, waiter3 := jobtest.Waiting(t, d, second), jobtest.Waiting(t, d, third)
+			checkNotWanted(t, firstWanted, "waiters of its own process")
 			release(t, l)
-			l = second.Get(t) // by the watch, which has reported the third by then
-			checkNotWanted(t, l, "a waiter of its own process")
+			l = waiter2.Get(t) // by the watch, which has reported the third by then
+			checkNotWanted(t, secondWanted, "a waiter of its own process")
 			leave := tt.queue(t, tt.name)
-			checkWanted(t, l, "one that came")
+			checkWanted(t, secondWanted, "one that came")
 			release(t, l)
-			l = third.Get(t)
-			checkWanted(t, l, "one that was there")
+			l = waiter3.Get(t)
+			checkWanted(t, thirdWanted, "one that was there")
 			release(t, l)
 			leave()
-			alone := acquire(t, d, blockRequest(tt.name, "a", 10))
-			checkNotWanted(t, alone, "one that has gone")
-			release(t, alone)
+			alone, aloneWanted := block("a")
+			l = acquire(t, d, alone)
+			checkNotWanted(t, aloneWanted, "one that has gone")
+			release(t, l)
 		})
 	}
 }
@@ -190,15 +197,16 @@ func TestWantedShared(t *testing.T) {
 	beside := reader
 	beside.Owner = "b"
 	first := acquire(t, other, request("shared", "first"))
+	reader, wanted := jobtest.WithWanted(reader)
 	one, two := jobtest.Waiting(t, d, reader), jobtest.Waiting(t, other, beside)
 	release(t, first)
 	l, also := one.Get(t), two.Get(t) // the first by a watch that has reported the second
 	if l.Grant().Token == also.Grant().Token {
 		t.Errorf("two readers have the token %d", l.Grant().Token)
 	}
-	checkNotWanted(t, l, "another reader")
+	checkNotWanted(t, wanted, "another reader")
 	w := jobtest.Waiting(t, other, request("shared", "writer"))
-	checkWanted(t, l, "a writer")
+	checkWanted(t, wanted, "a writer")
 	release(t, l)
 	release(t, also)
 	release(t, w.Get(t))
@@ -219,10 +227,11 @@ func TestWantedDeaf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client := dial(t, server)
 			client.Watcher = tt.wrap(client.Watcher)
-			l := acquire(t, open(t, client), blockRequest(tt.name, "a", 10))
+			req, wanted := jobtest.WithWanted(blockRequest(tt.name, "a", 10))
+			l := acquire(t, open(t, client), req)
 			w := jobtest.Waiting(t, open(t, dial(t, server)), request(tt.name, "b"))
 			select {
-			case <-l.Grant().Wanted:
+			case <-wanted:
 			case <-time.After(5 * time.Second): // it is compared every 2 s
 				t.Errorf("without its watch the holder of a block is not told of a waiter within 5 s")
 			}
@@ -332,4 +341,10 @@ func (x agedTxn) Commit() (*clientv3.TxnResponse, error) {
 		answer.Header.Revision += 1 << 47
 	}
 	return answer, err
+}
+
+// TestKept has two processes whose leases stay with them until the other one wants the lock.
+func TestKept(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	jobtest.KeptLease(t, func() driver.Driver { return open(t, client) })
 }

@@ -33,14 +33,13 @@ type lease struct {
 	mayReappear bool           // an abandoned request may put the key again
 	releaseSem  chan struct{}  // of capacity 1: held during a release
 
-	wanted     chan struct{} // Grant.Wanted; nil for one token, which can't be handed over
-	wantedOnce sync.Once     // closes wanted
-	queue      *watchedQueue // tells the lease of waiters; nil if it does not
-	watchID    int64         // see keyWatches; 0 for none; guarded by session.mu
-	muted      bool          // the loss of the key is no longer reported; guarded by session.mu
+	queue   *watchedQueue // tells the lease of waiters; nil if it does not
+	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
+	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
 	handles           []*handle
+	isWanted          bool // another process waits
 	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
 	releaseUnanswered bool // a release was not answered
 	ended             bool
@@ -113,24 +112,51 @@ func (l *lease) hasToken(token uint64) bool {
 
 // A handle is what one acquisition gets of a lease. It implements [driver.Lease].
 type handle struct {
-	lease  *lease
-	grant  driver.Grant
-	onLost func(error) // Request.OnLost
+	lease    *lease
+	grant    driver.Grant
+	onLost   func(error) // Request.OnLost
+	onWanted func()      // Request.OnWanted
 }
 
 // newHandle returns another handle on the lease, for a request. The session is known to live
 // from start on.
 func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
-	h := &handle{lease: l, onLost: req.OnLost, grant: driver.Grant{
-		Token: tokenOf(l.revision), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.ttl, Wanted: l.wanted,
+	h := &handle{lease: l, onLost: req.OnLost, onWanted: req.OnWanted, grant: driver.Grant{
+		Token: tokenOf(l.revision), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.ttl, TellsWanted: l.tellsWanted(),
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		h.lose(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
 	}
+	if l.isWanted {
+		h.tellWanted()
+	}
 	l.handles = append(l.handles, h)
 	return h
+}
+
+// tellsWanted reports whether the holder is told that another process waits. A lease with one token
+// can't be handed over, so it does not need to know.
+func (l *lease) tellsWanted() bool { return l.blockSize > 1 }
+
+// signalWanted tells the holder that another process waits.
+func (l *lease) signalWanted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isWanted {
+		return
+	}
+	l.isWanted = true
+	for _, h := range l.handles {
+		h.tellWanted()
+	}
+}
+
+func (h *handle) tellWanted() {
+	if h.onWanted != nil {
+		h.onWanted()
+	}
 }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
@@ -191,9 +217,6 @@ func (l *lease) end(err error) []*handle {
 	l.ended, l.releaseErr = true, err
 	return l.handles
 }
-
-// signalWanted tells the holder that another process waits.
-func (l *lease) signalWanted() { l.wantedOnce.Do(func() { close(l.wanted) }) }
 
 // detach removes the lease from the driver, its session and its queue.
 func (l *lease) detach() {

@@ -78,13 +78,15 @@ func (k *lock) removeWaiter(w *waiter) {
 	}
 }
 
-// signalWanted closes the wanted channel of each lease for which another driver has a waiter.
+// signalWanted tells the holder of each lease for which another driver has a waiter.
 func (k *lock) signalWanted() {
 	for _, l := range k.holders {
 		other := func(w *waiter) bool { return w.driver != l.driver }
 		if !l.isWanted && slices.ContainsFunc(k.queue, other) {
 			l.isWanted = true
-			close(l.wanted)
+			for _, onWanted := range l.onWanted {
+				onWanted()
+			}
 		}
 	}
 }

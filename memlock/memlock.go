@@ -80,7 +80,7 @@ func (d *Driver) Info() driver.Info {
 		Shared:   true,
 		Slots:    true,
 
-		TellsLoss: true,
+		TellsLoss: true, TellsWanted: true,
 		Assumptions: []string{
 			"all contenders live in this process",
 			"tokens are ordered across restarts of the process if its wall clock did not go back meanwhile",
@@ -199,8 +199,8 @@ type lease struct {
 	onLost   []func(error) // Request.OnLost of all requests that got this lease
 	state    state
 	end      driver.Instant
-	wanted   chan struct{}
-	isWanted bool // wanted is closed
+	onWanted []func() // Request.OnWanted of all requests that got this lease, until they were called
+	isWanted bool     // they were called
 }
 
 // A handle implements [driver.Lease]. An owner that acquires again gets another handle for the
@@ -336,10 +336,10 @@ func (s *Store) grantWaiters(k *lock, now driver.Instant) {
 // grant grants w's request a new lease.
 func (s *Store) grant(w *waiter, now driver.Instant) *handle {
 	l := &lease{
-		driver: w.driver, lock: w.lock, req: w.req, wanted: make(chan struct{}),
+		driver: w.driver, lock: w.lock, req: w.req,
 		token: driver.NextToken(s.lastToken, time.Now()), tokens: max(w.req.Tokens, 1), since: now, end: now.Add(w.req.TTL),
 	}
-	l.addOnLost(w.req)
+	l.addCallbacks(w.req)
 	s.lastToken = l.token + uint64(l.tokens) - 1
 	w.lock.slots, w.lock.holders = w.req.Slots, append(w.lock.holders, l)
 	return l.newHandle(now)
@@ -348,20 +348,27 @@ func (s *Store) grant(w *waiter, now driver.Instant) *handle {
 // regrant grants a lease to its owner again, with a fresh TTL.
 func (d *Driver) regrant(l *lease, req driver.Request, now driver.Instant) *handle {
 	l.driver, l.req.TTL, l.end = d, req.TTL, now.Add(req.TTL)
-	l.addOnLost(req)
+	l.addCallbacks(req)
 	return l.newHandle(now)
 }
 
-// addOnLost adds the request's OnLost to those that are called when the lease is broken.
-func (l *lease) addOnLost(req driver.Request) {
+// addCallbacks adds the request's OnLost and OnWanted to those of the lease.
+func (l *lease) addCallbacks(req driver.Request) {
 	if req.OnLost != nil {
 		l.onLost = append(l.onLost, req.OnLost)
+	}
+	switch {
+	case req.OnWanted == nil:
+	case l.isWanted:
+		req.OnWanted()
+	default:
+		l.onWanted = append(l.onWanted, req.OnWanted)
 	}
 }
 
 // newHandle returns a handle for a grant at start.
 func (l *lease) newHandle(start driver.Instant) *handle {
-	return &handle{l, driver.Grant{Token: l.token, Tokens: l.tokens, Start: start, Wanted: l.wanted}}
+	return &handle{l, driver.Grant{Token: l.token, Tokens: l.tokens, Start: start, TellsWanted: true}}
 }
 
 // checkKind returns an error if the name is in use as another kind of lock than requested.

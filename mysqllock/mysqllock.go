@@ -77,8 +77,8 @@ func (d *Driver) Info() driver.Info {
 		Fencing:  driver.FencingDurable,
 		Fairness: driver.FairAlways,
 		Shared:   true,
-		Slots:    true,
-		MinTTL:   50 * time.Millisecond, // one slow disk flush takes as long
+		Slots:    true, TellsWanted: true,
+		MinTTL: 50 * time.Millisecond, // one slow disk flush takes as long
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
 			"the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits",

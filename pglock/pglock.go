@@ -79,8 +79,8 @@ func (d *Driver) Info() driver.Info {
 		Fairness:  driver.FairAlways,
 		Shared:    true,
 		Slots:     true,
-		TellsLoss: true,
-		MinTTL:    50 * time.Millisecond, // one slow disk flush takes as long
+		TellsLoss: true, TellsWanted: true,
+		MinTTL: 50 * time.Millisecond, // one slow disk flush takes as long
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
 			"the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits",

@@ -183,6 +183,7 @@ func TestRows(t *testing.T) {
 		{"WithdrawnLate", withdrawnLate},
 		{"RefusalWritesNothing", refusalWritesNothing},
 		{"Wanted", wanted},
+		{"Kept", kept},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
 		{"Unlisted", unusableDatabases},
@@ -350,6 +351,11 @@ func wanted(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	jobtest.Wanted(t, func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) })
 }
 
+// kept has two processes whose leases stay with them until the other one wants the lock.
+func kept(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
+	jobtest.KeptLease(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })
+}
+
 // wantedBeforeListening has the other process wait before the holder's connection for
 // notifications is ready.
 func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
@@ -362,12 +368,13 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	d1, d2 := newDriver(t, pool, pglock.Listen(direct)), newDriver(t, dial(t, server.URL()))
 	req := request("soon", "a")
 	req.Tokens = 10
+	req, wanted := jobtest.WithWanted(req)
 	l := acquire(t, d1, req)
 	w := jobtest.Waiting(t, d2, request("soon", "b"))
 	select {
-	case <-l.Grant().Wanted:
+	case <-wanted:
 	case <-time.After(livetest.Patience):
-		t.Errorf("Wanted is not closed %v after another process began to wait", livetest.Patience)
+		t.Errorf("OnWanted was not called within %v after another process began to wait", livetest.Patience)
 	}
 	release(t, l)
 	release(t, w.Get(t))

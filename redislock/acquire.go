@@ -44,19 +44,20 @@ type attempt struct {
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
 	rounds    int
-	recorded  bool           // the store has written a record for what the last round was granted
+	recorded  bool           // the store has a record of what it has granted; guarded by Driver.mu after that
 	maybeSent bool           // a request may have reached the store
 	sent      driver.Instant // just before the last round that was answered
 
 	abandoned *command // the request that was given up; nil without one
 	late      bool     // the store may still execute a request that got no answer
 
+	hinted    bool           // the last pause was ended by a hint
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
 
 	// Guarded by Driver.mu.
 	woken       chan struct{} // capacity 1; nil until the attempt may have to wait
-	wanted      bool          // another process waits; noted before we learn of our grant
+	maybeWanted bool          // another process waits; noted before we learn of our grant
 	maybeBroken bool          // likewise: the hold may have been broken
 }
 
@@ -199,7 +200,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	ttl, tokens := a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
 	cmd := a.d.sender.newCommand()
 	defer a.d.sender.recycle(cmd)
-	cmd.keys, cmd.ttl = &a.keys, a.req.TTL
+	cmd.keys, cmd.ttl, cmd.saved = &a.keys, a.req.TTL, true
 	if !queue && a.rounds == 1 && a.needsNoRecord() {
 		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
 		cmd.plain = !a.req.NoWait && !a.d.conn.IsCluster() // which could redirect some of the commands
@@ -223,6 +224,9 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	}
 	request := a.d.encode(&a.req, a.id, a.slot)
 	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
+	if a.hinted && cmd.args[1] == "x" && driver.Now().Sub(a.sent) < a.req.TTL/8 {
+		cmd.queuedAt, cmd.id = a.sent, strconv.FormatUint(a.id, 10)
+	}
 	a.recorded = true
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -234,7 +238,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 // record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
 func (a *attempt) needsNoRecord() bool {
 	r := &a.req
-	return r.UniqueOwner && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
+	return r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
 		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 
@@ -248,9 +252,9 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
-		if waited := time.Since(start); waited > directTimeout {
-			return &unansweredError{waited, err}
-		}
+	}
+	if waited := time.Since(start); err != nil && err == context.Cause(ctx) && !cmd.unsent && waited > directTimeout { //nolint:errorlint // it says nothing else
+		return &unansweredError{waited, err}
 	}
 	return err
 }
@@ -419,6 +423,7 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	a.hinted = false
 	select {
 	case <-timer.C:
 		a.hintPause = 0
@@ -426,6 +431,7 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 		return
 	case <-a.woken:
+		a.hinted = true
 	}
 	timer.Reset(max(0, a.hintedAt.Add(a.hintPause).Left(driver.Now())))
 	select {

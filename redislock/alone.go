@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -25,11 +27,18 @@ type plainCalls struct {
 func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool {
 	sent := driver.Now()
 	switch {
+	case s.mustSave(cmd):
+		return false
 	case cmd.code == "r":
 		r := s.conn.Eval(ctx, Call{Script: freeScript, Keys: cmd.keys[:3], Args: cmd.args[:cmd.nargs]})[0]
 		s.lastCallFailed.Store(r.Err != nil)
-		deliver([]*command{cmd}, r, sent)
+		deliver([]*command{cmd}, r, nil, sent)
 		return true
+	case cmd.code == "A" && !cmd.queuedAt.IsZero():
+		if r, ok := s.readGrant(ctx, cmd); ok {
+			deliver([]*command{cmd}, r, nil, cmd.queuedAt)
+			return true
+		}
 	case cmd.code == "a" && cmd.plain && !s.plainDenied.Load():
 		s.mu.Lock()
 		check := q.lastCheck
@@ -37,11 +46,27 @@ func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool
 		if check.token > 0 && check.covers(cmd.ttl, sent) {
 			r := s.takePlain(ctx, q, cmd, check)
 			s.lastCallFailed.Store(r.Err != nil)
-			deliver([]*command{cmd}, r, sent)
+			deliver([]*command{cmd}, r, nil, sent)
 			return true
 		}
 	}
 	return false
+}
+
+// readGrant reads whether a release has handed the lock over to the request, which was in the queue
+// at cmd.queuedAt. The lease is not extended, so it counts from then.
+func (s *sender) readGrant(ctx context.Context, cmd *command) (r Reply, ok bool) {
+	replies := s.conn.Eval(ctx,
+		Call{Command: "GET", Keys: cmd.keys[:1]}, Call{Command: "GET", Keys: cmd.keys[1:2]}, Call{Command: "EXISTS", Keys: cmd.keys[2:3]})
+	value, record, queue := replies[0].Lines, replies[1].Lines, replies[2].Lines
+	if len(value) != 1 || len(record) != 1 || len(queue) != 1 || value[0] != cmd.args[0] {
+		return r, false
+	}
+	var hold request
+	if err := json.Unmarshal([]byte(record[0]), &hold); err != nil || hold.Owner != cmd.args[0] || hold.ID != cmd.id {
+		return r, false
+	}
+	return Reply{Lines: []string{fmt.Sprintf("g %d %d %s", hold.Token, hold.Tokens, queue[0])}}, true
 }
 
 // takePlain acquires a free lock with three commands of Redis, which cost the server less than a

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
@@ -53,6 +54,7 @@ func TestRecordFollows(t *testing.T) {
 	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	req := uniqueRequest("job", "holder")
 	req.Holder.Label = "the label"
+	req, wanted := jobtest.WithWanted(req)
 	l := take(t, d, req)
 	st, err := other.Status(t.Context(), "job")
 	if err != nil || len(st.Holders) != 1 {
@@ -63,7 +65,7 @@ func TestRecordFollows(t *testing.T) {
 	}
 	begin(t, other, uniqueRequest("job", "waiter"))
 	select {
-	case <-l.Grant().Wanted:
+	case <-wanted:
 	case <-time.After(enough):
 		t.Error("the holder was not told that another process waits")
 	}

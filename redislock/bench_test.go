@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -16,7 +17,28 @@ import (
 // BenchmarkCycle acquires and releases through the core: in one goroutine, and in many, each
 // with a name of its own.
 func BenchmarkCycle(b *testing.B) {
-	d := open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr()))
+	benchmarkCycle(b, open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr())))
+}
+
+// BenchmarkCycleAOF is BenchmarkCycle on a server that saves each write, without and with
+// DurableAOF, and on the same server without an append-only file.
+func BenchmarkCycleAOF(b *testing.B) {
+	for _, bb := range []struct {
+		name, conf string
+		opts       []redislock.Option
+	}{
+		{"none", "appendonly no", nil},
+		{"always", "appendfsync always", nil},
+		{"durable", "appendfsync always", []redislock.Option{redislock.DurableAOF()}},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			benchmarkCycle(b, open(b, at(used(b, redistest.SingleAOF(b, bb.conf, redistest.Password(password))).Addr()), bb.opts...))
+		})
+	}
+}
+
+func benchmarkCycle(b *testing.B, d *redislock.Driver) {
+	b.Helper()
 	l, err := snib.New(d, snib.TTL(floor)) // as with the default of both, the TTL is not above the floor
 	if err != nil {
 		b.Fatal(err)
@@ -63,20 +85,25 @@ func BenchmarkHandOver(b *testing.B) {
 func benchmarkHandOver(b *testing.B, opt redislock.Option) {
 	o := at(used(b, redistest.Single(b, redistest.Password(password))).Addr())
 	d1, d2 := open(b, o, opt), open(b, o, opt)
-	hand := func(d driver.Driver, owner string) driver.Lease {
-		l, err := d.Acquire(context.Background(), driver.Request{Name: "bench", Owner: owner, TTL: 10 * time.Second})
+	type handed struct {
+		driver.Lease
+		wanted <-chan struct{}
+	}
+	hand := func(d driver.Driver, owner string) handed {
+		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", Owner: owner, TTL: 10 * time.Second})
+		l, err := d.Acquire(context.Background(), req)
 		if err != nil {
 			b.Error(err)
 		}
-		return l
+		return handed{l, wanted}
 	}
 	held, n := hand(d1, "owner"), 0
 	for b.Loop() {
 		n++
-		next := make(chan driver.Lease)
+		next := make(chan handed)
 		d1, d2 = d2, d1
 		go func() { next <- hand(d1, "owner "+strconv.Itoa(n)) }()
-		<-held.Grant().Wanted
+		<-held.wanted
 		if err := held.Release(context.Background()); err != nil {
 			b.Fatal(err)
 		}

@@ -35,8 +35,8 @@ func TestConformance(t *testing.T) {
 // TestConformanceServers runs the suite on other versions of Redis, and on Valkey.
 func TestConformanceServers(t *testing.T) {
 	livetest.Long(t)
-	for _, w := range redistest.Wheels() {
-		t.Run(w.String(), func(t *testing.T) { testConformance(t, w.Single(t, redistest.Password(password))) })
+	for _, s := range redistest.Servers() {
+		t.Run(s.String(), func(t *testing.T) { testConformance(t, s.Single(t, redistest.Password(password))) })
 	}
 }
 
@@ -47,6 +47,18 @@ func testConformance(t *testing.T, node *redistest.Node) {
 		node.Kill()
 		node.Restart()
 		used(t, node)
+	}
+	drivertest.Run(t, h)
+}
+
+// TestConformanceAOF runs the suite with DurableAOF. A restart needs no grace period.
+func TestConformanceAOF(t *testing.T) {
+	livetest.Long(t)
+	node := used(t, redistest.SingleAOF(t, "appendfsync always", redistest.Password(password)))
+	h := detouredWith([]redislock.Option{redislock.DurableAOF()}, at(node.Addr()), node.Addr())
+	h.Restart = func(*testing.T) {
+		node.Kill()
+		node.Restart()
 	}
 	drivertest.Run(t, h)
 }
@@ -75,6 +87,10 @@ func TestConformanceCluster(t *testing.T) {
 
 // detoured returns a harness in which each driver has its own proxies to the servers at addrs.
 func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
+	return detouredWith(nil, o, addrs...)
+}
+
+func detouredWith(opts []redislock.Option, o rueidis.ClientOption, addrs ...string) drivertest.Harness {
 	h, paths := harness(o), jobtest.Paths{}
 	h.Sever, h.Stall = paths.Sever, paths.Stall
 	h.Open = func(t *testing.T) driver.Driver {
@@ -83,7 +99,7 @@ func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
 		o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", route(addr))
 		}
-		d := open(t, o)
+		d := open(t, o, opts...)
 		paths[d] = proxies
 		return d
 	}

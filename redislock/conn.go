@@ -20,12 +20,14 @@ import (
 // concurrent use.
 //
 // A Conn repeats a call only if the server has rejected it without running it, as with MOVED or
-// NOSCRIPT. When an answer is lost it leaves the retry to the driver: only the driver knows
-// that its scripts tolerate that.
+// NOSCRIPT, and then repeats the commands that follow the script, too: WAITAOF must come after it.
+// When an answer is lost it leaves the retry to the driver: only the driver knows that its scripts
+// tolerate that.
 type Conn interface {
 	// Eval makes calls, in one pipeline for each server, and returns one reply for each of them.
-	// All keys of a call lie in one slot. Calls for one slot run in order. Eval should return
-	// when ctx is done. It must not retain calls.
+	// All keys of a call lie in one slot. Calls for one slot run in order, on one connection. A
+	// command without keys belongs to the call before it. Eval should return when ctx is done. It
+	// must not retain calls.
 	Eval(ctx context.Context, calls ...Call) []Reply
 
 	// Subscribe listens to a channel until ctx is done or the connection is lost, and returns
@@ -61,7 +63,7 @@ type Call struct {
 }
 
 // A Reply is the result of a call: an array of strings, or an error. The reply of a command is the
-// only string, an integer in decimal. If it is nil there are no Lines.
+// only string, an integer in decimal, or an array of integers. If it is nil there are no Lines.
 type Reply struct {
 	Lines []string
 	Err   error

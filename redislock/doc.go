@@ -25,7 +25,7 @@
 // sends its request again. Cancelled waiters leave at once, and unreachable ones are passed
 // over. Each waiter also has a timer, set to the end of the holder's lease. Foreign clients do
 // not announce a release, so the head of the queue polls every 200 ms while one holds the lock.
-// A process subscribes while it waits, and, for Grant.Wanted, when it holds something for
+// A process subscribes while it waits, and, for Request.OnWanted, when it holds something for
 // longer than a moment.
 //
 // Requests of one process for the same server, or slot, share a call if they come at the same
@@ -60,7 +60,8 @@
 // # Options
 //
 // [GraceFloor] and [MaxTTL] bound how long nothing is granted after a failover. Turning
-// [FailoverGrace] off trades this protection for speed. [AllowSplitBrain] accepts Sentinels
-// that can't prevent two masters. [Single] and [Cluster] require a topology. [YieldToForeign] keeps
-// clients of other libraries from starving behind the queue.
+// [FailoverGrace] off trades this protection for speed. [DurableAOF] makes a single server
+// remember all leases and tokens. [AllowSplitBrain] accepts Sentinels that can't prevent two
+// masters. [Single] and [Cluster] require a topology. [YieldToForeign] keeps clients of other
+// libraries from starving behind the queue.
 package redislock

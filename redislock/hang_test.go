@@ -350,17 +350,20 @@ func TestKilledServer(t *testing.T) {
 func TestHungServerReturns(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	byUser := openOn(t, node, func(c redislock.Conn) redislock.Conn { return c })
 	take(t, other, request("held", "holder", time.Minute))
 	because := errors.New("enough")
 	for _, tt := range []struct {
 		name, lock string
 		ttl        time.Duration
 		hangFirst  bool
+		d          *redislock.Driver
 	}{
-		{"First", "free", time.Second, true},
-		{"FirstLong", "free", time.Minute, true}, // sends the full script
-		{"Waiting", "held", time.Minute, false},
-		{"Asking", "held", time.Minute, true},
+		{"First", "free", time.Second, true, d},
+		{"FirstByUser", "free", time.Second, true, byUser},
+		{"FirstLong", "free", time.Minute, true, d}, // sends the full script
+		{"Waiting", "held", time.Minute, false, d},
+		{"Asking", "held", time.Minute, true, d},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var late, noisy []time.Duration // noisy: on a machine that was late itself
@@ -370,7 +373,7 @@ func TestHungServerReturns(t *testing.T) {
 				if tt.hangFirst {
 					node.Hang()
 				}
-				done := beginWith(ctx, d, request(tt.lock, fmt.Sprint(tt.name, i), tt.ttl))
+				done := beginWith(ctx, tt.d, request(tt.lock, fmt.Sprint(tt.name, i), tt.ttl))
 				if !tt.hangFirst {
 					queued(t, other, tt.lock, 1)
 					node.Hang()

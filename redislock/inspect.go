@@ -196,7 +196,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	keys := keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
-		keys: &keys, code: "b", nargs: 2, args: [6]string{owner, strconv.FormatUint(token, 10)},
+		keys: &keys, code: "b", saved: true, nargs: 2, args: [6]string{owner, strconv.FormatUint(token, 10)},
 	})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -13,22 +14,16 @@ import (
 
 // A lease implements [driver.Lease].
 type lease struct {
-	d     *Driver
-	req   driver.Request
-	keys  [4]string
-	slot  uint16
-	id    uint64
-	grant driver.Grant
+	*attempt // that was granted it
+	grant    driver.Grant
 
-	wanted     chan struct{}
-	wantedOnce sync.Once   // closes wanted
-	yieldTimer *time.Timer // does, too; nil without YieldToForeign
+	wanted     atomic.Bool // another process waits
+	yieldTimer *time.Timer // calls markWanted, too; nil without YieldToForeign
 
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
 
 	mu       sync.Mutex
-	recorded bool           // the store has a record of the lease; guarded by Driver.mu
 	expires  driver.Instant // when the lease ends by our clock; guarded by mu
 	renewals uint32         // since the record was extended; guarded by mu
 }
@@ -47,10 +42,9 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 		return nil, badAnswerf("the script granted %q tokens", count)
 	}
 	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
-	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, recorded: a.recorded, wanted: make(chan struct{})}
-	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, Wanted: l.wanted}
+	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}}
 	l.extend(a.sent, false)
-	a.d.addLease(l, a, wanted == "1")
+	a.d.addLease(l, wanted == "1")
 	return l, nil
 }
 
@@ -58,24 +52,33 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 const maxToken = 1 << 53
 
 // markWanted tells the holder that another process waits.
-func (l *lease) markWanted() { l.wantedOnce.Do(func() { close(l.wanted) }) }
+func (l *lease) markWanted() {
+	if l.wanted.CompareAndSwap(false, true) && l.req.OnWanted != nil {
+		l.req.OnWanted()
+	}
+}
 
 // addLease routes messages for the attempt's request to l from now on, and applies those that
 // came before. Wanted says that another process waits.
-func (d *Driver) addLease(l *lease, a *attempt, wanted bool) {
+func (d *Driver) addLease(l *lease, wanted bool) {
 	d.mu.Lock()
 	d.leases[l.id] = l
 	if d.conf.yieldEvery > 0 {
 		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
 	}
-	if wanted || a.wanted {
+	if wanted || l.maybeWanted {
 		l.markWanted()
 	}
-	if a.maybeBroken {
+	if l.maybeBroken {
 		d.verifyLater(l)
 	}
-	d.listenLater(l)
+	if !l.req.Keep {
+		d.listenLater(l)
+	}
 	d.mu.Unlock()
+	if l.req.Keep { // its record is written already
+		d.listenForHolders()
+	}
 }
 
 func (d *Driver) removeLease(l *lease) {
@@ -130,11 +133,14 @@ func (l *lease) Release(ctx context.Context) error {
 // script hands the lock over.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	token := strconv.FormatUint(l.grant.Token, 10)
-	full := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
+	// If a crash undid the release, MinHold would end with the lease, and the same owner would get
+	// the old token again.
+	saved := l.req.MinHold > 0 || !l.req.UniqueOwner
+	full := command{keys: &l.keys, code: "R", saved: saved, nargs: 4, args: [6]string{
 		l.req.Owner, rediskit.Millis(l.req.MinHold), token, rediskit.Millis(l.d.conf.yieldEvery),
 	}}
-	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
-		fast := command{keys: &l.keys, code: "r", nargs: 2, args: [6]string{l.req.Owner, token}}
+	if !l.wanted.Load() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
+		fast := command{keys: &l.keys, code: "r", saved: saved, nargs: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &fast); err != nil || answer != "?" {
 			return answer, err
 		}
@@ -175,20 +181,12 @@ func (l *lease) writeRecord(ctx context.Context) error {
 	return err
 }
 
-func (l *lease) isWanted() bool {
-	select {
-	case <-l.wanted:
-		return true
-	default:
-		return false
-	}
-}
-
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
-	batches := make(map[batchKey][]int) // indexes in due
+	var batches []*renewalBatch
+	open := make(map[batchKey]*renewalBatch)
 	for i := range due {
 		l := due[i].(*lease)
 		key, ended := l.batchKey(sent)
@@ -197,25 +195,28 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			d.removeLease(l)
 			continue
 		}
-		for len(batches[key]) >= maxRenewals {
-			key.part++
+		b := open[key]
+		if b == nil || len(b.indexes) == maxRenewals {
+			b = &renewalBatch{key: key}
+			batches, open[key] = append(batches, b), b
 		}
-		batches[key] = append(batches[key], i)
+		b.indexes = append(b.indexes, i)
 	}
-	calls, indexesByCall := make([]Call, 0, len(batches)), make([][]int, 0, len(batches))
-	for key, indexes := range batches {
-		calls, indexesByCall = append(calls, d.renewCall(key, due, indexes)), append(indexesByCall, indexes)
+	calls := make([]Call, len(batches))
+	for i, b := range batches {
+		calls[i] = d.renewCall(b.key, due, b.indexes)
 	}
 	if len(calls) == 0 {
 		return answers
 	}
-	replies := d.eval(ctx, calls...)
-	for i, indexes := range indexesByCall {
-		for n, index := range indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], n, len(indexes), sent, calls[i].Script == renewScript)
+	replies, unsaved := d.evalRenewals(ctx, calls)
+	for i, b := range batches {
+		withRecord := calls[i].Script == renewScript
+		for n, index := range b.indexes {
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(b.indexes), sent, withRecord)
 		}
 		if isMoving(replies[i].Err) {
-			d.renewEach(ctx, calls[i].Script == renewScript, due, indexes, answers)
+			d.renewEach(ctx, withRecord, due, b.indexes, answers)
 		}
 	}
 	return answers
@@ -238,7 +239,7 @@ func (d *Driver) renewEach(ctx context.Context, withRecord bool, due []driver.Le
 		}
 		var left []int
 		for i, r := range d.eval(ctx, calls...) {
-			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, 0, 1, sent, false)
+			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, nil, 0, 1, sent, false)
 			if isMoving(r.Err) {
 				left = append(left, indexes[i])
 			}
@@ -262,7 +263,12 @@ const maxRenewals = 1000
 type batchKey struct {
 	slot uint16
 	ttl  time.Duration // 0 for the renew script
-	part int
+}
+
+// A renewalBatch has the leases of one call, as indexes.
+type renewalBatch struct {
+	key     batchKey
+	indexes []int
 }
 
 // batchKey returns in which batch to renew the lease this time, and whether it has ended. The
@@ -323,7 +329,7 @@ func lockValue(req driver.Request) string {
 }
 
 // renewalResult reads the answer for lease l, which is the n-th of a batch of the given size.
-func (d *Driver) renewalResult(l *lease, r Reply, n, size int, sent driver.Instant, withRecord bool) driver.Renewal {
+func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, sent driver.Instant, withRecord bool) driver.Renewal {
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
@@ -332,8 +338,15 @@ func (d *Driver) renewalResult(l *lease, r Reply, n, size int, sent driver.Insta
 	case r.Lines[0][n] != '1':
 		d.removeLease(l)
 		return driver.Renewal{Err: driver.ErrLost}
+	case unsaved != nil:
+		return driver.Renewal{Err: unsaved}
 	}
 	l.extend(sent, withRecord)
+	if l.req.Keep { // a message that another process waits may have been lost
+		d.mu.Lock()
+		d.verifyLater(l)
+		d.mu.Unlock()
+	}
 	return driver.Renewal{Start: sent}
 }
 

@@ -137,11 +137,16 @@ func (d *Driver) listenForNew() {
 	}
 	d.mu.Unlock()
 	if held {
-		d.listener.mu.Lock()
-		defer d.listener.mu.Unlock()
-		if d.ctx.Err() == nil {
-			d.listener.subscribe(d.listener.process, false)
-		}
+		d.listenForHolders()
+	}
+}
+
+// listenForHolders subscribes for the messages to holders.
+func (d *Driver) listenForHolders() {
+	d.listener.mu.Lock()
+	defer d.listener.mu.Unlock()
+	if d.ctx.Err() == nil {
+		d.listener.subscribe(d.listener.process, false)
 	}
 }
 
@@ -256,7 +261,7 @@ func (d *Driver) onMessage(payload string) {
 			}
 		}
 	case a != nil && word == "w":
-		a.wanted = true // granted, but we do not know yet
+		a.maybeWanted = true // granted, but we do not know yet
 	case a != nil && word == "b":
 		a.maybeBroken = true // likewise
 	case a != nil && word == "k":

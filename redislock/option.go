@@ -11,6 +11,7 @@ type Option struct{ set func(*config) }
 
 type config struct {
 	grace      bool
+	durable    bool
 	floor      time.Duration
 	maxTTL     time.Duration
 	splitBrain bool
@@ -56,6 +57,8 @@ func (c *config) check() error {
 		return driver.Invalidf("GraceFloor %v: it must be from 0 to %v", c.floor, maxTTL)
 	case c.yieldEvery != 0 && (c.yieldEvery < minYieldEvery || c.yieldEvery > maxTTL):
 		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
+	case c.durable && !c.grace:
+		return driver.Invalidf("DurableAOF: it needs FailoverGrace, for a restart that loses the memory")
 	case c.topology == single|cluster:
 		return driver.Invalidf("topology: there is either one server or a Cluster; give Single or Cluster")
 	}
@@ -76,6 +79,22 @@ func FailoverGrace(on bool) Option { return Option{func(c *config) { c.grace = o
 // longer than the floor are covered even if the server has forgotten everything, so set it to
 // the longest TTL in use. All processes that share locks should have the same setting.
 func GraceFloor(d time.Duration) Option { return Option{func(c *config) { c.floor = d }} }
+
+// DurableAOF makes leases and tokens survive a crash of a single server that has an append-only
+// file: a grant, and a renewal, count only when they are on the server's disk. Fencing is then
+// [driver.FencingDurable], and a server that has restarted with its memory grants at once. One
+// that has lost it grants nothing for the time that [GraceFloor] and [MaxTTL] say, as without this
+// option.
+//
+// The server must be Redis 7.2 or later, or Valkey, with appendonly yes, appendfsync always and
+// no-appendfsync-on-rewrite no. New and Open refuse another server, a Cluster, a master behind
+// Sentinel or with replicas, and this option without [FailoverGrace]. If appendonly is switched off
+// later, or a write is not on the disk within 1.5 seconds, the lock is not granted, and the error
+// matches [driver.ErrUnavailable].
+//
+// All processes that share locks must have the same setting: the others do not wait for the leases
+// of a process without it, which a crash may make the server forget.
+func DurableAOF() Option { return Option{func(c *config) { c.durable = true }} }
 
 // MaxTTL sets the longest TTL that may be requested. The default is an hour. It also bounds the
 // grace period, so that one long lease does not close the store for its whole length after a

@@ -91,11 +91,13 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout
 	}
+	w := &wires{dial: o.DialCtxFn}
+	o.DialCtxFn = w.open
 	client, err := newClient(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, &rueidisConn{client: client, owned: true}, conf)
+	return start(ctx, &rueidisConn{client: client, wires: w}, conf)
 }
 
 // newClient makes a client, which is connected. If ctx is done before, the dialer's timeout ends
@@ -165,7 +167,7 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	d.info = newInfo(conf, found)
 	d.sender = sender{
 		conn: conn, queues: make(map[uint16]*slotQueue),
-		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL),
+		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
 	}
 	d.sender.batchPool.New = func() any { return new(batch) }
 	d.sender.commandPool.New = func() any { return new(command) }
@@ -210,18 +212,27 @@ func (d *Driver) Info() driver.Info {
 func newInfo(conf config, found findings) driver.Info {
 	info := driver.Info{
 		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fairness: driver.FairAlways,
-		Shared: true, Slots: true, TellsLoss: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
+		Shared: true, Slots: true, TellsLoss: true, TellsWanted: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
 		Assumptions: []string{
 			"the server's wall clock does not jump forward: leases end by it",
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
 			"nobody else changes or deletes the keys of locks",
 		},
 	}
-	if conf.grace {
+	if conf.durable {
+		info.Fencing = driver.FencingDurable
+		info.Assumptions = append(info.Assumptions,
+			"the server starts from the append-only file that it wrote, fsync is honest, and no replica takes the server's place",
+			"all processes that share locks have durable=aof")
+	}
+	switch {
+	case conf.durable:
+		info.Assumptions = append(info.Assumptions, fmt.Sprintf("after a restart without its memory the server grants nothing for %v, or for the requested TTL up to a minute; a lease with a longer TTL can overlap then", conf.floor))
+	case conf.grace:
 		info.Assumptions = append(info.Assumptions,
 			fmt.Sprintf("after a restart or a failover nothing is granted for %v, or for the longest TTL above that of a lease that the server "+
 				"knows to live; a lease with a longer TTL that it has forgotten can overlap", conf.floor))
-	} else {
+	default:
 		info.Assumptions = append(info.Assumptions,
 			"no server restarts or is promoted that does not know of all leases: failover-grace is off")
 	}

@@ -3,24 +3,29 @@ package redislock
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A rueidisConn is a Conn on a rueidis client.
 type rueidisConn struct {
 	client rueidis.Client
-	owned  bool
+	wires  *wires // of a client that Open made; nil if the client is the user's own
 }
 
 func (c *rueidisConn) IsCluster() bool { return c.client.Mode() == rueidis.ClientModeCluster }
@@ -28,43 +33,170 @@ func (c *rueidisConn) IsCluster() bool { return c.client.Mode() == rueidis.Clien
 func (c *rueidisConn) IsSentinel() bool { return c.client.Mode() == rueidis.ClientModeSentinel }
 
 func (c *rueidisConn) Close() {
-	if c.owned {
+	if c.wires != nil {
 		c.client.Close()
 	}
 }
 
 // Eval implements [Conn].
 func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
-	replies := make([]Reply, len(calls))
-	if len(calls) == 1 {
-		replies[0] = c.reply(ctx, calls[0], c.client.Do(ctx, c.command(calls[0])))
-		return replies
+	direct, ok := ctx.(*directContext)
+	if !ok || !direct.cancellable {
+		return c.eval(ctx, calls)
 	}
-	commands := make(rueidis.Commands, len(calls))
-	for i, call := range calls {
-		commands[i] = c.command(call)
+	if c.wires == nil || c.IsCluster() { // where more than one direct call may be under way
+		return c.evalInBackground(direct, calls)
 	}
-	for i, r := range c.client.DoMulti(ctx, commands...) {
-		replies[i] = c.reply(ctx, calls[i], r)
+	c.wires.direct.Store(direct)
+	defer c.wires.direct.Store(nil)
+	replies := c.eval(ctx, calls)
+	if direct.Err() != nil {
+		for i := range replies {
+			if r := &replies[i]; r.Err != nil && !errors.As(r.Err, new(*ReplyError)) {
+				r.Err = context.Cause(direct)
+			}
+		}
 	}
 	return replies
 }
 
-func (c *rueidisConn) command(call Call) rueidis.Completed {
-	if call.Script == nil {
+func (c *rueidisConn) eval(ctx context.Context, calls []Call) []Reply {
+	replies := make([]Reply, len(calls))
+	results := c.send(ctx, calls, false)
+	for i := 0; i < len(calls); i++ {
+		e, refused := rueidis.IsRedisErr(results[i].Error())
+		if calls[i].Script == nil || !refused || !e.IsNoScript() {
+			replies[i] = reply(calls[i], results[i])
+			continue
+		}
+		end := i + 1
+		for end < len(calls) && calls[end].Script == nil {
+			end++
+		}
+		for _, r := range c.send(ctx, calls[i:end], true) {
+			replies[i] = reply(calls[i], r)
+			i++
+		}
+		i--
+	}
+	return replies
+}
+
+// evalInBackground is eval, but returns when ctx is done.
+func (c *rueidisConn) evalInBackground(ctx *directContext, calls []Call) []Reply {
+	own := slices.Clone(calls) // the caller reuses the memory when we return
+	for i, call := range own {
+		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
+	}
+	done := make(chan []Reply, 1)
+	go func() { done <- c.eval(ctx, own) }()
+	select {
+	case replies := <-done:
+		return replies
+	case <-ctx.Done():
+		return failed(len(calls), context.Cause(ctx))
+	}
+}
+
+// failed returns n replies with an error.
+func failed(n int, err error) []Reply {
+	replies := make([]Reply, n)
+	for i := range replies {
+		replies[i].Err = err
+	}
+	return replies
+}
+
+// wires makes the connections of one client. A call that a caller makes by itself ends soon after
+// the caller's context, although rueidis looks only at the deadline then: the connection fails.
+type wires struct {
+	direct atomic.Pointer[directContext] // of the direct call that is under way; nil without one
+	dial   func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
+}
+
+// A wire is one of these connections. rueidis sets the deadline before each direct call.
+type wire struct {
+	net.Conn
+	wires *wires
+	ctx   *directContext // of the direct call on this wire; nil without one
+}
+
+// wirePause is how often a direct call without an answer looks at its caller's context.
+const wirePause = driver.CancelTimeout / 4
+
+// open is for [rueidis.ClientOption.DialCtxFn].
+func (w *wires) open(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+	var c net.Conn
+	var err error
+	switch {
+	case w.dial != nil:
+		c, err = w.dial(ctx, addr, d, secure)
+	case secure != nil:
+		c, err = (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
+	default:
+		c, err = d.DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &wire{Conn: c, wires: w}, nil
+}
+
+func (w *wire) SetDeadline(t time.Time) error {
+	if w.ctx = w.wires.direct.Load(); w.ctx == nil || t.IsZero() || t.After(w.ctx.at) {
+		w.ctx = nil
+		return w.Conn.SetDeadline(t)
+	}
+	if err := w.Conn.SetWriteDeadline(t); err != nil {
+		return err
+	}
+	return w.Conn.SetReadDeadline(time.Now().Add(wirePause))
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	for {
+		n, err := w.Conn.Read(b)
+		ctx := w.ctx
+		if n > 0 || ctx == nil || !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil {
+			return n, err
+		}
+		now := time.Now()
+		if at, _ := ctx.Deadline(); !now.Before(at) {
+			return n, err
+		}
+		if err := w.Conn.SetReadDeadline(now.Add(wirePause)); err != nil {
+			return n, err
+		}
+	}
+}
+
+// send makes calls. With text set, the scripts go with their text, for a server that does not know
+// them.
+func (c *rueidisConn) send(ctx context.Context, calls []Call, text bool) []rueidis.RedisResult {
+	if len(calls) == 1 {
+		return []rueidis.RedisResult{c.client.Do(ctx, c.command(calls[0], text))}
+	}
+	commands := make(rueidis.Commands, len(calls))
+	for i, call := range calls {
+		commands[i] = c.command(call, text)
+	}
+	return c.client.DoMulti(ctx, commands...)
+}
+
+func (c *rueidisConn) command(call Call, text bool) rueidis.Completed {
+	switch {
+	case call.Script == nil:
 		return c.client.B().Arbitrary(call.Command).Keys(call.Keys...).Args(call.Args...).Build()
+	case text:
+		return c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 	}
 	return c.client.B().Evalsha().Sha1(call.Script.SHA1).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 }
 
-// reply reads a reply. If the server does not know the script, reply sends its text.
-func (c *rueidisConn) reply(ctx context.Context, call Call, r rueidis.RedisResult) Reply {
+// reply reads the reply to a call.
+func reply(call Call, r rueidis.RedisResult) Reply {
 	if call.Script == nil {
 		return commandReply(r)
-	}
-	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys)))
-		r = c.client.Do(ctx, b.Key(call.Keys...).Arg(call.Args...).Build())
 	}
 	lines, err := r.AsStrSlice()
 	return Reply{lines, asReplyError(err)}
@@ -87,6 +219,13 @@ func commandReply(r rueidis.RedisResult) Reply {
 			return zeroReply
 		}
 		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
+	case m.IsArray():
+		numbers, err := m.AsIntSlice()
+		lines := make([]string, len(numbers))
+		for i, n := range numbers {
+			lines[i] = strconv.FormatInt(n, 10)
+		}
+		return Reply{Lines: lines, Err: err}
 	}
 	text, err := m.ToString()
 	if text == "OK" {

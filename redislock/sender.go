@@ -26,6 +26,8 @@ type sender struct {
 	// Arguments of the scripts: the floor of the grace period, or noGrace, and the longest TTL.
 	floor, maxTTL string
 
+	durable bool // DurableAOF
+
 	lastCallFailed atomic.Bool // the last call returned an error
 	plainDenied    atomic.Bool // the user may not run the commands of takePlain
 
@@ -48,7 +50,6 @@ type slotQueue struct {
 type batch struct {
 	commands   []*command
 	fast, full []*command // for fastPathScript, releases first; for fullScript
-	limit      deadlineContext
 	keys, args []string
 }
 
@@ -69,6 +70,14 @@ func (c serverCheck) covers(ttl time.Duration, now driver.Instant) bool {
 	return ttl <= c.maxTTL && !c.checkedAt.IsZero() && now.Sub(c.checkedAt) < serverCheckLifetime
 }
 
+// window returns between which times of the server's clock the check is valid for a TTL.
+func (c serverCheck) window(ttl time.Duration, now driver.Instant) (from, until string) {
+	if !c.covers(ttl, now) {
+		return "0", "0"
+	}
+	return strconv.FormatInt(c.serverTime, 10), strconv.FormatInt(c.serverTime+serverCheckLifetime.Microseconds(), 10)
+}
+
 // A command is one request to a script, and its answer.
 type command struct {
 	keys *[4]string
@@ -80,6 +89,12 @@ type command struct {
 	nargs int // number of args
 	ttl   time.Duration
 	plain bool // code a may be sent as commands of Redis
+	saved bool // with DurableAOF, what it did counts only when it is on the disk
+
+	// With code A: if the request was in the queue before, and may have been granted since, when
+	// that was, and the id of the attempt.
+	queuedAt driver.Instant
+	id       string
 
 	plainCalls plainCalls
 
@@ -111,17 +126,17 @@ const (
 	maxBatch = 64
 
 	// maxInFlight is how many batches for one slot may be in flight if at least secondBatchMin
-	// commands wait. While the server serves one batch, the other is written or read.
+	// commands wait. While the server serves one batch, the other is written or read. With
+	// DurableAOF it is one: the server reads no second batch while the first one waits for the disk.
 	maxInFlight    = 2
 	secondBatchMin = 8
 
-	// directTimeout bounds a call that is made by the caller's own goroutine, which is done for
-	// releases and for contexts that can't be cancelled. The next try is made by another
-	// goroutine, so that the caller notices the end of its context. An acquisition that was
+	// directTimeout bounds a call that is made by the caller's own goroutine, and that the caller's
+	// context does not end. The next try is made by another goroutine. An acquisition that was
 	// unanswered for longer when its context ended fails with ErrUnavailable.
 	directTimeout = 250 * time.Millisecond
 
-	// batchTimeout bounds a call that serves several callers.
+	// batchTimeout bounds all other calls.
 	batchTimeout = 2 * time.Second
 )
 
@@ -130,6 +145,7 @@ func (s *sender) sendCopy(ctx context.Context, slot uint16, original *command) (
 	cmd := s.newCommand()
 	defer s.recycle(cmd)
 	cmd.keys, cmd.code, cmd.args, cmd.nargs = original.keys, original.code, original.args, original.nargs
+	cmd.saved = original.saved
 	if err = s.send(ctx, slot, cmd); err != nil {
 		return "", err // cmd may still be in flight
 	}
@@ -146,12 +162,12 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 		q = &slotQueue{slot: slot}
 		s.queues[slot] = q
 	}
-	if q.inFlight == 0 && !s.lastCallFailed.Load() && (cmd.code == "r" || cmd.code == "R" || ctx.Done() == nil) {
+	if q.inFlight == 0 && !s.lastCallFailed.Load() {
 		q.inFlight++
 		s.mu.Unlock()
 		b := s.newBatch()
 		b.commands = append(b.commands, cmd)
-		s.sendBatch(b.directContext(ctx), q, b) // without a switch to another goroutine
+		s.sendBatch(newDirectContext(ctx, cmd), q, b) // without a switch to another goroutine
 		if s.nextBatch(q, b) {
 			go s.runBatches(q, b)
 		}
@@ -162,7 +178,7 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 	}
 	cmd.awaited = true
 	q.waiting = append(q.waiting, cmd)
-	needsBatch := q.inFlight == 0 || q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
+	needsBatch := q.inFlight == 0 || !s.durable && q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
 	if needsBatch {
 		q.inFlight++
 	}
@@ -255,26 +271,27 @@ func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
 		calls[0], n = s.fastPathCall(q, b, releases, sent), 1
 	}
 	if len(b.full) > 0 {
-		calls[n] = s.fullCall(q.slot, b)
+		calls[n] = s.fullCall(q, b, sent)
 		n++
 	}
-	replies := s.conn.Eval(ctx, calls[:n]...)
+	replies, unsaved := s.eval(ctx, b.commands, calls[:n]...)
 	s.lastCallFailed.Store(replies[0].Err != nil)
 	if len(b.fast) > 0 {
 		s.saveServerCheck(q, &replies[0], len(b.fast), sent)
-		s.deliverOrSplit(ctx, q, b.fast, replies[0], sent)
+		s.deliverOrSplit(ctx, q, b.fast, replies[0], unsaved[0], sent)
 	}
 	if len(b.full) > 0 {
-		s.deliverOrSplit(ctx, q, b.full, replies[n-1], sent)
+		s.saveServerCheck(q, &replies[n-1], len(b.full), sent)
+		s.deliverOrSplit(ctx, q, b.full, replies[n-1], unsaved[n-1], sent)
 	}
 }
 
 // deliverOrSplit gives commands their answers. If the server has refused them because our user may
 // not access the keys of some of them, it sends them one by one: otherwise one name that is
 // forbidden would fail all others that happen to be sent with it.
-func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, sent driver.Instant) {
+func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, unsaved error, sent driver.Instant) {
 	if len(commands) == 1 || !isForbidden(r.Err) {
-		deliver(commands, r, sent)
+		deliver(commands, r, unsaved, sent)
 		return
 	}
 	alone := s.newBatch()
@@ -316,11 +333,9 @@ func (s *sender) fastPathCall(q *slotQueue, b *batch, releases int, now driver.I
 	s.mu.Lock()
 	check := q.lastCheck
 	s.mu.Unlock()
-	verifiedFrom, verifiedUntil := "0", "0"
+	verifiedFrom, verifiedUntil := check.window(longest, now)
 	if s.floor == noGrace {
 		verifiedUntil = never
-	} else if check.covers(longest, now) {
-		verifiedFrom, verifiedUntil = strconv.FormatInt(check.serverTime, 10), strconv.FormatInt(check.serverTime+serverCheckLifetime.Microseconds(), 10)
 	}
 	start := len(b.args)
 	b.args = append(b.args, s.floor, s.maxTTL, verifiedFrom, verifiedUntil, strconv.Itoa(releases), strconv.Itoa(len(taken)))
@@ -338,10 +353,14 @@ const noGrace = "off"
 const never = "9000000000000000"
 
 // fullCall makes the call for the commands in b.full.
-func (s *sender) fullCall(slot uint16, b *batch) Call {
+func (s *sender) fullCall(q *slotQueue, b *batch, now driver.Instant) Call {
 	first, start := len(b.keys), len(b.args)
-	b.keys = append(b.keys, s.metaKey(slot), s.longLeasesKey(slot))
-	b.args = append(b.args, s.floor, s.maxTTL)
+	b.keys = append(b.keys, s.metaKey(q.slot), s.longLeasesKey(q.slot))
+	s.mu.Lock()
+	check := q.lastCheck
+	s.mu.Unlock()
+	from, until := check.window(0, now)
+	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable), from, until, rediskit.Millis(check.maxTTL))
 	for _, cmd := range b.full {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
@@ -349,8 +368,8 @@ func (s *sender) fullCall(slot uint16, b *batch) Call {
 	return Call{Script: fullScript, Keys: b.keys[first:], Args: b.args[start:]}
 }
 
-// saveServerCheck removes what fastPathScript says about the server from the end of its reply
-// to n commands, and keeps it.
+// saveServerCheck removes what a script says about the server from the end of its reply to n
+// commands, and keeps it.
 func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Instant) {
 	if len(r.Lines) != n+1 {
 		return
@@ -367,8 +386,9 @@ func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Inst
 	s.mu.Unlock()
 }
 
-// deliver gives commands their answers.
-func deliver(commands []*command, r Reply, sent driver.Instant) {
+// deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have
+// done.
+func deliver(commands []*command, r Reply, unsaved error, sent driver.Instant) {
 	if r.Err == nil && len(r.Lines) != len(commands) {
 		r.Err = badAnswerf("the script gave %d answers for %d requests", len(r.Lines), len(commands))
 	}
@@ -378,6 +398,8 @@ func deliver(commands []*command, r Reply, sent driver.Instant) {
 			cmd.answer = r.Lines[i]
 			if text, failed := strings.CutPrefix(cmd.answer, "x "); failed {
 				cmd.err = &ReplyError{Text: text}
+			} else if cmd.saved && (cmd.answer == "o" || cmd.answer == "l" || strings.HasPrefix(cmd.answer, "g ")) {
+				cmd.err = unsaved // l: an earlier try may have been served
 			}
 		}
 		if cmd.awaited {
@@ -386,20 +408,24 @@ func deliver(commands []*command, r Reply, sent driver.Instant) {
 	}
 }
 
-// directContext returns ctx with a deadline no later than directTimeout from now. The deadline
-// has no timer: the connection observes it. Where several callers share a connection, only ctx
-// ends the wait.
-func (b *batch) directContext(ctx context.Context) context.Context {
-	b.limit = deadlineContext{ctx, time.Now().Add(directTimeout)}
-	if set, ok := ctx.Deadline(); ok && set.Before(b.limit.at) {
-		return ctx
-	}
-	return &b.limit
-}
-
-type deadlineContext struct {
+// A directContext is the context of a call that is made by the caller's own goroutine. It has a
+// deadline but no timer: the connection observes the deadline.
+type directContext struct {
 	context.Context
-	at time.Time
+	at          time.Time
+	cancellable bool // the call must also end soon after Context
 }
 
-func (d *deadlineContext) Deadline() (time.Time, bool) { return d.at, true }
+func newDirectContext(ctx context.Context, cmd *command) *directContext {
+	if ctx.Done() == nil || cmd.code == "r" || cmd.code == "R" {
+		return &directContext{ctx, time.Now().Add(directTimeout), false}
+	}
+	return &directContext{ctx, time.Now().Add(batchTimeout), true}
+}
+
+func (d *directContext) Deadline() (time.Time, bool) {
+	if set, ok := d.Context.Deadline(); ok && set.Before(d.at) {
+		return set, true
+	}
+	return d.at, true
+}

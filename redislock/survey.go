@@ -55,6 +55,11 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 		if err := checkServer(info, conn.IsCluster(), conf); err != nil {
 			return f, err
 		}
+		if conf.durable {
+			if err := checkDurable(ctx, conn, m, info); err != nil {
+				return f, err
+			}
+		}
 		if conn.IsSentinel() && !conf.splitBrain && info["min_slaves_good_slaves"] == "" {
 			return f, driver.Invalidf("server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same " +
 				"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with AllowSplitBrain")

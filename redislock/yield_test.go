@@ -11,6 +11,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -152,8 +153,9 @@ func TestYieldWithoutWaiters(t *testing.T) {
 			d := open(t, at(node.Addr()), redislock.YieldToForeign(time.Second))
 			req := as(request("job", "first", time.Minute))
 			req.Tokens = 2 // it can be handed over
+			req, wanted := jobtest.WithWanted(req)
 			held := take(t, d, req)
-			awaitClosed(t, held.Grant().Wanted, "Wanted") // the hold spans a whole second of the server's clock
+			awaitClosed(t, wanted, "OnWanted") // the hold spans a whole second of the server's clock
 			before := time.Now()
 			free(t, held)
 			next := take(t, d, as(request("job", "second", time.Minute)))

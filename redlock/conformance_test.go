@@ -25,8 +25,19 @@ const password = "correct-horse"
 
 // TestConformance runs the suite with a set of proxies for each driver, which can be cut. The
 // servers keep nothing, so restarting all of them loses all memory.
-func TestConformance(t *testing.T) {
-	c := start(t, 5)
+func TestConformance(t *testing.T) { testConformance(t) }
+
+// TestConformanceServers runs the suite on other versions of Redis, and on Valkey.
+func TestConformanceServers(t *testing.T) {
+	livetest.Long(t)
+	for _, s := range redistest.Servers() {
+		t.Run(s.String(), func(t *testing.T) { testConformance(t, s.Conf(t)) })
+	}
+}
+
+func testConformance(t *testing.T, conf ...string) {
+	t.Helper()
+	c := start(t, 5, conf...)
 	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
 	c.init(t)
 	h, paths := c.harness(), jobtest.Paths{}

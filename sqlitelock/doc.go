@@ -64,8 +64,9 @@
 // wall clock in microseconds. A grant is on the disk before Acquire returns
 // ([driver.FencingDurable]); releases and renewals need not be, because no lease survives a
 // power cut. A lease may have a block of tokens, which goroutines of one process use up by
-// handing the lease over among themselves. Grant.Wanted is nil, so after 5 ms or 128 holds the
-// lock goes back to the file in any case, and to the waiters there.
+// handing the lease over among themselves. A holder is not told that another process waits
+// (Request.OnWanted), so after 5 ms or 128 holds the lock goes back to the file in any case, and
+// to the waiters there.
 //
 // # Failover
 //

@@ -37,8 +37,8 @@ func TestBlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		waiter := jobtest.Waiting(t, other, request("block", "b"))
-		if g.Tokens != tt.want || (g.Wanted != nil) != (tt.want > 1) {
-			t.Errorf("asked for %d tokens, got %d, and Wanted %v; want %d", tt.asked, g.Tokens, g.Wanted, tt.want)
+		if g.Tokens != tt.want || g.TellsWanted != (tt.want > 1) {
+			t.Errorf("asked for %d tokens, got %d, and TellsWanted %v; want %d", tt.asked, g.Tokens, g.TellsWanted, tt.want)
 		}
 		final := g.Token + uint64(g.Tokens) - 1
 		if first, end := zklock.Zxid(g.Token), zklock.Zxid(final); first != stat.Czxid || end != stat.Czxid {
@@ -99,19 +99,22 @@ func TestWanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDriver(t, []string{server.Addr()})
-			first := acquire(t, d, blockRequest(tt.name, "first", 10))
-			second := jobtest.Waiting(t, d, blockRequest(tt.name, "second", 10))
+			first, firstWanted := jobtest.WithWanted(blockRequest(tt.name, "first", 10))
+			second, secondWanted := jobtest.WithWanted(blockRequest(tt.name, "second", 10))
+			alone, aloneWanted := jobtest.WithWanted(blockRequest(tt.name, "alone", 10))
+			l := acquire(t, d, first)
+			waiter := jobtest.Waiting(t, d, second)
 			leave := tt.queue(t, tt.name)
-			checkWanted(t, first, "one that came")
-			release(t, first)
-			l := second.Get(t)
-			checkWanted(t, l, "one that was there")
+			checkWanted(t, firstWanted, "one that came")
+			release(t, l)
+			l = waiter.Get(t)
+			checkWanted(t, secondWanted, "one that was there")
 			release(t, l)
 			leave()
-			l = acquire(t, d, blockRequest(tt.name, "alone", 10))
+			l = acquire(t, d, alone)
 			release(t, acquire(t, d, blockRequest(tt.name+" of another name", "a", 10)))
 			select {
-			case <-l.Grant().Wanted:
+			case <-aloneWanted:
 				t.Error("the holder of a block is told of one that has gone")
 			default:
 			}
@@ -121,10 +124,10 @@ func TestWanted(t *testing.T) {
 }
 
 // checkWanted checks that a holder learns that it is wanted.
-func checkWanted(t *testing.T, l driver.Lease, by string) {
+func checkWanted(t *testing.T, wanted <-chan struct{}, by string) {
 	t.Helper()
 	select {
-	case <-l.Grant().Wanted:
+	case <-wanted:
 	case <-time.After(livetest.Patience):
 		t.Errorf("the holder of a block is not told of %s", by)
 	}
@@ -186,4 +189,10 @@ func TestIsOwnerBlock(t *testing.T) {
 		}
 	}
 	release(t, next)
+}
+
+// TestKept has two processes whose leases stay with them until the other one wants the lock.
+func TestKept(t *testing.T) {
+	server := zktest.Single(t)
+	jobtest.KeptLease(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
 }

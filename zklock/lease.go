@@ -27,12 +27,13 @@ type lease struct {
 	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
 	done       chan struct{}  // closed when the lease has ended
-	wanted     chan struct{}  // Grant.Wanted; nil for one token, which can't be handed over
 
 	mu             sync.Mutex
 	state          state
 	watchedOn      int           // the connSeq on which its node is watched; 0 for none
 	onLost         []func(error) // Request.OnLost of all requests
+	onWanted       []func()      // Request.OnWanted of all requests
+	isWanted       bool          // another process waits
 	pendingCleanup *orphan       // its node, after a release that was not answered
 }
 
@@ -90,7 +91,7 @@ func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
 // newHandle returns a handle on the lease whose grant begins at start.
 func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
 	h := &handle{lease: l, grant: driver.Grant{
-		Token: tokenOf(l.zxid), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.leaseTTL(), Wanted: l.wanted,
+		Token: tokenOf(l.zxid), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.leaseTTL(), TellsWanted: l.tellsWanted(),
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,6 +99,12 @@ func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
 		l.onLost = append(l.onLost, req.OnLost)
 		if l.state == lost {
 			req.OnLost(driver.ErrLost)
+		}
+	}
+	if req.OnWanted != nil {
+		l.onWanted = append(l.onWanted, req.OnWanted)
+		if l.isWanted {
+			req.OnWanted()
 		}
 	}
 	return h

@@ -5,23 +5,36 @@ import (
 	"time"
 )
 
-// startWanted has Grant.Wanted closed when a node stands behind that of the lease, as far as a
-// holder with a block of tokens cares: its process hands the lock over among its own goroutines.
-// hasFollower says that there is such a node already.
+// tellsWanted reports whether the holder is told that another process waits. A lease with one token
+// can't be handed over among the goroutines of its process, so it does not need to know.
+func (l *lease) tellsWanted() bool { return l.blockSize > 1 }
+
+// startWanted has the holder told when a node stands behind that of the lease. hasFollower says
+// that there is such a node already.
 func (l *lease) startWanted(hasFollower bool) {
-	if l.wanted != nil && (hasFollower || !l.s.d.life.Go(l.awaitFollower)) {
-		close(l.wanted)
+	if l.tellsWanted() && (hasFollower || !l.s.d.life.Go(l.awaitFollower)) {
+		l.markWanted()
 	}
 }
 
-// awaitFollower closes wanted when a node stands behind that of the lease, or when nobody can tell.
-// It watches the folder until the lease ends. A node of this process counts, too: the Locker knows
-// of it, and goes through the ensemble in any case.
+// markWanted tells the holder that another process waits.
+func (l *lease) markWanted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isWanted = true
+	for _, onWanted := range l.onWanted {
+		onWanted()
+	}
+}
+
+// awaitFollower tells the holder when a node stands behind that of the lease, or when nobody can
+// tell. It watches the folder until the lease ends. A node of this process counts, too: the Locker
+// knows of it, and goes through the ensemble in any case.
 func (l *lease) awaitFollower() {
 	for {
 		ev, snap, err := l.s.watch(l.s.ctx, watchKey{path: l.folder, children: true})
 		if err != nil || l.isFollowed(snap.names) {
-			close(l.wanted)
+			l.markWanted()
 			return
 		}
 		timer := time.NewTimer(l.s.d.conf.timeout) // a watch event that got lost costs no more than this

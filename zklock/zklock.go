@@ -50,7 +50,7 @@ func (d *Driver) Info() driver.Info {
 		Shared:   true,
 		Slots:    true,
 
-		TellsLoss: true,
+		TellsLoss: true, TellsWanted: true,
 
 		SessionTTL: d.conf.timeout * 5 / 12, // see leaseTTL
 		Assumptions: []string{

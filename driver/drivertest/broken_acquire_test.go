@@ -66,9 +66,7 @@ func exclusionMutants() []mutant {
 			set: func(w *world, b *brokenDriver) {
 				cached := make(map[string]bool)
 				b.onRelease = func(ctx context.Context, l *lease) error {
-					select {
-					case <-l.grant.Wanted:
-					default:
+					if !l.wanted.Load() {
 						w.withLock(func() { cached[l.req.Name] = !l.req.Shared && l.req.Slots == 0 })
 					}
 					return l.release(ctx)

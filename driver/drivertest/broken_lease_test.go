@@ -165,6 +165,52 @@ func reviveOnRenew(name, fails string, when func(*lease) bool) mutant {
 	})
 }
 
+// renewAllMutants are sessions whose renewals of all leases are broken.
+func renewAllMutants() []mutant {
+	mutate := func(name, clause string, renewAll func(ctx context.Context, b *brokenDriver) []driver.Renewal) mutant {
+		return mutant{
+			name: name, fails: []string{clause}, base: newSession,
+			set: func(_ *world, b *brokenDriver) {
+				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
+					if len(due) == 0 {
+						return renewAll(ctx, b)
+					}
+					return b.renew(ctx, due)
+				}
+			},
+		}
+	}
+	late := mutate("a renewal of all leases tells nobody of a loss", "Renew/AllTells", func(ctx context.Context, b *brokenDriver) []driver.Renewal {
+		start := driver.Now()
+		_, err := b.inner.Status(ctx, "any") // it only asks whether the store answers
+		return []driver.Renewal{{Start: start, Err: err}}
+	})
+	renewAlone := late.set
+	late.set = func(w *world, b *brokenDriver) {
+		renewAlone(w, b)
+		b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+			if onLost := req.OnLost; onLost != nil { // the message of the store takes its time
+				req.OnLost = func(err error) { time.AfterFunc(time.Millisecond, func() { onLost(err) }) }
+			}
+			return b.acquire(ctx, req)
+		}
+	}
+	return []mutant{
+		mutate("a renewal of all leases counts from long before", "Renew/All", func(ctx context.Context, b *brokenDriver) []driver.Renewal {
+			got := b.renew(ctx, nil)
+			got[0].Start = got[0].Start.Add(-time.Second)
+			return got
+		}),
+		mutate("a renewal of all leases asks nobody", "Sever/RenewAllReturns", func(ctx context.Context, b *brokenDriver) []driver.Renewal {
+			if got := b.renew(ctx, nil); got[0].Err == nil {
+				return got
+			}
+			return []driver.Renewal{{Start: driver.Now()}}
+		}),
+		late,
+	}
+}
+
 func renewMutants() []mutant {
 	type answers = []driver.Renewal
 	mutateBatch := func(name string, change func([]driver.Lease, answers) answers) mutant {
@@ -181,7 +227,7 @@ func renewMutants() []mutant {
 			},
 		}
 	}
-	return []mutant{
+	return append(renewAllMutants(), []mutant{
 		{
 			name: "a second renewal is not told to the store", fails: []string{"Renew/Extends"},
 			set: func(_ *world, b *brokenDriver) {
@@ -273,7 +319,7 @@ func renewMutants() []mutant {
 				})
 			},
 		},
-	}
+	}...)
 }
 
 func releaseMutants() []mutant {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -326,27 +327,35 @@ func minHoldMutants() []mutant {
 }
 
 func wantedMutants() []mutant {
-	// hideWanted returns a mutant that does not pass Wanted on.
-	hideWanted := func(name, fails string, whenAwaited bool) mutant {
-		return mutant{
-			name: name, fails: []string{fails},
-			set: func(w *world, b *brokenDriver) {
-				b.onGrant = func(l *lease) {
-					if awaited := len(w.status(l.req.Name).Waiters) > 0; awaited == whenAwaited {
-						l.grant.Wanted = make(chan struct{})
-					}
-				}
-			},
-		}
+	// mutateWanted returns a mutant with another OnWanted, which knows whether Acquire has returned.
+	mutateWanted := func(name, fails string, onWanted func(req driver.Request, returned bool)) mutant {
+		return mutateAcquire(name, fails, func(ctx context.Context, _ *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+			if req.OnWanted == nil {
+				return b.acquire(ctx, req)
+			}
+			var returned atomic.Bool
+			defer returned.Store(true)
+			shaped := req
+			shaped.OnWanted = func() { onWanted(req, returned.Load()) }
+			return b.acquireAs(ctx, req, shaped)
+		})
 	}
 	return []mutant{
-		mutateGrant("Wanted is closed from the start", "Wanted/Alone", func(l *lease) {
-			wanted := make(chan struct{})
-			close(wanted)
-			l.grant.Wanted = wanted
+		mutateGrant("OnWanted is called although nobody waits", "Wanted/Alone", func(l *lease) {
+			if l.req.OnWanted != nil && !l.waited {
+				l.req.OnWanted()
+			}
+		}).alsoFailing("it is then called once more", "Wanted/OtherProcess", "Wanted/AlreadyWaiting"),
+		mutateWanted("a later waiter is not told of", "Wanted/OtherProcess", func(req driver.Request, returned bool) {
+			if !returned {
+				req.OnWanted()
+			}
 		}),
-		hideWanted("a later waiter is not told of", "Wanted/OtherProcess", false),
-		hideWanted("an earlier waiter is not told of", "Wanted/AlreadyWaiting", true),
+		mutateWanted("an earlier waiter is not told of", "Wanted/AlreadyWaiting", func(req driver.Request, returned bool) {
+			if returned {
+				req.OnWanted()
+			}
+		}),
 	}
 }
 

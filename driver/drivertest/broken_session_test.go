@@ -84,7 +84,7 @@ func (s *session) heartbeat() {
 
 func (s *session) Info() driver.Info {
 	info := s.Driver.Info()
-	info.Tenure, info.SessionTTL = driver.TenureSession, sessionTTL
+	info.Tenure, info.SessionTTL, info.RenewsAll = driver.TenureSession, sessionTTL, true
 	return info
 }
 
@@ -93,9 +93,12 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		return nil, fmt.Errorf("%w: a session can't be outlived", driver.ErrInvalid)
 	}
 	req.TTL = sessionTTL
-	onLost := req.OnLost
-	if onLost == nil {
-		onLost = func(error) {}
+	var once sync.Once
+	told := req.OnLost
+	onLost := func(err error) {
+		if told != nil {
+			once.Do(func() { told(err) })
+		}
 	}
 	req.OnLost = func(err error) {
 		if !s.severed.Load() {
@@ -114,11 +117,30 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 }
 
 func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	if len(due) == 0 {
+		return []driver.Renewal{s.renewAll(ctx)}
+	}
 	inner := make([]driver.Lease, len(due))
 	for i, l := range due {
 		inner[i] = l.(*sessionLease).Lease
 	}
 	return s.Driver.Renew(ctx, inner)
+}
+
+func (s *session) renewAll(ctx context.Context) driver.Renewal {
+	answer := driver.Renewal{Start: driver.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.leases {
+		switch got := s.Driver.Renew(ctx, []driver.Lease{l.Lease})[0]; {
+		case errors.Is(got.Err, driver.ErrLost):
+			l.onLost(got.Err)
+			delete(s.leases, l)
+		case got.Err != nil:
+			answer = got
+		}
+	}
+	return answer
 }
 
 func (s *session) Close() error {

@@ -308,6 +308,7 @@ type lease struct {
 	requestedAt  time.Time    // when Acquire was called
 	grantedAt    time.Time    // when Acquire returned
 	waited       bool         // the lease was not granted at once
+	wanted       atomic.Bool  // another driver waits for the lock
 	renewed      atomic.Int32 // calls of Renew that succeeded
 	released     atomic.Int32 // calls of Release that succeeded, or are about to
 }
@@ -342,6 +343,13 @@ func (b *brokenDriver) acquireAs(ctx context.Context, req, shaped driver.Request
 			if !b.severed.Load() {
 				onLost(err)
 			}
+		}
+	}
+	onWanted := shaped.OnWanted
+	shaped.OnWanted = func() {
+		l.wanted.Store(true)
+		if onWanted != nil {
+			onWanted()
 		}
 	}
 	inner, err := b.inner.Acquire(ctx, shaped)
@@ -407,6 +415,9 @@ func (b *brokenDriver) Renew(ctx context.Context, due []driver.Lease) []driver.R
 
 // renew is the sound Renew.
 func (b *brokenDriver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	if len(due) == 0 && b.inner.Info().RenewsAll {
+		return b.inner.Renew(ctx, nil)
+	}
 	answers := make([]driver.Renewal, len(due))
 	var inner []driver.Lease
 	var at []int

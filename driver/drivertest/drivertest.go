@@ -178,6 +178,10 @@ func tellsLoss() gate {
 		"the driver tells of a forced end in renewals only")
 }
 
+func renewsAll() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.RenewsAll }, "the driver renews leases one by one")
+}
+
 func shared() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.Shared }, "the driver has no shared locks")
 }

@@ -139,6 +139,16 @@ func severClauses() []clause {
 			},
 		},
 		{
+			name: "Sever/RenewAllReturns",
+			why:  "a renewal of all leases asks the store: without an answer, none of them lasts longer",
+			gate: needs(canSever(), renewsAll()),
+			run: func(t *trial) {
+				t.mustReturnInTime("Renew of all leases", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
+					return d.Renew(ctx, nil)[0].Err
+				})
+			},
+		},
+		{
 			name: "Sever/LabelReturns",
 			why:  "SetLabel returns soon after its context is done: a label is not worth a wait",
 			gate: canSever(),

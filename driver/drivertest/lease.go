@@ -194,6 +194,53 @@ func renewClauses() []clause {
 			run:  renewsBatch,
 		},
 		{
+			name: "Renew/All",
+			why:  "a renewal of all leases has one answer, from whose Start each lasts its TTL: the holders count from it",
+			gate: renewsAll(),
+			run: func(t *trial) {
+				d := t.open()
+				l := t.acquire(d, t.req("a"))
+				t.checkStart("of a renewal of all leases", func() driver.Instant { return t.renewAll(d) })
+				t.release(l)
+			},
+		},
+		{
+			name: "Renew/AllTells",
+			why: "a renewal of all leases finds those that have ended, and tells their holders before it answers: the " +
+				"others rely on the answer",
+			gate: renewsAll(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				const leases, broken = 5, 3
+				var losses [leases]<-chan error
+				for i := range losses {
+					req := t.req(fmt.Sprint("a", i))
+					req.Name = t.name(fmt.Sprint("all ", i))
+					losses[i] = recordLosses(&req)
+					l := t.acquire(d1, req)
+					if i != broken {
+						continue
+					}
+					if err := t.inspector(d2).Break(t.boundedContext(), req.Name, req.Owner, l.Grant().Token); err != nil {
+						t.Fatalf("Break = %v", err)
+					}
+				}
+				t.renewAll(d1)
+				for i, told := range losses {
+					select {
+					case err := <-told:
+						if i != broken || !errors.Is(err, driver.ErrLost) {
+							t.Errorf("OnLost of lease %d was called with %v; lease %d was broken", i, err, broken)
+						}
+					default:
+						if i == broken {
+							t.Errorf("OnLost of a lease that was broken was not called before the renewal of all leases returned")
+						}
+					}
+				}
+			},
+		},
+		{
 			name: "Renew/NotReleased",
 			why:  "a renewal that comes after the release must not bring the lock back, with nobody to release it again",
 			run: func(t *trial) {
@@ -270,7 +317,7 @@ func renewalExtends(t *trial) {
 
 func renewsBatch(t *trial) {
 	d := t.open()
-	if got := d.Renew(t.boundedContext(), nil); len(got) != 0 {
+	if got := d.Renew(t.boundedContext(), nil); len(got) != 0 && !t.info.RenewsAll {
 		t.Errorf("Renew of nothing gave %d answers", len(got))
 	}
 	due := make([]driver.Lease, 40)

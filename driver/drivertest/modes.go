@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -434,16 +435,14 @@ func wantedClauses() []clause {
 			why:  "a holder that is told of others when there are none hands over through the store for nothing",
 			run: func(t *trial) {
 				d := t.open()
-				l := t.acquire(d, t.tokenBlockReq("a"))
-				wanted := t.wanted(l)
+				req, wanted := t.tokenBlockReq("a")
+				l := t.acquire(d, req)
 				if err := t.renew(d, l)[0].Err; err != nil {
 					t.Fatalf("Renew = %v", err)
 				}
 				t.sleep(t.h.TTL / 4)
-				select {
-				case <-wanted:
-					t.Errorf("Wanted is closed while nobody waits")
-				default:
+				if wanted.isCalled() {
+					t.Errorf("OnWanted was called while nobody waits")
 				}
 			},
 		},
@@ -452,10 +451,11 @@ func wantedClauses() []clause {
 			why:  "a process that keeps a lock among its own callers stops when another waits: else that one starves",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				wanted := t.wanted(t.acquire(d1, t.tokenBlockReq("a")))
+				req, wanted := t.tokenBlockReq("a")
+				t.acquire(d1, req)
 				t.startWaiting(d2, t.req("b"))
-				if !t.closesSoon(wanted) {
-					t.Errorf("Wanted is not closed %v after another driver began to wait", t.h.TTL+t.slack())
+				if !t.closesSoon(wanted.called) {
+					t.Errorf("OnWanted was not called within %v after another driver began to wait", t.h.TTL+t.slack())
 				}
 			},
 		},
@@ -465,22 +465,25 @@ func wantedClauses() []clause {
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				second, third := t.tokenBlockReq("b"), t.tokenBlockReq("c")
+				second, wanted2 := t.tokenBlockReq("b")
+				third, wanted3 := t.tokenBlockReq("c")
 				w2, w3 := t.startWaiting(d2, second), t.startWaiting(d3, third)
 				t.release(l)
 				timer := time.NewTimer(waitTimeout)
 				defer timer.Stop()
-				var next driver.Lease
+				var wanted *wantedCalls
 				select { // either may be first if the driver is not fair
 				case <-w2.done:
-					next = t.mustBeGranted(w2)
+					t.mustBeGranted(w2)
+					wanted = wanted2
 				case <-w3.done:
-					next = t.mustBeGranted(w3)
+					t.mustBeGranted(w3)
+					wanted = wanted3
 				case <-timer.C:
 					t.Fatalf("no waiter was granted within %v", waitTimeout)
 				}
-				if !t.closesSoon(t.wanted(next)) {
-					t.Errorf("Wanted is not closed %v after a grant with another driver waiting", t.h.TTL+t.slack())
+				if !t.closesSoon(wanted.called) {
+					t.Errorf("OnWanted was not called within %v after a grant with another driver waiting", t.h.TTL+t.slack())
 				}
 			},
 		},
@@ -488,19 +491,29 @@ func wantedClauses() []clause {
 }
 
 // tokenBlockReq is like req, for a caller that hands holds over by itself: some drivers report
-// waiters only to such callers.
-func (t *trial) tokenBlockReq(owner string) driver.Request {
-	req := t.req(owner)
+// waiters only to such callers. It also returns the calls of OnWanted. It skips the case if the
+// backend does not promise them.
+func (t *trial) tokenBlockReq(owner string) (driver.Request, *wantedCalls) {
+	t.Helper()
+	if !t.info.TellsWanted {
+		t.skip("Info.TellsWanted is false: the backend can't tell")
+	}
+	req, calls := t.req(owner), &wantedCalls{called: make(chan struct{})}
 	req.Tokens = 10
-	return req
+	req.OnWanted = func() {
+		if calls.n.Add(1) > 1 {
+			t.Errorf("OnWanted was called again")
+			return
+		}
+		close(calls.called)
+	}
+	return req, calls
 }
 
-// wanted returns a lease's Wanted, and skips the case if the backend can't tell.
-func (t *trial) wanted(l driver.Lease) <-chan struct{} {
-	t.Helper()
-	wanted := l.Grant().Wanted
-	if wanted == nil {
-		t.skip("Grant.Wanted is nil: the backend can't tell")
-	}
-	return wanted
+// wantedCalls are the calls of one Request.OnWanted.
+type wantedCalls struct {
+	n      atomic.Int32
+	called chan struct{} // closed by the first one
 }
+
+func (c *wantedCalls) isCalled() bool { return c.n.Load() > 0 }

@@ -340,6 +340,23 @@ func (t *trial) renew(d driver.Driver, due ...driver.Lease) []driver.Renewal {
 	return got
 }
 
+// renewAll renews all leases of d, and returns the start of the answer.
+func (t *trial) renewAll(d driver.Driver) (start driver.Instant) {
+	t.Helper()
+	err := t.retryIfLate(func() error {
+		got := d.Renew(t.boundedContext(), nil)
+		if len(got) != 1 {
+			t.Fatalf("Renew of all leases gave %d answers, want one", len(got))
+		}
+		start = got[0].Start
+		return got[0].Err
+	})
+	if err != nil {
+		t.Fatalf("Renew of all leases = %v, want nil", err)
+	}
+	return start
+}
+
 // mustBeLost checks that a renewal is refused for good.
 func (t *trial) mustBeLost(d driver.Driver, l driver.Lease, when string) {
 	t.Helper()

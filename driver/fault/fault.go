@@ -128,7 +128,7 @@ func (d *Driver) Calls(op Op) int {
 // that. The store is not told: a lease stays in it, and so does the place of a waiter, whose
 // grant then reaches nobody and lapses.
 //
-// Reports of the driver by Request.OnLost and Grant.Wanted still arrive.
+// Reports of the driver by Request.OnLost and Request.OnWanted still arrive.
 func (d *Driver) Sever(effect Effect) {
 	switch effect {
 	case Fail, Hang, Deaf:
@@ -177,7 +177,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return &lease{driver: d, Lease: inner}, nil
 }
 
-// Renew implements [driver.Driver]. A fault affects all leases of the batch.
+// Renew implements [driver.Driver]. A fault affects all leases of the batch, or of the driver.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	inner := make([]driver.Lease, len(due))
 	for i, l := range due {
@@ -187,7 +187,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return d.inner.Renew(ctx, inner), nil
 	})
 	if err != nil {
-		answers = slices.Repeat([]driver.Renewal{{Err: err}}, len(due))
+		answers = slices.Repeat([]driver.Renewal{{Err: err}}, max(1, len(due)))
 	}
 	return answers
 }

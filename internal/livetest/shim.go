@@ -3,6 +3,7 @@ package livetest
 import (
 	_ "embed" // for the source of the shim
 	"encoding/binary"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,13 +14,14 @@ import (
 //go:embed testdata/shim.c
 var shimSource string
 
-// A Shim stands between a server and the system: a test can step the server's wall clock, and
-// have its fsync fail. The monotonic clock of the server does not change. The shim is a
+// A Shim stands between a server and the system: a test can step the server's wall clock, have its
+// fsync fail, and cut the power. The monotonic clock of the server does not change. The shim is a
 // preloaded library; libfaketime does not work with Redis.
 type Shim struct {
 	t          testing.TB
 	lib        string
 	file       *os.File // the settings that the library reads
+	synced     string   // file in which the library notes what it has synced
 	offset     time.Duration
 	fsyncFails bool
 }
@@ -46,14 +48,21 @@ func NewShim(t testing.TB, server string) *Shim {
 		t.Fatalf("make a shim: %v", err)
 	}
 	t.Cleanup(func() { file.Close() })
-	s := &Shim{t: t, lib: lib, file: file}
+	s := &Shim{t: t, lib: lib, file: file, synced: filepath.Join(dir, "synced")}
+	err = os.WriteFile(s.synced, nil, 0o600)
+	if err == nil {
+		err = os.Chmod(s.synced, 0o666) //nolint:gosec // the server's account writes it
+	}
+	if err != nil {
+		t.Fatalf("make a shim: %v", err)
+	}
 	s.writeOrders()
 	return s
 }
 
 // Env returns the environment for a server that uses the shim.
 func (s *Shim) Env() []string {
-	return []string{"LD_PRELOAD=" + s.lib, "SNIB_SHIM=" + s.file.Name()}
+	return []string{"LD_PRELOAD=" + s.lib, "SNIB_SHIM=" + s.file.Name(), "SNIB_SYNCED=" + s.synced}
 }
 
 // SetClock sets the clock ahead of the true time, or behind it if ahead is negative.
@@ -74,6 +83,34 @@ func (s *Shim) FailFsync(fails bool) {
 	s.t.Helper()
 	s.fsyncFails = fails
 	s.writeOrders()
+}
+
+// CutPower leaves of the files in dir what was on the disk for certain: what fsync has put there.
+// The server that wrote them must have been killed.
+func (s *Shim) CutPower(dir string) {
+	s.t.Helper()
+	notes, err := os.ReadFile(s.synced)
+	if err != nil {
+		s.t.Fatalf("cut the power: %v", err)
+	}
+	sizes := make(map[uint64]int64) // by inode
+	for len(notes) >= 16 {
+		sizes[binary.NativeEndian.Uint64(notes)] = int64(binary.NativeEndian.Uint64(notes[8:])) //nolint:gosec // a size
+		notes = notes[16:]
+	}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			err = os.Truncate(path, min(info.Size(), sizes[inode(info)]))
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("cut the power: %v", err)
+	}
 }
 
 func (s *Shim) writeOrders() {

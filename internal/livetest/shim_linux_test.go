@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestShim checks that the shim steps the clock of a program and fails its fsync.
+// TestShim checks that the shim steps the clock of a program, fails its fsync, and cuts its files
+// back to what was synced.
 func TestShim(t *testing.T) {
 	s := NewShim(t, "gcc")
 	run := func(program string, args ...string) (string, error) {
@@ -31,5 +32,16 @@ func TestShim(t *testing.T) {
 		if out, err := run("dd", "if=/dev/null", "of="+file, "conv=fsync"); (err != nil) != fails {
 			t.Errorf("fsync fails: %v, want %v\n%s", err, fails, out)
 		}
+	}
+	dir := t.TempDir()
+	file = filepath.Join(dir, "file")
+	for _, args := range [][]string{{"bs=100"}, {"bs=50", "conv=fsync,notrunc"}, {"bs=200", "conv=notrunc"}} {
+		if out, err := run("dd", append(args, "if=/dev/zero", "count=1", "of="+file)...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	s.CutPower(dir)
+	if info, err := os.Stat(file); err != nil || info.Size() != 100 {
+		t.Errorf("after a power cut the file is %v, %v, want the 100 bytes that it had at the fsync", info, err)
 	}
 }

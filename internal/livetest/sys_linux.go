@@ -3,6 +3,7 @@ package livetest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,4 +187,10 @@ func bind(fd, port int) (int, error) {
 func sleep(d time.Duration) {
 	ts := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&ts, nil) // a signal may end it early
+}
+
+// inode returns the number by which the file system knows a file.
+func inode(info fs.FileInfo) uint64 {
+	st, _ := info.Sys().(*syscall.Stat_t)
+	return st.Ino
 }

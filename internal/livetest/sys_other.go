@@ -4,6 +4,7 @@ package livetest
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -23,3 +24,5 @@ func cpuTime(int) time.Duration { return 0 }
 func sleep(d time.Duration)     { time.Sleep(d) }
 
 func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }
+
+func inode(fs.FileInfo) uint64 { return 0 }

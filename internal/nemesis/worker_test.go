@@ -174,6 +174,10 @@ func (w *worker) run(ctx context.Context) {
 			}
 		})
 	}
+	if info.TellsWanted {
+		kept := lockMode{event: history.Event{Name: "kept"}, opts: []snib.Option{snib.Keep(2 * ttl)}}
+		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, kept) })
+	}
 	if info.Fairness != driver.FairNever {
 		fair := lockMode{event: history.Event{Name: "fair"}, opts: []snib.Option{snib.Fair()}}
 		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, fair) })

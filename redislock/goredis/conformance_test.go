@@ -27,7 +27,20 @@ const password = "correct-horse"
 // TestConformance runs the suite on drivers that each have their own path to the server, which
 // can be cut.
 func TestConformance(t *testing.T) {
-	node := redistest.Single(t, redistest.Password(password)).Used()
+	testConformance(t, redistest.Single(t, redistest.Password(password)))
+}
+
+// TestConformanceServers runs the suite on other versions of Redis, and on Valkey.
+func TestConformanceServers(t *testing.T) {
+	livetest.Long(t)
+	for _, s := range redistest.Servers() {
+		t.Run(s.String(), func(t *testing.T) { testConformance(t, s.Single(t, redistest.Password(password))) })
+	}
+}
+
+func testConformance(t *testing.T, node *redistest.Node) {
+	t.Helper()
+	node.Used()
 	h := detoured(func(t *testing.T, through dialer) *redislock.Driver {
 		return open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr(), Password: password, Dialer: through})))
 	}, node.Addr())

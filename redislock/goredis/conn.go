@@ -121,13 +121,13 @@ func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Re
 	return replies
 }
 
-// commonKey returns the first key if all calls have the same one, and otherwise "". That key
-// stands for their slot. Only calls that renew leases lie in several slots; they may overtake
-// others.
+// commonKey returns the first key if all calls that have keys have the same one, and otherwise "".
+// That key stands for their slot. Only calls that renew leases lie in several slots; they may
+// overtake others.
 func commonKey(calls []redislock.Call) string {
 	key := calls[0].Keys[0]
 	for _, call := range calls {
-		if call.Keys[0] != key {
+		if len(call.Keys) > 0 && call.Keys[0] != key {
 			return ""
 		}
 	}
@@ -205,27 +205,44 @@ func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context
 		}
 	}
 	return func(ctx context.Context) []redislock.Reply {
-		if len(commands) == 1 {
-			_ = c.client.Process(ctx, commands[0]) // cmd.Err has the error, here and below
-		} else {
-			pipeline := c.client.Pipeline()
-			for _, cmd := range commands {
-				_ = pipeline.Process(ctx, cmd)
+		c.send(ctx, commands)
+		for i := range commands {
+			if redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") && ctx.Err() == nil {
+				c.sendText(ctx, scripts[i:], commands[i:])
 			}
-			_, _ = pipeline.Exec(ctx)
 		}
 		replies := make([]redislock.Reply, len(commands))
 		for i, cmd := range commands {
-			if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") && ctx.Err() == nil {
-				args := cmd.Args()
-				args[0], args[1] = "EVAL", scripts[i].Text
-				cmd = newCommand(ctx, args)
-				_ = c.client.Process(ctx, cmd)
-			}
 			replies[i] = c.reply(cmd)
 		}
 		return replies
 	}
+}
+
+// send sends commands, which then have their replies and errors.
+func (c *conn) send(ctx context.Context, commands []redis.Cmder) {
+	if len(commands) == 1 {
+		_ = c.client.Process(ctx, commands[0])
+		return
+	}
+	pipeline := c.client.Pipeline()
+	for _, cmd := range commands {
+		_ = pipeline.Process(ctx, cmd)
+	}
+	_, _ = pipeline.Exec(ctx)
+}
+
+// sendText sends the first command, whose script the server does not know, again with the text of
+// the script, and then the commands behind it that are no scripts.
+func (c *conn) sendText(ctx context.Context, scripts []*redislock.Script, commands []redis.Cmder) {
+	args := commands[0].Args()
+	args[0], args[1] = "EVAL", scripts[0].Text
+	commands[0] = newCommand(ctx, args)
+	n := 1
+	for ; n < len(commands) && scripts[n] == nil; n++ {
+		commands[n] = noRetryCmd{redis.NewCmd(ctx, commands[n].Args()...)}
+	}
+	c.send(ctx, commands[:n])
 }
 
 // reply reads the reply of a script or of a command.
@@ -241,7 +258,15 @@ func (c *conn) reply(cmd redis.Cmder) redislock.Reply {
 	case err != nil:
 		return redislock.Reply{Err: c.handleError(err)}
 	}
-	return redislock.Reply{Lines: []string{fmt.Sprint(value)}}
+	array, ok := value.([]any)
+	if !ok {
+		return redislock.Reply{Lines: []string{fmt.Sprint(value)}}
+	}
+	lines := make([]string, len(array))
+	for i := range array {
+		lines[i] = fmt.Sprint(array[i])
+	}
+	return redislock.Reply{Lines: lines}
 }
 
 func newCommand(ctx context.Context, args []any) *noRetrySliceCmd {

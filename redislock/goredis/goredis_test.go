@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -303,4 +304,19 @@ func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) 
 	case <-time.After(10 * time.Second):
 		t.Fatal("the next waits, and nobody holds the lock")
 	}
+}
+
+// TestSavedOnTheSameConnection makes a server forget the scripts, and takes and renews a lock with
+// DurableAOF. Each script is followed by a WAITAOF on its own connection, also one that goes again
+// with its text.
+func TestSavedOnTheSameConnection(t *testing.T) {
+	node := redistest.SingleAOF(t, "appendfsync always").Used()
+	d := open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr()})), redislock.DurableAOF())
+	node.Must("SCRIPT", "FLUSH")
+	redistest.CheckSaved(t, node, func() {
+		l := jobtest.Acquire(t, d, driver.Request{Name: "job", Owner: "owner", TTL: time.Second})
+		if r := d.Renew(t.Context(), []driver.Lease{l})[0]; r.Err != nil {
+			t.Errorf("Renew = %v", r.Err)
+		}
+	})
 }

@@ -67,8 +67,8 @@ type Server struct {
 	Info map[string]string
 
 	// Settings are the configuration parameters that locks rely on, by name: appendonly,
-	// appendfsync, save and min-replicas-to-write. A parameter that the user may not read is
-	// missing.
+	// appendfsync, no-appendfsync-on-rewrite, save and min-replicas-to-write. A parameter that the
+	// user may not read is missing.
 	Settings map[string]string
 
 	// LastToken is the last fencing token that the server has granted. Clock is the server's

@@ -41,21 +41,19 @@ local function timeLeft(value, mode)
 end
 
 -- isForeign reports whether another library holds the lock. It does not announce its release.
-local function isForeign(value)
+local function isForeign(value, hold)
   if not value or value == 'snib:kept' or isMulti(value) then return false end
-  local hold = exclusiveHold()
   return not hold or hold.owner ~= value
 end
 
--- hintHolders tells the holders that another process waits, whose channel this is.
-local function hintHolders(value, channel)
-  local holders = {}
+-- hintHolders tells the holders that another process waits, whose channel this is. Hold is that of
+-- an exclusive lock.
+local function hintHolders(value, hold, channel)
+  local holders = {hold}
   if isMulti(value) then
     for _, entry in ipairs(redis.call('HVALS', record)) do
       table.insert(holders, parseHold(entryJSON(entry)))
     end
-  else
-    table.insert(holders, (exclusiveHold()))
   end
   for _, hold in ipairs(holders) do
     if hold.channel ~= channel then hint(hold, 'w') end
@@ -63,7 +61,7 @@ local function hintHolders(value, channel)
 end
 
 -- enqueue adds a waiter to the end of the queue unless it is there, and notes that it is alive.
--- It reports whether the waiter is new, and returns its channel.
+-- It reports whether the waiter is new, and whether it is alone, and returns its channel.
 local function enqueue(owner, rest)
   local tail = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
   local place = math.max(now, tail and tonumber(tail) + 1 or 0)
@@ -71,7 +69,7 @@ local function enqueue(owner, rest)
   redis.call('HSET', requests, owner, newEntry(now, '{' .. rest))
   redis.call('PEXPIRE', queue, absence / 500)
   redis.call('PEXPIRE', requests, absence / 500)
-  return new, parseRequest('{' .. rest).channel
+  return new, not tail, parseRequest('{' .. rest).channel
 end
 
 -- conflictingKind returns the kind of lock that the name is in use as, or nil if it is the one
@@ -119,20 +117,21 @@ local function acquire(owner, mode, ttl, tokens, waits, rest)
   if answer then return answer end
   local kind = conflictingKind(value, mode)
   if kind then return 'k ' .. kind end
-  if redis.call('EXISTS', queue) == 0 and hasRoom(mode) then
+  if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = reserve(tokens)
     writeHold(token, now, owner, mode, ttl, rest)
     return grantAnswer(token, tokens, false)
   end
   if waits ~= '1' then return 'h ' .. timeLeft(value, mode) end
-  local new, channel = enqueue(owner, rest)
+  local new, alone, channel = enqueue(owner, rest)
   if not value or isMulti(value) then -- otherwise there is no room for any waiter
     answer = serveQueue(owner)
     if answer then return answer end
     value = lockValue()
   end
-  if new and value then hintHolders(value, channel) end
-  local first = firstWaiter() == owner
+  local hold = value and not isMulti(value) and exclusiveHold() or nil
+  if new and value then hintHolders(value, hold, channel) end
+  local first = alone or firstWaiter() == owner
   return string.format('q %d %d', timeLeft(value, mode),
-    first and (isForeign(value) and 2 or 1) or 0)
+    first and (isForeign(value, hold) and 2 or 1) or 0)
 end

@@ -6,6 +6,8 @@
 -- KEYS     then for each request: lock, its record, its queue, the requests of its waiters
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
+-- ARGV[3]  1 with DurableAOF, see identity.lua
+-- ARGV[4]  to ARGV[6]: see grace.lua
 -- ARGV     then for each request: its code, the owner, the number of further arguments, and these.
 --          The code is that of a function below, whose arguments stand in its own file
 -- Expects  all files before this one
@@ -22,10 +24,11 @@
 --            w                      the hold exists, and another process waits
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
+--          then, if the server was checked, "v NOW TTL TOKEN", see fastpath.lua
 
 local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
   L = setLabel}
-local answers, arg = {}, 3
+local answers, arg = {}, 7
 for k = 3, #KEYS, 4 do
   lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
@@ -38,4 +41,6 @@ for k = 3, #KEYS, 4 do
 end
 if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
 saveMeta()
+local check = checked()
+if check then answers[#answers + 1] = string.format('%s %d', check, lastToken) end
 return answers

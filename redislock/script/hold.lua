@@ -9,7 +9,8 @@
 -- Provides  exclusiveHold()          the hold that the record describes, and the record's text
 --           removeLongLease(hold)    removes the lease of a hold that has ended
 --           removeEnded()            removes the ended holds of a shared lock or semaphore
---           hasRoom(mode)            reports whether another hold of this mode fits
+--           hasRoom(mode, value)     reports whether another hold of this mode fits. The value is
+--                                    that of the lock's key, or nil if it is not known
 --           othersWait(channel)      reports whether another process than the channel's waits
 --           writeHold(...)           writes a hold after hasRoom
 -- Answer    none: the files after this one answer
@@ -41,8 +42,8 @@ local function removeEnded()
   return left, first, final
 end
 
-local function hasRoom(mode)
-  local value = lockValue()
+local function hasRoom(mode, value)
+  if value == nil then value = lockValue() end
   if not value then return value == false end
   if mode == 'x' or value ~= valueOf(mode) then return isMulti(value) and removeEnded() == 0 end
   return mode == 's' or redis.call('HLEN', record) < tonumber(mode)

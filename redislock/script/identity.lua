@@ -1,7 +1,7 @@
 -- Finds out whether this server wrote last, and from when on its memory is complete.
 --
 -- KEYS[2]   the long leases, see longlease.lua
--- ARGV      not used
+-- ARGV[3]   1 if grants and renewals count only when they are in the append-only file (DurableAOF)
 -- Expects   now, meta, setMeta
 -- Provides  identify()  sets start and unknown, and the fields r, c and x if the server changed
 --           start       when the memory begins, in microseconds; nil before identify
@@ -11,10 +11,27 @@
 
 local start, unknown
 
+-- keptAll reports whether the server has restarted with all grants and renewals that count. It has
+-- read the append-only file then, and not a snapshot, and has not been a replica: one that is
+-- promoted may lack the last writes of the server that it replaces. If the file was switched on, or
+-- written anew, since then, that can't be told any more.
+local function keptAll()
+  if ARGV[3] ~= '1' then return false end
+  local info = redis.call('INFO', 'replication') .. redis.call('INFO', 'persistence')
+  for _, line in ipairs({'role:master', 'second_repl_offset:-1', 'aof_enabled:1', 'aof_rewrites:0'}) do
+    if not string.find(info, '\n' .. line .. '\r\n', 1, true) then return false end
+  end
+  return true
+end
+
 local function identify()
   start, unknown = tonumber(meta[3]) or 0, tonumber(meta[4]) or 0
   local info = redis.call('INFO', 'server')
   if meta[2] and string.find(info, meta[2], 1, true) then return end
+  if meta[2] and keptAll() then
+    setMeta('r', string.match(info, 'run_id:(%w+)'))
+    return
+  end
   if meta[2] then
     -- The server restarted with its memory, or was promoted. Writes that were not persisted or
     -- replicated in time are lost.

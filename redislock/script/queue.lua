@@ -8,7 +8,8 @@
 --           firstWaiter()           the owner at the head of the queue, or nil
 --           yieldLeft()             for how many ms waiters must leave the lock free, or nil
 --           yieldIfDue(hold, every) makes waiters leave the lock free for a moment
---           serveQueue(self)        grants the lock to waiters for as long as that is possible
+--           serveQueue(self, value) grants the lock to waiters for as long as that is possible. The
+--                                   value is that of the lock's key, or nil if it is not known
 -- Answer    none: the files after this one answer
 
 local function dequeue(owner)
@@ -56,7 +57,7 @@ end
 
 -- serveQueue skips waiters that it can't reach. It wakes each waiter that it grants the lock,
 -- except the owner self, whose request is being served: it returns the answer to that one.
-local function serveQueue(self)
+local function serveQueue(self, value)
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
     if not first or first == yieldMark and yieldLeft() then return end
@@ -65,7 +66,7 @@ local function serveQueue(self)
       dequeue(first)
     elseif exhausted() then
       return
-    elseif not hasRoom(request.mode) or grace(request.ttl) > 0 then
+    elseif not hasRoom(request.mode, value) or grace(request.ttl) > 0 then
       return
     else
       -- The wake-up comes first: while the slot is moving, Redis may break off the rest. A waiter
@@ -79,6 +80,7 @@ local function serveQueue(self)
         if first == self then return answer end
         -- The waiter sends its request again, and the answer is the grant that it has.
         if request.mode == 'x' then return end -- no other hold fits
+        value = nil
       end
     end
   end

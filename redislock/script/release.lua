@@ -1,6 +1,8 @@
 -- Releases a hold.
 --
+-- KEYS[1]   the server's memory, see memory.lua
 -- KEYS      lock, record, queue, requests
+-- ARGV[3]   1 with DurableAOF, see full.lua
 -- ARGV      owner, the time in ms for which the hold must have lasted (MinHold), token, how often
 --           to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
 -- Expects   all files before this one
@@ -66,8 +68,10 @@ end
 
 -- answerLost is for a request whose hold does not exist. An earlier try of the same request may
 -- have ended the hold and then been broken off by Redis, because its slot is moving, before it
--- served the queue.
+-- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this connection
+-- has written, and so for all that was written before that.
 local function answerLost()
+  if ARGV[3] == '1' and meta[1] then redis.call('HSET', KEYS[1], 't', meta[1]) end
   serveQueue()
   return 'l'
 end
@@ -81,6 +85,6 @@ local function release(owner, minHold, token, yieldEvery)
   if shared then return removeShared(owner, hold, yieldEvery) end
   redis.call('DEL', lock, record)
   yieldIfDue(hold, yieldEvery)
-  serveQueue()
+  serveQueue(nil, false)
   return 'o'
 end

@@ -235,16 +235,12 @@ func (a *Attempt) Wait(delay time.Duration) {
 // a time of our clock before the request was sent. othersWait says whether another process waits.
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
-	l := &Lease{d: a.d, Req: a.Req, Nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}
+	l := &Lease{d: a.d, Req: a.Req, Nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
 	if a.d.session != nil {
 		l.grant.TTL = a.d.opts.SessionTimeout
 	}
-	if h.Tell {
-		l.wantedCh = make(chan struct{})
-		l.grant.Wanted = l.wantedCh
-		if othersWait {
-			l.NotifyWanted()
-		}
+	if othersWait {
+		l.NotifyWanted()
 	}
 	a.d.registry.addLease(l)
 	return l

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -17,8 +18,7 @@ type Lease struct {
 	d     *Driver
 	grant driver.Grant
 
-	wantedOnce sync.Once
-	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
+	isWanted atomic.Bool // another process waits, and the holder was told
 
 	// Guarded by session.mu:
 	lockKey       string // the key of the session's lock; several names may have the same key
@@ -39,8 +39,8 @@ func (l *Lease) Grant() driver.Grant { return l.grant }
 
 // NotifyWanted tells the holder that another process waits.
 func (l *Lease) NotifyWanted() {
-	if l.wantedCh != nil {
-		l.wantedOnce.Do(func() { close(l.wantedCh) })
+	if l.grant.TellsWanted && l.isWanted.CompareAndSwap(false, true) && l.Req.OnWanted != nil {
+		l.Req.OnWanted()
 	}
 }
 

@@ -85,7 +85,7 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 }
 
 // needsListener reports whether a lease may get notifications.
-func (l *Lease) needsListener() bool { return l.wantedCh != nil || l.d.opts.TellsBreak }
+func (l *Lease) needsListener() bool { return l.grant.TellsWanted || l.d.opts.TellsBreak }
 
 // addLease registers a lease, so that its holder learns of the end of its session, of another
 // process that waits, and of a Break. For a lease that needs notifications only of a Break, the
@@ -102,7 +102,7 @@ func (w *registry) addLease(l *Lease) {
 	}
 	w.listeningLeases++
 	switch {
-	case l.wantedCh != nil:
+	case l.grant.TellsWanted:
 		w.startListener()
 	case !w.listening && !w.listenerScheduled:
 		w.listenerScheduled = true

@@ -43,7 +43,7 @@ var home = sync.OnceValues(func() (string, error) {
 	hash.Write(sums)
 	hash.Write([]byte(runtime.Version()))
 	dir := filepath.Join(cache, "snib", fmt.Sprintf("etcd-%.8x", hash.Sum(nil)))
-	unlock, err := lock(dir + ".lock")
+	unlock, err := livetest.LockFile(dir + ".lock")
 	if err != nil {
 		return "", err
 	}

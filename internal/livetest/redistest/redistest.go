@@ -19,7 +19,7 @@
 // lost all data when it is back.
 //
 // A test is skipped if redis-server is not installed, and fails if SNIB_REQUIRE names redis. The
-// environment variable SNIB_REDIS chooses another server, such as Redis-8.2.3: see [Wheels].
+// environment variable SNIB_REDIS chooses another server, such as Redis-8.2.3: see [Servers].
 package redistest
 
 import (
@@ -149,8 +149,8 @@ func (s *nodeSpec) conf(port int) string {
 // PATH. Valkey's works too if it has that name.
 func binary(t testing.TB) string {
 	t.Helper()
-	if w, ok := chosen(t); ok {
-		return w.download(t)
+	if s, ok := chosen(t); ok {
+		return s.program(t)
 	}
 	return livetest.Binary(t, "redis", "redis-server")
 }
@@ -167,8 +167,8 @@ func needTLS(t testing.TB, path string) {
 	case strings.Contains(string(out), "tls-cert-file"):
 		return
 	}
-	if w, ok := chosen(t); ok {
-		t.Skipf("the server %s is built without TLS", w)
+	if s, ok := chosen(t); ok {
+		t.Skipf("the server %s is built without TLS", s)
 	}
 	livetest.Missing(t, "redis", path+" is built without TLS")
 }

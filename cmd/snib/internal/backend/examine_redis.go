@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
 )
@@ -18,9 +19,12 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		return nil, err
 	}
 	var all []Finding
-	ids := make(map[string]int)
+	ids, durable := make(map[string]int), d.Info().Fencing == driver.FencingDurable
 	for i, s := range servers {
 		found := redisFindings(s)
+		if durable {
+			found = append(found, durableFinding(s))
+		}
 		if len(servers) > 1 {
 			for j := range found {
 				found[j].Check = fmt.Sprintf("server %d: %s", i+1, found[j].Check)
@@ -31,7 +35,7 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 	}
 	switch grace, err := d.Admin().Grace(ctx); {
 	case err == nil:
-		all = append(all, graceFinding(grace))
+		all = append(all, graceFinding(grace, durable))
 	case errors.As(err, new(*redislock.ReplyError)):
 		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "not known: " + err.Error(), Advice: "run this as a user who may read the keys that begin with snib."})
 	default: // such as a server that has answered before, and now pauses all scripts
@@ -79,12 +83,32 @@ func tokenFinding(last, clock uint64, remedy string) Finding {
 		"somebody has written it, or the clock was set back; if no resource has seen such a token, "+remedy)
 }
 
+// durableFinding says whether the server saves each grant and renewal, as durable=aof promises.
+func durableFinding(s redisadmin.Server) Finding {
+	for _, want := range [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}, {"no-appendfsync-on-rewrite", "no"}} {
+		if got := s.Settings[want[0]]; got != want[1] {
+			return Finding{Check: "durable", Verdict: Unmet, Value: want[0] + " is " + got, Advice: "set it to " + want[1] + " in the server's configuration file"}
+		}
+	}
+	switch {
+	case s.Info["aof_last_write_status"] != "ok":
+		return Finding{Check: "durable", Verdict: Unmet, Value: "the server can't write its append-only file", Advice: "look into its log and at its disk"}
+	case s.Info["connected_slaves"] != "0":
+		return Finding{Check: "durable", Verdict: Unmet, Value: "the server has replicas", Advice: "one that takes its place may lack the last leases; leave durable=aof out, or the replicas"}
+	}
+	return Finding{Check: "durable", Verdict: Good, Value: "grants and renewals count when they are on the disk"}
+}
+
 // graceFinding says for how long a restart would withhold locks.
-func graceFinding(grace time.Duration) Finding {
+func graceFinding(grace time.Duration, durable bool) Finding {
 	if grace == 0 {
 		return Finding{Check: "grace", Verdict: Note, Value: "off: a restart or failover may grant a lock twice", Advice: "turn failover-grace on"}
 	}
-	return newFinding("grace", fmt.Sprintf("a restart now would withhold all locks for %v", grace), grace <= 10*time.Minute, Note,
+	text := "a restart now would withhold all locks for %v"
+	if durable {
+		text = "a restart that loses the append-only file would withhold all locks for %v"
+	}
+	return newFinding("grace", fmt.Sprintf(text, grace), grace <= 10*time.Minute, Note,
 		"shorter TTLs, or a smaller max-ttl, make it shorter; snib redis forget ends it when nobody holds a lock")
 }
 

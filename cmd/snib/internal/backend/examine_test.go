@@ -9,6 +9,38 @@ import (
 	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
+// TestDurableFinding breaks what durable=aof needs, one thing at a time.
+func TestDurableFinding(t *testing.T) {
+	tests := []struct {
+		name, key, value string // in the settings, or in INFO
+		verdict          Verdict
+	}{
+		{"Sound", "", "", Good},
+		{"NoFile", "appendonly", "no", Unmet},
+		{"Everysec", "appendfsync", "everysec", Unmet},
+		{"NotDuringRewrite", "no-appendfsync-on-rewrite", "yes", Unmet},
+		{"NotKnown", "appendfsync", "", Unmet},
+		{"FullDisk", "aof_last_write_status", "err", Unmet},
+		{"Replicas", "connected_slaves", "1", Unmet},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := redisadmin.Server{
+				Info:     map[string]string{"aof_last_write_status": "ok", "connected_slaves": "0"},
+				Settings: map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"},
+			}
+			for _, m := range []map[string]string{s.Info, s.Settings} {
+				if _, ok := m[tt.key]; ok {
+					m[tt.key] = tt.value
+				}
+			}
+			if f := durableFinding(s); f.Verdict != tt.verdict || f.Value == "" || (f.Verdict == Good) != (f.Advice == "") {
+				t.Errorf("finding = %+v, want %v", f, tt.verdict)
+			}
+		})
+	}
+}
+
 // TestRedisFindings breaks one setting at a time, and checks which finding reports it.
 func TestRedisFindings(t *testing.T) {
 	sound := func() redisadmin.Server {

@@ -1,5 +1,7 @@
 package backend
 
+import "github.com/sniblock/snib/driver"
+
 // Faults says, for people who choose a store, what happens to a lock under each kind of fault: a
 // clause on one line, in lower case and without a full stop.
 type Faults struct {
@@ -94,7 +96,11 @@ func FaultsOf(name string) Faults {
 // Faults returns the faults of the store, with the options of its URL.
 func (s *Store) Faults() Faults {
 	f := FaultsOf(s.Info().Backend)
-	if s.graceOff {
+	switch {
+	case s.Info().Backend == "redis" && s.Info().Fencing == driver.FencingDurable:
+		f.Failover = "a server that restarts with its append-only file goes on with leases and tokens; one without it grants nothing until the leases that " +
+			"may be forgotten are over; if a copy or a replica takes its place, holds can overlap"
+	case s.graceOff:
 		f.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
 	}
 	return f

@@ -63,6 +63,8 @@ func (u *redisURL) advice(err error) (text string, config bool) {
 		return "did you mean " + u.otherTopology() + "?", true
 	case errors.Is(err, driver.ErrInvalid) && says("AllowSplitBrain"):
 		return "in the URL that is allow-split-brain=on", true
+	case errors.Is(err, driver.ErrInvalid) && says("DurableAOF"):
+		return "in the URL that is durable=aof", true
 	case errors.Is(err, driver.ErrInvalid):
 		return "", true
 	case u.hasMaster && says("No such master"):

@@ -77,7 +77,7 @@ type redisURL struct {
 
 	dialTimeout                    time.Duration
 	clientName                     string
-	graceOff                       bool
+	graceOff, durable              bool
 	allowSplitBrain                bool
 	maxTTL, graceFloor, yieldEvery time.Duration
 	passwordFile                   string
@@ -124,6 +124,15 @@ func (u *redisURL) parameters() []Parameter {
 				on, err := onOff(value)
 				u.graceOff = !on
 				return err
+			}},
+		{Syntax: "durable=aof|off", store: true, Doc: "aof: one server that saves each write (appendonly yes, appendfsync always): a restart " +
+			"that keeps the file forgets nothing and delays no lock; the same for all clients (default off)",
+			set: func(value string) error {
+				u.durable = value == "aof"
+				if !u.durable && value != "off" {
+					return errors.New("it is neither aof nor off")
+				}
+				return nil
 			}},
 		{Syntax: "grace-floor=DURATION", store: true, Doc: "the minimum time without grants after a restart or a failover, the " +
 			"same for all clients (default 30s; Sentinel: 20s or more)",
@@ -456,6 +465,9 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 	}
 	if u.yieldEvery > 0 {
 		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))
+	}
+	if u.durable {
+		opts = append(opts, redislock.DurableAOF())
 	}
 	if u.graceFloor > 0 {
 		opts = append(opts, redislock.GraceFloor(u.graceFloor))

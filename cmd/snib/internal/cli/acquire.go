@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,7 +177,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		lock, err := acq.acquireInTime(ctx, locker)
+		lock, err := acq.acquireInTime(ctx, locker, s)
 		done <- result{lock, err}
 	}()
 	line := &waitLine{acq: acq, store: s}
@@ -241,9 +242,12 @@ const maxLateGrants = 10
 // acquireInTime acquires the lock. An overloaded store may grant it so late that the lease has
 // ended. As nothing has run yet, a command that waits without a limit then acquires again. It does
 // so as another owner: the release of the late lease may be executed even later.
-func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*snib.Lock, error) {
+func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker, s *backend.Store) (*snib.Lock, error) {
 	for late := 1; ; late++ {
 		lock, err := locker.Acquire(ctx, acq.req.Name)
+		if acq.noWait && isOnlyKept(ctx, err, s, acq.req.Name) {
+			lock, err = locker.With(snib.MaxWait(keptTimeout)).Acquire(ctx, acq.req.Name)
+		}
 		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || acq.fixedOwner || late == maxLateGrants || ctx.Err() != nil {
 			return lock, err
 		}
@@ -252,6 +256,20 @@ func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*s
 		locker = locker.With(snib.Owner(acq.req.Owner))
 		acq.mu.Unlock()
 	}
+}
+
+// keptTimeout is how long a command that must not wait waits for a process to give back a lease
+// that it only keeps.
+const keptTimeout = 250 * time.Millisecond
+
+// isOnlyKept reports whether an acquisition was refused because of a process that has the lock's
+// lease, but does not use it.
+func isOnlyKept(ctx context.Context, err error, s *backend.Store, name string) bool {
+	if !errors.Is(err, snib.ErrHeld) {
+		return false
+	}
+	st, err := status(ctx, s, name)
+	return err == nil && slices.ContainsFunc(st.Holders, func(h driver.Holding) bool { return h.Holder.IsKept() })
 }
 
 // releaseTimeout bounds the release of a lock that nobody needs any more. A store that hangs

@@ -105,7 +105,7 @@ func TestLateGrant(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer locker.Close()
-				lock, err := acq.acquireInTime(t.Context(), locker)
+				lock, err := acq.acquireInTime(t.Context(), locker, nil)
 				if !errors.Is(err, tt.want) {
 					t.Errorf("acquire with %d late grants = %v, want %v", tt.late, err, tt.want)
 				}

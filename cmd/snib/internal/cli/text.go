@@ -90,7 +90,10 @@ func describeHolder(h driver.Holder) string {
 	if h.PID != 0 {
 		text += fmt.Sprintf(" pid %d", h.PID)
 	}
-	if h.Label != "" {
+	switch {
+	case h.IsKept():
+		text += " (kept)"
+	case h.Label != "":
 		text += " (" + h.Label + ")"
 	}
 	return printable(text)
@@ -132,8 +135,13 @@ func holderName(h driver.Holding) string {
 	return describeHolder(h.Holder)
 }
 
-// heldBy says who the holder is, and for how long.
-func heldBy(h driver.Holding) string { return "held by " + holderName(h) + heldFor(h) }
+// heldBy says who the holder is, and for how long. A process may keep a lease that it does not use.
+func heldBy(h driver.Holding) string {
+	if h.Holder.IsKept() {
+		return "not in use, and kept by " + strings.TrimSuffix(holderName(h), " (kept)") + heldFor(h)
+	}
+	return "held by " + holderName(h) + heldFor(h)
+}
 
 // heldFor says how long a hold has lasted, for the end of a phrase. It returns "" if that is
 // unknown: etcd does not know it for a lock that was waited for, until the first renewal.

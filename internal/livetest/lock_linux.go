@@ -1,4 +1,4 @@
-package etcdtest
+package livetest
 
 import (
 	"os"
@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// lock waits until no other process has the file locked, and locks it. The lock
+// LockFile waits until no other process has the file locked, and locks it. The lock
 // ends with the process at the latest.
-func lock(path string) (unlock func(), err error) {
+func LockFile(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,108 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
+)
+
+// aofTimeout is how long the server may take to get a write to its disk. It is shorter than
+// batchTimeout.
+const aofTimeout = 1500 * time.Millisecond
+
+// waitAOF makes the server answer when its disk has all that the same connection has written. The
+// answer is 1, or 0 if that took too long, and the number of replicas, which is not used.
+var waitAOF = Call{Command: "WAITAOF", Args: []string{"1", "0", strconv.FormatInt(aofTimeout.Milliseconds(), 10)}}
+
+// A saveError says that a server has done what was asked, and that it may forget that in a crash.
+type saveError struct{ text string }
+
+func (e *saveError) Error() string {
+	return "the append-only file on the disk may lack it (durable=aof): " + e.text
+}
+
+// Is reports whether target is [driver.ErrUnavailable].
+func (e *saveError) Is(target error) bool { return target == driver.ErrUnavailable }
+
+// mustSave reports whether a command counts only when the disk has what it did.
+func (s *sender) mustSave(cmd *command) bool { return s.durable && cmd.saved }
+
+// eval runs the scripts of a batch: one or two. The error at the same index is not nil if the disk
+// may lack what that script has written, and one of the commands must be saved.
+func (s *sender) eval(ctx context.Context, commands []*command, calls ...Call) (replies []Reply, unsaved [2]error) {
+	if !s.durable || !slices.ContainsFunc(commands, s.mustSave) {
+		return s.conn.Eval(ctx, calls...), unsaved
+	}
+	replies, errs := evalSaved(ctx, s.conn.Eval, calls)
+	copy(unsaved[:], errs)
+	return replies, unsaved
+}
+
+// evalRenewals runs the scripts that renew leases, and returns the same as eval.
+func (d *Driver) evalRenewals(ctx context.Context, calls []Call) (replies []Reply, unsaved []error) {
+	if !d.conf.durable {
+		return d.eval(ctx, calls...), make([]error, len(calls))
+	}
+	return evalSaved(ctx, d.eval, calls)
+}
+
+// evalSaved runs scripts, one after another. WAITAOF counts for what its own connection has
+// written. So it follows its script on the same one: then the answer comes from the server that
+// ran the script, and not from one that has restarted meanwhile.
+func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply, calls []Call) (replies []Reply, unsaved []error) {
+	for _, call := range calls {
+		r := eval(ctx, call, waitAOF)
+		replies, unsaved = append(replies, r[0]), append(unsaved, saveResult(r[1]))
+	}
+	return replies, unsaved
+}
+
+// saveResult reads the reply to waitAOF.
+func saveResult(r Reply) error {
+	switch {
+	case r.Err != nil:
+		return &saveError{r.Err.Error()}
+	case len(r.Lines) != 2:
+		return &saveError{fmt.Sprintf("WAITAOF answered %q", r.Lines)}
+	case r.Lines[0] != "1":
+		return &saveError{fmt.Sprintf("it was not written within %v; appendfsync must be always", aofTimeout)}
+	}
+	return nil
+}
+
+// checkDurable rejects a server on which [DurableAOF] promises nothing. With appendfsync everysec,
+// WAITAOF of Redis 7 and of Valkey answers too early.
+func checkDurable(ctx context.Context, conn Conn, m Node, info rediskit.Info) error {
+	switch {
+	case conn.IsCluster() || conn.IsSentinel():
+		return driver.Invalidf("DurableAOF: it is for a server that no other one replaces, not for a Cluster or Sentinel")
+	case !info.AtLeast(7, 2):
+		return driver.Invalidf("DurableAOF: the server is Redis %s; 7.2 is the oldest that has WAITAOF", info["redis_version"])
+	case info["connected_slaves"] != "0":
+		return driver.Invalidf("DurableAOF: the server has replicas; one that takes its place may lack the last leases")
+	}
+	for _, want := range [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}, {"no-appendfsync-on-rewrite", "no"}} {
+		got, err := setting(ctx, m, want[0])
+		if err == nil && got != want[1] {
+			err = driver.Invalidf("DurableAOF: %s is %s; set it to %s in the server's configuration file", want[0], got, want[1])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := m.Do(ctx, append([]string{waitAOF.Command}, waitAOF.Args...)...)
+	return err
+}
+
+// flag returns an argument of a script.
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

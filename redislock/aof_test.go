@@ -1,0 +1,561 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// durable are the options of a driver with DurableAOF, and with a grace period that no test
+// mistakes for a slow machine.
+func durable() []redislock.Option {
+	return []redislock.Option{redislock.DurableAOF(), redislock.GraceFloor(time.Minute)}
+}
+
+// aofTTL is the TTL of leases here: long enough for restarts on a busy machine.
+const aofTTL = 40 * time.Second
+
+// crashable adds to conf, and starts a server. cutPower makes it forget all that was not on its
+// disk, and starts it again.
+func crashable(t *testing.T, conf ...string) (node *redistest.Node, cutPower func()) {
+	t.Helper()
+	shim := livetest.NewShim(t, "redis")
+	node = used(t, redistest.SingleAOF(livetest.WithEnv(t, shim.Env()...), append(conf, "appendfsync always")...))
+	return node, func() {
+		t.Helper()
+		node.Kill()
+		dir := filepath.Join(node.Dir(), "appendonlydir")
+		shim.CutPower(dir)
+		tear(t, dir)
+		node.Restart()
+	}
+}
+
+// tear adds the beginning of a write to the end of an append-only file.
+func tear(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.incr.aof"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the append-only files are %q, %v; want one", files, err)
+	}
+	f, err := os.OpenFile(files[0], os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("*3\r\n$3\r\nSET\r\n$3\r\nj")
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takeNow takes a lock that is free, without waiting, as soon as the server answers.
+func takeNow(t *testing.T, d driver.Driver, req driver.Request, when string) driver.Lease {
+	t.Helper()
+	req.NoWait = true
+	var l driver.Lease
+	livetest.Await(t, "answer of the server", func() (err error) {
+		l, err = d.Acquire(t.Context(), req)
+		var grace *redislock.GraceError
+		if errors.As(err, &grace) || errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("%s, Acquire(%q) = %v, want the lock at once", when, req.Name, err)
+		}
+		return err
+	})
+	return l
+}
+
+// TestPowerCut cuts the server's power just after a call has returned. What the call did is on the
+// disk, and the server needs no grace period.
+func TestPowerCut(t *testing.T) { testPowerCut(t, func(*redistest.Node) {}) }
+
+// TestPowerCutEverysec is TestPowerCut on a server that saves once a second: somebody has changed
+// the setting after New has checked it. Redis has saved just before the call, so that without
+// WAITAOF the next time would be a second later.
+func TestPowerCutEverysec(t *testing.T) {
+	livetest.Long(t)
+	testPowerCut(t, func(n *redistest.Node) { n.Must("CONFIG", "SET", "appendfsync", "everysec") }, redistest.Named(t, "Redis-8.6.2").Conf(t))
+}
+
+func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
+	t.Helper()
+	t.Parallel()
+	tests := []struct {
+		name    string
+		req     func(*driver.Request)
+		forget  bool                                                                // the server forgets the scripts before the call
+		call    func(t *testing.T, d *redislock.Driver, l driver.Lease)             // l is the lease that was taken last
+		holds   bool                                                                // the lease is held after the power cut
+		further func(t *testing.T, node *redistest.Node, before int64, name string) // before is the end of the key before the power cut
+	}{
+		{name: "Grant", holds: true},
+		{name: "GrantToUniqueOwner", req: func(r *driver.Request) { r.UniqueOwner = true }, holds: true},
+		{name: "GrantShared", req: func(r *driver.Request) { r.Shared = true }, holds: true},
+		{name: "GrantByUnknownScript", forget: true, holds: true},
+		{name: "GrantToUniqueOwnerByUnknownScript", req: func(r *driver.Request) { r.UniqueOwner = true }, forget: true, holds: true},
+		{
+			name: "Renewal", holds: true,
+			call: func(t *testing.T, d *redislock.Driver, l driver.Lease) {
+				t.Helper()
+				if err := renew(t, d, l); err != nil {
+					t.Fatalf("Renew = %v", err)
+				}
+			},
+			further: func(t *testing.T, node *redistest.Node, before int64, name string) {
+				t.Helper()
+				if after := node.Must("PEXPIRETIME", name).(int64); after < before {
+					t.Errorf("the lease ends %d ms earlier than before the power cut", before-after)
+				}
+			},
+		},
+		{
+			name: "Break",
+			call: func(t *testing.T, d *redislock.Driver, l driver.Lease) {
+				t.Helper()
+				if err := d.Break(t.Context(), "Break", "second", token(l)); err != nil {
+					t.Fatalf("Break = %v", err)
+				}
+			},
+		},
+		{
+			name: "Release", // of an owner that may acquire again, and must not get the old token
+			call: func(t *testing.T, _ *redislock.Driver, l driver.Lease) {
+				t.Helper()
+				free(t, l)
+			},
+		},
+		{
+			name: "ReleaseWithMinHold", holds: true,
+			req: func(r *driver.Request) { r.MinHold = time.Hour },
+			call: func(t *testing.T, _ *redislock.Driver, l driver.Lease) {
+				t.Helper()
+				free(t, l)
+			},
+			further: func(t *testing.T, node *redistest.Node, _ int64, name string) {
+				t.Helper()
+				if left := node.Must("PTTL", name).(int64); left < time.Minute.Milliseconds() {
+					t.Errorf("MinHold ends in %d ms, and should last for an hour", left)
+				}
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node, cutPower := crashable(t, conf...)
+			d := open(t, at(node.Addr()), durable()...)
+			opened(node)
+			req := request(tt.name, "second", aofTTL)
+			if tt.req != nil {
+				tt.req(&req)
+			}
+			free(t, take(t, d, request("before", "first", aofTTL)))
+			if tt.forget {
+				node.Must("SCRIPT", "FLUSH")
+			}
+			l := take(t, d, req)
+			if tt.call != nil {
+				tt.call(t, d, l)
+			}
+			end := node.Must("PEXPIRETIME", tt.name).(int64)
+			cutPower()
+			if held := node.Must("EXISTS", tt.name) == int64(1); held != tt.holds {
+				t.Fatalf("after a power cut the lock is held: %v, want %v", held, tt.holds)
+			}
+			if tt.further != nil {
+				tt.further(t, node, end, tt.name)
+			}
+			other := takeNow(t, d, request("another", "third", aofTTL), "after a power cut")
+			if token(other) <= token(l) {
+				t.Errorf("token %d after %d", token(other), token(l))
+			}
+			if tt.holds {
+				refused(t, d, request(tt.name, "third", aofTTL), "after a power cut")
+			}
+		})
+	}
+}
+
+// TestDurableRestart kills a server with holders and waiters. The holds go on, and a waiter gets
+// the lock as soon as it is free.
+func TestDurableRestart(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes[:2] { // several hold a semaphore
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.SingleAOF(t, "appendfsync always"))
+			d1, d2 := open(t, at(node.Addr()), durable()...), open(t, at(node.Addr()), durable()...)
+			holders := locker(t, d1, append(slices.Clone(mode.opts), snib.TTL(aofTTL), snib.RequireFencing(driver.FencingDurable))...)
+			var last uint64
+			for range 3 {
+				held, err := holders.Acquire(t.Context(), mode.name)
+				if err != nil {
+					t.Fatalf("Acquire = %v", err)
+				}
+				req := mode.as(request(mode.name, "waiter", aofTTL))
+				req.Shared = false // or it would not have to wait
+				waiter := wait(t, d2, req, 1)
+				node.Kill()
+				node.Restart()
+				other := takeNow(t, d2, mode.as(request("another", "other", aofTTL)), "after a restart")
+				pending(t, waiter, "the waiter", "after a restart")
+				if err := held.Context().Err(); err != nil {
+					t.Fatalf("the hold has ended: %v", context.Cause(held.Context()))
+				}
+				if err := held.Release(); err != nil {
+					t.Fatalf("Release = %v", err)
+				}
+				next, _ := granted(t, waiter, enough, "the waiter")
+				for _, token := range []uint64{held.Token(), token(other), token(next)} {
+					if token <= last {
+						t.Errorf("token %d after %d", token, last)
+					}
+					last = token
+				}
+				free(t, other)
+				free(t, next)
+			}
+			nothingLeft(t, node)
+		})
+	}
+}
+
+// TestUnsaved keeps the server from writing to its disk. Nothing is granted, renewed or broken, and
+// nobody is told that a free lock is held. When the disk has it, the waiter gets the lock.
+func TestUnsaved(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		off, on  func(*redistest.Node)
+		contains string
+	}{
+		{
+			name: "NoFsync",
+			off: func(n *redistest.Node) {
+				n.Must("CONFIG", "SET", "no-appendfsync-on-rewrite", "yes")
+				n.Must("CONFIG", "SET", "rdb-key-save-delay", 100_000_000)
+				n.Must("BGSAVE")
+			},
+			on:       func(n *redistest.Node) { n.Must("CONFIG", "SET", "no-appendfsync-on-rewrite", "no") },
+			contains: "not written within",
+		},
+		{
+			name:     "AppendonlyNo",
+			off:      func(n *redistest.Node) { n.Must("CONFIG", "SET", "appendonly", "no") },
+			on:       func(n *redistest.Node) { n.Must("CONFIG", "SET", "appendonly", "yes") },
+			contains: "appendonly is disabled",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.SingleAOF(t, "appendfsync always"))
+			d := open(t, at(node.Addr()), durable()...)
+			held := take(t, d, request("held", "holder", aofTTL))
+			tt.off(node)
+			for _, req := range []driver.Request{request("free", "other", aofTTL), uniqueRequest("free too", "unique")} {
+				req.NoWait = true
+				l, err := d.Acquire(t.Context(), req)
+				if l != nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.contains) {
+					t.Errorf("Acquire = %v, %v, want ErrUnavailable with %q", l, err, tt.contains)
+				}
+			}
+			refused(t, d, request("held", "other", aofTTL), "while nothing is saved")
+			if err := renew(t, d, held); err == nil || errors.Is(err, driver.ErrLost) {
+				t.Errorf("Renew = %v, want an error that says nothing of a loss", err)
+			}
+			waiter := begin(t, d, request("waited for", "waiter", aofTTL))
+			brief, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if err := d.Break(brief, "held", "holder", token(held)); err == nil || errors.Is(err, driver.ErrLost) {
+				t.Errorf("Break = %v, want an error that says nothing of a loss", err)
+			}
+			pending(t, waiter, "the waiter", "while nothing is saved")
+			tt.on(node)
+			l, _ := granted(t, waiter, enough, "the waiter")
+			free(t, l)
+		})
+	}
+}
+
+// TestDurableGrace has a server that may have forgotten something although it knows of the lock. It
+// grants nothing, as without DurableAOF.
+func TestDurableGrace(t *testing.T) {
+	t.Parallel()
+	rewritten := func(t *testing.T, n *redistest.Node) {
+		t.Helper()
+		livetest.Await(t, "append-only file", func() error {
+			if f := n.Info("persistence"); f["aof_rewrites"] == "0" || f["aof_rewrite_in_progress"] != "0" || f["aof_rewrite_scheduled"] != "0" {
+				return fmt.Errorf("%s rewrites, in progress: %s", f["aof_rewrites"], f["aof_rewrite_in_progress"])
+			}
+			return nil
+		})
+	}
+	tests := []struct {
+		name  string
+		conf  string
+		begin func(t *testing.T, n *redistest.Node) // before the driver is opened
+		spoil func(t *testing.T, n *redistest.Node, p *livetest.Proxy)
+		knows bool // the server knows of the lock that is held
+	}{
+		{
+			// The file was switched on, but not in the configuration file.
+			name: "Snapshot", conf: "appendonly no", knows: true,
+			begin: func(t *testing.T, n *redistest.Node) {
+				t.Helper()
+				n.Must("CONFIG", "SET", "appendonly", "yes")
+				rewritten(t, n)
+			},
+			spoil: func(t *testing.T, n *redistest.Node, _ *livetest.Proxy) {
+				t.Helper()
+				n.Must("SAVE")
+				n.Kill()
+				n.Restart()
+			},
+		},
+		{
+			name: "SnapshotThenFile", conf: "appendonly no", knows: true,
+			begin: func(t *testing.T, n *redistest.Node) {
+				t.Helper()
+				n.Must("CONFIG", "SET", "appendonly", "yes")
+				rewritten(t, n)
+			},
+			spoil: func(t *testing.T, n *redistest.Node, _ *livetest.Proxy) {
+				t.Helper()
+				n.Must("SAVE")
+				n.Kill()
+				n.Restart()
+				n.Must("CONFIG", "SET", "appendonly", "yes")
+				rewritten(t, n)
+			},
+		},
+		{
+			name: "Rewritten", knows: true,
+			spoil: func(t *testing.T, n *redistest.Node, _ *livetest.Proxy) {
+				t.Helper()
+				n.Kill()
+				n.Restart()
+				n.Must("BGREWRITEAOF")
+				rewritten(t, n)
+			},
+		},
+		{
+			name: "NoFile",
+			spoil: func(t *testing.T, n *redistest.Node, _ *livetest.Proxy) {
+				t.Helper()
+				n.Kill()
+				if err := os.RemoveAll(filepath.Join(n.Dir(), "appendonlydir")); err != nil {
+					t.Fatal(err)
+				}
+				n.Restart()
+			},
+		},
+		{
+			name: "Promoted", knows: true,
+			spoil: func(t *testing.T, n *redistest.Node, p *livetest.Proxy) {
+				t.Helper()
+				replica := redistest.SingleAOF(t, "appendfsync always")
+				host, port, _ := strings.Cut(n.Addr(), ":")
+				replica.Must("REPLICAOF", host, port)
+				livetest.Await(t, "replica", func() error {
+					if link := info(t, replica, "replication", "master_link_status"); link != "up" {
+						return errors.New(link)
+					}
+					return nil
+				})
+				n.Kill()
+				replica.Must("REPLICAOF", "NO", "ONE")
+				p.Redirect(replica.Addr())
+				p.Cut()
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node := redistest.SingleAOF(t, "appendfsync always", tt.conf)
+			if tt.begin != nil {
+				tt.begin(t, node)
+			}
+			used(t, node)
+			p := livetest.NewProxy(t, node.Addr())
+			d := open(t, at(p.Addr()), durable()...)
+			take(t, d, request("held", "holder", aofTTL))
+			tt.spoil(t, node, p)
+			livetest.Await(t, "answer of the server", func() error { _, err := d.Status(t.Context(), "held"); return err })
+			if tt.knows {
+				refused(t, d, request("held", "other", aofTTL), "by a server that knows of the holder")
+			}
+			withheld(t, d, request("free", "other", aofTTL), "by a server that may have forgotten something")
+		})
+	}
+}
+
+// TestDurableRefuses opens servers on which DurableAOF would promise nothing.
+func TestDurableRefuses(t *testing.T) {
+	t.Parallel()
+	single := func(t *testing.T, conf ...string) *redistest.Node {
+		t.Helper()
+		return redistest.SingleAOF(t, append(conf, "appendfsync always")...)
+	}
+	tests := []struct {
+		name string
+		at   func(t *testing.T) rueidis.ClientOption
+		opts []redislock.Option
+		want string
+	}{
+		{"AppendonlyNo", func(t *testing.T) rueidis.ClientOption { return at(redistest.SingleAOF(t, "appendonly no").Addr()) }, nil, "appendonly is no"},
+		{"Everysec", func(t *testing.T) rueidis.ClientOption {
+			return at(redistest.SingleAOF(t, "appendfsync everysec").Addr())
+		}, nil, "appendfsync is everysec"},
+		{"NoFsyncOnRewrite", func(t *testing.T) rueidis.ClientOption { return at(single(t, "no-appendfsync-on-rewrite yes").Addr()) }, nil, "no-appendfsync-on-rewrite is yes"},
+		{"TooOld", func(t *testing.T) rueidis.ClientOption { return at(fakeRedis(t, "7.0.15")) }, nil, "7.2 is the oldest"},
+		{"NoGrace", func(t *testing.T) rueidis.ClientOption { return at(single(t).Addr()) }, []redislock.Option{redislock.FailoverGrace(false)}, "needs FailoverGrace"},
+		{"Sentinel", func(t *testing.T) rueidis.ClientOption { return bySentinel(redistest.Sentinel(t)) }, nil, "not for a Cluster or Sentinel"},
+		{"Cluster", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: redistest.Cluster(t).Addrs()}
+		}, nil, "not for a Cluster or Sentinel"},
+		{"Replicas", func(t *testing.T) rueidis.ClientOption {
+			t.Helper()
+			node := single(t)
+			host, port, _ := strings.Cut(node.Addr(), ":")
+			redistest.SingleAOF(t).Must("REPLICAOF", host, port)
+			livetest.Await(t, "replica", func() error {
+				if n := info(t, node, "replication", "connected_slaves"); n == "0" {
+					return errors.New("there is none")
+				}
+				return nil
+			})
+			return at(node.Addr())
+		}, nil, "has replicas"},
+		{"NoWAITAOF", func(t *testing.T) rueidis.ClientOption {
+			t.Helper()
+			o := at(single(t, "user some on >"+password+" ~* &* +@all -waitaof").Addr())
+			o.Username = "some"
+			return o
+		}, nil, "waitaof"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := tt.at(t)
+			if o.Username == "" {
+				o.Password = ""
+			}
+			d, err := redislock.Open(t.Context(), o, append(durable(), tt.opts...)...)
+			if d != nil || err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Open = %v, %v, want a refusal with %q", d, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestSavedOnTheSameConnection makes a server forget the scripts, and takes and renews locks. Each
+// script is followed by a WAITAOF on its own connection, also one that goes again with its text.
+func TestSavedOnTheSameConnection(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.SingleAOF(t, "appendfsync always"))
+	d := open(t, at(node.Addr()), redislock.DurableAOF(), redislock.GraceFloor(floor))
+	node.Must("SCRIPT", "FLUSH")
+	redistest.CheckSaved(t, node, func() {
+		leases := []driver.Lease{
+			take(t, d, uniqueRequest("unique", "one")), take(t, d, request("any", "other", floor)), take(t, d, request("long", "other", aofTTL)),
+		}
+		for i, r := range d.Renew(t.Context(), leases) {
+			if r.Err != nil {
+				t.Errorf("Renew of lease %d = %v", i, r.Err)
+			}
+		}
+	})
+}
+
+// A savingConn is a Conn to a server that grants everything. It gives one reply to each WAITAOF.
+type savingConn struct {
+	answer string
+	saved  redislock.Reply
+}
+
+func (c savingConn) Masters(context.Context) ([]redislock.Node, error) {
+	return []redislock.Node{c}, nil
+}
+
+func (savingConn) Do(_ context.Context, command ...string) (any, error) {
+	switch command[0] {
+	case "INFO":
+		return "redis_version:8.0.0\r\nrole:master\r\nrun_id:1\r\nconnected_slaves:0\r\n", nil
+	case "CONFIG":
+		return []any{command[2], map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}[command[2]]}, nil
+	}
+	return []any{int64(1), int64(0)}, nil
+}
+
+func (c savingConn) Eval(_ context.Context, calls ...redislock.Call) []redislock.Reply {
+	replies := []redislock.Reply{{Lines: []string{c.answer}}}
+	for range calls[1:] {
+		replies = append(replies, c.saved)
+	}
+	return replies
+}
+
+func (savingConn) Subscribe(ctx context.Context, _ string, _ bool, _ func(), _ func(string)) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (savingConn) IsCluster() bool  { return false }
+func (savingConn) IsSentinel() bool { return false }
+func (savingConn) Close()           {}
+
+// TestAnswersOfWAITAOF has a server answer to WAITAOF that it has saved a grant, and everything
+// else that it may answer.
+func TestAnswersOfWAITAOF(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		answer string
+		saved  redislock.Reply
+		want   error
+	}{
+		{"Saved", "g 5 1 0", redislock.Reply{Lines: []string{"1", "0"}}, nil},
+		{"NotInTime", "g 5 1 0", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrUnavailable},
+		{"Nothing", "g 5 1 0", redislock.Reply{}, driver.ErrUnavailable},
+		{"OneNumber", "g 5 1 0", redislock.Reply{Lines: []string{"1"}}, driver.ErrUnavailable},
+		{"Refused", "g 5 1 0", redislock.Reply{Err: &redislock.ReplyError{Text: "ERR WAITAOF cannot be used"}}, driver.ErrUnavailable},
+		{"NoAnswer", "g 5 1 0", redislock.Reply{Err: errors.New("broken pipe")}, driver.ErrUnavailable},
+		{"HeldAndNotSaved", "h 100", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrHeld},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d, err := redislock.NewConn(t.Context(), savingConn{answer: tt.answer, saved: tt.saved}, redislock.DurableAOF())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if f := d.Info().Fencing; f != driver.FencingDurable {
+				t.Errorf("Fencing is %v, want durable", f)
+			}
+			req := request("job", "owner", aofTTL)
+			req.NoWait = true
+			l, err := d.Acquire(t.Context(), req)
+			if (l != nil) != (tt.want == nil) || !errors.Is(err, tt.want) || errors.Is(err, driver.ErrHeld) != (tt.want == driver.ErrHeld) { //nolint:errorlint // the wanted one
+				t.Errorf("Acquire = %v, %v, want %v", l, err, tt.want)
+			}
+		})
+	}
+}

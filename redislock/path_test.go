@@ -1,0 +1,149 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A lossyConn loses requests and answers, and executes some requests later than others that were
+// sent after them, and after the caller was told that they failed.
+type lossyConn struct {
+	redislock.Conn
+	mu  sync.Mutex
+	rng *rand.Rand
+	all sync.WaitGroup // late requests
+}
+
+var errLost = errors.New("the connection was lost")
+
+func (c *lossyConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	c.mu.Lock()
+	fate, pause := c.rng.IntN(100), time.Duration(c.rng.IntN(8))*time.Millisecond
+	c.mu.Unlock()
+	lost := make([]redislock.Reply, len(calls))
+	for i := range lost {
+		lost[i].Err = errLost
+	}
+	switch {
+	case fate < 3:
+		return lost
+	case fate < 7:
+		c.Conn.Eval(ctx, calls...)
+		return lost
+	case fate < 9: // late
+		own := slices.Clone(calls)
+		for i, call := range own {
+			own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
+		}
+		c.all.Go(func() {
+			time.Sleep(pause) // others are executed before
+			c.Conn.Eval(context.Background(), own...)
+		})
+		return lost
+	case fate < 13:
+		time.Sleep(pause) // likewise
+	}
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestPathsUnderLoss has three processes whose requests and answers are lost, and are executed in
+// another order than they were sent in. All ways to take and free a lock occur: alone, in batches,
+// by a hint, and by the full script.
+func TestPathsUnderLoss(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var drivers []*redislock.Driver
+	for seed := range uint64(3) {
+		drivers = append(drivers, openOn(t, node, func(c redislock.Conn) redislock.Conn {
+			lossy := &lossyConn{Conn: c, rng: rand.New(rand.NewPCG(1, seed))} //nolint:gosec // it is repeatable
+			t.Cleanup(lossy.all.Wait)
+			return lossy
+		}))
+	}
+	const ttl = 300 * time.Millisecond // that of a request which is executed after its release
+	contend(t, drivers, 40, ttl)
+	for _, name := range []string{"one", "two"} { // which are free, at the latest when that is over
+		l := take(t, open(t, at(node.Addr())), uniqueRequest(name, fmt.Sprint("last ", name)))
+		free(t, l)
+	}
+}
+
+// TestGrantIsRead hands a lock over, and counts commands: the waiter reads its grant without a
+// script. The lease counts from before the request that was queued.
+func TestGrantIsRead(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	read := 0
+	for i := range 10 {
+		holder := take(t, d, request("job", fmt.Sprint("holder ", i), floor))
+		waiting := wait(t, other, request("job", fmt.Sprint("waiter ", i), floor), 1)
+		before, freed := commands(t, node), driver.Now()
+		free(t, holder)
+		l, _ := granted(t, waiting, enough, "the waiter")
+		after := commands(t, node)
+		if after["zrem"]-before["zrem"] == 1 { // by the release; the script that acquires would repeat it
+			read++
+			if start := l.Grant().Start; freed.Before(start) {
+				t.Errorf("the lease counts from %v after the release that granted it", start.Sub(freed))
+			}
+		}
+		if token(l) <= token(holder) {
+			t.Errorf("token %d after %d", token(l), token(holder))
+		}
+		if st := status(t, d, "job"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
+			t.Errorf("Status = %+v, want a holder with the token %d", st, token(l))
+		}
+		free(t, l)
+	}
+	if read == 0 {
+		t.Error("each grant was asked for by a script")
+	}
+	nothingLeft(t, node)
+}
+
+// TestKnownServerIsReplaced puts another server behind a driver that knows the first one: requests
+// of all kinds must notice.
+func TestKnownServerIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, unique := range []bool{false, true} {
+		t.Run(fmt.Sprint("unique=", unique), func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			try := func(n int) error {
+				req := request("job", fmt.Sprint("owner ", n), floor)
+				req.UniqueOwner = unique
+				req.NoWait = true
+				l, err := d.Acquire(t.Context(), req)
+				if err == nil {
+					free(t, l)
+				}
+				return err
+			}
+			if err := try(0); err != nil {
+				t.Fatal(err)
+			}
+			node.Must("HSET", "snib.m", "r", "another server")
+			n := 0
+			livetest.Await(t, "grace period", func() error {
+				n++
+				if err := try(n); !errors.As(err, new(*redislock.GraceError)) {
+					return fmt.Errorf("Acquire = %w", err)
+				}
+				return nil
+			})
+		})
+	}
+}
