@@ -70,8 +70,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	out := writer{ch}
 	out.counter(c.descs.folded, c.resources.Folded())
-	for _, r := range c.resources.All() {
-		c.collectResource(out, r)
+	for _, shards := range c.resources.All() {
+		c.collectResource(out, sumOf(shards))
 	}
 	backends, surveys := c.perStore()
 	for _, b := range backends {
@@ -95,8 +95,6 @@ func (c *Collector) perStore() (backends []*backend, surveys []survey) {
 
 func (c *Collector) collectResource(out writer, r *resource) {
 	d := &c.descs
-	// Read ends before beginnings, so that nothing seems to have ended before it began.
-	ended, holdsEnded := r.wait.count(), r.hold.count()
 	failed := uint64(0)
 	for reason := range r.failures {
 		n := r.failures[reason].Load()
@@ -107,8 +105,8 @@ func (c *Collector) collectResource(out writer, r *resource) {
 		out.counter(d.lost, r.lost[cause].Load(), r.class, metriclabel.Cause(cause).String())
 	}
 	out.counter(d.failures, failed, r.class)
-	out.gauge(d.waiting, difference(r.started.Load(), ended), r.class)
-	out.gauge(d.held, difference(r.wait.count(), failed, r.joined.Load(), holdsEnded), r.class)
+	out.gauge(d.waiting, difference(r.started.Load(), r.wait.count()), r.class)
+	out.gauge(d.held, difference(r.wait.count(), failed, r.joined.Load(), r.hold.count()), r.class)
 	out.counter(d.handOvers, r.handedOver.Load(), r.class)
 	out.counter(d.leaked, r.leaked.Load(), r.class)
 	out.counter(d.regressed, r.regressed.Load(), r.class)
