@@ -94,6 +94,8 @@ func (c *Collector) waitEnded(e *snib.WaitEndedEvent) {
 		}
 	case e.Joined:
 		r.joined.Add(1)
+	case e.Kept:
+		r.keptHits.Add(1)
 	case e.Local:
 		r.handedOver.Add(1)
 	}
@@ -162,6 +164,7 @@ type resource struct {
 	hold       histogram     // of those that ended
 	queue      histogram     // at releases
 	handedOver atomic.Uint64
+	keptHits   atomic.Uint64 // acquisitions that used a kept lease
 	lost       [metriclabel.Causes]atomic.Uint64
 	leaked     atomic.Uint64
 	regressed  atomic.Uint64
@@ -194,6 +197,7 @@ func (r *resource) add(other *resource) {
 	}
 	r.joined.Add(other.joined.Load())
 	r.handedOver.Add(other.handedOver.Load())
+	r.keptHits.Add(other.keptHits.Load())
 	r.leaked.Add(other.leaked.Load())
 	r.regressed.Add(other.regressed.Load())
 	r.late.Add(other.late.Load())
