@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // Acquire waits for the lock and takes it. The context bounds the wait only, not
@@ -53,32 +55,43 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) 
 	if ctx == nil {
 		return nil, l.wrapError("acquire", name, errNilContext())
 	}
-	var began time.Time
+	var began time.Time // zero without Traces
+	var start driver.Instant
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend}
-		l.conf.traces.waitStarted.call(WaitStartedEvent{Event: e, Context: ctx})
+		l.conf.traces.waitStarted.call(&WaitStartedEvent{Event: e, Context: ctx})
 		began = time.Now()
+		start = driver.At(began)
 	}
 	var lock *Lock
-	h, origin, err := l.acquireHold(ctx, name, noWait)
+	h, origin, err := l.acquireHold(ctx, name, noWait, began)
 	if err == nil {
 		lock = l.newLock(ctx, h)
 	} else {
 		err = l.wrapError("acquire", name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
-		l.traceWaitEnded(ctx, name, time.Since(began), lock, origin, err)
+		l.traceWaitEnded(ctx, name, waitedSince(start, h, origin), lock, origin, err)
 	}
 	return lock, err
+}
+
+// waitedSince returns how long an acquisition took that has just ended. It does not read the clock
+// again if the store has just granted the hold h.
+func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration {
+	if h != nil && !origin.local && !origin.joined {
+		return max(0, h.since.Sub(start))
+	}
+	return max(0, driver.Now().Sub(start))
 }
 
 // traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
 func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin, err error) {
 	e := Event{Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitEnded.call(WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept, Err: err})
+	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept, Err: err})
 	if lock != nil {
 		e.Token = lock.Token()
-		l.conf.traces.acquired.call(AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept})
+		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept})
 	}
 }
 
@@ -89,15 +102,16 @@ type holdOrigin struct {
 	kept   bool // the lease was kept: see Keep
 }
 
-// acquireHold takes an acquisition through stages 1 to 4, up to its hold.
-func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*hold, holdOrigin, error) {
+// acquireHold takes an acquisition through stages 1 to 4, up to its hold. began is when it began,
+// or zero.
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began time.Time) (*hold, holdOrigin, error) {
 	h, origin, err := l.resolve(ctx, name)
 	if h != nil || err != nil {
 		return h, origin, err
 	}
 	ctx, cancel := l.waitContext(ctx, noWait)
 	defer cancel()
-	p, h, err := l.enqueue(ctx, name, noWait)
+	p, h, err := l.enqueue(ctx, name, noWait, began)
 	if err != nil && h != nil { // it was handed over after the wait had ended
 		l.core.decline(h)
 		h = nil
@@ -105,7 +119,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*ho
 	if h != nil || err != nil {
 		return h, holdOrigin{local: true, kept: h != nil && h.reused}, err
 	}
-	le, granted, err := l.request(ctx, name, p.queue, noWait)
+	le, granted, err := l.request(ctx, p, noWait)
 	if err == nil {
 		h, origin.joined, err = l.adopt(ctx, le, granted)
 	}

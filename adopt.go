@@ -65,7 +65,7 @@ func (l *Locker) isRegressed(token, last uint64) bool {
 // reportRegression tells the Traces that a token went back. It returns an
 // error if fencing is required.
 func (l *Locker) reportRegression(name string, token, last uint64) error {
-	l.conf.traces.regressed.call(RegressedEvent{Event: Event{Name: name, Backend: l.core.info.Backend, Token: token}, Last: last})
+	l.conf.traces.regressed.call(&RegressedEvent{Event: Event{Name: name, Backend: l.core.info.Backend, Token: token}, Last: last})
 	if l.conf.fencing == driver.FencingNone {
 		return nil
 	}

@@ -419,7 +419,7 @@ func (rs renewalReports) send() {
 	}
 	go func() {
 		for _, r := range rs {
-			r.hold.locker.conf.traces.renewed.call(r.event)
+			r.hold.locker.conf.traces.renewed.call(&r.event)
 		}
 	}()
 }

@@ -48,7 +48,7 @@ type leakedHold struct {
 // report tells the Traces of the leak and releases the hold.
 func (l leakedHold) report() {
 	h := l.hold
-	h.locker.conf.traces.leaked.call(LeakedEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Stack: l.stack})
+	h.locker.conf.traces.leaked.call(&LeakedEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Stack: l.stack})
 	_ = h.locker.core.leave(h) // reported to the Traces
 }
 

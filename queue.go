@@ -18,25 +18,27 @@ type place struct {
 	name    string
 	queue   *nameQueue // nil outside of it
 	counted bool       // in core.storeWaiters
+	since   time.Time  // when it got there, or zero if that is not known
 }
 
 // enqueue waits until this goroutine may send a request to the store, or gets a hold that another
 // goroutine hands over. If it returns neither a hold nor an error, the caller must call dequeue
 // with the place. If it returns both, the hold was handed over after the wait had ended, and the
 // caller must decline it.
-func (l *Locker) enqueue(ctx context.Context, name string, noWait bool) (place, *hold, error) {
+func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began time.Time) (place, *hold, error) {
 	c := l.core
 	if l.conf.fair || l.conf.owner != "" || l.conf.detached {
 		if !noWait {
 			c.countStoreWaiter(name, 1)
 		}
+		p := place{name: name, counted: !noWait, since: began}
 		if kept := c.takeKept(name); kept != nil {
 			c.giveBackFirst(ctx, kept)
+			p.since = time.Time{}
 		}
-		return place{name: name, counted: !noWait}, nil, nil
+		return p, nil, nil
 	}
-	q, h, err := c.waitInQueue(ctx, l, name, noWait)
-	return place{name: name, queue: q}, h, err
+	return c.waitInQueue(ctx, l, name, noWait, began)
 }
 
 // dequeue ends the request of the acquisition at p. If staysHead is true, the acquisition stays at
@@ -51,16 +53,16 @@ func (c *core) dequeue(p place, staysHead bool) {
 }
 
 // waitInQueue waits until this goroutine becomes the head of the local queue, or gets a hold that
-// another goroutine hands over. If the queue, hold and error are all nil, the caller sends its
-// request without being the head: it must not wait for its turn, and no goroutine of this process
-// is known to hold the lock.
-func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool) (*nameQueue, *hold, error) {
+// another goroutine hands over. If the place is outside of the queue, and there is neither a hold
+// nor an error, the caller sends its request without being the head: it must not wait for its turn,
+// and no goroutine of this process is known to hold the lock.
+func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool, began time.Time) (place, *hold, error) {
 	c.mu.Lock()
 	q := c.queues[name]
 	switch {
 	case c.isClosed:
 		c.mu.Unlock()
-		return nil, nil, ErrClosed
+		return place{}, nil, ErrClosed
 	case q == nil:
 		q = &nameQueue{name: name}
 		if len(c.keepings) > 0 {
@@ -68,7 +70,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		}
 		c.queues[name] = q
 		c.mu.Unlock()
-		return q, nil, nil
+		return place{name: name, queue: q, since: began}, nil, nil
 	case q.kept != nil:
 		kept := q.kept
 		h := c.reuseLocked(kept, l, driver.Now())
@@ -76,13 +78,13 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		if h == nil {
 			c.giveBackFirst(ctx, kept)
 		}
-		return q, h, nil
+		return place{name: name, queue: q}, h, nil
 	case noWait && q.held:
 		c.mu.Unlock()
-		return nil, nil, ErrHeld
+		return place{}, nil, ErrHeld
 	case noWait:
 		c.mu.Unlock()
-		return nil, nil, nil
+		return place{name: name}, nil, nil
 	}
 	w := q.newWaiter(l)
 	q.waiters.push(w)
@@ -92,16 +94,16 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 	select {
 	case h, open := <-w.ready:
 		if !open {
-			return nil, nil, ErrClosed
+			return place{}, nil, ErrClosed
 		}
 		if err = c.accept(ctx, q, w, h); err == nil {
-			return q, h, nil
+			return place{name: name, queue: q}, h, nil
 		}
 		w.ready <- h // does not block: nobody else sends
 	case <-ctx.Done():
 		err = c.endOfWait(q, w, context.Cause(ctx))
 	}
-	return nil, c.abandonWait(q, w), err
+	return place{}, c.abandonWait(q, w), err
 }
 
 // accept accepts what w got: a hold, or nil if it is the head now. It returns an error if ctx is

@@ -75,7 +75,7 @@ func (c *core) completeRelease(h *hold, now driver.Instant, local, kept bool, qu
 		}
 	}
 	if len(l.conf.traces.released) > 0 && !h.unaccepted {
-		l.conf.traces.released.call(ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Kept: kept, Queued: queued, Err: err})
+		l.conf.traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Kept: kept, Queued: queued, Err: err})
 	}
 	return err
 }

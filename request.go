@@ -14,9 +14,9 @@ import (
 )
 
 // request acquires a lease from the driver. It returns the core's lease, which is not filled in
-// yet, and what the driver granted. q is the queue that the caller is the head of, or nil.
-func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait bool) (*lease, driver.Lease, error) {
-	c := l.core
+// yet, and what the driver granted.
+func (l *Locker) request(ctx context.Context, p place, noWait bool) (*lease, driver.Lease, error) {
+	c, name, q := l.core, p.name, p.queue
 	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl + l.conf.lockDelay, queue: q, heapIndex: -1}
 	le.noRenewal = l.conf.noRenewal && c.info.Tenure == driver.TenureLease
 	req := driver.Request{
@@ -41,7 +41,7 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 		}
 	}
 	c.mu.Unlock()
-	granted, err := l.send(ctx, req, q)
+	granted, err := l.send(ctx, req, p)
 	if err != nil && l.conf.owner != "" {
 		c.confirmOwnerHold(le.owner, name)
 	}
@@ -57,10 +57,10 @@ func (l *Locker) newOwner() string {
 }
 
 // send calls the driver. While the store is unavailable it retries, if the request may wait. The
-// head of q continues the outage of the heads before it: if that has lasted for RetryTimeout, send
-// returns its error without a request, because each request may take seconds to fail. If q is nil,
-// the outage begins with this acquisition.
-func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (driver.Lease, error) {
+// head of a queue continues the outage of the heads before it: if that has lasted for RetryTimeout,
+// send returns its error without a request, because each request may take seconds to fail. Outside
+// of a queue, the outage begins with this acquisition.
+func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.Lease, error) {
 	if req.NoWait {
 		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 		defer bounded.cancel()
@@ -71,16 +71,19 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 		return granted, callerError(ctx, err)
 	}
 	var own driverkit.Outage
-	outage := &own
+	outage, q := &own, p.queue
 	if q != nil {
 		outage = &q.outage
 		if q.outageErr != nil && outage.IsOver(req.RetryTimeout) {
 			return nil, q.outageErr
 		}
 	}
+	sentAt := p.since // close enough, and the clock need not be read
+	if sentAt.IsZero() {
+		sentAt = time.Now()
+	}
 	var last error // of the outage
-	for ; ; req.UniqueOwner = false {
-		sentAt := time.Now()
+	for ; ; req.UniqueOwner, sentAt = false, time.Now() {
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = callerError(ctx, err)
 		if last != nil && err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && time.Since(sentAt) < driver.CancelTimeout {

@@ -43,7 +43,7 @@ type WaitStartedEvent struct {
 type WaitEndedEvent struct {
 	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
-	Waited  time.Duration   // since the call of Acquire, without suspends of the machine
+	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
 	Kept    bool            // the lease had been kept in this process: see Keep; Local is true then
@@ -54,7 +54,7 @@ type WaitEndedEvent struct {
 type AcquiredEvent struct {
 	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
-	Waited  time.Duration   // since the call of Acquire, without suspends of the machine
+	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
 	Kept    bool            // the lease had been kept in this process: see Keep; Local is true then
@@ -156,9 +156,10 @@ func (fs *hooks[E]) add(f func(E)) {
 	}
 }
 
-func (fs hooks[E]) call(e E) {
+// call calls all functions with *e. Events are large, and so are not copied without need.
+func (fs hooks[E]) call(e *E) {
 	for _, f := range fs {
-		f(e)
+		f(*e)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestSave(t *testing.T) {
 	dir := t.TempDir()
 	s := sink{w: io.Discard, dir: dir}
 	s.begin("2 cores, "+strings.Repeat("a library v1.2.3, ", 20)+"the last one.", "go run ./bench -save x")
-	if err := s.save([]*table{one, two}); err != nil {
+	if err := errors.Join(s.put([]*table{one, two}), s.end()); err != nil {
 		t.Fatal(err)
 	}
 	read := func(name string) []byte {
@@ -60,7 +61,7 @@ func TestSave(t *testing.T) {
 		return text
 	}
 	page := string(read("S0.md"))
-	for _, want := range []string{"go run ./bench -save x", "the last one.", "![chart](S0.svg)", "| snib | 18.2k [16.4k–20.0k] |", "**S0, a test, 500µs each way**"} {
+	for _, want := range []string{"go run ./bench -save x", "the last one.", "![chart](S0.svg)", "| snib | 18.2k [16.4k–20.0k] |", "**S0, a test, network delay 500µs each way**", "- snib: snib's description"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
@@ -68,7 +69,8 @@ func TestSave(t *testing.T) {
 	texts, bars := textsOf(t, read("S0.svg"))
 	all := strings.Join(texts, "\n")
 	for _, want := range []string{
-		"S0, a test\n", "S0, a test, 500µs each way", "x (less is better)", "18.2k [16.4k–20.0k]", "6600 [5000–8200]", "30.0k", "failed", "floor",
+		"S0, a test\n", "S0, a test, network delay 500µs each way", "x (less is better), with the ratio to a", "18.2k [16.4k–20.0k], × 3.00 [2.00–4.00]",
+		"6600 [5000–8200]", "30.0k", "no figure", "floor",
 		"go run ./bench -save x", "2 cores, a library", "the last one.",
 	} {
 		if !strings.Contains(all, want) {
@@ -77,5 +79,16 @@ func TestSave(t *testing.T) {
 	}
 	if ours, others := bars["fill:#1B6CA8"], bars["fill:#B4BEC8"]; ours != 2 || others != 3 {
 		t.Errorf("the picture has %d bars of ours and %d of others, want 2 and 3: %v", ours, others, bars)
+	}
+	for _, want := range []string{"# summary", "go run ./bench -save x", "Better in 2 of 2 comparisons", "| S0 | a test | x | snib | a | better | 18.2k [16.4k–20.0k] |"} {
+		if page := string(read("summary.md")); !strings.Contains(page, want) {
+			t.Errorf("the summary has no %q:\n%s", want, page)
+		}
+	}
+	texts, _ = textsOf(t, read("summary.svg"))
+	for _, want := range []string{"S0, a test: snib", "3.00 [2.00–4.00] × a: better"} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("the picture of the summary has no %q: %q", want, texts)
+		}
 	}
 }

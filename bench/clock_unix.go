@@ -18,17 +18,6 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// cpuTimeOf returns the processor time that another process has used, or 0 where the system does
-// not tell. On Linux, the clock of a process is its inverted id and three bits for the kind.
-func cpuTimeOf(pid int) time.Duration {
-	const scheduled = 2
-	var ts unix.Timespec
-	if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &ts); err != nil {
-		return 0
-	}
-	return time.Duration(ts.Nano())
-}
-
 // cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage

@@ -18,9 +18,6 @@ func monotonic() int64 {
 	return n/perSecond*1e9 + n%perSecond*1e9/perSecond
 }
 
-// cpuTimeOf returns the processor time that another process has used: 0, for unknown.
-func cpuTimeOf(int) time.Duration { return 0 }
-
 // cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var created, exited, kernel, user windows.Filetime

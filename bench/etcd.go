@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,60 +14,64 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// etcd compares the Mutex of etcd's own client with our lock on its own etcd server, which
-// waits for the disk. It measures the cost of our checks without contention, the gain of
-// watching from the current revision instead of a past one, and the gain of local hand-overs.
+// etcd compares the Mutex of etcd's own client with our lock on one etcd server, which waits for
+// the disk. It measures the cost of our checks without contention, the gain of watching from the
+// current revision instead of a past one, and the gain of local hand-overs.
 func etcd() scenario {
 	return scenario{
-		name:   "etcd",
-		server: startEtcd,
-		variants: []variant{
-			{name: "1 goroutine, same key", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 0.9}}},
-			{name: "2 processes, 1 ms held", procs: 2, load: load{Goroutines: 1, Hold: time.Millisecond}, window: 3 * time.Second,
-				targets: []target{
-					{column: "ops/s", relativeTo: best, op: "≥", bound: 12},
-					{column: "cross gap p50 µs", relativeTo: "etcd-mutex", op: "≤", bound: 0.05},
-					{column: "p95 gap µs", relativeTo: "etcd-mutex", op: "≤", bound: 1.0 / 15},
-				}},
-			{name: "64 goroutines, one key", procs: 1, load: load{Goroutines: 64}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 100}, {column: "max/min", op: "≤", bound: 1.2}}},
+		name:  "etcd",
+		about: "snib and the Mutex of etcd's own client on one etcd that waits for the disk.",
+		start: startEtcd,
+		peers: []peer{
+			{name: snibRow, role: ours, open: openSnibEtcd, about: "snib with its default options"},
+			{name: "etcd-mutex", open: openEtcdMutex, about: "concurrency.Mutex, with a session for each goroutine"},
 		},
-		columns: []column{
-			perSecond(),
-			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
-			gap("cross gap p50 µs", 50, true), gap("p95 gap µs", 95, false), crossShare(),
-			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
-		},
-		ratio: true,
+		variants: coordinatorVariants(
+			[]aim{{column: cyclesPerSecond, relativeTo: best, op: "≥", bound: 0.9}},
+			[]aim{
+				{column: handOverP50, relativeTo: "etcd-mutex", op: "≤", bound: 0.05},
+				{column: handOverP95, relativeTo: "etcd-mutex", op: "≤", bound: 1.0 / 15},
+				{column: cyclesPerSecond, relativeTo: "etcd-mutex", op: "≥", bound: 12},
+			},
+		),
 	}
 }
 
 // etcdHeld holds 10,000 locks with our driver, and with the Mutex of etcd's own client on one
 // session.
 func etcdHeld() scenario {
-	s := heldInSession("etcd-held", startEtcd)
-	s.variants[0].targets = append(s.variants[0].targets, target{column: "CPU-s/min", relativeTo: "etcd-mutex-session", op: "≤", bound: 1.2})
-	return s
+	return heldInSession("etcd-held", "One process holds 10,000 locks in one session of etcd: what holding costs.", startEtcd, []peer{
+		{name: snibRow, role: ours, open: openSnibEtcd, about: "snib with its default options"},
+		{name: "etcd-mutex-session", open: openEtcdMutexSession, about: "concurrency.Mutex, with one session for all"},
+	})
 }
 
-// etcdScheme is the prefix of the address of an etcd server in a setup.
-const etcdScheme = "etcd://"
-
-func startEtcd(t testing.TB) (addr string, p *livetest.Process) {
+func startEtcd(t testing.TB) *store {
 	t.Helper()
 	s := etcdtest.Start(t)
-	return etcdScheme + s.Addr(), s.Process
+	about := versionOf(t, "etcd", func(ctx context.Context) (string, error) {
+		c, err := dialEtcd(s.Addr())
+		if err != nil {
+			return "", err
+		}
+		defer c.Close() //nolint:errcheck // it has answered
+		status, err := c.Status(ctx, s.Addr())
+		if err != nil {
+			return "", err
+		}
+		return status.Version, nil
+	})
+	return &store{addrs: []string{s.Addr()}, about: about, servers: []*livetest.Process{s.Process}}
 }
 
 func dialEtcd(addr string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints: []string{strings.TrimPrefix(addr, etcdScheme)}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		Endpoints: []string{addr}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 	})
 }
 
 func openSnibEtcd(s setup) (*client, error) {
-	conn, err := dialEtcd(s.addr)
+	conn, err := dialEtcd(s.addr())
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +92,7 @@ func openSnibEtcd(s setup) (*client, error) {
 // exclude each other, and a Mutex for each acquisition.
 
 func openEtcdMutex(s setup) (*client, error) {
-	conn, err := dialEtcd(s.addr)
+	conn, err := dialEtcd(s.addr())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,7 @@ func openEtcdMutex(s setup) (*client, error) {
 // etcd-mutex-session: with one session for all Mutexes, whose keys differ, as long as ours.
 
 func openEtcdMutexSession(s setup) (*client, error) {
-	conn, err := dialEtcd(s.addr)
+	conn, err := dialEtcd(s.addr())
 	if err != nil {
 		return nil, err
 	}

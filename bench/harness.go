@@ -25,29 +25,28 @@ import (
 
 // A scenario answers a question with one table for each of its variants.
 type scenario struct {
-	name          string
-	variants      []variant
-	columns       []column // the peers are ranked by the first one
-	lowerIsBetter bool     // a lower figure in the first column is better
-	ratio         bool     // adds a column with the ratio to the best peer
-
-	// server starts a server other than Redis, for snib and the peers that name the
-	// scenario. It may be nil.
-	server func(testing.TB) (addr string, p *livetest.Process)
+	name     string
+	id       string                  // the number that it has in older results, such as "S1"; may be empty
+	about    string                  // what is run, and what it measures: one sentence
+	start    func(testing.TB) *store // starts the store of all peers that have none of their own
+	peers    []peer
+	variants []variant
+	columns  []column // the peers are ranked by the first one
 }
 
 // A variant is a load and its conditions, which all peers run one after the other.
 type variant struct {
-	name   string
-	procs  int
-	load   load
-	window time.Duration
-	stall  time.Duration // the server stops for this long after a quarter of the window
-	// The number of independent servers to start for each run, instead of the common one.
-	nodes   int
-	killed  int // the number of nodes to kill before the window
-	hung    int // the number of other nodes to hang throughout the window
-	targets []target
+	name    string
+	procs   int
+	load    load
+	window  time.Duration
+	columns []column      // instead of the scenario's
+	extra   []peer        // in addition to the scenario's
+	stall   time.Duration // the server stops for this long after a quarter of the window
+	fresh   bool          // each run has servers of its own
+	killed  int           // the number of servers to kill before the window
+	hung    int           // the number of other servers to hang throughout the window
+	aims    []aim
 
 	delay time.Duration // of the network, each way; see harness.delays
 }
@@ -56,6 +55,7 @@ type variant struct {
 type run struct {
 	peer         string
 	rep          int
+	store        string // the kind and the version
 	window       time.Duration
 	err          error
 	procs        []*result
@@ -63,27 +63,27 @@ type run struct {
 	foreignCores float64  // cores that other processes used; NaN if unknown
 	waits        *hdrhistogram.Histogram
 	chain        chain
-	keysLeft     int64 // on the nodes after the run
+	keysLeft     int64 // on the servers after the run; only if they are fresh
 }
 
-// A harness runs workers against its server.
+// A harness starts stores and runs workers on them.
 type harness struct {
-	t            testing.TB // starts servers
-	server       *server
-	peers        []peer
-	delays       []time.Duration // of the network, to run each variant with
-	reps         int
-	window       time.Duration // overrides each variant's own unless it is 0
-	warmup       time.Duration
-	profiles     string // directory for CPU profiles; no profiles if it is empty
-	spawn        func(context.Context) (*process, error)
-	progress     io.Writer
-	clock        clock
-	runNumber    int               // makes the keys of each run unique
-	scenarioAddr string            // address of the current scenario's own server, or ""
-	scenarioPID  int               // process of that server, or 0
-	peerAddrs    map[string]string // addresses of the peers' own servers that run
-	proxies      map[string]*livetest.Proxy
+	delays    []time.Duration // of the network, to run each variant with
+	reps      int
+	window    time.Duration // overrides each variant's own unless it is 0
+	warmup    time.Duration
+	until     time.Time // no run begins later; there is no limit if it is zero
+	profiles  string    // directory for CPU profiles; no profiles if it is empty
+	spawn     func(context.Context) (*process, error)
+	progress  io.Writer
+	plan      plan
+	clock     clock
+	runNumber int // makes the keys of each run unique
+
+	// Of the current scenario:
+	t       testing.TB                 // starts servers
+	stores  map[string]*store          // that run, by peer; "" is for peers without one of their own
+	proxies map[string]*livetest.Proxy // by the address of the server
 }
 
 // A process is a worker process as the harness sees it.
@@ -131,90 +131,94 @@ func spawnSelf(ctx context.Context) (*process, error) {
 	})}, nil
 }
 
+// runScenario measures all variants of a scenario, with each delay, and writes the results. It
+// skips a scenario whose servers are not installed.
+func (h *harness) runScenario(ctx context.Context, scenario *scenario, s *sink) error {
+	err := livetest.Outside(func(t testing.TB) error {
+		h.use(t)
+		var tables []*table
+		for _, v := range scenario.variants {
+			for _, v.delay = range h.delays {
+				t, err := h.measure(ctx, scenario, v)
+				if err != nil {
+					return err
+				}
+				tables = append(tables, t)
+			}
+		}
+		return s.put(tables)
+	})
+	if missing := (*livetest.MissingError)(nil); errors.As(err, &missing) {
+		fmt.Fprintf(h.progress, "%s is skipped: %v\n", scenario.name, err)
+		s.skipped = append(s.skipped, fmt.Sprintf("%s: %v", scenario.name, err))
+		return nil
+	}
+	return err
+}
+
+// use makes the harness start servers that end with t.
+func (h *harness) use(t testing.TB) {
+	h.t, h.stores, h.proxies = t, map[string]*store{}, map[string]*livetest.Proxy{}
+}
+
+// peersOf returns the peers that take part in a variant.
+func (s *scenario) peersOf(v *variant) []peer {
+	return slices.DeleteFunc(slices.Concat(s.peers, v.extra), func(p peer) bool { return p.local && v.delay > 0 })
+}
+
 // measure runs all peers that take part in a variant. Within a repetition they run one after
 // the other, and each repetition starts with a different one, so that a busy moment of the
 // machine does not always affect the same peer.
-func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table, error) {
-	t := &table{scenario: s, variant: v}
-	for _, p := range h.peers {
-		if p.in(s.name) && (v.delay == 0 || p.start == nil) { // what has a server of its own may have no network
-			t.peers = append(t.peers, p)
-		}
-	}
-	h.scenarioAddr, h.scenarioPID = "", 0
-	if s.server != nil {
-		addr, p := s.server(h.t)
-		h.scenarioAddr, h.scenarioPID = addr, p.PID()
-		defer p.Kill()
-	}
+func (h *harness) measure(ctx context.Context, s *scenario, v variant) (*table, error) {
+	t := &table{scenario: s, variant: &v, peers: s.peersOf(&v)}
 	for rep := range h.reps {
 		for i := range t.peers {
 			p := &t.peers[(i+rep)%len(t.peers)]
-			r := h.run(ctx, s, v, p, rep)
+			r := &run{peer: p.name, rep: rep, err: errLimit}
+			if h.until.IsZero() || time.Now().Before(h.until) {
+				r = h.run(ctx, s, &v, p, rep)
+			}
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
 			outcome := fmt.Sprint(r.err)
 			if r.err == nil {
-				outcome = formatFigure(s.columns[0].of(r)) + " " + s.columns[0].title
+				outcome = formatFigure(t.columns()[0].of(r)) + " " + t.columns()[0].title
 			}
-			fmt.Fprintf(h.progress, "%s, %s, %d of %d: %s: %s\n", s.name, v.name, rep+1, h.reps, p.name, outcome)
+			fmt.Fprintf(h.progress, "%s %s, %s, %d of %d: %s: %s\n", h.plan.next(h.timeOf(&v)), s.name, v.title(), rep+1, h.reps, p.name, outcome)
 			t.runs = append(t.runs, r)
 		}
 	}
 	return t, nil
 }
 
+var errLimit = errors.New("not run, because the limit of time was reached")
+
 // extraRunTime is how much longer than its window a run may take.
 const extraRunTime = 2 * time.Minute
 
 // run runs the variant once with one peer.
 func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep int) *run {
-	r := &run{peer: p.name, rep: rep, window: v.window}
-	if h.window > 0 {
-		r.window = h.window
-	}
+	r := &run{peer: p.name, rep: rep, window: cmp.Or(h.window, v.window)}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.window+extraRunTime, errors.New("it did not end"))
 	defer cancel()
 	h.runNumber++
-	servers := []*server{h.server}
-	if v.nodes > 0 {
-		servers = startServers(h.t, v.nodes)
-		for _, s := range servers {
-			defer s.stop()
+	st, release := h.storeOf(s, v, p)
+	defer release()
+	r.store = st.about
+	if p.start == nil && !v.fresh {
+		if r.err = st.empty(ctx); r.err != nil {
+			return r
 		}
 	}
-	j := job{load: v.load, Peer: p.name, Addr: h.through(h.addrFor(p), v.delay), Window: r.window, Warmup: h.warmup}
-	if v.nodes > 0 {
-		for _, addr := range addresses(servers) {
-			j.Nodes = append(j.Nodes, h.through(addr, v.delay))
-		}
-	}
+	j := job{load: v.load, Scenario: s.name, Peer: p.name, Addrs: h.through(st, v.delay), Window: r.window, Warmup: h.warmup}
+	j.Goroutines = cmp.Or(p.goroutines, j.Goroutines)
 	if v.load.Locks > 0 {
 		j.Warmup = max(j.Warmup, v.load.TTL/3) // time for one renewal of each lock
 	}
-	if r.err = h.server.control.FlushAll(ctx).Err(); r.err != nil {
-		return r
-	}
-	var procs []*process
-	for i := range v.procs {
-		j.Prefix = fmt.Sprintf("bench/%s/%d/", s.name, h.runNumber)
-		if v.load.Keys > 0 {
-			j.Prefix += fmt.Sprintf("%d/", i) // each process has its own keys
-		}
-		if h.profiles != "" && rep == 0 {
-			name := fmt.Sprintf("%s %s %s %d.pprof", s.name, v.name, p.name, i)
-			j.Profile = filepath.Join(h.profiles, strings.NewReplacer(" ", "-", ",", "").Replace(name))
-		}
-		proc, err := h.spawn(ctx)
-		if err == nil {
-			procs = append(procs, proc)
-			err = proc.send(j)
-		}
-		r.err = errors.Join(r.err, err)
-	}
-	if r.err == nil {
-		r.err = h.observe(ctx, v, r, procs, servers)
+	procs, err := h.startWorkers(ctx, v, j, rep)
+	if r.err = err; err == nil {
+		r.err = h.observe(ctx, v, r, procs, st)
 	}
 	if r.err != nil {
 		cancel() // otherwise the other processes would wait for their start
@@ -222,8 +226,8 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 	for _, proc := range procs {
 		r.err = errors.Join(r.err, proc.wait())
 	}
-	if r.err == nil && v.nodes > 0 {
-		r.keysLeft, r.err = countKeysLeft(ctx, servers[v.killed:])
+	if r.err == nil && v.fresh {
+		r.keysLeft, r.err = st.without(v.killed).countKeysLeft(ctx)
 	}
 	if r.err == nil {
 		r.aggregate()
@@ -231,54 +235,80 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 	return r
 }
 
-// through returns the address of a proxy that delivers everything later, if there is a delay.
-func (h *harness) through(addr string, delay time.Duration) string {
-	if delay == 0 {
-		return addr
+// startWorkers starts the processes of a run, and gives each its job.
+func (h *harness) startWorkers(ctx context.Context, v *variant, j job, rep int) (procs []*process, err error) {
+	for i := range v.procs {
+		j.Prefix = fmt.Sprintf("bench/%s/%d/", j.Scenario, h.runNumber)
+		if v.load.Keys > 0 {
+			j.Prefix += fmt.Sprintf("%d/", i) // each process has its own keys
+		}
+		if h.profiles != "" && rep == 0 {
+			name := fmt.Sprintf("%s %s %s %d.pprof", j.Scenario, v.title(), j.Peer, i)
+			j.Profile = filepath.Join(h.profiles, strings.NewReplacer(" ", "-", ",", "").Replace(name))
+		}
+		proc, err := h.spawn(ctx)
+		if err != nil {
+			return procs, err
+		}
+		procs = append(procs, proc)
+		if err := proc.send(j); err != nil {
+			return procs, err
+		}
 	}
-	scheme, host := "", addr
-	if i := strings.Index(addr, "://"); i >= 0 {
-		scheme, host = addr[:i+3], addr[i+3:]
-	}
-	p := h.proxies[host]
-	if p == nil {
-		p = livetest.NewProxy(h.t, host)
-		h.proxies[host] = p
-	}
-	p.Delay(delay, delay)
-	return scheme + p.Addr()
+	return procs, nil
 }
 
-// addrFor returns the address of the server that a peer runs on, and starts it if it is the peer's
-// own.
-func (h *harness) addrFor(p *peer) string {
-	if p.start == nil {
-		return cmp.Or(h.scenarioAddr, h.server.Addr())
+// through returns the addresses of a store, or those of proxies that deliver everything later if
+// there is a delay.
+func (h *harness) through(s *store, delay time.Duration) []string {
+	if delay == 0 {
+		return s.addrs
 	}
-	if h.peerAddrs[p.name] == "" {
-		if h.peerAddrs == nil {
-			h.peerAddrs = map[string]string{}
+	var addrs []string
+	for _, addr := range s.addrs {
+		p := h.proxies[addr]
+		if p == nil {
+			p = livetest.NewProxy(h.t, addr)
+			h.proxies[addr] = p
 		}
-		h.peerAddrs[p.name] = p.start(h.t)
+		p.Delay(delay, delay)
+		addrs = append(addrs, p.Addr())
 	}
-	return h.peerAddrs[p.name]
+	return addrs
+}
+
+// storeOf returns the store that a peer runs on, and starts it if it does not run. release stops it
+// if it is for one run only.
+func (h *harness) storeOf(s *scenario, v *variant, p *peer) (st *store, release func()) {
+	if v.fresh {
+		st := s.start(h.t)
+		return st, st.stop
+	}
+	key, start := "", s.start
+	if p.start != nil {
+		key, start = p.name, p.start
+	}
+	if h.stores[key] == nil {
+		h.stores[key] = start(h.t)
+	}
+	return h.stores[key], func() {}
 }
 
 // observe starts the window in all processes, measures the servers and the machine
 // during it, and collects the results.
-func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*process, servers []*server) error {
+func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*process, st *store) error {
 	for _, proc := range procs { // wait until all are warm
 		if _, err := proc.receive(); err != nil {
 			return err
 		}
 	}
-	breakServers(servers, v.killed, v.hung)
-	whole := servers[v.killed+v.hung:]
-	before, err := sumCounters(ctx, whole)
+	st.breakServers(v.killed, v.hung)
+	whole := st.without(v.killed + v.hung)
+	before, err := whole.counters(ctx)
 	if err != nil {
 		return err
 	}
-	busy, own, scenarioCPU := busyTime(), cpuTime(), h.scenarioCPU()
+	busy, own := busyTime(), cpuTime()
 	began := time.Now()
 	begin := h.clock.now() + int64(10*time.Millisecond) // by then all processes know it
 	for _, proc := range procs {
@@ -288,20 +318,19 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	}
 	if v.stall > 0 {
 		h.clock.sleepUntil(begin + int64(r.window/4))
-		h.server.Hang()
+		st.servers[0].Hang()
 		time.Sleep(v.stall)
-		h.server.Resume()
+		st.servers[0].Resume()
 	}
 	h.clock.sleepUntil(begin + int64(r.window))
-	after, err := sumCounters(ctx, whole)
+	after, err := whole.counters(ctx)
 	if err != nil {
 		return err
 	}
 	used, foreign, passed := cpuTime()-own, busyTime()-busy, time.Since(began)
-	r.server = after.since(before)
-	r.server.CPU += h.scenarioCPU() - scenarioCPU
-	for _, s := range servers[v.killed : v.killed+v.hung] {
-		s.Resume()
+	r.server = after.since(before, len(whole.servers))
+	for _, p := range st.servers[v.killed : v.killed+v.hung] {
+		p.Resume()
 	}
 	for _, proc := range procs {
 		if err := proc.send(start{}); err != nil {
@@ -319,15 +348,6 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	foreign -= (used + r.server.CPU).Seconds()
 	r.foreignCores = foreign / passed.Seconds()
 	return nil
-}
-
-// scenarioCPU returns the processor time that the current scenario's own server has used, or 0 if
-// there is none, or the system does not tell.
-func (h *harness) scenarioCPU() time.Duration {
-	if h.scenarioPID == 0 {
-		return 0
-	}
-	return cpuTimeOf(h.scenarioPID)
 }
 
 func (p *process) send(what any) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,12 +28,16 @@ import (
 // A peer is a row of a table: a lock library or a variant of one, configured as its
 // documentation says.
 type peer struct {
-	name string
-	role role
-	only []string // the scenarios that it runs in; nil for all
-	// start starts the peer's own server, which stays until the end of the program, and returns
-	// its address. It is nil if the peer runs on the server of the scenario.
-	start func(testing.TB) string
+	name   string
+	about  string // what the row is, in a few words
+	role   role
+	beside string // the row that it is compared with; "" for the best library
+	local  bool   // it uses no network
+	// goroutines is the number of goroutines, if it is not that of the load.
+	goroutines int
+	// start starts the peer's own store, which stays until the end of the scenario. It is nil if the
+	// peer runs on the store of the scenario.
+	start func(testing.TB) *store
 	open  func(setup) (*client, error)
 }
 
@@ -42,27 +45,22 @@ type peer struct {
 type role int
 
 const (
-	library role = iota // tables compare with the best of these
-	floor               // not a usable lock: no recovery, no renewal, no waiting
-	ours
+	library   role = iota // snib is compared with the best of these
+	ours                  // it is compared with others
+	floor                 // the least that a lock costs: not a usable lock, or one that promises less
+	reference             // it is only shown
 )
 
 // A setup is the configuration of a peer for a run.
 type setup struct {
-	addr  string        // of the server
-	nodes []string      // of the servers to use together, instead of addr
+	addrs []string      // of the servers, as host:port, or the path of a file
 	ttl   time.Duration // 0: the library's default, or defaultTTL if it has none
 
 	failFast bool // a setting of redsync
 }
 
-// servers returns the addresses of the nodes, or of the only server.
-func (s setup) servers() []string {
-	if len(s.nodes) > 0 {
-		return s.nodes
-	}
-	return []string{s.addr}
-}
+// addr returns the address of the only server.
+func (s setup) addr() string { return s.addrs[0] }
 
 const defaultTTL = 10 * time.Second
 
@@ -81,45 +79,33 @@ type caller interface {
 	release() error // returns an error if the lock was lost
 }
 
-// allPeers returns the peers of all scenarios.
-func allPeers() []peer {
-	one := []string{"uncontended", "own-keys", "one-key", "hand-over", "held-locks", "many-waiters", "stall"} // the scenarios with one server
-	withRedlock := slices.Concat(one, []string{"redlock"})
-	return append([]peer{
-		{name: snibRow, role: ours, only: slices.Concat(withRedlock, []string{"zookeeper", "zookeeper-held", "etcd", "etcd-held"}), open: openSnib},
-		{name: "snib-memory", role: ours, only: []string{"uncontended", "own-keys", "one-key"}, open: openMemory},
-		{name: "redsync", only: withRedlock, open: openRedsync},
-		{name: "redsync-rueidis", only: withRedlock, open: openRedsyncRueidis},
-		{name: "redsync-ff", only: []string{"redlock"}, open: withFailFast(openRedsync)},
-		{name: "redsync-rueidis-ff", only: []string{"redlock"}, open: withFailFast(openRedsyncRueidis)},
-		{name: "bsm-redislock", only: one, open: openBsm},
-		{name: "rueidislock", only: one, open: openRueidislock(0)},
-		{name: "rueidislock-m1", only: one, open: openRueidislock(1)},
-		// Only scenarios without waiting.
-		{name: "floor", role: floor, only: []string{"uncontended", "own-keys", "held-locks", "stall"}, open: openFloor},
-		{name: "go-zookeeper", only: []string{"zookeeper", "zookeeper-held"}, open: openGoZooKeeper},
-		{name: "etcd-mutex", only: []string{"etcd"}, open: openEtcdMutex},
-		{name: "etcd-mutex-session", only: []string{"etcd-held"}, open: openEtcdMutexSession},
-		{name: "blpop", role: floor, only: []string{"hand-over"}, open: openBlpop},
-	}, storePeers()...)
+// redisPeers returns snib and the lock libraries for one Redis.
+func redisPeers() []peer { return redisPeersBeside("") }
+
+// redisPeersBeside returns redisPeers, with snib compared with another row than the best library.
+func redisPeersBeside(beside string) []peer {
+	return []peer{
+		{name: snibRow, role: ours, beside: beside, open: openSnib, about: "snib with its default options"},
+		{name: "redsync-go-redis", open: openRedsync, about: "redsync over go-redis, with its default options"},
+		{name: "redsync-rueidis", open: openRedsyncRueidis, about: "redsync over rueidis"},
+		{name: "bsm-redislock", open: openBsm, about: "bsm/redislock, with the retry strategy of its README"},
+		{name: "rueidislock", open: openRueidislock(0), about: "rueidislock, with its default of three keys for each lock"},
+		{name: "rueidislock-m1", open: openRueidislock(1), about: "rueidislock with KeyMajority 1, which its README recommends for a single Redis"},
+	}
 }
 
-// in reports whether p takes part in a scenario.
-func (p *peer) in(scenario string) bool { return p.only == nil || slices.Contains(p.only, scenario) }
+func memoryPeer() peer {
+	return peer{name: "snib-memory", role: reference, local: true, open: openMemory, about: "snib's own code, with locks in the memory of the process"}
+}
+
+func floorPeer() peer {
+	return peer{name: "floor", role: floor, open: openFloor, about: "the two commands that every library must send: SET NX PX, and a script that compares and deletes"}
+}
 
 // snib on Redis, with one Locker per process.
 
 func openSnib(s setup) (*client, error) {
-	if len(s.nodes) > 0 {
-		return openSnibOverNodes(s)
-	}
-	if strings.HasPrefix(s.addr, zkScheme) {
-		return openSnibZooKeeper(s)
-	}
-	if strings.HasPrefix(s.addr, etcdScheme) {
-		return openSnibEtcd(s)
-	}
-	d, err := redislock.Open(context.Background(), rueidis.ClientOption{InitAddress: []string{s.addr}})
+	d, err := redislock.Open(context.Background(), rueidis.ClientOption{InitAddress: s.addrs})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +148,7 @@ func (c *snibCaller) release() error { return c.lock.Release() }
 func openRedsync(s setup) (*client, error) {
 	var pools []redsyncpool.Pool
 	var clients []*redis.Client
-	for _, addr := range s.servers() {
+	for _, addr := range s.addrs {
 		rdb := redis.NewClient(&redis.Options{Addr: addr})
 		clients, pools = append(clients, rdb), append(pools, redsyncgoredis.NewPool(rdb))
 	}
@@ -176,7 +162,7 @@ func openRedsync(s setup) (*client, error) {
 func openRedsyncRueidis(s setup) (*client, error) {
 	var pools []redsyncpool.Pool
 	var clients []rueidis.Client
-	for _, addr := range s.servers() {
+	for _, addr := range s.addrs {
 		rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
 		if err != nil {
 			return nil, err
@@ -240,7 +226,7 @@ func (c *redsyncCaller) release() error {
 // bsm/redislock: the retry strategy of its README.
 
 func openBsm(s setup) (*client, error) {
-	rdb := redis.NewClient(&redis.Options{Addr: s.addr})
+	rdb := redis.NewClient(&redis.Options{Addr: s.addr()})
 	b := &bsmClient{
 		client: bsm.New(rdb),
 		ttl:    orDefault(s.ttl),
@@ -279,7 +265,7 @@ func (c *bsmCaller) release() error { return c.lock.Release(context.Background()
 func openRueidislock(majority int32) func(setup) (*client, error) {
 	return func(s setup) (*client, error) {
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			ClientOption:   rueidis.ClientOption{InitAddress: []string{s.addr}},
+			ClientOption:   rueidis.ClientOption{InitAddress: s.addrs},
 			KeyMajority:    majority, // 0 means the default, also in the next two fields
 			KeyValidity:    s.ttl,
 			ExtendInterval: s.ttl / 3, // as often as the other libraries
@@ -316,7 +302,7 @@ func (c *rueidislockCaller) release() error {
 // does not wait, and it renews 250 locks with one script, which checks the owners.
 
 func openFloor(s setup) (*client, error) {
-	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, PipelineMultiplex: -1})
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: s.addrs, PipelineMultiplex: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +377,7 @@ func (c *floorCaller) release() error {
 // holder dies, the token is lost.
 
 func openBlpop(s setup) (*client, error) {
-	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}})
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: s.addrs})
 	if err != nil {
 		return nil, err
 	}

@@ -18,12 +18,13 @@ import (
 
 // A tableJSON is a table as a line of a results file: every figure of every run.
 type tableJSON struct {
-	On       string         `json:"on"` // the machine and the versions
-	Scenario string         `json:"scenario"`
-	Variant  string         `json:"variant"`
-	Best     string         `json:"best"`
-	Runs     []runJSON      `json:"runs"`
-	Targets  []targetResult `json:"targets"`
+	On       string    `json:"on"` // the machine and the versions
+	Store    string    `json:"store,omitempty"`
+	Scenario string    `json:"scenario"`
+	Variant  string    `json:"variant"`
+	Beside   string    `json:"beside,omitempty"` // what ratios are to
+	Runs     []runJSON `json:"runs"`
+	Aims     []verdict `json:"aims,omitempty"`
 }
 
 type runJSON struct {
@@ -31,6 +32,31 @@ type runJSON struct {
 	Rep     int                `json:"rep"`
 	Error   string             `json:"error,omitempty"`
 	Figures map[string]float64 `json:"figures,omitempty"` // by column; missing if there is none
+}
+
+// jsonValue returns the table for JSON. about describes the machine and the versions.
+func (t *table) jsonValue(about string) tableJSON {
+	var runs []runJSON
+	for _, r := range t.runs {
+		raw := runJSON{Peer: r.peer, Rep: r.rep, Figures: map[string]float64{}}
+		put := func(title string, f float64) {
+			if !math.IsNaN(f) && !math.IsInf(f, 0) { // JSON has neither
+				raw.Figures[title] = f
+			}
+		}
+		if r.err != nil {
+			raw.Error = r.err.Error()
+		} else {
+			put("foreign cores", r.foreignCores)
+			put("gave up", float64(r.gaveUp().N))
+			put("lost", float64(r.lost().N))
+			for _, c := range t.columns() {
+				put(c.title, c.of(r))
+			}
+		}
+		runs = append(runs, raw)
+	}
+	return tableJSON{about, storesOf([]*table{t}), t.scenario.name, t.variant.title(), t.mainBase(), runs, t.judge()}
 }
 
 // publish rewrites the parts of the pages in root that are generated from a results file, which
@@ -127,7 +153,7 @@ func (t *tableJSON) peers(only string) []string {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b string) int {
-		return cmp.Compare(t.spread(b, perSecond().title).median, t.spread(a, perSecond().title).median)
+		return cmp.Compare(t.spread(b, cyclesPerSecond).median, t.spread(a, cyclesPerSecond).median)
 	})
 	return all
 }
@@ -161,13 +187,13 @@ func writeCharts(w io.Writer, tables []tableJSON, name, only string) {
 		first = false
 		fmt.Fprintf(w, "%s\n%-16s  %8s  %8s  %8s  |10     |100    |1k     |10k    |100k   |1M\n", t.Variant, "", "cycles/s", "wait p50", "p99")
 		for _, peer := range t.peers(only) {
-			rate := t.spread(peer, perSecond().title).median
+			rate := t.spread(peer, cyclesPerSecond).median
 			bar := ""
 			if rate > chartFrom {
 				bar = "  " + strings.Repeat("█", max(1, int(math.Round(decade*math.Log10(rate/chartFrom)))))
 			}
 			fmt.Fprintf(w, "%-16s  %8s  %8s  %8s%s\n", peer, formatFigure(rate),
-				formatMicros(t.spread(peer, waitP50).median), formatMicros(t.spread(peer, waitP99).median), bar)
+				formatMicros(t.spread(peer, acquireP50).median), formatMicros(t.spread(peer, acquireP99).median), bar)
 		}
 	}
 	fmt.Fprint(w, "```\n\n")
@@ -203,25 +229,30 @@ func writeFigures(w io.Writer, tables []tableJSON, name, only string) {
 			conditions = t.On
 			fmt.Fprintf(w, "%s\n\n", conditions)
 		}
-		head := []string{"peer"}
-		for _, c := range all[i].columns {
+		head := []string{"lock"}
+		columns := slices.DeleteFunc(slices.Clone(all[i].columns), func(c column) bool { return !t.has(c.title) })
+		for _, c := range columns {
 			head = append(head, c.title)
 		}
 		rows := [][]string{head}
 		for _, peer := range t.peers(only) {
 			row := []string{peer}
-			for _, c := range all[i].columns {
+			for _, c := range columns {
 				row = append(row, t.spread(peer, c.title).String())
 			}
 			rows = append(rows, row)
 		}
 		fmt.Fprintf(w, "**%s**\n\n", t.Variant)
-		writeRows(w, rows)
+		writeRows(w, rows, 1, "markdown")
 		for _, r := range t.Runs {
 			if r.Error != "" {
-				fmt.Fprintf(w, "\n- %s failed in repetition %d: %s\n", r.Peer, r.Rep+1, r.Error)
+				fmt.Fprintf(w, "- %s failed in repetition %d: %s\n\n", r.Peer, r.Rep+1, r.Error)
 			}
 		}
-		fmt.Fprintln(w)
 	}
+}
+
+// has reports whether a run has a figure in a column.
+func (t *tableJSON) has(column string) bool {
+	return slices.ContainsFunc(t.Runs, func(r runJSON) bool { _, ok := r.Figures[column]; return ok })
 }

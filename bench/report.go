@@ -1,177 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
-
-// A column is a figure that each run has.
-type column struct {
-	title  string
-	of     func(*run) float64 // NaN if the run has no such figure
-	spread bool               // shown with its range
-}
-
-// Columns that several scenarios have.
-func perSecond() column {
-	return column{"ops/s", func(r *run) float64 { return r.ops() / r.window.Seconds() }, true}
-}
-
-// waited returns a column with a percentile of the time from the first attempt to
-// success; 100 is the longest.
-func waited(title string, percent float64, unit time.Duration) column {
-	return column{title, func(r *run) float64 {
-		if r.waits.TotalCount() == 0 {
-			return math.NaN()
-		}
-		return float64(r.waits.ValueAtPercentile(percent)) / float64(unit)
-	}, percent == 50}
-}
-
-func allocsPerOp() column {
-	return column{"allocs/op", perOp(func(r *run) float64 {
-		return r.sum(func(p *result) float64 { return float64(p.Mallocs) })
-	}), false}
-}
-
-func bytesPerOp() column {
-	return column{"B/op", perOp(func(r *run) float64 {
-		return r.sum(func(p *result) float64 { return float64(p.Bytes) })
-	}), false}
-}
-
-func commandsPerOp() column {
-	return column{"cmds/op", perOp(func(r *run) float64 { return float64(r.server.Commands) }), false}
-}
-
-func readsPerOp() column {
-	return column{"reads/op", perOp(func(r *run) float64 { return float64(r.server.Reads) }), false}
-}
-
-func clientCPUPerOp() column {
-	return column{"CPU µs/op", perOp(func(r *run) float64 { return r.clientCPU().Seconds() * 1e6 }), false}
-}
-
-func serverCPUPerOp() column {
-	return column{"server µs/op", perOp(func(r *run) float64 { return r.server.CPU.Seconds() * 1e6 }), false}
-}
-
-// leastServed and mostServed are columns with the smallest and the greatest number
-// of acquisitions of a goroutine.
-func leastServed() column {
-	return column{"goroutine min", func(r *run) float64 { return float64(slices.Min(r.served())) }, false}
-}
-
-func mostServed() column {
-	return column{"goroutine max", func(r *run) float64 { return float64(slices.Max(r.served())) }, false}
-}
-
-func fairness() column {
-	return column{"max/min", func(r *run) float64 {
-		// The ratio is infinite if a goroutine got nothing.
-		return float64(slices.Max(r.served())) / float64(slices.Min(r.served()))
-	}, false}
-}
-
-func overlaps() column {
-	return column{"overlaps", func(r *run) float64 {
-		return max(r.sum(func(p *result) float64 { return float64(p.Overlaps) }), float64(r.chain.overlaps))
-	}, false}
-}
-
-// gap returns a column with a percentile of the time from the call of Release to the
-// grant in another process, in microseconds.
-func gap(title string, percent int, spread bool) column {
-	return column{title, func(r *run) float64 { return percentile(r.chain.gaps, percent) / 1e3 }, spread}
-}
-
-// crossShare returns a column with the share of the hand-overs that go to another process.
-func crossShare() column {
-	return column{"cross share", func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }, false}
-}
-
-// longestWaiting returns a column with the longest wait that was unfinished at the
-// end of the window.
-func longestWaiting() column {
-	return column{"longest waiting ms", func(r *run) float64 {
-		var longest time.Duration
-		for _, p := range r.procs {
-			for _, d := range p.Unfinished {
-				longest = max(longest, d)
-			}
-		}
-		return longest.Seconds() * 1e3
-	}, true}
-}
-
-func perOp(of func(*run) float64) func(*run) float64 {
-	return func(r *run) float64 { return of(r) / r.ops() }
-}
-
-// ops returns the number of acquisitions.
-func (r *run) ops() float64 {
-	return float64(r.waits.TotalCount())
-}
-
-func (r *run) sum(of func(*result) float64) float64 {
-	var sum float64
-	for _, p := range r.procs {
-		sum += of(p)
-	}
-	return sum
-}
-
-func (r *run) clientCPU() time.Duration {
-	return time.Duration(r.sum(func(p *result) float64 { return float64(p.CPU) }))
-}
-
-// served returns the number of acquisitions of each goroutine.
-func (r *run) served() []int {
-	var all []int
-	for _, p := range r.procs {
-		all = append(all, p.Served...)
-	}
-	return all
-}
-
-// servedByProcess returns the number of acquisitions of each process.
-func (r *run) servedByProcess() []int {
-	var all []int
-	for _, p := range r.procs {
-		n := 0
-		for _, s := range p.Served {
-			n += s
-		}
-		all = append(all, n)
-	}
-	return all
-}
-
-// A target is a bound for a column of snib's row.
-type target struct {
-	column string
-	// The bound is for the ratio to this peer, or to the best one; "": for the figure itself.
-	relativeTo string
-	op         string // ≥ or ≤
-	bound      float64
-	stretch    bool // optional
-}
-
-// best stands for the best peer in target.relativeTo.
-const best = "the best peer"
-
-// snibRow is the row to which the targets apply.
-const snibRow = "snib"
 
 // A table contains the runs of a variant.
 type table struct {
@@ -181,8 +18,32 @@ type table struct {
 	runs     []*run
 }
 
+// columns returns the columns of the table. The peers are ranked by the first one.
+func (t *table) columns() []column {
+	if t.variant.columns != nil {
+		return t.variant.columns
+	}
+	return t.scenario.columns
+}
+
+// column returns the column with a title.
+func (t *table) column(title string) column {
+	all := t.columns()
+	return all[slices.IndexFunc(all, func(c column) bool { return c.title == title })]
+}
+
 // A spread is the distribution of a figure over all repetitions.
 type spread struct{ median, low, high float64 }
+
+func spreadOf(figures []float64) spread {
+	figures = slices.DeleteFunc(slices.Clone(figures), math.IsNaN)
+	if len(figures) == 0 {
+		return spread{math.NaN(), math.NaN(), math.NaN()}
+	}
+	slices.Sort(figures)
+	n := len(figures)
+	return spread{(figures[(n-1)/2] + figures[n/2]) / 2, figures[0], figures[n-1]}
+}
 
 // figures returns the figures of one peer, by repetition. Missing figures are NaN.
 func (t *table) figures(peer string, of func(*run) float64) []float64 {
@@ -201,39 +62,6 @@ func (t *table) figures(peer string, of func(*run) float64) []float64 {
 	return all
 }
 
-func spreadOf(figures []float64) spread {
-	figures = slices.DeleteFunc(slices.Clone(figures), math.IsNaN)
-	if len(figures) == 0 {
-		return spread{math.NaN(), math.NaN(), math.NaN()}
-	}
-	slices.Sort(figures)
-	n := len(figures)
-	return spread{(figures[(n-1)/2] + figures[n/2]) / 2, figures[0], figures[n-1]}
-}
-
-// best returns the library that is best by the first column, or "" if no library ran.
-func (t *table) best() string {
-	name, top := "", math.NaN()
-	for _, p := range t.peers {
-		if got := spreadOf(t.figures(p.name, t.scenario.columns[0].of)).median; p.role == library && t.better(got, top) {
-			name, top = p.name, got
-		}
-	}
-	return name
-}
-
-// better reports whether the figure a of the first column is better than b. Any
-// figure is better than NaN.
-func (t *table) better(a, b float64) bool {
-	switch {
-	case math.IsNaN(a) || math.IsNaN(b):
-		return !math.IsNaN(a)
-	case t.scenario.lowerIsBetter:
-		return a < b
-	}
-	return a > b
-}
-
 // ratios returns the ratios of a peer to another one within each repetition.
 func (t *table) ratios(peer, other string, of func(*run) float64) []float64 {
 	a, b := t.figures(peer, of), t.figures(other, of)
@@ -244,58 +72,49 @@ func (t *table) ratios(peer, other string, of func(*run) float64) []float64 {
 	return all
 }
 
-// A targetResult is the result for a target.
-type targetResult struct {
-	Target string `json:"target"`
-	Judged string `json:"judged"` // met, missed, or not judged
-	Figure string `json:"figure,omitempty"`
+// median returns a peer's figure of the first column.
+func (t *table) median(peer string) float64 {
+	return spreadOf(t.figures(peer, t.columns()[0].of)).median
 }
 
-func (t *table) judgeTargets() []targetResult {
-	var all []targetResult
-	for _, g := range t.variant.targets {
-		i := slices.IndexFunc(t.scenario.columns, func(c column) bool { return c.title == g.column })
-		of := t.scenario.columns[i].of
-		v := targetResult{Target: g.String(), Judged: "not judged"}
-		over := g.relativeTo
-		if over == best {
-			if over = t.best(); over != "" {
-				v.Target += " (" + over + ")"
-			}
-		}
-		figures := t.figures(snibRow, of)
-		if g.relativeTo != "" {
-			figures = t.ratios(snibRow, over, of)
-		}
-		s := spreadOf(figures)
-		switch {
-		case math.IsNaN(s.median):
-		case g.op == "≥" && s.median >= g.bound, g.op == "≤" && s.median <= g.bound:
-			v.Judged, v.Figure = "met", s.String()
-		default:
-			v.Judged, v.Figure = "missed", s.String()
-		}
-		all = append(all, v)
+// better reports whether the figure a of the first column is better than b. Any
+// figure is better than NaN.
+func (t *table) better(a, b float64) bool {
+	switch {
+	case math.IsNaN(a) || math.IsNaN(b):
+		return !math.IsNaN(a)
+	case t.columns()[0].lowerIsBetter:
+		return a < b
 	}
-	return all
+	return a > b
 }
 
-func (g target) String() string {
-	text := fmt.Sprintf("%s %s %g", g.column, g.op, g.bound)
-	if g.relativeTo != "" {
-		text += " × " + g.relativeTo
+// best returns the library that is best by the first column, or "" if no library ran.
+func (t *table) best() string {
+	name, top := "", math.NaN()
+	for _, p := range t.peers {
+		if got := t.median(p.name); p.role == library && t.better(got, top) {
+			name, top = p.name, got
+		}
 	}
-	if g.stretch {
-		text = "stretch: " + text
+	return name
+}
+
+// base returns the name of the row to which a peer is compared, or "" if there is none.
+func (t *table) base(p *peer) string {
+	if p.beside == "" {
+		return t.best()
 	}
-	return text
+	if slices.ContainsFunc(t.peers, func(q peer) bool { return q.name == p.beside }) {
+		return p.beside
+	}
+	return ""
 }
 
 // ranked returns the peers, with the best one first.
 func (t *table) ranked() []peer {
 	return slices.SortedStableFunc(slices.Values(t.peers), func(a, b peer) int {
-		of := t.scenario.columns[0].of
-		x, y := spreadOf(t.figures(a.name, of)).median, spreadOf(t.figures(b.name, of)).median
+		x, y := t.median(a.name), t.median(b.name)
 		switch {
 		case t.better(x, y):
 			return -1
@@ -306,28 +125,48 @@ func (t *table) ranked() []peer {
 	})
 }
 
+// shown returns the columns in which a row has a figure.
+func (t *table) shown() []column {
+	return slices.DeleteFunc(slices.Clone(t.columns()), func(c column) bool {
+		return c.title != t.columns()[0].title && !slices.ContainsFunc(t.peers, func(p peer) bool {
+			return !math.IsNaN(spreadOf(t.figures(p.name, c.of)).median)
+		})
+	})
+}
+
+// mainBase returns the row to which all ratios of the table are: that of our first row, or else
+// the best library.
+func (t *table) mainBase() string {
+	for _, p := range t.peers {
+		if p.role == ours {
+			return t.base(&p)
+		}
+	}
+	return t.best()
+}
+
 // rows returns the table's cells, with the best peer first. The first row is the header.
 func (t *table) rows() [][]string {
-	best := t.best()
-	head := []string{"peer"}
-	for i, c := range t.scenario.columns {
+	base, columns := t.mainBase(), t.shown()
+	head := []string{"lock"}
+	for i, c := range columns {
 		head = append(head, c.title)
-		if i == 0 && t.scenario.ratio {
-			head = append(head, "× best peer")
+		if i == 0 && base != "" {
+			head = append(head, "× "+base)
 		}
 	}
 	rows := [][]string{head}
 	for _, p := range t.ranked() {
 		row := []string{p.name}
-		for i, c := range t.scenario.columns {
+		for i, c := range columns {
 			s := spreadOf(t.figures(p.name, c.of))
 			if c.spread {
 				row = append(row, s.String())
 			} else {
 				row = append(row, formatFigure(s.median))
 			}
-			if i == 0 && t.scenario.ratio {
-				row = append(row, spreadOf(t.ratios(p.name, best, c.of)).String())
+			if i == 0 && base != "" {
+				row = append(row, spreadOf(t.ratios(p.name, base, c.of)).String())
 			}
 		}
 		rows = append(rows, row)
@@ -359,95 +198,75 @@ func (t *table) notes() []string {
 			notes = append(notes, fmt.Sprintf("%s lost or did not release %d locks: %s", p.name, lost.N, lost.Any))
 		}
 	}
-	servers := "" // the harness knows what Redis uses, but not other servers
-	if t.scenario.server != nil || slices.ContainsFunc(t.peers, func(p peer) bool { return p.start != nil }) {
-		servers = ", with those of the servers"
-	}
 	if s := spreadOf(foreign); !math.IsNaN(s.median) {
-		notes = append(notes, fmt.Sprintf("Foreign cores during these runs%s: median %s, least %s, most %s.", servers, formatFigure(s.median), formatFigure(s.low), formatFigure(s.high)))
+		notes = append(notes, fmt.Sprintf("Cores that other programs used meanwhile: median %s, least %s, most %s.", formatFigure(s.median), formatFigure(s.low), formatFigure(s.high)))
 	}
-	for _, v := range t.judgeTargets() {
-		line := "Target: " + v.Target + ": " + v.Judged
-		if v.Figure != "" {
-			line += ", " + v.Figure
-		}
-		notes = append(notes, line)
+	for _, v := range t.judge() {
+		notes = append(notes, "Aim: "+v.String())
 	}
 	return notes
 }
 
-func (r *run) gaveUp() (all errorCount) {
-	for _, p := range r.procs {
-		all.add(p.GaveUp)
-	}
-	return all
+// title says what the table shows.
+func (t *table) title() string {
+	return fmt.Sprintf("%s, %s", t.scenario.name, t.variant.title())
 }
 
-func (r *run) lost() (all errorCount) {
-	for _, p := range r.procs {
-		all.add(p.Lost)
+// title returns the variant's name, and the delay of the network if there is one.
+func (v *variant) title() string {
+	if v.delay == 0 {
+		return v.name
 	}
-	return all
+	return fmt.Sprintf("%s, network delay %v each way", v.name, v.delay)
 }
 
-func (t *table) title() string { return t.scenario.name + ", " + t.variant.title() }
-
-// subtitle names the peer to which the ratios refer.
-func (t *table) subtitle() string {
-	if best := t.best(); t.scenario.ratio && best != "" {
-		return " (best peer: " + best + ")"
+// write writes the table and its notes as text with aligned columns, or in Markdown.
+func (t *table) write(w io.Writer, format string) {
+	title, prefix := t.title(), ""
+	if format == "markdown" {
+		title, prefix = "**"+title+"**", "- "
 	}
-	return ""
+	fmt.Fprintf(w, "%s\n\n", title)
+	writeRows(w, t.rows(), 1, format)
+	for _, note := range t.notes() {
+		fmt.Fprintf(w, "%s%s\n", prefix, note)
+	}
+	fmt.Fprintln(w)
 }
 
-// writeText writes the table with aligned columns.
-func (t *table) writeText(w io.Writer) {
-	rows := t.rows()
+// writeRows writes rows, of which the first is the header, and an empty line. The first columns,
+// as many as texts says, are texts, and the others figures.
+func writeRows(w io.Writer, rows [][]string, texts int, format string) {
+	if format == "markdown" {
+		for i, row := range rows {
+			fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(w, "|%s%s\n", strings.Repeat("---|", texts), strings.Repeat("---:|", len(row)-texts))
+			}
+		}
+		fmt.Fprintln(w)
+		return
+	}
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	fmt.Fprintf(w, "%s%s\n\n", t.title(), t.subtitle())
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				line.WriteString(cell + pad)
+			if i < texts {
+				cell += pad
 			} else {
-				line.WriteString("  " + pad + cell)
+				cell = pad + cell
 			}
+			line.WriteString(cell + "  ")
 		}
-		fmt.Fprintln(w, line.String())
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
 	fmt.Fprintln(w)
-	for _, note := range t.notes() {
-		fmt.Fprintln(w, note)
-	}
-	fmt.Fprintln(w)
-}
-
-// writeMarkdown writes the table in Markdown.
-func (t *table) writeMarkdown(w io.Writer) {
-	fmt.Fprintf(w, "**%s**%s\n\n", t.title(), t.subtitle())
-	writeRows(w, t.rows())
-	fmt.Fprintln(w)
-	for _, note := range t.notes() {
-		fmt.Fprintf(w, "- %s\n", note)
-	}
-	fmt.Fprintln(w)
-}
-
-// writeRows writes rows as a table of Markdown. The first row is its header.
-func writeRows(w io.Writer, rows [][]string) {
-	for i, row := range rows {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-		if i == 0 {
-			fmt.Fprintf(w, "|---|%s\n", strings.Repeat("---:|", len(row)-1))
-		}
-	}
 }
 
 // String returns the median, and the range unless it is a single value.
@@ -479,95 +298,76 @@ func formatFigure(f float64) string {
 	return fmt.Sprintf("%.4f", f)
 }
 
-// jsonValue returns the table for JSON. about describes the machine and the versions.
-func (t *table) jsonValue(about string) tableJSON {
-	var runs []runJSON
-	for _, r := range t.runs {
-		raw := runJSON{Peer: r.peer, Rep: r.rep, Figures: map[string]float64{}}
-		put := func(title string, f float64) {
-			if !math.IsNaN(f) && !math.IsInf(f, 0) { // JSON has neither
-				raw.Figures[title] = f
+// An aim is a bound for a column of one of our rows.
+type aim struct {
+	row    string // snibRow if it is empty
+	column string
+	// The bound is for the ratio to this peer, or to the best one; "": for the figure itself.
+	relativeTo string
+	op         string // ≥ or ≤
+	bound      float64
+	wished     bool // it is no failure to miss it
+}
+
+// best stands for the best library in aim.relativeTo.
+const best = "the best peer"
+
+// snibRow is the name of snib with its default options.
+const snibRow = "snib"
+
+func (a aim) String() string {
+	text := fmt.Sprintf("%s %s %g", a.column, a.op, a.bound)
+	if a.relativeTo != "" {
+		text += " × " + a.relativeTo
+	}
+	if a.row != "" {
+		text = a.row + ": " + text
+	}
+	if a.wished {
+		text += " (wished)"
+	}
+	return text
+}
+
+// A verdict is the result for an aim.
+type verdict struct {
+	Aim    string `json:"aim"`
+	Judged string `json:"judged"` // met, missed, or not judged
+	Figure string `json:"figure,omitempty"`
+}
+
+func (v verdict) String() string {
+	text := v.Aim + ": " + v.Judged
+	if v.Figure != "" {
+		text += ", " + v.Figure
+	}
+	return text
+}
+
+// judge returns the results for all aims of the table.
+func (t *table) judge() (all []verdict) {
+	for _, a := range t.variant.aims {
+		v := verdict{Aim: a.String(), Judged: "not judged"}
+		over := a.relativeTo
+		if over == best {
+			if over = t.best(); over != "" {
+				v.Aim += " (" + over + ")"
 			}
 		}
-		if r.err != nil {
-			raw.Error = r.err.Error()
-		} else {
-			put("foreign cores", r.foreignCores)
-			put("gave up", float64(r.gaveUp().N))
-			put("lost", float64(r.lost().N))
-			for _, c := range t.scenario.columns {
-				put(c.title, c.of(r))
-			}
+		row, of := cmp.Or(a.row, snibRow), t.column(a.column).of
+		figures := t.figures(row, of)
+		if a.relativeTo != "" {
+			figures = t.ratios(row, over, of)
 		}
-		runs = append(runs, raw)
-	}
-	return tableJSON{about, t.scenario.name, t.variant.title(), t.best(), runs, t.judgeTargets()}
-}
-
-// title returns the variant's name, and the delay of the network if there is one.
-func (v *variant) title() string {
-	if v.delay == 0 {
-		return v.name
-	}
-	return fmt.Sprintf("%s, %v each way", v.name, v.delay)
-}
-
-// A sink writes tables in one format, and saves them with charts.
-type sink struct {
-	w       io.Writer
-	format  string
-	dir     string // to save in; "" if nothing is saved
-	about   string // describes the machine and the versions
-	command string // that was given
-}
-
-func (s *sink) begin(about, command string) {
-	s.about, s.command = about, command
-	if s.format != "json" {
-		fmt.Fprintf(s.w, "%s\n\n", about)
-	}
-}
-
-func (s *sink) put(t *table) error {
-	switch s.format {
-	case "json":
-		return json.NewEncoder(s.w).Encode(t.jsonValue(s.about)) // one table per line
-	case "markdown":
-		t.writeMarkdown(s.w)
-	default:
-		t.writeText(s.w)
-	}
-	return nil
-}
-
-// save saves the tables of a scenario in Markdown, and a chart.
-func (s *sink) save(tables []*table) error {
-	if s.dir == "" {
-		return nil
-	}
-	var page, chart bytes.Buffer
-	name := tables[0].scenario.name
-	fmt.Fprintf(&page, "# %s\n\n`%s`\n\n%s\n\n![chart](%s.svg)\n\n", name, s.command, s.about, name)
-	for _, t := range tables {
-		t.writeMarkdown(&page)
-	}
-	if err := writeChart(&chart, tables, append([]string{s.command}, wrap(s.about)...)); err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(s.dir, name+".md"), page.Bytes(), 0o644),
-		os.WriteFile(filepath.Join(s.dir, name+".svg"), chart.Bytes(), 0o644))
-}
-
-// wrap breaks a list of parts into lines that are as wide as a chart.
-func wrap(list string) (lines []string) {
-	const most = 130
-	for part := range strings.SplitSeq(list, ", ") {
-		if last := len(lines) - 1; last >= 0 && len(lines[last])+len(part) < most {
-			lines[last] += ", " + part
-		} else {
-			lines = append(lines, part)
+		s := spreadOf(figures)
+		switch {
+		case math.IsNaN(s.median):
+		case a.op == "≥" && s.median >= a.bound, a.op == "≤" && s.median <= a.bound:
+			v.Judged, v.Figure = "met", s.String()
+		default:
+			v.Judged, v.Figure = "missed", s.String()
 		}
+		all = append(all, v)
 	}
-	return lines
+	return all
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -48,18 +49,19 @@ func TestLink(t *testing.T) {
 }
 
 // newTable returns a table of runs with one figure each.
-func newTable(least bool, all map[string][]float64, targets ...target) *table {
+func newTable(least bool, all map[string][]float64, aims ...aim) *table {
 	t := &table{
-		scenario: &scenario{name: "S0", lowerIsBetter: least, ratio: true, columns: []column{
-			{"x", func(r *run) float64 { return r.foreignCores }, true},
+		scenario: &scenario{name: "S0", about: "A test.", columns: []column{
+			{title: "x", of: func(r *run) float64 { return r.foreignCores }, spread: true, lowerIsBetter: least},
+			{title: "nothing", of: func(*run) float64 { return math.NaN() }}, // not shown
 		}},
-		variant: &variant{name: "a test", targets: targets},
+		variant: &variant{name: "a test", aims: aims},
 	}
-	for _, p := range []peer{{name: snibRow, role: ours}, {name: "a"}, {name: "b"}, {name: "floor", role: floor}} {
+	for _, p := range []peer{{name: snibRow, role: ours, about: "snib's description"}, {name: "a"}, {name: "b"}, {name: "floor", role: floor}} {
 		if all[p.name] == nil {
 			continue
 		}
-		t.peers = append(t.peers, p)
+		t.peers, t.scenario.peers = append(t.peers, p), append(t.scenario.peers, p)
 		for rep, f := range all[p.name] {
 			r := &run{peer: p.name, rep: rep, window: time.Second, foreignCores: f}
 			if math.IsNaN(f) {
@@ -72,19 +74,19 @@ func newTable(least bool, all map[string][]float64, targets ...target) *table {
 }
 
 func TestJudge(t *testing.T) {
-	atLeast := func(bound float64, over string) target {
-		return target{column: "x", relativeTo: over, op: "≥", bound: bound}
+	atLeast := func(bound float64, over string) aim {
+		return aim{column: "x", relativeTo: over, op: "≥", bound: bound}
 	}
-	atMost := func(bound float64, over string) target {
-		return target{column: "x", relativeTo: over, op: "≤", bound: bound}
+	atMost := func(bound float64, over string) aim {
+		return aim{column: "x", relativeTo: over, op: "≤", bound: bound}
 	}
 	nan := math.NaN()
 	tests := []struct {
-		name   string
-		least  bool
-		rows   map[string][]float64
-		target target
-		want   string
+		name  string
+		least bool
+		rows  map[string][]float64
+		aim   aim
+		want  string
 	}{
 		// The best peer is b. The ratios within the repetitions are 1, 4 and 1,
 		// although both medians are 20.
@@ -102,8 +104,8 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := newTable(tt.least, tt.rows, tt.target).judgeTargets()[0]
-			got := v.Target + ": " + v.Judged
+			v := newTable(tt.least, tt.rows, tt.aim).judge()[0]
+			got := v.Aim + ": " + v.Judged
 			if v.Figure != "" {
 				got += ", " + v.Figure
 			}
@@ -114,21 +116,40 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestTitles checks that each target names a column of its scenario, and that titles are
-// unique, because they are keys in JSON.
+// TestTitles checks that each aim names a column and rows of its table, that titles are unique,
+// because they are keys in JSON, and so are names.
 func TestTitles(t *testing.T) {
+	var names []string
 	for _, s := range scenarios() {
-		var titles []string
-		for _, c := range s.columns {
-			if slices.Contains(titles, c.title) {
-				t.Errorf("%s has two columns %q", s.name, c.title)
+		for _, name := range []string{s.name, s.id} {
+			if name != "" && slices.Contains(names, name) {
+				t.Errorf("two scenarios %q", name)
 			}
-			titles = append(titles, c.title)
+			names = append(names, name)
 		}
 		for _, v := range s.variants {
-			for _, g := range v.targets {
-				if !slices.Contains(titles, g.column) {
-					t.Errorf("%s, %s: a target for %q, which is no column", s.name, v.name, g.column)
+			tab := &table{scenario: &s, variant: &v, peers: s.peersOf(&v)}
+			titles, peers := []string{}, []string{"", best}
+			for _, p := range tab.peers {
+				if slices.Contains(peers, p.name) || p.about == "" {
+					t.Errorf("%s: two peers %q, or one without a description", tab.title(), p.name)
+				}
+				peers = append(peers, p.name)
+			}
+			for _, c := range tab.columns() {
+				if slices.Contains(titles, c.title) {
+					t.Errorf("%s: two columns %q", tab.title(), c.title)
+				}
+				titles = append(titles, c.title)
+			}
+			for _, a := range v.aims {
+				if !slices.Contains(titles, a.column) || !slices.Contains(peers, a.row) || !slices.Contains(peers, a.relativeTo) {
+					t.Errorf("%s: an aim for a column or rows that it does not have: %v", tab.title(), a)
+				}
+			}
+			for _, p := range tab.peers {
+				if !slices.Contains(peers, p.beside) {
+					t.Errorf("%s: %s is compared with %q, which is no row", tab.title(), p.name, p.beside)
 				}
 			}
 		}
@@ -136,32 +157,70 @@ func TestTitles(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tab := newTable(false, map[string][]float64{"snib": {16_400, 20_000}, "a": {8200, 5000}, "floor": {0, 0}}, target{column: "x", op: "≥", bound: 2})
+	tab := newTable(false, map[string][]float64{"snib": {16_400, 20_000}, "a": {8200, 5000}, "floor": {0, 0}}, aim{column: "x", op: "≥", bound: 2})
 	var text, markdown bytes.Buffer
-	tab.writeText(&text)
-	tab.writeMarkdown(&markdown)
-	want := `S0, a test (best peer: a)
+	tab.write(&text, "text")
+	tab.write(&markdown, "markdown")
+	want := `S0, a test
 
-peer                     x       × best peer
+lock                     x               × a
 snib   18.2k [16.4k–20.0k]  3.00 [2.00–4.00]
 a         6600 [5000–8200]              1.00
 floor                    0                 0
 
-Foreign cores during these runs: median 6600, least 0, most 20.0k.
-Target: x ≥ 2: met, 18.2k [16.4k–20.0k]
+Cores that other programs used meanwhile: median 6600, least 0, most 20.0k.
+Aim: x ≥ 2: met, 18.2k [16.4k–20.0k]
 
 `
 	if got := text.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	want = `**S0, a test** (best peer: a)
+	want = `**S0, a test**
 
-| peer | x | × best peer |
+| lock | x | × a |
 |---|---:|---:|
 | snib | 18.2k [16.4k–20.0k] | 3.00 [2.00–4.00] |
 `
 	if got := markdown.String(); !strings.HasPrefix(got, want) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s", got, want)
+	}
+}
+
+// TestSummary checks who is better: the range of the ratios decides, and a lower figure may be the
+// better one.
+func TestSummary(t *testing.T) {
+	tests := []struct {
+		name string
+		tab  *table
+		want string
+	}{
+		{"Better", newTable(false, map[string][]float64{"snib": {20, 30}, "a": {10, 20}}), "25.0 [20.0–30.0] × a 1.75 [1.50–2.00] better"},
+		{"Worse", newTable(false, map[string][]float64{"snib": {5, 30}, "a": {10, 40}}), " × a 0.62 [0.50–0.75] worse"},
+		{"Equal", newTable(false, map[string][]float64{"snib": {5, 50}, "a": {10, 40}}), " × a 0.88 [0.50–1.25] equal within the range"},
+		{"LessIsBetter", newTable(true, map[string][]float64{"snib": {5, 30}, "a": {10, 40}}), " × a 0.62 [0.50–0.75] better"},
+		{"Failed", newTable(false, map[string][]float64{"snib": {math.NaN()}, "a": {10}}), " × a – failed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSummary([]*table{tt.tab}, nil)
+			if len(s.ratios) != 1 {
+				t.Fatalf("%d ratios, want 1", len(s.ratios))
+			}
+			r := s.ratios[0]
+			if got := fmt.Sprintf("%v × %s %v %s", r.mine, r.base, r.quotient, r.result()); !strings.HasSuffix(got, tt.want) && got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	both := newSummary([]*table{
+		newTable(false, map[string][]float64{"snib": {20}, "a": {10}}, aim{column: "x", op: "≥", bound: 2}, aim{column: "x", op: "≥", bound: 30}, aim{column: "x", relativeTo: "none", op: "≥", bound: 1}),
+	}, []string{"etcd: it is not installed"})
+	var out bytes.Buffer
+	both.write(&out, "text")
+	for _, want := range []string{"Better in 1 of 1 comparisons, worse in 0", "1 of 2 aims are met", "not judged", "Skipped: etcd: it is not installed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the summary has no %q:\n%s", want, out.String())
+		}
 	}
 }
 

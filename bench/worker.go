@@ -36,9 +36,8 @@ type load struct {
 // the worker gets another start, cleans up, and sends a reply with its result.
 type job struct {
 	load
-	Peer           string
-	Addr           string   // of the server
-	Nodes          []string `json:",omitempty"` // of the servers to use together, instead of Addr
+	Scenario, Peer string
+	Addrs          []string // of the store, see setup
 	Prefix         string   // of all keys
 	Warmup, Window time.Duration
 	Profile        string // file for a CPU profile; no profile if it is empty
@@ -69,8 +68,8 @@ type result struct {
 	Mallocs, Bytes uint64        // allocated
 	Took           time.Duration // to get all of load.Locks
 	Hung           int           // the acquisitions that were repeated after hangTimeout
-	// Goroutines is the peak number, without the worker's own. It is measured only with Locks or
-	// Nodes.
+	// Goroutines is the peak number, without the worker's own. It is measured only with Locks, or if
+	// there are several servers.
 	Goroutines int
 	RSS        int64 // at the end of the window
 	HeldBytes  int64 // of heap and stacks, for each of load.Locks
@@ -114,13 +113,14 @@ type worker struct {
 // are exact to 1 %.
 const lowest, highest, digits = 1, int64(100 * time.Second), 2
 
-// work reads a job from in, does it, and writes its replies to out.
-func work(in io.Reader, out io.Writer, peers []peer) error {
+// work reads a job from in, does it, and writes its replies to out. open connects to the store as
+// the job's peer.
+func work(in io.Reader, out io.Writer, open func(*job) (*client, error)) error {
 	w := worker{in: json.NewDecoder(in), out: json.NewEncoder(out), clock: newClock()}
 	if err := w.in.Decode(&w.job); err != nil {
 		return err
 	}
-	res, err := w.run(peers)
+	res, err := w.run(open)
 	if err != nil {
 		return w.out.Encode(reply{Error: err.Error()})
 	}
@@ -144,14 +144,10 @@ func (w *worker) awaitStart() (int64, error) {
 }
 
 // run warms up and measures.
-func (w *worker) run(peers []peer) (*result, error) {
+func (w *worker) run(open func(*job) (*client, error)) (*result, error) {
 	ownGoroutines := runtime.NumGoroutine()
-	i := slices.IndexFunc(peers, func(p peer) bool { return p.name == w.Peer })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no peer %q", w.Peer)
-	}
 	var err error
-	if w.client, err = peers[i].open(setup{addr: w.Addr, nodes: w.Nodes, ttl: w.TTL}); err != nil {
+	if w.client, err = open(&w.job); err != nil {
 		return nil, err
 	}
 	defer w.client.close()
@@ -230,9 +226,10 @@ func (w *worker) measure(res *result, run func()) (err error) {
 }
 
 // trackGoroutines wraps run and stores the peak number of goroutines in res, without those of
-// the load and of the worker itself. It returns run unchanged if there are no nodes.
+// the load and of the worker itself. It returns run unchanged if there is only
+// one server.
 func (w *worker) trackGoroutines(res *result, ownGoroutines int, run func()) func() {
-	if len(w.Nodes) == 0 {
+	if len(w.Addrs) < 2 {
 		return run
 	}
 	return func() {

@@ -13,58 +13,59 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// zookeeper compares go-zookeeper's Lock with ours on its own ZooKeeper server, which
-// waits for the disk. It measures the cost of our checks, that the node is ours and still
-// exists, and that the session is alive, and the gain of local hand-overs.
+// zookeeper compares go-zookeeper's Lock with ours on one ZooKeeper server, which waits for the
+// disk. It measures the cost of our checks, that the node is ours and still exists, and that the
+// session is alive, and the gain of local hand-overs.
 func zookeeper() scenario {
 	return scenario{
-		name:   "zookeeper",
-		server: startZooKeeper,
-		variants: []variant{
-			{name: "1 goroutine, same key", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 1}}},
-			{name: "2 processes, 1 ms held", procs: 2, load: load{Goroutines: 1, Hold: time.Millisecond}, window: 3 * time.Second,
-				targets: []target{
-					{column: "ops/s", relativeTo: best, op: "≥", bound: 1},
-					{column: "cross gap p50 µs", relativeTo: "go-zookeeper", op: "≤", bound: 1},
-				}},
-			{name: "64 goroutines, one key", procs: 1, load: load{Goroutines: 64}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 100}, {column: "max/min", op: "≤", bound: 1.2}}},
+		name:  "zookeeper",
+		about: "snib and the lock of the client library on one ZooKeeper that waits for the disk.",
+		start: startZooKeeper,
+		peers: []peer{
+			{name: snibRow, role: ours, open: openSnibZooKeeper, about: "snib with its default options"},
+			{name: "go-zookeeper", open: openGoZooKeeper, about: "the Lock of go-zookeeper/zk"},
 		},
-		columns: []column{
-			perSecond(),
-			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
-			gap("cross gap p50 µs", 50, true), gap("p95 gap µs", 95, false), crossShare(),
-			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
-		},
-		ratio: true,
+		variants: coordinatorVariants(
+			[]aim{{column: cyclesPerSecond, relativeTo: best, op: "≥", bound: 1}},
+			[]aim{{column: handOverP50, relativeTo: best, op: "≤", bound: 1}},
+		),
 	}
 }
 
 // zookeeperHeld holds 10,000 locks with our driver, and with go-zookeeper's Lock, which does not
 // look whether its holds live.
 func zookeeperHeld() scenario {
-	s := heldInSession("zookeeper-held", startZooKeeper)
-	s.variants[0].targets = append(s.variants[0].targets, target{column: "CPU-s/min", relativeTo: "go-zookeeper", op: "≤", bound: 1.2})
-	return s
+	return heldInSession("zookeeper-held", "One process holds 10,000 locks in one session of ZooKeeper: what holding costs.", startZooKeeper, []peer{
+		{name: snibRow, role: ours, open: openSnibZooKeeper, about: "snib with its default options"},
+		{name: "go-zookeeper", open: openGoZooKeeper, about: "the Lock of go-zookeeper/zk, which does not notice a loss"},
+	})
 }
 
-// zkScheme is the prefix of the address of a ZooKeeper server in a setup.
-const zkScheme = "zk://"
+// coordinatorVariants returns the variants of zookeeper and etcd.
+func coordinatorVariants(cycle, handOver []aim) []variant {
+	const window = 2 * time.Second
+	return []variant{
+		{name: "1 goroutine, own name", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: window, columns: cycleColumns(), aims: cycle},
+		{name: "64 goroutines, own names", procs: 1, load: load{Goroutines: 64, Keys: 1}, window: window, columns: cycleColumns()},
+		takeTurns(2, handOver),
+		{name: "64 goroutines, one name", procs: 1, load: load{Goroutines: 64}, window: window, columns: contendedColumns(), aims: contendedAims()},
+	}
+}
 
-func startZooKeeper(t testing.TB) (addr string, p *livetest.Process) {
+func startZooKeeper(t testing.TB) *store {
 	t.Helper()
 	s := zktest.Single(t, zktest.Production)
 	if err := warmUp(s.Addr()); err != nil {
 		t.Fatalf("warm ZooKeeper up: %v", err)
 	}
-	return zkScheme + s.Addr(), s.Process
+	about := versionOf(t, "ZooKeeper", func(context.Context) (string, error) { return s.Version() })
+	return &store{addrs: []string{s.Addr()}, about: about, servers: []*livetest.Process{s.Process}}
 }
 
 // warmUp lets the server's virtual machine compile its code, which would otherwise
 // slow the first peer down.
 func warmUp(addr string) error {
-	c, err := openGoZooKeeper(setup{addr: addr})
+	c, err := openGoZooKeeper(setup{addrs: []string{addr}})
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func warmUp(addr string) error {
 }
 
 func openSnibZooKeeper(s setup) (*client, error) {
-	d, err := zklock.New([]string{strings.TrimPrefix(s.addr, zkScheme)})
+	d, err := zklock.New(s.addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func openSnibZooKeeper(s setup) (*client, error) {
 // go-zookeeper: with a new Lock for each acquisition, because two goroutines can't share one.
 
 func openGoZooKeeper(s setup) (*client, error) {
-	conn, events, err := zk.Connect([]string{strings.TrimPrefix(s.addr, zkScheme)}, 15*time.Second, zk.WithLogInfo(false))
+	conn, events, err := zk.Connect(s.addrs, 15*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,15 @@ var boot bootCache
 // before the call.
 func Now() Instant { return boot.now(readClocks, readBootClock) }
 
+// At returns the Instant of now, which [time.Now] must have returned just before. So a caller that
+// needs both reads the clock once.
+func At(now time.Time) Instant {
+	if i, ok := boot.last.Load().instant(now.Sub(epoch), time.Duration(now.UnixNano())); ok {
+		return i
+	}
+	return Now()
+}
+
 // readClocks reads the wall clock, and then how much time has passed since epoch by Go's clock.
 // Neither is a system call.
 func readClocks() (elapsed, wall time.Duration) {
@@ -66,12 +75,8 @@ type bootReading struct {
 func (c *bootCache) now(readClocks func() (elapsed, wall time.Duration), readBootClock func() time.Duration) Instant {
 	last := c.last.Load()
 	elapsed, wall := readClocks()
-	// A bubble lives in the year 2000, long before epoch, and knows no sleep.
-	if elapsed < 0 {
-		return newInstant(elapsed)
-	}
-	if last.valid(elapsed, wall) {
-		return newInstant(elapsed + last.bootOffset)
+	if i, ok := last.instant(elapsed, wall); ok {
+		return i
 	}
 	bootTime := readBootClock()
 	after, _ := readClocks()
@@ -80,6 +85,18 @@ func (c *bootCache) now(readClocks func() (elapsed, wall time.Duration), readBoo
 		c.last.Store(&bootReading{bootOffset: bootTime - after, wallOffset: wall - elapsed, readAt: elapsed})
 	}
 	return newInstant(bootTime)
+}
+
+// instant returns the Instant at which the other clocks were read, unless that takes another
+// reading of the boot clock.
+func (r *bootReading) instant(elapsed, wall time.Duration) (_ Instant, ok bool) {
+	switch {
+	case elapsed < 0: // a bubble lives in the year 2000, long before epoch, and knows no sleep
+		return newInstant(elapsed), true
+	case r.valid(elapsed, wall):
+		return newInstant(elapsed + r.bootOffset), true
+	}
+	return Instant{}, false
 }
 
 // valid reports whether the boot clock provably still is as far ahead of Go's clock as it was

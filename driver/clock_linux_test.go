@@ -220,3 +220,25 @@ func TestTwoReadings(t *testing.T) {
 		t.Errorf("with the wall clock set back: reached %v, left %v", end.Reached(setBack), end.Left(setBack))
 	}
 }
+
+// TestAt checks that At agrees with Now, also in a bubble, whose time is far from the machine's.
+func TestAt(t *testing.T) {
+	check := func(t *testing.T) {
+		t.Helper()
+		before := Now()
+		got := At(time.Now())
+		after := Now()
+		if got.mono < before.mono-int64(2*tolerance) || got.mono > after.mono+int64(2*tolerance) {
+			t.Errorf("At = %v, want %v to %v", got.mono, before.mono, after.mono)
+		}
+	}
+	for range 1000 { // with a valid reading of the boot clock, and without one
+		check(t)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		if got, want := At(time.Now()), Now(); got != want {
+			t.Errorf("At in a bubble = %v, want %v", got, want)
+		}
+	})
+}

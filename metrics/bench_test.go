@@ -1,7 +1,9 @@
 package metrics_test
 
 import (
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,10 +13,7 @@ import (
 )
 
 // BenchmarkCost measures what the collector adds to an uncontended cycle in memory, the
-// fastest there is, in percent of the time without a Trace. In each round the variants run
-// one after the other, each for less than a millisecond, and each is compared with the
-// variant without a Trace of the same round: over longer times the processor's speed changes.
-// The figures are medians over the rounds.
+// fastest there is, in percent of the time without a Trace.
 //
 // "trace" uses a Trace of empty functions: it shows the core's share of the cost. "again" has
 // no Trace: it shows the noise of the measurement.
@@ -23,51 +22,84 @@ func BenchmarkCost(b *testing.B) {
 		WaitStarted: func(snib.WaitStartedEvent) {}, WaitEnded: func(snib.WaitEndedEvent) {}, Released: func(snib.ReleasedEvent) {},
 	}
 	store := new(memlock.Store)
-	variants := []struct {
-		name   string
-		locker *snib.Locker
-		took   []float64 // ns for a cycle, by round
-	}{
-		{name: "off", locker: open(b, store.Open())},
-		{name: "again", locker: open(b, store.Open())},
-		{name: "trace", locker: open(b, store.Open(), snib.Tracing(empty))},
-		{name: "collector", locker: open(b, store.Open(), snib.Tracing(newCollector(b, metrics.Options{}).Trace()))},
+	cycles := func(opts ...snib.Option) func() {
+		l := open(b, store.Open(), opts...)
+		return func() { cycle(b, l, "invoices/2026-11", 100) }
 	}
+	compare(b, []variant{
+		{name: "off", run: cycles()},
+		{name: "again", run: cycles()},
+		{name: "trace", run: cycles(snib.Tracing(empty))},
+		{name: "collector", run: cycles(snib.Tracing(newCollector(b, metrics.Options{}).Trace()))},
+	})
+}
+
+// BenchmarkCostShared is BenchmarkCost for two goroutines that have nothing in common but,
+// in one of the variants, the collector.
+func BenchmarkCostShared(b *testing.B) {
+	cycles := func(opts [2][]snib.Option) func() {
+		lockers := [2]*snib.Locker{open(b, memlock.New(), opts[0]...), open(b, memlock.New(), opts[1]...)}
+		return func() {
+			var both sync.WaitGroup
+			for i, l := range lockers {
+				name := fmt.Sprintf("invoices/%d", i)
+				both.Go(func() { cycle(b, l, name, 2000) })
+			}
+			both.Wait()
+		}
+	}
+	collecting := func() []snib.Option {
+		return []snib.Option{snib.Tracing(newCollector(b, metrics.Options{}).Trace())}
+	}
+	shared := collecting()
+	compare(b, []variant{
+		{name: "off", run: cycles([2][]snib.Option{})},
+		{name: "again", run: cycles([2][]snib.Option{})},
+		{name: "own", run: cycles([2][]snib.Option{collecting(), collecting()})},
+		{name: "shared", run: cycles([2][]snib.Option{shared, shared})},
+	})
+}
+
+// A variant is what compare compares.
+type variant struct {
+	name string
+	run  func()
+	took []float64 // ns, by round
+}
+
+// compare reports what each variant takes more than the first one, in percent. In each round the
+// variants run one after the other, each for some milliseconds at most, and each is compared with
+// the first one of the same round: over longer times the processor's speed changes. The figures are
+// medians over the rounds.
+func compare(b *testing.B, variants []variant) {
 	for round := 0; b.Loop(); round++ {
 		for i := range variants { // the first variant changes from round to round
 			v := &variants[(i+round)%len(variants)]
-			v.took = append(v.took, cycleTime(b, v.locker))
+			began := time.Now()
+			v.run()
+			v.took = append(v.took, float64(time.Since(began)))
 		}
 	}
-	off := variants[0].took
-	b.ReportMetric(median(off), "ns/off")
 	for _, v := range variants[1:] {
-		more := make([]float64, len(off))
-		for i := range off {
-			more[i] = 100 * (v.took[i]/off[i] - 1)
+		more := make([]float64, len(v.took))
+		for i := range more {
+			more[i] = 100 * (v.took[i]/variants[0].took[i] - 1)
 		}
-		b.ReportMetric(median(more), "%more/"+v.name)
+		slices.Sort(more)
+		b.ReportMetric(more[len(more)/2], "%more/"+v.name)
 	}
 }
 
-// cycleTime returns the mean time of a cycle in nanoseconds.
-func cycleTime(b *testing.B, l *snib.Locker) float64 {
-	const perTurn = 100
-	ctx, began := b.Context(), time.Now()
-	for range perTurn {
-		lock, err := l.Acquire(ctx, "invoices/2026-11")
+// cycle takes and releases a lock n times.
+func cycle(b *testing.B, l *snib.Locker, name string, n int) {
+	for range n {
+		lock, err := l.Acquire(b.Context(), name)
 		if err != nil {
-			b.Fatal(err)
+			b.Error(err)
+			return
 		}
 		if err := lock.Release(); err != nil {
-			b.Fatal(err)
+			b.Error(err)
 		}
 	}
-	return float64(time.Since(began)) / perTurn
-}
-
-// median returns the median and does not change its argument.
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	return sorted[len(sorted)/2]
 }

@@ -26,15 +26,26 @@ func (h *histogram) observe(v float64) {
 		i++
 	}
 	h.buckets[i].Add(1)
-	if v == 0 {
-		return
+	if v != 0 {
+		h.addToSum(v)
 	}
+}
+
+func (h *histogram) addToSum(v float64) {
 	for {
 		old := h.sum.Load()
 		if h.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
 			return
 		}
 	}
+}
+
+// add adds what another histogram with the same bounds has counted.
+func (h *histogram) add(other *histogram) {
+	for i := range h.buckets {
+		h.buckets[i].Add(other.buckets[i].Load())
+	}
+	h.addToSum(math.Float64frombits(other.sum.Load()))
 }
 
 // count returns the number of observations.

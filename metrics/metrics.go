@@ -54,7 +54,7 @@ type Collector struct {
 // New returns a Collector, to be registered with a [prometheus.Registerer]. Invalid
 // options are a [snib.ErrInvalid].
 func New(o Options) (*Collector, error) {
-	resources, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newResource)
+	resources, err := metriclabel.NewClasses(o.Resource, o.MaxResources, maxShards, newResource)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
@@ -94,6 +94,8 @@ func (c *Collector) waitEnded(e *snib.WaitEndedEvent) {
 		}
 	case e.Joined:
 		r.joined.Add(1)
+	case e.Kept:
+		r.keptHits.Add(1)
 	case e.Local:
 		r.handedOver.Add(1)
 	}
@@ -147,7 +149,11 @@ func (c *Collector) backend(name string) *backend {
 	return b
 }
 
-// A resource contains the counts for one class of names.
+// maxShards is how many resources a class has at most, each for some of its names: processors that
+// change the same counts wait for each other.
+const maxShards = 8
+
+// A resource contains the counts for one class of names, or for some of its names.
 type resource struct {
 	class string
 
@@ -158,6 +164,7 @@ type resource struct {
 	hold       histogram     // of those that ended
 	queue      histogram     // at releases
 	handedOver atomic.Uint64
+	keptHits   atomic.Uint64 // acquisitions that used a kept lease
 	lost       [metriclabel.Causes]atomic.Uint64
 	leaked     atomic.Uint64
 	regressed  atomic.Uint64
@@ -166,6 +173,36 @@ type resource struct {
 
 func newResource(class string) *resource {
 	return &resource{class: class, wait: newHistogram(metriclabel.Waits()), hold: newHistogram(metriclabel.Holds()), queue: newHistogram(metriclabel.Lengths())}
+}
+
+// sumOf returns the sum of the shards of a class.
+func sumOf(shards []*resource) *resource {
+	sum := newResource(shards[0].class)
+	for _, r := range shards {
+		sum.add(r)
+	}
+	return sum
+}
+
+// add adds what another resource has counted. It reads ends before beginnings, so that nothing
+// seems to have ended before it began.
+func (r *resource) add(other *resource) {
+	r.hold.add(&other.hold)
+	r.queue.add(&other.queue)
+	for i := range r.failures {
+		r.failures[i].Add(other.failures[i].Load())
+	}
+	for i := range r.lost {
+		r.lost[i].Add(other.lost[i].Load())
+	}
+	r.joined.Add(other.joined.Load())
+	r.handedOver.Add(other.handedOver.Load())
+	r.keptHits.Add(other.keptHits.Load())
+	r.leaked.Add(other.leaked.Load())
+	r.regressed.Add(other.regressed.Load())
+	r.late.Add(other.late.Load())
+	r.wait.add(&other.wait)
+	r.started.Add(other.started.Load())
 }
 
 // A backend contains the counts for one kind of store.

@@ -183,6 +183,22 @@ func TestHeldCountsHolds(t *testing.T) {
 	read(t, c).check(t, scrape{`distributed_lock_held{resource="a"}`: 0})
 }
 
+// TestKeptHits checks that a hold under a kept lease is counted as that, and not as a hand-over.
+func TestKeptHits(t *testing.T) {
+	const holds = 3
+	c := newCollector(t, metrics.Options{})
+	l := open(t, memory(), snib.Tracing(c.Trace()), snib.Keep(time.Minute))
+	for range holds {
+		release(t, acquire(t, l, "shard/7"))
+	}
+	read(t, c).check(t, scrape{
+		`distributed_lock_kept_hits_total{resource="shard"}`:    holds - 1, // the first one takes the lease
+		`distributed_lock_handovers_total{resource="shard"}`:    0,
+		`distributed_lock_hold_seconds_count{resource="shard"}`: holds,
+		`distributed_lock_held{resource="shard"}`:               0,
+	})
+}
+
 func TestFailures(t *testing.T) {
 	tests := []struct {
 		reason string

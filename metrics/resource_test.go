@@ -196,3 +196,27 @@ func TestManyGoroutines(t *testing.T) {
 		}
 	}
 }
+
+// TestManyNames checks that the metrics of a class count all its names, which are in all shards.
+func TestManyNames(t *testing.T) {
+	const names = 200
+	c := newCollector(t, metrics.Options{})
+	l := open(t, memory(), snib.Tracing(c.Trace()))
+	var held []*snib.Lock
+	for i := range names {
+		held = append(held, acquire(t, l, fmt.Sprintf("order/%d", i)))
+	}
+	read(t, c).check(t, scrape{
+		`distributed_lock_wait_seconds_count{resource="order"}`: names,
+		`distributed_lock_held{resource="order"}`:               names,
+		`distributed_lock_hold_seconds_count{resource="order"}`: 0,
+	})
+	for _, lock := range held {
+		release(t, lock)
+	}
+	read(t, c).check(t, scrape{
+		`distributed_lock_held{resource="order"}`:               0,
+		`distributed_lock_hold_seconds_count{resource="order"}`: names,
+		`distributed_lock_queue_length_count{resource="order"}`: names,
+	})
+}

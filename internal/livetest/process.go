@@ -236,6 +236,9 @@ func (p *Process) PID() int {
 	return p.run.pid
 }
 
+// CPU returns the processor time that the process and its descendants have used.
+func (p *Process) CPU() time.Duration { return cpuTime(p.PID()) }
+
 // MayEnd allows the process to end by itself from now on, for example because another server
 // tells it to. Without it, such an end fails the test.
 func (p *Process) MayEnd() {

@@ -342,3 +342,38 @@ func TestFreePort(t *testing.T) {
 		t.Errorf("FreePort = %d, which is taken", other)
 	}
 }
+
+// TestCPU checks that the processor time of a process includes that of its children, those that
+// have ended, too.
+func TestCPU(t *testing.T) {
+	before := cpuTime(os.Getpid())
+	if before <= 0 {
+		t.Errorf("processor time of this process = %v, want some", before)
+	}
+	child := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; exec cat")
+	hold, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the child says %q, %v", line, err)
+	}
+	running := cpuTime(os.Getpid()) - before
+	hold.Close()
+	if err := child.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	used := child.ProcessState.UserTime() + child.ProcessState.SystemTime()
+	ended := cpuTime(os.Getpid()) - before
+	const tick = 10 * time.Millisecond // the kernel counts the time of ended children in ticks
+	if running < used-2*tick || ended < used-2*tick {
+		t.Errorf("a child used %v, and the sum grew by %v while it ran, and by %v in all", used, running, ended)
+	}
+}

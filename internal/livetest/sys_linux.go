@@ -85,6 +85,32 @@ func processTree(pid int) []int {
 	return all
 }
 
+// cpuTime returns the processor time of a process and its descendants, without that of threads that
+// have ended.
+func cpuTime(pid int) time.Duration {
+	const tick = time.Second / 100 // the unit of stat files
+	var total time.Duration
+	for _, pid := range processTree(pid) {
+		for _, text := range readMatching(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) {
+			total += time.Duration(number(strings.Fields(text), 0))
+		}
+		for _, text := range readMatching(fmt.Sprintf("/proc/%d/stat", pid)) {
+			fields := statFields(text)
+			total += tick * time.Duration(number(fields, 13)+number(fields, 14)) // of children that have ended
+		}
+	}
+	return total
+}
+
+// number returns a field as a number, or 0 if it is none.
+func number(fields []string, index int) int64 {
+	if index >= len(fields) {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fields[index], 10, 64)
+	return n
+}
+
 // isStopped reports whether all threads of the process are stopped, dead or gone.
 func isStopped(pid int) bool {
 	for _, stat := range readMatching(fmt.Sprintf("/proc/%d/task/*/stat", pid)) {
@@ -95,15 +121,18 @@ func isStopped(pid int) bool {
 	return true
 }
 
-// state returns the letter for the state of a process or a thread, from its stat
-// file, see proc(5).
+// state returns the letter for the state of a process or a thread, from its stat file.
 func state(stat string) string {
-	// The process name may contain anything.
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) == 0 {
-		return "X"
+	if fields := statFields(stat); len(fields) > 0 {
+		return fields[0]
 	}
-	return fields[0]
+	return "X"
+}
+
+// statFields returns the fields of a stat file from the state on, see proc(5).
+func statFields(stat string) []string {
+	// The process name, which is before the state, may contain anything.
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }
 
 // readMatching returns the contents of all files that match the pattern and still exist.

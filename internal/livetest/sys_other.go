@@ -20,6 +20,7 @@ func hang(int) error            { return errors.ErrUnsupported }
 func resume(int) error          { return errors.ErrUnsupported }
 func kill(int)                  {}
 func quit(int, os.Signal) error { return errors.ErrUnsupported }
+func cpuTime(int) time.Duration { return 0 }
 func sleep(d time.Duration)     { time.Sleep(d) }
 
 func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }

@@ -109,7 +109,7 @@ var helperMutants = []mutant{
 	},
 	{
 		guarantee: "bounded metrics", pkg: "metriclabel",
-		in:    "Classes.Class",
+		in:    "Classes.counts",
 		old:   "class != Other && len(c.byClass) < c.limit",
 		new:   "class != Other",
 		tests: "TestMillionNames", testsIn: "metrics",

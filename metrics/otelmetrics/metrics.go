@@ -34,7 +34,7 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w: the MeterProvider is nil", snib.ErrInvalid)
 	}
-	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newClass)
+	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, 1, newClass)
 	if err != nil {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}
@@ -76,10 +76,10 @@ func newClass(name string) *class {
 type instruments struct {
 	classes *metriclabel.Classes[class]
 
-	wait, hold, renewal, margin                                                       metric.Float64Histogram
-	queue                                                                             metric.Int64Histogram
-	held, waiting                                                                     metric.Int64UpDownCounter
-	failures, reasons, handOvers, losses, leaked, regressions, late, renewals, errors metric.Int64Counter
+	wait, hold, renewal, margin                                                                 metric.Float64Histogram
+	queue                                                                                       metric.Int64Histogram
+	held, waiting                                                                               metric.Int64UpDownCounter
+	failures, reasons, handOvers, keptHits, losses, leaked, regressions, late, renewals, errors metric.Int64Counter
 }
 
 func (m *instruments) create(from metric.Meter) error {
@@ -114,6 +114,7 @@ func (m *instruments) create(from metric.Meter) error {
 	m.failures = counter("failures", "Acquires that did not get the lock.")
 	m.reasons = counter("failure_reasons", "Acquires that did not get the lock, by reason.")
 	m.handOvers = counter("handovers", "Holds that were handed over within this process, without asking the store.")
+	m.keptHits = counter("kept_hits", "Holds that began under a lease that this process had kept, without asking the store.")
 	m.losses = counter("lost", "Holds that ended before Release, by cause.")
 	m.leaked = counter("leaked", "Holds that were garbage-collected without Release. Only with TrackLeaks.")
 	m.regressions = counter("token_regressions", "Grants with a fencing token that is not above one granted before.")
@@ -145,6 +146,8 @@ func (m *instruments) waitEnded(e *snib.WaitEndedEvent) {
 		return
 	case e.Joined:
 		return
+	case e.Kept:
+		m.keptHits.Add(e.Context, 1, c.resource)
 	case e.Local:
 		m.handOvers.Add(e.Context, 1, c.resource)
 	}

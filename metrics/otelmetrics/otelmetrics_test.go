@@ -133,6 +133,7 @@ func TestMetrics(t *testing.T) {
 	trace.Renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Err: errors.New("no route to host")})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Local: true})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Local: true, Kept: true})
 	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Err: errors.New("no route to host")})
 	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "c", Backend: "redis"}, Err: snib.ErrLost})
 	check(t, read(), map[string]float64{
@@ -154,6 +155,7 @@ func TestMetrics(t *testing.T) {
 		"distributed_lock_backend_errors_total{backend=redis,op=acquire}":       1,
 		"distributed_lock_backend_errors_total{backend=redis,op=release}":       1,
 		"distributed_lock_handovers_total{resource=b}":                          1,
+		"distributed_lock_kept_hits_total{resource=b}":                          1,
 		"distributed_lock_lost_total{cause=refused,resource=c}":                 1,
 		"distributed_lock_resource_overflows_total{}":                           0,
 	})
@@ -180,6 +182,7 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 	trace.WaitStarted(snib.WaitStartedEvent{Event: e, Context: ctx})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Err: err})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Local: true})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Local: true, Kept: true})
 	trace.Renewed(snib.RenewedEvent{Event: e, TTL: time.Minute, Err: err})
 	trace.Lost(snib.LostEvent{Event: e, Err: err})
 	trace.Released(snib.ReleasedEvent{Event: e, Err: err})

@@ -201,6 +201,20 @@ func write(t testing.TB, dir, file, text string) string {
 // Mode returns the mode of a server: "standalone", "leader" or "follower".
 func (s *Server) Mode() (string, error) { return mode(s.Addr()) }
 
+// Version returns the version of a server, such as "3.8.0".
+func (s *Server) Version() (string, error) {
+	text, err := sendCommand(s.Addr(), "srvr")
+	if err != nil {
+		return "", err
+	}
+	_, after, _ := strings.Cut(text, "version: ")
+	version, _, ok := strings.Cut(after, "-")
+	if !ok {
+		return "", fmt.Errorf("it says: %q", text)
+	}
+	return version, nil
+}
+
 // ready is a [livetest.Command.Ready]: a server is ready when it has found a leader. With TLS it
 // has also completed a handshake: the first one of a virtual machine takes seconds if the machine
 // is busy.
