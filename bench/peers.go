@@ -70,6 +70,8 @@ type client struct {
 	// Renews each lock once; nil if the library renews by itself.
 	renew func(ctx context.Context, held []caller) error
 	close func()
+	// A lock ends with the context of its acquisition.
+	boundToContext bool
 }
 
 // A caller acquires and releases one lock at a time, for one goroutine. It stores the lock in
@@ -275,8 +277,9 @@ func openRueidislock(majority int32) func(setup) (*client, error) {
 			return nil, err
 		}
 		return &client{
-			caller: func() caller { return &rueidislockCaller{locker: locker} },
-			close:  locker.Close,
+			caller:         func() caller { return &rueidislockCaller{locker: locker} },
+			close:          locker.Close,
+			boundToContext: true,
 		}, nil
 	}
 }

@@ -385,7 +385,10 @@ func (w *worker) holdLocks(ownGoroutines int) (*result, error) {
 			timer := time.AfterFunc(hangTimeout, giveUp)
 			err := c.acquire(attempt, w.Prefix+strconv.Itoa(i))
 			if timer.Stop() {
-				return err // attempt is not cancelled: the lock may depend on it
+				if !w.client.boundToContext {
+					giveUp() // it would count as memory of the lock
+				}
+				return err
 			}
 			if err == nil {
 				_ = c.release()

@@ -374,8 +374,8 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (
 		}
 	}
 	l := &lease{
-		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision, blockSize: blockSizeOf(a.req), since: driver.Now(),
-		infoRecorded: infoRecorded, mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
+		d: a.d, s: a.s, name: a.req.Name, info: a.info, minHold: a.req.MinHold, key: a.key, nonce: a.nonce, revision: a.revision,
+		blockSize: blockSizeOf(a.req), since: driver.Now(), infoRecorded: infoRecorded, mayReappear: a.mayPutLater,
 	}
 	if infoRecorded {
 		l.info.Held = l.info.Asked

@@ -64,6 +64,7 @@ func (d *Driver) Info() driver.Info {
 
 		TellsLoss: true, TellsWanted: true,
 
+		RenewsAll:  true,
 		SessionTTL: d.conf.timeout,
 		Assumptions: []string{
 			"a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with --bump-revision",

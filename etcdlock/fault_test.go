@@ -11,7 +11,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -409,12 +408,7 @@ func TestGoneBeforeCheck(t *testing.T) {
 func TestGoneAfterCheck(t *testing.T) {
 	server := etcdtest.Start(t)
 	var gate sync.RWMutex // write-locked while no keep-alive is answered
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(holdKeepAlives(&gate))}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := dialWith(t, server, grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
 	k := intercept(client)
 	operator := dial(t, server)
 	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
@@ -442,29 +436,39 @@ func TestGoneAfterCheck(t *testing.T) {
 	release(t, got)
 }
 
-// holdKeepAlives returns an interceptor that holds the answers to keep-alives while gate is
+// holdAnswers returns an interceptor that holds the answers on streams of a method while gate is
 // write-locked.
-func holdKeepAlives(gate *sync.RWMutex) grpc.StreamClientInterceptor {
-	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
+func holdAnswers(method string, gate *sync.RWMutex) grpc.StreamClientInterceptor {
+	return alterAnswers(method, func(any) error {
+		gate.RLock()
+		defer gate.RUnlock()
+		return nil
+	})
+}
+
+// alterAnswers returns an interceptor that calls alter with each answer on streams of a method. An
+// error of alter takes the place of the answer.
+func alterAnswers(method string, alter func(answer any) error) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, of string, streamer grpc.Streamer,
 		opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		stream, err := streamer(ctx, desc, conn, method, opts...)
-		if err != nil || method != "/etcdserverpb.Lease/LeaseKeepAlive" {
+		stream, err := streamer(ctx, desc, conn, of, opts...)
+		if err != nil || of != method {
 			return stream, err
 		}
-		return gatedStream{stream, gate}, nil
+		return alteredStream{stream, alter}, nil
 	}
 }
 
-type gatedStream struct {
+type alteredStream struct {
 	grpc.ClientStream
-	gate *sync.RWMutex
+	alter func(answer any) error
 }
 
-func (s gatedStream) RecvMsg(m any) error {
-	err := s.ClientStream.RecvMsg(m)
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	return err
+func (s alteredStream) RecvMsg(m any) error {
+	if err := s.ClientStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return s.alter(m)
 }
 
 // A silentWatcher drops the events of a client's watches unless passes is true.

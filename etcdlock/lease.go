@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,15 +24,15 @@ const batch = 100
 type lease struct {
 	d           *Driver
 	s           *session
-	req         driver.Request
-	info        info // its label is guarded by mu
+	name        string
+	info        info          // its label is guarded by mu
+	minHold     time.Duration // Request.MinHold
 	key         string
 	nonce       string // part of the key
 	revision    int64
 	blockSize   int            // the number of tokens that are reserved
 	since       driver.Instant // the grant, or a little later
 	mayReappear bool           // an abandoned request may put the key again
-	releaseSem  chan struct{}  // of capacity 1: held during a release
 
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
@@ -39,11 +40,12 @@ type lease struct {
 
 	mu                sync.Mutex
 	handles           []*handle
-	isWanted          bool // another process waits
-	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
-	releaseUnanswered bool // a release was not answered
+	isWanted          bool          // another process waits
+	infoRecorded      bool          // the value of the key says since when it holds the lock, and the label
+	releaseSem        chan struct{} // of capacity 1: held during a release; nil before the first
+	releaseUnanswered bool          // a release was not answered
 	ended             bool
-	releaseErr        error // the result of Release, once the lease has ended
+	releaseErr        error // the result of Release; does not change once the lease has ended
 }
 
 // leases are those of a driver.
@@ -55,18 +57,18 @@ type leases struct {
 func (ls *leases) add(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.byName[l.req.Name] = append(ls.byName[l.req.Name], l)
+	ls.byName[l.name] = append(ls.byName[l.name], l)
 }
 
 func (ls *leases) remove(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	rest := slices.DeleteFunc(ls.byName[l.req.Name], func(other *lease) bool { return other == l })
+	rest := slices.DeleteFunc(ls.byName[l.name], func(other *lease) bool { return other == l })
 	if len(rest) == 0 {
-		delete(ls.byName, l.req.Name)
+		delete(ls.byName, l.name)
 		return
 	}
-	ls.byName[l.req.Name] = rest
+	ls.byName[l.name] = rest
 }
 
 // find returns the lease of a name for which match is true, or nil.
@@ -82,7 +84,7 @@ func (ls *leases) find(name string, match func(*lease) bool) *lease {
 // ownedBy returns the lease that the owner of a request already has, or nil.
 func (ls *leases) ownedBy(req driver.Request) *lease {
 	return ls.find(req.Name, func(l *lease) bool {
-		return l.req.Owner == req.Owner && l.req.Shared == req.Shared && l.req.Slots == req.Slots
+		return l.info.Owner == req.Owner && l.info.Shared == req.Shared && l.info.Slots == req.Slots
 	})
 }
 
@@ -178,7 +180,7 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	if err := l.d.life.Ready(ctx); err != nil {
 		return err
 	}
-	if ended, _ := l.hasEnded(); ended {
+	if l.hasEnded() {
 		return driver.ErrLost
 	}
 	ctx, cancel := l.d.life.During(ctx)
@@ -186,7 +188,8 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	l.mu.Lock()
 	l.info.Label, l.infoRecorded = label, false
 	l.mu.Unlock()
-	err := l.d.checkKeys(ctx, []*lease{l})[0]
+	l.s.noteUnrecorded(l)
+	err := l.d.checkKeys(ctx, []*lease{l})[l]
 	if errors.Is(err, driver.ErrLost) {
 		l.lose(err)
 	}
@@ -198,24 +201,26 @@ func (l *lease) lose(why error) {
 	if !errors.Is(why, driver.ErrLost) {
 		why = fmt.Errorf("%w: %w", driver.ErrLost, why)
 	}
-	for _, h := range l.end(driver.ErrLost) {
-		h.lose(why)
-	}
+	l.end(driver.ErrLost, why)
 	if l.mayReappear {
 		l.scheduleCleanup()
 	}
 }
 
-// end ends the lease. It returns the handles, or nil if the lease had ended before.
-func (l *lease) end(err error) []*handle {
-	l.detach()
+// end ends the lease, unless it had ended before. It tells the holders why, unless that is nil.
+// They are told before the lease is forgotten: see renewAll.
+func (l *lease) end(result, why error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return nil
+	if !l.ended {
+		l.ended, l.releaseErr = true, result
+		for _, h := range l.handles {
+			if why != nil {
+				h.lose(why)
+			}
+		}
 	}
-	l.ended, l.releaseErr = true, err
-	return l.handles
+	l.mu.Unlock()
+	l.detach()
 }
 
 // detach removes the lease from the driver, its session and its queue.
@@ -225,12 +230,19 @@ func (l *lease) detach() {
 	l.d.leases.remove(l)
 }
 
-// hasEnded reports whether the lease has ended, as far as we know, and if so, the result of
-// Release.
-func (l *lease) hasEnded() (bool, error) {
+// hasEnded reports whether the lease has ended, as far as we know.
+func (l *lease) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended, l.releaseErr
+	return l.ended
+}
+
+// endError returns ErrLost if the lease has ended.
+func (l *lease) endError() error {
+	if l.hasEnded() {
+		return driver.ErrLost
+	}
+	return nil
 }
 
 // checkKey asks a majority whether the key exists.
@@ -241,26 +253,27 @@ func (l *lease) checkKey(ctx context.Context) error { return l.d.checkExists(ctx
 func (l *lease) release(ctx context.Context) error {
 	l.stopObserving() // nothing will be handed over any more
 	l.s.mute(l)
+	sem := l.releaseSemaphore()
 	select {
-	case l.releaseSem <- struct{}{}:
-		defer func() { <-l.releaseSem }()
+	case sem <- struct{}{}:
+		defer func() { <-sem }()
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	for {
-		if ended, err := l.hasEnded(); ended {
-			return err
+		if l.hasEnded() {
+			return l.releaseErr
 		}
 		err := l.tryRelease(ctx)
 		if err == nil || errors.Is(err, driver.ErrLost) {
-			l.end(err)
+			l.end(err, nil)
 			switch {
 			case l.mayReappear:
 				l.scheduleCleanup()
 			// The key is gone for good.
-			case err == nil && !l.releaseUnanswered && l.req.MinHold == 0:
+			case err == nil && !l.releaseUnanswered && l.minHold == 0:
 				l.d.nonces.giveBack(l.nonce)
 			}
 			continue
@@ -279,11 +292,21 @@ func (l *lease) release(ctx context.Context) error {
 	}
 }
 
+// releaseSemaphore returns releaseSem.
+func (l *lease) releaseSemaphore() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.releaseSem == nil {
+		l.releaseSem = make(chan struct{}, 1)
+	}
+	return l.releaseSem
+}
+
 // scheduleCleanup has the key deleted once more, when MinHold is over.
 func (l *lease) scheduleCleanup() { time.AfterFunc(l.minLeft(), func() { l.s.addCleanup(l.key) }) }
 
 // minLeft returns for how long MinHold still keeps the lock taken.
-func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.req.MinHold).Left(driver.Now())) }
+func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.minHold).Left(driver.Now())) }
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {
@@ -341,45 +364,31 @@ func (l *lease) releaseAfter(ctx context.Context, left time.Duration) (existed b
 	return answer.Succeeded, nil
 }
 
-// Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same
-// time asks etcd whether their keys exist.
+// Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same time
+// asks etcd whether their keys exist.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
-	answers := make([]driver.Renewal, len(due))
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
+	if len(due) == 0 {
+		return []driver.Renewal{d.renewAll(ctx)}
+	}
+	answers := make([]driver.Renewal, len(due))
 	var leases []*lease
-	// index is the place in leases. A lease is checked once, however many handles it has.
-	index := map[*lease]int{}
 	for i, one := range due {
 		l := one.(*handle).lease
-		if ended, _ := l.hasEnded(); ended || ctx.Err() != nil {
-			answers[i].Err = driver.ErrLost
-			if !ended {
-				answers[i].Err = context.Cause(ctx)
-			}
-			continue
-		}
-		if _, known := index[l]; !known {
-			index[l], leases = len(leases), append(leases, l)
+		if answers[i].Err = cmp.Or(l.endError(), context.Cause(ctx)); answers[i].Err == nil {
+			leases = append(leases, l)
 		}
 	}
 	if len(leases) == 0 {
 		return answers
 	}
 	ka := d.session.Load().requestKeepAlive() // the leases of an earlier session are lost
-	errs := d.checkKeys(ctx, leases)
+	failed := d.checkKeys(ctx, leases)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
 		l := one.(*handle).lease
-		switch ended := l.s.err(); {
-		case answers[i].Err != nil: // it was not checked
-		case errs[index[l]] != nil:
-			answers[i].Err = errs[index[l]]
-		case ended != nil:
-			answers[i].Err = ended
-		case err != nil:
-			answers[i].Err = err
-		default:
+		if answers[i].Err = cmp.Or(answers[i].Err, failed[l], l.s.err(), err); answers[i].Err == nil {
 			answers[i].Start = start
 		}
 		if errors.Is(answers[i].Err, driver.ErrLost) {
@@ -389,11 +398,30 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// checkKeys asks whether the keys of leases exist, and returns one answer for each.
-func (d *Driver) checkKeys(ctx context.Context, leases []*lease) []error {
-	errs := make([]error, len(leases))
-	for from := 0; from < len(leases); from += batch {
-		some := leases[from:min(from+batch, len(leases))]
+// renewAll renews all leases. It tells those that have ended of their loss.
+func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
+	s := d.session.Load()
+	if s == nil {
+		return driver.Renewal{Err: errors.New("no lease was granted yet")}
+	}
+	ka := s.requestKeepAlive()
+	checkErr := s.checkAll(ctx)
+	start, err := ka.wait(ctx)
+	if over := s.err(); over != nil { // its leases are told, and those of the next one wait for the next call
+		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
+	}
+	if err := cmp.Or(checkErr, err); err != nil {
+		return driver.Renewal{Err: err}
+	}
+	return driver.Renewal{Start: start}
+}
+
+// checkKeys asks a majority whether the keys of leases exist, and returns the errors.
+func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
+	failed := map[*lease]error{}
+	seen := make(map[*lease]bool, len(leases)) // a transaction must not put a key twice
+	leases = slices.DeleteFunc(leases, func(l *lease) bool { again := seen[l]; seen[l] = true; return again })
+	for some := range slices.Chunk(leases, batch) {
 		ops := make([]clientv3.Op, len(some))
 		for i, l := range some {
 			ops[i] = l.checkOp()
@@ -401,13 +429,15 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) []error {
 		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
 			if err != nil {
-				errs[from+i] = err
+				failed[l] = err
 			} else if !l.recordCheck(answer.Responses[i]) {
-				errs[from+i] = errKeyGone
+				failed[l] = errKeyGone
+			} else {
+				l.s.noteRecorded(l)
 			}
 		}
 	}
-	return errs
+	return failed
 }
 
 // checkOp returns the operation that checks the key. If the lease was waited for, its value

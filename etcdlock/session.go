@@ -53,14 +53,19 @@ type session struct {
 
 	ctx    context.Context // done when the session is over; the cause says why
 	cancel context.CancelCauseFunc
+	told   chan struct{} // closed when all leases have been told of that
 
 	mu      sync.Mutex
 	start   driver.Instant      // just before the latest answered keep-alive was sent
 	failing time.Time           // when the first keep-alive failed since then; zero if none has
 	leases  map[*lease]struct{} // to be told of the session's end
-	pending []*keepAlive        // requested and not answered yet
-	unsent  *keepAlive          // the last one of those, if it was not sent yet
-	sendNow chan struct{}       // of capacity 1
+	// unvouched and unrecorded are those of the leases whose keys a renewal has to read: because
+	// the stream of watches would not tell of their deletion, and because their values do not say
+	// yet that they hold the lock.
+	unvouched, unrecorded map[*lease]struct{}
+	pending               []*keepAlive  // requested and not answered yet
+	unsent                *keepAlive    // the last one of those, if it was not sent yet
+	sendNow               chan struct{} // of capacity 1
 	// pendingCleanup has the keys that abandoned requests may still put, and when each was added.
 	pendingCleanup map[string]time.Time
 
@@ -87,8 +92,11 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if s := d.session.Load(); s != nil && s.err() == nil {
-		return s, nil
+	if s := d.session.Load(); s != nil {
+		if s.err() == nil {
+			return s, nil
+		}
+		<-s.told // or a renewal of all leases would not know of them
 	}
 	start := driver.Now() // before the request: the deadline must not be late
 	granted, err := call(ctx, d, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
@@ -106,8 +114,9 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	}
 	s := &session{
 		d: d, id: clientv3.LeaseID(granted.ID), ttl: time.Duration(granted.TTL) * time.Second, start: start,
-		sendNow: make(chan struct{}, 1), leases: map[*lease]struct{}{}, pendingCleanup: map[string]time.Time{},
-		keyWatches: keyWatches{wakeup: make(chan struct{}, 1), byID: map[int64]*lease{}},
+		told: make(chan struct{}), sendNow: make(chan struct{}, 1), pendingCleanup: map[string]time.Time{},
+		leases: map[*lease]struct{}{}, unvouched: map[*lease]struct{}{}, unrecorded: map[*lease]struct{}{},
+		keyWatches: newKeyWatches(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	d.session.Store(s)
@@ -188,12 +197,13 @@ func (s *session) terminate(why error) bool {
 		return false
 	}
 	leases, pending := s.leases, s.pending
-	s.leases, s.pending = nil, nil
+	s.leases, s.unvouched, s.unrecorded, s.pending = nil, nil, nil, nil
 	s.cancel(why)
 	s.mu.Unlock()
 	for l := range leases {
 		l.lose(why)
 	}
+	close(s.told)
 	for _, ka := range pending {
 		ka.finish(driver.Instant{}, why)
 	}
@@ -217,9 +227,28 @@ func (s *session) register(l *lease) error {
 	if err := s.err(); err != nil {
 		return err
 	}
-	s.leases[l] = struct{}{}
+	s.leases[l], s.unvouched[l] = struct{}{}, struct{}{}
+	if !l.infoRecorded {
+		s.unrecorded[l] = struct{}{}
+	}
 	s.scheduleWatch(l)
 	return nil
+}
+
+// noteUnrecorded records that the key of a lease needs another value.
+func (s *session) noteUnrecorded(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, held := s.leases[l]; held {
+		s.unrecorded[l] = struct{}{}
+	}
+}
+
+// noteRecorded undoes noteUnrecorded.
+func (s *session) noteRecorded(l *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unrecorded, l)
 }
 
 // mute stops reports that the key of a lease is gone.
@@ -234,6 +263,7 @@ func (s *session) unregister(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
+	delete(s.unrecorded, l)
 	s.unwatch(l)
 }
 

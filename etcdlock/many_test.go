@@ -1,0 +1,267 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// manyHolds is more than one request can check.
+const manyHolds = 150
+
+// manyLeases are leases, and what their holders are told.
+type manyLeases struct {
+	leases []driver.Lease
+	losses []<-chan error
+}
+
+// acquireMany acquires locks named 0, 1 and so on.
+func acquireMany(t *testing.T, d driver.Driver, n int) (m manyLeases) {
+	t.Helper()
+	for i := range n {
+		l, lost := jobtest.AcquireTold(t, d, request(fmt.Sprint(i), "a"))
+		m.leases, m.losses = append(m.leases, l), append(m.losses, lost)
+	}
+	return m
+}
+
+// awaitWatches waits until a renewal of all leases reads no key.
+func awaitWatches(t *testing.T, d driver.Driver, k *interceptor) {
+	t.Helper()
+	livetest.Await(t, "watches of all keys", func() error {
+		k.set(nil)
+		renewAll(t, d)
+		if got := len(k.calls()); got != 1 {
+			return fmt.Errorf("a renewal of all leases sends %d requests for keys, want one", got)
+		}
+		return nil
+	})
+}
+
+// renewAll renews all leases of a driver.
+func renewAll(t *testing.T, d driver.Driver) {
+	t.Helper()
+	if got := d.Renew(t.Context(), nil); len(got) != 1 || got[0].Err != nil {
+		t.Fatalf("Renew of all leases = %v", got)
+	}
+}
+
+// checkOnlyLost checks that the holder of one lease has been told of its loss, and no other.
+func (m *manyLeases) checkOnlyLost(t *testing.T, lost int) {
+	t.Helper()
+	for i, told := range m.losses {
+		select {
+		case err := <-told:
+			if i != lost || !errors.Is(err, driver.ErrLost) {
+				t.Fatalf("the holder of lease %d was told %v; the key of lease %d was deleted", i, err, lost)
+			}
+		default:
+			if i == lost {
+				t.Fatalf("the holder of lease %d was not told that its key was deleted", i)
+			}
+		}
+	}
+}
+
+// TestManyHolds checks that holds cost neither goroutines nor requests, and that a renewal of all
+// finds out which of them was broken.
+func TestManyHolds(t *testing.T) {
+	server := etcdtest.Start(t)
+	client, operator := dial(t, server), dial(t, server)
+	k := intercept(client)
+	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
+	t.Cleanup(func() { d.Close() })
+	acquire(t, d, request("first", "a"))
+	awaitWatchCount(t, server, 1)
+	before := runtime.NumGoroutine()
+	m := acquireMany(t, d, 3*manyHolds)
+	awaitWatches(t, d, k)
+	if got := runtime.NumGoroutine() - before; got > 10 {
+		t.Errorf("%d holds cost %d goroutines", len(m.leases), got)
+	}
+	if _, err := operator.Delete(t.Context(), keys(t, operator, "50")[0]); err != nil {
+		t.Fatal(err)
+	}
+	jobtest.AwaitLoss(t, m.losses[50], livetest.Patience) // no renewal looks for it
+	for i := range 50 {
+		if _, err := operator.Delete(t.Context(), keys(t, operator, fmt.Sprint(i))[0]); err != nil {
+			t.Fatal(err)
+		}
+		renewAll(t, d) // at once: the event may be on its way
+		m.checkOnlyLost(t, i)
+	}
+	// Holders of leases that are released while all are renewed are told nothing.
+	var releasing sync.WaitGroup
+	for _, l := range m.leases[51:] {
+		releasing.Go(func() { release(t, l) })
+	}
+	for range 10 {
+		renewAll(t, d)
+	}
+	releasing.Wait()
+	m.checkOnlyLost(t, -1)
+}
+
+// TestRenewalOfMany deletes the key of one of many holds while the stream of watches reports
+// nothing, as on a member that hangs. The renewal of all finds out which one is lost.
+func TestRenewalOfMany(t *testing.T) {
+	server := etcdtest.Start(t)
+	operator := dial(t, server)
+	var gate sync.RWMutex // write-locked while no watch reports anything
+	client := dialWith(t, server, grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Watch/Watch", &gate)))
+	k := intercept(client)
+	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
+	t.Cleanup(func() { d.Close() })
+	m := acquireMany(t, d, manyHolds)
+	awaitWatches(t, d, k)
+	gate.Lock()
+	defer gate.Unlock()
+	if _, err := operator.Delete(t.Context(), keys(t, operator, "7")[0]); err != nil {
+		t.Fatal(err)
+	}
+	renewAll(t, d)
+	m.checkOnlyLost(t, 7)
+}
+
+// TestWatchEnds has the stream of watches fail at the moment in which the key of one of many holds
+// is deleted, so that it does not tell of that. A renewal of all finds out. The next stream tells
+// of the next deletion, and of one that no renewal has looked for.
+func TestWatchEnds(t *testing.T) {
+	for name, end := range map[string]func(*etcdserverpb.WatchResponse) error{
+		"Compacted": func(resp *etcdserverpb.WatchResponse) error {
+			resp.Canceled, resp.CompactRevision, resp.Events = true, resp.Header.Revision, nil
+			return nil
+		},
+		"Refused": func(resp *etcdserverpb.WatchResponse) error {
+			resp.Created, resp.Canceled, resp.WatchId, resp.Events = true, true, -1, nil
+			return nil
+		},
+		"Cut": func(*etcdserverpb.WatchResponse) error { return io.ErrUnexpectedEOF },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := etcdtest.Start(t)
+			operator := dial(t, server)
+			var ending atomic.Bool // the next event ends the stream
+			client := dialWith(t, server, grpc.WithChainStreamInterceptor(alterAnswers("/etcdserverpb.Watch/Watch", func(m any) error {
+				if resp := m.(*etcdserverpb.WatchResponse); len(resp.Events) > 0 && ending.CompareAndSwap(true, false) {
+					return end(resp)
+				}
+				return nil
+			})))
+			k := intercept(client)
+			d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
+			t.Cleanup(func() { d.Close() })
+			m := acquireMany(t, d, manyHolds)
+			awaitWatches(t, d, k)
+			for i, renewed := range []bool{true, false, false} {
+				ending.Store(i < 2)
+				if _, err := operator.Delete(t.Context(), keys(t, operator, fmt.Sprint(i))[0]); err != nil {
+					t.Fatal(err)
+				}
+				if renewed {
+					renewAll(t, d)
+					m.checkOnlyLost(t, i)
+					awaitWatches(t, d, k)
+				} else {
+					jobtest.AwaitLoss(t, m.losses[i], livetest.Patience)
+				}
+			}
+			m.checkOnlyLost(t, -1)
+		})
+	}
+}
+
+// TestOldProgress checks that renewals rely on the stream of watches only if the member that serves
+// it reports events in order.
+func TestOldProgress(t *testing.T) {
+	server := etcdtest.Start(t)
+	for version, ordered := range map[string]bool{
+		"3.4.24": false, "3.4.25": true, "3.5.7": false, "3.5.8": true, "3.5.21": true, "3.6.0": true, "3.5.8-pre": true, "4.0.0": true,
+		"2.9.99": false, "": false, "new": false,
+	} {
+		t.Run(version, func(t *testing.T) {
+			checkProgress(t, server, ordered, func(status *etcdserverpb.StatusResponse) { status.Version = version })
+		})
+	}
+	t.Run("OtherMember", func(t *testing.T) {
+		checkProgress(t, server, false, func(status *etcdserverpb.StatusResponse) { status.Header.MemberId++ })
+	})
+}
+
+// checkProgress checks whether renewals rely on the stream of watches, after a change to what the
+// server tells of itself.
+func checkProgress(t *testing.T, server *etcdtest.Server, want bool, change func(*etcdserverpb.StatusResponse)) {
+	client := dialWith(t, server, grpc.WithChainUnaryInterceptor(changeStatus(change)))
+	k := intercept(client)
+	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
+	t.Cleanup(func() { d.Close() })
+	m := acquireMany(t, d, manyHolds)
+	if want {
+		awaitWatches(t, d, k)
+	} else {
+		awaitWatchCount(t, server, manyHolds)
+		for range 50 { // meanwhile the driver finds out which keys are watched
+			k.set(nil)
+			renewAll(t, d)
+			if got := len(k.calls()); got < 2 {
+				t.Fatalf("a renewal of %d leases sends %d requests for keys, want some that read them all", manyHolds, got)
+			}
+		}
+	}
+	for _, l := range m.leases {
+		release(t, l)
+	}
+	awaitWatchCount(t, server, 0)
+}
+
+// awaitWatchCount waits until the server has a number of watches.
+func awaitWatchCount(t *testing.T, server *etcdtest.Server, want int) {
+	t.Helper()
+	livetest.Await(t, "watches in etcd", func() error {
+		if got := watchCount(t, server); got != want {
+			return fmt.Errorf("there are %d, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// dialWith returns a client with options of gRPC.
+func dialWith(t *testing.T, server *etcdtest.Server, opts ...grpc.DialOption) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), DialOptions: opts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// changeStatus returns an interceptor that changes what the server tells of itself.
+func changeStatus(change func(*etcdserverpb.StatusResponse)) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, reply, conn, opts...)
+		if status, ok := reply.(*etcdserverpb.StatusResponse); ok && err == nil {
+			change(status)
+		}
+		return err
+	}
+}
