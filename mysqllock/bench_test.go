@@ -120,3 +120,9 @@ func BenchmarkContended(b *testing.B) {
 	})
 	b.Run("rows", func(b *testing.B) { jobtest.ContendedBy(b, newDriver(b, dial(b, server.DSN()))) })
 }
+
+// BenchmarkOwnNames takes and releases locks that nobody else wants, with 64 goroutines.
+func BenchmarkOwnNames(b *testing.B) {
+	server := mysqltest.Start(b, "innodb-flush-log-at-trx-commit=1")
+	jobtest.OwnNames(b, newDriver(b, dial(b, server.DSN())))
+}

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +17,11 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
 		return nil, d.yieldSession(err)
+	}
+	if a.Req.MinHold == 0 { // take may read the clock before it has locked the row, and MinHold counts from then
+		if l, err := d.take(inner, a); l != nil || err != nil {
+			return l, d.yieldSession(err)
+		}
 	}
 	start := driver.Now() // before the request: the lease must not seem to start later than it does
 	s, created, err := d.send(inner, a)
@@ -46,37 +50,29 @@ func (d *Driver) yieldSession(err error) error {
 	return err
 }
 
-// send sends the request, first as acquireFast and, if that returns nothing, as the full
-// statement. created reports that the statement created the row.
+// send sends the request as the full statement. created reports that the statement created the row.
 func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, err error) {
 	req := a.Req
-	a.Entry.Tell = a.Entry.Tell || d.rows.HasSession()
-	encoded, err := json.Marshal(newEntry{a.Entry, d.channel(), json.Number(a.Entry.Session)})
+	encoded, err := d.encode(a)
 	if err != nil {
 		return s, false, err
-	}
-	args := []any{req.Name, a.Entry.Nonce, req.Slots, d.rows.RowTTL(req), req.Tokens, string(encoded),
-		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
-	answered := false
-	scan := func(row pgx.Rows) error {
-		var holders, waiters string
-		answered = true
-		s = state{Name: req.Name}
-		if err := row.Scan(&s.Slots, &holders, &waiters, &s.Now, &created, nil); err != nil {
-			return err
-		}
-		return parse(&s, holders, waiters)
-	}
-	a.MarkSent()
-	err = d.run(ctx, a.MarkRepeated, d.sql.acquireFast, args[:6], scan)
-	if err != nil || answered {
-		return s, created, d.rowError(req.Name, err)
 	}
 	sql := d.sql.acquire
 	if req.NoWait || a.Queued {
 		sql = d.sql.acquirePrechecked
 	}
-	return s, created, d.rowError(req.Name, d.run(ctx, a.MarkRepeated, sql, args, scan))
+	args := []any{req.Name, a.Entry.Nonce, req.Slots, d.rows.RowTTL(req), req.Tokens, encoded,
+		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
+	a.MarkSent()
+	err = d.run(ctx, a.MarkRepeated, sql, args, func(row pgx.Rows) error {
+		var holders, waiters string
+		s = state{Name: req.Name}
+		if err := row.Scan(&s.Slots, &holders, &waiters, &s.Now, &created, nil); err != nil {
+			return err
+		}
+		return parse(&s, holders, waiters)
+	})
+	return s, created, d.rowError(req.Name, err)
 }
 
 // remove removes what an attempt has left in a row.

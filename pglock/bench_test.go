@@ -112,3 +112,9 @@ func BenchmarkContended(b *testing.B) {
 	})
 	b.Run("rows", func(b *testing.B) { jobtest.ContendedBy(b, newDriver(b, dial(b, server.URL()))) })
 }
+
+// BenchmarkOwnNames takes and releases locks that nobody else wants, with 64 goroutines.
+func BenchmarkOwnNames(b *testing.B) {
+	server := pgtest.Start(b)
+	jobtest.OwnNames(b, newDriver(b, dial(b, server.URL())))
+}

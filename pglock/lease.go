@@ -14,10 +14,8 @@ import (
 
 // release ends a lease in its row, or keeps it until MinHold has passed.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
-	args := []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, l.Req.MinHold.Microseconds()}
-	freed, err = d.execOnce(ctx, d.sql.releaseFast, args)
-	if err == nil && !freed {
-		freed, err = d.execOnce(ctx, d.sql.release, args)
+	if freed, err = d.free(ctx, l); err == nil && !freed {
+		freed, err = d.execOnce(ctx, d.sql.release, []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, l.Req.MinHold.Microseconds()})
 	}
 	if err != nil && d.rows.HasSession() { // it would keep the lock for ever
 		l.RetryRelease(err)

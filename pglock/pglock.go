@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -26,6 +27,8 @@ type Driver struct {
 	sql  statements
 
 	rows     *rows.Driver
+	takings  *driverkit.Batcher[*taking]
+	freeings *driverkit.Batcher[*freeing]
 	store    storeInfo
 	verifier verifier
 
@@ -56,6 +59,7 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
 
 func newDriver(pool *pgxpool.Pool, c config, session bool) *Driver {
 	d := &Driver{pool: pool, conf: c, sql: newStatements(c.table, liveRow)}
+	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // queryModes are the ways to run statements that have turned out to be necessary. The zero value
@@ -31,19 +27,10 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 // statement that may have been executed is not repeated, because it would find nothing the second
 // time. While the server has no connection left, execOnce retries for as long as ctx allows.
 func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
-	for outage := (driverkit.Outage{}); ; {
-		sentAt := time.Now()
-		err := d.run(ctx, nil, sql, args, func(pgx.Rows) error { found = true; return nil })
-		if !errors.Is(err, driver.ErrFull) {
-			return found, err
-		}
-		pause, _ := outage.Again(sentAt, err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return found, err
-		}
-	}
+	err = d.whileFull(ctx, func() error {
+		return d.run(ctx, nil, sql, args, func(pgx.Rows) error { found = true; return nil })
+	})
+	return found, err
 }
 
 // run is query for statements that are not always repeated. Before run repeats a statement that the

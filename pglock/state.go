@@ -123,12 +123,20 @@ func (d *Driver) readStates(ctx context.Context, sql string, names []string, arg
 	return states, err
 }
 
-func parse(s *state, holders, waiters string) error {
-	if err := json.Unmarshal([]byte(holders), &s.Holders); err != nil {
-		return parseError{fmt.Errorf("its holders can't be read: %w", err)}
+func parse(s *state, holders, waiters string) (err error) {
+	if s.Holders, err = parseEntries("holders", holders); err == nil {
+		s.Waiters, err = parseEntries("waiters", waiters)
 	}
-	if err := json.Unmarshal([]byte(waiters), &s.Waiters); err != nil {
-		return parseError{fmt.Errorf("its waiters can't be read: %w", err)}
+	return err
+}
+
+// parseEntries parses a column.
+func parseEntries(column, text string) (all []entry, err error) {
+	if text == "[]" {
+		return nil, nil
 	}
-	return nil
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil, parseError{fmt.Errorf("its %s can't be read: %w", column, err)}
+	}
+	return all, nil
 }

@@ -88,27 +88,45 @@ CROSS JOIN LATERAL (
 		ELSE h.n + w.ahead = 0 END AS granted
 	FROM (SELECT l.slots = $3::int OR h.n + w.n = 0 AS fits) k) v`
 
-// acquireFast is the fast path: it grants the lease if the row is empty, or if there are only
-// waiters and this one is the first. Otherwise it returns nothing, and mostly does not touch the
-// row. Its parameters are the first six of decide.
-const acquireFast = `
-INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
-SELECT $1::text, t.token + $5::bigint - 1, $3::int, {granted}, '[]', t.now
-FROM (SELECT c.now, greatest(c.now, (SELECT token + 1 FROM {table} WHERE name = '')) AS token, {flush} AS flush
-	FROM (SELECT {clock} AS now) c) t
-WHERE NOT EXISTS (SELECT FROM {table} l WHERE l.name = $1::text AND NOT {free})
-ON CONFLICT (name) DO UPDATE SET (token, slots, holders, waiters, used) = (
-	SELECT t.token + $5::bigint - 1, $3::int, {granted}, CASE l.waiters WHEN '[]' THEN l.waiters ELSE l.waiters - 0 END, t.now
-	FROM (SELECT c.now, greatest(c.now, l.token + 1) AS token FROM (SELECT {clock} AS now) c) t)
-WHERE {free}
-RETURNING l.slots, l.holders, l.waiters, l.used, l.xmax = 0, NULL::bigint`
+// takeOne grants the lease of the request r if the row exists and is free. Its parameters are the
+// first six of decide. If another transaction has locked the row, it waits for that.
+const takeOne = `
+UPDATE {table} l SET {grant}
+FROM (SELECT $1::text AS name, $2::text AS nonce, $3::int AS slots, $4::bigint AS ttl, $5::bigint AS tokens, $6::text AS entry) r,
+	(SELECT {clock} AS now, {flush} OFFSET 0) c
+WHERE l.name = r.name AND {isFree}
+RETURNING l.token - r.tokens + 1, l.waiters`
 
-// free and granted are parts of acquireFast: the condition that it may grant the row l, and the
-// holders after it has granted t.token at the time t.now.
+// takeAll is takeOne for arrays of requests. It also creates rows, and skips those that others have
+// locked. It answers with one row for all grants, so a try that fails after some grants answers
+// nothing. The planner does not see the parameters, so that it keeps its plan.
+const takeAll = `
+WITH r AS MATERIALIZED (SELECT * FROM unnest((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::int[]), (SELECT $4::bigint[]),
+		(SELECT $5::bigint[]), (SELECT $6::text[])) r(name, nonce, slots, ttl, tokens, entry)),
+	k AS MATERIALIZED (SELECT l.ctid AS tid, r.* FROM r JOIN {table} l ON l.name = r.name WHERE {isFree} FOR UPDATE OF l SKIP LOCKED),
+	c AS MATERIALIZED (SELECT {clock} AS now, {flush} FROM (SELECT count(*) FROM k) n),
+	found AS (UPDATE {table} l SET {grant} FROM k r, c WHERE l.ctid = r.tid AND {isFree}
+		RETURNING r.nonce, l.token - r.tokens + 1 AS token, l.waiters, false AS created),
+	made AS (INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
+		SELECT t.name, t.token + t.tokens - 1, t.slots, {granted}, '[]', t.now
+		FROM (SELECT r.*, c.now, greatest(c.now, (SELECT token + 1 FROM {table} WHERE name = '')) AS token FROM r, c
+			WHERE NOT EXISTS (SELECT FROM {table} o WHERE o.name = r.name)) t ORDER BY t.name
+		ON CONFLICT (name) DO NOTHING
+		RETURNING l.holders->0->>'nonce', (l.holders->0->>'token')::bigint, l.waiters, true)
+SELECT array_agg(nonce), array_agg(token), array_agg(waiters::text), array_agg(created)
+FROM (SELECT * FROM found UNION ALL SELECT * FROM made) g`
+
+// These are parts of takeOne, takeAll and acquire: the condition that the row l is free for the
+// request r, what a grant writes into it at the time c.now, and the new holders for t, which is a
+// request with its token and the time.
 const (
-	free    = `(l.holders = '[]' AND (l.waiters = '[]' OR l.waiters->0->>'nonce' = $2::text))`
-	granted = `jsonb_build_array($6::jsonb || jsonb_build_object(
-		'token', t.token, 'tokens', $5::bigint, 'since', t.now, 'until', t.now + $4::bigint, 'ttl', $4::bigint))`
+	isFree = `l.holders = '[]' AND (l.waiters = '[]' OR l.waiters->0->>'nonce' = r.nonce)`
+
+	grant = `slots = r.slots, used = c.now, waiters = CASE l.waiters WHEN '[]' THEN l.waiters ELSE l.waiters - 0 END,
+	(token, holders) = (SELECT t.token + t.tokens - 1, {granted} FROM (SELECT r.*, c.now, greatest(l.token + 1, c.now) AS token) t)`
+
+	granted = `jsonb_build_array(t.entry::jsonb || jsonb_build_object(
+		'token', t.token, 'tokens', t.tokens, 'since', t.now, 'until', t.now + t.ttl, 'ttl', t.ttl))`
 )
 
 // acquire is the full statement: it grants the lease, or adds the waiter. Its parameters are
@@ -116,8 +134,9 @@ const (
 const acquire = `
 WITH {seen} up AS (
 	INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
-	SELECT $1::text, t.token + $5::bigint - 1, $3::int, {granted}, '[]', t.now
-	FROM (SELECT c.now, greatest(c.now, (SELECT token + 1 FROM {table} WHERE name = '')) AS token, {flush} AS flush
+	SELECT $1::text, t.token + t.tokens - 1, $3::int, {granted}, '[]', t.now
+	FROM (SELECT c.now, greatest(c.now, (SELECT token + 1 FROM {table} WHERE name = '')) AS token, {flush},
+			$4::bigint AS ttl, $5::bigint AS tokens, $6::text AS entry
 		FROM (SELECT {clock} AS now) c) t {unlessSeen}
 	ON CONFLICT (name) DO UPDATE SET (token, slots, holders, waiters, used) =
 		(SELECT d.token, d.slots, d.holders, d.waiters, d.used FROM ({decide}) d)
@@ -154,16 +173,35 @@ CASE WHEN l.waiters <> '[]' THEN (
 		WHEN (w.e->>'shared')::bool THEN NOT (h.alone OR w.alone)
 		ELSE h.n + w.ahead = 0 END) END`
 
-// releaseFast is the fast path of release: the lease is the only one and need not be kept, and
-// the first waiter, if there is one, is exclusive. Otherwise it returns nothing.
-const releaseFast = `
-UPDATE {table} l SET used = {clock}, holders = '[]'
-FROM (SELECT {noflush}) f
-WHERE l.name = $1::text AND jsonb_array_length(l.holders) = 1
-	AND (l.holders->0->>'token')::bigint = $2::bigint AND l.holders->0->>'owner' = $3::text AND NOT l.holders->0 ? 'kept'
-	AND (l.holders->0->>'until')::bigint > {clock} AND least((l.holders->0->>'since')::bigint, {clock}) + $4::bigint <= {clock}
-	AND (l.waiters = '[]' OR l.slots = 0 AND NOT (l.waiters->0->>'shared')::bool AND (l.waiters->0->>'until')::bigint > {clock})
-RETURNING CASE WHEN l.waiters <> '[]' THEN pg_notify(l.waiters->0->>'channel', 'g' || (l.waiters->0->>'nonce'))::text END`
+// freeOne ends the lease r if it is the only one in the row and need not be kept, and the first
+// waiter, if there is one, is exclusive. Otherwise it returns nothing. Parameters: name, token,
+// owner, MinHold.
+const freeOne = `
+UPDATE {table} l SET used = c.now, holders = '[]'
+FROM (SELECT $1::text AS name, $2::bigint AS token, $3::text AS owner, $4::bigint AS least) r, (SELECT {clock} AS now, {noflush} OFFSET 0) c
+WHERE l.name = r.name AND {isEndable}
+RETURNING {wakeFirst}`
+
+// freeAll is freeOne for arrays of leases. It skips the rows that others have locked, and answers
+// with one row, as takeAll does.
+const freeAll = `
+WITH k AS MATERIALIZED (SELECT l.ctid AS tid, r.* FROM unnest((SELECT $1::text[]), (SELECT $2::bigint[]), (SELECT $3::text[]),
+		(SELECT $4::bigint[])) WITH ORDINALITY r(name, token, owner, least, i)
+		JOIN {table} l ON l.name = r.name FOR UPDATE OF l SKIP LOCKED),
+	c AS MATERIALIZED (SELECT {clock} AS now, {noflush} FROM (SELECT count(*) FROM k) n),
+	freed AS (UPDATE {table} l SET used = c.now, holders = '[]' FROM k r, c WHERE l.ctid = r.tid AND {isEndable}
+		RETURNING r.i, {wakeFirst} AS woken)
+SELECT array_agg(i), count(woken) FROM freed`
+
+// These are parts of freeOne and freeAll: the condition, and the notification of the first waiter.
+const (
+	isEndable = `jsonb_array_length(l.holders) = 1 AND (l.holders->0->>'token')::bigint = r.token AND l.holders->0->>'owner' = r.owner
+	AND NOT l.holders->0 ? 'kept' AND (l.holders->0->>'until')::bigint > c.now
+	AND (r.least = 0 OR least((l.holders->0->>'since')::bigint, c.now) + r.least <= c.now)
+	AND (l.waiters = '[]' OR l.slots = 0 AND NOT (l.waiters->0->>'shared')::bool AND (l.waiters->0->>'until')::bigint > c.now)`
+
+	wakeFirst = `CASE WHEN l.waiters <> '[]' THEN pg_notify(l.waiters->0->>'channel', 'g' || (l.waiters->0->>'nonce'))::text END`
+)
 
 // nextToken issues a token without a lease.
 const nextToken = `
@@ -309,13 +347,13 @@ const skipLocked = `SKIP LOCKED`
 
 // statements are the statements for one table.
 type statements struct {
-	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, setLabel, removeEntry, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
+	takeOne, takeAll, freeOne, freeAll, acquire, acquirePrechecked, nextToken, release, breakLease, setLabel, removeEntry, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
 	fill := func(sql string, parts ...string) string {
 		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
-			"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{free}", free, "{granted}", granted, "{wake}", wake,
+			"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{grant}", grant, "{isFree}", isFree, "{granted}", granted, "{isEndable}", isEndable, "{wakeFirst}", wakeFirst, "{wake}", wake,
 			"{held}", held, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 		for i := 0; i < len(parts); i += 2 {
 			sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
@@ -323,10 +361,10 @@ func newStatements(table pgx.Identifier, live string) statements {
 		return render(sql, table)
 	}
 	return statements{
-		acquireFast: fill(acquireFast), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
+		takeOne: fill(takeOne), takeAll: fill(takeAll), freeOne: fill(freeOne), freeAll: fill(freeAll), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
 		release: fill(release), breakLease: fill(breakLease), setLabel: fill(setLabel), removeEntry: fill(removeEntry),
 		renew: fill(renew), renewUnlocked: fill(renew, "{skip}", skipLocked), confirm: fill(confirm),
-		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
+		nextToken: fill(nextToken), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),
 	}
 }

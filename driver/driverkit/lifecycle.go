@@ -5,6 +5,7 @@
 //   - [Detached] bounds a call of the server after its caller has given up.
 //   - [SessionConn] is the connection of a session that the server ends after a silence.
 //   - [Outage] says when to retry while the store is unavailable.
+//   - [Batcher] runs the operations of concurrent callers together.
 //   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.
 //   - [Isolate] and [RowError] keep a malformed row from harming other locks.
 //

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,27 @@ func Contended(b *testing.B, cycle func(context.Context) error) {
 }
 
 const goroutines = 64
+
+// OwnNames measures a cycle that 64 goroutines of one process run concurrently, each on a lock of
+// its own.
+func OwnNames(b *testing.B, d driver.Driver) {
+	var names, owners atomic.Int64
+	b.SetParallelism((goroutines + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
+	b.ResetTimer() // the server was started before
+	b.RunParallel(func(pb *testing.PB) {
+		take := By(d, "own "+strconv.FormatInt(names.Add(1), 10))
+		for pb.Next() {
+			release, err := take(b.Context(), strconv.FormatInt(owners.Add(1), 10))
+			if err == nil {
+				err = release(b.Context())
+			}
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
 
 // ContendedBy is [Contended] for a lock of a driver.
 func ContendedBy(b *testing.B, d driver.Driver) {

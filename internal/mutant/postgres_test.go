@@ -18,9 +18,9 @@ var postgresMutants = []mutant{
 	},
 	{
 		guarantee: "tokens increase", pkg: "pglock",
-		in:    "acquireFast",
-		old:   "greatest(c.now, l.token + 1) AS token FROM",
-		new:   "c.now AS token FROM",
+		in:    "grant",
+		old:   "greatest(l.token + 1, c.now) AS token",
+		new:   "c.now AS token",
 		tests: "TestRows/TokenAheadOfClock",
 	},
 	{
@@ -99,6 +99,13 @@ var postgresMutants = []mutant{
 		old:   "send(ctx, d.sql.heartbeatUnlocked, names)",
 		new:   "send(ctx, d.sql.heartbeat, names)",
 		tests: "TestLockedRow/Rows",
+	},
+	{
+		guarantee: "held-up requests", pkg: "pglock",
+		in:    "takeAll",
+		old:   "FOR UPDATE OF l SKIP LOCKED",
+		new:   "FOR UPDATE OF l",
+		tests: "TestBatchBesideLockedRows",
 	},
 	{
 		guarantee: "no late loss", pkg: "pglock",

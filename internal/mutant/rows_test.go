@@ -24,6 +24,13 @@ var rowsMutants = []mutant{
 		tests: "TestHungRemovalDelaysNoHeartbeat",
 	},
 	{
+		guarantee: "held-up requests", pkg: "driver/driverkit",
+		in:    "Batcher.Do",
+		old:   "b.overtake(g)",
+		new:   "_ = b.overtake",
+		tests: "TestBatcher/HeldUp",
+	},
+	{
 		guarantee: "an outage is not a holder", pkg: "driver/driverkit/rows",
 		in:    "Attempt.contextError",
 		old:   "err = a.d.registry.pollError(a)",

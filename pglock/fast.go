@@ -1,0 +1,207 @@
+package pglock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// A fast path takes a free lock, or gives one up. The fast paths of concurrent callers go to the
+// server together, as one transaction, which skips the rows that others have locked. What a fast
+// path can't do takes a statement of its own.
+
+// A taking is the request of an attempt for a lock that may be free, and the answer.
+type taking struct {
+	name, nonce string
+	slots       int
+	ttl, tokens int64
+	entry       string
+
+	granted  bool
+	created  bool // the row is new
+	token    int64
+	waiters  string         // the column
+	start    driver.Instant // our clock before the request was sent
+	repeated bool           // the server may execute the request once more
+	err      error
+}
+
+// take takes the lock if its row is empty, or has only waiters and this attempt is the first of
+// them. Otherwise it returns nil.
+func (d *Driver) take(ctx context.Context, a *attempt) (*lease, error) {
+	encoded, err := d.encode(a)
+	if err != nil {
+		return nil, err
+	}
+	t := &taking{
+		name: a.Req.Name, nonce: a.Entry.Nonce, slots: a.Req.Slots,
+		ttl: d.rows.RowTTL(a.Req), tokens: int64(a.Req.Tokens), entry: encoded,
+	}
+	a.MarkSent()
+	if err := d.takings.Do(ctx, t); err != nil {
+		return nil, err
+	}
+	if t.repeated {
+		a.MarkRepeated()
+	}
+	if !t.granted || t.err != nil {
+		return nil, t.err
+	}
+	if t.created {
+		d.rows.CountNewRow()
+	}
+	h, found := a.Entry, state{}
+	if found.Waiters, err = parseEntries("waiters", t.waiters); err != nil {
+		return nil, d.rowError(t.name, err)
+	}
+	h.Token, h.Tokens = uint64(t.token), a.Req.Tokens
+	return a.Grant(h, t.start, found.OthersWait(d.rows.ID)), nil
+}
+
+// encode returns the entry of an attempt as it is stored.
+func (d *Driver) encode(a *attempt) (string, error) {
+	a.Entry.Tell = a.Entry.Tell || d.rows.HasSession()
+	encoded, err := json.Marshal(newEntry{a.Entry, d.channel(), json.Number(a.Entry.Session)})
+	return string(encoded), err
+}
+
+// takeAll answers takings.
+func (d *Driver) takeAll(ctx context.Context, batch []*taking) {
+	err := driverkit.Isolate(batch, isMalformed, func(some []*taking) error { return d.sendTakings(ctx, some) },
+		func(t *taking, err error) { t.err = d.rowError(t.name, err) })
+	for _, t := range batch {
+		if err != nil {
+			t.err = err
+		}
+	}
+}
+
+// sendTakings sends takings in one statement.
+func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
+	start := driver.Now() // before the request: the lease must not seem to start later than it does
+	repeated := func() {
+		for _, t := range some {
+			t.repeated = true
+		}
+	}
+	if t := some[0]; len(some) == 1 {
+		args := []any{t.name, t.nonce, t.slots, t.ttl, t.tokens, t.entry}
+		return d.run(ctx, repeated, d.sql.takeOne, args, func(row pgx.Rows) error {
+			t.granted, t.start = true, start
+			return row.Scan(&t.token, &t.waiters)
+		})
+	}
+	byNonce := make(map[string]*taking, len(some))
+	for _, t := range some {
+		byNonce[t.nonce] = t
+	}
+	return d.run(ctx, repeated, d.sql.takeAll, takingColumns(some), func(row pgx.Rows) error {
+		var nonces, waiters []string
+		var tokens []int64
+		var created []bool
+		err := row.Scan(&nonces, &tokens, &waiters, &created)
+		for i, nonce := range nonces {
+			if t := byNonce[nonce]; t != nil {
+				t.granted, t.start = true, start
+				t.token, t.waiters, t.created = tokens[i], waiters[i], created[i]
+			}
+		}
+		return err
+	})
+}
+
+// takingColumns returns the arguments of the statement takeAll.
+func takingColumns(all []*taking) []any {
+	var names, nonces, entries []string
+	var slots, ttls, tokens []int64
+	for _, t := range all {
+		names, nonces, entries = append(names, t.name), append(nonces, t.nonce), append(entries, t.entry)
+		slots, ttls, tokens = append(slots, int64(t.slots)), append(ttls, t.ttl), append(tokens, t.tokens)
+	}
+	return []any{names, nonces, slots, ttls, tokens, entries}
+}
+
+// A freeing is the release of a lease that need not be kept, and the answer.
+type freeing struct {
+	name    string
+	token   int64
+	owner   string
+	minHold int64
+
+	freed bool
+	err   error
+}
+
+// free ends a lease if it is the only one in its row and the next waiter, if there is one, is
+// exclusive. Otherwise freed is false. While the server has no connection left, free retries for as
+// long as ctx allows.
+func (d *Driver) free(ctx context.Context, l *lease) (freed bool, err error) {
+	err = d.whileFull(ctx, func() error {
+		f := &freeing{name: l.Req.Name, token: int64(l.Grant().Token), owner: l.Req.Owner, minHold: l.Req.MinHold.Microseconds()}
+		if err := d.freeings.Do(ctx, f); err != nil {
+			return err
+		}
+		freed = f.freed
+		return f.err
+	})
+	return freed, err
+}
+
+// freeAll answers freeings. A statement that may have been executed is not repeated, because it
+// would find nothing the second time.
+func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
+	err := driverkit.Isolate(batch, isMalformed, func(some []*freeing) error { return d.sendFreeings(ctx, some) },
+		func(f *freeing, err error) { f.err = err })
+	for _, f := range batch {
+		if err != nil {
+			f.err = err
+		}
+	}
+}
+
+// sendFreeings sends freeings in one statement.
+func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
+	if f := some[0]; len(some) == 1 {
+		return d.run(ctx, nil, d.sql.freeOne, []any{f.name, f.token, f.owner, f.minHold}, func(pgx.Rows) error {
+			f.freed = true
+			return nil
+		})
+	}
+	var names, owners []string
+	var tokens, minHolds []int64
+	for _, f := range some {
+		names, owners = append(names, f.name), append(owners, f.owner)
+		tokens, minHolds = append(tokens, f.token), append(minHolds, f.minHold)
+	}
+	return d.run(ctx, nil, d.sql.freeAll, []any{names, tokens, owners, minHolds}, func(row pgx.Rows) error {
+		var found []int64
+		err := row.Scan(&found, nil)
+		for _, i := range found {
+			some[i-1].freed = true
+		}
+		return err
+	})
+}
+
+// whileFull calls fn until the server has a connection for it, or ctx is done.
+func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
+	for outage := (driverkit.Outage{}); ; {
+		sentAt := time.Now()
+		err := fn()
+		if !errors.Is(err, driver.ErrFull) {
+			return err
+		}
+		pause, _ := outage.Again(sentAt, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
