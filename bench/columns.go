@@ -20,6 +20,7 @@ const (
 	cyclesPerSecond   = "cycles/s"
 	acquireP50        = "acquire p50 µs"
 	acquireP99        = "acquire p99 µs"
+	acquireMean       = "acquire mean µs"
 	handOverP50       = "hand-over p50 µs"
 	handOverP95       = "hand-over p95 µs"
 	crossShare        = "share to another process"
@@ -63,6 +64,18 @@ func handOverColumns() []column {
 		waited("acquire p99 ms", 99, time.Millisecond), waited("acquire max ms", 100, time.Millisecond),
 		leastServedProcess(), mostServedProcess(), overlaps(),
 		commands(), reads(), clientCPUPerCycle(), serverCPUPerCycle(),
+	}
+}
+
+// turnColumns are for scenarios in which processes take turns at one name.
+func turnColumns() []column {
+	return []column{
+		perSecond(),
+		{title: acquireMean, of: func(r *run) float64 { return r.waits.Mean() / 1e3 }, spread: true, lowerIsBetter: true},
+		waited(acquireP50, 50, time.Microsecond), waited("acquire p95 µs", 95, time.Microsecond), waited(acquireP99, 99, time.Microsecond),
+		{title: crossShare, of: func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }},
+		leastServedProcess(), mostServedProcess(), overlaps(),
+		commands(), clientCPUPerCycle(), serverCPUPerCycle(),
 	}
 }
 

@@ -48,7 +48,7 @@ func main() {
 
 func scenarios() []scenario {
 	return []scenario{
-		uncontended(), ownNames(), oneName(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(),
+		uncontended(), ownNames(), oneName(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), keptLeases(), keptTurns(),
 		postgres(), mariadb(), zookeeper(), zookeeperHeld(), etcd(), etcdHeld(), stores(), persistence(),
 	}
 }

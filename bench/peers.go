@@ -106,20 +106,24 @@ func floorPeer() peer {
 
 // snib on Redis, with one Locker per process.
 
-func openSnib(s setup) (*client, error) {
+func openSnib(s setup) (*client, error) { return openRedislock(s) }
+
+// openSnibKeep opens snib with Keep, for longer than a run lasts.
+func openSnibKeep(s setup) (*client, error) { return openRedislock(s, snib.Keep(time.Minute)) }
+
+func openRedislock(s setup, opts ...snib.Option) (*client, error) {
 	d, err := redislock.Open(context.Background(), rueidis.ClientOption{InitAddress: s.addrs})
 	if err != nil {
 		return nil, err
 	}
-	return snibClient(s, d)
+	return snibClient(s, d, opts...)
 }
 
 // snib on memlock: only the core.
 
 func openMemory(s setup) (*client, error) { return snibClient(s, memlock.New()) }
 
-func snibClient(s setup, d driver.Driver) (*client, error) {
-	var opts []snib.Option
+func snibClient(s setup, d driver.Driver, opts ...snib.Option) (*client, error) {
 	if s.ttl > 0 {
 		opts = append(opts, snib.TTL(max(s.ttl, d.Info().SessionTTL)))
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -26,6 +27,7 @@ type load struct {
 	// Keys of each goroutine; 0: all goroutines of all processes share one key.
 	Keys int
 	Hold time.Duration // how long each lock is held
+	Rest time.Duration // the mean of the random times between the holds of a goroutine
 	// Hold this many locks until the end, instead of acquiring and releasing.
 	Locks int
 	TTL   time.Duration // 0: the library's default
@@ -353,6 +355,9 @@ func (w *worker) cycle(ctx context.Context, l *runner, end int64) {
 		}
 		if w.Hold > 0 {
 			l.holds = append(l.holds, hold{Got: got, Left: left, Released: w.clock.now()})
+		}
+		if w.Rest > 0 {
+			time.Sleep(rand.N(2 * w.Rest))
 		}
 	}
 }
