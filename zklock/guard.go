@@ -120,7 +120,7 @@ func (s *session) recordRenewal(leases []*lease, start driver.Instant, err error
 	defer s.mu.Unlock()
 	for _, l := range leases {
 		switch {
-		case err == nil:
+		case err == nil && l.expires.Before(s.validUntil(start)): // calls may overtake each other
 			l.expires = s.validUntil(start)
 		case l.expires.IsZero():
 			l.expires = s.validUntil(l.start)

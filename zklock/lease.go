@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -146,14 +147,20 @@ func (l *lease) ended() bool {
 	return l.state != held
 }
 
-// end ends the lease. It reports false if it had ended before.
-func (l *lease) end(to state) bool {
+// end ends the lease. It reports false if it had ended before. If the lease is lost, it tells the
+// holders why, before the lease is forgotten: see renewAll.
+func (l *lease) end(to state, why error) bool {
 	l.mu.Lock()
 	if l.state != held {
 		l.mu.Unlock()
 		return false
 	}
 	l.state = to
+	if to == lost {
+		for _, onLost := range l.onLost {
+			onLost(why)
+		}
+	}
 	l.mu.Unlock()
 	close(l.done)
 	l.s.mu.Lock()
@@ -171,15 +178,9 @@ func (l *lease) end(to state) bool {
 // lose ends the lease, after the store has ended it or its time is over by our clock. If its node
 // still exists, it keeps others out until due. Then the sweeper deletes it.
 func (l *lease) lose(why error, due driver.Instant) {
-	if !l.end(lost) {
-		return
+	if l.end(lost, why) {
+		l.deleteLater(due)
 	}
-	l.mu.Lock()
-	for _, onLost := range l.onLost {
-		onLost(why)
-	}
-	l.mu.Unlock()
-	l.deleteLater(due)
 }
 
 // deleteLater has the sweeper delete the node when it is due.
@@ -193,7 +194,7 @@ func (l *lease) deleteLater(due driver.Instant) *orphan {
 }
 
 // discard ends a lease that no caller has got.
-func (l *lease) discard() { l.end(released) }
+func (l *lease) discard() { l.end(released, nil) }
 
 // SetLabel implements [driver.Lease].
 func (h *handle) SetLabel(ctx context.Context, label string) error {
@@ -230,7 +231,7 @@ func (h *handle) Release(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if l.end(released) {
+	if l.end(released, nil) {
 		return l.release(ctx)
 	}
 	l.mu.Lock()
@@ -321,6 +322,9 @@ func (l *lease) notifyNextWaiter(data []byte) {
 // reported, such as the deletion of one. So each node needs a watch: Renew sets those that
 // monitorLeases has not set yet.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	if len(due) == 0 {
+		return []driver.Renewal{d.renewAll(ctx)}
+	}
 	answers := make([]driver.Renewal, len(due))
 	sessions := map[*session][]*lease{}
 	notReady := d.life.Ready(ctx)
@@ -355,6 +359,43 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		}
 	}
 	return answers
+}
+
+// renewAll renews all leases. Those whose session is over are lost.
+func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
+	if err := d.life.Ready(ctx); err != nil {
+		return driver.Renewal{Err: err}
+	}
+	d.mu.Lock()
+	s := d.current
+	d.mu.Unlock()
+	if s == nil {
+		return driver.Renewal{Err: errors.New("no lease was granted yet")}
+	}
+	for _, l := range d.allLeases() {
+		if cause := context.Cause(l.s.ctx); cause != nil {
+			l.loseWithSession(cause)
+		}
+	}
+	leases := s.heldLeases()
+	start, err := s.renew(ctx, leases)
+	s.recordRenewal(leases, start, err)
+	switch {
+	case errors.Is(err, errSessionOver):
+		for _, l := range leases {
+			l.loseWithSession(err)
+		}
+		return driver.Renewal{Err: fmt.Errorf("the session has ended: %v", err)} //nolint:errorlint // it may match ErrLost
+	case err != nil:
+		return driver.Renewal{Err: err}
+	}
+	return driver.Renewal{Start: start}
+}
+
+func (d *Driver) allLeases() []*lease {
+	d.leasesMu.Lock()
+	defer d.leasesMu.Unlock()
+	return slices.Collect(maps.Values(d.leases))
 }
 
 // renew confirms the session, and makes sure that all leases are watched when the answer

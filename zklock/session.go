@@ -329,7 +329,11 @@ func leaseTTL(timeout time.Duration) time.Duration { return timeout * 5 / 12 }
 
 // loseAll tells all holders that their locks are lost. Their nodes are deleted after their
 // LockDelay, as soon as a server can be reached.
-func (s *session) loseAll() { s.loseLeases(fmt.Errorf("%w: %w", driver.ErrLost, errDisconnected)) }
+func (s *session) loseAll() {
+	for _, l := range s.heldLeases() {
+		l.loseWithSession(errDisconnected)
+	}
+}
 
 // terminate ends the session.
 func (s *session) terminate(cause error) {
@@ -337,16 +341,21 @@ func (s *session) terminate(cause error) {
 	s.mu.Lock()
 	s.wakeAll()
 	s.mu.Unlock()
-	s.loseLeases(fmt.Errorf("%w: %w", driver.ErrLost, context.Cause(s.ctx)))
+	for _, l := range s.heldLeases() {
+		l.loseWithSession(context.Cause(s.ctx))
+	}
 }
 
-func (s *session) loseLeases(cause error) {
+func (s *session) heldLeases() []*lease {
 	s.mu.Lock()
-	leases := slices.Collect(maps.Values(s.leases))
-	s.mu.Unlock()
-	for _, l := range leases {
-		l.lose(cause, driver.Now().Add(l.req.LockDelay))
-	}
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.leases))
+}
+
+// loseWithSession ends a lease whose session is over, or in doubt. If its node still exists, it
+// keeps others out for the LockDelay.
+func (l *lease) loseWithSession(cause error) {
+	l.lose(fmt.Errorf("%w: %w", driver.ErrLost, cause), driver.Now().Add(l.req.LockDelay))
 }
 
 // A call is a request to a server, sent in a goroutine of its own: the client library does

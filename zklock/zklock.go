@@ -52,6 +52,7 @@ func (d *Driver) Info() driver.Info {
 
 		TellsLoss: true, TellsWanted: true,
 
+		RenewsAll:  true,
 		SessionTTL: d.conf.timeout * 5 / 12, // see leaseTTL
 		Assumptions: []string{
 			"a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",

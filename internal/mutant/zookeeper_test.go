@@ -11,10 +11,17 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		guarantee: "LockDelay", pkg: "zklock",
-		in:    "session.loseLeases",
-		old:   "l.lose(cause, driver.Now().Add(l.req.LockDelay))",
-		new:   "l.lose(cause, driver.Instant{})",
+		in:    "lease.loseWithSession",
+		old:   "driver.Now().Add(l.req.LockDelay))",
+		new:   "driver.Instant{})",
 		tests: "TestLockDelayWithoutConnection",
+	},
+	{
+		guarantee: "renewed together", pkg: "zklock",
+		in:    "Driver.renewAll",
+		old:   "start, err := s.renew(ctx, leases)",
+		new:   "start, err := s.renew(ctx, nil)",
+		tests: "TestManyHolds",
 	},
 	{
 		guarantee: "the hold ends first", pkg: "zklock",

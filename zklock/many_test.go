@@ -1,0 +1,86 @@
+package zklock_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+)
+
+// TestManyHolds checks that holds cost no goroutines, and that a renewal of all finds out which of
+// them was broken: also right after the grant, when its node is not watched yet.
+func TestManyHolds(t *testing.T) {
+	const watched, unwatched = 300, 50
+	server := zktest.Single(t)
+	d, operator := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	acquire(t, d, request("first", "a"))
+	before := runtime.NumGoroutine()
+	var leases []driver.Lease
+	var losses []<-chan error
+	add := func() (i int) {
+		l, lost := jobtest.AcquireTold(t, d, request(fmt.Sprint(len(leases)), "a"))
+		leases, losses = append(leases, l), append(losses, lost)
+		return len(leases) - 1
+	}
+	kill := func(i int) {
+		t.Helper()
+		if err := operator.Break(t.Context(), fmt.Sprint(i), "a", leases[i].Grant().Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkOnlyLost := func(lost int) {
+		t.Helper()
+		if got := d.Renew(t.Context(), nil); len(got) != 1 || got[0].Err != nil {
+			t.Fatalf("Renew of all leases = %v", got)
+		}
+		for i, told := range losses {
+			select {
+			case err := <-told:
+				if i != lost || !errors.Is(err, driver.ErrLost) {
+					t.Fatalf("the holder of lease %d was told %v; lease %d was broken", i, err, lost)
+				}
+			default:
+				if i == lost {
+					t.Fatalf("the holder of lease %d was not told that it was broken", i)
+				}
+			}
+		}
+	}
+	for range watched {
+		add()
+	}
+	livetest.Await(t, "watches of all nodes", func() error {
+		if _, nodes := server.Watches(t); nodes < watched {
+			return fmt.Errorf("the server has %d", nodes)
+		}
+		return nil
+	})
+	if got := runtime.NumGoroutine() - before; got > 10 {
+		t.Errorf("%d holds cost %d goroutines", watched, got)
+	}
+	kill(0)
+	jobtest.AwaitLoss(t, losses[0], livetest.Patience) // no renewal looks for it
+	for i := 1; i <= unwatched; i++ {
+		kill(i)
+		checkOnlyLost(i)
+		fresh := add()
+		kill(fresh)
+		checkOnlyLost(fresh)
+	}
+	// Holders of leases that are released while all are renewed are told nothing.
+	var releasing sync.WaitGroup
+	for _, l := range leases[unwatched+1 : watched] {
+		releasing.Go(func() { release(t, l) })
+	}
+	for range 10 {
+		checkOnlyLost(-1)
+	}
+	releasing.Wait()
+	checkOnlyLost(-1)
+}
