@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -72,7 +73,7 @@ func TestPathsUnderLoss(t *testing.T) {
 		}))
 	}
 	const ttl = 300 * time.Millisecond // that of a request which is executed after its release
-	contend(t, drivers, 40, ttl)
+	jobtest.Contend(t, drivers, 40, ttl)
 	for _, name := range []string{"one", "two"} { // which are free, at the latest when that is over
 		l := take(t, open(t, at(node.Addr())), uniqueRequest(name, fmt.Sprint("last ", name)))
 		free(t, l)

@@ -3,18 +3,17 @@ package redislock_test
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/rediskit"
@@ -124,75 +123,6 @@ func TestRollingUpgradeCrowd(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	drivers := []*redislock.Driver{open(t, at(node.Addr())), openEarlier(t, node), open(t, at(node.Addr())), openEarlier(t, node)}
-	contend(t, drivers, 60, floor)
+	jobtest.Contend(t, drivers, 60, floor)
 	nothingLeft(t, node)
-}
-
-// contend takes two locks through all drivers at the same time. The resources behind them check
-// that tokens increase, and that nobody enters while the hold of another is valid.
-func contend(t *testing.T, drivers []*redislock.Driver, rounds int, ttl time.Duration) {
-	t.Helper()
-	type resource struct {
-		sync.Mutex
-		last  uint64
-		until driver.Instant // while the last hold is valid; zero after its end
-	}
-	resources := map[string]*resource{"one": {}, "two": {}}
-	var all sync.WaitGroup
-	for i, d := range drivers {
-		for name, r := range resources {
-			all.Go(func() {
-				for n := range rounds {
-					req := request(name, fmt.Sprint("owner ", i, name, n), ttl)
-					req.UniqueOwner = true
-					ctx, cancel := context.WithTimeout(t.Context(), enough)
-					l, err := d.Acquire(ctx, req)
-					cancel()
-					if err != nil {
-						if !errors.Is(err, driver.ErrUnavailable) {
-							t.Errorf("Acquire = %v", err)
-						}
-						continue
-					}
-					r.Lock()
-					if now := driver.Now(); !l.Grant().Start.Add(ttl).Reached(now) {
-						if token(l) <= r.last {
-							t.Errorf("%q: token %d after %d", name, token(l), r.last)
-						}
-						if !r.until.IsZero() && !r.until.Reached(now) {
-							t.Errorf("%q: two holders", name)
-						}
-						r.last, r.until = token(l), l.Grant().Start.Add(ttl)
-					}
-					r.Unlock()
-					if n%8 == 0 { // the owner asks again, as after a lost answer
-						again := req
-						again.UniqueOwner = false
-						ctx, cancel := context.WithTimeout(t.Context(), enough)
-						l2, err := d.Acquire(ctx, again)
-						cancel()
-						r.Lock()
-						if err == nil && r.last == token(l) && !r.until.Reached(driver.Now()) && token(l2) < token(l) {
-							t.Errorf("%q: the owner's token %d became %d", name, token(l), token(l2))
-						}
-						if err == nil && r.last == token(l) {
-							l, r.last = l2, token(l2)
-						}
-						r.Unlock()
-					}
-					r.Lock()
-					if r.last == token(l) {
-						r.until = driver.Instant{}
-					}
-					r.Unlock()
-					ctx, cancel = context.WithTimeout(t.Context(), enough)
-					if err := l.Release(ctx); err != nil && !errors.Is(err, driver.ErrLost) && !errors.Is(err, driver.ErrUnavailable) {
-						t.Errorf("Release = %v", err)
-					}
-					cancel()
-				}
-			})
-		}
-	}
-	all.Wait()
 }
