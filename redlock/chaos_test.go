@@ -368,16 +368,16 @@ func TestJudge(t *testing.T) {
 // A watcher reads all commands of all servers, and checks that keys are deleted only on behalf
 // of their owners.
 type watcher struct {
-	t          *testing.T
 	done       chan struct{}
 	stop       func() // closes done, once
 	background sync.WaitGroup
+	report     func(format string, args ...any) // of keys that were not freed in their owner's name
 	mu         sync.Mutex
 	frees      int
 }
 
 func watch(t *testing.T, c *cluster) *watcher {
-	w := &watcher{t: t, done: make(chan struct{})}
+	w := &watcher{report: t.Errorf, done: make(chan struct{})}
 	w.stop = sync.OnceFunc(func() { close(w.done) })
 	t.Cleanup(func() { w.end() })
 	for _, n := range c.nodes {
@@ -430,13 +430,15 @@ func (w *watcher) monitor(n *redistest.Node, ready func()) {
 	}
 }
 
-// readMonitor reads the output of MONITOR for one run of a server: the calls of the script, and
-// the commands of the script.
+// readMonitor reads the output of MONITOR for one run of a server: the calls of the scripts, the
+// commands of the scripts, and plain commands. MONITOR also shows a SET that was refused because
+// the key was there, so readMonitor keeps when the key expires, by the server's clock.
 func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	word := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	in := bufio.NewReader(conn)
 	var call []string // of the script, in progress
 	var owner string  // the nonce in the key, if known
+	var until float64 // when the key expires, in seconds
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -447,6 +449,8 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 			ready()
 			continue
 		}
+		clock, _, _ := strings.Cut(strings.TrimPrefix(line, "+"), " ")
+		now, _ := strconv.ParseFloat(clock, 64)
 		words := word.FindAllString(line, -1)
 		for i, q := range words {
 			if text, err := strconv.Unquote(q); err == nil {
@@ -458,8 +462,19 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 		case strings.HasPrefix(strings.ToUpper(words[0]), "EVAL"):
 			call = words
 		case words[1] != chaosLock:
-		case words[0] == "SET":
-			owner, _, _ = strings.Cut(words[2], " ")
+		case words[0] == "SET" && len(words) > 4:
+			const margin = 0.002 // expiries are in milliseconds
+			fromScript := strings.Contains(line, " lua] ")
+			if !fromScript && owner != "" && now < until-margin {
+				break // refused
+			}
+			surely := fromScript || owner == "" || now > until+margin
+			if owner, _, _ = strings.Cut(words[2], " "); !surely {
+				owner = ""
+			}
+			until = now + milliseconds(words[4])
+		case words[0] == "PEXPIRE" && len(words) > 2:
+			until = now + milliseconds(words[2])
 		case words[0] == "DEL":
 			w.checkFree(call, owner)
 			owner = ""
@@ -467,11 +482,52 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	}
 }
 
+// milliseconds returns an argument in seconds.
+func milliseconds(text string) float64 {
+	ms, _ := strconv.ParseFloat(text, 64)
+	return ms / 1000
+}
+
+// TestWatcher shows the watcher deletions that are in the owner's name, and others.
+func TestWatcher(t *testing.T) {
+	const at, lua = ` [0 127.0.0.1:1] `, ` [0 lua] `
+	set := func(s, who, nonce string) string {
+		return s + who + `"SET" "` + chaosLock + `" "` + nonce + ` 0 {" "PX" "1000" "NX"`
+	}
+	free := func(s, nonce string) string {
+		return s + at + `"EVALSHA" "sha" "2" "other" "` + chaosLock + `" "x " "` + nonce + ` "`
+	}
+	del := func(s string) string { return s + lua + `"DEL" "` + chaosLock + `"` }
+	for name, tt := range map[string]struct {
+		lines []string
+		wrong bool
+	}{
+		"Own":            {[]string{set("1.0", at, "a"), free("1.1", "a"), del("1.1")}, false},
+		"Anothers":       {[]string{set("1.0", at, "a"), free("1.1", "b"), del("1.1")}, true},
+		"NonceOfAnother": {[]string{set("1.0", at, "a"), free("1.1", "x"), del("1.1")}, true},
+		"OfOneRefused":   {[]string{set("1.0", at, "a"), set("1.5", at, "b"), free("1.6", "b"), del("1.6")}, true},
+		"AfterRefusal":   {[]string{set("1.0", at, "a"), set("1.5", at, "b"), free("1.6", "a"), del("1.6")}, false},
+		"AfterExpiry":    {[]string{set("1.0", at, "a"), set("2.5", at, "b"), free("2.6", "b"), del("2.6")}, false},
+		"OfOneExpired":   {[]string{set("1.0", at, "a"), set("2.5", at, "b"), free("2.6", "a"), del("2.6")}, true},
+		"Extended":       {[]string{set("1.0", at, "a"), `1.9` + lua + `"PEXPIRE" "` + chaosLock + `" "1000"`, set("2.5", at, "b"), free("2.6", "b"), del("2.6")}, true},
+		"ByScript":       {[]string{set("1.0", at, "a"), set("1.5", lua, "b"), free("1.6", "b"), del("1.6")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrong := 0
+			w := &watcher{report: func(string, ...any) { wrong++ }}
+			w.readMonitor(strings.NewReader("+"+strings.Join(tt.lines, "\r\n+")+"\r\n"), func() {})
+			if w.frees != 1 || (wrong > 0) != tt.wrong {
+				t.Errorf("%d keys freed, of which %d not in their owner's name, want one: wrong is %v", w.frees, wrong, tt.wrong)
+			}
+		})
+	}
+}
+
 // TestWatcherCutOff checks that a line that was cut off when the server was killed is ignored.
 func TestWatcherCutOff(t *testing.T) {
 	for _, line := range []string{`"SET" "` + chaosLock + `" "nonce owner" "PX" "1"`, `"DEL" "` + chaosLock + `"`} {
 		for n := range len(line) + 1 {
-			w := &watcher{t: t}
+			w := &watcher{report: t.Errorf}
 			w.readMonitor(strings.NewReader("1.2 [0 lua] "+line[:n]), func() {})
 			if w.frees > 0 {
 				t.Errorf("a key is freed by %q", line[:n])
@@ -486,12 +542,25 @@ func (w *watcher) checkFree(call []string, owner string) {
 	w.mu.Lock()
 	w.frees++
 	w.mu.Unlock()
+	if owner != "" && !asksToFree(call, owner) {
+		w.report("the key of %s is deleted by %q", owner, call)
+	}
+}
+
+// asksToFree reports whether a call of a script asks to free the key in the owner's name.
+func asksToFree(call []string, owner string) bool {
+	if len(call) < 3 {
+		return false
+	}
+	// The script that only frees has as many arguments as keys, which are the nonces.
+	if n, err := strconv.Atoi(call[2]); err == nil && len(call) == 3+2*n {
+		i := slices.Index(call[3:3+n], chaosLock)
+		return i >= 0 && strings.TrimSuffix(call[3+n+i], " ") == owner
+	}
 	for i := range len(call) - 2 {
 		if call[i] == "f" && strings.TrimSuffix(call[i+1], " ") == owner {
-			return
+			return true
 		}
 	}
-	if owner != "" {
-		w.t.Errorf("the key of %s is deleted by %q", owner, call)
-	}
+	return false
 }

@@ -68,14 +68,18 @@ func TestHungNodes(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. Released
-// locks are freed when the nodes have memory again.
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease that
+// was extended is freed when the nodes have memory again, and any other one at once.
 func TestNodesWithoutMemory(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
 	l, kept := acquire(t, d, request("x", "o", time.Minute)), acquire(t, d, request("kept", "o", time.Minute))
-	c.awaitKeys(t, "kept", "x")
+	short := acquire(t, d, request("short", "o", time.Minute))
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew = %v", err)
+	}
+	c.awaitKeys(t, "kept", "short", "x")
 	limit := func(bytes string) {
 		for _, n := range c.nodes {
 			n.Must("CONFIG", "SET", "maxmemory", bytes)
@@ -86,6 +90,9 @@ func TestNodesWithoutMemory(t *testing.T) {
 	checkError(t, "Acquire without memory", err, driver.ErrUnavailable, "its memory is full: raise its maxmemory", "OOM")
 	if err := renew(t, d, kept); err != nil {
 		t.Errorf("Renew without memory = %v", err)
+	}
+	if err := short.Release(within(t, testTimeout)); err != nil {
+		t.Errorf("Release of a lease that was never extended, without memory = %v", err)
 	}
 	if err := l.Release(within(t, testTimeout)); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("Release without memory = %v, want an error that says OOM", err)

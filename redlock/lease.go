@@ -85,6 +85,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	end, valid := l.lastSent.Add(2*l.req.TTL), !l.validUntil.Reached(driver.Now())
 	nodes := l.extendedOn
+	quick := nodes == 0 // no request may still extend it
 	l.ended = true
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
@@ -95,7 +96,7 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	nodes |= l.round.nodesToFree()
 	l.freeOld(end, keep)
-	verdict, ended, err := l.d.tell(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
+	verdict, ended, err := l.d.tell(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end, quick && keep == "0")
 	switch {
 	case verdict == quorum.Won:
 	case ended:
@@ -135,7 +136,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	l.req.Holder.Label = label
 	rest, end := encodeHolder(&l.req), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
-	_, ended, err := l.d.tell(ctx, 'h', &l.lock, l.round.nonce, rest, 1<<len(l.d.nodes)-1, end)
+	_, ended, err := l.d.tell(ctx, 'h', &l.lock, l.round.nonce, rest, 1<<len(l.d.nodes)-1, end, false)
 	if ended {
 		return driver.ErrLost
 	}
@@ -146,7 +147,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 // The result ended reports that no majority had the lease. If neither is certain and some nodes
 // have not answered, err says why.
 func (d *Driver) tell(
-	ctx context.Context, code byte, l *lock, nonce, arg string, nodes quorum.Set, end driver.Instant,
+	ctx context.Context, code byte, l *lock, nonce, arg string, nodes quorum.Set, end driver.Instant, quick bool,
 ) (verdict quorum.Verdict, ended bool, err error) {
 	tally := d.params.Tally(driver.Instant{})
 	p := d.newPoll(func(node int, r reply) bool {
@@ -160,7 +161,7 @@ func (d *Driver) tell(
 			p.mu.Unlock()
 			continue
 		}
-		p.commands[i].sendBy = end
+		p.commands[i].sendBy, p.commands[i].quick = end, quick
 		p.sendEvenIfDown(i, code, l, nonce, arg)
 	}
 	p.close()

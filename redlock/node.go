@@ -55,6 +55,11 @@ type node struct {
 	callCtx context.Context //nolint:containedctx // that of calls: no caller's, because a connection is not given up with a caller
 	wakeup  chan struct{}   // has the capacity 1
 
+	// These belong to the node's goroutine.
+	pipeline    pipeline
+	rest        []*command // what is left of a batch for the script
+	plainDenied bool       // our user lacks a permission for plain takes
+
 	mu     sync.Mutex
 	client rueidis.Client        // nil without a connection
 	conns  map[*trackedConn]bool // open connections; empty for a user's client
@@ -175,11 +180,11 @@ func (n *node) run() {
 			n.awaitWork()
 			continue
 		}
-		answers, err := n.execute(&c, batch)
+		err := n.execute(&c, batch)
 		if isForbidden(err) && batch[0].lock != noLock() {
 			err = n.executeEach(&c, batch, err)
 		} else if err == nil {
-			n.deliver(batch, answers)
+			n.deliver(batch)
 		} else {
 			n.fail(batch, err)
 		}
@@ -197,10 +202,12 @@ func (n *node) run() {
 func (n *node) executeEach(c *scriptCall, batch []*command, refusal error) error {
 	for i := range batch {
 		one := batch[i : i+1]
-		var answers []string
 		err := refusal
-		if len(batch) > 1 {
-			answers, err = n.execute(c, one)
+		switch {
+		case one[0].answer != "":
+			err = nil
+		case len(batch) > 1:
+			err = n.execute(c, one)
 		}
 		switch {
 		case isForbidden(err):
@@ -210,7 +217,7 @@ func (n *node) executeEach(c *scriptCall, batch []*command, refusal error) error
 			n.fail(batch[i:], err)
 			return err
 		default:
-			n.deliver(one, answers)
+			n.deliver(one)
 		}
 	}
 	return nil
@@ -272,7 +279,7 @@ func (n *node) nextBatch(batch []*command) []*command {
 			cmd.state = canceled
 			late = append(late, cmd)
 		default:
-			cmd.state = sent
+			cmd.state, cmd.answer = sent, ""
 			batch = append(batch, cmd)
 		}
 	}
@@ -298,37 +305,46 @@ func (cmd *command) deliver(answer string, err error) {
 	}
 }
 
-// execute sends a batch and waits for the answers as long as the connection lives.
-func (n *node) execute(c *scriptCall, batch []*command) ([]string, error) {
+// execute sends a batch and waits for the answers as long as the connection lives. What needs the
+// script is sent to it. If there is an error, some commands may have their answers.
+func (n *node) execute(c *scriptCall, batch []*command) error {
 	client, err := n.connect()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c.write(n.cluster, n.address, batch)
+	if err := n.runPipeline(client, batch); err != nil {
+		return err
+	}
+	n.rest = append(n.rest[:0], batch...)
+	n.rest = slices.DeleteFunc(n.rest, func(cmd *command) bool { return cmd.answer != "" })
+	if len(n.rest) == 0 {
+		return nil
+	}
+	c.write(n.cluster, n.address, n.rest)
 	answers, err := n.eval(client, c)
-	if err == nil && len(answers) != len(batch) {
-		err = fmt.Errorf("the script gave %d answers to %d requests", len(answers), len(batch))
+	switch {
+	case err != nil:
+		return err
+	case len(answers) != len(n.rest):
+		return fmt.Errorf("the script gave %d answers to %d requests", len(answers), len(n.rest))
 	}
-	return answers, err
+	for i, cmd := range n.rest {
+		cmd.answer = answers[i]
+	}
+	return nil
 }
 
 // eval makes a call. If the server does not know the script, eval sends its text.
 func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
-	b := client.B().Evalsha().Sha1(c.script.SHA1).Numkeys(int64(len(c.keys)))
-	r := client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
-	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := client.B().Eval().Script(c.script.Text).Numkeys(int64(len(c.keys)))
-		r = client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
-	}
-	return r.AsStrSlice()
+	return n.repeatUnknown(client, c, client.Do(n.callCtx, c.evalsha(client.B()))).AsStrSlice()
 }
 
 // deliver hands the answers of a batch to the receivers. A command that frees a lock is sent again
 // later if it failed on the node, or if the node may execute late what it undoes.
-func (n *node) deliver(batch []*command, answers []string) {
+func (n *node) deliver(batch []*command) {
 	n.markAnswered()
-	for i, cmd := range batch {
-		text, refused := strings.CutPrefix(answers[i], errorPrefix)
+	for _, cmd := range batch {
+		text, refused := strings.CutPrefix(cmd.answer, errorPrefix)
 		if refused {
 			cmd.deliver("", rediskit.Refusal(printable(text)))
 		} else {

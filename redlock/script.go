@@ -10,10 +10,12 @@ import (
 // step. docs/backends/redlock.md describes the keys and the requests; package internal/quorum says
 // why the steps are as they are. The scripts need nothing newer than Redis 6.2.
 //
-// holdScript serves the frequent requests, which are about holding locks. adminScript serves all
-// others. The files say what the requests and the answers are.
+// holdScript serves the requests that are about holding locks, and adminScript all others.
+// freeScript frees locks whose leases were never extended. The files say what the requests and the
+// answers are.
 var (
-	holdScript  = rediskit.NewScript(scripts, "node", "batch", "waiter", "value", "serve", "commit")
+	holdScript  = rediskit.NewScript(scripts, "node", "batch", "waiter", "value", "serve", "publish", "commit")
+	freeScript  = rediskit.NewScript(scripts, "publish", "free")
 	adminScript = rediskit.NewScript(scripts, "node", "show", "admit", "admin")
 )
 

@@ -44,11 +44,5 @@ end
 for _, nonce in ipairs(broken) do
   redis.pcall('PUBLISH', 'snib.rb:' .. string.match(nonce, '^[^.]*'), nonce)
 end
-if #freed > 0 and redis.call('EXISTS', unpack(freed)) > 0 then
-  for _, waitersKey in ipairs(freed) do
-    -- The waiters spread their attempts by their number.
-    local count = redis.pcall('HLEN', waitersKey)
-    if type(count) == 'number' and count > 0 then redis.pcall('PUBLISH', waitersKey, count) end
-  end
-end
+publishFreed(freed)
 return answers

@@ -54,10 +54,10 @@ for i = 1, n do
     if code == 'A' then more, owner = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
     if closed then
       -- that is the answer
-    elseif mine then
+    elseif mine and not isPlain(value) then
       extend(lock, ttl)
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
-    elseif value then
+    elseif value and not mine then
       if owner ~= '' then addWaiter('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
       answer = 'h ' .. timeLeft(lock) .. ' ' .. value
     elseif wrong[field] then
@@ -82,8 +82,8 @@ for i = 1, n do
       local token = ARGV[arg + 3] .. ' '
       extend(lock, ARGV[arg + 2]) -- even if the write below fails
       -- An owner that repeats its request is told this token on this node too.
-      if sub(value, #nonce + 1, #nonce + #token) ~= token then
-        write(i, lock, withToken(value, nonce, ARGV[arg + 3]), ARGV[arg + 2])
+      if sub(value, #nonce + 1, #nonce + #token) ~= token or isPlain(value) then
+        write(i, lock, withToken(unmarked(value), nonce, ARGV[arg + 3]), ARGV[arg + 2])
       end
       answer = 'o'
     elseif value or c > tonumber(ARGV[arg + 3]) then
@@ -114,12 +114,21 @@ for i = 1, n do
   elseif code == 'g' then
     local ttl, old = ARGV[arg + 2], ARGV[arg + 3]
     if value and sub(value, 1, #old) == old and not closed then
-      if old == nonce then
-        extend(lock, ttl)
+      local plain = isPlain(value)
+      if plain and wrong[field] then
+        answer = wrong[field]
       else
-        write(i, lock, nonce .. sub(value, #old + 1), ttl)
+        if plain then -- count a token now, in the same step
+          counter[field], raised[field] = c + 1, true
+          value = withToken(unmarked(value), old, format('%d', c + 1))
+        end
+        if old == nonce and not plain then
+          extend(lock, ttl)
+        else
+          write(i, lock, nonce .. sub(value, #old + 1), ttl)
+        end
+        answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
       end
-      answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
     end
     answer = answer or 'n'
     arg = arg + 4
@@ -127,7 +136,8 @@ for i = 1, n do
     if mine then
       local token, granted = string.match(value, '^(%d+) {"since":(%d+),', #nonce + 1)
       if token then
-        local json = '{"since":' .. granted .. ',' .. ARGV[arg + 2]
+        local mark = isPlain(value) and '"plain":1,' or ''
+        local json = '{"since":' .. granted .. ',' .. mark .. ARGV[arg + 2]
         write(i, lock, nonce .. token .. ' ' .. json, timeLeft(lock))
       end
       answer = 'o'
