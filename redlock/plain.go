@@ -165,10 +165,13 @@ func (p *pipeline) answerPlain(results []rueidis.RedisResult) (denied bool) {
 		if isForbidden(count.Error()) {
 			return true
 		}
+		if !vouched {
+			continue
+		}
 		_, setErr := set.ToString()
 		counter, err := count.AsUint64()
 		isMine := setErr == nil && strings.HasPrefix(values[i], cmd.args[0])
-		if vouched && isMine && err == nil && counter == cmd.plain.token {
+		if isMine && err == nil && counter == cmd.plain.token {
 			cmd.answer = cmd.plain.answer
 		}
 	}

@@ -181,7 +181,7 @@ var coreMutants = []mutant{
 		guarantee: "one contender", pkg: ".",
 		in:    "core.waitInQueue",
 		old:   "case q == nil:",
-		new:   "case q != nil && !noWait:\nc.mu.Unlock()\nreturn nil, nil, nil\ncase q == nil:",
+		new:   "case q != nil && !noWait:\nc.mu.Unlock()\nreturn place{}, nil, nil\ncase q == nil:",
 		tests: "TestOneContenderPerProcess",
 	},
 	{
