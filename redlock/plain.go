@@ -19,8 +19,9 @@ import (
 //   - HINCRBY then: the counter is raised after the key was taken.
 //   - MGET then: the key is still the round's. It has been since SET, because no other round has
 //     this nonce. So it was when the counter was raised.
-//   - HGET and INFO last: the node is admitted, in the run of the server that answers. So nothing
-//     of what the commands before have found was forgotten in between.
+//   - HMGET and INFO last: the node is the one that we mean, and is admitted, in the run of the
+//     server that answers. So nothing of what the commands before have found was forgotten in
+//     between.
 //
 // All plain takes of a batch share the last three. If the counter is not the expected token, or
 // anything else is not as it should be, the script takes the lock. docs/redlock-proof.md has the
@@ -101,7 +102,7 @@ func (n *node) runPipeline(client rueidis.Client, batch []*command) error {
 		results = results[1:]
 	}
 	if len(p.plain) > 0 {
-		n.plainDenied = p.answerPlain(results)
+		n.plainDenied = p.answerPlain(results, n.cluster, n.address)
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func (p *pipeline) build(n *node, b rueidis.Builder) {
 			b.Hincrby().Key(metaKey).Field(cmd.lock.counterField).Increment(1).Build())
 	}
 	p.commands = append(p.commands,
-		b.Mget().Key(p.keys...).Build(), b.Hget().Key(metaKey).Field("admitted").Build(), b.Info().Section("server").Build())
+		b.Mget().Key(p.keys...).Build(), b.Hmget().Key(metaKey).Field("admitted", "cluster", "self").Build(), b.Info().Section("server").Build())
 }
 
 // repeatUnknown makes a call again, with the text of the script, if the server does not know it.
@@ -154,12 +155,13 @@ func answerAll(commands []*command, r rueidis.RedisResult) {
 
 // answerPlain sets the answers of the plain takes that were granted. The result denied reports that
 // our user lacks a permission that the script can do without.
-func (p *pipeline) answerPlain(results []rueidis.RedisResult) (denied bool) {
+func (p *pipeline) answerPlain(results []rueidis.RedisResult, cluster, self string) (denied bool) {
 	rest := results[2*len(p.plain):]
 	values, _ := rest[0].AsStrSlice()
-	admitted, _ := rest[1].ToString()
+	node, _ := rest[1].AsStrSlice()
 	info, _ := rest[2].ToString()
-	vouched := admitted != "" && len(values) == len(p.plain) && strings.Contains(info, "\nrun_id:"+admitted+"\r")
+	vouched := len(node) == 3 && node[0] != "" && strings.Contains(info, "\nrun_id:"+node[0]+"\r") &&
+		node[1] == cluster && node[2] == self && len(values) == len(p.plain)
 	for i, cmd := range p.plain {
 		set, count := results[2*i], results[2*i+1]
 		if isForbidden(count.Error()) {

@@ -182,7 +182,9 @@ func TestPlainTakeInterrupted(t *testing.T) {
 		{"GoneBeforeLook", "MGET", func(n *redistest.Node) { n.Must("DEL", "x") }, nil, 2},
 		{"CountedByOthers", "SET", func(n *redistest.Node) { n.Must("HINCRBY", "snib.redlock", counter, 5) }, nil, 6},
 		{"CounterLost", "SET", func(n *redistest.Node) { n.Must("HDEL", "snib.redlock", counter) }, nil, 1},
-		{"Restarted", "HGET", unadmit, driver.ErrUnavailable, 0},
+		{"OtherCluster", "SET", func(n *redistest.Node) { n.Must("HSET", "snib.redlock", "cluster", "other") }, driver.ErrInvalid, 0},
+		{"OtherAddress", "SET", func(n *redistest.Node) { n.Must("HSET", "snib.redlock", "self", "localhost:1") }, driver.ErrInvalid, 0},
+		{"Restarted", "HMGET", unadmit, driver.ErrUnavailable, 0},
 		{"RestartedBefore", "SET", unadmit, driver.ErrUnavailable, 0},
 		{"Wiped", "HINCRBY", func(n *redistest.Node) { n.Must("FLUSHALL") }, driver.ErrUnavailable, 0},
 	} {

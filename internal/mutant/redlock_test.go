@@ -201,9 +201,16 @@ var redlockMutants = []mutant{
 	{
 		guarantee: "vouched takes", pkg: "redlock",
 		in:    "pipeline.answerPlain",
-		old:   `strings.Contains(info, "\nrun_id:"+admitted+"\r")`,
+		old:   `strings.Contains(info, "\nrun_id:"+node[0]+"\r")`,
 		new:   `info != ""`,
 		tests: "TestPlainTakeInterrupted/Restarted",
+	},
+	{
+		guarantee: "takes on the right nodes", pkg: "redlock",
+		in:    "pipeline.answerPlain",
+		old:   "node[1] == cluster && node[2] == self && ",
+		new:   "",
+		tests: "TestPlainTakeInterrupted/OtherAddress TestPlainTakeInterrupted/OtherCluster",
 	},
 	{
 		guarantee: "uncounted tokens", pkg: "redlock",
