@@ -3,7 +3,6 @@ package zklock_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -13,14 +12,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// TestManyHolds checks that holds cost no goroutines, and that a renewal of all finds out which of
-// them was broken: also right after the grant, when its node is not watched yet.
+// TestManyHolds checks that a renewal of all holds finds out which of them was broken: also right
+// after the grant, when its node is not watched yet.
 func TestManyHolds(t *testing.T) {
 	const watched, unwatched = 300, 50
 	server := zktest.Single(t)
 	d, operator := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	acquire(t, d, request("first", "a"))
-	before := runtime.NumGoroutine()
 	var leases []driver.Lease
 	var losses []<-chan error
 	add := func() (i int) {
@@ -61,9 +59,6 @@ func TestManyHolds(t *testing.T) {
 		}
 		return nil
 	})
-	if got := runtime.NumGoroutine() - before; got > 10 {
-		t.Errorf("%d holds cost %d goroutines", watched, got)
-	}
 	kill(0)
 	jobtest.AwaitLoss(t, losses[0], livetest.Patience) // no renewal looks for it
 	for i := 1; i <= unwatched; i++ {
