@@ -29,11 +29,9 @@ var failures = []struct {
 
 // TestConformanceFailed runs the suite while one member of three has failed.
 func TestConformanceFailed(t *testing.T) {
+	livetest.Long(t)
 	for _, tt := range failures {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.name != "LeaderKilled" {
-				livetest.Long(t)
-			}
 			cluster := etcdtest.Cluster(t, 3)
 			tt.fail(cluster)
 			well := cluster.Leader()
@@ -56,9 +54,6 @@ func TestMemberFails(t *testing.T) {
 	}{"LeaderHung", func(c *etcdtest.ClusterSetup) { c.Leader().Hang() }})
 	for _, tt := range more {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.name != "LeaderKilled" {
-				livetest.Long(t)
-			}
 			cluster := etcdtest.Cluster(t, 3)
 			open := func() *snib.Locker {
 				locker, err := snib.New(newDriver(t, dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(10*time.Second)))

@@ -59,6 +59,7 @@ func testConformance(t *testing.T, conf ...string) {
 
 // TestConformanceHung runs the suite while two of five nodes hang.
 func TestConformanceHung(t *testing.T) {
+	livetest.Long(t)
 	c := start(t, 5)
 	// The timeout is short because each driver has to detect the hung nodes.
 	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond))
