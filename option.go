@@ -122,10 +122,12 @@ func LockDelay(d time.Duration) Option {
 }
 
 // Keep lets the process keep the store's lease for up to d after a Release. The next Acquire of the
-// name in this process then needs no request to the store. It gets a token of its own, as always.
-// The process gives the lease back at once when another process waits for the lock, when d is over,
-// and on Close. While it keeps the lease it renews it, and if the process dies, the lock becomes
-// free at the end of the [TTL]. By default, and with 0, nothing is kept. A negative d is an
+// name in this process then needs no request to the store. It gets a token of its own, as always:
+// if the store has given the lock away, because an assumption of its driver (Info.Assumptions) did
+// not hold, and the process has not been told yet, that token is smaller than that of the new
+// holder. The process gives the lease back at once when another process waits for the lock, when d
+// is over, and on Close. While it keeps the lease it renews it, and if the process dies, the lock
+// becomes free at the end of the [TTL]. By default, and with 0, nothing is kept. A negative d is an
 // [ErrInvalid].
 //
 // Keep pays where one process takes the same locks again and again, and others rarely do. If others

@@ -24,16 +24,25 @@ type row struct {
 	why        string
 }
 
-// allowances returns what the rows allow.
+// allowances returns what the rows allow. Where a store may give a lock away, it may also give a
+// kept lease away. The tokens of the holds that begin under it until the process is told are then
+// smaller than that of the new holder, so that resources refuse them.
 func allowances(rows []row) []history.Allowance {
 	var all []history.Allowance
 	for _, r := range rows {
-		if len(r.allows) > 0 {
-			all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, Names: r.names, For: r.allowedFor, Why: r.why})
+		if len(r.allows) == 0 {
+			continue
+		}
+		all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, Names: r.names, For: r.allowedFor, Why: r.why})
+		if slices.Contains(r.allows, history.Exclusion) {
+			all = append(all, history.Allowance{Fault: r.fault, Facts: []history.Fact{history.Order}, Names: []string{keptName}, For: r.allowedFor, Why: r.why})
 		}
 	}
 	return all
 }
+
+// keptName is the lock whose leases are kept.
+const keptName = "kept"
 
 // withRows returns rows in which others replace the rows of the same faults, or are appended.
 func withRows(rows []row, others ...row) []row {

@@ -175,7 +175,7 @@ func (w *worker) run(ctx context.Context) {
 		})
 	}
 	if info.TellsWanted {
-		kept := lockMode{event: history.Event{Name: "kept"}, opts: []snib.Option{snib.Keep(2 * ttl)}}
+		kept := lockMode{event: history.Event{Name: keptName}, opts: []snib.Option{snib.Keep(2 * ttl)}}
 		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, kept) })
 	}
 	if info.Fairness != driver.FairNever {
