@@ -237,7 +237,7 @@ var (
 	})
 	backRows = withRows(networkRows, row{
 		fault: string(back), told: nothing, next: "others, when it is released; at the end of the lease by that clock if its holder died", tokens: inOrder,
-		allows: []history.Fact{history.Stuck, history.Leftover}, names: []string{"minhold", "cron"}, allowedFor: unbounded, why: "keys end by the server's clock",
+		allows: []history.Fact{history.Stuck, history.Leftover}, names: []string{"minhold", "cron", "delay"}, allowedFor: unbounded, why: "keys end by the server's clock",
 	})
 	// sqlBackRows are the rows of stores where a request for the lock ends what lasts too long.
 	// Nobody requests a lock any more when all workers have ended.
