@@ -25,7 +25,7 @@ func TestPlainTake(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	var last uint64
-	before := commands(t, node)
+	before := node.Calls()
 	for i := range 200 {
 		l := take(t, d, uniqueRequest("job", fmt.Sprint("owner ", i)))
 		if token(l) <= last {
@@ -36,7 +36,7 @@ func TestPlainTake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plain := commands(t, node)["hincrby"] - before["hincrby"]
+	plain := node.Calls()["hincrby"] - before["hincrby"]
 	if keys, _ := node.Must("KEYS", "*job*").([]any); len(keys) > 0 {
 		t.Errorf("after all releases there are the keys %v", keys)
 	}

@@ -118,7 +118,7 @@ func TestFloodOfMessages(t *testing.T) {
 		}
 		return nil
 	})
-	before, began := commands(t, node)["evalsha"], time.Now()
+	before, began := node.Calls()["evalsha"], time.Now()
 	const messages = 3000
 	all, waiting := channels(t, node), idOf(t, node, "job", "waiter")
 	for i := range messages {
@@ -128,7 +128,7 @@ func TestFloodOfMessages(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	calls := commands(t, node)["evalsha"] - before
+	calls := node.Calls()["evalsha"] - before
 	t.Logf("%d messages within %v cost %d calls", messages, took, calls)
 	if most := 40 + int(took/(50*time.Millisecond)); calls > most {
 		t.Errorf("%d messages within %v cost %d calls, want at most %d", messages, took, calls, most)

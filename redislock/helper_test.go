@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -196,21 +195,6 @@ func pending(t testing.TB, done <-chan result, who, when string) {
 func info(t testing.TB, n *redistest.Node, section, field string) string {
 	t.Helper()
 	return n.Info(section)[field]
-}
-
-// commands returns how often each command was called, including those that scripts called.
-func commands(t testing.TB, n *redistest.Node) map[string]int {
-	t.Helper()
-	all := map[string]int{}
-	text, _ := n.Must("INFO", "commandstats").(string)
-	for line := range strings.Lines(text) {
-		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		if ok {
-			digits, _, _ := strings.Cut(rest, ",")
-			all[name], _ = strconv.Atoi(digits)
-		}
-	}
-	return all
 }
 
 // keys returns all keys of a server except those in which the store describes itself, whose

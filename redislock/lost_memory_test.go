@@ -311,10 +311,10 @@ func TestForeignChannel(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	l := take(t, d1, request("job", "holder", time.Minute))
-	before := commands(t, node)["publish"]
+	before := node.Calls()["publish"]
 	node.Must("SET", "snib.r:{job}", fmt.Sprintf(`{"token":%d,"since":1,"owner":"holder","id":"1","mode":"x","ttl":60000,"tokens":1,"channel":"orders"}`, token(l)), "PX", 60000)
 	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
-	if n := commands(t, node)["publish"] - before; n != 0 {
+	if n := node.Calls()["publish"] - before; n != 0 {
 		t.Errorf("%d messages to a channel that is not ours", n)
 	}
 	free(t, l)

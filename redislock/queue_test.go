@@ -407,9 +407,9 @@ func TestTraffic(t *testing.T) {
 	measure := func(what string) {
 		time.Sleep(500 * time.Millisecond) // in which earlier requests end
 		const span = 6 * time.Second       // longer than a heartbeat interval
-		before, began := commands(t, node), time.Now()
+		before, began := node.Calls(), time.Now()
 		time.Sleep(span)
-		after, took := commands(t, node), time.Since(began)
+		after, took := node.Calls(), time.Since(began)
 		sum, counts := 0, []string{}
 		for name, n := range after {
 			switch n -= before[name]; name {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,15 +26,10 @@ func uniqueRequest(name, owner string) driver.Request {
 	return req
 }
 
-// calls returns how often a node has carried out a command.
-func calls(t testing.TB, n *redistest.Node, command string) (count int) {
-	t.Helper()
-	for line := range strings.Lines(fmt.Sprint(n.Must("INFO", "commandstats"))) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
-			fmt.Sscanf(rest, "%d", &count)
-		}
-	}
-	return count
+// scripts returns how many calls of scripts a node has served.
+func scripts(n *redistest.Node) int {
+	calls := n.Calls()
+	return calls["evalsha"] + calls["eval"]
 }
 
 // TestPlainTakes has a process that is alone. Its cycles need no script but the one that frees, and
@@ -52,7 +46,7 @@ func TestPlainTakes(t *testing.T) {
 	const cycles = 20
 	before := make([]int, len(c.nodes))
 	for i, n := range c.nodes {
-		before[i] = calls(t, n, "evalsha") + calls(t, n, "eval")
+		before[i] = scripts(n)
 	}
 	for i := range cycles {
 		l := acquire(t, d, uniqueRequest("job", fmt.Sprint("owner ", i)))
@@ -65,7 +59,7 @@ func TestPlainTakes(t *testing.T) {
 		c.awaitKeys(t)
 	}
 	for i, n := range c.nodes {
-		if got := calls(t, n, "evalsha") + calls(t, n, "eval") - before[i]; got != cycles {
+		if got := scripts(n) - before[i]; got != cycles {
 			t.Errorf("node %d ran %d scripts in %d cycles, want those that free", i, got, cycles)
 		}
 	}
@@ -294,9 +288,9 @@ func TestPathsUnderLoss(t *testing.T) {
 		redlock.AlwaysPlain(d)
 		drivers = append(drivers, d)
 	}
-	before := calls(t, c.nodes[0], "hincrby")
+	before := c.nodes[0].Calls()["hincrby"]
 	jobtest.Contend(t, drivers, 40, 300*time.Millisecond) // the TTL of a request that is late
-	if n := calls(t, c.nodes[0], "hincrby") - before; n < 40 {
+	if n := c.nodes[0].Calls()["hincrby"] - before; n < 40 {
 		t.Errorf("there were %d plain takes", n)
 	}
 	for _, name := range []string{"one", "two"} { // which are free, at the latest when that is over

@@ -280,6 +280,17 @@ func (n *Node) Info(section string) map[string]string {
 	return fields
 }
 
+// Calls returns how often each command was called, including those that scripts called.
+func (n *Node) Calls() map[string]int {
+	n.t.Helper()
+	calls := map[string]int{}
+	for name, stats := range n.Info("commandstats") {
+		count, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+		calls[strings.TrimPrefix(name, "cmdstat_")], _ = strconv.Atoi(count)
+	}
+	return calls
+}
+
 // RunID returns the id of the server's run, which changes when it restarts.
 func (n *Node) RunID() string {
 	n.t.Helper()
