@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -34,21 +33,8 @@ func TestManyHolds(t *testing.T) {
 	}
 	checkOnlyLost := func(lost int) {
 		t.Helper()
-		if got := d.Renew(t.Context(), nil); len(got) != 1 || got[0].Err != nil {
-			t.Fatalf("Renew of all leases = %v", got)
-		}
-		for i, told := range losses {
-			select {
-			case err := <-told:
-				if i != lost || !errors.Is(err, driver.ErrLost) {
-					t.Fatalf("the holder of lease %d was told %v; lease %d was broken", i, err, lost)
-				}
-			default:
-				if i == lost {
-					t.Fatalf("the holder of lease %d was not told that it was broken", i)
-				}
-			}
-		}
+		jobtest.RenewAll(t, d)
+		jobtest.CheckOnlyLost(t, losses, lost)
 	}
 	for range watched {
 		add()

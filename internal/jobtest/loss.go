@@ -45,3 +45,29 @@ func AwaitLoss(t testing.TB, losses <-chan error, within time.Duration) time.Dur
 	}
 	return time.Since(began)
 }
+
+// RenewAll renews all leases of a driver that renews them together (driver.Info.RenewsAll).
+func RenewAll(t testing.TB, d driver.Driver) {
+	t.Helper()
+	if got := d.Renew(t.Context(), nil); len(got) != 1 || got[0].Err != nil {
+		t.Fatalf("Renew of all leases = %v", got)
+	}
+}
+
+// CheckOnlyLost checks that the holder of one lease was told of its loss, and no other. The
+// channels are those of [AcquireTold]. With -1, nobody was to be told.
+func CheckOnlyLost(t testing.TB, losses []<-chan error, lost int) {
+	t.Helper()
+	for i, told := range losses {
+		select {
+		case err := <-told:
+			if i != lost || !errors.Is(err, driver.ErrLost) {
+				t.Fatalf("the holder of lease %d was told %v; lease %d was ended", i, err, lost)
+			}
+		default:
+			if i == lost {
+				t.Fatalf("the holder of lease %d was not told that it was ended", i)
+			}
+		}
+	}
+}
