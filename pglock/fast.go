@@ -13,8 +13,8 @@ import (
 )
 
 // A fast path takes a free lock, or gives one up. The fast paths of concurrent callers go to the
-// server together, as one transaction, which skips the rows that others have locked. What a fast
-// path can't do takes a statement of its own.
+// server together, as one transaction, which skips the rows that others have locked. A request that
+// a fast path can't serve takes a statement of its own.
 
 // A taking is the request of an attempt for a lock that may be free, and the answer.
 type taking struct {

@@ -305,8 +305,8 @@ func (cmd *command) deliver(answer string, err error) {
 	}
 }
 
-// execute sends a batch and waits for the answers as long as the connection lives. What needs the
-// script is sent to it. If there is an error, some commands may have their answers.
+// execute sends a batch and waits for the answers as long as the connection lives. Commands that
+// need the script are sent to it. If there is an error, some commands may have their answers.
 func (n *node) execute(c *scriptCall, batch []*command) error {
 	client, err := n.connect()
 	if err != nil {

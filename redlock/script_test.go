@@ -465,8 +465,8 @@ func TestFreeScript(t *testing.T) {
 	}
 }
 
-// What a plain take has left may have a token that was never counted. The requests of its nonce
-// count one, and each of them that makes the token known removes the mark.
+// The key that a plain take has set may have a token that was never counted. The requests of its
+// nonce count one, and each of them that makes the token known removes the mark.
 func TestScriptAfterPlainTake(t *testing.T) {
 	const plain = `one 5 {"since":1,"plain":1,"owner":"me"}`
 	for _, tt := range []struct{ request, answer, value string }{
