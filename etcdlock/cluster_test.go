@@ -48,12 +48,14 @@ func TestConformanceFailed(t *testing.T) {
 // TestMemberFails has a member fail under holders and waiters: nobody loses a lock, and nobody
 // waits for ever.
 func TestMemberFails(t *testing.T) {
+	t.Parallel()
 	more := append(slices.Clone(failures), struct {
 		name string
 		fail func(*etcdtest.ClusterSetup)
 	}{"LeaderHung", func(c *etcdtest.ClusterSetup) { c.Leader().Hang() }})
 	for _, tt := range more {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			cluster := etcdtest.Cluster(t, 3)
 			open := func() *snib.Locker {
 				locker, err := snib.New(newDriver(t, dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(10*time.Second)))
@@ -177,6 +179,7 @@ func TestRestartedUnderWaiter(t *testing.T) {
 
 // TestMemberReplaced replaces a member during a wait.
 func TestMemberReplaced(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Cluster(t, 3)
 	holds, waits := dial(t, nil, cluster.Addrs()...), dial(t, nil, cluster.Addrs()...)
 	d, other := newDriver(t, holds), newDriver(t, waits)

@@ -107,6 +107,7 @@ func TestLongOutage(t *testing.T) {
 
 // TestLapse has a hold end in the process alone. It does not last with the session.
 func TestLapse(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })
 }

@@ -168,6 +168,7 @@ func TestWatchEnds(t *testing.T) {
 // TestOldProgress checks that renewals rely on the stream of watches only if the member that serves
 // it reports events in order.
 func TestOldProgress(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	for version, ordered := range map[string]bool{
 		"3.4.24": false, "3.4.25": true, "3.5.7": false, "3.5.8": true, "3.5.21": true, "3.6.0": true, "3.5.8-pre": true, "4.0.0": true,

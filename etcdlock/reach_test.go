@@ -87,6 +87,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestOutageWhileWaiting has a context end while etcd can't be reached. The error names both.
 func TestOutageWhileWaiting(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
 	release(t, acquire(t, d, request("job", "a")))

@@ -15,6 +15,7 @@ import (
 // TestRefusals checks what the errors of acquisitions say while the lock is held, and while the
 // server refuses the password, hangs, and is dead. It has no grace period.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, "--bcrypt-cost=4") // logins are fast
 	server.RequireLogin()
 	const secret = "a secret of the program"

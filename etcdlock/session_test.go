@@ -169,6 +169,7 @@ func TestOneSession(t *testing.T) {
 
 // TestMinHoldOutlivesProcess ends a process after it has released a lock with MinHold.
 func TestMinHoldOutlivesProcess(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	req := request("kept", "a")

@@ -127,6 +127,7 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 // A hold that ended only in the process lasts in the store for its TTL, and not as long as the
 // session.
 func TestLapse(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	t.Run("Rows", func(t *testing.T) {
 		jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })

@@ -13,6 +13,7 @@ import (
 // TestRefusals checks what the errors of acquisitions say while the lock is held, and while the
 // server refuses the password, hangs, and is dead. It has no grace period.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	const secret = "a secret of the program"
 	server := pgtest.Start(t, "max_connections=400")
 	pool := dial(t, server.URL())

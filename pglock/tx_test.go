@@ -20,6 +20,7 @@ import (
 // TestTransactions checks exclusion with both kinds of transactions. Package guarded does so with
 // lib/pq.
 func TestTransactions(t *testing.T) {
+	t.Parallel()
 	pool := dial(t, pgtest.Start(t).URL())
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { db.Close() })
@@ -83,6 +84,7 @@ const byID = "SELECT status FROM orders WHERE id = $1"
 
 // TestTx checks what only PostgreSQL does.
 func TestTx(t *testing.T) {
+	t.Parallel()
 	pool := dial(t, pgtest.Start(t).URL())
 	must(t, pool, "CREATE TABLE orders (id int PRIMARY KEY, status text); INSERT INTO orders VALUES (1, 'new')")
 	for _, tt := range []struct {

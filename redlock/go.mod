@@ -8,7 +8,7 @@ require (
 	github.com/sniblock/snib/redislock v0.0.0
 )
 
-require golang.org/x/sys v0.47.0 // indirect
+require golang.org/x/sys v0.49.0 // indirect
 
 replace (
 	github.com/sniblock/snib => ../

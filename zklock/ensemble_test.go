@@ -51,8 +51,10 @@ func (g *guarded) use(lock *snib.Lock) {
 // one holder and tokens increase; when there is a majority, everybody makes progress; and in
 // the end the queue is empty.
 func TestEnsembleFaults(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]zklock.Option{"Default": nil, "KeepSuspended": {zklock.KeepSuspended()}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ensemble := zktest.Ensemble(t)
 			var g guarded
 			var running sync.WaitGroup

@@ -442,6 +442,7 @@ func TestChangedBeforeRenewal(t *testing.T) {
 // TestNoWaitHung acquires with NoWait from a server that hangs. The call returns soon, and does
 // not report that the lock is held.
 func TestNoWaitHung(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(30*time.Second), zklock.DialTimeout(30*time.Second))
 	w.proxy.Stall()
 	req := request("job", "d")

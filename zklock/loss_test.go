@@ -88,6 +88,7 @@ func TestLeaseEnds(t *testing.T) {
 
 // TestLapse has a hold end in the process alone. It does not last with the session.
 func TestLapse(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}, zklock.Timeout(6*time.Second)) })
 }

@@ -8,6 +8,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	jobtest.Ping(t, newDriver(t, []string{server.Addr()}), server)
 }

@@ -15,6 +15,7 @@ import (
 // refuses the password, and while the server hangs and is dead. A ZooKeeper accepts any password at
 // the login; its ACLs refuse it. It has no grace period.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	single := []string{server.Addr()}
 	createRoot(t, newStranger(t, server.Addr()), secret)

@@ -296,6 +296,7 @@ func TestMinHoldLapsed(t *testing.T) {
 // TestMinHoldOutlivesSession checks that a process deletes its kept nodes although its session
 // has ended meanwhile. Foreign clients would wait for them for ever.
 func TestMinHoldOutlivesSession(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t)
 	req := request("job", "d")
 	req.MinHold = 3 * timeout

@@ -76,7 +76,7 @@ require (
 	github.com/sniblock/snib/mysqllock v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
 	github.com/sniblock/snib/zklock v0.0.0
-	golang.org/x/tools v0.51.0 // indirect
+	golang.org/x/tools v0.52.0 // indirect
 )
 
 replace (

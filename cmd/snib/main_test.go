@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // raceVar is the environment variable with the settings of the race detector.
@@ -112,17 +114,16 @@ const testTimeout = 20 * time.Second
 func poll(ok func() bool) bool { return pollFor(testTimeout, ok) }
 
 func pollFor(limit time.Duration, ok func() bool) bool {
-	return pollEvery(2*time.Millisecond, limit, ok)
-}
-
-func pollEvery(pause, limit time.Duration, ok func() bool) bool {
-	for end := time.Now().Add(limit); !ok(); {
+	for end := time.Now().Add(limit); ; {
+		began := time.Now()
+		if ok() {
+			return true
+		}
 		if time.Now().After(end) {
 			return false
 		}
-		time.Sleep(pause) // polls what no other process announces
+		time.Sleep(livetest.PollPause(time.Since(began))) // polls what no other process announces
 	}
-	return true
 }
 
 func exists(file string) bool {
@@ -199,7 +200,7 @@ func sigs() {
 func pollCommand() {
 	pattern := regexp.MustCompile(os.Args[1])
 	var out []byte
-	ok := pollEvery(50*time.Millisecond, testTimeout, func() bool { // to begin a process costs as much
+	ok := poll(func() bool {
 		out, _ = exec.Command(os.Args[2], os.Args[3:]...).CombinedOutput()
 		return pattern.Match(out)
 	})

@@ -4,6 +4,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
@@ -31,6 +33,9 @@ func TestPostgresScripts(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if !slices.Contains(kindScripts, name) {
+				livetest.Long(t)
+			}
 			runOnStore(t, []string{name}, strings.Replace(s.URL(), "/postgres?", "/"+name+"?", 1))
 		})
 	}

@@ -46,7 +46,12 @@ func TestRedisScripts(t *testing.T) {
 	t.Run("TLS", func(t *testing.T) {
 		t.Parallel()
 		node := redistest.Single(t, redistest.TLS, redistest.Password(password))
-		runOnStore(t, kindScripts, "rediss://:"+encoded+"@"+node.Addr()+"?ca="+authorityFile(node), node)
+		url := "rediss://:" + encoded + "@" + node.Addr() + "?ca=" + authorityFile(node)
+		runOnStore(t, kindScripts[:1], url, node)
+		t.Run("More", func(t *testing.T) { // with TLS, it is the same server
+			livetest.Long(t)
+			runOnStore(t, kindScripts[1:], url, node)
+		})
 	})
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()

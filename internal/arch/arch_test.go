@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -56,6 +57,7 @@ var checks = []check{
 	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
 	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", checkState},
 	{"Modules", "every module is in go.work and bears the name of its directory, or it is built and tested by nobody", checkModules},
+	{"Versions", "a version of its own makes go vet compile all that depends on it once more, and is not what the workspace tests", checkVersions},
 	{"RootRequire", "a program that imports the core gets the standard library and nothing else", checkRootRequire},
 	{"Conformance", "a backend is what passes the conformance suite", checkConformance},
 	{"Assertion", "the compiler says at the type which method is missing, not at a distant call", checkAssertion},
@@ -412,6 +414,23 @@ func firstMatch(re *regexp.Regexp, text string) string {
 		return ""
 	}
 	return m[1]
+}
+
+// checkVersions checks that the modules require the same version of a module.
+func checkVersions(r *repo, bad report) {
+	require := regexp.MustCompile(`(?m)^(?:require)?\s+(\S+) (v\S+)`)
+	first := make(map[string]string) // the version of a module that was found first
+	for _, dir := range slices.Sorted(maps.Keys(r.mods)) {
+		for _, m := range require.FindAllStringSubmatch(r.mods[dir], -1) {
+			name, version := m[1], m[2]
+			if first[name] == "" {
+				first[name] = version
+			}
+			if version != first[name] {
+				bad(path.Join(dir, "go.mod"), "it requires %s %s, and another module %s", name, version, first[name])
+			}
+		}
+	}
 }
 
 func checkRootRequire(r *repo, bad report) {

@@ -228,6 +228,14 @@ var mutants = []mutant{
 	{"Modules", "NotInWorkspace", map[string]string{"memlock/go.mod": "module " + snib + "/memlock\n"}, "go.work does not use memlock"},
 	{"Modules", "OtherName", map[string]string{"cmd/snib/go.mod": "module example.com/snib\n"}, "example.com/snib"},
 	{"Modules", "NoModule", map[string]string{"go.work": "use .\nuse ./cmd/snib\nuse ./sqlitelock\nuse ./gone\n"}, "uses gone"},
+	{"Versions", "Line", map[string]string{
+		"cmd/snib/go.mod":   "module " + snib + "/cmd/snib\n\nrequire golang.org/x/sys v0.1.0\n",
+		"sqlitelock/go.mod": "module " + snib + "/sqlitelock\n\nrequire golang.org/x/sys v0.2.0 // indirect\n",
+	}, "requires golang.org/x/sys v0.2.0, and another module v0.1.0"},
+	{"Versions", "Block", map[string]string{
+		"cmd/snib/go.mod":   "module " + snib + "/cmd/snib\n\nrequire (\n\tgolang.org/x/sync v0.1.0\n\tgolang.org/x/sys v0.1.0\n)\n",
+		"sqlitelock/go.mod": "module " + snib + "/sqlitelock\n\nrequire (\n\tgolang.org/x/sys v0.2.0\n)\n",
+	}, "requires golang.org/x/sys v0.2.0, and another module v0.1.0"},
 	{"RootRequire", "Line", map[string]string{"go.mod": "module " + snib + "\n\nrequire golang.org/x/sys v0.1.0\n"}, "golang.org/x/sys"},
 	{"RootRequire", "Block", map[string]string{"go.mod": "module " + snib + "\n\nrequire (\n\tgolang.org/x/sys v0.1.0\n)\n"}, "require ("},
 

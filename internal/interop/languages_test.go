@@ -9,11 +9,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
 )
+
+// installations is the folder of the packages that other languages need. TestMain removes it.
+var installations = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "interop-") })
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := installations(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
 
 // A language runs scripts of a folder, in which the packages that they need are installed.
 type language struct {
@@ -21,29 +33,33 @@ type language struct {
 	command func(script string, args ...string) *exec.Cmd
 }
 
-// nodeJS installs ioredis and redlock, and the example for Node.js.
+// nodeJS returns ioredis, redlock, and the example for Node.js.
 func nodeJS(t *testing.T) language {
 	t.Helper()
-	node, npm := livetest.Binary(t, "node", "node"), livetest.Binary(t, "node", "npm")
-	dir := copied(t, "node", "../../examples/node/lock.mjs", "../../examples/node/report.mjs")
-	install(t, dir, "node", npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
+	node := livetest.Binary(t, "node", "node")
+	livetest.Binary(t, "node", "npm")
+	dir, err := installNode()
+	if err != nil {
+		livetest.Missing(t, "node", err.Error())
+	}
 	return language{dir, func(script string, args ...string) *exec.Cmd {
 		return exec.Command(node, append([]string{filepath.Join(dir, script)}, args...)...)
 	}}
 }
 
-// python installs redis-py, and the example for Python. Files with further requirements are those
-// of the folder python.
-func python(t *testing.T, requirements ...string) language {
+var installNode = sync.OnceValues(func() (dir string, err error) {
+	return install("node", []string{"../../examples/node/lock.mjs", "../../examples/node/report.mjs"},
+		"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
+})
+
+// python returns redis-py, kazoo, and the example for Python.
+func python(t *testing.T) language {
 	t.Helper()
 	python := livetest.Binary(t, "python", "python3")
-	example := "../../examples/python/"
-	dir := copied(t, "python", example+"redis_lock.py", example+"report.py", example+"requirements.txt")
-	pip := []string{python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--require-hashes", "--target", "packages"}
-	for _, file := range append([]string{"requirements.txt"}, requirements...) {
-		pip = append(pip, "--requirement", file)
+	dir, err := installPython()
+	if err != nil {
+		livetest.Missing(t, "python", err.Error())
 	}
-	install(t, dir, "python", pip...)
 	return language{dir, func(script string, args ...string) *exec.Cmd {
 		cmd := exec.Command(python, append([]string{filepath.Join(dir, script)}, args...)...)
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir, "packages"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
@@ -51,37 +67,41 @@ func python(t *testing.T, requirements ...string) language {
 	}}
 }
 
-// copied returns a new folder with the files of a folder, and further files.
-func copied(t *testing.T, folder string, files ...string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
-		t.Fatal(err)
+var installPython = sync.OnceValues(func() (dir string, err error) {
+	const example = "../../examples/python/"
+	return install("python", []string{example + "redis_lock.py", example + "report.py", example + "requirements.txt"},
+		"python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--require-hashes",
+		"--target", "packages", "--requirement", "requirements.txt", "--requirement", "kazoo.txt")
+})
+
+// install runs a package manager in a new folder, which has the files of the folder of a language
+// and further files.
+func install(language string, files []string, command ...string) (dir string, err error) {
+	root, err := installations()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(root, language)
+	if err := os.CopyFS(dir, os.DirFS(language)); err != nil {
+		return "", err
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600)
-		}
 		if err != nil {
-			t.Fatal(err)
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
+			return "", err
 		}
 	}
-	return dir
-}
-
-// install runs a package manager. If that fails, it skips the test, or fails it if SNIB_REQUIRE
-// names the language.
-func install(t *testing.T, dir, language string, command ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Logf("%s", out)
-		livetest.Missing(t, language, fmt.Sprintf("%s failed: %v", strings.Join(command[:4], " "), err))
+		return "", fmt.Errorf("%s failed: %w\n%s", strings.Join(command[:4], " "), err, out)
 	}
+	return dir, nil
 }
 
 // TestNodeRedlock tests node-redlock with ioredis.

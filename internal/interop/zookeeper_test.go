@@ -248,10 +248,8 @@ func checkZKKind(t *testing.T, d *zklock.Driver, f zkForeignLocker, kind string)
 // A kazoo is a process that acquires locks with kazoo. See python/zookeeper.py.
 type kazoo struct{ agent *agent }
 
-// startKazoo installs kazoo, and the agent.
 func startKazoo(t *testing.T, addr string) kazoo {
-	l := python(t, "kazoo.txt")
-	return kazoo{startAgent(t, addr, l.command("zookeeper.py"))}
+	return kazoo{startAgent(t, addr, python(t).command("zookeeper.py"))}
 }
 
 func (k kazoo) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {

@@ -105,9 +105,12 @@ const Patience = 20 * time.Second
 // a database that recovers.
 const startTimeout = 2 * time.Minute
 
-// pollInterval is the time between two checks of a condition. A check may cost the server a
-// connection, or a process.
-const pollInterval = 5 * time.Millisecond
+// PollPause returns how long to wait after a check of a condition that took so long. A check may
+// cost the server a connection, or a process, so all checks together take at most a third of a
+// processor.
+func PollPause(took time.Duration) time.Duration {
+	return min(max(5*time.Millisecond, 2*took), 200*time.Millisecond)
+}
 
 // Await calls try until it returns nil. If that takes longer than [Patience], t fails with
 // try's last error; what describes what Await waits for.
@@ -146,9 +149,8 @@ func Lateness() (stop func() time.Duration) {
 func poll(limit time.Duration, stop <-chan struct{}, try func() error) error {
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
-	ticks := time.NewTicker(pollInterval)
-	defer ticks.Stop()
 	for {
+		began := time.Now()
 		err := try()
 		if err == nil {
 			return nil
@@ -158,7 +160,7 @@ func poll(limit time.Duration, stop <-chan struct{}, try func() error) error {
 			return err
 		case <-timeout.C:
 			return err
-		case <-ticks.C:
+		case <-time.After(PollPause(time.Since(began))):
 		}
 	}
 }

@@ -49,7 +49,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	installer := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	if err := newData(installer, home, dir); err != nil {
+	if err := newData(installer, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
 	initFile := filepath.Join(home, "begin.sql")

@@ -12,17 +12,12 @@ import (
 const account livetest.Account = "postgres"
 
 // newData creates the data folder of a new server.
-func newData(postgres, home, dir string) error {
+func newData(postgres, dir string) error {
 	initdb, err := sibling(postgres, "initdb")
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(initdb, "-D", dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w\n%s", err, out)
-	}
-	return nil
+	return account.NewData(dir, initdb, "--pgdata=", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
 // copyData creates the data folder of a standby of the server at addr.

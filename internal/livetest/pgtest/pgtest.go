@@ -59,7 +59,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	if err := newData(binary, home, dir); err != nil {
+	if err := newData(binary, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
 	return startServer(t, binary, home, dir, settings)

@@ -1,0 +1,78 @@
+package livetest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// NewData makes dir, the data folder of a new server of that user. The program install sets it up,
+// with args before the option that names the folder. Its first result is kept in the user's cache
+// folder, and copied from then on: that takes a tenth of the processor time.
+func (a Account) NewData(dir, install, option string, args ...string) error {
+	kept, err := a.keptData(install, option, args)
+	if err != nil {
+		return err
+	}
+	return copyTree(kept, dir)
+}
+
+// keptData returns a folder in the user's cache folder, and makes it if necessary.
+func (a Account) keptData(install, option string, args []string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(install)
+	if err != nil {
+		return "", err
+	}
+	key := sha256.Sum256(fmt.Append(nil, install, info.Size(), info.ModTime(), option, args))
+	kept := filepath.Join(cache, "snib", fmt.Sprintf("%s-%.8x", a, key))
+	unlock, err := LockFile(kept + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
+		return kept, err
+	}
+	return kept, a.keepData(kept, install, option, args)
+}
+
+// keepData makes the folder kept. It appears only when it is complete.
+func (a Account) keepData(kept, install, option string, args []string) error {
+	home, err := os.MkdirTemp("", string(a)+"data") // where that user may write
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(home) //nolint:errcheck // a folder for temporary files
+	if err := a.give(home); err != nil {
+		return err
+	}
+	made, unfinished := filepath.Join(home, "data"), kept+".part"
+	cmd := exec.Command(install, append(args, option+made)...)
+	cmd.Dir, cmd.SysProcAttr = home, a.Sys()
+	// A starting MariaDB removes the temporary tables of all that share its folder for them.
+	cmd.Env = append(os.Environ(), "TMPDIR="+home)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(install), err, out)
+	}
+	if err := errors.Join(os.RemoveAll(unfinished), copyTree(made, unfinished)); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, kept)
+}
+
+// copyTree copies a folder, with the owners and modes of its files, to a path where there is
+// nothing yet.
+func copyTree(from, to string) error {
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w\n%s", err, out)
+	}
+	return nil
+}
