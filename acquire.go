@@ -55,14 +55,11 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) 
 	if ctx == nil {
 		return nil, l.wrapError("acquire", name, errNilContext())
 	}
-	var began time.Time // zero without Traces
-	var start driver.Instant
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend}
 		l.conf.traces.waitStarted.call(&WaitStartedEvent{Event: e, Context: ctx})
-		began = time.Now()
-		start = driver.At(began)
 	}
+	began := readClock()
 	var lock *Lock
 	h, origin, err := l.acquireHold(ctx, name, noWait, began)
 	if err == nil {
@@ -71,9 +68,20 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) 
 		err = l.wrapError("acquire", name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
-		l.traceWaitEnded(ctx, name, waitedSince(start, h, origin), lock, origin, err)
+		l.traceWaitEnded(ctx, name, waitedSince(began.instant, h, origin), lock, origin, err)
 	}
 	return lock, err
+}
+
+// A clockReading is one reading of the clock, in the two forms in which it is used.
+type clockReading struct {
+	time    time.Time
+	instant driver.Instant
+}
+
+func readClock() clockReading {
+	now := time.Now()
+	return clockReading{now, driver.At(now)}
 }
 
 // waitedSince returns how long an acquisition took that has just ended. It does not read the clock
@@ -102,9 +110,8 @@ type holdOrigin struct {
 	kept   bool // the lease was kept: see Keep
 }
 
-// acquireHold takes an acquisition through stages 1 to 4, up to its hold. began is when it began,
-// or zero.
-func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began time.Time) (*hold, holdOrigin, error) {
+// acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold.
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began clockReading) (*hold, holdOrigin, error) {
 	h, origin, err := l.resolve(ctx, name)
 	if h != nil || err != nil {
 		return h, origin, err

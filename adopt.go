@@ -145,7 +145,7 @@ func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
 	if le.hold != nil {
 		h = new(hold)
 	}
-	*h = hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
+	h.locker, h.lease, h.token, h.since, h.lockCount = l, le, token, now, 1
 	if l.conf.maxHold > 0 {
 		h.until = now.Add(l.conf.maxHold)
 	}

@@ -148,3 +148,31 @@ func BenchmarkKept(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkKept64 has 64 goroutines acquire leases that are kept, each over 16 names of its own.
+func BenchmarkKept64(b *testing.B) {
+	const goroutines, names = 64, 16
+	l := open(b, memlock.New(), snib.Keep(time.Minute))
+	var next atomic.Int64
+	ctx := b.Context()
+	b.ReportAllocs()
+	b.SetParallelism(goroutines / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		var own [names]string
+		me := next.Add(1)
+		for i := range own {
+			own[i] = fmt.Sprintf("kept/%02d/%02d", me, i)
+		}
+		for i := 0; pb.Next(); i++ {
+			lock, err := l.Acquire(ctx, own[i%names])
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			if err := lock.Release(); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

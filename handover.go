@@ -98,24 +98,25 @@ const confirmInterval = 10 * time.Millisecond
 
 // confirmLocked reports whether the store has confirmed the lease of h within confirmInterval. If h
 // is about to be released and handed over, and the last confirmation is older, confirmLocked renews
-// the lease. It unlocks core.mu during the call of the driver.
-func (c *core) confirmLocked(h *hold) bool {
-	le, now := h.lease, driver.Now()
+// the lease. It unlocks core.mu during the call of the driver, and returns the time after it.
+func (c *core) confirmLocked(h *hold, now driver.Instant) (confirmed bool, _ driver.Instant) {
+	le := h.lease
 	switch {
 	case h.lockCount > 1 || h.cause != nil || h.deadline().Reached(now) || le.successor(now) == nil:
-		return false
+		return false, now
 	case now.Sub(le.confirmedAt) < confirmInterval:
-		return true
+		return true, now
 	case le.renewing: // the answer may take long: the next hold sends its own request
-		return false
+		return false, now
 	}
 	le.renewing = true
 	c.scheduleLocked(le)
 	before, timeout := le.confirmedAt, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
 	c.mu.Unlock()
 	c.renewBatch([]*lease{le}, []driver.Lease{le.granted}, timeout)
+	now = driver.Now()
 	c.mu.Lock()
-	return h.cause == nil && le.confirmedAt != before
+	return h.cause == nil && le.confirmedAt != before, now
 }
 
 // successor returns the local waiter to which the lease may be handed over, or nil.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
@@ -18,20 +17,20 @@ type place struct {
 	name    string
 	queue   *nameQueue // nil outside of it
 	counted bool       // in core.storeWaiters
-	since   time.Time  // when it got there, or zero if that is not known
+	since   time.Time  // when the acquisition began, or zero if it has waited since
 }
 
 // enqueue waits until this goroutine may send a request to the store, or gets a hold that another
 // goroutine hands over. If it returns neither a hold nor an error, the caller must call dequeue
 // with the place. If it returns both, the hold was handed over after the wait had ended, and the
 // caller must decline it.
-func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began time.Time) (place, *hold, error) {
+func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began clockReading) (place, *hold, error) {
 	c := l.core
 	if l.conf.fair || l.conf.owner != "" || l.conf.detached {
 		if !noWait {
 			c.countStoreWaiter(name, 1)
 		}
-		p := place{name: name, counted: !noWait, since: began}
+		p := place{name: name, counted: !noWait, since: began.time}
 		if kept := c.takeKept(name); kept != nil {
 			c.giveBackFirst(ctx, kept)
 			p.since = time.Time{}
@@ -56,7 +55,7 @@ func (c *core) dequeue(p place, staysHead bool) {
 // another goroutine hands over. If the place is outside of the queue, and there is neither a hold
 // nor an error, the caller sends its request without being the head: it must not wait for its turn,
 // and no goroutine of this process is known to hold the lock.
-func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool, began time.Time) (place, *hold, error) {
+func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool, began clockReading) (place, *hold, error) {
 	c.mu.Lock()
 	q := c.queues[name]
 	switch {
@@ -70,10 +69,10 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		}
 		c.queues[name] = q
 		c.mu.Unlock()
-		return place{name: name, queue: q, since: began}, nil, nil
+		return place{name: name, queue: q, since: began.time}, nil, nil
 	case q.kept != nil:
 		kept := q.kept
-		h := c.reuseLocked(kept, l, driver.Now())
+		h := c.reuseLocked(kept, l, began.instant)
 		c.mu.Unlock()
 		if h == nil {
 			c.giveBackFirst(ctx, kept)
@@ -86,7 +85,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		c.mu.Unlock()
 		return place{name: name}, nil, nil
 	}
-	w := q.newWaiter(l)
+	w := q.newWaiter(l, began.time)
 	q.waiters.push(w)
 	c.mu.Unlock()
 
@@ -245,7 +244,7 @@ type nameQueue struct {
 // A waiter is a goroutine in a nameQueue.
 type waiter struct {
 	locker *Locker
-	began  time.Time // when it queued
+	began  time.Time // when the acquisition began
 
 	// ready has capacity 1. It receives a hold that was handed over, or nil when the waiter
 	// becomes the head. Close closes it.
@@ -285,15 +284,15 @@ func (ws *waiterList) remove(w *waiter) {
 	}
 }
 
-// newWaiter returns a waiter for l.
-func (q *nameQueue) newWaiter(l *Locker) *waiter {
+// newWaiter returns a waiter for an acquisition of l that began at began.
+func (q *nameQueue) newWaiter(l *Locker, began time.Time) *waiter {
 	w := q.freeList
 	if w == nil {
 		w = &waiter{ready: make(chan *hold, 1)}
 	} else {
 		q.freeList = w.next
 	}
-	w.locker, w.began = l, time.Now()
+	w.locker, w.began = l, began
 	return w
 }
 

@@ -14,9 +14,9 @@ import (
 // leave releases one Lock of the hold. The release of the last Lock ends the hold.
 func (c *core) leave(h *hold) error {
 	l, le := h.locker, h.lease
-	c.mu.Lock()
-	confirmed := c.confirmLocked(h)
 	now := driver.Now()
+	c.mu.Lock()
+	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
 	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to notice
 		ended = append(ended, c.loseLocked(le, le.expiryError(now)))

@@ -53,7 +53,8 @@ func (l *Locker) newOwner() string {
 	if l.conf.owner != "" {
 		return l.conf.owner
 	}
-	return l.core.owner + strconv.FormatUint(l.core.serial.Add(1), 36)
+	var buf [48]byte
+	return string(strconv.AppendUint(append(buf[:0], l.core.owner...), l.core.serial.Add(1), 36))
 }
 
 // send calls the driver. While the store is unavailable it retries, if the request may wait. The
@@ -78,7 +79,7 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.
 			return nil, q.outageErr
 		}
 	}
-	sentAt := p.since // close enough, and the clock need not be read
+	sentAt := p.since // close enough, and saves a reading of the clock
 	if sentAt.IsZero() {
 		sentAt = time.Now()
 	}

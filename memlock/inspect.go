@@ -75,8 +75,10 @@ func (d *Driver) Break(_ context.Context, name, owner string, token uint64) erro
 	for _, l := range k.holders {
 		if l.req.Owner == owner && l.token == token {
 			k.remove(l, lost)
-			for _, onLost := range l.onLost {
-				onLost(driver.ErrLost)
+			for _, r := range l.listeners {
+				if r.onLost != nil {
+					r.onLost(driver.ErrLost)
+				}
 			}
 			return nil
 		}

@@ -25,7 +25,7 @@ type waiter struct {
 	lock    *lock
 	req     driver.Request
 	since   driver.Instant
-	granted chan *handle // capacity 1; nil if the request never queued
+	granted chan *handle // capacity 1
 }
 
 // admits reports whether the current holders leave room for req.
@@ -84,8 +84,10 @@ func (k *lock) signalWanted() {
 		other := func(w *waiter) bool { return w.driver != l.driver }
 		if !l.isWanted && slices.ContainsFunc(k.queue, other) {
 			l.isWanted = true
-			for _, onWanted := range l.onWanted {
-				onWanted()
+			for _, r := range l.listeners {
+				if r.onWanted != nil {
+					r.onWanted()
+				}
 			}
 		}
 	}

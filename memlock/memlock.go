@@ -133,14 +133,13 @@ func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*handle, *
 	if l := k.leaseOf(req); l != nil {
 		return d.regrant(l, req, now), nil, nil
 	}
-	w := &waiter{ctx: ctx, driver: d, lock: k, req: req, since: now}
 	if len(k.queue) == 0 && k.admits(req) {
-		return s.grant(w, now), nil, nil
+		return d.grant(k, req, now), nil, nil
 	}
 	if req.NoWait {
 		return nil, nil, driver.ErrHeld
 	}
-	w.granted = make(chan *handle, 1)
+	w := &waiter{ctx: ctx, driver: d, lock: k, req: req, since: now, granted: make(chan *handle, 1)}
 	k.queue = append(k.queue, w)
 	req.NoteWait(nil)
 	return nil, w, nil
@@ -190,17 +189,23 @@ func (d *Driver) Close() error {
 
 // A lease is the store's record of a grant. It is guarded by the store's mutex.
 type lease struct {
-	driver   *Driver // the driver that it was granted to last
-	lock     *lock
-	req      driver.Request
-	token    uint64
-	tokens   int
-	since    driver.Instant
-	onLost   []func(error) // Request.OnLost of all requests that got this lease
-	state    state
-	end      driver.Instant
-	onWanted []func() // Request.OnWanted of all requests that got this lease, until they were called
-	isWanted bool     // they were called
+	driver      *Driver // the driver that it was granted to last
+	lock        *lock
+	req         driver.Request
+	token       uint64
+	tokens      int
+	since       driver.Instant
+	state       state
+	end         driver.Instant
+	listeners   []listener // of all requests that got this lease
+	isWanted    bool       // onWanted was called
+	firstHandle handle     // has the memory for the first handle: most leases have only one
+}
+
+// A listener has the callbacks of a request, each of which may be nil.
+type listener struct {
+	onLost   func(error)
+	onWanted func()
 }
 
 // A handle implements [driver.Lease]. An owner that acquires again gets another handle for the
@@ -321,7 +326,7 @@ func (s *Store) grantWaiters(k *lock, now driver.Instant) {
 			if l != nil {
 				w.granted <- w.driver.regrant(l, w.req, now)
 			} else {
-				w.granted <- s.grant(w, now)
+				w.granted <- w.driver.grant(k, w.req, now)
 			}
 		}
 		k.queue = k.queue[1:]
@@ -333,42 +338,42 @@ func (s *Store) grantWaiters(k *lock, now driver.Instant) {
 	}
 }
 
-// grant grants w's request a new lease.
-func (s *Store) grant(w *waiter, now driver.Instant) *handle {
+// grant grants a request a new lease.
+func (d *Driver) grant(k *lock, req driver.Request, now driver.Instant) *handle {
+	s := d.store
 	l := &lease{
-		driver: w.driver, lock: w.lock, req: w.req,
-		token: driver.NextToken(s.lastToken, time.Now()), tokens: max(w.req.Tokens, 1), since: now, end: now.Add(w.req.TTL),
+		driver: d, lock: k, req: req,
+		token: driver.NextToken(s.lastToken, time.Now()), tokens: max(req.Tokens, 1), since: now, end: now.Add(req.TTL),
 	}
-	l.addCallbacks(w.req)
+	l.addListener(req)
 	s.lastToken = l.token + uint64(l.tokens) - 1
-	w.lock.slots, w.lock.holders = w.req.Slots, append(w.lock.holders, l)
+	k.slots, k.holders = req.Slots, append(k.holders, l)
 	return l.newHandle(now)
 }
 
 // regrant grants a lease to its owner again, with a fresh TTL.
 func (d *Driver) regrant(l *lease, req driver.Request, now driver.Instant) *handle {
 	l.driver, l.req.TTL, l.end = d, req.TTL, now.Add(req.TTL)
-	l.addCallbacks(req)
+	l.addListener(req)
 	return l.newHandle(now)
 }
 
-// addCallbacks adds the request's OnLost and OnWanted to those of the lease.
-func (l *lease) addCallbacks(req driver.Request) {
-	if req.OnLost != nil {
-		l.onLost = append(l.onLost, req.OnLost)
-	}
-	switch {
-	case req.OnWanted == nil:
-	case l.isWanted:
+// addListener adds the request's callbacks to those of the lease.
+func (l *lease) addListener(req driver.Request) {
+	l.listeners = append(l.listeners, listener{req.OnLost, req.OnWanted})
+	if l.isWanted && req.OnWanted != nil {
 		req.OnWanted()
-	default:
-		l.onWanted = append(l.onWanted, req.OnWanted)
 	}
 }
 
 // newHandle returns a handle for a grant at start.
 func (l *lease) newHandle(start driver.Instant) *handle {
-	return &handle{l, driver.Grant{Token: l.token, Tokens: l.tokens, Start: start, TellsWanted: true}}
+	h := &l.firstHandle
+	if h.lease != nil {
+		h = new(handle)
+	}
+	*h = handle{l, driver.Grant{Token: l.token, Tokens: l.tokens, Start: start, TellsWanted: true}}
+	return h
 }
 
 // checkKind returns an error if the name is in use as another kind of lock than requested.

@@ -60,6 +60,18 @@ func BenchmarkCostShared(b *testing.B) {
 	})
 }
 
+// BenchmarkEvents measures the collector alone: the three events of a cycle.
+func BenchmarkEvents(b *testing.B) {
+	t := newCollector(b, metrics.Options{}).Trace()
+	e := snib.Event{Name: "invoices/2026-11", Backend: "memory"}
+	ctx := b.Context()
+	for b.Loop() {
+		t.WaitStarted(snib.WaitStartedEvent{Event: e, Context: ctx})
+		t.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Waited: time.Microsecond})
+		t.Released(snib.ReleasedEvent{Event: e, Held: time.Microsecond})
+	}
+}
+
 // A variant is what compare compares.
 type variant struct {
 	name string
