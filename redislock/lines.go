@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// LinesOf returns the reply of a command as the Lines of a [Reply]: an array, also one within it, as
-// its elements in turn, a map as its keys, each followed by its value, numbers in decimal, and nil as
-// "". So they are the same in both versions of the protocol.
+// LinesOf returns the reply of a command as the Lines of a [Reply]: an array, also one within it,
+// as its elements in turn, a map as its keys, each followed by its value, numbers in decimal, and
+// nil as "". So they are the same in both versions of the protocol.
 func LinesOf(reply any) []string { return appendLines([]string{}, reply) }
 
 func appendLines(lines []string, reply any) []string {

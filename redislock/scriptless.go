@@ -15,10 +15,10 @@ import (
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// A scriptlessConn is the Conn of a server that refuses scripts. It answers their calls itself: what
-// a script does in one step, it does in a transaction. It watches the keys, reads them, and writes
-// by MULTI and EXEC, which do nothing if another client has changed a watched key meanwhile. Then it
-// begins again. The files in script say what is right; the functions here have their names.
+// A scriptlessConn is the Conn of a server that refuses scripts. It answers their calls itself:
+// what a script does in one step, it does in a transaction. It watches the keys, reads them, and
+// writes by MULTI and EXEC, which do nothing if another client has changed a watched key meanwhile.
+// Then it begins again. The files in script say what is right; the functions here have their names.
 type scriptlessConn struct {
 	Conn
 	places chan struct{} // one for each connection in use

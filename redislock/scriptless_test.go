@@ -95,6 +95,26 @@ func TestScriptlessQueue(t *testing.T) {
 	nothingLeft(t, node)
 }
 
+// TestScriptlessServesOthers has a process without scripts release locks for which others wait that
+// request what needs scripts: they get it at once, and a long lease is recorded as such.
+func TestScriptlessServesOthers(t *testing.T) {
+	t.Parallel()
+	node, without, with := bothWays(t)
+	for _, mode := range modes[:2] { // a semaphore is of another kind
+		holder := take(t, without, uniqueRequest(mode.name, "holder"))
+		waiting := wait(t, with, mode.as(request(mode.name, "waiter", time.Minute)), 1)
+		free(t, holder)
+		l, took := granted(t, waiting, enough, mode.name)
+		if took > soonEnough {
+			t.Errorf("%s: granted %v after the release", mode.name, took)
+		}
+		if n := node.Must("ZCARD", "snib.g"); n != int64(1) {
+			t.Errorf("%s: %v long leases are recorded, want 1", mode.name, n)
+		}
+		free(t, l)
+	}
+}
+
 // TestScriptlessRestart restarts a server without its memory. Nothing is granted before the leases
 // that it has forgotten are over, and then the tokens go on.
 func TestScriptlessRestart(t *testing.T) {
@@ -199,7 +219,8 @@ func (c lossyTransactions) Dedicate(ctx context.Context, use func(redislock.Pipe
 	})
 }
 
-// TestScriptlessUnderLoss is TestPathsUnderLoss for two processes without scripts, and one with them.
+// TestScriptlessUnderLoss is TestPathsUnderLoss for two processes without scripts, and one with
+// them.
 func TestScriptlessUnderLoss(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -239,6 +260,9 @@ func TestScriptlessPromises(t *testing.T) {
 			t.Errorf("%s: Acquire = %v", mode.name, err)
 		}
 	}
+	if _, err := d.Acquire(t.Context(), request("job", "owner", floor+time.Second)); err == nil || !strings.Contains(err.Error(), "refuses scripts") {
+		t.Errorf("Acquire with a TTL longer than GraceFloor = %v", err)
+	}
 	for name, opt := range map[string]redislock.Option{
 		"DurableAOF": redislock.DurableAOF(), "FailoverGrace": redislock.FailoverGrace(false), "GraceFloor": redislock.GraceFloor(0),
 		"YieldToForeign": redislock.YieldToForeign(time.Minute),
@@ -253,8 +277,8 @@ func TestScriptlessPromises(t *testing.T) {
 	}
 }
 
-// TestScriptlessBeside has locks of other kinds in the same store: of processes with scripts, and of
-// foreign clients.
+// TestScriptlessBeside has locks of other kinds in the same store: of processes with scripts, and
+// of foreign clients.
 func TestScriptlessBeside(t *testing.T) {
 	t.Parallel()
 	node, d, with := bothWays(t)
@@ -292,6 +316,9 @@ func TestScriptlessBeside(t *testing.T) {
 	}
 	if err := d.Admin().Foreign(t.Context(), "", func(driver.Status) bool { return true }); err == nil || !strings.Contains(err.Error(), "refuses") {
 		t.Errorf("Foreign = %v", err)
+	}
+	if servers, err := d.Admin().Servers(t.Context()); err != nil || !strings.HasPrefix(servers[0].Refusal, "NOPERM") {
+		t.Errorf("Servers = %+v, %v", servers, err)
 	}
 	if grace, err := d.Admin().Grace(t.Context()); err != nil || grace < floor {
 		t.Errorf("Grace = %v, %v", grace, err)

@@ -84,7 +84,8 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 	return f, nil
 }
 
-// scriptRefusal returns the error by which a server refuses a script that can't fail otherwise, or "".
+// scriptRefusal returns the error by which a server refuses a script that can't fail otherwise, or
+// "".
 func scriptRefusal(ctx context.Context, m Node) (string, error) {
 	_, err := m.Do(ctx, "EVAL", "return 1", "0")
 	var refusal *ReplyError

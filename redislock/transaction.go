@@ -26,6 +26,9 @@ func (x *transaction) serve(code string, keys lockKeys, args []string) (answer s
 		if args[1] != "x" {
 			return "", errNeedsScripts("a lock that several may hold")
 		}
+		if parseInt(args[2]) > x.floor { // after a restart it would have to be known
+			return "", errNeedsScripts("a TTL longer than GraceFloor")
+		}
 		return x.acquire(keys, acquisition{args[0], args[2], args[3], args[4] == "1", args[5]})
 	case "R":
 		return x.release(keys, args[0], parseInt(args[1]), args[2])
@@ -56,7 +59,8 @@ type lockState struct {
 	now   int64
 }
 
-// read watches keys, and reads a lock and its record, which are among them, and then what more reads.
+// read watches keys, and reads a lock and its record, which are among them, and then what more
+// reads.
 func (x *transaction) read(keys lockKeys, watched []string, more ...Call) (s lockState, replies []Reply, err error) {
 	replies, err = x.do(append([]Call{
 		{Command: "WATCH", Keys: watched},
@@ -82,8 +86,8 @@ func (x *transaction) read(keys lockKeys, watched []string, more ...Call) (s loc
 	return s, replies[7:], nil
 }
 
-// isHold reports whether the owner has the hold with this token. A hold without a record is the only
-// one of its owner.
+// isHold reports whether the owner has the hold with this token. A hold without a record is the
+// only one of its owner.
 func (s *lockState) isHold(owner, token string) bool {
 	return s.kind == "string" && s.value == owner && (s.hold.Owner != owner || strconv.FormatUint(s.hold.Token, 10) == token)
 }
@@ -230,8 +234,9 @@ func (x *transaction) hint(to request, word string) {
 	}
 }
 
-// serveQueue grants a free lock to the first waiter that can be reached, as script/queue.lua does, and
-// makes that waiter send its request again. It removes the waiters before it.
+// serveQueue grants a free lock to the first waiter that can be reached, as script/queue.lua does,
+// and makes that waiter send its request again. It removes the waiters before it. A waiter whose
+// request needs scripts has them, and is granted the lock when it asks.
 func (x *transaction) serveQueue(keys lockKeys) error {
 	for {
 		s, replies, err := x.read(keys, keys[:], memoryCalls(x.metaKey)...)
@@ -254,7 +259,7 @@ func (x *transaction) serveQueue(keys lockKeys) error {
 				return err
 			}
 			continue
-		case s.kind == "none" && r.Mode == "x" && m.isVouched() && x.grace(m, r.TTL) <= 0:
+		case s.kind == "none" && r.Mode == "x" && r.TTL <= x.floor && m.isVouched() && x.grace(m, r.TTL) <= 0:
 			_, err = x.grant(keys, s, m, acquisition{owner: r.Owner, ttl: decimal(r.TTL), tokens: strconv.Itoa(r.Tokens), rest: entry[17:]})
 		}
 		if err != nil && err != errConflict { //nolint:errorlint // it is ours
@@ -303,7 +308,8 @@ func (x *transaction) othersWait(keys lockKeys, channel string) (bool, error) {
 	}), nil
 }
 
-// release is that of script/release.lua. The lock is free for a moment before the next waiter has it.
+// release is that of script/release.lua. The lock is free for a moment before the next waiter has
+// it.
 func (x *transaction) release(keys lockKeys, owner string, minHold int64, token string) (answer string, err error) {
 	s, _, err := x.read(keys, keys[:3])
 	if err != nil {
