@@ -191,7 +191,10 @@ func needsCleanup(err error) bool {
 
 // tokenBlockSize returns how many tokens to reserve: as many as were requested, but not so many
 // that tokens outgrow the integers that Lua represents exactly.
-func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), 1<<20) }
+func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
+
+// maxTokens is how many tokens a request may reserve.
+const maxTokens = 1 << 20
 
 // acquireOnce runs one round. With queue set, the request enters the queue if the lock is held;
 // otherwise it takes the cheapest way.
@@ -238,7 +241,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 // record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
 func (a *attempt) needsNoRecord() bool {
 	r := &a.req
-	return r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
+	return !a.d.scriptless && r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
 		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 

@@ -30,6 +30,11 @@ type Conn interface {
 	// must not retain calls.
 	Eval(ctx context.Context, calls ...Call) []Reply
 
+	// Dedicate calls use with a connection on which nobody else sends anything meanwhile, for WATCH,
+	// MULTI and EXEC, and returns what use returns. No command is sent on another connection. If use
+	// returns an error, the connection may be in any state.
+	Dedicate(ctx context.Context, use func(Pipeline) error) error
+
 	// Subscribe listens to a channel until ctx is done or the connection is lost, and returns
 	// the reason. It calls ready once the server has confirmed the subscription, and message
 	// with each payload, in order and never concurrently. If sharded is set it uses SSUBSCRIBE.
@@ -47,6 +52,10 @@ type Conn interface {
 	Close()
 }
 
+// A Pipeline makes calls in one pipeline, none of which is a script, and returns one reply for each
+// of them.
+type Pipeline func(calls ...Call) []Reply
+
 // A Node is one server.
 type Node interface {
 	// Do sends one command and returns the reply as string, int64, nil, []any of these, or
@@ -63,7 +72,8 @@ type Call struct {
 }
 
 // A Reply is the result of a call: an array of strings, or an error. The reply of a command is the
-// only string, an integer in decimal, or an array of integers. If it is nil there are no Lines.
+// only string, a number in decimal, or what [LinesOf] makes of an array. If it is nil
+// there are no Lines.
 type Reply struct {
 	Lines []string
 	Err   error

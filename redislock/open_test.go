@@ -32,7 +32,6 @@ func TestOpenRefuses(t *testing.T) {
 	plain := redistest.Single(t, redistest.Password(secret))
 	users := redistest.Single(t,
 		"user noinfo on >"+secret+" ~* &* +@all -info",
-		"user noscript on >"+secret+" ~* &* +@all -@scripting",
 		"user nokeys on >"+secret+" ~other:* &* +@all")
 	lonely := redistest.ClusterNode(t)
 	sentinel := redistest.Sentinel(t)
@@ -159,7 +158,7 @@ func TestDenied(t *testing.T) {
 		"user nokeys on >"+secret+" ~other:* &* +@all",
 		"user readonly on >"+secret+" ~* &* +@all -@write +eval +evalsha",
 		"user least on >"+secret+" ~* resetchannels &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get +cluster +role +scan"))
-	for _, user := range []string{"noscript", "nokeys", "readonly", "least"} {
+	for _, user := range []string{"nokeys", "readonly", "least"} {
 		o := at(node.Addr())
 		o.Username, o.Password = user, secret
 		d := open(t, o)

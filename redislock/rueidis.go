@@ -84,10 +84,7 @@ func (c *rueidisConn) eval(ctx context.Context, calls []Call) []Reply {
 
 // evalInBackground is eval, but returns when ctx is done.
 func (c *rueidisConn) evalInBackground(ctx *directContext, calls []Call) []Reply {
-	own := slices.Clone(calls) // the caller reuses the memory when we return
-	for i, call := range own {
-		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
-	}
+	own := cloneCalls(calls)
 	done := make(chan []Reply, 1)
 	go func() { done <- c.eval(ctx, own) }()
 	select {
@@ -96,6 +93,37 @@ func (c *rueidisConn) evalInBackground(ctx *directContext, calls []Call) []Reply
 	case <-ctx.Done():
 		return failed(len(calls), context.Cause(ctx))
 	}
+}
+
+// cloneCalls copies calls, whose memory the caller reuses when Eval returns.
+func cloneCalls(calls []Call) []Call {
+	own := slices.Clone(calls)
+	for i, call := range own {
+		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
+	}
+	return own
+}
+
+// Dedicate implements [Conn]. After an error it closes the connection.
+func (c *rueidisConn) Dedicate(ctx context.Context, use func(Pipeline) error) error {
+	dedicated, release := c.client.Dedicate()
+	err := use(func(calls ...Call) []Reply {
+		commands := make(rueidis.Commands, len(calls))
+		for i, call := range calls {
+			commands[i] = c.command(call, false)
+		}
+		replies := make([]Reply, len(calls))
+		for i, r := range dedicated.DoMulti(ctx, commands...) {
+			replies[i] = commandReply(r)
+		}
+		return replies
+	})
+	if err != nil {
+		dedicated.Close()
+		return err
+	}
+	release()
+	return nil
 }
 
 // failed returns n replies with an error.
@@ -219,13 +247,9 @@ func commandReply(r rueidis.RedisResult) Reply {
 			return zeroReply
 		}
 		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
-	case m.IsArray():
-		numbers, err := m.AsIntSlice()
-		lines := make([]string, len(numbers))
-		for i, n := range numbers {
-			lines[i] = strconv.FormatInt(n, 10)
-		}
-		return Reply{Lines: lines, Err: err}
+	case m.IsArray() || m.IsMap() || m.IsFloat64():
+		all, err := m.ToAny()
+		return Reply{Lines: LinesOf(all), Err: err}
 	}
 	text, err := m.ToString()
 	if text == "OK" {

@@ -34,7 +34,7 @@ var (
 	renewScript  = rediskit.NewScript(scripts, "clock", "limits", "memory", "longlease", "renew")
 
 	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
-	forgetScript  = rediskit.NewScript(scripts, "forget")
+	forgetScript  = rediskit.NewScript(scripts, "clock", "forget")
 	longestScript = rediskit.NewScript(scripts, "clock", "longest")
 
 	// snapshotScript reads locks, and foreignScript keys that may be locks of other libraries.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 )
 
@@ -121,6 +122,30 @@ func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Re
 	return replies
 }
 
+// Dedicate implements [redislock.Conn].
+func (c *conn) Dedicate(ctx context.Context, use func(redislock.Pipeline) error) error {
+	client, ok := c.client.(*redis.Client)
+	if !ok {
+		return driver.Invalidf("client: %T has no connection for transactions", c.client)
+	}
+	if at, ok := ctx.Deadline(); ok { // as in callWithContext
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, at)
+		defer cancel()
+	}
+	own := client.Conn()
+	defer func() { _ = own.Close() }()
+	return use(func(calls ...redislock.Call) []redislock.Reply {
+		commands := commandsOf(ctx, calls)
+		pipeline := own.Pipeline()
+		for _, cmd := range commands {
+			_ = pipeline.Process(ctx, cmd)
+		}
+		_, _ = pipeline.Exec(ctx)
+		return c.replies(commands)
+	})
+}
+
 // commonKey returns the first key if all calls that have keys have the same one, and otherwise "".
 // That key stands for their slot. Only calls that renew leases lie in several slots; they may
 // overtake others.
@@ -184,7 +209,24 @@ func (t *roundTrip) wait() {
 // prepare returns a function that makes the calls. That function does not use calls or its
 // arguments.
 func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context.Context) []redislock.Reply {
-	scripts, commands := make([]*redislock.Script, len(calls)), make([]redis.Cmder, len(calls))
+	commands, scripts := commandsOf(ctx, calls), make([]*redislock.Script, len(calls))
+	for i, call := range calls {
+		scripts[i] = call.Script
+	}
+	return func(ctx context.Context) []redislock.Reply {
+		c.send(ctx, commands)
+		for i := range commands {
+			if redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") && ctx.Err() == nil {
+				c.sendText(ctx, scripts[i:], commands[i:])
+			}
+		}
+		return c.replies(commands)
+	}
+}
+
+// commandsOf returns the commands that make calls.
+func commandsOf(ctx context.Context, calls []redislock.Call) []redis.Cmder {
+	commands := make([]redis.Cmder, len(calls))
 	for i, call := range calls {
 		args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 		if call.Script == nil {
@@ -198,25 +240,21 @@ func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context
 		for _, arg := range call.Args {
 			args = append(args, arg)
 		}
-		if scripts[i] = call.Script; call.Script == nil {
+		if call.Script == nil {
 			commands[i] = noRetryCmd{redis.NewCmd(ctx, args...)}
 		} else {
 			commands[i] = newCommand(ctx, args)
 		}
 	}
-	return func(ctx context.Context) []redislock.Reply {
-		c.send(ctx, commands)
-		for i := range commands {
-			if redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") && ctx.Err() == nil {
-				c.sendText(ctx, scripts[i:], commands[i:])
-			}
-		}
-		replies := make([]redislock.Reply, len(commands))
-		for i, cmd := range commands {
-			replies[i] = c.reply(cmd)
-		}
-		return replies
+	return commands
+}
+
+func (c *conn) replies(commands []redis.Cmder) []redislock.Reply {
+	replies := make([]redislock.Reply, len(commands))
+	for i, cmd := range commands {
+		replies[i] = c.reply(cmd)
 	}
+	return replies
 }
 
 // send sends commands, which then have their replies and errors.
@@ -258,15 +296,7 @@ func (c *conn) reply(cmd redis.Cmder) redislock.Reply {
 	case err != nil:
 		return redislock.Reply{Err: c.handleError(err)}
 	}
-	array, ok := value.([]any)
-	if !ok {
-		return redislock.Reply{Lines: []string{fmt.Sprint(value)}}
-	}
-	lines := make([]string, len(array))
-	for i := range array {
-		lines[i] = fmt.Sprint(array[i])
-	}
-	return redislock.Reply{Lines: lines}
+	return redislock.Reply{Lines: redislock.LinesOf(value)}
 }
 
 func newCommand(ctx context.Context, args []any) *noRetrySliceCmd {
