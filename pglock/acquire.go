@@ -64,7 +64,7 @@ func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, e
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, d.rows.RowTTL(req), req.Tokens, encoded,
 		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
 	a.MarkSent()
-	err = d.run(ctx, a.MarkRepeated, sql, args, func(row pgx.Rows) error {
+	err = d.run(ctx, a.MarkRepeated, nil, sql, args, func(row pgx.Rows) error {
 		var holders, waiters string
 		s = state{Name: req.Name}
 		if err := row.Scan(&s.Slots, &holders, &waiters, &s.Now, &created, nil); err != nil {

@@ -2,6 +2,7 @@ package pglock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -38,6 +39,37 @@ func blocked(t *testing.T, admin *pgxpool.Pool) int {
 	return int(query[int64](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 }
 
+// gather makes the requests to d wait for one another, so that they go to the server in batches:
+// two requests wait for their rows. It returns a function that ends this.
+func gather(t *testing.T, d driver.Driver, admin *pgxpool.Pool) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var unlocks []func()
+	var waiting sync.WaitGroup
+	for _, name := range []string{"locked 1", "locked 2"} {
+		release(t, acquire(t, d, request(name, "a")))
+		unlocks = append(unlocks, lockRow(t, admin, "snib_locks", name))
+		waiting.Go(func() {
+			if l, err := d.Acquire(ctx, request(name, "b")); err == nil {
+				_ = l.Release(context.Background()) // TestCrashAfterBatch kills the server
+			}
+		})
+	}
+	livetest.Await(t, "two statements that wait for rows", func() error {
+		if n := blocked(t, admin); n != 2 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	return func() {
+		for _, unlock := range unlocks {
+			unlock()
+		}
+		cancel()
+		waiting.Wait()
+	}
+}
+
 // TestCrashAfterBatch kills the server as soon as it has answered a batch, as [TestCrash] does.
 // Some of the rows are new. Two requests that wait for their rows make the others gather.
 func TestCrashAfterBatch(t *testing.T) {
@@ -47,19 +79,7 @@ func TestCrashAfterBatch(t *testing.T) {
 		settings("synchronous_commit", "off")(c)
 		c.MaxConns = 8
 	}))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for _, name := range []string{"locked 1", "locked 2"} {
-		release(t, acquire(t, d, request(name, "a")))
-		defer lockRow(t, admin, "snib_locks", name)()
-		go func() { _, _ = d.Acquire(ctx, request(name, "b")) }()
-	}
-	livetest.Await(t, "two statements that wait for rows", func() error {
-		if n := blocked(t, admin); n != 2 {
-			return fmt.Errorf("%d wait", n)
-		}
-		return nil
-	})
+	defer gather(t, d, admin)()
 	const n = 20
 	for i := range n / 2 {
 		must(t, admin, "INSERT INTO snib_locks VALUES ($1, 1, 0, '[]', '[]', 1)", fmt.Sprint("name ", i))
@@ -124,4 +144,110 @@ func TestBatchOfWildRows(t *testing.T) {
 		}
 	}
 	each(func(i int) error { return leases[i].Release(t.Context()) })
+}
+
+// TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before the
+// driver repeats the statement, another driver takes the locks. So the grants of the first try,
+// which was rolled back, must not count. The requests go alone first, and then in a batch.
+func TestRolledBackAnswer(t *testing.T) {
+	server := pgtest.Start(t)
+	admin := dial(t, server.URL())
+	onFailure := &failureHook{}
+	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
+		c.MaxConns = 8
+		c.ConnConfig.Tracer = onFailure
+	}))
+	other := newDriver(t, admin)
+	const n = 10
+	names := make([]string, n)
+	for i := range n {
+		names[i] = fmt.Sprint("name ", i)
+		release(t, acquire(t, other, request(names[i], "first")))
+	}
+	must(t, admin, `CREATE TABLE fail ();
+		CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF EXISTS (SELECT FROM fail) AND NEW.holders->0->>'owner' = 'second' THEN RAISE SQLSTATE '40001'; END IF;
+			RETURN NULL;
+		END $$;
+		CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON snib_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_once()`)
+
+	takeWhileOtherTakes := func(names ...string) {
+		t.Helper()
+		must(t, admin, "INSERT INTO fail DEFAULT VALUES")
+		leases := make([]driver.Lease, len(names)) // of other
+		onFailure.set(func() {
+			must(t, admin, "DELETE FROM fail")
+			for i, name := range names {
+				leases[i] = acquire(t, other, request(name, "other"))
+			}
+		})
+		var all sync.WaitGroup
+		for _, name := range names {
+			all.Go(func() {
+				if _, err := d.Acquire(t.Context(), noWait(name, "second")); !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("Acquire of %q, which the other driver holds, = %v", name, err)
+				}
+			})
+		}
+		all.Wait()
+		for _, l := range leases {
+			if l == nil {
+				t.Fatal("no statement has failed")
+			}
+			release(t, l)
+		}
+	}
+	takeWhileOtherTakes(names[0])
+	endGathering := gather(t, d, admin)
+	takeWhileOtherTakes(names...)
+	endGathering()
+
+	// A renewal must not count either if it was rolled back: here the repeated statement skips the
+	// row, which is locked by then.
+	must(t, admin, "INSERT INTO fail DEFAULT VALUES")
+	must(t, admin, "ALTER TABLE snib_locks DISABLE TRIGGER fail")
+	l := acquire(t, d, request(names[0], "second"))
+	must(t, admin, "ALTER TABLE snib_locks ENABLE TRIGGER fail")
+	var unlock func()
+	onFailure.set(func() {
+		must(t, admin, "DELETE FROM fail")
+		unlock = lockRow(t, admin, "snib_locks", names[0])
+	})
+	renewed := make(chan driver.Renewal, 1)
+	go func() { renewed <- d.Renew(t.Context(), []driver.Lease{l})[0] }()
+	livetest.Await(t, "renewal that waits for the row", func() error {
+		if n := blocked(t, admin); n != 1 {
+			return fmt.Errorf("%d statements wait", n)
+		}
+		return nil
+	})
+	unlock()
+	if r := <-renewed; r.Err != nil {
+		t.Errorf("Renew = %v", r.Err)
+	}
+}
+
+// A failureHook calls a function when a statement fails for the first time.
+type failureHook struct {
+	mu sync.Mutex
+	fn func()
+}
+
+func (h *failureHook) set(fn func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fn = fn
+}
+
+func (h *failureHook) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (h *failureHook) TraceQueryEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if data.Err != nil && h.fn != nil {
+		h.fn()
+		h.fn = nil
+	}
 }

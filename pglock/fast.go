@@ -90,9 +90,15 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 			t.repeated = true
 		}
 	}
+	rolledBack := func() {
+		for _, t := range some {
+			t.granted = false
+		}
+	}
+	rolledBack() // Isolate may have sent them before
 	if t := some[0]; len(some) == 1 {
 		args := []any{t.name, t.nonce, t.slots, t.ttl, t.tokens, t.entry}
-		return d.run(ctx, repeated, d.sql.takeOne, args, func(row pgx.Rows) error {
+		return d.run(ctx, repeated, rolledBack, d.sql.takeOne, args, func(row pgx.Rows) error {
 			t.granted, t.start = true, start
 			return row.Scan(&t.token, &t.waiters)
 		})
@@ -101,7 +107,7 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 	for _, t := range some {
 		byNonce[t.nonce] = t
 	}
-	return d.run(ctx, repeated, d.sql.takeAll, takingColumns(some), func(row pgx.Rows) error {
+	return d.run(ctx, repeated, rolledBack, d.sql.takeAll, takingColumns(some), func(row pgx.Rows) error {
 		var nonces, waiters []string
 		var tokens []int64
 		var created []bool
@@ -167,8 +173,13 @@ func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
 
 // sendFreeings sends freeings in one statement.
 func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
+	rolledBack := func() {
+		for _, f := range some {
+			f.freed = false
+		}
+	}
 	if f := some[0]; len(some) == 1 {
-		return d.run(ctx, nil, d.sql.freeOne, []any{f.name, f.token, f.owner, f.minHold}, func(pgx.Rows) error {
+		return d.run(ctx, nil, rolledBack, d.sql.freeOne, []any{f.name, f.token, f.owner, f.minHold}, func(pgx.Rows) error {
 			f.freed = true
 			return nil
 		})
@@ -179,7 +190,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		names, owners = append(names, f.name), append(owners, f.owner)
 		tokens, minHolds = append(tokens, f.token), append(minHolds, f.minHold)
 	}
-	return d.run(ctx, nil, d.sql.freeAll, []any{names, tokens, owners, minHolds}, func(row pgx.Rows) error {
+	return d.run(ctx, nil, rolledBack, d.sql.freeAll, []any{names, tokens, owners, minHolds}, func(row pgx.Rows) error {
 		var found []int64
 		err := row.Scan(&found, nil)
 		for _, i := range found {

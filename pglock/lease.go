@@ -135,7 +135,7 @@ func (d *Driver) extend(ctx context.Context, sql string, some []driver.Lease) (m
 		ttls = append(ttls, l.Req.TTL.Microseconds())
 	}
 	found := map[string]renewedRow{}
-	err := d.query(ctx, sql, []any{names, tokens, ttls}, func(rows pgx.Rows) error {
+	err := d.run(ctx, func() {}, func() { clear(found) }, sql, []any{names, tokens, ttls}, func(rows pgx.Rows) error {
 		var name string
 		var row renewedRow
 		err := rows.Scan(&name, &row.tokens, &row.hasWaiters)

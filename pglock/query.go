@@ -20,7 +20,7 @@ type queryModes struct {
 // each row of its result. It retries if the pool's connection was stale, or if settings of the
 // user made the statement fail. If ctx is done, the error is its cause.
 func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
-	return d.run(ctx, func() {}, sql, args, scan)
+	return d.run(ctx, func() {}, nil, sql, args, scan)
 }
 
 // execOnce runs a statement that ends a lease, and reports whether it found the lease. A
@@ -28,15 +28,17 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 // time. While the server has no connection left, execOnce retries for as long as ctx allows.
 func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
 	err = d.whileFull(ctx, func() error {
-		return d.run(ctx, nil, sql, args, func(pgx.Rows) error { found = true; return nil })
+		return d.run(ctx, nil, func() { found = false }, sql, args, func(pgx.Rows) error { found = true; return nil })
 	})
 	return found, err
 }
 
 // run is query for statements that are not always repeated. Before run repeats a statement that the
 // server may have executed, or may still execute, it calls beforeRepeat. If that is nil, run does
-// not repeat such a statement.
-func (d *Driver) run(ctx context.Context, beforeRepeat func(), sql string, args []any, scan func(pgx.Rows) error) error {
+// not repeat such a statement. If a statement fails after scan has seen rows, for example at the
+// commit, run calls rolledBack before it repeats the statement: these rows do not count, and the
+// repeated statement may not return them. rolledBack may be nil.
+func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any, scan func(pgx.Rows) error) error {
 	const tries = 10
 	unlimited, stale := false, 0
 	for try := 1; ; {
@@ -70,6 +72,9 @@ func (d *Driver) run(ctx context.Context, beforeRepeat func(), sql string, args 
 			unlimited = true // the user's limits, and the row was busy or this process stood still
 		default:
 			return d.explain(err)
+		}
+		if answered && rolledBack != nil {
+			rolledBack()
 		}
 		try++
 	}

@@ -110,7 +110,7 @@ func (d *Driver) readStates(ctx context.Context, sql string, names []string, arg
 	states := map[string]*state{}
 	err := driverkit.Isolate(names, isMalformed, func(some []string) error {
 		found := map[string]*state{} // if the statement fails, what it returned was rolled back
-		err := d.query(ctx, sql, append([]any{some}, args...), func(row pgx.Rows) error {
+		err := d.run(ctx, func() {}, func() { clear(found) }, sql, append([]any{some}, args...), func(row pgx.Rows) error {
 			s, err := scanState(row)
 			found[s.Name] = s
 			return err

@@ -98,8 +98,8 @@ WHERE l.name = r.name AND {isFree}
 RETURNING l.token - r.tokens + 1, l.waiters`
 
 // takeAll is takeOne for arrays of requests. It also creates rows, and skips those that others have
-// locked. It answers with one row for all grants, so a try that fails after some grants answers
-// nothing. The planner does not see the parameters, so that it keeps its plan.
+// locked. It answers with one row for all grants. The planner does not see the parameters, so that
+// it keeps its plan.
 const takeAll = `
 WITH r AS MATERIALIZED (SELECT * FROM unnest((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::int[]), (SELECT $4::bigint[]),
 		(SELECT $5::bigint[]), (SELECT $6::text[])) r(name, nonce, slots, ttl, tokens, entry)),

@@ -108,6 +108,13 @@ var postgresMutants = []mutant{
 		tests: "TestBatchBesideLockedRows",
 	},
 	{
+		guarantee: "one holder", pkg: "pglock",
+		in:    "Driver.run",
+		old:   "rolledBack()",
+		new:   "_ = rolledBack",
+		tests: "TestRolledBackAnswer",
+	},
+	{
 		guarantee: "no late loss", pkg: "pglock",
 		in:    "Driver.renewRows",
 		old:   "d.extendAll(ctx, d.sql.renewUnlocked, due)",
