@@ -89,11 +89,17 @@ var rules = []rule{
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"lab/pattern", []string{".", "fence", "pglock", "redislock/...", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis"}, nil, "it has each way to lock as a user of that client writes it"},
-	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,
+	{"lab/process", nil, nil, "it runs programs, whatever they do"},
+	{"lab/contestant", []string{"lab/process"}, nil, "it speaks the protocol, and knows no lock"},
+	{"lab/judge", []string{"internal/history"}, nil, "it knows recorded events only: it must not share a mistake with what it judges"},
+	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern"}, nil,
+		"it starts servers and contestants, and breaks them; how patterns lock is said in lab/pattern"},
+	{"lab/report", []string{"internal/history", "lab/arena", "lab/judge", "lab/timeline"}, nil, "it shows outcomes, and runs nothing"},
+	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/process", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,
 		"the director starts servers and processes, and looks at them; how clients lock is said in lab/pattern"},
 	{"lab/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no scene"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/arena", "lab/contestant", "lab/judge", "lab/report", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
