@@ -52,7 +52,7 @@ type Contestant struct {
 	// Together says that one process serves all three clients. The process is not killed then.
 	Together bool
 
-	Tokens  bool              // it gives fencing tokens
+	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
 	Assumes map[string]string // stated assumptions, by the fault that breaks them
 
 	// Guilt says what is wrong, for a broken pattern: a control, which must get the verdict Want
@@ -181,7 +181,7 @@ func (p *progress) tell() {
 
 // run runs one contestant, bout after bout.
 func run(ctx context.Context, c Contestant, opts Options, progress func(float64)) (o Outcome) {
-	o.Contestant = c
+	o.Contestant, o.Seed = c, opts.Seed
 	began := time.Now()
 	long := opts.For
 	if c.IsControl() {
@@ -200,7 +200,7 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 				return err
 			}
 			o.Bouts++
-			r := judge.Judge(events, judge.Rules{Tokens: c.Tokens, Bound: bound, Assumes: c.Assumes})
+			r := judge.Judge(events, judge.Rules{Tokens: haveTokens(events), Bound: bound, Assumes: c.Assumes})
 			if worse := o.Add(r); worse || o.Bouts == 1 {
 				o.Seed, o.Events = seed, events
 			}
@@ -215,6 +215,11 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 	})
 	o.Err, o.Took = err, time.Since(began)
 	return o
+}
+
+// haveTokens reports whether each grant has a token.
+func haveTokens(events []history.Event) bool {
+	return !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Acquired && e.Token == 0 })
 }
 
 // faultsFor returns the faults that a contestant is run under.

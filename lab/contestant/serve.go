@@ -11,7 +11,11 @@ import (
 )
 
 // ErrDenied is returned by [Locker.Acquire] if somebody else has the lock.
-var ErrDenied = errors.New("somebody else has the lock")
+const ErrDenied = sentinel("somebody else has the lock")
+
+type sentinel string
+
+func (s sentinel) Error() string { return string(s) }
 
 // A Locker acquires the lock of a contestant. It is safe for concurrent use.
 type Locker interface {

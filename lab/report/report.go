@@ -40,6 +40,13 @@ section { margin-top: 2.5em }
 </style></head><body>
 `
 
+const legend = `<h2>How to read the pictures</h2>
+<p>Each client has a lane, and time goes to the right. A bar means that the client believed that it held the lock: green, or red
+while another one believed so, too. It is gray while the process was stopped. A thin line means that the client waited for the lock.
+A circle is a read of the resource, at the begin of a hold, and a triangle is the write at its end; a red one overwrote another
+write. A cross is a kill. The last lane shows faults of the store and of the network.</p>
+`
+
 // Write writes the page.
 func Write(out io.Writer, p Page, outcomes []arena.Outcome) error {
 	var b bytes.Buffer
@@ -56,6 +63,7 @@ func Write(out io.Writer, p Page, outcomes []arena.Outcome) error {
 		fmt.Fprintf(&b, "<tr><td>%s</td><td>%s</td></tr>\n", e.Short, html.EscapeString(e.Long))
 	}
 	b.WriteString("</table>\n")
+	b.WriteString(legend)
 	for _, o := range slices.Concat(contestants, controls) {
 		writeOutcome(&b, p, o)
 	}
@@ -231,7 +239,7 @@ func addFaults(c *timeline.Chart, events []history.Event) {
 		case e.Kind == history.Begin:
 			begun[e.ID] = e.At
 			if e.Fault == history.KillWorker {
-				c.Marks = append(c.Marks, timeline.Mark{Lane: client(e.Worker), At: at(e.At), Kind: timeline.Death, Text: "killed"})
+				c.Marks = append(c.Marks, timeline.Mark{Lane: client(e.Worker), At: at(e.At), Kind: timeline.Death})
 			}
 		case e.Kind != history.End || e.Fault == history.KillWorker:
 		case e.Fault == history.StopWorker:

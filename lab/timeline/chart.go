@@ -71,6 +71,7 @@ path.write { fill: #222 }
 path.lostwrite { fill: #b00020 }
 path.death { stroke: #222; stroke-width: 2; fill: none }
 text.lostwrite { fill: #b00020 }
+text.left { text-anchor: end }
 `
 
 // WriteTo writes the chart as an SVG.
@@ -123,7 +124,7 @@ func (c Chart) axis(b *bytes.Buffer) {
 		if at < c.From {
 			continue
 		}
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%[1]d" y2="%d"/>`+"\n", c.x(at), margin, bottom)
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%[1]d" y2="%[3]d"/>`+"\n", c.x(at), margin, bottom)
 		label(b, c.x(at)-18, bottom+lineStep, "time", fmt.Sprintf("%.2f s", at.Seconds()))
 	}
 }
@@ -159,7 +160,11 @@ func (c Chart) mark(b *bytes.Buffer, m Mark) {
 	default:
 		fmt.Fprintf(b, `<path class="%s" d="M%d %dl5 9h-10z"/>`+"\n", m.Kind, x, y-5)
 	}
-	label(b, x-5, top+barTop+barHeight+13, string(m.Kind), m.Text)
+	class := string(m.Kind)
+	if x > margin+timeSpace+chartWidth*3/4 {
+		class += " left" // of the mark: there is no room on the other side
+	}
+	label(b, x-5, top+barTop+barHeight+13, class, m.Text)
 }
 
 // label writes text.

@@ -78,7 +78,10 @@ func (a *app) newLabCommand() *cobra.Command {
 		case "contestant":
 			return serveContestant(args[1])
 		}
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+		// A contestant that has ended breaks the pipe to it, which must not end us. A broken standard
+		// output is an error of its Write.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		return l.run(ctx)
 	}
@@ -162,7 +165,7 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 			all = append(all, known[i])
 		case strings.ContainsAny(name, "/ "):
 			all = append(all, arena.Contestant{
-				Name: filepath.Base(strings.Fields(name)[0]), Title: "the program " + name, Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name},
+				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name},
 			})
 		default:
 			return nil, usagef("there is no contestant %q: see snib lab list, or give a program with its path, such as ./%[1]s", name)
@@ -240,6 +243,8 @@ func (l *labCommand) part(ctx context.Context, what string, all []arena.Contesta
 		},
 	})
 	switch {
+	case errors.Is(failed, syscall.EPIPE):
+		return nil, silentExit(exitSignal + int(syscall.SIGPIPE)) // the reader has seen enough
 	case failed != nil:
 		return nil, failed
 	case err != nil:
@@ -320,11 +325,10 @@ func (l *labCommand) write(page report.Page, outcomes []arena.Outcome) error {
 
 // repeat returns the command that runs the decisive bout of an outcome again.
 func (l *labCommand) repeat(o arena.Outcome) string {
-	name := o.Contestant.Name
+	text := fmt.Sprintf("snib lab run --no-controls --contestant %s --seed %d --for 1ms", shellQuote(o.Contestant.Name), o.Seed)
 	if o.Contestant.Command[0] == "sh" {
-		name = o.Contestant.Command[2]
+		text += " --store " + l.store.value
 	}
-	text := fmt.Sprintf("snib lab run --no-controls --contestant %s --seed %d --for 1ms", shellQuote(name), o.Seed)
 	if len(l.faults) > 0 && !o.Contestant.IsControl() {
 		text += " --fault " + strings.Join(l.faults, ",")
 	}
