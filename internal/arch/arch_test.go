@@ -137,7 +137,7 @@ func notInTests(forbidden []string, exemptTests bool) func(*repo, report) {
 	return func(r *repo, bad report) {
 		for _, p := range r.pkgs {
 			for _, f := range p.files {
-				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || slices.Contains([]string{"bench", "lab/scene"}, p.dir)) {
+				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || slices.Contains([]string{"bench", "lab/arena", "lab/scene"}, p.dir)) {
 					continue
 				}
 				r.imports(f, func(at token.Pos, dir string, own bool) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/nemesis/history"
+	"github.com/sniblock/snib/internal/history"
 )
 
 // A mute is a driver that reports the loss of a lease only when it renews it.

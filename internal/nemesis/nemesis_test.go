@@ -18,7 +18,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/nemesis/history"
+	"github.com/sniblock/snib/internal/history"
 )
 
 // "make nemesis" sets these flags.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sniblock/snib/internal/nemesis/history"
+	"github.com/sniblock/snib/internal/history"
 )
 
 // A row says what happens to a lock under a fault. The page is generated from the rows, and

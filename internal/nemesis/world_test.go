@@ -18,7 +18,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/nemesis/history"
+	"github.com/sniblock/snib/internal/history"
 )
 
 // A quietTB is a test whose log does not contain the output of servers.

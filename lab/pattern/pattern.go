@@ -1,6 +1,6 @@
 // Package pattern contains ways to lock: broken ones, as programs and articles have them, and right
 // ones. Each is written as a user of the store's client would write it. The scenes of "snib demo"
-// play them.
+// play them, and "snib lab" judges some of them.
 package pattern
 
 import (
@@ -95,6 +95,9 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		GetDel:      onRedis(getDel),
 		Getset:      onRedis(getset),
 		SetNX:       onRedis(setNX),
+		NoExpiry:    onRedis(noExpiry),
+		Renewed:     onRedis(renewed),
+		Revived:     onRedis(revived),
 		Snib:        onRedis(snibLock),
 		FencedSnib:  onRedis(fencedSnib),
 

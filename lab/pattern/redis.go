@@ -22,6 +22,9 @@ const (
 	GetDel      Name = "SET NX PX, then GET and DEL"
 	Getset      Name = "GETSET of a time"
 	SetNX       Name = "SET NX PX, then a script"
+	NoExpiry    Name = "SETNX without a TTL"
+	Renewed     Name = "SET NX PX, renewed by a script"
+	Revived     Name = "SET NX PX, renewed by SET"
 	Snib        Name = "snib"
 	FencedSnib  Name = "snib, and a guard"
 )

@@ -3,16 +3,15 @@ package scene
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/sniblock/snib/lab/pattern"
+	"github.com/sniblock/snib/lab/process"
 )
 
 // A Client is a process of a client, as the director sees it.
@@ -20,9 +19,7 @@ type Client struct {
 	Name string
 
 	stage   *Stage
-	cmd     *exec.Cmd
-	exited  chan struct{} // closed when the process has ended
-	in      io.Closer
+	process *process.Process
 	steps   *json.Encoder
 	replies chan report // to operations; closed when the process has ended
 
@@ -138,7 +135,7 @@ func (c *Client) Kill() {
 // machine would (SIGSTOP).
 func (c *Client) Pause() {
 	c.pause(true)
-	check("stop "+c.Name, stopProcess(c.cmd.Process))
+	check("stop "+c.Name, c.process.Stop())
 	c.tell("‖ is stopped (SIGSTOP)")
 }
 
@@ -154,7 +151,7 @@ func (c *Client) MayLose() {
 func (c *Client) Resume() {
 	c.pause(false)
 	c.tell("▶ runs again (SIGCONT)")
-	check("resume "+c.Name, resumeProcess(c.cmd.Process))
+	check("resume "+c.Name, c.process.Resume())
 }
 
 // pause records whether the client is paused.
@@ -222,61 +219,32 @@ func startClient(s *Stage, spec pattern.Spec) (*Client, error) {
 	cmd.Args = os.Args[:1] // a program may look at its name
 	cmd.Env = append(os.Environ(), clientVar+"=1", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = clientAttributes()
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2); err != nil {
+	p, err := process.Start(cmd)
+	if err != nil {
 		return nil, err
 	}
 	c := &Client{
-		Name: spec.Client, stage: s, cmd: cmd, in: in, steps: json.NewEncoder(in), op: "connecting",
-		exited: make(chan struct{}), replies: make(chan report, 10), renewals: make(chan struct{}, 1000),
+		Name: spec.Client, stage: s, process: p, steps: json.NewEncoder(p.In), op: "connecting",
+		replies: make(chan report, 10), renewals: make(chan struct{}, 1000),
 	}
-	if err := c.startProcess(out); err != nil {
-		return nil, err
-	}
+	go c.read(p.Out)
 	return c, c.steps.Encode(spec)
 }
 
-// startProcess starts the process and the goroutines that belong to it.
-func (c *Client) startProcess(out io.Reader) error {
-	started, read := make(chan error), make(chan struct{})
-	go func() {
-		// The kernel kills the process when the thread ends that started it, so that the process
-		// does not outlive us. This thread waits for it, and belongs to this goroutine.
-		runtime.LockOSThread()
-		err := c.cmd.Start()
-		started <- err
-		if err != nil {
+// read handles the reports of the process until it has ended.
+func (c *Client) read(out io.Reader) {
+	defer close(c.replies)
+	for decoder := json.NewDecoder(out); ; {
+		var r report
+		if decoder.Decode(&r) != nil {
 			return
 		}
-		<-read           // Wait closes the pipe
-		_ = c.cmd.Wait() // it is killed in the end
-		close(c.exited)
-	}()
-	if err := <-started; err != nil {
-		return err
+		c.receive(r)
 	}
-	go func() {
-		defer close(read)
-		defer close(c.replies)
-		for decoder := json.NewDecoder(out); ; {
-			var r report
-			if decoder.Decode(&r) != nil {
-				return
-			}
-			c.receive(r)
-		}
-	}()
-	return nil
 }
 
 // end kills the process, even if it is stopped, and waits until it is gone.
-func (c *Client) end() {
-	_ = c.cmd.Process.Kill() // it may have ended by itself
-	_ = c.in.Close()
-	<-c.exited
-}
+func (c *Client) end() { c.process.Kill() }
 
 // receive handles a report of the client, while the director may wait for another one.
 func (c *Client) receive(r report) {

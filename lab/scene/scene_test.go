@@ -139,7 +139,7 @@ func TestPause(t *testing.T) {
 		a.Work(Before("SET"))
 		a.Pause()
 		a.send(request{Op: opGoOn})
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid)); err != nil || !strings.Contains(string(stat), ") T ") {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.process.PID())); err != nil || !strings.Contains(string(stat), ") T ") {
 			t.Errorf("the process is not stopped: %s, %v", stat, err)
 		}
 		if got := r.stock(); got != OpeningStock {

@@ -108,6 +108,20 @@ type redlockJSON struct {
 	Nodes  []nodeJSON `json:"nodes"` // sorted by address
 }
 
+type labJSON struct {
+	Schema   string        `json:"schema"`
+	Version  string        `json:"version"`  // the version of snib
+	Time     string        `json:"time"`     // of the end of the run: RFC 3339, in UTC
+	Seed     uint64        `json:"seed"`     // of the first bout of each contestant
+	Void     bool          `json:"void"`     // whether a control did not get its verdict, so that the others say nothing
+	Verdicts []verdictJSON `json:"verdicts"` // the controls first
+}
+
+type verdictLineJSON struct {
+	Schema string `json:"schema"`
+	verdictJSON
+}
+
 type versionJSON struct {
 	Schema  string `json:"schema"`
 	Version string `json:"version"`          // the version of snib
@@ -222,6 +236,41 @@ type partJSON struct {
 	P90    float64 `json:"p90"`    // the 90th percentile
 	P99    float64 `json:"p99"`    // the 99th percentile
 	Most   float64 `json:"max"`    // the longest
+}
+
+type verdictJSON struct {
+	Contestant string           `json:"contestant"`           // its name, or that of its program
+	Title      string           `json:"title"`                // what it is
+	Control    bool             `json:"control"`              // whether it is broken on purpose
+	Expected   string           `json:"expected,omitempty"`   // the verdict that a control must get
+	Verdict    string           `json:"verdict,omitempty"`    // as `snib lab explain` has it. Missing if it could not be judged
+	Text       string           `json:"text,omitempty"`       // the verdict in words, with its number
+	Convicted  bool             `json:"convicted"`            // whether the verdict is against it
+	Error      string           `json:"error,omitempty"`      // why it could not be judged
+	Seed       uint64           `json:"seed"`                 // of the bout that decided
+	Repeat     string           `json:"repeat"`               // the command that runs that bout again
+	Bouts      int              `json:"bouts"`                // the number of bouts
+	Took       float64          `json:"took"`                 // the duration of all bouts
+	Acquired   int              `json:"acquired"`             // the number of holds
+	Faults     []faultCountJSON `json:"faults"`               // the faults that were injected
+	Overlaps   int              `json:"overlaps"`             // pairs of holds that were believed in at the same time
+	Overlap    float64          `json:"overlap"`              // the longest of them
+	ToldLate   float64          `json:"told_late"`            // the longest that ended because a holder was told of its loss
+	Damage     int              `json:"damage"`               // lost writes on the resource that any holder writes
+	HasTokens  bool             `json:"tokens"`               // whether the lock gives fencing tokens
+	Fenced     int              `json:"damage_fenced"`        // lost writes on the resource that checks tokens; 0 without tokens
+	Back       int              `json:"tokens_back"`          // tokens that are not greater than that of an earlier hold
+	Blocked    bool             `json:"blocked"`              // whether nobody got the lock any more
+	Leaked     int              `json:"leaked"`               // keys without an end that stayed in the store
+	Starved    int              `json:"starved"`              // acquisitions that saw 100 grants of others or more
+	Unknown    int              `json:"unknown"`              // acquisitions without an answer, which count for nothing
+	Excused    int              `json:"excused"`              // overlaps and lost writes that a stated assumption excuses
+	Assumption string           `json:"assumption,omitempty"` // the first of these assumptions
+}
+
+type faultCountJSON struct {
+	Name  string `json:"name"`  // as `snib lab list` has it
+	Count int    `json:"count"` // how often it was injected
 }
 
 type nodeJSON struct {

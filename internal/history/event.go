@@ -1,4 +1,4 @@
-// Package history contains the log format of the nemesis tests, and the checker
+// Package history contains the log format of the nemesis tests and of the lab, and the checker
 // that judges a run by its logs alone.
 //
 // Each worker process, and the test that injects faults, writes one JSON object per line to

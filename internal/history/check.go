@@ -56,6 +56,9 @@ type Violation struct {
 	At, Until int64
 	Text      string
 	Allowed   string // the assumption that allows it, or ""
+
+	Holds []*Hold       // an exclusion or a disorder: the two holds, the earlier one first
+	Sum   time.Duration // an exclusion: for how long both believed, without pauses
 }
 
 func (v Violation) String() string {
@@ -107,7 +110,7 @@ func Check(events []Event, rules Rules) Report {
 	}
 	r.Violations = append(r.Violations, s.findStuck(rules.Bound)...)
 	for _, e := range s.left {
-		r.Violations = append(r.Violations, Violation{Leftover, e.Name, e.At, e.At, e.Name + ": " + e.Err, ""})
+		r.Violations = append(r.Violations, Violation{Fact: Leftover, Name: e.Name, At: e.At, Until: e.At, Text: e.Name + ": " + e.Err})
 	}
 	for i := range r.Violations {
 		r.Violations[i].Allowed = s.allowedBy(r.Violations[i], rules.Allowed)
@@ -160,9 +163,11 @@ func findOverlaps(holds []*Hold) []Violation {
 				continue
 			}
 			if during, sum := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure)); sum > 0 {
-				found = append(found, Violation{Exclusion, h.Name, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
+				found = append(found, Violation{
+					Fact: Exclusion, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h), Holds: []*Hold{o, h}, Sum: sum,
+				})
 			} else if during, sum := overlap(o, h, o.End, h.End); sum > untoldTolerance {
-				found = append(found, Violation{Untold, h.Name, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
+				found = append(found, Violation{Fact: Untold, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h)})
 			}
 		}
 		open = append(open, h)
@@ -189,7 +194,7 @@ func findSlotOverflows(holds []*Hold) []Violation {
 			}
 		}
 		if n > h.Slots {
-			found = append(found, Violation{Exclusion, h.Name, h.Acquired, until, fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h), ""})
+			found = append(found, Violation{Fact: Exclusion, Name: h.Name, At: h.Acquired, Until: until, Text: fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h)})
 		}
 	}
 	return found
@@ -204,7 +209,9 @@ func findDisorder(holds []*Hold) []Violation {
 	report := func(h, before *Hold) {
 		if before != nil && h.Token <= before.Token && !bad[h] {
 			bad[h] = true
-			found = append(found, Violation{Order, h.Name, h.Acquired, h.Acquired, fmt.Sprintf("%v comes after %v", h, before), ""})
+			found = append(found, Violation{
+				Fact: Order, Name: h.Name, At: h.Acquired, Until: h.Acquired, Text: fmt.Sprintf("%v comes after %v", h, before), Holds: []*Hold{before, h},
+			})
 		}
 	}
 	greater := func(a, b *Hold) *Hold {
@@ -268,7 +275,7 @@ func findEarly(holds []*Hold, s *timeline) []Violation {
 				break
 			}
 			if h.conflicts(o) && o.Acquired >= h.End {
-				found = append(found, Violation{Early, h.Name, o.Acquired, reserved, fmt.Sprintf("%v comes too early after %v", o, h), ""})
+				found = append(found, Violation{Fact: Early, Name: h.Name, At: o.Acquired, Until: reserved, Text: fmt.Sprintf("%v comes too early after %v", o, h)})
 			}
 		}
 	}
@@ -291,7 +298,7 @@ func findUnhinted(holds []*Hold, s *timeline, within time.Duration) []Violation 
 			}
 			believed := span{f.during.until, min(h.End, h.Sure)}
 			if length(believed.without(merge(append(slices.Clone(disturbed), h.pauses...)))) > within {
-				found = append(found, Violation{Unhinted, h.Name, believed.from, believed.until, fmt.Sprintf("%v after the %s", h, f.name), ""})
+				found = append(found, Violation{Fact: Unhinted, Name: h.Name, At: believed.from, Until: believed.until, Text: fmt.Sprintf("%v after the %s", h, f.name)})
 			}
 		}
 	}
@@ -307,7 +314,7 @@ func findTwice(holds []*Hold) []Violation {
 			continue
 		}
 		if f := first[h.Tick]; f != nil {
-			found = append(found, Violation{Twice, h.Name, h.Acquired, h.Acquired, fmt.Sprintf("%v and %v", f, h), ""})
+			found = append(found, Violation{Fact: Twice, Name: h.Name, At: h.Acquired, Until: h.Acquired, Text: fmt.Sprintf("%v and %v", f, h)})
 		}
 		first[h.Tick] = h
 	}
@@ -327,7 +334,7 @@ func (s *timeline) findStuck(bound time.Duration) []Violation {
 	}
 	var found []Violation
 	for _, w := range s.unserved(min(end, s.lastEvent)) {
-		found = append(found, Violation{Stuck, w.name, s.healed, min(end, s.lastEvent), fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name), ""})
+		found = append(found, Violation{Fact: Stuck, Name: w.name, At: s.healed, Until: min(end, s.lastEvent), Text: fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name)})
 	}
 	return found
 }

@@ -134,6 +134,9 @@ type timeline struct {
 	released  []Event
 }
 
+// Holds returns the holds of a run, in the order of Acquired.
+func Holds(events []Event) []*Hold { return buildTimeline(events).holds }
+
 // A fault is one fault, from its beginning to its end.
 type fault struct {
 	name   string

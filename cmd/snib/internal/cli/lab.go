@@ -1,0 +1,406 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/cmd/snib/internal/child"
+	"github.com/sniblock/snib/lab/arena"
+	"github.com/sniblock/snib/lab/contestant"
+	"github.com/sniblock/snib/lab/judge"
+	"github.com/sniblock/snib/lab/report"
+	"github.com/sniblock/snib/lab/scene"
+)
+
+// A labCommand is one call of "snib lab".
+type labCommand struct {
+	*app
+	names, faults []string
+	store         *choice
+	time          *duration
+	seed          uint64
+	noControls    bool
+	dir           string
+	output        *choice
+	line          *progressLine
+}
+
+func (a *app) newLabCommand() *cobra.Command {
+	l := &labCommand{app: a}
+	cmd := &cobra.Command{
+		Use:     "lab run|list|explain [VERDICT]",
+		Short:   "judge locks of programs under faults, and show how broken ones fail",
+		Example: labExamples,
+		Long:    labNotes,
+		// "contestant NAME" is the process of a contestant that comes with snib.
+		ValidArgs: []string{"run", "list", "explain"},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 || len(args) == 2 && args[0] != "explain" && args[0] != "contestant" {
+				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
+			}
+			if !slices.Contains(cmd.ValidArgs, args[0]) && len(args) == 1 {
+				return usagef("there is no command lab %q; usage: %s", args[0], usageLine(cmd))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringArrayVarP(&l.names, "contestant", "c", nil, "run: judge `NAME` of the list, or a program; repeatable (default: those of snib)")
+	l.store = addChoice(cmd, "store", "", "run: the store that a program gets", string(arena.Redis), string(arena.File), string(arena.None))
+	f.StringSliceVar(&l.faults, "fault", nil, "run: only these `FAULTS` (default: all that fit)")
+	l.time = addDuration(cmd, "for", "", "run: for how long to try each contestant", 20*time.Second, time.Millisecond)
+	f.Uint64Var(&l.seed, "seed", 0, "run: the `SEED` of the faults (default: a new one)")
+	f.BoolVar(&l.noControls, "no-controls", false, "run: don't check first that the lab convicts broken locks")
+	f.StringVar(&l.dir, "out", "snib-lab", "run: write index.html and verdicts.json into `DIR`")
+	l.output = addOutput(cmd, "auto", "table", "json")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		switch args[0] {
+		case "list":
+			return l.printf("%s", l.list())
+		case "explain":
+			return l.explainVerdict(args[1:])
+		case "contestant":
+			return serveContestant(args[1])
+		}
+		// A contestant that has ended breaks the pipe to it, which must not end us. A broken standard
+		// output is an error of its Write.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+		return l.run(ctx)
+	}
+	return cmd
+}
+
+// ownCommand returns how to start a contestant that comes with snib.
+func ownCommand(name string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = os.Args[0]
+	}
+	return []string{exe, "lab", "contestant", name}
+}
+
+// labContestants returns snib on those of its stores that the lab can start.
+func labContestants() []arena.Contestant {
+	return []arena.Contestant{
+		{Name: "snib-memory", Title: "snib in the memory of one process, whose goroutines compete", Store: arena.None, Scheme: "memory:", Together: true, Tokens: true, Command: ownCommand("snib-memory")},
+		{Name: "snib-sqlite", Title: "snib on a SQLite file", Store: arena.File, Scheme: "sqlite:", Tokens: true, Command: ownCommand("snib-sqlite")},
+		{Name: "snib-redis", Title: "snib on one Redis server, with grace-floor=1s", Store: arena.Redis, Query: "?grace-floor=1s", Tokens: true, Command: ownCommand("snib-redis")},
+	}
+}
+
+// museum returns the broken patterns.
+func museum() []arena.Contestant { return arena.Museum(ownCommand) }
+
+// list describes contestants and faults.
+func (l *labCommand) list() string {
+	var b strings.Builder
+	add := func(title string, all []arena.Contestant) {
+		b.WriteString(title + "\n")
+		for _, c := range all {
+			writeTerm(&b, "  "+c.Name, strings.TrimSpace(c.Title+". "+c.Guilt), 20)
+		}
+		b.WriteString("\n")
+	}
+	add("Contestants", labContestants())
+	add("Controls: broken patterns, which each run convicts first", museum())
+	b.WriteString("Faults\n")
+	for _, f := range arena.Faults() {
+		writeTerm(&b, "  "+f.Name, f.About, 20)
+	}
+	return b.String()
+}
+
+// explainVerdict explains one verdict, or all.
+func (l *labCommand) explainVerdict(args []string) error {
+	var b strings.Builder
+	for _, e := range judge.Verdicts() {
+		if len(args) == 0 || args[0] == string(e.Verdict) {
+			name := string(e.Verdict)
+			if e.Convicted {
+				name += " (convicted)"
+			}
+			fmt.Fprintf(&b, "%s\n", name)
+			writeTerm(&b, "", e.Short+". "+e.Long, 2)
+		}
+	}
+	if b.Len() == 0 {
+		return usagef("there is no verdict %q; there are %s", args[0], strings.Join(verdictNames(), ", "))
+	}
+	return l.printf("%s", b.String())
+}
+
+func verdictNames() []string {
+	return convert(judge.Verdicts(), func(e judge.Explanation) string { return string(e.Verdict) })
+}
+
+// chosen returns the contestants that the flags name.
+func (l *labCommand) chosen() ([]arena.Contestant, error) {
+	if len(l.names) == 0 {
+		return labContestants(), nil
+	}
+	var all []arena.Contestant
+	known := slices.Concat(labContestants(), museum())
+	for _, name := range l.names {
+		i := slices.IndexFunc(known, func(c arena.Contestant) bool { return c.Name == name })
+		switch {
+		case i >= 0:
+			all = append(all, known[i])
+		case strings.ContainsAny(name, "/ "):
+			all = append(all, arena.Contestant{
+				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name},
+			})
+		default:
+			return nil, usagef("there is no contestant %q: see snib lab list, or give a program with its path, such as ./%[1]s", name)
+		}
+	}
+	return all, nil
+}
+
+func (l *labCommand) checkFaults() error {
+	names := convert(arena.Faults(), func(f arena.FaultInfo) string { return f.Name })
+	for _, name := range l.faults {
+		if !slices.Contains(names, name) {
+			return usagef("--fault: there is no fault %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// run runs the controls, and then the contestants.
+func (l *labCommand) run(ctx context.Context) error {
+	chosen, err := l.chosen()
+	if err != nil {
+		return err
+	}
+	if err := l.checkFaults(); err != nil {
+		return err
+	}
+	if l.output.value == "auto" {
+		l.output.value = "json"
+		if child.IsTerminal(os.Stdout) {
+			l.output.value = "table"
+		}
+	}
+	if err := os.MkdirAll(l.dir, 0o755); err != nil { // now, and not after minutes
+		return failf(exitOutput, "--out: %w", err)
+	}
+	l.seed = cmp.Or(l.seed, rand.Uint64N(1<<32)+1)
+	l.line = l.newProgressLine()
+	defer l.line.clear()
+	var outcomes []arena.Outcome
+	void := false
+	if !l.noControls {
+		if outcomes, err = l.part(ctx, "controls", museum()); err != nil {
+			return err
+		}
+		void = slices.ContainsFunc(outcomes, func(o arena.Outcome) bool { return !o.AsExpected() })
+	}
+	if !void {
+		judged, err := l.part(ctx, "contestants", chosen)
+		if err != nil {
+			return err
+		}
+		outcomes = append(outcomes, judged...)
+	}
+	return l.conclude(outcomes, void)
+}
+
+// part runs some contestants.
+func (l *labCommand) part(ctx context.Context, what string, all []arena.Contestant) ([]arena.Outcome, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var failed error
+	outcomes, err := arena.Run(ctx, arena.Options{Contestants: all, Faults: l.faults, For: l.time.value, Seed: l.seed}, arena.Audience{
+		Progress: func(share float64, running []string) {
+			const width = 20
+			done := int(share * width)
+			l.line.show("%s [%s%s] %s", what, strings.Repeat("#", done), strings.Repeat(".", width-done), strings.Join(running, ", "))
+		},
+		Done: func(o arena.Outcome) {
+			l.line.clear()
+			if err := l.show(o); err != nil && failed == nil {
+				failed = err
+				cancel(err)
+			}
+		},
+	})
+	switch {
+	case errors.Is(failed, syscall.EPIPE):
+		return nil, silentExit(exitSignal + int(syscall.SIGPIPE)) // the reader has seen enough
+	case failed != nil:
+		return nil, failed
+	case err != nil:
+		return nil, silentExit(exitSignal + int(syscall.SIGINT))
+	}
+	for _, o := range outcomes {
+		if missing, ok := errors.AsType[*scene.MissingError](o.Err); ok {
+			return nil, failf(exitUnavailable, "%s: %s", o.Contestant.Name, installHint(missing))
+		}
+	}
+	return outcomes, nil
+}
+
+// show prints an outcome.
+func (l *labCommand) show(o arena.Outcome) error {
+	return l.print(l.output.value, result{
+		oneLine:  true,
+		document: func() any { return verdictLineJSON{"snib.verdict/1", l.toVerdict(o)} },
+		text: func() string {
+			text := "acquitted: " + o.Text()
+			switch {
+			case o.Err != nil:
+				text = "not judged: " + message(o.Err)
+			case o.Convicted():
+				text = "convicted: " + o.Text()
+			}
+			return fmt.Sprintf("%-18s %-50s %5d acquired, %3d faults, %s\n", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
+		},
+	})
+}
+
+func countFaults(o arena.Outcome) (n int) {
+	for _, count := range o.Faults {
+		n += count
+	}
+	return n
+}
+
+// conclude writes the files, and returns the error for the worst that was found.
+func (l *labCommand) conclude(outcomes []arena.Outcome, void bool) error {
+	current, _ := buildVersion()
+	page := report.Page{Version: current, When: time.Now(), Seed: l.seed, Void: void, Repeat: l.repeat}
+	if err := l.write(page, outcomes); err != nil {
+		return failf(exitOutput, "--out: %w", err)
+	}
+	l.infof("the pictures are in %s", filepath.Join(l.dir, "index.html"))
+	for _, o := range outcomes {
+		switch {
+		case void && !o.AsExpected() && o.Err != nil:
+			return failf(exitVoid, "the run is void: control %s was not judged: %w", o.Contestant.Name, o.Err)
+		case void && !o.AsExpected():
+			return failf(exitVoid, "the run is void: control %s got the verdict %s, and not %s", o.Contestant.Name, o.Verdict(), o.Contestant.Want)
+		case o.Err != nil:
+			return failf(exitProtocol, "%w", o.Err)
+		}
+	}
+	if slices.ContainsFunc(outcomes, func(o arena.Outcome) bool { return o.Convicted() && (!o.Contestant.IsControl() || l.noControls) }) {
+		return silentExit(exitFound)
+	}
+	return nil
+}
+
+// write writes the page and the verdicts.
+func (l *labCommand) write(page report.Page, outcomes []arena.Outcome) error {
+	file, err := os.Create(filepath.Join(l.dir, "index.html"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(report.Write(file, page, outcomes), file.Close()); err != nil {
+		return err
+	}
+	document, err := encode(labJSON{"snib.lab/1", page.Version, page.When.UTC().Format(time.RFC3339), l.seed, page.Void, convert(outcomes, l.toVerdict)}, "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(l.dir, "verdicts.json"), append(document, '\n'), 0o666)
+}
+
+// repeat returns the command that runs the decisive bout of an outcome again.
+func (l *labCommand) repeat(o arena.Outcome) string {
+	text := fmt.Sprintf("snib lab run --no-controls --contestant %s --seed %d --for 1ms", shellQuote(o.Contestant.Name), o.Seed)
+	if o.Contestant.Command[0] == "sh" {
+		text += " --store " + l.store.value
+	}
+	if len(l.faults) > 0 && !o.Contestant.IsControl() {
+		text += " --fault " + strings.Join(l.faults, ",")
+	}
+	return text
+}
+
+func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
+	v := verdictJSON{
+		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
+		Seed: o.Seed, Repeat: l.repeat(o), Bouts: o.Bouts, Took: seconds(o.Took), Faults: []faultCountJSON{}, Acquired: o.Acquired,
+		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
+		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
+		v.Faults = append(v.Faults, faultCountJSON{name, o.Faults[name]})
+	}
+	if o.Err != nil {
+		v.Error = message(o.Err)
+		return v
+	}
+	v.Verdict, v.Text, v.Convicted = string(o.Verdict()), o.Text(), o.Convicted()
+	return v
+}
+
+// serveContestant is the process of a contestant that comes with snib.
+func serveContestant(name string) error {
+	if slices.ContainsFunc(labContestants(), func(c arena.Contestant) bool { return c.Name == name }) {
+		return contestant.Serve(os.Stdin, os.Stdout, openLabLocker)
+	}
+	if err := arena.ServePattern(name, os.Stdin, os.Stdout); err != nil {
+		return usagef("%w; see snib lab list", err)
+	}
+	return nil
+}
+
+// A labLocker is snib as a contestant.
+type labLocker struct {
+	locker *snib.Locker
+	name   string
+}
+
+func openLabLocker(ctx context.Context, m contestant.Message) (contestant.Locker, error) {
+	s, err := backend.Open(ctx, m.URL, backend.Take)
+	if err != nil {
+		return nil, err
+	}
+	locker, err := snib.New(s.Driver, snib.TTL(time.Duration(m.TTL)*time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	return labLocker{locker, m.Name}, nil
+}
+
+// Acquire implements [contestant.Locker].
+func (l labLocker) Acquire(ctx context.Context, wait time.Duration) (contestant.Hold, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	lock, err := l.locker.Acquire(ctx, l.name)
+	switch {
+	case err == nil:
+		return labHold{lock}, nil
+	case errors.Is(err, snib.ErrHeld) || errors.Is(err, context.DeadlineExceeded):
+		return nil, contestant.ErrDenied
+	}
+	return nil, err
+}
+
+// A labHold is a hold of snib.
+type labHold struct{ *snib.Lock }
+
+// Held implements [contestant.Hold].
+func (h labHold) Held() bool { return h.Validity() > 0 }
+
+// Release implements [contestant.Hold].
+func (h labHold) Release(context.Context) error { return h.Lock.Release() }

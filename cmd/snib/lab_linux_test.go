@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// TestLabEnds checks that no process and no folder is left when a run of the lab is interrupted,
+// and no process when it is killed.
+func TestLabEnds(t *testing.T) {
+	t.Parallel()
+	livetest.Binary(t, "redis", "redis-server")
+	for _, tt := range []struct {
+		signal syscall.Signal
+		want   int // exit code, or -1 if the signal ends the process
+	}{
+		{syscall.SIGINT, 130},
+		{syscall.SIGKILL, -1},
+	} {
+		t.Run(tt.signal.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			tmp := filepath.Join(dir, "tmp")
+			if err := os.Mkdir(tmp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("snib", "lab", "run", "--fault", "pause", "--out", filepath.Join(dir, "out"))
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+tmp)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			const some = 1 + 4*4 // the lab, and four controls, each with a server and three clients
+			if !poll(func() bool { return processesIn(t, dir) >= some }) {
+				t.Errorf("%d processes run, want %d", processesIn(t, dir), some)
+			}
+			if err := cmd.Process.Signal(tt.signal); err != nil {
+				t.Error(err)
+			}
+			_ = cmd.Wait() // its state says the same
+			if got := cmd.ProcessState.ExitCode(); got != tt.want {
+				t.Errorf("exit code = %d, want %d", got, tt.want)
+			}
+			if !poll(func() bool { return processesIn(t, dir) == 0 }) {
+				t.Error("processes of the run are left")
+			}
+			if left, err := os.ReadDir(tmp); tt.want >= 0 && (err != nil || len(left) > 0) {
+				t.Errorf("the run left %v (%v)", left, err)
+			}
+		})
+	}
+}
+
+// TestLabPage runs the contestant of docs/lab.md as it stands there, and checks that it can be
+// convicted: without its call of flock, two clients hold the lock at once.
+func TestLabPage(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		livetest.Missing(t, "python", "python3 is not installed")
+	}
+	page, err := os.ReadFile("../../docs/lab.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "```python\n")
+	program, _, found := strings.Cut(after, "```")
+	broken := strings.Replace(program, "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass", 1)
+	if !found || broken == program {
+		t.Fatal("docs/lab.md has no program with flock")
+	}
+	for text, want := range map[string]string{program: "safe", broken: "overlap"} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "lock.py"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("snib", "lab", "run", "--no-controls", "--contestant", "python3 ./lock.py", "--store", "file", "--fault", "pause,kill", "--for", "1ms")
+			cmd.Dir = dir
+			began := time.Now()
+			out, err := cmd.Output()
+			var verdict struct{ Verdict, Error string }
+			if json.Unmarshal(out, &verdict) != nil || verdict.Verdict != want {
+				t.Errorf("after %v: %s, %v, want the verdict %s", time.Since(began), out, err, want)
+			}
+		})
+	}
+}

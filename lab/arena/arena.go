@@ -1,0 +1,241 @@
+// Package arena runs lock contestants under faults, and has each run judged. A contestant is a
+// program that speaks the protocol of package contestant; docs/lab.md describes both. "snib lab"
+// runs it.
+//
+// A contestant is run in bouts of a few seconds. In each bout, three clients compete for one lock
+// of an empty store, while a director does a few faults, which it chooses by the seed of the
+// bout. At the end it does no more faults, and waits until somebody gets the lock. The events of a
+// bout are judged by package judge, and the worst bout decides.
+package arena
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/lab/judge"
+)
+
+// TTL is the TTL of locks in the lab. A lock that takes whole seconds can have it, too.
+const TTL = time.Second
+
+// bound is how long the lab waits after the last fault for somebody to get the lock.
+const bound = TTL + 5*time.Second
+
+// A StoreKind is a kind of store that the lab starts for a contestant.
+type StoreKind string
+
+// The kinds of stores.
+const (
+	Redis StoreKind = "redis" // a Redis server, which keeps its data through a restart
+	File  StoreKind = "file"  // the path of a file that does not exist yet
+	None  StoreKind = "none"  // the contestant has its own
+)
+
+// A Contestant is a way to lock that the lab judges.
+type Contestant struct {
+	Name  string
+	Title string // in a few words
+	Store StoreKind
+
+	Command []string // the program and its arguments
+	Scheme  string   // what the URL of the store begins with, if that is not usual
+	Query   string   // what the URL of the store ends with
+
+	// Together says that one process serves all three clients. The process is not killed then.
+	Together bool
+
+	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
+	Assumes map[string]string // stated assumptions, by the fault that breaks them
+
+	// Guilt says what is wrong, for a broken pattern: a control, which must get the verdict Want
+	// under its own schedule.
+	Guilt string
+	Page  string // that explains it
+	Want  judge.Verdict
+
+	Faults []string      // the schedule: nil for all faults that fit the store
+	Work   time.Duration // how long each hold lasts; 0 for a few milliseconds up to 0.3 s
+}
+
+// IsControl reports whether the contestant is broken on purpose.
+func (c Contestant) IsControl() bool { return c.Guilt != "" }
+
+// Options say what to run.
+type Options struct {
+	Contestants []Contestant
+	Faults      []string      // nil for all
+	For         time.Duration // how long each contestant is run, about; controls end when they are convicted
+	Seed        uint64
+}
+
+// An Outcome is what became of a contestant.
+type Outcome struct {
+	Contestant Contestant
+	judge.Result
+	Seed   uint64          // of the decisive bout
+	Events []history.Event // of the decisive bout; times are since its begin
+	Bouts  int
+	Took   time.Duration
+	Err    error // why it could not be judged
+}
+
+// Convicted reports whether the contestant was judged and found wanting.
+func (o Outcome) Convicted() bool { return o.Err == nil && o.Verdict().Explain().Convicted }
+
+// AsExpected reports whether a control got its verdict.
+func (o Outcome) AsExpected() bool { return o.Err == nil && o.Verdict() == o.Contestant.Want }
+
+// An Audience is told what happens. Its functions are not called at the same time.
+type Audience struct {
+	Progress func(share float64, running []string) // of what is done of the whole run
+	Done     func(Outcome)
+}
+
+// controlTime is how long a control is run before it counts as not convicted.
+const controlTime = time.Minute
+
+// width is how many contestants are run at a time. They wait more than they compute.
+const width = 4
+
+// Run runs all contestants, and returns an outcome for each, in their order. It returns an error
+// only if ctx ends. When it returns, all processes have ended.
+func Run(ctx context.Context, opts Options, a Audience) ([]Outcome, error) {
+	outcomes := make([]Outcome, len(opts.Contestants))
+	p := &progress{audience: a, shares: make([]float64, len(outcomes)), running: make(map[int]string)}
+	slots := make(chan struct{}, width)
+	var all sync.WaitGroup
+	for i, c := range opts.Contestants {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			p.begin(i, c.Name)
+			outcomes[i] = run(ctx, c, opts, func(share float64) { p.set(i, share) })
+			if ctx.Err() == nil {
+				p.end(i, outcomes[i])
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return outcomes, nil
+}
+
+// progress tells the audience of a run.
+type progress struct {
+	audience Audience
+	mu       sync.Mutex
+	shares   []float64
+	running  map[int]string
+}
+
+func (p *progress) begin(i int, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running[i] = name
+	p.tell()
+}
+
+func (p *progress) set(i int, share float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shares[i] = min(share, 1)
+	p.tell()
+}
+
+func (p *progress) end(i int, o Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shares[i] = 1
+	delete(p.running, i)
+	p.audience.Done(o)
+	p.tell()
+}
+
+// tell reports the progress. The caller holds mu.
+func (p *progress) tell() {
+	sum := 0.0
+	for _, s := range p.shares {
+		sum += s
+	}
+	var names []string
+	for i := range p.shares {
+		if name, ok := p.running[i]; ok {
+			names = append(names, name)
+		}
+	}
+	p.audience.Progress(sum/float64(len(p.shares)), names)
+}
+
+// run runs one contestant, bout after bout.
+func run(ctx context.Context, c Contestant, opts Options, progress func(float64)) (o Outcome) {
+	o.Contestant, o.Seed = c, opts.Seed
+	began := time.Now()
+	long := opts.For
+	if c.IsControl() {
+		long = controlTime
+	}
+	err := livetest.Outside(func(t testing.TB) error {
+		faults, err := faultsFor(c, opts.Faults)
+		if err != nil {
+			return err
+		}
+		s := openStore(t, c)
+		for seed := opts.Seed; o.Bouts == 0 || time.Since(began) < long; seed++ {
+			progress(time.Since(began).Seconds() / long.Seconds())
+			events, err := (&bout{t: t, c: c, store: s, faults: faults, seed: seed}).run(ctx)
+			if err != nil {
+				return err
+			}
+			o.Bouts++
+			r := judge.Judge(events, judge.Rules{Tokens: haveTokens(events), Bound: bound, Assumes: c.Assumes})
+			if worse := o.Add(r); worse || o.Bouts == 1 {
+				o.Seed, o.Events = seed, events
+			}
+			if c.IsControl() && o.AsExpected() {
+				break
+			}
+		}
+		if o.Acquired == 0 && !o.Blocked {
+			return errors.New("it never got the lock")
+		}
+		return nil
+	})
+	o.Err, o.Took = err, time.Since(began)
+	return o
+}
+
+// haveTokens reports whether each grant has a token.
+func haveTokens(events []history.Event) bool {
+	return !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Acquired && e.Token == 0 })
+}
+
+// faultsFor returns the faults that a contestant is run under.
+func faultsFor(c Contestant, only []string) ([]fault, error) {
+	var chosen []fault
+	for _, f := range faults() {
+		switch {
+		case c.Faults != nil && !slices.Contains(c.Faults, f.name), c.Faults == nil && f.extra,
+			!c.IsControl() && only != nil && !slices.Contains(only, f.name),
+			f.needsServer && c.Store != Redis, f.kills && c.Together:
+		default:
+			chosen = append(chosen, f)
+		}
+	}
+	if len(chosen) == 0 && c.Work == 0 {
+		return nil, fmt.Errorf("none of the faults %s fits the store %s", strings.Join(only, ", "), c.Store)
+	}
+	return chosen, nil
+}

@@ -1,0 +1,144 @@
+package arena
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/lab/judge"
+	"github.com/sniblock/snib/lab/pattern"
+)
+
+// contestantVar makes a process of the test program a contestant.
+const contestantVar = "SNIB_TEST_CONTESTANT"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == contestantVar {
+		if err := ServePattern(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(name string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return []string{exe, contestantVar, name}
+}
+
+func audience(t *testing.T) Audience {
+	return Audience{
+		Progress: func(float64, []string) {},
+		Done: func(o Outcome) {
+			if o.Err != nil {
+				t.Logf("%-18s %v", o.Contestant.Name, o.Err)
+				return
+			}
+			t.Logf("%-18s %-40s %d bouts, %v, %+v", o.Contestant.Name, o.Text(), o.Bouts, o.Took.Round(time.Millisecond), o.Result)
+		},
+	}
+}
+
+// TestMuseum checks that broken patterns are convicted of what they are guilty of.
+func TestMuseum(t *testing.T) {
+	checkConvicted(t, func(c Contestant) bool {
+		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry"}, c.Name)
+	})
+}
+
+// TestWholeMuseum is TestMuseum for all patterns.
+func TestWholeMuseum(t *testing.T) {
+	livetest.Long(t) // a lock that is blocked for ever is watched for seconds
+	checkConvicted(t, func(Contestant) bool { return true })
+}
+
+func checkConvicted(t *testing.T, of func(Contestant) bool) {
+	t.Helper()
+	livetest.Binary(t, "redis", "redis-server")
+	all := slices.DeleteFunc(Museum(command), func(c Contestant) bool { return !of(c) })
+	outcomes, err := Run(t.Context(), Options{Contestants: all, Seed: uint64(time.Now().UnixNano())}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range outcomes {
+		if !o.AsExpected() {
+			t.Errorf("%s: verdict %s (%v), want %s", o.Contestant.Name, o.Verdict(), o.Err, o.Contestant.Want)
+		}
+		if !o.Convicted() {
+			t.Errorf("%s is acquitted", o.Contestant.Name)
+		}
+	}
+}
+
+// TestAcquittal checks that a lock is acquitted that is right as far as these faults go.
+func TestAcquittal(t *testing.T) {
+	livetest.Binary(t, "redis", "redis-server")
+	all := Museum(command)
+	c := all[slices.IndexFunc(all, func(c Contestant) bool { return c.Name == "no-token" })]
+	c.Guilt, c.Faults = "", nil
+	faults := []string{"pause", "kill", "crash", "slow-release", "delay", "cut", "store-pause", "store-restart"}
+	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Faults: faults, Seed: uint64(time.Now().UnixNano()), For: time.Second}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || o.Convicted() && o.Verdict() != judge.Unfenced {
+		t.Errorf("verdict %s (%v), seed %d: %+v", o.Text(), o.Err, o.Seed, o.Result)
+	}
+}
+
+// TestFaultsFit checks that faults that a contestant can't have are an error, and unknown ones none
+// of its own.
+func TestFaultsFit(t *testing.T) {
+	for _, tt := range []struct {
+		c    Contestant
+		only []string
+		want int
+	}{
+		{Contestant{Store: Redis}, nil, len(Faults())},
+		{Contestant{Store: File}, nil, 3},
+		{Contestant{Store: None, Together: true}, nil, 2},
+		{Contestant{Store: None}, []string{"cut"}, 0},
+		{Contestant{Store: Redis, Guilt: "x", Faults: []string{"kill"}}, []string{"cut"}, 1},
+	} {
+		got, err := faultsFor(tt.c, tt.only)
+		if len(got) != tt.want || (err != nil) != (tt.want == 0) {
+			t.Errorf("faultsFor(%+v, %v) = %d faults, %v, want %d", tt.c, tt.only, len(got), err, tt.want)
+		}
+	}
+}
+
+// TestMissingServer checks that the outcome says that a server is not installed.
+func TestMissingServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	outcomes, err := Run(t.Context(), Options{Contestants: Museum(command)[:1]}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, ok := errors.AsType[*livetest.MissingError](outcomes[0].Err); !ok || missing.Server != "redis" {
+		t.Errorf("the error is %v, want that Redis is missing", outcomes[0].Err)
+	}
+}
+
+// TestExhibits checks what people need to know about a control.
+func TestExhibits(t *testing.T) {
+	for _, e := range exhibits() {
+		if e.Title == "" || !strings.HasSuffix(e.Guilt, ".") || !e.Want.Explain().Convicted || e.pattern == pattern.Snib {
+			t.Errorf("%s: title, guilt or verdict is missing", e.Name)
+		}
+		for _, name := range e.Faults {
+			if !slices.ContainsFunc(Faults(), func(f FaultInfo) bool { return f.Name == name }) {
+				t.Errorf("%s: there is no fault %s", e.Name, name)
+			}
+		}
+	}
+}

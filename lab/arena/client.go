@@ -1,0 +1,253 @@
+package arena
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/lab/contestant"
+	"github.com/sniblock/snib/lab/judge"
+)
+
+// sampling is how often a holder is asked whether it still holds the lock.
+const sampling = 20 * time.Millisecond
+
+// A client competes for the lock through a contestant's process. All fields belong to its own
+// goroutine, if they don't say otherwise.
+type client struct {
+	b      *bout
+	number int
+	name   string
+	rng    *rand.Rand
+
+	process  *contestant.Process
+	worker   string // the name of the process in the history: A, A2, A3 …
+	restarts int
+	shared   *client // whose process it uses, or nil
+	sharers  []*client
+	ids      int64
+
+	resumed atomic.Int64 // when the process last went on after a pause; others that share it read this, too
+
+	answers chan answer // from the process
+	acts    chan act    // from the director
+}
+
+// An answer is a message of a contestant, and when it came.
+type answer struct {
+	contestant.Message
+	at int64
+}
+
+// An act is what the director wants a client to do with its next acquisition. One of the
+// functions is set.
+type act struct {
+	acquiring func(c *client, id int64) // in place of an acquisition; the request is sent already
+	holding   func(c *client, id int64) // in place of a hold's work, up to its release
+	done      chan struct{}
+}
+
+// start starts the process of a client.
+func (c *client) start(ctx context.Context) error {
+	c.restarts++
+	c.worker = c.name
+	if c.restarts > 1 {
+		c.worker = fmt.Sprintf("%s%d", c.name, c.restarts)
+	}
+	worker := c.worker
+	p, err := contestant.Start(ctx, c.b.c.Command, contestant.Message{
+		URL: c.b.store.url(c.number), Name: lockName, TTL: TTL.Milliseconds(), Client: worker,
+	}, func(m contestant.Message) { c.receive(worker, m) })
+	if err != nil {
+		return err
+	}
+	c.process = p
+	c.b.log(history.Event{Kind: history.Start, Worker: worker})
+	return nil
+}
+
+// owner returns the client whose process this one uses.
+func (c *client) owner() *client {
+	if c.shared != nil {
+		return c.shared
+	}
+	return c
+}
+
+// way returns the client's way to the store, or nil.
+func (c *client) way() *livetest.Proxy { return c.b.store.ways[c.number] }
+
+// kill ends the process.
+func (c *client) kill() {
+	if c.process != nil {
+		c.process.Kill()
+	}
+}
+
+// receive records a message. It is called by the goroutine that reads messages of the process.
+func (c *client) receive(worker string, m contestant.Message) {
+	e := history.Event{At: c.b.now(), Worker: worker, ID: m.ID, Name: lockName, Token: m.Token}
+	switch m.Type {
+	case contestant.Granted:
+		if c.b.c.Tokens && m.Token == 0 {
+			c.b.failf("%s is said to have tokens, and has granted a lock without one", c.b.c.Name)
+		}
+		e.Kind = history.Acquired
+		c.b.log(e)
+		e.Kind = judge.Read
+		c.b.log(e)
+	case contestant.Denied, contestant.Failed:
+		e.Kind, e.Err = history.Failed, m.Error
+		c.b.log(e)
+	case contestant.Lost:
+		e.Kind = history.Told
+		c.b.log(e)
+		return
+	}
+	for _, other := range c.sharers {
+		if m.ID>>32 == int64(other.number) {
+			c = other
+		}
+	}
+	c.answers <- answer{m, e.At}
+}
+
+// run acquires and releases the lock until the bout is over.
+func (c *client) run(ctx context.Context) {
+	for {
+		select {
+		case <-c.b.over:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		c.cycle(ctx)
+		c.sleep(ctx, time.Duration(c.rng.IntN(20))*time.Millisecond)
+	}
+}
+
+// cycle acquires the lock once, and does what the director wants with it.
+func (c *client) cycle(ctx context.Context) {
+	var a act
+	select {
+	case a = <-c.acts:
+		defer close(a.done)
+	default:
+	}
+	c.ids++
+	id := int64(c.number)<<32 | c.ids // unique among clients that share a process
+	worker := c.owner().worker
+	c.b.log(history.Event{Kind: history.Call, Worker: worker, ID: id, Name: lockName, Any: true})
+	process := c.owner().process
+	process.Send(contestant.Message{Type: contestant.Acquire, ID: id, Wait: (3 * TTL).Milliseconds()})
+	if a.acquiring != nil {
+		a.acquiring(c, id)
+		return
+	}
+	m, ok := c.answer(ctx, id)
+	if !ok || m.Type != contestant.Granted {
+		return
+	}
+	if a.holding != nil {
+		a.holding(c, id)
+		return
+	}
+	if c.stay(ctx, id, c.workTime()) {
+		c.finish(ctx, id)
+	}
+	c.release(ctx, id)
+}
+
+// workTime returns for how long to hold the lock.
+func (c *client) workTime() time.Duration {
+	switch {
+	case c.b.c.Work > 0:
+		return c.b.c.Work
+	case c.rng.IntN(3) == 0:
+		return time.Duration(100+c.rng.IntN(200)) * time.Millisecond
+	default:
+		return time.Duration(5+c.rng.IntN(25)) * time.Millisecond
+	}
+}
+
+// answer waits for the answer to the last request about a hold. It reports whether there is one.
+func (c *client) answer(ctx context.Context, id int64) (answer, bool) {
+	process := c.owner().process
+	for {
+		select {
+		case m := <-c.answers:
+			if m.ID == id {
+				return m, true
+			}
+		case <-process.Failed():
+			c.b.stop(process.Err())
+			return answer{}, false
+		case <-ctx.Done():
+			return answer{}, false
+		}
+	}
+}
+
+// ask asks whether the client still holds the lock, and records what it believes. What it believed
+// for certain is what it believed when the question was sent.
+func (c *client) ask(ctx context.Context, id int64) bool {
+	sent := c.b.now()
+	c.owner().process.Send(contestant.Message{Type: contestant.Check, ID: id})
+	m, ok := c.answer(ctx, id)
+	if !ok {
+		return false
+	}
+	e := history.Event{At: max(sent, c.owner().resumed.Load()), Kind: history.Valid, Worker: c.owner().worker, ID: id}
+	if !m.Held {
+		e.At, e.Kind = m.at, history.Told
+	}
+	c.b.log(e)
+	return m.Held
+}
+
+// stay works for a time, and asks again and again. It returns false if the lock is lost.
+func (c *client) stay(ctx context.Context, id int64, d time.Duration) bool {
+	for end := time.Now().Add(d); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return true
+		}
+		c.sleep(ctx, min(left, sampling))
+		if ctx.Err() != nil || !c.ask(ctx, id) {
+			return false
+		}
+	}
+}
+
+// finish writes what the work has made, if the client still holds the lock.
+func (c *client) finish(ctx context.Context, id int64) {
+	if c.ask(ctx, id) {
+		c.write(id)
+	}
+}
+
+// write records a write that reaches the resource now.
+func (c *client) write(id int64) {
+	c.b.log(history.Event{Kind: judge.Write, Worker: c.owner().worker, ID: id})
+}
+
+func (c *client) release(ctx context.Context, id int64) {
+	worker := c.owner().worker
+	c.b.log(history.Event{Kind: history.Release, Worker: worker, ID: id})
+	c.owner().process.Send(contestant.Message{Type: contestant.Release, ID: id})
+	c.answer(ctx, id)
+}
+
+func (c *client) sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,176 @@
+package contestant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// roleVar is the environment variable that makes a process of the test program a contestant.
+const roleVar = "SNIB_TEST_CONTESTANT"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVar); role != "" {
+		os.Exit(play(role))
+	}
+	os.Exit(m.Run())
+}
+
+// play is a contestant that is right, or breaks the protocol in one way.
+func play(role string) int {
+	switch role {
+	case "right":
+		if err := Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) { return &fake{}, nil }); err != nil {
+			return 1
+		}
+		return 0
+	case "refuses":
+		_ = Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) { return nil, errors.New("no such server") })
+		return 0
+	case "garbage":
+		fmt.Println("hello")
+	case "early":
+		fmt.Println(`{"type":"granted","id":1}`)
+	case "nameless":
+		fmt.Println(`{"type":"ready"}`)
+		fmt.Println(`{"type":"lost"}`)
+	case "unasked":
+		fmt.Println(`{"type":"ready"}`)
+		fmt.Println(`{"type":"granted","id":7}`)
+	case "long":
+		fmt.Println(strings.Repeat("x", maxLine+1))
+	case "crash":
+		fmt.Fprintln(os.Stderr, "out of\nluck")
+		return 7
+	}
+	select {} // the judge ends it
+}
+
+// A fake is a lock that nobody else has. Its second hold is denied, and its third is lost at once.
+type fake struct{ n int }
+
+func (f *fake) Acquire(context.Context, time.Duration) (Hold, error) {
+	f.n++
+	switch f.n {
+	case 2:
+		return nil, ErrDenied
+	case 4:
+		return nil, errors.New("the server is gone")
+	}
+	lost := make(chan struct{})
+	if f.n == 3 {
+		close(lost)
+	}
+	return fakeHold{uint64(f.n), lost}, nil
+}
+
+type fakeHold struct {
+	token uint64
+	lost  chan struct{}
+}
+
+func (h fakeHold) Token() uint64         { return h.token }
+func (h fakeHold) Lost() <-chan struct{} { return h.lost }
+func (h fakeHold) Held() bool {
+	select {
+	case <-h.lost:
+		return false
+	default:
+		return true
+	}
+}
+func (h fakeHold) Release(context.Context) error { return nil }
+
+// start starts a contestant, which gets messages by the channel.
+func start(t *testing.T, role string) (*Process, <-chan Message, error) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("contestants are run on Linux only")
+	}
+	t.Setenv(roleVar, role)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := make(chan Message, 10)
+	p, err := Start(t.Context(), []string{exe}, Message{Name: "x", TTL: 1000}, func(m Message) { messages <- m })
+	if err == nil {
+		t.Cleanup(p.Kill)
+	}
+	return p, messages, err
+}
+
+// TestRight speaks with a contestant that keeps to the protocol.
+func TestRight(t *testing.T) {
+	p, messages, err := start(t, "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		send Message
+		want []Message // besides the ID
+	}{
+		{Message{Type: Acquire, ID: 1}, []Message{{Type: Granted, Token: 1}}},
+		{Message{Type: Check, ID: 1}, []Message{{Type: Check, Held: true}}},
+		{Message{Type: Release, ID: 1}, []Message{{Type: Released}}},
+		{Message{Type: Acquire, ID: 2}, []Message{{Type: Denied}}},
+		{Message{Type: Acquire, ID: 3}, []Message{{Type: Granted, Token: 3}, {Type: Lost}}},
+		{Message{Type: Check, ID: 3}, []Message{{Type: Check}}},
+		{Message{Type: Acquire, ID: 4}, []Message{{Type: Failed, Error: "the server is gone"}}},
+	} {
+		p.Send(step.send)
+		for _, want := range step.want {
+			want.ID = step.send.ID
+			select {
+			case got := <-messages:
+				if got != want {
+					t.Errorf("after %+v: got %+v, want %+v", step.send, got, want)
+				}
+			case <-p.Failed():
+				t.Fatal(p.Err())
+			}
+		}
+	}
+	p.Kill()
+	if err := p.Err(); err != nil {
+		t.Errorf("a contestant that we killed has failed: %v", err)
+	}
+}
+
+// TestWrong checks what the judge says about contestants that do not keep to the protocol.
+func TestWrong(t *testing.T) {
+	tests := []struct{ role, want string }{
+		{"refuses", "it gives up: no such server"},
+		{"garbage", `line 1 of its output, "hello": it is no message`},
+		{"early", `"granted" is no answer for hold 1`},
+		{"nameless", "it names no hold"},
+		{"unasked", `"granted" is no answer for hold 7`},
+		{"long", "a line of its output is longer than 65536 bytes"},
+		{"crash", "it ended by itself: exit status 7; its standard error ends with: out of luck"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.role, func(t *testing.T) {
+			p, _, err := start(t, tt.role)
+			if err == nil { // it fails when it is ready
+				<-p.Failed()
+				err = p.Err()
+			}
+			var failed *Error
+			if !errors.As(err, &failed) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestNoProgram checks the error for a program that does not exist.
+func TestNoProgram(t *testing.T) {
+	if _, err := Start(t.Context(), []string{"/nowhere/lock"}, Message{}, nil); err == nil || !strings.Contains(err.Error(), "contestant /nowhere/lock: ") {
+		t.Errorf("Start = %v", err)
+	}
+}

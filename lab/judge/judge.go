@@ -1,0 +1,241 @@
+// Package judge judges the recorded run of a lock contestant. [Judge] is a pure function of the
+// events, which package history defines. It adds two resources: one that any holder writes, and one
+// that checks tokens.
+package judge
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sniblock/snib/internal/history"
+)
+
+// Events of the resources. Read is the first thing that a holder does, and Write the last. The
+// resource that checks tokens learns the token with the Read, and refuses smaller ones from then
+// on.
+const (
+	Read  history.Kind = "read"
+	Write history.Kind = "write"
+)
+
+// starvation is how many grants of others an acquisition that starves has to watch.
+const starvation = 100
+
+// Rules are the rules by which a run is judged.
+type Rules struct {
+	Tokens bool          // the contestant gives tokens
+	Bound  time.Duration // within which somebody gets the lock after the last fault
+
+	// Assumes has, for each fault that the contestant's stated assumptions exclude, the assumption.
+	Assumes map[string]string
+}
+
+// A Damage is a write that overwrote another one: its hold had read the resource before.
+type Damage struct {
+	At          int64
+	Hold, Other *history.Hold // Other's write is lost
+}
+
+// A Result is the judgement of one run, or of several, see [Result.Add].
+type Result struct {
+	Acquired int
+	Faults   map[string]int
+
+	Overlaps int           // pairs of holds that both believed in, at the same time
+	Overlap  time.Duration // the longest of them
+	ToldLate time.Duration // the longest overlap that ended because a holder was told of its loss
+
+	Damage int // writes that are lost on the resource that any holder writes
+	Fenced int // the same on the one that checks tokens; 0 without tokens
+	Tokens bool
+	Back   int // tokens that are not greater than that of an earlier hold
+
+	Blocked bool
+	Leaked  int // keys that are left in the store when all contestants have ended
+	Starved int // acquisitions that saw at least 100 grants of others
+	Unknown int // acquisitions that were not answered; they count for nothing
+
+	// Excused counts overlaps and damage after faults that a stated assumption excludes, and
+	// Assumption is the first of these assumptions.
+	Excused    int
+	Assumption string
+
+	// Worst is the longest overlap, and First the first damage on the resource that any holder
+	// writes. They are nil if there is none.
+	Worst *history.Violation
+	First *Damage
+}
+
+// Judge judges a run by its events.
+func Judge(events []history.Event, rules Rules) Result {
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
+	report := history.Check(events, history.Rules{Bound: rules.Bound})
+	r := Result{Acquired: report.Acquired, Faults: report.Faults, Tokens: rules.Tokens}
+	delete(r.Faults, history.StopWorker) // how a fault is done is none of its own
+	delete(r.Faults, history.KillWorker)
+	excused := rules.excuses(events)
+	for _, v := range report.Violations {
+		switch v.Fact {
+		case history.Exclusion:
+			r.addOverlap(v, excused(v.Holds[0].Acquired, v.At))
+		case history.Order:
+			// A grant may reach us late. What counts is the order of a grant and a later request.
+			if rules.Tokens && v.Holds[0].Acquired <= v.Holds[1].Call() && excused(v.Holds[0].Acquired, v.At) == "" {
+				r.Back++
+			}
+		case history.Stuck:
+			r.Blocked = true
+		case history.Leftover:
+			r.Leaked++
+		}
+	}
+	r.countDamage(events, excused)
+	r.countAnswers(events)
+	return r
+}
+
+// excuses returns a function that returns the assumption that a fault between two moments breaks,
+// or "".
+func (rules Rules) excuses(events []history.Event) func(from, until int64) string {
+	var broken []history.Event
+	for _, e := range events {
+		if e.Kind == history.Begin && rules.Assumes[e.Fault] != "" {
+			broken = append(broken, e)
+		}
+	}
+	return func(from, until int64) string {
+		i, _ := slices.BinarySearchFunc(broken, from, func(e history.Event, at int64) int { return cmp.Compare(e.At, at) })
+		if i < len(broken) && broken[i].At <= until {
+			return rules.Assumes[broken[i].Fault]
+		}
+		return ""
+	}
+}
+
+// excuse counts something that an assumption excuses, and reports whether there is one.
+func (r *Result) excuse(assumption string) bool {
+	if assumption == "" {
+		return false
+	}
+	r.Excused++
+	r.Assumption = cmp.Or(r.Assumption, assumption)
+	return true
+}
+
+// resolution is the shortest overlap that counts: clocks are read about as exactly.
+const resolution = time.Millisecond
+
+func (r *Result) addOverlap(v history.Violation, assumption string) {
+	if v.Sum < resolution || r.excuse(assumption) {
+		return
+	}
+	r.Overlaps++
+	if v.Sum > r.Overlap {
+		r.Overlap, r.Worst = v.Sum, &v
+	}
+	for _, h := range v.Holds {
+		if h.Lost {
+			r.ToldLate = max(r.ToldLate, v.Sum)
+		}
+	}
+}
+
+// A register is a resource of which each holder reads the state, and then writes the next one.
+type register struct {
+	writes int
+	last   *history.Hold         // that wrote
+	seen   map[*history.Hold]int // how many writes a hold had seen when it read
+}
+
+// write writes for a hold that has read, and returns the hold whose write is lost by that, or nil.
+func (g *register) write(h *history.Hold) (overwritten *history.Hold) {
+	if g.seen[h] != g.writes {
+		overwritten = g.last
+	}
+	delete(g.seen, h)
+	g.last = h
+	g.writes++
+	return overwritten
+}
+
+// countDamage does what the holders did to both resources.
+func (r *Result) countDamage(events []history.Event, excused func(from, until int64) string) {
+	holds := make(map[[2]any]*history.Hold)
+	for _, h := range history.Holds(events) {
+		holds[[2]any{h.Worker, h.ID}] = h
+	}
+	plain, checked := register{seen: map[*history.Hold]int{}}, register{seen: map[*history.Hold]int{}}
+	greatest := uint64(0)
+	for _, e := range events {
+		h := holds[[2]any{e.Worker, e.ID}]
+		if h == nil {
+			continue
+		}
+		switch e.Kind {
+		case Read:
+			plain.seen[h] = plain.writes
+			if h.Token >= greatest {
+				greatest, checked.seen[h] = h.Token, checked.writes
+			}
+		case Write:
+			if other := plain.write(h); other != nil && !r.excuse(excused(h.Acquired, e.At)) {
+				r.Damage++
+				if r.First == nil {
+					r.First = &Damage{e.At, h, other}
+				}
+			}
+			if _, claimed := checked.seen[h]; claimed && r.Tokens && h.Token >= greatest {
+				if other := checked.write(h); other != nil && excused(h.Acquired, e.At) == "" {
+					r.Fenced++
+				}
+			}
+		}
+	}
+}
+
+// countAnswers counts acquisitions that starve, and those without an answer.
+func (r *Result) countAnswers(events []history.Event) {
+	granted := 0
+	calls := make(map[[2]any]int) // how many had been granted at the call
+	for _, e := range events {
+		key := [2]any{e.Worker, e.ID}
+		switch e.Kind {
+		case history.Call:
+			calls[key] = granted
+		case history.Acquired, history.Failed:
+			if at, ok := calls[key]; ok && granted-at >= starvation {
+				r.Starved++
+			}
+			delete(calls, key)
+			if e.Kind == history.Acquired {
+				granted++
+			}
+		}
+	}
+	r.Unknown = len(calls)
+}
+
+// Add adds the result of another run of the same contestant, and reports whether that one is worse
+// than all before.
+func (r *Result) Add(o Result) (worse bool) {
+	worse = severity(o.Verdict()) > severity(r.Verdict()) || o.Verdict() == r.Verdict() && o.Overlap > r.Overlap
+	if r.Faults == nil {
+		r.Faults = make(map[string]int)
+	}
+	r.Acquired += o.Acquired
+	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
+		r.Faults[name] += o.Faults[name]
+	}
+	r.Overlaps += o.Overlaps
+	r.Overlap, r.ToldLate = max(r.Overlap, o.Overlap), max(r.ToldLate, o.ToldLate)
+	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
+	r.Tokens, r.Blocked = o.Tokens, r.Blocked || o.Blocked
+	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
+	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
+	if worse {
+		r.Worst, r.First = o.Worst, o.First
+	}
+	return worse
+}

@@ -1,0 +1,203 @@
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/history"
+)
+
+// A run is a history that a test writes. Times are in milliseconds.
+type run []history.Event
+
+const ms = int64(time.Millisecond)
+
+func (r *run) add(kind history.Kind, worker string, id int64, at int64, more ...func(*history.Event)) {
+	e := history.Event{At: at * ms, Kind: kind, Worker: worker, ID: id, Name: "lock", Any: kind == history.Call}
+	for _, m := range more {
+		m(&e)
+	}
+	*r = append(*r, e)
+}
+
+// hold adds a hold whose holder said last at sure that it held the lock.
+func (r *run) hold(worker string, id int64, token uint64, acquired, sure int64) {
+	r.add(history.Call, worker, id, acquired-5)
+	r.add(history.Acquired, worker, id, acquired, func(e *history.Event) { e.Token = token })
+	r.add(Read, worker, id, acquired)
+	r.add(history.Valid, worker, id, sure)
+}
+
+func (r *run) fault(name, worker string, from, until int64) {
+	id := int64(len(*r) + 1000)
+	set := func(e *history.Event) { e.Fault, e.Name = name, "" }
+	r.add(history.Begin, worker, id, from, set)
+	r.add(history.End, worker, id, until, set)
+}
+
+func (r *run) work(worker string, id int64, token uint64, from, until int64) {
+	r.hold(worker, id, token, from, until-1)
+	r.add(Write, worker, id, until)
+	r.add(history.Release, worker, id, until)
+}
+
+// TestJudge judges broken histories, and the good ones beside them.
+func TestJudge(t *testing.T) {
+	tests := []struct {
+		name   string
+		tokens bool
+		write  func(*run)
+		want   Verdict
+		text   string
+	}{
+		{"Good", true, func(r *run) {
+			r.work("A", 1, 1, 100, 200)
+			r.work("B", 1, 2, 210, 300)
+		}, Safe, "safe"},
+		{"Overlap", true, func(r *run) {
+			r.work("A", 1, 1, 100, 1000)
+			r.work("B", 1, 2, 300, 701)
+		}, Overlap, "overlap of 400 ms"},
+		{"NotProven", true, func(r *run) { // A may have been told in the meantime: the answer is missing
+			r.hold("A", 1, 1, 100, 200)
+			r.work("B", 1, 2, 300, 700)
+		}, Safe, "safe"},
+		{"PausedHolderBelievesNothing", true, func(r *run) {
+			r.hold("A", 1, 1, 100, 200)
+			r.fault(history.StopWorker, "A", 210, 1500)
+			r.work("B", 1, 2, 1200, 1490)
+			r.add(history.Valid, "A", 1, 1550) // within the time that it has to find out
+		}, Safe, "safe"},
+		{"PausedHolderBelievesAgain", true, func(r *run) {
+			r.hold("A", 1, 1, 100, 200)
+			r.fault(history.StopWorker, "A", 210, 1500)
+			r.hold("B", 1, 2, 1200, 2000)
+			r.add(history.Valid, "A", 1, 1900)
+		}, Overlap, "overlap of 300 ms"},
+		{"ToldLate", true, func(r *run) {
+			r.hold("A", 1, 1, 100, 500)
+			r.hold("B", 1, 2, 300, 700)
+			r.add(history.Told, "A", 1, 510)
+		}, ToldLate, "told late by 200 ms"},
+		{"KilledHolder", true, func(r *run) {
+			r.hold("A", 1, 1, 100, 200)
+			r.fault(history.KillWorker, "A", 250, 250)
+			r.work("B", 1, 2, 260, 700)
+		}, Safe, "safe"},
+		{"LateWrite", true, func(r *run) {
+			r.hold("A", 1, 1, 100, 200)
+			r.add(history.Told, "A", 1, 210)
+			r.work("B", 1, 2, 300, 400)
+			r.add(Write, "A", 1, 500)
+		}, Fenced, "safe only with fencing"},
+		{"LateWriteWithoutTokens", false, func(r *run) {
+			r.hold("A", 1, 0, 100, 200)
+			r.add(history.Told, "A", 1, 210)
+			r.work("B", 1, 0, 300, 400)
+			r.add(Write, "A", 1, 500)
+		}, Unfenced, "safe only with fencing, which it lacks"},
+		{"LateWriteWhileOtherReads", true, func(r *run) { // it is lost when B writes, and refused by tokens
+			r.hold("A", 1, 1, 100, 200)
+			r.add(history.Told, "A", 1, 210)
+			r.hold("B", 1, 2, 300, 350)
+			r.add(Write, "A", 1, 360)
+			r.add(Write, "B", 1, 400)
+			r.add(history.Release, "B", 1, 400)
+		}, Fenced, "safe only with fencing"},
+		{"TokenGoesBack", true, func(r *run) {
+			r.work("A", 1, 7, 100, 200)
+			r.work("B", 1, 6, 210, 300)
+		}, Back, "tokens go back"},
+		{"GrantReachesUsLate", true, func(r *run) { // B asked before A was granted, and was stopped
+			r.add(history.Call, "B", 1, 50)
+			r.work("A", 1, 7, 100, 200)
+			r.add(history.Acquired, "B", 1, 210, func(e *history.Event) { e.Token = 6 })
+		}, Safe, "safe"},
+		{"SameTokenTwice", true, func(r *run) { // both pass the check
+			r.hold("A", 1, 7, 100, 120)
+			r.add(history.Told, "A", 1, 130)
+			r.add(history.Call, "B", 1, 90)
+			r.add(history.Acquired, "B", 1, 140, func(e *history.Event) { e.Token = 7 })
+			r.add(Read, "B", 1, 140)
+			r.add(Write, "A", 1, 150)
+			r.add(Write, "B", 1, 160)
+		}, Back, "tokens go back"},
+		{"Blocked", true, func(r *run) {
+			r.work("A", 1, 1, 100, 200)
+			r.add(history.Heal, "", 0, 300)
+			r.add(history.Call, "A", 2, 250)
+			r.add(history.Call, "A", 3, 3000)
+		}, Blocked, "blocked for ever"},
+		{"NotBlocked", true, func(r *run) {
+			r.work("A", 1, 1, 100, 200)
+			r.add(history.Heal, "", 0, 300)
+			r.work("A", 2, 2, 900, 1000)
+			r.add(history.Call, "A", 3, 3000)
+		}, Safe, "safe"},
+		{"Leak", true, func(r *run) {
+			r.work("A", 1, 1, 100, 200)
+			r.add(history.Left, "", 0, 300)
+		}, Leaks, "leaks"},
+		{"Excused", true, func(r *run) {
+			r.work("A", 1, 1, 100, 1000)
+			r.fault("forget", "", 200, 250)
+			r.work("B", 1, 2, 300, 701)
+		}, Assuming, "safe within its stated assumptions"},
+		{"ExcuseOfAnotherHold", true, func(r *run) { // the fault was over before A got the lock
+			r.fault("forget", "", 50, 60)
+			r.work("A", 1, 1, 100, 1000)
+			r.work("B", 1, 2, 300, 701)
+		}, Overlap, "overlap of 400 ms"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var r run
+			for _, worker := range []string{"A", "B"} {
+				r.add(history.Start, worker, 0, 1)
+			}
+			tt.write(&r)
+			got := Judge(r, Rules{Tokens: tt.tokens, Bound: 2 * time.Second, Assumes: map[string]string{"forget": "the server keeps its memory"}})
+			if got.Verdict() != tt.want || got.Text() != tt.text {
+				t.Errorf("verdict = %s, %q, want %s, %q: %+v", got.Verdict(), got.Text(), tt.want, tt.text, got)
+			}
+		})
+	}
+}
+
+// TestColumns checks the columns that lead to no verdict.
+func TestColumns(t *testing.T) {
+	var r run
+	r.add(history.Call, "C", 1, 1)
+	r.add(history.Call, "D", 1, 1)
+	for i := range int64(100) {
+		r.work("A", i+1, uint64(i+1), 10+10*i, 15+10*i)
+	}
+	r.add(history.Failed, "C", 1, 2000)
+	r.fault("pause", "", 3, 4)
+	got := Judge(r, Rules{Tokens: true})
+	if got.Acquired != 100 || got.Starved != 1 || got.Unknown != 1 || got.Faults["pause"] != 1 {
+		t.Errorf("got %+v, want 100 acquired, 1 starved, 1 unknown, 1 pause", got)
+	}
+}
+
+// TestAdd checks that the worst run decides, and that its proof is kept.
+func TestAdd(t *testing.T) {
+	var all Result
+	small, great := &history.Violation{}, &history.Violation{}
+	for _, r := range []struct {
+		Result
+		worse bool
+	}{
+		{Result{Acquired: 1, Damage: 1, Tokens: true}, true},
+		{Result{Acquired: 1, Overlaps: 1, Overlap: time.Second, Worst: great, Tokens: true}, true},
+		{Result{Acquired: 1, Overlaps: 1, Overlap: time.Millisecond, Worst: small, Tokens: true}, false},
+		{Result{Acquired: 1, Tokens: true}, false},
+	} {
+		if got := all.Add(r.Result); got != r.worse {
+			t.Errorf("Add(%+v) = %v, want %v", r.Result, got, r.worse)
+		}
+	}
+	if all.Acquired != 4 || all.Overlaps != 2 || all.Text() != "overlap of 1000 ms" || all.Worst != great {
+		t.Errorf("the sum is %+v", all)
+	}
+}

@@ -1,0 +1,80 @@
+// Package process starts the programs of the lab's clients, each in a process group of its own,
+// and stops, resumes and kills them. They die with the process that started them.
+package process
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+// A Process is a program that was started.
+type Process struct {
+	In  io.WriteCloser // its standard input
+	Out io.Reader      // its standard output; it ends when no process writes to it any more
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// Start starts a program with pipes for its standard input and output.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = attributes()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout = theirs
+	p := &Process{In: in, Out: out, cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel kills the process when the thread ends that started it, so that the process
+		// does not outlive us. This thread waits for it, and belongs to this goroutine.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		_ = theirs.Close() // the process has a copy
+		started <- err
+		if err != nil {
+			_ = out.Close()
+			return
+		}
+		_ = cmd.Wait() // State says the same
+		close(p.exited)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// PID returns the id of the process, which is also that of its group.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Exited returns a channel that is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// State describes how the process ended. It must have ended.
+func (p *Process) State() string { return p.cmd.ProcessState.String() }
+
+// Stop stops the process group (SIGSTOP), and returns when the process is stopped.
+func (p *Process) Stop() error { return stop(p.PID()) }
+
+// Resume lets a group go on that was stopped (SIGCONT).
+func (p *Process) Resume() error { return resume(p.PID()) }
+
+// Kill kills the process group (SIGKILL), even if it is stopped, and waits until the process is
+// gone. It does nothing to a process that has ended.
+func (p *Process) Kill() {
+	select {
+	case <-p.exited: // its id may be another's by now
+	default:
+		kill(p.PID())
+	}
+	_ = p.In.Close()
+	<-p.exited
+}

@@ -1,0 +1,251 @@
+// Package report shows the outcomes of the lab as one HTML page without external parts, with a
+// chart of how each contestant failed.
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/lab/arena"
+	"github.com/sniblock/snib/lab/judge"
+	"github.com/sniblock/snib/lab/timeline"
+)
+
+// A Page is what the page says besides the outcomes.
+type Page struct {
+	Version string // of the program
+	When    time.Time
+	Seed    uint64
+	Void    bool // a control did not get its verdict
+
+	// Repeat returns the command that runs the decisive bout of an outcome again.
+	Repeat func(arena.Outcome) string
+}
+
+const head = `<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>snib lab</title><style>
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 66em; padding: 0 1em; color: #222 }
+table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .25em .7em; text-align: left; border-bottom: 1px solid #ddd }
+td.n { text-align: right } .good { color: #1b7f3b; font-weight: bold } .bad { color: #b00020; font-weight: bold }
+code { background: #f2f3f5; padding: .1em .3em } svg { max-width: 100%; height: auto; border: 1px solid #ddd }
+section { margin-top: 2.5em }
+</style></head><body>
+`
+
+const legend = `<h2>How to read the pictures</h2>
+<p>Each client has a lane, and time goes to the right. A bar means that the client believed that it held the lock: green, or red
+while another one believed so, too. It is gray while the process was stopped. A thin line means that the client waited for the lock.
+A circle is a read of the resource, at the begin of a hold, and a triangle is the write at its end; a red one overwrote another
+write. A cross is a kill. The last lane shows faults of the store and of the network.</p>
+`
+
+// Write writes the page.
+func Write(out io.Writer, p Page, outcomes []arena.Outcome) error {
+	var b bytes.Buffer
+	b.WriteString(head)
+	fmt.Fprintf(&b, "<h1>snib lab</h1>\n<p>snib %s, %s, seed %d, TTL %v.</p>\n", html.EscapeString(p.Version), p.When.UTC().Format(time.RFC3339), p.Seed, arena.TTL)
+	if p.Void {
+		b.WriteString("<p class=\"bad\">This run is void: a control did not get the verdict that it must get, so the other verdicts say nothing.</p>\n")
+	}
+	controls, contestants := split(outcomes)
+	writeTable(&b, "Contestants", contestants)
+	writeTable(&b, "Controls: broken patterns, which must be convicted", controls)
+	b.WriteString("<h2>The verdicts</h2>\n<table>\n")
+	for _, e := range judge.Verdicts() {
+		fmt.Fprintf(&b, "<tr><td>%s</td><td>%s</td></tr>\n", e.Short, html.EscapeString(e.Long))
+	}
+	b.WriteString("</table>\n")
+	b.WriteString(legend)
+	for _, o := range slices.Concat(contestants, controls) {
+		writeOutcome(&b, p, o)
+	}
+	b.WriteString("</body></html>\n")
+	_, err := b.WriteTo(out)
+	return err
+}
+
+func split(outcomes []arena.Outcome) (controls, contestants []arena.Outcome) {
+	for _, o := range outcomes {
+		if o.Contestant.IsControl() {
+			controls = append(controls, o)
+		} else {
+			contestants = append(contestants, o)
+		}
+	}
+	return controls, contestants
+}
+
+// verdict returns the verdict with its class.
+func verdict(o arena.Outcome) (class, text string) {
+	switch {
+	case o.Err != nil:
+		return "bad", "not judged"
+	case o.Convicted():
+		return "bad", o.Text()
+	}
+	return "good", o.Text()
+}
+
+func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome) {
+	if len(outcomes) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "<h2>%s</h2>\n<table>\n<tr>", title)
+	for _, column := range []string{"name", "verdict", "acquired", "faults", "overlaps", "longest", "lost writes", "with tokens", "unknown", "bouts"} {
+		fmt.Fprintf(b, "<th>%s</th>", column)
+	}
+	b.WriteString("</tr>\n")
+	for _, o := range outcomes {
+		class, text := verdict(o)
+		fenced := "–"
+		if o.Tokens {
+			fenced = fmt.Sprint(o.Fenced)
+		}
+		name := html.EscapeString(o.Contestant.Name)
+		fmt.Fprintf(b, "<tr><td><a href=\"#%s\">%[1]s</a></td><td class=\"%s\">%s</td>", name, class, text)
+		for _, n := range []string{
+			fmt.Sprint(o.Acquired), fmt.Sprint(sum(o.Faults)), fmt.Sprint(o.Overlaps), fmt.Sprintf("%d ms", o.Overlap.Milliseconds()),
+			fmt.Sprint(o.Damage), fenced, fmt.Sprint(o.Unknown), fmt.Sprint(o.Bouts),
+		} {
+			fmt.Fprintf(b, "<td class=\"n\">%s</td>", n)
+		}
+		b.WriteString("</tr>\n")
+	}
+	b.WriteString("</table>\n")
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func writeOutcome(b *bytes.Buffer, p Page, o arena.Outcome) {
+	class, text := verdict(o)
+	fmt.Fprintf(b, "<section id=\"%s\">\n<h2>%[1]s: <span class=\"%s\">%s</span></h2>\n<p>%s. ",
+		html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
+	fmt.Fprintf(b, "%s</p>\n", html.EscapeString(o.Contestant.Guilt))
+	if o.Err != nil {
+		fmt.Fprintf(b, "<p>%s</p>\n</section>\n", html.EscapeString(o.Err.Error()))
+		return
+	}
+	fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(o.Verdict().Explain().Long))
+	if o.Assumption != "" {
+		fmt.Fprintf(b, "<p>Its assumption: %s.</p>\n", html.EscapeString(o.Assumption))
+	}
+	var counts []string
+	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
+		counts = append(counts, fmt.Sprintf("%s × %d", name, o.Faults[name]))
+	}
+	fmt.Fprintf(b, "<p>Faults: %s.</p>\n", html.EscapeString(cmp.Or(strings.Join(counts, ", "), "none")))
+	if sentence, chart, ok := Picture(o); ok {
+		fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(sentence))
+		_, _ = chart.WriteTo(b) // a buffer takes everything
+	}
+	fmt.Fprintf(b, "<p>Once more: <code>%s</code></p>\n</section>\n", html.EscapeString(p.Repeat(o)))
+}
+
+// server is the lane of the store and of the network.
+const server = "store"
+
+// Picture returns the chart of what decided about an outcome, and a sentence that explains it. It
+// returns false if nothing went wrong.
+func Picture(o arena.Outcome) (sentence string, c timeline.Chart, ok bool) {
+	holds := history.Holds(o.Events)
+	c = timeline.Chart{Lanes: []string{"A", "B", "C", server}}
+	switch {
+	case o.Blocked && len(holds) > 0:
+		last := holds[len(holds)-1]
+		sentence = fmt.Sprintf("%s was the last to get the lock, at %s. After that, nobody got it any more, although all clients asked for it.",
+			client(last.Worker), seconds(last.Acquired))
+		c.From, c.Until = at(last.Acquired)-300*time.Millisecond, at(last.Acquired)+5*arena.TTL
+	case o.Worst != nil:
+		a, b := o.Worst.Holds[0], o.Worst.Holds[1]
+		sentence = fmt.Sprintf("From %s to %s, %s and %s both believed that they held the lock.", seconds(o.Worst.At), seconds(o.Worst.Until), client(a.Worker), client(b.Worker))
+		c.From, c.Until = max(at(a.Acquired)-300*time.Millisecond, at(o.Worst.At)-3*arena.TTL), at(o.Worst.Until)+300*time.Millisecond
+	case o.First != nil:
+		sentence = fmt.Sprintf("At %s, the write of %s overwrote that of %s, which %[2]s had not seen when it read.", seconds(o.First.At), client(o.First.Hold.Worker), client(o.First.Other.Worker))
+		c.From, c.Until = max(at(o.First.Hold.Acquired)-300*time.Millisecond, at(o.First.At)-3*arena.TTL), at(o.First.At)+300*time.Millisecond
+	default:
+		return "", c, false
+	}
+	c.Title = sentence
+	addHolds(&c, holds, o)
+	addFaults(&c, o.Events)
+	return sentence, c, true
+}
+
+// client returns the lane of a process.
+func client(worker string) string { return worker[:1] }
+
+func at(ns int64) time.Duration { return time.Duration(ns) }
+
+func seconds(ns int64) string { return fmt.Sprintf("%.3f s", at(ns).Seconds()) }
+
+func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
+	lanes := make(map[[2]any]string) // of holds
+	for _, h := range holds {
+		// Clients that share a process have the ids of their holds apart.
+		lane := string("ABC"[h.ID>>32])
+		lanes[[2]any{h.Worker, h.ID}] = lane
+		text := ""
+		if h.Token > 0 && at(h.End-h.Acquired) > 200*time.Millisecond {
+			text = fmt.Sprint("token ", h.Token)
+		}
+		c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(h.Acquired), Until: at(h.End), Kind: timeline.Belief, Text: text})
+		if v := o.Worst; v != nil && (same(h, v.Holds[0]) || same(h, v.Holds[1])) {
+			c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(v.At), Until: at(v.Until), Kind: timeline.Overlap})
+		}
+	}
+	waits := make(map[[2]any]int64) // when the acquisition was called that a hold has
+	for _, e := range o.Events {
+		key := [2]any{e.Worker, e.ID}
+		mark := timeline.Mark{Lane: lanes[key], At: at(e.At)}
+		switch e.Kind {
+		case history.Call:
+			waits[key] = e.At
+		case history.Acquired, history.Failed:
+			c.Spans = append(c.Spans, timeline.Span{Lane: string("ABC"[e.ID>>32]), From: at(waits[key]), Until: at(e.At), Kind: timeline.Waiting})
+			delete(waits, key)
+		case judge.Read:
+			mark.Kind = timeline.Read
+			c.Marks = append(c.Marks, mark)
+		case judge.Write:
+			mark.Kind = timeline.Write
+			if d := o.First; d != nil && d.At == e.At && same(d.Hold, &history.Hold{Event: e}) {
+				mark.Kind, mark.Text = timeline.LostWrite, "overwrites "+client(d.Other.Worker)+"’s write"
+			}
+			c.Marks = append(c.Marks, mark)
+		}
+	}
+}
+
+// same reports whether two holds are one.
+func same(h, o *history.Hold) bool { return h.Worker == o.Worker && h.ID == o.ID }
+
+func addFaults(c *timeline.Chart, events []history.Event) {
+	begun := make(map[int64]int64)
+	for _, e := range events {
+		switch {
+		case e.Kind == history.Begin:
+			begun[e.ID] = e.At
+			if e.Fault == history.KillWorker {
+				c.Marks = append(c.Marks, timeline.Mark{Lane: client(e.Worker), At: at(e.At), Kind: timeline.Death})
+			}
+		case e.Kind != history.End || e.Fault == history.KillWorker:
+		case e.Fault == history.StopWorker:
+			c.Spans = append(c.Spans, timeline.Span{Lane: client(e.Worker), From: at(begun[e.ID]), Until: at(e.At), Kind: timeline.Stopped, Text: "stopped"})
+		case e.Worker == "":
+			c.Spans = append(c.Spans, timeline.Span{Lane: server, From: at(begun[e.ID]), Until: at(e.At), Kind: timeline.Fault, Text: e.Fault})
+		}
+	}
+}

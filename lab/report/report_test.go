@@ -1,0 +1,84 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/lab/arena"
+	"github.com/sniblock/snib/lab/judge"
+)
+
+const ms = int64(time.Millisecond)
+
+// holds returns events of two holds: A's, from 100 to 500 ms, and B's, which begins at b.
+func holds(b int64) []history.Event {
+	const id = 1<<32 | 1 // of client B
+	return []history.Event{
+		{Kind: history.Start, Worker: "A", At: 1}, {Kind: history.Start, Worker: "B", At: 1},
+		{Kind: history.Call, Worker: "A", ID: 1, At: 90 * ms, Any: true},
+		{Kind: history.Acquired, Worker: "A", ID: 1, At: 100 * ms, Token: 1}, {Kind: judge.Read, Worker: "A", ID: 1, At: 100 * ms},
+		{Kind: history.Call, Worker: "B", ID: id, At: 95 * ms, Any: true},
+		{Kind: history.Acquired, Worker: "B", ID: id, At: b, Token: 2}, {Kind: judge.Read, Worker: "B", ID: id, At: b},
+		{Kind: history.Valid, Worker: "A", ID: 1, At: 499 * ms}, {Kind: judge.Write, Worker: "A", ID: 1, At: 500 * ms},
+		{Kind: history.Release, Worker: "A", ID: 1, At: 500 * ms},
+		{Kind: history.Begin, Worker: "B", ID: 9, Fault: history.KillWorker, At: 700 * ms},
+		{Kind: history.Heal, At: 800 * ms},
+		{Kind: history.Valid, Worker: "B", ID: id, At: 690 * ms},
+		{Kind: history.Call, Worker: "A", ID: 2, At: 3000 * ms, Any: true},
+	}
+}
+
+// TestPage checks the page for each kind of outcome: that it is well-formed, and what it shows.
+func TestPage(t *testing.T) {
+	tests := []struct {
+		name    string
+		outcome arena.Outcome
+		want    []string
+		not     string
+	}{
+		{"Overlap", outcome(slices.DeleteFunc(holds(300*ms), func(e history.Event) bool { return e.Kind == history.Heal }), judge.Rules{}),
+			[]string{"overlap of 199 ms", "From 0.300 s to 0.499 s, A and B both believed", `<rect class="many"`}, ""},
+		{"Blocked", outcome(holds(600*ms), judge.Rules{Bound: time.Second}), []string{"blocked for ever", "B was the last to get the lock, at 0.600 s", `class="death"`}, `class="many"`},
+		{"Error", arena.Outcome{Err: errors.New("a <bad> program")}, []string{"not judged", "a &lt;bad&gt; program"}, "<svg"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			tt.outcome.Contestant = arena.Contestant{Name: "it", Title: "A & B"}
+			err := Write(&out, Page{Repeat: func(arena.Outcome) string { return "snib lab run" }}, []arena.Outcome{tt.outcome})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range append(tt.want, "A &amp; B") {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("the page does not have %q:\n%s", want, &out)
+				}
+			}
+			if tt.not != "" && strings.Contains(out.String(), tt.not) {
+				t.Errorf("the page has %q", tt.not)
+			}
+			decoder := xml.NewDecoder(strings.NewReader(strings.Replace(out.String(), `<meta charset="utf-8">`, "", 1)))
+			decoder.Strict = false
+			for err == nil {
+				_, err = decoder.Token()
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			if strings.Contains(out.String(), "src=") || strings.Contains(out.String(), "<link") || strings.Contains(out.String(), "<script") {
+				t.Error("the page has external parts, or a script")
+			}
+		})
+	}
+}
+
+func outcome(events []history.Event, rules judge.Rules) arena.Outcome {
+	return arena.Outcome{Result: judge.Judge(events, rules), Events: events}
+}
