@@ -282,8 +282,8 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 		t.Fatal(err)
 	}
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
-	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
 	for _, req := range []driver.Request{request("given up", "a"), plain("given up", "b")} {
+		release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
 		sent := proxy.Sent("given up")
 		heal := proxy.Stall()
 		ctx, cancel := context.WithCancelCause(t.Context())
