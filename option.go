@@ -77,8 +77,8 @@ func NoWait() Option {
 // keep the lock. [MaxHold] bounds a hold that is renewed.
 //
 // Renewals also find out that the store has ended a lease early: it was broken by force, or the
-// store has lost its memory. With NoRenewal, the holder learns that from the store's message, where
-// the backend has one (Info.TellsLoss), and else at the end of the TTL or from Release.
+// store has lost its memory. With NoRenewal, the holder learns that from the store's message,
+// where the backend has one (Info.TellsLoss), and else at the end of the TTL or from Release.
 //
 // Each hold with NoRenewal is a grant of the store. None is handed over within the process, and
 // acquiring again, by [Reentrant] or [Owner], does not extend it.
@@ -121,31 +121,31 @@ func LockDelay(d time.Duration) Option {
 	return positiveOption("LockDelay", d, func(c *config) { c.lockDelay = d })
 }
 
-// Keep lets the process keep the store's lease for up to d after a Release. The next Acquire of the
-// name in this process then needs no request to the store. It gets a token of its own, as always:
-// if the store has given the lock away, because an assumption of its driver (Info.Assumptions) did
-// not hold, and the process has not been told yet, that token is smaller than that of the new
-// holder. The process gives the lease back at once when another process waits for the lock, when d
-// is over, and on Close. While it keeps the lease it renews it, and if the process dies, the lock
-// becomes free at the end of the [TTL]. By default, and with 0, nothing is kept. A negative d is an
-// [ErrInvalid].
+// Keep lets the process keep the store's lease for up to d after a Release. The next Acquire of
+// the name in this process then needs no request to the store. It gets a token of its own, as
+// always: if the store has given the lock away, because an assumption of its driver
+// (Info.Assumptions) did not hold, and the process has not been told yet, that token is smaller
+// than that of the new holder. The process gives the lease back at once when another process waits
+// for the lock, when d is over, and on Close. While it keeps the lease it renews it, and if the
+// process dies, the lock becomes free at the end of the [TTL]. By default, and with 0, nothing is
+// kept. A negative d is an [ErrInvalid].
 //
-// Keep pays where one process takes the same locks again and again, and others rarely do. If others
-// turn out to want a lock each time, the process does without Keep for a while. While a lease is
-// kept, inspectors see its holder with the label [driver.KeptLabel], from a second after Release
-// on.
+// Keep pays where one process takes the same locks again and again, and others rarely do. If
+// others turn out to want a lock each time, the process does without Keep for a while. While a
+// lease is kept, inspectors see its holder with the label [driver.KeptLabel], from a second after
+// Release on.
 //
 // All processes that contend for a lock should have Keep. An acquisition with Keep that must not
-// wait asks for a lease that another process keeps, and waits for it for up to 250 ms; without Keep
-// it gets [ErrHeld] at once. A client that is not snib can't ask: it finds the lock held until d is
-// over.
+// wait asks for a lease that another process keeps, and waits for it for up to 250 ms; without
+// Keep it gets [ErrHeld] at once. A client that is not snib can't ask: it finds the lock held
+// until d is over.
 //
 // Keep is an ErrInvalid where a holder is not told that others wait (Info.TellsWanted), and
 // together with [Shared], [Slots], [Fair], [Owner], [MinHold], [NoRenewal] and
 // [Locker.AcquireDetached], with which the store has to know each hold.
 //
-// VMS and Chubby cache locks in the same way: Burrows, "The Chubby lock service for loosely-coupled
-// distributed systems", OSDI 2006, section 2.7.
+// VMS and Chubby cache locks in the same way: Burrows, "The Chubby lock service for
+// loosely-coupled distributed systems", OSDI 2006, section 2.7.
 func Keep(d time.Duration) Option {
 	return Option{func(c *config) error {
 		if d < 0 {
@@ -161,12 +161,12 @@ func ReleaseTimeout(d time.Duration) Option {
 	return positiveOption("ReleaseTimeout", d, func(c *config) { c.releaseTimeout = d })
 }
 
-// RetryTimeout sets how long an acquisition that may wait is retried while the store is unavailable
-// ([ErrUnavailable]). The default is one minute, on every backend. With 0, the first failure ends
-// the acquisition. A negative duration is an [ErrInvalid]. A request to a store that hangs may take
-// up to 5 seconds longer. The time in which the store answers does not count: while it has no
-// connection left ([ErrFull]), and during the grace period of Redis, an acquisition waits as it
-// waits for a holder.
+// RetryTimeout sets how long an acquisition that may wait is retried while the store is
+// unavailable ([ErrUnavailable]). The default is one minute, on every backend. With 0, the first
+// failure ends the acquisition. A negative duration is an [ErrInvalid]. A request to a store that
+// hangs may take up to 5 seconds longer. The time in which the store answers does not count: while
+// it has no connection left ([ErrFull]), and during the grace period of Redis, an acquisition
+// waits as it waits for a holder.
 func RetryTimeout(d time.Duration) Option {
 	return Option{func(c *config) error {
 		if d < 0 {
@@ -252,7 +252,9 @@ func Fair() Option {
 }
 
 // RequireFencing refuses, with [ErrInvalid], a backend whose fencing tokens are weaker than
-// strength. It also makes Acquire return [ErrRegressed] if a token goes back.
+// strength. A backend that can have stronger tokens than it has by default (Info.FencingOnDemand)
+// then has them; all holders of a name should require the same. It also makes Acquire return
+// [ErrRegressed] if a token goes back.
 func RequireFencing(strength Fencing) Option {
 	return newOption(func(c *config) { c.fencing = strength })
 }
@@ -358,8 +360,8 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.detached && info.Tenure == driver.TenureSession:
 		return driver.Invalidf("Detached: this backend frees the locks of a process that has ended")
-	case c.fencing > info.Fencing:
-		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, info.Fencing)
+	case c.fencing > max(info.Fencing, info.FencingOnDemand):
+		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, max(info.Fencing, info.FencingOnDemand))
 	case c.fair && info.Fairness == driver.FairNever:
 		return driver.Invalidf("Fair: this backend does not keep the order of arrival")
 	case c.shared && c.slots > 0:

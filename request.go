@@ -24,7 +24,7 @@ func (l *Locker) request(ctx context.Context, p place, noWait bool) (*lease, dri
 		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
 		OnLost: func(err error) { c.handleLost(le, err) }, OnWanted: func() { c.handleWanted(le) }, Holder: c.holder,
 	}
-	req.UniqueOwner = l.conf.owner == ""
+	req.UniqueOwner, req.Fencing = l.conf.owner == "", l.conf.fencing
 	req.Holder.Label = l.conf.label
 	if q != nil {
 		req.OnWait = func(err error) { c.noteAnswer(q, err == nil, err) }

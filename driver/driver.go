@@ -164,6 +164,11 @@ type Request struct {
 	// tokens grants one.
 	Tokens int
 
+	// Fencing is the least strength of the token that the caller requires. A driver whose
+	// Info.Fencing is weaker MUST grant such a token if Info.FencingOnDemand is not weaker. The core
+	// sends no other requests.
+	Fencing Fencing
+
 	// Keep says that the caller may keep the lease while it has no hold, until OnWanted is called.
 	// A driver that otherwise prepares to call OnWanted only for leases that last MUST then be
 	// prepared when Acquire returns: another process that begins to wait at once does not wait for

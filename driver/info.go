@@ -16,6 +16,10 @@ type Info struct {
 	Fencing  Fencing
 	Fairness Fairness
 
+	// FencingOnDemand, if it is stronger than Fencing, is the strength of the tokens of requests that
+	// require it (Request.Fencing). It orders these tokens among one another.
+	FencingOnDemand Fencing
+
 	Shared bool // the driver supports Request.Shared
 	Slots  bool // the driver supports Request.Slots
 

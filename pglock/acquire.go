@@ -52,14 +52,18 @@ func (d *Driver) yieldSession(err error) error {
 
 // send sends the request as the full statement. created reports that the statement created the row.
 func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, err error) {
+	if a.Req.NoWait || a.Queued {
+		return d.sendBy(ctx, a, d.sql.acquirePrechecked)
+	}
+	return d.sendBy(ctx, a, d.sql.acquire)
+}
+
+// sendBy sends the request by the statement acquire, or one like it.
+func (d *Driver) sendBy(ctx context.Context, a *attempt, sql string) (s state, created bool, err error) {
 	req := a.Req
 	encoded, err := d.encode(a)
 	if err != nil {
 		return s, false, err
-	}
-	sql := d.sql.acquire
-	if req.NoWait || a.Queued {
-		sql = d.sql.acquirePrechecked
 	}
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, d.rows.RowTTL(req), req.Tokens, encoded,
 		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}

@@ -46,6 +46,10 @@
 // they are on disk ([driver.FencingDurable]), whatever synchronous_commit is set to. Rows of
 // unused locks are pruned, which never makes a token go back.
 //
+// In a session, an exclusive lock that nobody else wants is taken without a row, and its token is
+// the server's clock ([driver.FencingClock]). If the caller requires durable tokens, with
+// snib.RequireFencing, the row has the grant and its token as described above.
+//
 // # Failover
 //
 // After a crash, the server still knows all grants and renewals. It may have forgotten the releases

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"crypto/sha1" //nolint:gosec // others chose it, for keys and not for secrets
 	"crypto/sha256"
 	"encoding/binary"
@@ -24,7 +25,9 @@ type Key struct {
 func Wide(n int64) Key { return Key{args: []any{n}} }
 
 // Pair returns the key that pg_advisory_lock(a, b) locks.
-func Pair(a, b int32) Key { return Key{sql: "$1::int, $2::int", args: []any{a, b}} }
+func Pair(a, b int32) Key { return Key{sql: pairSQL, args: []any{a, b}} }
+
+const pairSQL = "$1::int, $2::int"
 
 // HashText returns the key that pg_advisory_lock(hashtext(text)) locks. The server computes the
 // hash: the function is not documented, and may differ in another version of PostgreSQL.
@@ -99,12 +102,17 @@ func (k Key) call(function string, shared bool) expression {
 	if shared {
 		function += "_shared"
 	}
-	if k.args == nil {
-		k = Wide(0)
-	}
-	args := k.sql
-	if args == "" {
-		args = "$1::bigint"
-	}
-	return expression{function + "(" + args + ")", k.args}
+	k = k.orZero()
+	return expression{function + "(" + k.arguments() + ")", k.args}
 }
+
+// orZero returns the number 0 for the zero Key.
+func (k Key) orZero() Key {
+	if k.args == nil {
+		return Wide(0)
+	}
+	return k
+}
+
+// arguments returns the arguments of the key in SQL.
+func (k Key) arguments() string { return cmp.Or(k.sql, "$1::bigint") }

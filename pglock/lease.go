@@ -48,7 +48,8 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			return rows.FailAll(answers, err)
 		}
 	}
-	renewed, err := d.renewRows(inner, due)
+	recorded := slices.DeleteFunc(slices.Clone(due), func(one driver.Lease) bool { return !one.(*lease).HasRecord() })
+	renewed, err := d.renewRows(inner, recorded)
 	if err != nil {
 		return rows.FailAll(answers, err)
 	}
@@ -56,6 +57,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		l := one.(*lease)
 		row := renewed[l.Req.Name]
 		switch {
+		case !slices.Contains(recorded, one) && !l.HasEnded(): // the session's lock is all that there was of it
 		case l.HasEnded(), row.err == nil && !slices.Contains(row.tokens, int64(l.Grant().Token)):
 			answers[i].Err = driver.ErrLost
 			l.Discard()
@@ -82,6 +84,9 @@ type renewedRow struct {
 // renewRows extends leases, and returns what it found in their rows, by name. In a session it only
 // reads.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
+	if len(due) == 0 {
+		return nil, nil
+	}
 	if d.rows.HasSession() {
 		return d.extendAll(ctx, d.sql.confirm, due)
 	}

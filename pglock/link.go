@@ -100,11 +100,14 @@ func (l *link) Lock(ctx context.Context, le *lease) (bool, error) {
 	return l.call(ctx, "pg_try_advisory_lock", le)
 }
 
+// errUnlocked means that somebody has released an advisory lock of the session.
+var errUnlocked = errors.New("an advisory lock of this session was gone")
+
 // Unlock implements [rows.Conn].
 func (l *link) Unlock(ctx context.Context, le *lease) error {
 	was, err := l.call(ctx, "pg_advisory_unlock", le)
 	if err == nil && !was {
-		err = errors.New("an advisory lock of this session was gone")
+		err = errUnlocked
 	}
 	return err
 }

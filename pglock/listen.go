@@ -98,7 +98,9 @@ type verifier struct {
 // nonces it checks all leases.
 func (d *Driver) verifyLeases(nonces ...string) {
 	for _, l := range d.rows.LeasesOf(nonces...) {
-		d.verifier.mark(l.Nonce)
+		if l.HasRecord() {
+			d.verifier.mark(l.Nonce)
+		}
 	}
 	v := &d.verifier
 	v.mu.Lock()

@@ -26,6 +26,8 @@ type Driver struct {
 	conf config
 	sql  statements
 
+	plain *plainStatements // of sessions
+
 	rows     *rows.Driver
 	takings  *driverkit.Batcher[*taking]
 	freeings *driverkit.Batcher[*freeing]
@@ -67,7 +69,9 @@ func newDriver(pool *pgxpool.Pool, c config, session bool) *Driver {
 	}
 	if session {
 		d.sql = newStatements(c.table, liveSession)
+		d.plain = newPlainStatements(c.table)
 		backend.Listen, backend.Connect = nil, d.connect // the session listens
+		backend.Plain = d.plainBackend()
 		backend.LockKey = func(name string) string { return fmt.Sprint(c.key(name)) }
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, SessionTimeout: c.sessionTimeout, TellsBreak: true})

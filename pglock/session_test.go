@@ -101,8 +101,8 @@ func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	mustBeHeld(t, d, "stranger", "of a lock that a stranger has")
-	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) > 0 {
-		t.Errorf("Status after a refusal = %+v, %v, want nobody", st, err)
+	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) != 1 || st.Holders[0].Foreign == "" {
+		t.Errorf("Status after a refusal = %+v, %v, want a foreign client", st, err)
 	}
 	w := jobtest.Acquiring(t, d, request("stranger", "a"))
 	time.Sleep(300 * time.Millisecond) // time for a few tries
@@ -274,8 +274,7 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	jobtest.EndsWhileGranted(t, d, other, lost)
 }
 
-// givenUpWhileGranted cancels a request after the row has granted a lease, when the advisory lock
-// is requested.
+// givenUpWhileGranted cancels a request when the advisory lock is requested.
 func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
@@ -283,17 +282,19 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 		t.Fatal(err)
 	}
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
-	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
-	heal := proxy.Stall()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	answer := goAcquire(ctx, d, request("given up", "a"))
-	awaitHolder(t, other, "given up")
-	enough := errors.New("enough")
-	cancel(enough)
-	if err := <-answer; !errors.Is(err, enough) {
-		t.Errorf("Acquire = %v, want %v", err, enough)
+	for _, req := range []driver.Request{request("given up", "a"), plain("given up", "b")} {
+		release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
+		sent := proxy.Sent("given up")
+		heal := proxy.Stall()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		answer := goAcquire(ctx, d, req)
+		await(t, sent, "request")
+		enough := errors.New("enough")
+		cancel(enough)
+		if err := <-answer; !errors.Is(err, enough) {
+			t.Errorf("Acquire = %v, want %v", err, enough)
+		}
+		heal()
+		awaitFree(t, other, "given up")
 	}
-	heal()
-	awaitFree(t, other, "given up")
 }

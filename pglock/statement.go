@@ -351,15 +351,7 @@ type statements struct {
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
-	fill := func(sql string, parts ...string) string {
-		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
-			"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{grant}", grant, "{isFree}", isFree, "{granted}", granted, "{isEndable}", isEndable, "{wakeFirst}", wakeFirst, "{wake}", wake,
-			"{held}", held, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
-		for i := 0; i < len(parts); i += 2 {
-			sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
-		}
-		return render(sql, table)
-	}
+	fill := func(sql string, parts ...string) string { return fill(table, live, sql, parts...) }
 	return statements{
 		takeOne: fill(takeOne), takeAll: fill(takeAll), freeOne: fill(freeOne), freeAll: fill(freeAll), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
 		release: fill(release), breakLease: fill(breakLease), setLabel: fill(setLabel), removeEntry: fill(removeEntry),
@@ -367,4 +359,15 @@ func newStatements(table pgx.Identifier, live string) statements {
 		nextToken: fill(nextToken), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),
 	}
+}
+
+// fill inserts the parts, and the fragments above, into a statement.
+func fill(table pgx.Identifier, live, sql string, parts ...string) string {
+	parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
+		"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{grant}", grant, "{isFree}", isFree, "{granted}", granted, "{isEndable}", isEndable, "{wakeFirst}", wakeFirst, "{wake}", wake,
+		"{held}", held, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
+	for i := 0; i < len(parts); i += 2 {
+		sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
+	}
+	return render(sql, table)
 }

@@ -25,7 +25,7 @@ var postgresMutants = []mutant{
 	},
 	{
 		guarantee: "crashes keep tokens", pkg: "pglock",
-		in:    "newStatements",
+		in:    "fill",
 		old:   `"{flush}", flush,`,
 		new:   `"{flush}", noFlush,`,
 		tests: "TestCrash",
@@ -127,5 +127,26 @@ var postgresMutants = []mutant{
 		old:   "beforeRepeat()",
 		new:   "_ = beforeRepeat",
 		tests: "TestLateOnFullServer",
+	},
+	{
+		guarantee: "plain leases queue", pkg: "pglock",
+		in:    "barredNew",
+		old:   " OR waiters <> '[]'",
+		new:   "",
+		tests: "TestPlain/QueueFirst",
+	},
+	{
+		guarantee: "a broken hold stays broken", pkg: "pglock",
+		in:    "writeRecord",
+		old:   "CASE WHEN $5::bool AND l.token",
+		new:   "CASE WHEN false AND $5::bool AND l.token",
+		tests: "TestPlain/BrokenForGood",
+	},
+	{
+		guarantee: "one hold's record", pkg: "pglock",
+		in:    "Driver.IsOwner",
+		old:   "d.rows.AwaitRecord(ctx, name)",
+		new:   "error(nil)",
+		tests: "TestPlain/Owner",
 	},
 }

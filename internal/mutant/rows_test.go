@@ -67,8 +67,8 @@ var rowsMutants = []mutant{
 	},
 	{
 		guarantee: "late requests", pkg: "driver/driverkit/rows",
-		in:    "Attempt.withdraw",
-		old:   "if a.late {",
+		in:    "Driver.removal",
+		old:   "if unsure {",
 		new:   "if false {",
 		tests: "TestRemoveAgain/NoAnswer",
 	},
@@ -106,5 +106,26 @@ var rowsMutants = []mutant{
 		old:   "d > most.Microseconds()",
 		new:   "false",
 		tests: "TestBetween",
+	},
+	{
+		guarantee: "tokens increase", pkg: "driver/driverkit/rows",
+		in:    "session.take",
+		old:   "plain && answer.Last < uint64(answer.Now)",
+		new:   "plain",
+		tests: "TestPlain/ClockBehindRow", testsIn: "pglock",
+	},
+	{
+		guarantee: "held locks are shown", pkg: "driver/driverkit/rows",
+		in:    "Driver.readRecorded",
+		old:   `by == "" ||`,
+		new:   `true ||`,
+		tests: "TestPlain/RecordFollows", testsIn: "pglock",
+	},
+	{
+		guarantee: "required tokens", pkg: "driver/driverkit/rows",
+		in:    "isPlain",
+		old:   "r.Fencing <= driver.FencingClock",
+		new:   "true",
+		tests: "TestPlainFencing", testsIn: "pglock",
 	},
 }

@@ -19,6 +19,7 @@ type Attempt struct {
 
 	d    *Driver
 	hint chan struct{} // capacity 1: wakes the attempt, which can perhaps be granted now
+	lock *Lease        // has, or may have, the lock of the session before the request is granted; see Plain
 
 	// Guarded by registry.mu:
 	checkAt     time.Time // when the row may change without a notification
@@ -78,6 +79,7 @@ func (d *Driver) newAttempt(req driver.Request, served bool) *Attempt {
 func (a *Attempt) acquire(ctx context.Context) (driver.Lease, error) {
 	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {
+		l.startRecord(recordDelay)
 		return l, nil
 	}
 	a.withdraw(ctx, l, err)
@@ -124,14 +126,14 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	}
 	sentAt := time.Now()
 	a.pending = false
-	l, err := a.request(ctx)
+	l, sleep, err := a.request(ctx)
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
 		a.outage, a.lastErr = driverkit.Outage{}, nil
 		if errors.Is(err, driver.ErrHeld) {
 			a.Req.NoteWait(nil)
 		}
 		a.served = a.served || a.Queued || l != nil
-		return l, time.Hour, err
+		return l, sleep, err
 	}
 	full := errors.Is(err, driver.ErrFull) // it has not executed the request
 	a.lastErr, a.late = err, a.late || a.pending && !full
@@ -145,19 +147,23 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 }
 
 // request sends the request, and takes the session's lock if there is a session. If it returns both
-// a lease and an error, the row has granted the lease, and the caller has to withdraw it.
-func (a *Attempt) request(ctx context.Context) (*Lease, error) {
+// a lease and an error, the row has granted the lease, and the caller has to withdraw it. The
+// duration is how long the attempt sleeps if the lock is held.
+func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
 	if s := a.d.session; s != nil { // before any other connection, see YieldSession
 		var err error
 		if a.Entry.Session, err = s.key(ctx); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+	}
+	if a.d.backend.Plain != nil {
+		return a.requestPlain(ctx)
 	}
 	l, err := a.d.backend.Request(ctx, a)
 	if err != nil {
-		return nil, err
+		return nil, time.Hour, err
 	}
-	return l, a.secure(ctx, l)
+	return l, time.Hour, a.secure(ctx, l)
 }
 
 // withdraw removes the lease or the place in the queue that the attempt may have. The end of ctx,
@@ -168,15 +174,15 @@ func (a *Attempt) request(ctx context.Context) (*Lease, error) {
 // driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
-	if !a.sent || a.Req.NoWait && l == nil && refused && !a.late {
+	mayBeInRow := a.sent && !(a.Req.NoWait && l == nil && refused && !a.late)
+	if a.lock == nil && !mayBeInRow {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	a.d.registry.markRemoving(a.Req.Name, nonce)
-	var lastDue time.Time // the last removal is not before this time
-	if a.late {
-		lastDue = time.Now().Add(driverkit.CallTimeout)
+	if mayBeInRow {
+		a.d.registry.markRemoving(a.Req.Name, nonce)
 	}
+	remove := a.d.removal(a.Req.Name, nonce, a.late)
 	task := func() {
 		defer close(done)
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
@@ -184,14 +190,12 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		if l != nil {
 			l.drop(inner, false)
 		}
-		remove := func(ctx context.Context) error {
-			err := a.d.backend.Remove(ctx, a.Req.Name, nonce)
-			if err == nil && time.Now().Before(lastDue) {
-				return errRemoveAgain
-			}
-			return err
+		if a.lock != nil && a.lock != l {
+			a.lock.drop(inner, false)
 		}
-		a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
+		if mayBeInRow {
+			a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
+		}
 	}
 	if !a.d.Life.Go(task) {
 		go task()

@@ -97,6 +97,10 @@ type Backend struct {
 	// the session takes for a name. They are nil for leases that are rows only.
 	Connect func(context.Context) (Conn, error)
 	LockKey func(name string) string
+
+	// Plain is nil if sessions grant no plain leases: the row grants each lease before the session
+	// takes its lock.
+	Plain *Plain
 }
 
 // Options are the options of a [Driver].
@@ -125,11 +129,13 @@ type Driver struct {
 	registry registry
 	prunes   driverkit.Every
 	session  *session // nil for rows
+
+	recordSlots chan struct{} // bounds how many records are written at a time
 }
 
 // New returns a driver.
 func New(backend Backend, opts Options) *Driver {
-	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts}
+	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts, recordSlots: make(chan struct{}, 2)}
 	d.registry.init(d)
 	if backend.Connect != nil {
 		d.session = &session{d: d, connectLock: make(chan struct{}, 1), held: map[string]*Lease{}}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -82,7 +83,8 @@ func (s *session) getLink(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{SessionConn: driverkit.NewSessionConn(s.d.opts.SessionTimeout), conn: conn}
+	l := &link{SessionConn: driverkit.NewSessionConn(s.d.opts.SessionTimeout), conn: conn, next: make(chan struct{}, 1)}
+	l.linger = func() bool { return s.d.backend.Listen != nil || !s.d.registry.hasWaiting() } // who waits gets notifications
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.d.Life.Go(func() { s.onLinkEnd(l, l.serve()) }) {
@@ -166,8 +168,8 @@ func (a *Attempt) secure(ctx context.Context, le *Lease) error {
 }
 
 // lock tries to take the lock of a lease in the session with the given key. The server would grant
-// a session a lock that it already has, so lock first checks whether the session has it for another
-// name with the same LockKey.
+// a session a lock that it already has, so lock first checks whether the session has it for
+// another name with the same LockKey.
 func (s *session) lock(ctx context.Context, key string, le *Lease) (driver.Instant, bool, error) {
 	l, err := s.getLink(ctx)
 	if err != nil {
@@ -221,11 +223,14 @@ func (s *session) isTaken(le *Lease) bool {
 // sharesLock reports whether a lease takes the read side of the session's lock.
 func (l *Lease) sharesLock() bool { return l.Req.Shared || l.Req.Slots > 0 }
 
-// unlock releases the lock of a lease if the session has it or is about to get it. For a lease that
-// was never granted, it leaves the lock that the owner has through an earlier lease. If it is not
-// certain that the server released the lock, unlock ends the connection with all its locks: it is
-// better to lose them, and to tell their holders, than to keep a lock taken that nobody holds.
-func (s *session) unlock(ctx context.Context, le *Lease, granted bool) {
+// unlock releases the lock of a lease if the session has it or is about to get it. For a lease
+// that was never granted, it leaves the lock that the owner has through an earlier lease. If it is
+// not certain that the server released the lock, unlock ends the connection with all its locks: it
+// is better to lose them, and to tell their holders, than to keep a lock taken that nobody holds.
+//
+// The error matches driver.ErrLost if the session had ended, and driver.ErrUnavailable if the
+// server has not answered in time.
+func (s *session) unlock(ctx context.Context, le *Lease, granted bool) error {
 	isOurs := func() bool { // requires s.mu
 		have := s.held[le.Nonce]
 		return have == le || have != nil && granted
@@ -238,11 +243,11 @@ func (s *session) unlock(ctx context.Context, le *Lease, granted bool) {
 	}
 	s.mu.Unlock()
 	if l == nil {
-		return
+		return driver.ErrLost
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, driverkit.CleanupTimeout, errNoAnswer)
 	defer cancel()
-	_, _ = l.do(ctx, func(ctx context.Context) error { // a failure ends the connection
+	_, err := l.do(ctx, func(ctx context.Context) error { // a failure ends the connection
 		s.mu.Lock()
 		found := isOurs()
 		if found {
@@ -252,11 +257,37 @@ func (s *session) unlock(ctx context.Context, le *Lease, granted bool) {
 		if !found {
 			return errNotSent
 		}
-		if err := l.conn.Unlock(ctx, le); err != nil {
+		if err := s.release(ctx, l.conn, le); err != nil {
 			return driverkit.UnknownOutcomeError{Err: err}
 		}
+		s.d.registry.removeLease(le) // it may have been granted since the caller gave up
+		s.mu.Lock()
+		le.unlocked = true
+		s.mu.Unlock()
 		return nil
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil && !le.unlocked:
+		return driver.ErrLost
+	case err != nil && !errors.Is(err, driver.ErrLost):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
+}
+
+// release releases the lock of a lease. If the row has no holder of the lease, nobody else wakes
+// those who wait for the lock.
+func (s *session) release(ctx context.Context, c Conn, le *Lease) error {
+	if s.d.backend.Plain == nil || le.HasRow() {
+		return c.Unlock(ctx, le)
+	}
+	after := ""
+	if le.isGranted() {
+		after = le.Nonce
+	}
+	return s.d.backend.Plain.Free(ctx, c, le, after)
 }
 
 // Ping checks that the session lives, and returns the time from which that is known.
@@ -303,10 +334,18 @@ type link struct {
 
 	conn Conn
 
+	next   chan struct{} // capacity 1: another call has come
+	linger func() bool   // whether to wait for the next call before the link idles
+	called bool          // the last step made a call; only the link's goroutine uses it
+
 	mu       sync.Mutex
 	calls    []*driverkit.Call
 	stopIdle context.CancelFunc
 }
+
+// lingerTime is how long a link waits for the next call before it idles: to interrupt an idle
+// connection takes longer than most calls.
+const lingerTime = time.Millisecond
 
 // errNotSent is the result of a call that turned out to be unnecessary. Such a call says nothing
 // about the connection.
@@ -322,6 +361,10 @@ func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.I
 		l.stopIdle()
 	}
 	l.mu.Unlock()
+	select {
+	case l.next <- struct{}{}:
+	default:
+	}
 	sent, err := l.Wait(ctx, c)
 	if errors.Is(err, errNotSent) {
 		err = nil
@@ -344,6 +387,19 @@ func (l *link) serve() (err error) {
 	return err
 }
 
+// awaitCall waits for the next call for a moment.
+func (l *link) awaitCall() error {
+	timer := time.NewTimer(lingerTime)
+	defer timer.Stop()
+	select {
+	case <-l.next:
+	case <-timer.C:
+	case <-l.Context().Done():
+		return context.Cause(l.Context())
+	}
+	return nil
+}
+
 // step makes the next call. If there is none, it idles, or pings when that is due.
 func (l *link) step() error {
 	l.mu.Lock()
@@ -351,7 +407,13 @@ func (l *link) step() error {
 		c := l.calls[0]
 		l.calls = l.calls[1:]
 		l.mu.Unlock()
+		l.called = true
 		return l.run(c)
+	}
+	if l.called && l.linger() {
+		l.called = false
+		l.mu.Unlock()
+		return l.awaitCall()
 	}
 	ctx, cancel := context.WithDeadline(l.Context(), l.Due())
 	defer cancel()
