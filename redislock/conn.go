@@ -63,7 +63,8 @@ type Call struct {
 }
 
 // A Reply is the result of a call: an array of strings, or an error. The reply of a command is the
-// only string, an integer in decimal, or an array of integers. If it is nil there are no Lines.
+// only string, an integer in decimal, or an array of these. If it is nil there are no Lines; a nil
+// in an array is "".
 type Reply struct {
 	Lines []string
 	Err   error

@@ -220,10 +220,14 @@ func commandReply(r rueidis.RedisResult) Reply {
 		}
 		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
 	case m.IsArray():
-		numbers, err := m.AsIntSlice()
-		lines := make([]string, len(numbers))
-		for i, n := range numbers {
-			lines[i] = strconv.FormatInt(n, 10)
+		all, err := m.ToArray()
+		lines := make([]string, len(all))
+		for i, part := range all {
+			if n, err := part.AsInt64(); part.IsInt64() && err == nil {
+				lines[i] = strconv.FormatInt(n, 10)
+			} else {
+				lines[i], _ = part.ToString() // "" without a value
+			}
 		}
 		return Reply{Lines: lines, Err: err}
 	}

@@ -89,6 +89,7 @@ type command struct {
 	nargs int // number of args
 	ttl   time.Duration
 	plain bool // code a may be sent as commands of Redis
+	small bool // a small script may serve codes r, R and A, whose answer is "?" if it can't
 	saved bool // with DurableAOF, what it did counts only when it is on the disk
 
 	// With code A: if the request was in the queue before, and may have been granted since, when
@@ -145,7 +146,7 @@ func (s *sender) sendCopy(ctx context.Context, slot uint16, original *command) (
 	cmd := s.newCommand()
 	defer s.recycle(cmd)
 	cmd.keys, cmd.code, cmd.args, cmd.nargs = original.keys, original.code, original.args, original.nargs
-	cmd.saved = original.saved
+	cmd.saved, cmd.small = original.saved, original.small
 	if err = s.send(ctx, slot, cmd); err != nil {
 		return "", err // cmd may still be in flight
 	}
@@ -244,7 +245,7 @@ func (s *sender) nextBatch(q *slotQueue, b *batch) bool {
 
 // sendBatch sends a batch and gives each command its answer.
 func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
-	if len(b.commands) == 1 && s.sendAlone(ctx, q, b.commands[0]) {
+	if len(b.commands) == 1 && s.sendAlone(ctx, q, b) {
 		return
 	}
 	b.fast, b.full = b.fast[:0], b.full[:0]
@@ -355,17 +356,22 @@ const never = "9000000000000000"
 // fullCall makes the call for the commands in b.full.
 func (s *sender) fullCall(q *slotQueue, b *batch, now driver.Instant) Call {
 	first, start := len(b.keys), len(b.args)
+	s.appendServer(q, b, now)
+	for _, cmd := range b.full {
+		b.keys = append(b.keys, cmd.keys[:]...)
+		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
+	}
+	return Call{Script: fullScript, Keys: b.keys[first:], Args: b.args[start:]}
+}
+
+// appendServer appends to b what fullScript and freeScript are told of the server.
+func (s *sender) appendServer(q *slotQueue, b *batch, now driver.Instant) {
 	b.keys = append(b.keys, s.metaKey(q.slot), s.longLeasesKey(q.slot))
 	s.mu.Lock()
 	check := q.lastCheck
 	s.mu.Unlock()
 	from, until := check.window(0, now)
 	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable), from, until, rediskit.Millis(check.maxTTL))
-	for _, cmd := range b.full {
-		b.keys = append(b.keys, cmd.keys[:]...)
-		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
-	}
-	return Call{Script: fullScript, Keys: b.keys[first:], Args: b.args[start:]}
 }
 
 // saveServerCheck removes what a script says about the server from the end of its reply to n

@@ -264,7 +264,9 @@ func (c *conn) reply(cmd redis.Cmder) redislock.Reply {
 	}
 	lines := make([]string, len(array))
 	for i := range array {
-		lines[i] = fmt.Sprint(array[i])
+		if array[i] != nil {
+			lines[i] = fmt.Sprint(array[i])
+		}
 	}
 	return redislock.Reply{Lines: lines}
 }
