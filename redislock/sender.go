@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +56,13 @@ type batch struct {
 
 // A serverCheck records that a server was found to be the one that wrote last.
 type serverCheck struct {
-	checkedAt  driver.Instant // our clock, before the call
-	serverTime int64          // the server's clock, in microseconds
-	maxTTL     time.Duration  // the check counts for TTLs up to this
-	token      uint64         // the last one known
+	checkedAt driver.Instant // our clock, before the call
+	maxTTL    time.Duration  // the check counts for TTLs up to this
+	token     uint64         // the last one known
+
+	// Arguments of the scripts: between which times of the server's clock the check is valid, and
+	// maxTTL.
+	from, until, ttl string
 }
 
 // serverCheckLifetime is how long a serverCheck stays valid. No server restarts or is replaced
@@ -75,7 +79,7 @@ func (c serverCheck) window(ttl time.Duration, now driver.Instant) (from, until 
 	if !c.covers(ttl, now) {
 		return "0", "0"
 	}
-	return strconv.FormatInt(c.serverTime, 10), strconv.FormatInt(c.serverTime+serverCheckLifetime.Microseconds(), 10)
+	return c.from, c.until
 }
 
 // A command is one request to a script, and its answer.
@@ -371,7 +375,7 @@ func (s *sender) appendServer(q *slotQueue, b *batch, now driver.Instant) {
 	check := q.lastCheck
 	s.mu.Unlock()
 	from, until := check.window(0, now)
-	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable), from, until, rediskit.Millis(check.maxTTL))
+	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable), from, until, cmp.Or(check.ttl, "0"))
 }
 
 // saveServerCheck removes what a script says about the server from the end of its reply to n
@@ -381,11 +385,13 @@ func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Inst
 		return
 	}
 	check := serverCheck{checkedAt: sent}
-	var ms int64
-	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &check.serverTime, &ms, &check.token); err != nil {
+	var serverTime, ms int64
+	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &serverTime, &ms, &check.token); err != nil {
 		return
 	}
-	check.maxTTL = time.Duration(ms) * time.Millisecond
+	check.maxTTL, check.ttl = time.Duration(ms)*time.Millisecond, strconv.FormatInt(ms, 10)
+	check.from = strconv.FormatInt(serverTime, 10)
+	check.until = strconv.FormatInt(serverTime+serverCheckLifetime.Microseconds(), 10)
 	r.Lines = r.Lines[:n]
 	s.mu.Lock()
 	q.lastCheck = check

@@ -202,7 +202,7 @@ var redisMutants = []mutant{
 		file:  "script/handover.lua",
 		old:   "if type(heard) ~= 'number' or heard == 0 then return {'?'} end",
 		new:   "",
-		tests: "TestDeadWaiters",
+		tests: "TestHandOverPassesDead",
 	},
 	{
 		guarantee: "hand-overs tell", pkg: "redislock",
