@@ -46,6 +46,7 @@ type attempt struct {
 	rounds    int
 	recorded  bool           // the store has a record of what it has granted; guarded by Driver.mu after that
 	maybeSent bool           // a request may have reached the store
+	queued    bool           // the store has said that the request is in the queue
 	sent      driver.Instant // just before the last round that was answered
 
 	abandoned *command // the request that was given up; nil without one
@@ -227,7 +228,11 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	}
 	request := a.d.encode(&a.req, a.id, a.slot)
 	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
-	if a.hinted && cmd.args[1] == "x" && driver.Now().Sub(a.sent) < a.req.TTL/8 {
+	switch {
+	case cmd.args[1] != "x":
+	case queue && !a.queued:
+		cmd.small = true
+	case a.hinted && driver.Now().Sub(a.sent) < a.req.TTL/8:
 		cmd.queuedAt, cmd.id = a.sent, strconv.FormatUint(a.id, 10)
 	}
 	a.recorded = true
@@ -272,6 +277,7 @@ func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error
 		}
 		return a.newLease(rest)
 	case "q":
+		a.queued = true
 		left, place, _ := strings.Cut(rest, " ")
 		return nil, &queuedError{left: parseMillis(left), place: place}
 	case "h":
@@ -436,10 +442,12 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-a.woken:
 		a.hinted = true
 	}
-	timer.Reset(max(0, a.hintedAt.Add(a.hintPause).Left(driver.Now())))
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if left := a.hintedAt.Add(a.hintPause).Left(driver.Now()); left > 0 {
+		timer.Reset(left)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
 	}
 	a.hintedAt, a.hintPause = driver.Now(), min(max(2*a.hintPause, minHintPause), maxHintPause)
 }

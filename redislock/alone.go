@@ -24,16 +24,17 @@ type plainCalls struct {
 
 // sendAlone sends a command that is alone in its batch, if there is a cheaper way than by the
 // scripts for batches. It reports whether there was.
-func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool {
-	sent := driver.Now()
+func (s *sender) sendAlone(ctx context.Context, q *slotQueue, b *batch) bool {
+	cmd, sent := b.commands[0], driver.Now()
 	switch {
 	case s.mustSave(cmd):
 		return false
-	case cmd.code == "r":
-		r := s.conn.Eval(ctx, Call{Script: freeScript, Keys: cmd.keys[:3], Args: cmd.args[:cmd.nargs]})[0]
-		s.lastCallFailed.Store(r.Err != nil)
-		deliver([]*command{cmd}, r, nil, sent)
-		return true
+	case cmd.small && cmd.code == "A":
+		return s.evalSmall(ctx, q, cmd, Call{
+			Script: enqueueScript, Keys: cmd.keys[:], Args: []string{s.floor, s.maxTTL, cmd.args[0], cmd.args[5]},
+		}, sent)
+	case cmd.small:
+		return s.evalSmall(ctx, q, cmd, s.freeCall(q, b, sent), sent)
 	case cmd.code == "A" && !cmd.queuedAt.IsZero():
 		if r, ok := s.readGrant(ctx, cmd); ok {
 			deliver([]*command{cmd}, r, nil, cmd.queuedAt)
@@ -53,20 +54,45 @@ func (s *sender) sendAlone(ctx context.Context, q *slotQueue, cmd *command) bool
 	return false
 }
 
+// evalSmall runs a small script for a command. It reports whether the command has its answer; a
+// release has also if only another script can serve it.
+func (s *sender) evalSmall(ctx context.Context, q *slotQueue, cmd *command, call Call, sent driver.Instant) bool {
+	r := s.conn.Eval(ctx, call)[0]
+	s.lastCallFailed.Store(r.Err != nil)
+	if cmd.code == "A" && len(r.Lines) == 1 && r.Lines[0] == "?" {
+		return false
+	}
+	s.saveServerCheck(q, &r, 1, sent)
+	deliver([]*command{cmd}, r, nil, sent)
+	return true
+}
+
+// freeCall makes the call of freeScript for a release.
+func (s *sender) freeCall(q *slotQueue, b *batch, now driver.Instant) Call {
+	cmd := b.commands[0]
+	b.keys, b.args = b.keys[:0], b.args[:0]
+	s.appendServer(q, b, now)
+	b.keys = append(b.keys, cmd.keys[:]...)
+	b.args = append(b.args, cmd.args[0], cmd.args[1], cmd.args[3])
+	return Call{Script: freeScript, Keys: b.keys, Args: b.args}
+}
+
 // readGrant reads whether a release has handed the lock over to the request, which was in the queue
 // at cmd.queuedAt. The lease is not extended, so it counts from then.
 func (s *sender) readGrant(ctx context.Context, cmd *command) (r Reply, ok bool) {
-	replies := s.conn.Eval(ctx,
-		Call{Command: "GET", Keys: cmd.keys[:1]}, Call{Command: "GET", Keys: cmd.keys[1:2]}, Call{Command: "EXISTS", Keys: cmd.keys[2:3]})
-	value, record, queue := replies[0].Lines, replies[1].Lines, replies[2].Lines
-	if len(value) != 1 || len(record) != 1 || len(queue) != 1 || value[0] != cmd.args[0] {
+	held := s.conn.Eval(ctx, Call{Command: "MGET", Keys: cmd.keys[:2]})[0].Lines
+	if len(held) != 2 || held[0] != cmd.args[0] {
 		return r, false
 	}
 	var hold request
-	if err := json.Unmarshal([]byte(record[0]), &hold); err != nil || hold.Owner != cmd.args[0] || hold.ID != cmd.id {
+	if err := json.Unmarshal([]byte(held[1]), &hold); err != nil || hold.Owner != cmd.args[0] || hold.ID != cmd.id {
 		return r, false
 	}
-	return Reply{Lines: []string{fmt.Sprintf("g %d %d %s", hold.Token, hold.Tokens, queue[0])}}, true
+	wanted := 1 // as far as is known, if an earlier version has granted it
+	if hold.Wanted != nil {
+		wanted = *hold.Wanted
+	}
+	return Reply{Lines: []string{fmt.Sprintf("g %d %d %d", hold.Token, hold.Tokens, wanted)}}, true
 }
 
 // takePlain acquires a free lock with three commands of Redis, which cost the server less than a

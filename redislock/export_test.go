@@ -12,4 +12,4 @@ const RecordTimeout = recordTimeout
 func ConnOf(client rueidis.Client) Conn { return &rueidisConn{client: client} }
 
 // The scripts that are compared with those of an earlier version.
-var FullScript, FastPathScript, FreeScript = fullScript, fastPathScript, freeScript
+var FullScript, FastPathScript, FreeScript, EnqueueScript = fullScript, fastPathScript, freeScript, enqueueScript

@@ -129,24 +129,26 @@ func (l *lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// sendRelease releases the lease. If nobody waits for the lock it takes the fast path; the full
-// script hands the lock over.
+// sendRelease releases the lease: by the fast path or a small script if that is possible, and
+// otherwise by the full script.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
-	token := strconv.FormatUint(l.grant.Token, 10)
+	cmd := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
+		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.MinHold), rediskit.Millis(l.d.conf.yieldEvery),
+	}}
 	// If a crash undid the release, MinHold would end with the lease, and the same owner would get
 	// the old token again.
-	saved := l.req.MinHold > 0 || !l.req.UniqueOwner
-	full := command{keys: &l.keys, code: "R", saved: saved, nargs: 4, args: [6]string{
-		l.req.Owner, rediskit.Millis(l.req.MinHold), token, rediskit.Millis(l.d.conf.yieldEvery),
-	}}
-	if !l.wanted.Load() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
-		fast := command{keys: &l.keys, code: "r", saved: saved, nargs: 2, args: [6]string{l.req.Owner, token}}
-		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &fast); err != nil || answer != "?" {
+	cmd.saved = l.req.MinHold > 0 || !l.req.UniqueOwner
+	if l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
+		cmd.small = true
+		if !l.wanted.Load() {
+			cmd.code, cmd.nargs = "r", 2
+		}
+		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &cmd); err != nil || answer != "?" {
 			return answer, err
 		}
-		full.maybeServed = fast.maybeServed
+		cmd.code, cmd.nargs, cmd.small = "R", 4, false
 	}
-	return l.d.sendUntilAnswered(ctx, l.slot, &full)
+	return l.d.sendUntilAnswered(ctx, l.slot, &cmd)
 }
 
 // SetLabel implements [driver.Lease].

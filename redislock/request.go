@@ -10,10 +10,11 @@ import (
 )
 
 // A request describes a process in the keys of a lock: in the queue while it waits, and in the
-// record while it holds. The scripts add the token and the time of the grant.
+// record while it holds. The scripts add the fields before Owner.
 type request struct {
 	Token   uint64 `json:"token"`
-	Since   int64  `json:"since"` // microseconds
+	Since   int64  `json:"since"`  // microseconds
+	Wanted  *int   `json:"wanted"` // 1 if another request was in the queue; nil unless a release granted the hold
 	Owner   string `json:"owner"`
 	ID      string `json:"id"`   // of the attempt
 	Mode    string `json:"mode"` // x, s, or the number of a semaphore's slots

@@ -18,13 +18,17 @@ var (
 	// for them, which is the common case. It leaves the other cases to fullScript.
 	fastPathScript = rediskit.NewScript(scripts, "clock", "fastpath")
 
-	// freeScript releases one exclusive lock, as long as nobody waits for it.
-	freeScript = rediskit.NewScript(scripts, "free")
+	// freeScript releases one exclusive lock, and hands it over if that is simple. enqueueScript puts
+	// one request for an exclusive lock into the queue if that is simple. They leave the other
+	// cases to fullScript.
+	freeScript = rediskit.NewScript(scripts, "free",
+		"clock", "limits", "memory", "longlease", "identity", "grace", "keys", "token", "record", "entry", "hint", "handover")
+	enqueueScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "entry", "hint", "place", "enqueue")
 
 	// fullScript serves any request.
 	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
-		"token", "record", "mode", "entry", "hint", "hold", "queue", // of a lock
+		"keys", "token", "record", "mode", "entry", "hint", "hold", "queue", "place", // of a lock
 		"acquire", "release", "check", "label", "withdraw", "redisson", "break", // requests
 		"full")
 

@@ -87,7 +87,7 @@ func (c *scriptlessConn) serveCall(ctx context.Context, call Call) Reply {
 		return c.Conn.Eval(ctx, call)[0]
 	case fullScript:
 		return c.serveFull(ctx, call)
-	case freeScript:
+	case freeScript, enqueueScript:
 		return Reply{Lines: []string{"?"}}
 	case fastPathScript:
 		return Reply{Lines: slices.Repeat([]string{"?"}, int(parseInt(call.Args[4])+parseInt(call.Args[5])))}

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +56,13 @@ type batch struct {
 
 // A serverCheck records that a server was found to be the one that wrote last.
 type serverCheck struct {
-	checkedAt  driver.Instant // our clock, before the call
-	serverTime int64          // the server's clock, in microseconds
-	maxTTL     time.Duration  // the check counts for TTLs up to this
-	token      uint64         // the last one known
+	checkedAt driver.Instant // our clock, before the call
+	maxTTL    time.Duration  // the check counts for TTLs up to this
+	token     uint64         // the last one known
+
+	// Arguments of the scripts: between which times of the server's clock the check is valid, and
+	// maxTTL.
+	from, until, ttl string
 }
 
 // serverCheckLifetime is how long a serverCheck stays valid. No server restarts or is replaced
@@ -75,7 +79,7 @@ func (c serverCheck) window(ttl time.Duration, now driver.Instant) (from, until 
 	if !c.covers(ttl, now) {
 		return "0", "0"
 	}
-	return strconv.FormatInt(c.serverTime, 10), strconv.FormatInt(c.serverTime+serverCheckLifetime.Microseconds(), 10)
+	return c.from, c.until
 }
 
 // A command is one request to a script, and its answer.
@@ -89,6 +93,7 @@ type command struct {
 	nargs int // number of args
 	ttl   time.Duration
 	plain bool // code a may be sent as commands of Redis
+	small bool // a small script may serve codes r, R and A, whose answer is "?" if it can't
 	saved bool // with DurableAOF, what it did counts only when it is on the disk
 
 	// With code A: if the request was in the queue before, and may have been granted since, when
@@ -145,7 +150,7 @@ func (s *sender) sendCopy(ctx context.Context, slot uint16, original *command) (
 	cmd := s.newCommand()
 	defer s.recycle(cmd)
 	cmd.keys, cmd.code, cmd.args, cmd.nargs = original.keys, original.code, original.args, original.nargs
-	cmd.saved = original.saved
+	cmd.saved, cmd.small = original.saved, original.small
 	if err = s.send(ctx, slot, cmd); err != nil {
 		return "", err // cmd may still be in flight
 	}
@@ -244,7 +249,7 @@ func (s *sender) nextBatch(q *slotQueue, b *batch) bool {
 
 // sendBatch sends a batch and gives each command its answer.
 func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
-	if len(b.commands) == 1 && s.sendAlone(ctx, q, b.commands[0]) {
+	if len(b.commands) == 1 && s.sendAlone(ctx, q, b) {
 		return
 	}
 	b.fast, b.full = b.fast[:0], b.full[:0]
@@ -355,17 +360,22 @@ const never = "9000000000000000"
 // fullCall makes the call for the commands in b.full.
 func (s *sender) fullCall(q *slotQueue, b *batch, now driver.Instant) Call {
 	first, start := len(b.keys), len(b.args)
-	b.keys = append(b.keys, s.metaKey(q.slot), s.longLeasesKey(q.slot))
-	s.mu.Lock()
-	check := q.lastCheck
-	s.mu.Unlock()
-	from, until := check.window(0, now)
-	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable), from, until, rediskit.Millis(check.maxTTL))
+	s.appendServer(q, b, now)
 	for _, cmd := range b.full {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
 	}
 	return Call{Script: fullScript, Keys: b.keys[first:], Args: b.args[start:]}
+}
+
+// appendServer appends to b what fullScript and freeScript are told of the server.
+func (s *sender) appendServer(q *slotQueue, b *batch, now driver.Instant) {
+	b.keys = append(b.keys, s.metaKey(q.slot), s.longLeasesKey(q.slot))
+	s.mu.Lock()
+	check := q.lastCheck
+	s.mu.Unlock()
+	from, until := check.window(0, now)
+	b.args = append(b.args, s.floor, s.maxTTL, flag(s.durable), from, until, cmp.Or(check.ttl, "0"))
 }
 
 // saveServerCheck removes what a script says about the server from the end of its reply to n
@@ -375,11 +385,13 @@ func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Inst
 		return
 	}
 	check := serverCheck{checkedAt: sent}
-	var ms int64
-	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &check.serverTime, &ms, &check.token); err != nil {
+	var serverTime, ms int64
+	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &serverTime, &ms, &check.token); err != nil {
 		return
 	}
-	check.maxTTL = time.Duration(ms) * time.Millisecond
+	check.maxTTL, check.ttl = time.Duration(ms)*time.Millisecond, strconv.FormatInt(ms, 10)
+	check.from = strconv.FormatInt(serverTime, 10)
+	check.until = strconv.FormatInt(serverTime+serverCheckLifetime.Microseconds(), 10)
 	r.Lines = r.Lines[:n]
 	s.mu.Lock()
 	q.lastCheck = check

@@ -31,7 +31,7 @@ func (x *transaction) serve(code string, keys lockKeys, args []string) (answer s
 		}
 		return x.acquire(keys, acquisition{args[0], args[2], args[3], args[4] == "1", args[5]})
 	case "R":
-		return x.release(keys, args[0], parseInt(args[1]), args[2])
+		return x.release(keys, args[0], args[1], parseInt(args[2]))
 	case "w":
 		return x.withdraw(keys, args[0], args[1], args[2])
 	case "b":
@@ -310,7 +310,7 @@ func (x *transaction) othersWait(keys lockKeys, channel string) (bool, error) {
 
 // release is that of script/release.lua. The lock is free for a moment before the next waiter has
 // it.
-func (x *transaction) release(keys lockKeys, owner string, minHold int64, token string) (answer string, err error) {
+func (x *transaction) release(keys lockKeys, owner, token string, minHold int64) (answer string, err error) {
 	s, _, err := x.read(keys, keys[:3])
 	if err != nil {
 		return "", err

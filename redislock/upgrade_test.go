@@ -19,16 +19,18 @@ import (
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// The scripts of commit 44008a0, which is the version before plain takes.
+// The scripts of commit 44008a0, which is the version before plain takes, and of 37f94f5, which is
+// the version before small scripts hand over.
 //
-//go:embed testdata/44008a0/script/*.lua
+//go:embed testdata/44008a0/script/*.lua testdata/37f94f5/script/*.lua
 var recorded embed.FS
 
-// An earlierConn makes a process of the version before of a driver: it runs the scripts that this
-// version ran. No plain command is sent, and nothing is read but by scripts.
+// An earlierConn makes a process of an earlier version of a driver: it runs the scripts that this
+// version ran.
 type earlierConn struct {
 	redislock.Conn
 	fast, full *redislock.Script
+	free       *redislock.Script // nil before plain takes: then all was done by the other two
 }
 
 func (c *earlierConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
@@ -36,35 +38,73 @@ func (c *earlierConn) Eval(ctx context.Context, calls ...redislock.Call) []redis
 	for i, call := range calls {
 		switch call.Script {
 		case nil:
-			continue // that version did not know this way: it is as if nothing was there
-		case redislock.FullScript: // without DurableAOF, and what the caller knows of the server
-			call.Script, call.Args = c.full, slices.Delete(slices.Clone(call.Args), 2, 6)
+			if c.free == nil {
+				continue // it is as if nothing was there
+			}
+		case redislock.FullScript:
+			call.Script, call.Args = c.full, inEarlierOrder(call.Args)
+			if c.free == nil { // without DurableAOF, and what the caller knows of the server
+				call.Args = slices.Delete(call.Args, 2, 6)
+			}
 		case redislock.FastPathScript:
-			if call.Args[5] != "0" {
+			if c.free == nil && call.Args[5] != "0" {
 				panic("the version before wrote a record with each grant")
 			}
 			call.Script = c.fast
 		case redislock.FreeScript:
-			call.Script, call.Keys = c.fast, append([]string{"snib.m"}, call.Keys...)
-			call.Args = append([]string{floorMillis, "3600000", "0", "0", "1", "0"}, append(slices.Clone(call.Args), "0")...)
+			call.Script, call.Keys, call.Args = c.free, call.Keys[2:5], call.Args[6:8]
+			if c.free == nil {
+				call.Script, call.Keys = c.fast, append([]string{"snib.m"}, call.Keys...)
+				call.Args = append([]string{floorMillis, "3600000", "0", "0", "1", "0"}, call.Args[0], call.Args[1], "0")
+			}
+		case redislock.EnqueueScript:
+			replies[i].Lines = []string{"?"}
+			continue
 		}
 		replies[i] = c.Conn.Eval(ctx, call)[0]
 	}
 	return replies
 }
 
+// inEarlierOrder changes the arguments of the full script: those of a release had another order.
+func inEarlierOrder(args []string) []string {
+	args = slices.Clone(args)
+	for i := 6; i < len(args); {
+		if args[i] == "R" {
+			args[i+3], args[i+4] = args[i+4], args[i+3]
+		}
+		n, err := strconv.Atoi(args[i+1])
+		if err != nil {
+			panic(err)
+		}
+		i += 2 + n
+	}
+	return args
+}
+
 var floorMillis = strconv.FormatInt(floor.Milliseconds(), 10)
 
-// openEarlier returns a driver that does what a process of the version before does.
-func openEarlier(t *testing.T, node *redistest.Node) *redislock.Driver {
+// versions are the earlier versions.
+var versions = []string{"44008a0", "37f94f5"}
+
+// openEarlier returns a driver that does what a process of an earlier version does.
+func openEarlier(t *testing.T, node *redistest.Node, version string) *redislock.Driver {
 	t.Helper()
-	scripts, err := fs.Sub(recorded, "testdata/44008a0")
+	scripts, err := fs.Sub(recorded, "testdata/"+version)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var opts []redislock.Option
+	earlier := &earlierConn{fast: rediskit.NewScript(scripts, "fastpath"), full: rediskit.NewScript(scripts, "full")}
+	if version == "44008a0" {
+		opts = append(opts, redislock.YieldToForeign(10*time.Hour)) // with which each grant has a record
+	} else {
+		earlier.free = rediskit.NewScript(scripts, "free")
+	}
 	return openOn(t, node, func(c redislock.Conn) redislock.Conn {
-		return &earlierConn{c, rediskit.NewScript(scripts, "fastpath"), rediskit.NewScript(scripts, "full")}
-	}, redislock.YieldToForeign(10*time.Hour)) // with which each grant has a record
+		earlier.Conn = c
+		return earlier
+	}, opts...)
 }
 
 // openOn returns a driver on a connection that wrap changes.
@@ -83,12 +123,21 @@ func openOn(t *testing.T, node *redistest.Node, wrap func(redislock.Conn) redisl
 	return d
 }
 
-// TestRollingUpgrade has processes of this version and of the one before: they exclude each other,
+// TestRollingUpgrade has processes of this version and of an earlier one: they exclude each other,
 // hand over to each other, and count the same tokens.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	node := used(t, redistest.Single(t))
-	now, before := open(t, at(node.Addr())), openEarlier(t, node)
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			rollingUpgrade(t, node, open(t, at(node.Addr())), openEarlier(t, node, version))
+		})
+	}
+}
+
+func rollingUpgrade(t *testing.T, node *redistest.Node, now, before *redislock.Driver) {
+	t.Helper()
 	var last uint64
 	count := func(l driver.Lease) {
 		t.Helper()
@@ -121,8 +170,15 @@ func TestRollingUpgrade(t *testing.T) {
 // TestRollingUpgradeCrowd has two processes of each version that contend.
 func TestRollingUpgradeCrowd(t *testing.T) {
 	t.Parallel()
-	node := used(t, redistest.Single(t))
-	drivers := []*redislock.Driver{open(t, at(node.Addr())), openEarlier(t, node), open(t, at(node.Addr())), openEarlier(t, node)}
-	jobtest.Contend(t, drivers, 60, floor)
-	nothingLeft(t, node)
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			drivers := []*redislock.Driver{
+				open(t, at(node.Addr())), openEarlier(t, node, version), open(t, at(node.Addr())), openEarlier(t, node, version),
+			}
+			jobtest.Contend(t, drivers, 60, floor)
+			nothingLeft(t, node)
+		})
+	}
 }

@@ -70,7 +70,8 @@ func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d
 
 // ReleaseMeetsMove releases a lock, for which somebody waits, when the move of its slot has begun
 // and no key has been moved. The script begins, and fails when it has deleted the lock's key: the
-// node takes that for a key that may have been moved. The drivers stand for two processes.
+// node takes that for a key that may have been moved. The drivers stand for two processes; d1 must
+// release by a script that deletes the key before it grants the lock again.
 func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1 driver.Driver, d2 interface {
 	driver.Driver
 	driver.Inspector

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
 )
 
 // moveTTL is the TTL of the tests in which a slot moves.
@@ -20,5 +21,6 @@ func TestHalfMovedSlot(t *testing.T) {
 func TestReleaseMeetsMove(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, redistest.Password(password))
-	jobtest.ReleaseMeetsMove(t, c, moveTTL, openInCluster(t, c, nil), openInCluster(t, c, nil))
+	withFullRelease := open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false), redislock.YieldToForeign(time.Hour))
+	jobtest.ReleaseMeetsMove(t, c, moveTTL, withFullRelease, openInCluster(t, c, nil))
 }

@@ -60,18 +60,6 @@ local function hintHolders(value, hold, channel)
   end
 end
 
--- enqueue adds a waiter to the end of the queue unless it is there, and notes that it is alive.
--- It reports whether the waiter is new, and whether it is alone, and returns its channel.
-local function enqueue(owner, rest)
-  local tail = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
-  local place = math.max(now, tail and tonumber(tail) + 1 or 0)
-  local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), owner) == 1
-  redis.call('HSET', requests, owner, newEntry(now, '{' .. rest))
-  redis.call('PEXPIRE', queue, absence / 500)
-  redis.call('PEXPIRE', requests, absence / 500)
-  return new, not tail, parseRequest('{' .. rest).channel
-end
-
 -- conflictingKind returns the kind of lock that the name is in use as, or nil if it is the one
 -- that the mode asks for.
 local function conflictingKind(value, mode)

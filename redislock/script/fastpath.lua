@@ -51,10 +51,11 @@ end
 if numAcquires == 0 then return answers end
 
 local meta = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x')
+local lastToken = tonumber(meta[1]) or 0
 local checked, refused
 if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
   local ttl, start, unknown = tonumber(ARGV[#ARGV]), tonumber(meta[3]), tonumber(meta[4])
-  if start and unknown and meta[2] and string.find(redis.call('INFO', 'server'), meta[2], 1, true)
+  if start and unknown and lastToken >= start and meta[2] and string.find(redis.call('INFO', 'server'), meta[2], 1, true)
     and start + 1000 * math.min(math.max(unknown, ARGV[1], math.min(ttl, 60000)), ARGV[2])
       <= now then
     checked = string.format('v %d %d', now, ttl)
@@ -63,7 +64,6 @@ if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
   end
 end
 
-local lastToken = tonumber(meta[1]) or 0
 if not (lastToken < 9007199253692416) then refused = true end -- see exhausted in token.lua
 local lockOffset, arg, granted, sum =
   queueOffset + numReleases + numAcquires, 6 + 2 * numReleases, {}, 0

@@ -1,13 +1,17 @@
--- Releases one exclusive lock for which nobody waits. It leaves every other case to the full
--- script.
+-- Releases one exclusive lock. It leaves a lock that is not the owner's to the full script, and one
+-- for which somebody waits to handover.lua, which follows.
 --
--- KEYS    lock, record, queue
--- ARGV    owner, token
--- Answer  o  done
---         ?  send the request to the full script
+-- KEYS[3]  to KEYS[5]: lock, record, queue
+-- ARGV[7]  the owner, and
+-- ARGV[8]  the token
+-- Provides waiters  the first two waiters, of which there is one at least
+-- Answer   o  done
+--          ?  send the request to the full script
 
-local held, head = redis.call('MGET', KEYS[1], KEYS[2]), '{"token":' .. ARGV[2] .. ','
-if held[1] ~= ARGV[1] or held[2] and string.sub(held[2], 1, #head) ~= head
-  or redis.call('EXISTS', KEYS[3]) == 1 then return {'?'} end
-redis.call('DEL', KEYS[1], KEYS[2])
-return {'o'}
+local held, head = redis.call('MGET', KEYS[3], KEYS[4]), '{"token":' .. ARGV[8] .. ','
+if held[1] ~= ARGV[7] or held[2] and string.sub(held[2], 1, #head) ~= head then return {'?'} end
+local waiters = redis.call('ZRANGE', KEYS[5], 0, 1)
+if not waiters[1] then
+  redis.call('DEL', KEYS[3], KEYS[4])
+  return {'o'}
+end

@@ -4,7 +4,8 @@
 --
 -- KEYS      not used
 -- ARGV      not used
--- Provides  wake(request)        word k: tells a waiter to send its request again
+-- Provides  wake(request)        word k: tells a waiter to send its request again. It returns how
+--                                many connections heard it, or an error
 --           hint(request, word)  word w: tells a holder that another process waits
 --                                word b: tells a holder that its hold may have been broken
 --           isListening(request) reports whether a waiter's process listens to this server
@@ -13,7 +14,8 @@
 local function isSharded(request) return string.find(request.channel, '{', 1, true) end
 
 local function wake(request)
-  redis.pcall(isSharded(request) and 'SPUBLISH' or 'PUBLISH', request.channel, request.id .. ' k')
+  return redis.pcall(isSharded(request) and 'SPUBLISH' or 'PUBLISH', request.channel,
+    request.id .. ' k')
 end
 
 local function hint(request, word)

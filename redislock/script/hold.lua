@@ -62,12 +62,8 @@ local function othersWait(channel)
 end
 
 local function writeHold(token, since, owner, mode, ttl, rest)
+  if mode == 'x' then return writeExclusive(token, since, owner, ttl, rest) end
   addLongLease(lock, owner, ttl)
-  if mode == 'x' then
-    redis.call('SET', lock, owner, 'PX', ttl)
-    writeRecord(token, since, ttl, rest)
-    return
-  end
   if redis.call('SET', lock, valueOf(mode), 'PX', ttl, 'NX') then redis.call('DEL', record) end
   redis.call('HSET', record, owner, newEntry(now + ttl * 1000, recordJSON(token, since, rest)))
   extendTo(lock, ttl)

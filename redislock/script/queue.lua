@@ -75,10 +75,11 @@ local function serveQueue(self, value)
       dequeue(first)
       if first == self or request.blind or isListening(request) then
         local token = reserve(request.tokens)
-        local answer = grantAnswer(token, request.tokens, othersWait(request.channel))
-        writeHold(token, now, first, request.mode, request.ttl, string.sub(entry, 18))
-        if first == self then return answer end
-        -- The waiter sends its request again, and the answer is the grant that it has.
+        local wanted = othersWait(request.channel)
+        writeHold(token, now, first, request.mode, request.ttl,
+          wantedJSON(wanted, string.sub(entry, 18)))
+        if first == self then return grantAnswer(token, request.tokens, wanted) end
+        -- The waiter reads its grant, or sends its request again, and the answer is the grant.
         if request.mode == 'x' then return end -- no other hold fits
         value = nil
       end

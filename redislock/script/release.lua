@@ -3,14 +3,14 @@
 -- KEYS[1]   the server's memory, see memory.lua
 -- KEYS      lock, record, queue, requests
 -- ARGV[3]   1 with DurableAOF, see full.lua
--- ARGV      owner, the time in ms for which the hold must have lasted (MinHold), token, how often
+-- ARGV      owner, token, the time in ms for which the hold must have lasted (MinHold), how often
 --           to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
 -- Expects   all files before this one
 -- Provides  wakeFirst()             makes the head of the queue send its request again
 --           removeShared(field)     removes one holder of a shared lock or semaphore
 --           answerLost()            serves the queue and returns the answer l
 --           findHold(owner, token)  finds a hold
---           release(owner, minHold, token, yieldEvery)
+--           release(owner, token, minHold, yieldEvery)
 -- Answer    o or l, see full.lua
 
 -- wakeFirst is called after a change of the time for which the head of the queue has to wait.
@@ -76,7 +76,7 @@ local function answerLost()
   return 'l'
 end
 
-local function release(owner, minHold, token, yieldEvery)
+local function release(owner, token, minHold, yieldEvery)
   local found, json, hold, shared = findHold(owner, token)
   if not found then return answerLost() end
   removeLongLease(hold)

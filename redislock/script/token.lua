@@ -1,20 +1,14 @@
--- Counts fencing tokens, and declares the keys of the request that is being served.
+-- Counts fencing tokens.
 --
 -- KEYS[1]   the server's memory, see memory.lua; field t is the last token
 -- ARGV      not used
 -- Expects   now, meta
--- Provides  absence                        after how long a waiter is removed that has not sent
---                                          its request again, in microseconds. Waiters send it
---                                          three times as often
---           lock, record, queue, requests  the keys of the present request, see full.lua
---           lastToken                      the last token that was used
---           exhausted()                    reports whether there are no more tokens
---           reserve(tokens)                takes that many tokens and returns the first
+-- Provides  lastToken        the last token that was used
+--           exhausted()      reports whether there are no more tokens
+--           reserve(tokens)  takes that many tokens and returns the first
 --           grantAnswer(token, tokens, others)  the answer to a granted request
 -- Answer    none: the files after this one answer
 
-local absence = 15000000
-local lock, record, queue, requests
 local lastToken = tonumber(meta[1]) or 0
 
 -- Above 2^53 Lua would return the same token again and again. Only a wrong value that somebody
