@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -88,6 +89,37 @@ func TestPlainTakeAfterLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		node.Must("HDEL", "snib.m", "t")
+	}
+}
+
+// TestPlainTakeAfterPromotion makes the server one that was promoted without the last tokens of its
+// master. A check that grants nothing vouches for it when the grace period is over; a plain take
+// that follows must not count on from the tokens that lag behind.
+func TestPlainTakeAfterPromotion(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	node.Must("SET", "held", "a foreign client", "PX", 60_000)
+	last := uint64(0)
+	for i := range 30 {
+		d := open(t, at(node.Addr()))
+		before := take(t, d, uniqueRequest("job", fmt.Sprint("before ", i)))
+		if token(before) <= last {
+			t.Fatalf("token %d after %d", token(before), last)
+		}
+		free(t, before)
+		promoted := time.Now().Add(-floor - time.Second)
+		node.Must("HSET", "snib.m", "t", fmt.Sprint(promoted.Add(-time.Minute).UnixMicro()), "c", fmt.Sprint(promoted.UnixMicro()), "x", "0")
+		d = open(t, at(node.Addr()))
+		held := uniqueRequest("held", "another")
+		held.NoWait = true
+		if _, err := d.Acquire(t.Context(), held); !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire of the held lock = %v, want ErrHeld", err)
+		}
+		after := take(t, d, uniqueRequest("job", fmt.Sprint("after ", i)))
+		if last = token(after); last <= token(before) {
+			t.Fatalf("token %d after %d", last, token(before))
+		}
+		free(t, after)
 	}
 }
 

@@ -24,6 +24,13 @@ var redisMutants = []mutant{
 		tests: "TestPlainTakeAfterLoss",
 	},
 	{
+		guarantee: "counts of new servers", pkg: "redislock",
+		file:  "script/full.lua",
+		old:   "if start and lastToken < start then lastToken = now end",
+		new:   "",
+		tests: "TestPlainTakeAfterPromotion",
+	},
+	{
 		guarantee: "undisturbed transactions", pkg: "redislock",
 		in:    "transaction.exec",
 		old:   "if len(results) == 0 {",
