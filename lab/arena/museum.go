@@ -1,10 +1,12 @@
 package arena
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/sniblock/snib/lab/contestant"
@@ -18,10 +20,18 @@ func Museum(command func(name string) []string) []Contestant {
 	var all []Contestant
 	for _, e := range exhibits() {
 		c := e.Contestant
-		c.Store, c.Command = Redis, command(c.Name)
+		c.Store, c.Command = cmp.Or(c.Store, Redis), command(c.Name)
 		all = append(all, c)
 	}
 	return all
+}
+
+// Controls returns those of the museum that vouch for a run of some contestants: the patterns on
+// Redis, and those on the stores of the contestants.
+func Controls(museum, contestants []Contestant) []Contestant {
+	return slices.DeleteFunc(slices.Clone(museum), func(c Contestant) bool {
+		return c.Store != Redis && !slices.ContainsFunc(contestants, func(o Contestant) bool { return o.Store == c.Store })
+	})
 }
 
 // An exhibit is a broken pattern of package pattern.
