@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
@@ -74,13 +75,14 @@ func TestLabStores(t *testing.T) {
 
 func judgeStores(t *testing.T, args ...string) {
 	for name, have := range map[string]func(testing.TB) string{
-		"snib-postgres": pgtest.Program, "snib-postgres-sessions": pgtest.Program, "snib-mysql": mysqltest.Program, "snib-zookeeper": zktest.Java,
+		"snib-postgres": pgtest.Program, "snib-postgres-sessions": pgtest.Program, "snib-mysql": mysqltest.Program, "snib-etcd": etcdtest.Built,
+		"snib-zookeeper": zktest.Java,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			have(t)
+			path := filepath.Dir(have(t)) + ":" + os.Getenv("PATH") // the lab builds no etcd
 			cmd := exec.Command("snib", append([]string{"lab", "run", "--no-controls", "--contestant", name}, args...)...)
-			cmd.Dir = t.TempDir()
+			cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "PATH="+path)
 			out, err := cmd.Output()
 			if err != nil {
 				t.Errorf("%v: %s", err, out)

@@ -37,6 +37,7 @@ const (
 	Redis     StoreKind = "redis"     // a Redis server, which keeps its data through a restart
 	Postgres  StoreKind = "postgres"  // a PostgreSQL server
 	MySQL     StoreKind = "mysql"     // a MariaDB server
+	Etcd      StoreKind = "etcd"      // an etcd server
 	ZooKeeper StoreKind = "zookeeper" // a ZooKeeper server
 	File      StoreKind = "file"      // the path of a file that does not exist yet
 	None      StoreKind = "none"      // the contestant has its own

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -18,7 +19,7 @@ import (
 )
 
 // Stores returns all kinds of stores. The first one is the default.
-func Stores() []StoreKind { return []StoreKind{Redis, Postgres, MySQL, ZooKeeper, File, None} }
+func Stores() []StoreKind { return []StoreKind{Redis, Postgres, MySQL, Etcd, ZooKeeper, File, None} }
 
 // Missing returns why the lab can't start a store on this machine, as a [*livetest.MissingError],
 // or nil if it can.
@@ -31,6 +32,8 @@ func (k StoreKind) Missing() error {
 			pgtest.Program(t)
 		case MySQL:
 			mysqltest.Program(t)
+		case Etcd:
+			etcdtest.Installed(t)
 		case ZooKeeper:
 			zktest.Java(t)
 		case File, None:
@@ -70,6 +73,9 @@ func openStore(t testing.TB, c Contestant) *store {
 		s.server = pgtest.Start(t)
 	case MySQL:
 		s.server = mysqltest.Start(t)
+	case Etcd:
+		// Its shortest lease is three halves of the election timeout, in whole seconds.
+		s.server = etcdtest.StartInstalled(t, "--heartbeat-interval", "50", "--election-timeout", "500")
 	case ZooKeeper:
 		s.server = zktest.Single(t)
 	case File, None:
@@ -92,7 +98,7 @@ func (s *store) empty() {
 		s.emptyPostgres()
 	case File:
 		s.file = filepath.Join(s.t.TempDir(), "locks.db")
-	case MySQL, ZooKeeper, None:
+	case MySQL, Etcd, ZooKeeper, None:
 	}
 }
 
@@ -133,7 +139,7 @@ func postgresURL(addr, database string) string {
 // a name of its own.
 func (s *store) lockName() string {
 	switch s.c.Store {
-	case MySQL, ZooKeeper:
+	case MySQL, Etcd, ZooKeeper:
 		return fmt.Sprint(lockName, s.bouts)
 	default:
 		return lockName
@@ -153,6 +159,8 @@ func (s *store) url(client int) string {
 		return postgresURL(addr, postgresDatabase) + s.c.Query
 	case MySQL:
 		return fmt.Sprintf("mysql://%s:%s@%s/%s", mysqltest.User, mysqltest.Password, addr, mysqltest.Database) + s.c.Query
+	case Etcd:
+		return "etcd://" + addr + s.c.Query
 	case ZooKeeper:
 		return "zk://" + addr + s.c.Query
 	case File:

@@ -141,7 +141,7 @@ func demoError(err error) error {
 
 // installHint says what to install for a scene, or for the lab.
 func installHint(e *scene.MissingError) string {
-	packages := map[string]string{"redis": "redis-server", "postgres": "postgresql", "zookeeper": "zookeeper", "mysql": "mariadb-server"}
+	packages := map[string]string{"redis": "redis-server", "postgres": "postgresql", "zookeeper": "zookeeper", "mysql": "mariadb-server", "etcd": "etcd-server"}
 	name := packages[e.Server]
 	if name == "" {
 		return e.Error()

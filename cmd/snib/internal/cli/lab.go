@@ -108,6 +108,7 @@ func labContestants() []arena.Contestant {
 		{Name: "snib-postgres", Title: "snib in a table of a PostgreSQL server", Store: arena.Postgres, Tokens: true, Command: ownCommand("snib-postgres")},
 		{Name: postgresSessions, Title: "snib with PostgreSQL's advisory locks, and a session timeout of a TTL", Store: arena.Postgres, Tokens: true, Command: ownCommand(postgresSessions)},
 		{Name: "snib-mysql", Title: "snib in a table of a MariaDB server", Store: arena.MySQL, Tokens: true, Command: ownCommand("snib-mysql")},
+		{Name: "snib-etcd", Title: "snib on one etcd server, with session-timeout=1s", Store: arena.Etcd, Query: "?session-timeout=1s", Tokens: true, Command: ownCommand("snib-etcd")},
 		{Name: "snib-zookeeper", Title: "snib on one ZooKeeper server, with session-timeout=1s", Store: arena.ZooKeeper, Query: "?session-timeout=1s", Tokens: true, Command: ownCommand("snib-zookeeper")},
 	}
 }
