@@ -315,7 +315,7 @@ func (l *labCommand) show(o arena.Outcome) error {
 			case o.Convicted():
 				text = "convicted: " + o.Text()
 			}
-			return fmt.Sprintf("%-18s %-50s %5d acquired, %3d faults, %s\n", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
+			return fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %s\n", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
 		},
 	})
 }
