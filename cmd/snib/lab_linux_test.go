@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
 // TestLabEnds checks that no process and no folder is left when a run of the lab is interrupted,
@@ -53,6 +57,35 @@ func TestLabEnds(t *testing.T) {
 			}
 			if left, err := os.ReadDir(tmp); tt.want >= 0 && (err != nil || len(left) > 0) {
 				t.Errorf("the run left %v (%v)", left, err)
+			}
+		})
+	}
+}
+
+// TestLabStores judges snib on each store that the lab starts: after a restart of its server, and
+// in the long tests also under all faults.
+func TestLabStores(t *testing.T) {
+	t.Parallel()
+	t.Run("Restart", func(t *testing.T) { judgeStores(t, "--for", "1ms", "--fault", "store-restart") })
+	t.Run("All", func(t *testing.T) {
+		livetest.Long(t)
+		judgeStores(t, "--for", "1m")
+	})
+}
+
+func judgeStores(t *testing.T, args ...string) {
+	for name, have := range map[string]func(testing.TB) string{
+		"snib-postgres": pgtest.Program, "snib-postgres-sessions": pgtest.Program, "snib-mysql": mysqltest.Program, "snib-etcd": etcdtest.Built,
+		"snib-zookeeper": zktest.Java,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Dir(have(t)) + ":" + os.Getenv("PATH") // the lab builds no etcd
+			cmd := exec.Command("snib", append([]string{"lab", "run", "--no-controls", "--contestant", name}, args...)...)
+			cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "PATH="+path)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Errorf("%v: %s", err, out)
 			}
 		})
 	}

@@ -92,7 +92,7 @@ var rules = []rule{
 	{"lab/process", nil, nil, "it runs programs, whatever they do"},
 	{"lab/contestant", []string{"lab/process"}, nil, "it speaks the protocol, and knows no lock"},
 	{"lab/judge", []string{"internal/history"}, nil, "it knows recorded events only: it must not share a mistake with what it judges"},
-	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern"}, nil,
+	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern", "github.com/jackc/pgx/v5"}, nil,
 		"it starts servers and contestants, and breaks them; how patterns lock is said in lab/pattern"},
 	{"lab/report", []string{"internal/history", "lab/arena", "lab/judge", "lab/timeline"}, nil, "it shows outcomes, and runs nothing"},
 	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/process", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,

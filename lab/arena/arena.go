@@ -34,10 +34,17 @@ type StoreKind string
 
 // The kinds of stores.
 const (
-	Redis StoreKind = "redis" // a Redis server, which keeps its data through a restart
-	File  StoreKind = "file"  // the path of a file that does not exist yet
-	None  StoreKind = "none"  // the contestant has its own
+	Redis     StoreKind = "redis"     // a Redis server, which keeps its data through a restart
+	Postgres  StoreKind = "postgres"  // a PostgreSQL server
+	MySQL     StoreKind = "mysql"     // a MariaDB server
+	Etcd      StoreKind = "etcd"      // an etcd server
+	ZooKeeper StoreKind = "zookeeper" // a ZooKeeper server
+	File      StoreKind = "file"      // the path of a file that does not exist yet
+	None      StoreKind = "none"      // the contestant has its own
 )
+
+// hasServer reports whether the lab starts a server.
+func (k StoreKind) hasServer() bool { return k != File && k != None }
 
 // A Contestant is a way to lock that the lab judges.
 type Contestant struct {
@@ -229,7 +236,7 @@ func faultsFor(c Contestant, only []string) ([]fault, error) {
 		switch {
 		case c.Faults != nil && !slices.Contains(c.Faults, f.name), c.Faults == nil && f.extra,
 			!c.IsControl() && only != nil && !slices.Contains(only, f.name),
-			f.needsServer && c.Store != Redis, f.kills && c.Together:
+			f.needsServer && !c.Store.hasServer(), f.forgets && c.Store != Redis, f.kills && c.Together:
 		default:
 			chosen = append(chosen, f)
 		}

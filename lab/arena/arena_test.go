@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/lab/judge"
 	"github.com/sniblock/snib/lab/pattern"
 )
@@ -52,7 +54,7 @@ func audience(t *testing.T) Audience {
 // TestMuseum checks that broken patterns are convicted of what they are guilty of.
 func TestMuseum(t *testing.T) {
 	checkConvicted(t, func(c Contestant) bool {
-		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry"}, c.Name)
+		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock"}, c.Name)
 	})
 }
 
@@ -64,7 +66,8 @@ func TestWholeMuseum(t *testing.T) {
 
 func checkConvicted(t *testing.T, of func(Contestant) bool) {
 	t.Helper()
-	livetest.Binary(t, "redis", "redis-server")
+	redistest.Program(t)
+	pgtest.Program(t)
 	all := slices.DeleteFunc(Museum(command), func(c Contestant) bool { return !of(c) })
 	outcomes, err := Run(t.Context(), Options{Contestants: all, Seed: uint64(time.Now().UnixNano())}, audience(t))
 	if err != nil {
@@ -105,7 +108,9 @@ func TestFaultsFit(t *testing.T) {
 		want int
 	}{
 		{Contestant{Store: Redis}, nil, len(Faults())},
+		{Contestant{Store: Postgres}, nil, len(Faults()) - 1},
 		{Contestant{Store: File}, nil, 3},
+		{Contestant{Store: ZooKeeper}, []string{"store-forget"}, 0},
 		{Contestant{Store: None, Together: true}, nil, 2},
 		{Contestant{Store: None}, []string{"cut"}, 0},
 		{Contestant{Store: Redis, Guilt: "x", Faults: []string{"kill"}}, []string{"cut"}, 1},
@@ -113,6 +118,23 @@ func TestFaultsFit(t *testing.T) {
 		got, err := faultsFor(tt.c, tt.only)
 		if len(got) != tt.want || (err != nil) != (tt.want == 0) {
 			t.Errorf("faultsFor(%+v, %v) = %d faults, %v, want %d", tt.c, tt.only, len(got), err, tt.want)
+		}
+	}
+}
+
+// TestControls checks which patterns vouch for a run.
+func TestControls(t *testing.T) {
+	museum := []Contestant{{Name: "a", Store: Redis}, {Name: "b", Store: Postgres}, {Name: "c", Store: ZooKeeper}}
+	for _, tt := range []struct {
+		store StoreKind
+		want  string
+	}{{Redis, "a"}, {File, "a"}, {Postgres, "ab"}} {
+		got := ""
+		for _, c := range Controls(museum, []Contestant{{Store: tt.store}}) {
+			got += c.Name
+		}
+		if got != tt.want {
+			t.Errorf("controls for %s = %s, want %s", tt.store, got, tt.want)
 		}
 	}
 }
@@ -126,6 +148,14 @@ func TestMissingServer(t *testing.T) {
 	}
 	if missing, ok := errors.AsType[*livetest.MissingError](outcomes[0].Err); !ok || missing.Server != "redis" {
 		t.Errorf("the error is %v, want that Redis is missing", outcomes[0].Err)
+	}
+	for _, k := range []StoreKind{Redis, ZooKeeper} {
+		if _, ok := errors.AsType[*livetest.MissingError](k.Missing()); !ok {
+			t.Errorf("Missing of %s = %v", k, k.Missing())
+		}
+	}
+	if err := File.Missing(); err != nil {
+		t.Errorf("Missing of a file = %v", err)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // names are those of the clients.
 var names = [...]string{"A", "B", "C"}
 
-// lockName is the name of the lock, in histories as in the store.
+// lockName is the name of the lock in histories, and the begin of that in the store.
 const lockName = "lab"
 
 // faultsPerBout is the number of faults of a bout, and controlFaults that of a control's.

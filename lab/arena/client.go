@@ -60,7 +60,7 @@ func (c *client) start(ctx context.Context) error {
 	}
 	worker := c.worker
 	p, err := contestant.Start(ctx, c.b.c.Command, contestant.Message{
-		URL: c.b.store.url(c.number), Name: lockName, TTL: TTL.Milliseconds(), Client: worker,
+		URL: c.b.store.url(c.number), Name: c.b.store.lockName(), TTL: TTL.Milliseconds(), Client: worker,
 	}, func(m contestant.Message) { c.receive(worker, m) })
 	if err != nil {
 		return err

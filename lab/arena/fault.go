@@ -15,6 +15,7 @@ type fault struct {
 	about string
 
 	needsServer bool
+	forgets     bool // the server loses its data, which others than Redis don't
 	kills       bool // it kills processes of clients
 	extra       bool // it is for controls that name it
 
@@ -44,7 +45,7 @@ func faults() []fault {
 		{name: "cut", about: "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", needsServer: true, do: cut},
 		{name: "store-pause", about: "the server is stopped (SIGSTOP) for 0.5 to 2 TTLs", needsServer: true, do: pauseStore},
 		{name: "store-restart", about: "the server is killed and restarted, with its memory", needsServer: true, do: restartStore},
-		{name: "store-forget", about: "the server is killed and restarted, without its memory", needsServer: true, do: forgetStore},
+		{name: "store-forget", about: "the server is killed and restarted, without its memory; Redis only", needsServer: true, forgets: true, do: forgetStore},
 	}
 }
 
@@ -230,17 +231,17 @@ func pauseStore(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 	d := ttls(rng, 0.5, 2)
 	b.whileHeld(ctx, victim, func() {
 		defer b.begin("store-pause", "")()
-		b.store.node.Hang()
+		b.store.server.Hang()
 		b.await(ctx, d, func() bool { return false })
-		b.store.node.Resume()
+		b.store.server.Resume()
 	})
 }
 
 func restartStore(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 	b.whileHeld(ctx, victim, func() {
 		defer b.begin("store-restart", "")()
-		b.store.node.Kill()
-		b.store.node.Restart()
+		b.store.server.Kill()
+		b.store.server.Restart()
 	})
 }
 

@@ -1,10 +1,12 @@
 package arena
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/sniblock/snib/lab/contestant"
@@ -18,10 +20,18 @@ func Museum(command func(name string) []string) []Contestant {
 	var all []Contestant
 	for _, e := range exhibits() {
 		c := e.Contestant
-		c.Store, c.Command = Redis, command(c.Name)
+		c.Store, c.Command = cmp.Or(c.Store, Redis), command(c.Name)
 		all = append(all, c)
 	}
 	return all
+}
+
+// Controls returns those of the museum that vouch for a run of some contestants: the patterns on
+// Redis, and those on the stores of the contestants.
+func Controls(museum, contestants []Contestant) []Contestant {
+	return slices.DeleteFunc(slices.Clone(museum), func(c Contestant) bool {
+		return c.Store != Redis && !slices.ContainsFunc(contestants, func(o Contestant) bool { return o.Store == c.Store })
+	})
 }
 
 // An exhibit is a broken pattern of package pattern.
@@ -32,7 +42,7 @@ type exhibit struct {
 }
 
 func exhibits() []exhibit {
-	const page = "docs/from-setnx.md#"
+	const page, rows = "docs/from-setnx.md#", "docs/from-setnx.md#dead-row"
 	return []exhibit{
 		{Contestant{Name: "no-expiry", Title: "SETNX without a TTL", Guilt: "A holder that dies never frees its key.",
 			Page: page + "setnx-expire", Faults: []string{"kill"}, Want: judge.Blocked}, pattern.NoExpiry, 0},
@@ -52,6 +62,10 @@ func exhibits() []exhibit {
 			Page: page + "no-renewal", Faults: []string{"pause"}, Want: judge.Overlap}, pattern.Revived, 0},
 		{Contestant{Name: "no-token", Title: "SET NX PX, renewed by a script", Guilt: "The lock is renewed, and its holder knows when it is over. But a write that is late " +
 			"has no token by which the resource could refuse it.", Page: page + "paused-client", Faults: []string{"late-write"}, Want: judge.Unfenced}, pattern.Renewed, 0},
+		{Contestant{Name: "row-no-expiry", Title: "INSERT of a row, then DELETE", Guilt: "A holder that dies leaves its row, which has no end.",
+			Store: Postgres, Page: rows, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.InsertRow, 0},
+		{Contestant{Name: "row-client-clock", Title: "a row with the end of the lease", Guilt: "The clock of one client is ahead by two TTLs, so it takes over locks that are not over.",
+			Store: Postgres, Page: rows, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.LeaseRow, 2 * TTL},
 	}
 }
 

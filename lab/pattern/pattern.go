@@ -36,6 +36,9 @@ type Spec struct {
 	First int
 }
 
+// clock returns the seconds since Zero by the client's clock.
+func (s Spec) clock() float64 { return (time.Since(s.Zero) + s.Ahead).Seconds() }
+
 // The names of the lock and of the data that it protects, in each store.
 const (
 	LockName  = "order" // the lock
@@ -102,6 +105,7 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		FencedSnib:  onRedis(fencedSnib),
 
 		InsertRow:   onPostgres(insertRow),
+		LeaseRow:    onPostgres(leaseRow),
 		Autocommit:  onPostgres(autocommit),
 		ForUpdate:   onPostgres(forUpdate),
 		SnibInTable: onPostgres(snibInTable),

@@ -248,9 +248,6 @@ func getset(r *redisClient) (*Client, error) {
 	}, nil
 }
 
-// clock returns the seconds since Zero by the client's clock.
-func (r *redisClient) clock() float64 { return (time.Since(r.Zero) + r.Ahead).Seconds() }
-
 // setNX is right as far as one server goes: both steps are atomic. It is not renewed.
 func setNX(r *redisClient) (*Client, error) {
 	return &Client{Try: r.setIfFree, Release: r.compareAndDelete}, nil

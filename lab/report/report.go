@@ -31,11 +31,18 @@ type Page struct {
 }
 
 const head = `<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>snib lab</title><style>
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 66em; padding: 0 1em; color: #222 }
-table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .25em .7em; text-align: left; border-bottom: 1px solid #ddd }
-td.n { text-align: right } .good { color: #1b7f3b; font-weight: bold } .bad { color: #b00020; font-weight: bold }
-code { background: #f2f3f5; padding: .1em .3em } svg { max-width: 100%; height: auto; border: 1px solid #ddd }
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>snib lab</title><style>
+:root { color-scheme: light dark; --text: #222; --back: #fff; --line: #ddd; --code: #f2f3f5; --good: #1b7f3b; --bad: #b00020 }
+@media (prefers-color-scheme: dark) {
+:root { --text: #e3e3e3; --back: #161719; --line: #44474b; --code: #2a2c30; --good: #57c47a; --bad: #ff7b88 }
+a { color: #8ab8ff }
+}
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 66em; padding: 0 1em; color: var(--text); background: var(--back); overflow-wrap: anywhere }
+div { overflow-x: auto; margin: 1em 0 } td, th, code { overflow-wrap: break-word }
+table { border-collapse: collapse } td, th { padding: .25em .7em; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top }
+.n { text-align: right } td:first-child { min-width: 8em; max-width: 24em } td.good, td.bad { min-width: 10em }
+.good { color: var(--good); font-weight: bold } .bad { color: var(--bad); font-weight: bold }
+code { background: var(--code); padding: .1em .3em } svg { box-sizing: border-box; width: 100%; min-width: 48em; height: auto; border: 1px solid var(--line) }
 section { margin-top: 2.5em }
 </style></head><body>
 `
@@ -56,16 +63,16 @@ func Write(out io.Writer, p Page, outcomes []arena.Outcome) error {
 		b.WriteString("<p class=\"bad\">This run is void: a control did not get the verdict that it must get, so the other verdicts say nothing.</p>\n")
 	}
 	controls, contestants := split(outcomes)
-	writeTable(&b, "Contestants", contestants)
-	writeTable(&b, "Controls: broken patterns, which must be convicted", controls)
-	b.WriteString("<h2>The verdicts</h2>\n<table>\n")
+	writeTable(&b, "Contestants", contestants, 0)
+	writeTable(&b, "Controls: broken patterns, which must be convicted", controls, len(contestants))
+	b.WriteString("<h2>The verdicts</h2>\n<div><table>\n")
 	for _, e := range judge.Verdicts() {
-		fmt.Fprintf(&b, "<tr><td>%s</td><td>%s</td></tr>\n", e.Short, html.EscapeString(e.Long))
+		fmt.Fprintf(&b, "<tr><td><code>%s</code><br/>%s</td><td>%s</td></tr>\n", e.Verdict, e.Short, html.EscapeString(e.Long))
 	}
-	b.WriteString("</table>\n")
+	b.WriteString("</table></div>\n")
 	b.WriteString(legend)
-	for _, o := range slices.Concat(contestants, controls) {
-		writeOutcome(&b, p, o)
+	for i, o := range slices.Concat(contestants, controls) {
+		writeOutcome(&b, p, i, o)
 	}
 	b.WriteString("</body></html>\n")
 	_, err := b.WriteTo(out)
@@ -94,23 +101,23 @@ func verdict(o arena.Outcome) (class, text string) {
 	return "good", o.Text()
 }
 
-func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome) {
+// writeTable writes a table of outcomes, the first of which has the given number on the page.
+func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome, first int) {
 	if len(outcomes) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "<h2>%s</h2>\n<table>\n<tr>", title)
-	for _, column := range []string{"name", "verdict", "acquired", "faults", "overlaps", "longest", "lost writes", "with tokens", "unknown", "bouts"} {
-		fmt.Fprintf(b, "<th>%s</th>", column)
+	fmt.Fprintf(b, "<h2>%s</h2>\n<div><table>\n<tr><th>name</th><th>verdict</th>", title)
+	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "lost writes", "with tokens", "unknown", "bouts"} {
+		fmt.Fprintf(b, "<th class=\"n\">%s</th>", column)
 	}
 	b.WriteString("</tr>\n")
-	for _, o := range outcomes {
+	for i, o := range outcomes {
 		class, text := verdict(o)
 		fenced := "–"
 		if o.Tokens {
 			fenced = fmt.Sprint(o.Fenced)
 		}
-		name := html.EscapeString(o.Contestant.Name)
-		fmt.Fprintf(b, "<tr><td><a href=\"#%s\">%[1]s</a></td><td class=\"%s\">%s</td>", name, class, text)
+		fmt.Fprintf(b, "<tr><td><a href=\"#o%d\">%s</a></td><td class=\"%s\">%s</td>", first+i, html.EscapeString(o.Contestant.Name), class, text)
 		for _, n := range []string{
 			fmt.Sprint(o.Acquired), fmt.Sprint(sum(o.Faults)), fmt.Sprint(o.Overlaps), fmt.Sprintf("%d ms", o.Overlap.Milliseconds()),
 			fmt.Sprint(o.Damage), fenced, fmt.Sprint(o.Unknown), fmt.Sprint(o.Bouts),
@@ -119,7 +126,7 @@ func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome) {
 		}
 		b.WriteString("</tr>\n")
 	}
-	b.WriteString("</table>\n")
+	b.WriteString("</table></div>\n")
 }
 
 func sum(counts map[string]int) (n int) {
@@ -129,10 +136,12 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-func writeOutcome(b *bytes.Buffer, p Page, o arena.Outcome) {
+// writeOutcome writes the section of an outcome, which has a number: names are not unique, and can
+// be any text.
+func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 	class, text := verdict(o)
-	fmt.Fprintf(b, "<section id=\"%s\">\n<h2>%[1]s: <span class=\"%s\">%s</span></h2>\n<p>%s. ",
-		html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
+	fmt.Fprintf(b, "<section id=\"o%d\">\n<h2>%s: <span class=\"%s\">%s</span></h2>\n<p>%s. ",
+		number, html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
 	fmt.Fprintf(b, "%s</p>\n", html.EscapeString(o.Contestant.Guilt))
 	if o.Err != nil {
 		fmt.Fprintf(b, "<p>%s</p>\n</section>\n", html.EscapeString(o.Err.Error()))
@@ -149,7 +158,9 @@ func writeOutcome(b *bytes.Buffer, p Page, o arena.Outcome) {
 	fmt.Fprintf(b, "<p>Faults: %s.</p>\n", html.EscapeString(cmp.Or(strings.Join(counts, ", "), "none")))
 	if sentence, chart, ok := Picture(o); ok {
 		fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(sentence))
+		b.WriteString("<div>")
 		_, _ = chart.WriteTo(b) // a buffer takes everything
+		b.WriteString("</div>\n")
 	}
 	fmt.Fprintf(b, "<p>Once more: <code>%s</code></p>\n</section>\n", html.EscapeString(p.Repeat(o)))
 }

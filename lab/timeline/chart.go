@@ -142,7 +142,11 @@ func (c Chart) span(b *bytes.Buffer, s Span) {
 	}
 	left := c.x(s.From)
 	fmt.Fprintf(b, `<rect class="%s" x="%d" y="%d" width="%d" height="%d"/>`+"\n", s.Kind, left, y, max(1, c.x(s.Until)-left), height)
-	label(b, left, top+barTop-4, "", s.Text)
+	if s.Kind != Stopped {
+		label(b, left, top+barTop-4, "", s.Text)
+	} else if c.x(s.Until)-left > charWidth*(len(s.Text)+2) { // the label of the belief may be above the bar
+		label(b, left+charWidth, y+height-4, "", s.Text)
+	}
 }
 
 // mark draws a mark that lies in the chart.

@@ -12,12 +12,14 @@
 package etcdtest
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -43,7 +45,8 @@ type Server struct {
 	port         int    // for clients
 	listenURL    string // the URL where it listens for other members
 	advertiseURL string // the URL at which other members reach it
-	etcdctl      string // path of the program
+	etcd         string // path of the program
+	etcdctl      string // likewise
 	secure       bool   // clients use TLS
 	login        bool   // clients must log in
 }
@@ -58,6 +61,28 @@ func Start(t testing.TB, flags ...string) *Server {
 	return s
 }
 
+// StartInstalled is [Start] for the etcd that is installed, and builds none. It has no
+// [Server.Ctl].
+func StartInstalled(t testing.TB, flags ...string) *Server {
+	t.Helper()
+	s := newServerOf(t, "alone", Installed(t), "")
+	s.Process = livetest.Start(t, s.command([]*Server{s}, "new", flags))
+	return s
+}
+
+// Installed returns the path of the etcd that is installed. It skips t if there is none, or fails
+// it if SNIB_REQUIRE names etcd.
+func Installed(t testing.TB) string {
+	t.Helper()
+	return livetest.Binary(t, "etcd", "etcd")
+}
+
+// Built returns the path of the etcd that [Start] starts.
+func Built(t testing.TB) string {
+	t.Helper()
+	return program(t, "etcd")
+}
+
 // StartSecure is [Start] for a server that uses TLS with clients. The server creates a
 // self-signed certificate for 127.0.0.1, see [Server.Certificate].
 func StartSecure(t testing.TB, flags ...string) *Server {
@@ -70,9 +95,14 @@ func StartSecure(t testing.TB, flags ...string) *Server {
 
 func newServer(t testing.TB, name string) *Server {
 	t.Helper()
+	return newServerOf(t, name, program(t, "etcd"), program(t, "etcdctl"))
+}
+
+func newServerOf(t testing.TB, name, etcd, etcdctl string) *Server {
+	t.Helper()
 	listenURL := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
 	return &Server{
-		t: t, name: name, dir: t.TempDir(), etcdctl: program(t, "etcdctl"), port: livetest.FreePort(t), listenURL: listenURL, advertiseURL: listenURL,
+		t: t, name: name, dir: t.TempDir(), etcd: etcd, etcdctl: etcdctl, port: livetest.FreePort(t), listenURL: listenURL, advertiseURL: listenURL,
 	}
 }
 
@@ -84,7 +114,7 @@ func (s *Server) command(all []*Server, state string, flags []string) livetest.C
 		cluster = append(cluster, m.name+"="+m.advertiseURL)
 	}
 	return livetest.Command{
-		Name: "etcd " + s.name, Path: program(s.t, "etcd"), Dir: s.dir, Port: s.port, Ready: s.ready,
+		Name: "etcd " + s.name, Path: s.etcd, Dir: s.dir, Port: s.port, Ready: s.ready,
 		Args: func(port int) []string {
 			url := s.scheme() + "://127.0.0.1:" + strconv.Itoa(port)
 			return append([]string{
@@ -109,20 +139,30 @@ func (s *Server) Certificate() string {
 	return filepath.Join(s.dir, "data", "fixtures", "client", "cert.pem")
 }
 
-// ready returns nil if the server can serve clients: it knows a leader, and a
-// majority is available.
+// ready returns nil if the server can serve clients: it knows a leader, and a majority is
+// available. It speaks HTTP by hand, because "snib lab" starts etcd and has no other use for
+// net/http's client, which takes 0.4 MB.
 func (s *Server) ready(addr string) error {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is asked how it is, and told nothing
-	}}
-	answer, err := client.Get(s.scheme() + "://" + addr + "/health")
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(answer.Status)
+	defer func() { _ = conn.Close() }() // it has answered
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if s.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is asked how it is, and told nothing
+	}
+	if _, err := io.WriteString(conn, "GET /health HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	status, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if fields := strings.Fields(status); len(fields) < 2 || fields[1] != "200" {
+		return fmt.Errorf("its health: %q", status)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type Server struct {
 // or fails it if SNIB_REQUIRE names mysql.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	binary := livetest.Binary(t, name, "mariadbd", "/usr/sbin", "/usr/local/mysql/bin")
+	binary := Program(t)
 	installer := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
@@ -71,6 +71,13 @@ func Start(t testing.TB, settings ...string) *Server {
 			return args
 		},
 	})}
+}
+
+// Program returns the path of the server. It skips t if MariaDB is not installed, or fails it if
+// SNIB_REQUIRE names mysql.
+func Program(t testing.TB) string {
+	t.Helper()
+	return livetest.Binary(t, name, "mariadbd", "/usr/sbin", "/usr/local/mysql/bin")
 }
 
 // accounts is executed at each start.

@@ -56,7 +56,7 @@ func (s *Server) Kill() {
 // installed, or fails it if SNIB_REQUIRE names postgres.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
+	binary := Program(t)
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
 	if err := newData(binary, dir); err != nil {
@@ -69,13 +69,20 @@ func Start(t testing.TB, settings ...string) *Server {
 // proxy. The standby can be promoted.
 func Standby(t testing.TB, addr string, settings ...string) *Server {
 	t.Helper()
-	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
+	binary := Program(t)
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
 	if err := copyData(binary, home, dir, addr); err != nil {
 		t.Fatalf("copy a database: %v", err)
 	}
 	return startServer(t, binary, home, dir, settings)
+}
+
+// Program returns the path of the server. It skips t if PostgreSQL is not installed, or fails it if
+// SNIB_REQUIRE names postgres.
+func Program(t testing.TB) string {
+	t.Helper()
+	return livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 }
 
 func startServer(t testing.TB, binary, home, dir string, settings []string) *Server {

@@ -145,9 +145,10 @@ func (s *nodeSpec) conf(port int) string {
 	return strings.Join(append(lines, s.lines...), "\n") + "\n"
 }
 
-// binary returns the path of the server that SNIB_REDIS names, or of the first redis-server in the
-// PATH. Valkey's works too if it has that name.
-func binary(t testing.TB) string {
+// Program returns the path of the server that SNIB_REDIS names, or of the first redis-server in the
+// PATH. Valkey's works too if it has that name. If there is none, Program skips t, or fails it if
+// SNIB_REQUIRE names redis.
+func Program(t testing.TB) string {
 	t.Helper()
 	if s, ok := chosen(t); ok {
 		return s.program(t)
@@ -176,7 +177,7 @@ func needTLS(t testing.TB, path string) {
 // AtLeast reports whether redis-server has at least the given version.
 func AtLeast(t testing.TB, major, minor int) bool {
 	t.Helper()
-	text, err := exec.Command(binary(t), "--version").Output()
+	text, err := exec.Command(Program(t), "--version").Output()
 	if err != nil {
 		t.Fatalf("ask redis-server for its version: %v", err)
 	}
@@ -195,7 +196,7 @@ func start(t testing.TB, specs ...*nodeSpec) []*Node {
 	for i, s := range specs {
 		path := s.server
 		if path == "" {
-			path = binary(t)
+			path = Program(t)
 		}
 		if s.tls != nil {
 			needTLS(t, path)

@@ -139,14 +139,14 @@ func demoError(err error) error {
 	return err
 }
 
-// installHint says what to install for a scene.
+// installHint says what to install for a scene, or for the lab.
 func installHint(e *scene.MissingError) string {
-	packages := map[string]string{"redis": "redis-server", "postgres": "postgresql", "zookeeper": "zookeeper"}
+	packages := map[string]string{"redis": "redis-server", "postgres": "postgresql", "zookeeper": "zookeeper", "mysql": "mariadb-server", "etcd": "etcd-server"}
 	name := packages[e.Server]
 	if name == "" {
 		return e.Error()
 	}
-	return fmt.Sprintf("%s; the scene needs it to start a server of its own (Debian, Ubuntu: apt install %s)", e, name)
+	return fmt.Sprintf("%s; it is needed to start a server (Debian, Ubuntu: apt install %s)", e, name)
 }
 
 // A viewer shows a scene. It implements [scene.Audience].

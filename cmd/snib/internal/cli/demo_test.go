@@ -26,7 +26,7 @@ func TestDemoPages(t *testing.T) {
 
 // TestInstallHint checks that a user learns how to get the server of a scene.
 func TestInstallHint(t *testing.T) {
-	for _, server := range []string{"redis", "postgres", "zookeeper"} {
+	for _, server := range []string{"redis", "postgres", "zookeeper", "mysql", "etcd"} {
 		got := installHint(&scene.MissingError{Server: server, Why: "x is not installed"})
 		if !strings.HasPrefix(got, "x is not installed; ") || !strings.Contains(got, "apt install ") {
 			t.Errorf("hint for %s = %q", server, got)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib"
@@ -25,6 +26,7 @@ import (
 	"github.com/sniblock/snib/lab/judge"
 	"github.com/sniblock/snib/lab/report"
 	"github.com/sniblock/snib/lab/scene"
+	"github.com/sniblock/snib/pglock"
 )
 
 // A labCommand is one call of "snib lab".
@@ -62,7 +64,7 @@ func (a *app) newLabCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVarP(&l.names, "contestant", "c", nil, "run: judge `NAME` of the list, or a program; repeatable (default: those of snib)")
-	l.store = addChoice(cmd, "store", "", "run: the store that a program gets", string(arena.Redis), string(arena.File), string(arena.None))
+	l.store = addChoice(cmd, "store", "", "run: the store that a program gets", convert(arena.Stores(), func(k arena.StoreKind) string { return string(k) })...)
 	f.StringSliceVar(&l.faults, "fault", nil, "run: only these `FAULTS` (default: all that fit)")
 	l.time = addDuration(cmd, "for", "", "run: for how long to try each contestant", 20*time.Second, time.Millisecond)
 	f.Uint64Var(&l.seed, "seed", 0, "run: the `SEED` of the faults (default: a new one)")
@@ -103,8 +105,16 @@ func labContestants() []arena.Contestant {
 		{Name: "snib-memory", Title: "snib in the memory of one process, whose goroutines compete", Store: arena.None, Scheme: "memory:", Together: true, Tokens: true, Command: ownCommand("snib-memory")},
 		{Name: "snib-sqlite", Title: "snib on a SQLite file", Store: arena.File, Scheme: "sqlite:", Tokens: true, Command: ownCommand("snib-sqlite")},
 		{Name: "snib-redis", Title: "snib on one Redis server, with grace-floor=1s", Store: arena.Redis, Query: "?grace-floor=1s", Tokens: true, Command: ownCommand("snib-redis")},
+		{Name: "snib-postgres", Title: "snib in a table of a PostgreSQL server", Store: arena.Postgres, Tokens: true, Command: ownCommand("snib-postgres")},
+		{Name: postgresSessions, Title: "snib with PostgreSQL's advisory locks, and a session timeout of a TTL", Store: arena.Postgres, Tokens: true, Command: ownCommand(postgresSessions)},
+		{Name: "snib-mysql", Title: "snib in a table of a MariaDB server", Store: arena.MySQL, Tokens: true, Command: ownCommand("snib-mysql")},
+		{Name: "snib-etcd", Title: "snib on one etcd server, with session-timeout=1s", Store: arena.Etcd, Query: "?session-timeout=1s", Tokens: true, Command: ownCommand("snib-etcd")},
+		{Name: "snib-zookeeper", Title: "snib on one ZooKeeper server, with session-timeout=1s", Store: arena.ZooKeeper, Query: "?session-timeout=1s", Tokens: true, Command: ownCommand("snib-zookeeper")},
 	}
 }
+
+// postgresSessions is the contestant whose locks are sessions, which no URL of a store can say.
+const postgresSessions = "snib-postgres-sessions"
 
 // museum returns the broken patterns.
 func museum() []arena.Contestant { return arena.Museum(ownCommand) }
@@ -115,7 +125,11 @@ func (l *labCommand) list() string {
 	add := func(title string, all []arena.Contestant) {
 		b.WriteString(title + "\n")
 		for _, c := range all {
-			writeTerm(&b, "  "+c.Name, strings.TrimSpace(c.Title+". "+c.Guilt), 20)
+			text := c.Title + ". " + c.Guilt
+			if err := c.Store.Missing(); err != nil {
+				text += fmt.Sprintf(" Can't be run here: %s.", message(err))
+			}
+			writeTerm(&b, "  "+c.Name, text, 20)
 		}
 		b.WriteString("\n")
 	}
@@ -154,7 +168,7 @@ func verdictNames() []string {
 // chosen returns the contestants that the flags name.
 func (l *labCommand) chosen() ([]arena.Contestant, error) {
 	if len(l.names) == 0 {
-		return labContestants(), nil
+		return slices.DeleteFunc(labContestants(), func(c arena.Contestant) bool { return c.Store.Missing() != nil }), nil
 	}
 	var all []arena.Contestant
 	known := slices.Concat(labContestants(), museum())
@@ -184,13 +198,37 @@ func (l *labCommand) checkFaults() error {
 	return nil
 }
 
-// run runs the controls, and then the contestants.
-func (l *labCommand) run(ctx context.Context) error {
-	chosen, err := l.chosen()
-	if err != nil {
-		return err
+// prepare returns what to run, or the error that would otherwise end the run after minutes.
+func (l *labCommand) prepare() (controls, chosen []arena.Contestant, err error) {
+	if chosen, err = l.chosen(); err != nil {
+		return nil, nil, err
 	}
 	if err := l.checkFaults(); err != nil {
+		return nil, nil, err
+	}
+	if !l.noControls {
+		controls = arena.Controls(museum(), chosen)
+	}
+	for _, c := range slices.Concat(controls, chosen) {
+		if err := missingServer(c, c.Store.Missing()); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+		return nil, nil, failf(exitOutput, "--out: %w", err)
+	}
+	for _, c := range labContestants() {
+		if err := c.Store.Missing(); len(l.names) == 0 && err != nil {
+			l.infof("%s is left out: %s", c.Name, message(err))
+		}
+	}
+	return controls, chosen, nil
+}
+
+// run runs the controls, and then the contestants.
+func (l *labCommand) run(ctx context.Context) error {
+	controls, chosen, err := l.prepare()
+	if err != nil {
 		return err
 	}
 	if l.output.value == "auto" {
@@ -199,16 +237,13 @@ func (l *labCommand) run(ctx context.Context) error {
 			l.output.value = "table"
 		}
 	}
-	if err := os.MkdirAll(l.dir, 0o755); err != nil { // now, and not after minutes
-		return failf(exitOutput, "--out: %w", err)
-	}
 	l.seed = cmp.Or(l.seed, rand.Uint64N(1<<32)+1)
 	l.line = l.newProgressLine()
 	defer l.line.clear()
 	var outcomes []arena.Outcome
 	void := false
 	if !l.noControls {
-		if outcomes, err = l.part(ctx, "controls", museum()); err != nil {
+		if outcomes, err = l.part(ctx, "controls", controls); err != nil {
 			return err
 		}
 		void = slices.ContainsFunc(outcomes, func(o arena.Outcome) bool { return !o.AsExpected() })
@@ -251,11 +286,20 @@ func (l *labCommand) part(ctx context.Context, what string, all []arena.Contesta
 		return nil, silentExit(exitSignal + int(syscall.SIGINT))
 	}
 	for _, o := range outcomes {
-		if missing, ok := errors.AsType[*scene.MissingError](o.Err); ok {
-			return nil, failf(exitUnavailable, "%s: %s", o.Contestant.Name, installHint(missing))
+		if err := missingServer(o.Contestant, o.Err); err != nil {
+			return nil, err
 		}
 	}
 	return outcomes, nil
+}
+
+// missingServer returns the error for a contestant whose server is not installed, or nil if err
+// is none about that.
+func missingServer(c arena.Contestant, err error) error {
+	if missing, ok := errors.AsType[*scene.MissingError](err); ok {
+		return failf(exitUnavailable, "%s: %s", c.Name, installHint(missing))
+	}
+	return nil
 }
 
 // show prints an outcome.
@@ -271,7 +315,7 @@ func (l *labCommand) show(o arena.Outcome) error {
 			case o.Convicted():
 				text = "convicted: " + o.Text()
 			}
-			return fmt.Sprintf("%-18s %-50s %5d acquired, %3d faults, %s\n", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
+			return fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %s\n", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
 		},
 	})
 }
@@ -356,7 +400,21 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 // serveContestant is the process of a contestant that comes with snib.
 func serveContestant(name string) error {
 	if slices.ContainsFunc(labContestants(), func(c arena.Contestant) bool { return c.Name == name }) {
-		return contestant.Serve(os.Stdin, os.Stdout, openLabLocker)
+		open := openLabDriver
+		if name == postgresSessions {
+			open = openLabSessions
+		}
+		return contestant.Serve(os.Stdin, os.Stdout, func(ctx context.Context, m contestant.Message) (contestant.Locker, error) {
+			d, err := open(ctx, m)
+			if err != nil {
+				return nil, err
+			}
+			locker, err := snib.New(d, snib.TTL(time.Duration(m.TTL)*time.Millisecond))
+			if err != nil {
+				return nil, err
+			}
+			return labLocker{locker, m.Name}, nil
+		})
 	}
 	if err := arena.ServePattern(name, os.Stdin, os.Stdout); err != nil {
 		return usagef("%w; see snib lab list", err)
@@ -370,16 +428,20 @@ type labLocker struct {
 	name   string
 }
 
-func openLabLocker(ctx context.Context, m contestant.Message) (contestant.Locker, error) {
+func openLabDriver(ctx context.Context, m contestant.Message) (snib.Driver, error) {
 	s, err := backend.Open(ctx, m.URL, backend.Take)
 	if err != nil {
 		return nil, err
 	}
-	locker, err := snib.New(s.Driver, snib.TTL(time.Duration(m.TTL)*time.Millisecond))
+	return s.Driver, nil
+}
+
+func openLabSessions(ctx context.Context, m contestant.Message) (snib.Driver, error) {
+	pool, err := pgxpool.New(ctx, m.URL)
 	if err != nil {
 		return nil, err
 	}
-	return labLocker{locker, m.Name}, nil
+	return pglock.NewSession(pool, pglock.Timeout(time.Duration(m.TTL)*time.Millisecond))
 }
 
 // Acquire implements [contestant.Locker].
