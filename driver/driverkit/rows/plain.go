@@ -89,7 +89,7 @@ func (a *Attempt) requestPlain(ctx context.Context) (*Lease, time.Duration, erro
 		case taken.Got:
 			l, err := a.requestRow(ctx)
 			return l, time.Hour, err
-		case tries == 2, a.Req.NoWait && !taken.Barred && a.Req.Slots == 0:
+		case tries == 2, a.Req.NoWait && !taken.Barred && a.Req.Slots == 0 && a.Req.UniqueOwner:
 			return nil, a.d.lockPause(), driver.ErrHeld
 		}
 		if l, err := a.enqueue(ctx, taken.Barred); !errors.Is(err, errAgain) {
@@ -133,8 +133,8 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 	if err != nil {
 		return Taken{}, err
 	}
+	a.Entry.Session = l.conn.Key() // the session of the round's beginning may have ended
 	le, record, plain, inQueue := a.lock, a.Entry, isPlain(&a.Req), a.sent
-	record.Session = l.conn.Key()
 	s.mu.Lock()
 	le.lockKey, le.lockRequested = s.d.backend.LockKey(le.Req.Name), true
 	s.mu.Unlock()
@@ -158,6 +158,7 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 		if answer.Got {
 			s.mu.Lock()
 			s.held[le.Nonce] = le
+			plain = plain && !le.dropped
 			s.mu.Unlock()
 		}
 		if answer.Got && plain && answer.Last < uint64(answer.Now) {
@@ -170,6 +171,9 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 	case err == nil:
 		return taken, nil
 	case bounded.Err() != nil: // the server may still give the session the lock
+		s.mu.Lock()
+		le.dropped = true // before the next round
+		s.mu.Unlock()
 		s.d.Life.Go(func() { le.drop(context.Background(), false) })
 	case l.Context().Err() != nil || ended:
 		err = sessionEndedError{err}
@@ -177,11 +181,11 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 	return Taken{}, err
 }
 
-// has reports whether the session has the lock for this lease.
+// has reports whether the session has the lock for this lease, and keeps it.
 func (s *session) has(le *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held[le.Nonce] == le
+	return s.held[le.Nonce] == le && !le.dropped
 }
 
 // grantPlain makes a plain lease of one that has got the session's lock at the server's time now.
