@@ -123,7 +123,11 @@ func (a *Attempt) take(ctx context.Context) (Taken, error) {
 	}
 	a.lock = &Lease{Req: a.Req, Nonce: a.Entry.Nonce, d: a.d, recordLock: make(chan struct{}, 1)}
 	exclusive := !a.lock.sharesLock()
-	return a.d.session.take(ctx, a, Look{Holders: exclusive, Queued: a.Queued})
+	taken, err := a.d.session.take(ctx, a, Look{Holders: exclusive, Queued: a.Queued})
+	if err == nil && !taken.Got {
+		a.lock = nil // there is nothing to drop
+	}
+	return taken, err
 }
 
 // take tries to take the session's lock for an attempt. If that can have a plain lease, take
@@ -220,16 +224,17 @@ func (a *Attempt) requestRow(ctx context.Context) (*Lease, error) {
 // hand makes l, which the row has granted, the lease that has the session's lock of an attempt. If
 // the owner had that lease already, hand releases the attempt's lock.
 func (s *session) hand(ctx context.Context, lock, l *Lease) error {
+	errEnded := sessionEndedError{fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)}
 	link := s.current()
 	if link == nil {
-		return sessionEndedError{fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)}
+		return errEnded
 	}
-	again := false
+	again, ended := false, false // owned by the call until it is answered
 	_, err := link.do(ctx, func(context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.held[lock.Nonce] != lock {
-			return fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
+		if ended = s.held[lock.Nonce] != lock || l.dropped; ended { // if l was dropped, so is the lock
+			return errNotSent
 		}
 		if again = s.held[l.Nonce] != nil && l.Nonce != lock.Nonce; !again {
 			delete(s.held, lock.Nonce)
@@ -239,13 +244,17 @@ func (s *session) hand(ctx context.Context, lock, l *Lease) error {
 		l.markGranted()
 		return errNotSent
 	})
-	if err != nil && ctx.Err() == nil {
-		err = sessionEndedError{err}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return sessionEndedError{err}
+	case err != nil:
+		return err
+	case ended:
+		return errEnded
+	case again:
+		return s.unlock(ctx, lock, false)
 	}
-	if err == nil && again {
-		err = s.unlock(ctx, lock, false)
-	}
-	return err
+	return nil
 }
 
 // enqueue queues the attempt in the row, and returns driver.ErrHeld. It returns errAgain if
