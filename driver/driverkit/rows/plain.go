@@ -77,7 +77,7 @@ var errAgain = errors.New("the lock may be free")
 // requestPlain is request for sessions that grant plain leases.
 func (a *Attempt) requestPlain(ctx context.Context) (*Lease, time.Duration, error) {
 	if err := a.d.backend.Prepare(ctx); err != nil {
-		return nil, 0, a.d.yieldIfFull(err)
+		return nil, 0, a.d.YieldIfFull(err)
 	}
 	for tries := 1; ; tries++ {
 		taken, err := a.take(ctx)
@@ -93,19 +93,9 @@ func (a *Attempt) requestPlain(ctx context.Context) (*Lease, time.Duration, erro
 			return nil, a.d.lockPause(), driver.ErrHeld
 		}
 		if l, err := a.enqueue(ctx, taken.Barred); !errors.Is(err, errAgain) {
-			return l, time.Hour, a.d.yieldIfFull(err)
+			return l, time.Hour, a.d.YieldIfFull(err)
 		}
 	}
-}
-
-// yieldIfFull returns err. If the server has no connection left, it first ends a session that
-// nobody uses: processes that have one connection each and need two would otherwise wait for one
-// another.
-func (d *Driver) yieldIfFull(err error) error {
-	if errors.Is(err, driver.ErrFull) {
-		d.YieldSession(err)
-	}
-	return err
 }
 
 // lockPause is the pause between two tries of a lock that is free in its row. Its holder is a
@@ -263,8 +253,12 @@ func (s *session) hand(ctx context.Context, lock, l *Lease) error {
 // a semaphore waits for the record, which says that the name is a lock.
 func (a *Attempt) enqueue(ctx context.Context, barred bool) (*Lease, error) {
 	if a.Req.Slots > 0 && !barred {
-		if s, _, err := a.d.readRecorded(ctx, a.Req.Name); err != nil || s != nil && !s.Fits(a.Req) {
-			return nil, cmpErr(err, s, a.Req)
+		s, _, err := a.d.readRecorded(ctx, a.Req.Name)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil && !s.Fits(a.Req) {
+			return nil, s.Refusal(a.Req)
 		}
 	}
 	start := driver.Now()
@@ -287,14 +281,6 @@ func (a *Attempt) enqueue(ctx context.Context, barred bool) (*Lease, error) {
 		return nil, errAgain
 	}
 	return nil, driver.ErrHeld
-}
-
-// cmpErr returns err, or the reason why a request was not granted in the state s.
-func cmpErr(err error, s *State, req driver.Request) error {
-	if err != nil {
-		return err
-	}
-	return s.Refusal(req)
 }
 
 // startRecord has the record of a plain lease follow. It is called when Acquire returns the lease.
@@ -480,9 +466,9 @@ func (d *Driver) readRecorded(ctx context.Context, name string) (s *State, forei
 	}
 }
 
-// HasRow reports whether the lease is a holder in the row, as far as the driver knows. A lease
+// isHolder reports whether the lease is a holder in the row, as far as the driver knows. A lease
 // that was broken is not.
-func (l *Lease) HasRow() bool {
+func (l *Lease) isHolder() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.granted && !l.ended && (!l.plain || l.recorded)

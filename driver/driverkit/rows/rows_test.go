@@ -752,7 +752,7 @@ func TestSessionEndsBeforeTake(t *testing.T) {
 		}
 		b.Prepare = func(context.Context) error {
 			if connections == 1 {
-				d.YieldSession(errDown)
+				_ = d.YieldIfFull(errFull)
 				synctest.Wait()
 			}
 			return nil
@@ -787,7 +787,9 @@ func TestGivenUpBeforeHand(t *testing.T) {
 			return l, err
 		}
 		b.Plain = &rows.Plain{
-			Take: func(context.Context, rows.Conn, *rows.Lease, rows.Look) (rows.Taken, error) { return rows.Taken{Got: true}, nil },
+			Take: func(context.Context, rows.Conn, *rows.Lease, rows.Look) (rows.Taken, error) {
+				return rows.Taken{Got: true}, nil
+			},
 			Free: func(context.Context, rows.Conn, *rows.Lease, string) error { return c.call("Free", "a") },
 		}
 		d = newDriver(t, b)
