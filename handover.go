@@ -57,7 +57,8 @@ func (c *config) unlikeHandOver() string {
 // canTakeOver reports whether a hold with options c may take over the
 // lease of a hold with options prev.
 func (c *config) canTakeOver(prev *config) bool {
-	return c.allowsHandOver() && c.ttl == prev.ttl && c.lockDelay == prev.lockDelay && c.label == prev.label
+	return c.allowsHandOver() && c.ttl == prev.ttl && c.lockDelay == prev.lockDelay && c.label == prev.label &&
+		c.strength <= prev.strength
 }
 
 // tokenBlockSize returns the number of tokens that the next lease, for l, should reserve: one for

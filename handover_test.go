@@ -100,8 +100,14 @@ func TestLocalRunEnds(t *testing.T) {
 	}
 }
 
+// strongerOnDemand makes a driver's tokens durable on demand.
+func strongerOnDemand(info driver.Info) driver.Info {
+	info.Fencing, info.FencingOnDemand = driver.FencingClock, driver.FencingDurable
+	return info
+}
+
 // A lease is not handed over locally if the store has to know of each hold, or to a
-// hold with another TTL or delay.
+// hold with another TTL or delay, or one that requires stronger tokens.
 func TestNoLocalHandOver(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -112,13 +118,16 @@ func TestNoLocalHandOver(t *testing.T) {
 		{"OtherDelay", nil, []snib.Option{snib.LockDelay(time.Second)}},
 		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
 		{"Shared", nil, []snib.Option{snib.Shared()}},
+		{"WeakerTokens", nil, []snib.Option{snib.RequireFencing(snib.FencingDurable)}},
 		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newSpy(new(memlock.Store))
+				d.info = strongerOnDemand
 				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+					time.Sleep(time.Millisecond) // the store's clock gets ahead of the many tokens
 					l, err := send()
 					return &manyTokensLease{l}, err
 				}

@@ -27,6 +27,7 @@ const keptFor = 5 * time.Minute
 func newKeptWorld(t *testing.T, opts ...snib.Option) *keptWorld {
 	w := &keptWorld{store: new(memlock.Store)}
 	w.spy = newSpy(w.store)
+	w.spy.info = strongerOnDemand
 	w.spy.renew = func(ctx context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 		if w.severed.Load() {
 			return unreachable(ctx, due, send)
@@ -218,6 +219,7 @@ func TestKeptDoesNotFit(t *testing.T) {
 	tests := map[string][]snib.Option{
 		"TTL":      {snib.TTL(time.Minute)},
 		"Label":    {snib.Label("other")},
+		"Fencing":  {snib.RequireFencing(snib.FencingDurable)},
 		"Shared":   {snib.Keep(0), snib.Shared()},
 		"Slots":    {snib.Keep(0), snib.Slots(2)},
 		"Fair":     {snib.Keep(0), snib.Fair()},
@@ -231,7 +233,11 @@ func TestKeptDoesNotFit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newKeptWorld(t)
 				last, began := cycle(t, w.here), time.Now()
+				before, _ := w.spy.count()
 				lock := acquire(t, w.here.With(opts...), "a")
+				if n, _ := w.spy.count(); n == before {
+					t.Error("Acquire did not ask the store")
+				}
 				if took := time.Since(began); took > 0 {
 					t.Errorf("Acquire took %v", took)
 				}

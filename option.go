@@ -31,7 +31,8 @@ type config struct {
 	owner          string // "": a new id for each acquisition
 	label          string
 	prefix         string
-	fencing        driver.Fencing
+	fencing        driver.Fencing // the least strength that is required
+	strength       driver.Fencing // the strength of the tokens that the backend then grants, at least
 	traces         traceHooks
 	hasTraces      bool // traces is not empty
 }
@@ -253,8 +254,9 @@ func Fair() Option {
 
 // RequireFencing refuses, with [ErrInvalid], a backend whose fencing tokens are weaker than
 // strength. A backend that can have stronger tokens than it has by default (Info.FencingOnDemand)
-// then has them; all holders of a name should require the same. It also makes Acquire return
-// [ErrRegressed] if a token goes back.
+// then has them; all holders of a name should require the same. To join a hold with weaker tokens
+// ([Reentrant], [Owner]) is an [ErrNested]. It also makes Acquire return [ErrRegressed] if a token
+// goes back.
 func RequireFencing(strength Fencing) Option {
 	return newOption(func(c *config) { c.fencing = strength })
 }
@@ -341,6 +343,7 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 			c.ttl = min(c.ttl, info.MaxTTL)
 		}
 	}
+	c.strength = max(c.fencing, info.Fencing)
 	return c, c.checkAgainst(info)
 }
 

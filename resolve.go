@@ -116,6 +116,8 @@ func (c *config) checkJoin(existing *config) error {
 		return fmt.Errorf("%w: held with %d slots and asked for with %d", ErrKind, existing.slots, c.slots)
 	case existing.shared && !c.shared:
 		return fmt.Errorf("%w: as shared, so it would wait for itself to hold it alone", ErrNested)
+	case existing.strength < c.strength:
+		return fmt.Errorf("%w: with %v tokens, so it would wait for itself to get %v ones", ErrNested, existing.strength, c.strength)
 	}
 	return nil
 }

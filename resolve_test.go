@@ -97,6 +97,27 @@ func TestHoldCount(t *testing.T) {
 	})
 }
 
+// An acquisition does not join a hold with weaker tokens than it requires.
+func TestReentryChecksTheTokens(t *testing.T) {
+	d := newSpy(new(memlock.Store))
+	d.info = strongerOnDemand
+	weak := open(t, d, snib.Reentrant())
+	strong := weak.With(snib.RequireFencing(snib.FencingDurable))
+	lock := acquire(t, weak, "a")
+	_, err := strong.Acquire(lock.Context(), "a")
+	wantErr(t, "durable inside clock", err, snib.ErrNested)
+	release(t, lock)
+	lock = acquire(t, strong, "a")
+	inner, err := weak.Acquire(lock.Context(), "a")
+	wantErr(t, "clock inside durable", err, nil)
+	release(t, inner)
+	release(t, lock)
+	owned := acquire(t, weak.With(snib.Owner("x")), "a")
+	_, err = strong.With(snib.Owner("x")).Acquire(t.Context(), "a")
+	wantErr(t, "durable, for an owner with clock", err, snib.ErrNested)
+	release(t, owned)
+}
+
 func TestReentryChecksTheKind(t *testing.T) {
 	l := open(t, memlock.New(), snib.Reentrant())
 	shared := acquire(t, l.With(snib.Shared()), "a")

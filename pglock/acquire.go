@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,17 +15,17 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
-		return nil, d.yieldSession(err)
+		return nil, d.rows.YieldIfFull(err)
 	}
 	if a.Req.MinHold == 0 { // take may read the clock before it has locked the row, and MinHold counts from then
 		if l, err := d.take(inner, a); l != nil || err != nil {
-			return l, d.yieldSession(err)
+			return l, d.rows.YieldIfFull(err)
 		}
 	}
 	start := driver.Now() // before the request: the lease must not seem to start later than it does
 	s, created, err := d.send(inner, a)
 	if err != nil {
-		return nil, d.yieldSession(err)
+		return nil, d.rows.YieldIfFull(err)
 	}
 	if h := s.HolderFor(a.Req); h != nil {
 		if created {
@@ -38,16 +37,6 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		a.Wait(delay)
 	}
 	return nil, s.Refusal(a.Req)
-}
-
-// yieldSession returns err. If the pool got no connection because the server has none left, it
-// first ends a session that nobody uses: processes that have one connection each and need two
-// would otherwise wait for one another.
-func (d *Driver) yieldSession(err error) error {
-	if errors.Is(err, driver.ErrFull) {
-		d.rows.YieldSession(err)
-	}
-	return err
 }
 
 // send sends the request as the full statement. created reports that the statement created the row.

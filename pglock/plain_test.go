@@ -53,6 +53,7 @@ func TestPlain(t *testing.T) {
 		{"CutInRelease", plainCutInRelease},
 		{"KindOfLock", plainKindOfLock},
 		{"Owner", plainOwner},
+		{"SameOwner", plainSameOwner},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
@@ -334,6 +335,20 @@ func plainOwner(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	release(t, w.Get(t))
 	<-released
+}
+
+// plainSameOwner checks that an owner gets its lock again, also if it must not wait.
+func plainSameOwner(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, pool)
+	req := request("same owner", "a")
+	first := acquire(t, d, req)
+	req.NoWait = true
+	again := acquire(t, d, req)
+	if got, want := again.Grant().Token, first.Grant().Token; got != want {
+		t.Errorf("the token = %d, want %d as before", got, want)
+	}
+	release(t, again)
+	awaitFree(t, newSession(t, pool), "same owner")
 }
 
 // TestPlainFencing checks that a caller that requires durable tokens has its token in the row when

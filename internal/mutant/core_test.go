@@ -52,6 +52,13 @@ var coreMutants = []mutant{
 		tests: "TestTurnsAreNotKept",
 	},
 	{
+		guarantee: "required tokens", pkg: ".",
+		in:    "config.withOptions",
+		old:   "c.strength = max(c.fencing, info.Fencing)",
+		new:   "",
+		tests: "TestNoLocalHandOver/WeakerTokens TestKeptDoesNotFit/Fencing TestReentryChecksTheTokens",
+	},
+	{
 		guarantee: "tokens of kept leases", pkg: ".",
 		in:    "core.reuseLocked",
 		old:   "le.nextToken++",

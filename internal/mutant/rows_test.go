@@ -115,6 +115,20 @@ var rowsMutants = []mutant{
 		tests: "TestPlain/ClockBehindRow", testsIn: "pglock",
 	},
 	{
+		guarantee: "one kind at a time", pkg: "driver/driverkit/rows",
+		in:    "session.take",
+		old:   "a.Entry.Session = l.conn.Key()",
+		new:   "",
+		tests: "TestSessionEndsBeforeTake",
+	},
+	{
+		guarantee: "given up before the session's lock", pkg: "driver/driverkit/rows",
+		in:    "session.hand",
+		old:   " || l.dropped",
+		new:   "",
+		tests: "TestGivenUpBeforeHand",
+	},
+	{
 		guarantee: "held locks are shown", pkg: "driver/driverkit/rows",
 		in:    "Driver.readRecorded",
 		old:   `by == "" ||`,

@@ -150,7 +150,7 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 // a lease and an error, the row has granted the lease, and the caller has to withdraw it. The
 // duration is how long the attempt sleeps if the lock is held.
 func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
-	if s := a.d.session; s != nil { // before any other connection, see YieldSession
+	if s := a.d.session; s != nil { // before any other connection, see YieldIfFull
 		var err error
 		if a.Entry.Session, err = s.key(ctx); err != nil {
 			return nil, 0, err

@@ -77,7 +77,7 @@ var errAgain = errors.New("the lock may be free")
 // requestPlain is request for sessions that grant plain leases.
 func (a *Attempt) requestPlain(ctx context.Context) (*Lease, time.Duration, error) {
 	if err := a.d.backend.Prepare(ctx); err != nil {
-		return nil, 0, a.d.yieldIfFull(err)
+		return nil, 0, a.d.YieldIfFull(err)
 	}
 	for tries := 1; ; tries++ {
 		taken, err := a.take(ctx)
@@ -89,23 +89,13 @@ func (a *Attempt) requestPlain(ctx context.Context) (*Lease, time.Duration, erro
 		case taken.Got:
 			l, err := a.requestRow(ctx)
 			return l, time.Hour, err
-		case tries == 2, a.Req.NoWait && !taken.Barred && a.Req.Slots == 0:
+		case tries == 2, a.Req.NoWait && !taken.Barred && a.Req.Slots == 0 && a.Req.UniqueOwner:
 			return nil, a.d.lockPause(), driver.ErrHeld
 		}
 		if l, err := a.enqueue(ctx, taken.Barred); !errors.Is(err, errAgain) {
-			return l, time.Hour, a.d.yieldIfFull(err)
+			return l, time.Hour, a.d.YieldIfFull(err)
 		}
 	}
-}
-
-// yieldIfFull returns err. If the server has no connection left, it first ends a session that
-// nobody uses: processes that have one connection each and need two would otherwise wait for one
-// another.
-func (d *Driver) yieldIfFull(err error) error {
-	if errors.Is(err, driver.ErrFull) {
-		d.YieldSession(err)
-	}
-	return err
 }
 
 // lockPause is the pause between two tries of a lock that is free in its row. Its holder is a
@@ -123,7 +113,11 @@ func (a *Attempt) take(ctx context.Context) (Taken, error) {
 	}
 	a.lock = &Lease{Req: a.Req, Nonce: a.Entry.Nonce, d: a.d, recordLock: make(chan struct{}, 1)}
 	exclusive := !a.lock.sharesLock()
-	return a.d.session.take(ctx, a, Look{Holders: exclusive, Queued: a.Queued})
+	taken, err := a.d.session.take(ctx, a, Look{Holders: exclusive, Queued: a.Queued})
+	if err == nil && !taken.Got {
+		a.lock = nil // there is nothing to drop
+	}
+	return taken, err
 }
 
 // take tries to take the session's lock for an attempt. If that can have a plain lease, take
@@ -133,8 +127,8 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 	if err != nil {
 		return Taken{}, err
 	}
+	a.Entry.Session = l.conn.Key() // the session of the round's beginning may have ended
 	le, record, plain, inQueue := a.lock, a.Entry, isPlain(&a.Req), a.sent
-	record.Session = l.conn.Key()
 	s.mu.Lock()
 	le.lockKey, le.lockRequested = s.d.backend.LockKey(le.Req.Name), true
 	s.mu.Unlock()
@@ -158,6 +152,7 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 		if answer.Got {
 			s.mu.Lock()
 			s.held[le.Nonce] = le
+			plain = plain && !le.dropped
 			s.mu.Unlock()
 		}
 		if answer.Got && plain && answer.Last < uint64(answer.Now) {
@@ -170,6 +165,9 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 	case err == nil:
 		return taken, nil
 	case bounded.Err() != nil: // the server may still give the session the lock
+		s.mu.Lock()
+		le.dropped = true // before the next round
+		s.mu.Unlock()
 		s.d.Life.Go(func() { le.drop(context.Background(), false) })
 	case l.Context().Err() != nil || ended:
 		err = sessionEndedError{err}
@@ -177,11 +175,11 @@ func (s *session) take(ctx context.Context, a *Attempt, look Look) (Taken, error
 	return Taken{}, err
 }
 
-// has reports whether the session has the lock for this lease.
+// has reports whether the session has the lock for this lease, and keeps it.
 func (s *session) has(le *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.held[le.Nonce] == le
+	return s.held[le.Nonce] == le && !le.dropped
 }
 
 // grantPlain makes a plain lease of one that has got the session's lock at the server's time now.
@@ -216,16 +214,17 @@ func (a *Attempt) requestRow(ctx context.Context) (*Lease, error) {
 // hand makes l, which the row has granted, the lease that has the session's lock of an attempt. If
 // the owner had that lease already, hand releases the attempt's lock.
 func (s *session) hand(ctx context.Context, lock, l *Lease) error {
+	errEnded := sessionEndedError{fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)}
 	link := s.current()
 	if link == nil {
-		return sessionEndedError{fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)}
+		return errEnded
 	}
-	again := false
+	again, ended := false, false // owned by the call until it is answered
 	_, err := link.do(ctx, func(context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.held[lock.Nonce] != lock {
-			return fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
+		if ended = s.held[lock.Nonce] != lock || l.dropped; ended { // if l was dropped, so is the lock
+			return errNotSent
 		}
 		if again = s.held[l.Nonce] != nil && l.Nonce != lock.Nonce; !again {
 			delete(s.held, lock.Nonce)
@@ -235,13 +234,17 @@ func (s *session) hand(ctx context.Context, lock, l *Lease) error {
 		l.markGranted()
 		return errNotSent
 	})
-	if err != nil && ctx.Err() == nil {
-		err = sessionEndedError{err}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return sessionEndedError{err}
+	case err != nil:
+		return err
+	case ended:
+		return errEnded
+	case again:
+		return s.unlock(ctx, lock, false)
 	}
-	if err == nil && again {
-		err = s.unlock(ctx, lock, false)
-	}
-	return err
+	return nil
 }
 
 // enqueue queues the attempt in the row, and returns driver.ErrHeld. It returns errAgain if
@@ -250,8 +253,12 @@ func (s *session) hand(ctx context.Context, lock, l *Lease) error {
 // a semaphore waits for the record, which says that the name is a lock.
 func (a *Attempt) enqueue(ctx context.Context, barred bool) (*Lease, error) {
 	if a.Req.Slots > 0 && !barred {
-		if s, _, err := a.d.readRecorded(ctx, a.Req.Name); err != nil || s != nil && !s.Fits(a.Req) {
-			return nil, cmpErr(err, s, a.Req)
+		s, _, err := a.d.readRecorded(ctx, a.Req.Name)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil && !s.Fits(a.Req) {
+			return nil, s.Refusal(a.Req)
 		}
 	}
 	start := driver.Now()
@@ -274,14 +281,6 @@ func (a *Attempt) enqueue(ctx context.Context, barred bool) (*Lease, error) {
 		return nil, errAgain
 	}
 	return nil, driver.ErrHeld
-}
-
-// cmpErr returns err, or the reason why a request was not granted in the state s.
-func cmpErr(err error, s *State, req driver.Request) error {
-	if err != nil {
-		return err
-	}
-	return s.Refusal(req)
 }
 
 // startRecord has the record of a plain lease follow. It is called when Acquire returns the lease.
@@ -467,9 +466,9 @@ func (d *Driver) readRecorded(ctx context.Context, name string) (s *State, forei
 	}
 }
 
-// HasRow reports whether the lease is a holder in the row, as far as the driver knows. A lease
+// isHolder reports whether the lease is a holder in the row, as far as the driver knows. A lease
 // that was broken is not.
-func (l *Lease) HasRow() bool {
+func (l *Lease) isHolder() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.granted && !l.ended && (!l.plain || l.recorded)

@@ -738,6 +738,83 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestSessionEndsBeforeTake checks that the row gets the session that has the lock, if the session
+// that was there at first ends before the take.
+func TestSessionEndsBeforeTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, connections := newTable(), 0
+		var d *rows.Driver
+		b := tb.backend()
+		b.LockKey = func(name string) string { return name }
+		b.Connect = func(context.Context) (rows.Conn, error) {
+			connections++
+			return &conn{tb: tb, key: fmt.Sprint("session ", connections)}, nil
+		}
+		b.Prepare = func(context.Context) error {
+			if connections == 1 {
+				_ = d.YieldIfFull(errFull)
+				synctest.Wait()
+			}
+			return nil
+		}
+		b.Plain = &rows.Plain{Take: func(context.Context, rows.Conn, *rows.Lease, rows.Look) (rows.Taken, error) {
+			return rows.Taken{Got: true}, nil
+		}}
+		d = newDriver(t, b)
+		acquire(t, d, request("a", "1"))
+		if got := tb.rows["a"].Holders[0].Session; got != "session 2" {
+			t.Errorf("the row has a holder of %s, and session 2 has the lock", got)
+		}
+	})
+}
+
+// TestGivenUpBeforeHand checks that a lock does not stay with the session if its attempt is given
+// up after the row has granted the lease, while the session is busy.
+func TestGivenUpBeforeHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &slowConn{conn: conn{tb: tb, key: "session"}, answer: make(chan struct{})}
+		var d *rows.Driver
+		b := tb.backend()
+		b.LockKey = func(name string) string { return name }
+		b.Connect = func(context.Context) (rows.Conn, error) { return c, nil }
+		b.Request = func(ctx context.Context, a *rows.Attempt) (*rows.Lease, error) {
+			l, err := tb.request(ctx, a)
+			go d.Ping(context.Background())
+			synctest.Wait()
+			cancel()
+			return l, err
+		}
+		b.Plain = &rows.Plain{
+			Take: func(context.Context, rows.Conn, *rows.Lease, rows.Look) (rows.Taken, error) {
+				return rows.Taken{Got: true}, nil
+			},
+			Free: func(context.Context, rows.Conn, *rows.Lease, string) error { return c.call("Free", "a") },
+		}
+		d = newDriver(t, b)
+		if _, err := d.Acquire(ctx, request("a", "1")); !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire = %v, want Canceled", err)
+		}
+		close(c.answer)
+		time.Sleep(time.Second)
+		if frees := tb.count("Free"); frees != 1 || tb.entries() != 0 {
+			t.Errorf("the lock was released %d times, and the row has %d entries, want once and none", frees, tb.entries())
+		}
+	})
+}
+
+// A slowConn is a conn whose Ping waits for answer.
+type slowConn struct {
+	conn
+	answer chan struct{}
+}
+
+func (c *slowConn) Ping(ctx context.Context) error {
+	<-c.answer
+	return c.conn.Ping(ctx)
+}
+
 // TestListener checks that a listener that fails connects again, and that the pauses are shorter if
 // the last connection worked.
 func TestListener(t *testing.T) {

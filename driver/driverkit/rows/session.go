@@ -280,7 +280,7 @@ func (s *session) unlock(ctx context.Context, le *Lease, granted bool) error {
 // release releases the lock of a lease. If the row has no holder of the lease, nobody else wakes
 // those who wait for the lock.
 func (s *session) release(ctx context.Context, c Conn, le *Lease) error {
-	if s.d.backend.Plain == nil || le.HasRow() {
+	if s.d.backend.Plain == nil || le.isHolder() {
 		return c.Unlock(ctx, le)
 	}
 	after := ""
@@ -299,17 +299,20 @@ func (d *Driver) Ping(ctx context.Context) (driver.Instant, error) {
 	return l.do(ctx, l.conn.Ping)
 }
 
-// YieldSession ends the session if there is one and nobody uses it.
-func (d *Driver) YieldSession(why error) {
+// YieldIfFull returns err. If the server has no connection left, it first ends a session that
+// nobody uses: processes that have one connection each and need two would otherwise wait for one
+// another.
+func (d *Driver) YieldIfFull(err error) error {
+	if d.session == nil || !errors.Is(err, driver.ErrFull) {
+		return err
+	}
 	d.registry.mu.Lock()
 	idle := len(d.registry.waiting)+len(d.registry.leases) == 0
 	d.registry.mu.Unlock()
-	if d.session == nil || !idle {
-		return
+	if l := d.session.current(); idle && l != nil {
+		l.End(err)
 	}
-	if l := d.session.current(); l != nil {
-		l.End(why)
-	}
+	return err
 }
 
 // close releases what the session holds, and ends it.
