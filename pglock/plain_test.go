@@ -12,6 +12,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -110,10 +111,20 @@ func plainRecordFollows(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	req := plain("follows", "a")
 	req.Holder = driver.Holder{Host: "host.example", PID: 4711, Label: "label"}
 	l := acquire(t, d, req)
-	st, err := other.Status(t.Context(), "follows")
-	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != l.Grant().Token || st.Holders[0].Holder != req.Holder {
-		t.Errorf("Status of a lock that was just taken = %+v, %v; want its holder with token %d", st, err, l.Grant().Token)
-	}
+	inRecordTime(t, func() error {
+		st, err := other.Status(t.Context(), "follows")
+		if err != nil || len(st.Holders) != 1 {
+			t.Fatalf("Status of a lock that was just taken = %+v, %v; want its holder", st, err)
+		}
+		h := st.Holders[0]
+		if h.Foreign == "" && (h.Token != l.Grant().Token || h.Holder != req.Holder) {
+			t.Errorf("the holder is %+v, want %+v with token %d", h, req.Holder, l.Grant().Token)
+		}
+		if h.Foreign != "" {
+			return fmt.Errorf("the holder is %s", h.Foreign)
+		}
+		return nil
+	})
 	if a := d.Renew(t.Context(), []driver.Lease{l}); a[0].Err != nil {
 		t.Errorf("Renew = %v", a[0].Err)
 	}
@@ -123,14 +134,26 @@ func plainRecordFollows(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
+// inRecordTime calls see until it has seen a record. On a slow machine the record may be late, but
+// see must have waited for it.
+func inRecordTime(t *testing.T, see func() error) {
+	t.Helper()
+	livetest.Await(t, "record", func() error {
+		began := time.Now()
+		err := see()
+		if took := time.Since(began); err != nil && took < rows.RecordTimeout {
+			t.Fatalf("%v after %v, without a wait of %v for the record", err, took, rows.RecordTimeout)
+		}
+		return err
+	})
+}
+
 // plainBroken breaks a hold whose record has not been written yet.
 func plainBroken(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newSession(t, pool), newSession(t, pool)
 	l, told := jobtest.AcquireTold(t, d, plain("plain broken", "a"))
 	w := jobtest.Waiting(t, other, plain("plain broken", "b"))
-	if err := other.Break(t.Context(), "plain broken", "a", l.Grant().Token); err != nil {
-		t.Fatalf("Break = %v", err)
-	}
+	inRecordTime(t, func() error { return other.Break(t.Context(), "plain broken", "a", l.Grant().Token) })
 	next := w.Get(t)
 	jobtest.AwaitLoss(t, told, soonEnough)
 	if next.Grant().Token <= l.Grant().Token {
