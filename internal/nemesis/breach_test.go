@@ -274,6 +274,11 @@ var assumptions = []assumption{
 		breach: breakAge,
 	},
 	{
+		sites: "pgsession", says: "the server's clock is not set back: it is the token, unless the token is required to be durable",
+		done: "the server's clock is set back by 20 minutes", wrong: disordered,
+		breach: func(s *site) { s.checkDisorder(func() { s.advance(-clockStep) }) },
+	},
+	{
 		sites: "mysqlsession", says: "all clients speak to the same server: GET_LOCK is not replicated",
 		done: "two processes speak to a server each", wrong: twoHolders,
 		breach: func(s *site) {
