@@ -344,7 +344,7 @@ func plainOwner(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it was committed
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	if err := d.IsOwner(t.Context(), tx, "plain owner", l.Grant().Token); err != nil {
 		t.Fatalf("IsOwner of a hold = %v", err)
 	}
@@ -386,7 +386,7 @@ func TestPlainFencing(t *testing.T) {
 	if err != nil {
 		t.Fatalf("New with RequireFencing = %v", err)
 	}
-	defer locker.Close() //nolint:errcheck // it tells of nothing that is tested
+	defer locker.Close()
 	lock, err := locker.Acquire(t.Context(), "durable")
 	if err != nil {
 		t.Fatal(err)

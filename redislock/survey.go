@@ -85,7 +85,7 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 }
 
 // scriptRefusal returns the error by which a server refuses a script that can't fail otherwise, or
-// "".
+// "". A server that does not answer, such as one whose writes are paused, has not refused it.
 func scriptRefusal(ctx context.Context, m Node) (string, error) {
 	_, err := m.Do(ctx, "EVAL", "return 1", "0")
 	var refusal *ReplyError
@@ -95,7 +95,7 @@ func scriptRefusal(ctx context.Context, m Node) (string, error) {
 		}
 		return refusal.Text, nil
 	}
-	return "", err
+	return "", context.Cause(ctx)
 }
 
 // checkServer rejects a server that is too old, or not of the required kind.

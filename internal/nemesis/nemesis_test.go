@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // "make nemesis" sets these flags.

@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cron"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/leader"
 )
 
