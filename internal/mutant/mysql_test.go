@@ -3,6 +3,13 @@ package mutant
 // mysqlMutants are the mutants of mysqllock.
 var mysqlMutants = []mutant{
 	{
+		guarantee: "watchers leave connections", pkg: "mysqllock",
+		in:    "Driver.watch",
+		old:   "if d.rows.MustYield() {",
+		new:   "if false {",
+		tests: "TestWatchersLeaveConnections",
+	},
+	{
 		guarantee: "a check keeps the lock", pkg: "mysqllock",
 		in:    "readLocked",
 		old:   "WHERE name = ? LOCK IN SHARE MODE`",

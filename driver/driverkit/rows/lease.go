@@ -150,6 +150,7 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	l.outlastTokens()
 	l.drop(ctx, true)
 	freed, err := l.d.backend.Release(ctx, l)
+	l.d.noteFull(err)
 	if err != nil {
 		return err // the caller may call Release again
 	}

@@ -389,6 +389,20 @@ func (d *Driver) StopListening() bool {
 	return true
 }
 
+// MustYield reports whether a request has met a server without a connection left since the last
+// call. The listener must then give its connection up for a while: if the listeners of all
+// processes keep theirs, nobody can send the request that they listen for.
+func (d *Driver) MustYield() bool { return d.metFull.Swap(false) }
+
+// noteFull reports whether err says that the server has no connection left, and notes that.
+func (d *Driver) noteFull(err error) bool {
+	full := errors.Is(err, driver.ErrFull)
+	if full {
+		d.metFull.Store(true)
+	}
+	return full
+}
+
 // runPoller polls until no attempt waits any more. It keeps the waiters alive in the store, and
 // wakes the attempts that can be granted but were not notified. However many attempts wait, it
 // polls at most once in each interval.
@@ -417,6 +431,7 @@ func (w *registry) runPoller() {
 		lastPoll = time.Now()
 		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= HeartbeatInterval*9/10
 		err := w.poll(heartbeatDue, outage.Timeout(HeartbeatTimeout/2))
+		w.d.noteFull(err)
 		if heartbeatDue && err == nil {
 			lastHeartbeat = lastPoll
 		}

@@ -128,7 +128,8 @@ type Driver struct {
 	serial   atomic.Uint64
 	registry registry
 	prunes   driverkit.Every
-	session  *session // nil for rows
+	session  *session    // nil for rows
+	metFull  atomic.Bool // see MustYield
 
 	recordSlots chan struct{} // bounds how many records are written at a time
 }
