@@ -59,7 +59,8 @@ func TestPlainTakes(t *testing.T) {
 		c.awaitKeys(t)
 	}
 	for i, n := range c.nodes {
-		if got := scripts(n) - before[i]; got != cycles {
+		// Each cycle has one script, which frees. A busy machine needs a few more.
+		if got := scripts(n) - before[i]; got < cycles || got >= 2*cycles {
 			t.Errorf("node %d ran %d scripts in %d cycles, want those that free", i, got, cycles)
 		}
 	}
