@@ -55,7 +55,8 @@ local lastToken = tonumber(meta[1]) or 0
 local checked, refused
 if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
   local ttl, start, unknown = tonumber(ARGV[#ARGV]), tonumber(meta[3]), tonumber(meta[4])
-  if start and unknown and lastToken >= start and meta[2] and string.find(redis.call('INFO', 'server'), meta[2], 1, true)
+  if start and unknown and lastToken >= start and meta[2]
+    and string.find(redis.call('INFO', 'server'), meta[2], 1, true)
     and start + 1000 * math.min(math.max(unknown, ARGV[1], math.min(ttl, 60000)), ARGV[2])
       <= now then
     checked = string.format('v %d %d', now, ttl)
