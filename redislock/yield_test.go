@@ -252,3 +252,15 @@ func TestYieldToForeignRange(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusWhileYielding looks at a lock in whose queue there is only the mark that leaves it to
+// foreign clients.
+func TestStatusWhileYielding(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	node.Must("ZADD", "snib.q:{job}", -1, "snib:yield")
+	if st, err := d.Status(t.Context(), "job"); err != nil || len(st.Holders) != 0 {
+		t.Errorf("Status = %+v, %v; want a free lock", st, err)
+	}
+}

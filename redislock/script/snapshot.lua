@@ -44,16 +44,16 @@ for k = 1, #KEYS, 4 do
     if #threads > 0 then seen.threads = threads end
   end
   local waiters = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
-  if #waiters > 0 then
-    seen.line, seen.requests = {}, {}
-    for i = 1, #waiters, 2 do
-      local request = redis.call('HGET', KEYS[k + 3], waiters[i])
-      if request then
-        table.insert(seen.line, waiters[i + 1])
-        table.insert(seen.requests, request)
-      end
+  local line, requests = {}, {}
+  for i = 1, #waiters, 2 do
+    local request = redis.call('HGET', KEYS[k + 3], waiters[i])
+    if request then
+      table.insert(line, waiters[i + 1])
+      table.insert(requests, request)
     end
   end
+  -- An empty table would become an object. yieldMark has no request, see queue.lua.
+  if #line > 0 then seen.line, seen.requests = line, requests end
   table.insert(answers, cjson.encode(seen))
 end
 return answers
