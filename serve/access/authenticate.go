@@ -30,14 +30,17 @@ type UnavailableError struct {
 
 // Error implements the error interface.
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("the issuer of [oidc.%s] does not answer", e.Issuer)
+	return fmt.Sprintf("the issuer of [%s] does not answer", e.Issuer)
 }
 
 // Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // A BlockedError reports that a client has shown too many credentials that are not admitted.
-type BlockedError struct{ RetryAfter time.Duration }
+type BlockedError struct {
+	RetryAfter time.Duration
+	First      bool // since the client was last admitted or answered
+}
 
 // Error implements the error interface.
 func (e *BlockedError) Error() string { return "too many credentials from this address were refused" }
@@ -59,55 +62,47 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 	return token, true, nil
 }
 
-// authenticate returns the rights of whoever sent a request. A token decides if there is one,
-// and otherwise the certificate of the connection.
-func (p *Policy) authenticate(ctx context.Context, r *http.Request, token string, now time.Time) (Rights, error) {
-	rights, err := p.find(ctx, r, token, now)
-	if err == nil && !rights.Until.IsZero() && !now.Before(rights.Until) {
-		return Rights{}, refusedf("%s was admitted until %s", rights.Name, rights.Until.UTC().Format(time.RFC3339))
-	}
-	return rights, err
-}
+// An identity is who somebody has shown to be. It returns what a policy allows to them, so that those who stay
+// for long lose what a new policy takes away.
+type identity func(*Policy) (Rights, error)
 
-func (p *Policy) find(ctx context.Context, r *http.Request, token string, now time.Time) (Rights, error) {
+// errUnknownToken does not say whether a token was ever known.
+var errUnknownToken = refusedf("the token is not known")
+
+// identify returns the identity of whoever sent a request. A token decides if there is one, and otherwise the
+// certificate of the connection.
+func (p *Policy) identify(ctx context.Context, r *http.Request, token string) (identity, error) {
 	switch {
 	case token == "":
-		return p.findCertificate(r, now)
+		return certificateIdentity(r)
 	case isToken(token):
-		if entry := findToken(p.tokens, token); entry != nil {
-			return entry.rights, nil
-		}
+		return tokenIdentity(token), nil
 	case isJWT(token):
 		address := unverifiedIssuer(token)
 		for _, i := range p.issuers {
 			if i.address == address {
-				return i.authenticate(ctx, token)
+				return i.verify(ctx, token)
 			}
 		}
 	}
-	return Rights{}, refusedf("the token is not known")
+	return nil, errUnknownToken
 }
 
-// findCertificate returns the rights of the client certificate that the TLS handshake verified.
-// A connection may live longer than its certificate, so its end is checked again.
-func (p *Policy) findCertificate(r *http.Request, now time.Time) (Rights, error) {
+// certificateIdentity returns the identity of the client certificate that the TLS handshake verified.
+func certificateIdentity(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return Rights{}, refusedf("a token or a client certificate is required")
+		return nil, refusedf("a token or a client certificate is required")
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
-	if now.After(leaf.NotAfter) {
-		return Rights{}, refusedf("the client certificate ended at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
-	}
-	for _, entry := range p.certificates {
-		if entry.matches(leaf) {
-			rights := entry.rights
-			if rights.Until.IsZero() || leaf.NotAfter.Before(rights.Until) {
-				rights.Until = leaf.NotAfter
+	return func(p *Policy) (Rights, error) {
+		for _, entry := range p.certificates {
+			if entry.matches(leaf) {
+				// A connection may live longer than its certificate.
+				return entry.rights.endBy(leaf.NotAfter), nil
 			}
-			return rights, nil
 		}
-	}
-	return Rights{}, refusedf("no [certificate.NAME] admits the client certificate")
+		return Rights{}, refusedf("no [certificate.NAME] admits the client certificate")
+	}, nil
 }
 
 func (e certificateEntry) matches(cert *x509.Certificate) bool {

@@ -82,39 +82,48 @@ func unverifiedIssuer(token string) string {
 	return claims.Issuer
 }
 
-// authenticate returns the rights of a token. The error is an [*UnavailableError] if the issuer
-// could not be asked, and else says why the token is refused.
-func (i *issuer) authenticate(ctx context.Context, token string) (Rights, error) {
+// verify returns the identity of whoever shows a token. The error is an [*UnavailableError] if the issuer could not
+// be asked, and else says why the token is refused.
+func (i *issuer) verify(ctx context.Context, token string) (identity, error) {
 	verifier, err := i.ready(ctx)
 	if err != nil {
-		return Rights{}, &UnavailableError{Issuer: i.name, Err: err}
+		return nil, &UnavailableError{Issuer: i.name, Err: err}
 	}
 	verified, err := verifier.Verify(ctx, token)
 	var expired *oidc.TokenExpiredError
 	switch {
 	case errors.As(err, &expired):
-		return Rights{}, refusedf("the token ended at %s", expired.Expiry.UTC().Format(time.RFC3339))
+		return nil, refusedf("the token ended at %s", expired.Expiry.UTC().Format(time.RFC3339))
 	case err != nil && isUnavailable(err):
-		return Rights{}, &UnavailableError{Issuer: i.name, Err: err}
+		return nil, &UnavailableError{Issuer: i.name, Err: err}
 	case err != nil:
-		return Rights{}, refusedf("%s did not issue this token for %q", i.address, i.audience)
+		return nil, refusedf("%s did not issue this token for %q", i.address, i.audience)
 	}
 	claims := map[string]any{}
 	if err := verified.Claims(&claims); err != nil {
-		return Rights{}, refusedf("the claims of the token are malformed")
+		return nil, refusedf("the claims of the token are malformed")
 	}
-	for _, rule := range i.rules {
-		if !rule.matches(claims) {
+	return func(p *Policy) (Rights, error) {
+		rights, err := p.rightsOf(i.address, i.audience, claims)
+		rights.Name += ":" + verified.Subject
+		return rights.endBy(verified.Expiry), err
+	}, nil
+}
+
+// rightsOf returns what the claims of a token get that an issuer has issued for an audience.
+func (p *Policy) rightsOf(address, audience string, claims map[string]any) (Rights, error) {
+	for _, i := range p.issuers {
+		if i.address != address || i.audience != audience {
 			continue
 		}
-		r := rule.rights
-		r.Name = i.name + ":" + verified.Subject
-		if r.Until.IsZero() || verified.Expiry.Before(r.Until) {
-			r.Until = verified.Expiry
+		for _, rule := range i.rules {
+			if rule.matches(claims) {
+				return rule.rights, nil
+			}
 		}
-		return r, nil
+		return Rights{}, refusedf("no rule of [%s] admits the claims of this token", i.name)
 	}
-	return Rights{}, refusedf("no rule of [oidc.%s] admits the claims of this token", i.name)
+	return Rights{}, errUnknownToken
 }
 
 // matches reports whether a token has all claims of the rule. A claim that is a list needs one

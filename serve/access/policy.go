@@ -3,6 +3,8 @@ package access
 import (
 	"net/netip"
 	"time"
+
+	"github.com/sniblock/snib/serve"
 )
 
 // A Policy says who may do what. It does not change.
@@ -25,11 +27,13 @@ type Namespace struct {
 // Rights are what a policy allows to somebody: some verbs, on the locks of a namespace whose
 // names have one of the prefixes.
 type Rights struct {
-	Name      string
-	Verbs     []Verb
+	Name      string // of the table in the policy, for people
+	Verbs     []serve.Verb
 	Namespace string    // "": the whole store
 	Prefixes  []string  // empty: all locks of the namespace
 	Until     time.Time // zero: without an end
+
+	prefix string // of the namespace
 }
 
 // A certificateEntry is a client certificate in a policy. One of the texts is not empty.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sniblock/snib/serve"
 )
 
 // LoadPolicy reads a policy file. An error says the line, what is wrong there, and what would be
@@ -31,7 +33,7 @@ func ParsePolicy(text string) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := policyReader{file: file, policy: &Policy{namespaces: map[string]Namespace{}}, roles: map[string][]Verb{}}
+	b := policyReader{file: file, policy: &Policy{namespaces: map[string]Namespace{}}, roles: map[string][]serve.Verb{}}
 	if err := b.read(); err != nil {
 		return nil, err
 	}
@@ -42,7 +44,7 @@ func ParsePolicy(text string) (*Policy, error) {
 type policyReader struct {
 	file   table
 	policy *Policy
-	roles  map[string][]Verb
+	roles  map[string][]serve.Verb
 }
 
 func (b *policyReader) read() error {
@@ -96,18 +98,22 @@ func (b *policyReader) role(name string, t table) error {
 	return err
 }
 
-func parseVerbs(t table, names []string) ([]Verb, error) {
+func parseVerbs(t table, names []string) ([]serve.Verb, error) {
 	if len(names) == 0 {
 		return nil, t.errorf("%s has no verbs; write verbs = [...] with some of %s", t, verbNames())
 	}
-	var verbs []Verb
+	var verbs []serve.Verb
 	for _, name := range names {
-		if !slices.Contains(allVerbs(), Verb(name)) {
+		if !slices.Contains(allVerbs(), serve.Verb(name)) {
 			return nil, t.errorAt("verbs", "there is no verb %q; there are %s", name, verbNames())
 		}
-		verbs = append(verbs, Verb(name))
+		verbs = append(verbs, serve.Verb(name))
 	}
 	return verbs, nil
+}
+
+func allVerbs() []serve.Verb {
+	return []serve.Verb{serve.VerbRead, serve.VerbAcquire, serve.VerbBreak, serve.VerbReserve, serve.VerbAdmin}
 }
 
 func verbNames() string {
@@ -183,7 +189,7 @@ func (b *policyReader) rights(name string, t table, f *rightsReader) (Rights, er
 	if !ok {
 		return Rights{}, t.errorAt("namespace", "there is no [namespace.%s]%s", f.namespace, orOneOf("namespace", b.policy.namespaces))
 	}
-	r.Namespace = n.Name
+	r.Namespace, r.prefix = n.Name, n.Prefix
 	return r, nil
 }
 
@@ -207,10 +213,10 @@ func (b *policyReader) token(name string, t table) error {
 	}
 	for _, other := range b.policy.tokens {
 		if other.digest == digest {
-			return t.errorAt("sha256", "%s is the same token as token.%s; make one for each", t, other.rights.Name)
+			return t.errorAt("sha256", "%s is the same token as %s; make one for each", t, other.rights.Name)
 		}
 	}
-	r, err := b.rights(name, t, &rights)
+	r, err := b.rights(t.String(), t, &rights)
 	b.policy.tokens = append(b.policy.tokens, tokenEntry{digest, r})
 	return err
 }
@@ -233,7 +239,7 @@ func (b *policyReader) certificate(name string, t table) error {
 	if said != 1 {
 		return t.errorf(`%s must say one of dns, uri, email and subject, such as dns = "backup.example.com"`, t)
 	}
-	entry.rights, err = b.rights(name, t, &rights)
+	entry.rights, err = b.rights(t.String(), t, &rights)
 	b.policy.certificates = append(b.policy.certificates, entry)
 	return err
 }
@@ -254,10 +260,10 @@ func (b *policyReader) issuer(name string, t table) error {
 	}
 	for _, other := range b.policy.issuers {
 		if other.address == string(address) {
-			return t.errorAt("issuer", "[oidc.%s] has this issuer, too; put all rules below one of them", other.name)
+			return t.errorAt("issuer", "[%s] has this issuer, too; put all rules below one of them", other.name)
 		}
 	}
-	i := &issuer{name: name, keySource: &keySource{address: string(address), audience: string(audience), authority: string(authority)}}
+	i := &issuer{name: t.String(), keySource: &keySource{address: string(address), audience: string(audience), authority: string(authority)}}
 	err = t.tables("rule", func(rule string, sub table) error {
 		var claims claimsValue
 		var rights rightsReader
@@ -267,7 +273,7 @@ func (b *policyReader) issuer(name string, t table) error {
 		if len(claims) == 0 {
 			return sub.errorf(`%s has no claims; write what they must be, such as claims = { repository = "example/shop" }`, sub)
 		}
-		r, err := b.rights(name, sub, &rights)
+		r, err := b.rights(t.String(), sub, &rights)
 		i.rules = append(i.rules, claimRule{claims: claims, rights: r})
 		return err
 	})

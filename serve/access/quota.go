@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve"
 )
 
 // A Quota bounds what the principals of one namespace use together. A zero field is no bound.
@@ -130,12 +131,16 @@ func (m *meter) wait() (done func(), err error) {
 	}), nil
 }
 
-// lease checks the TTL of a lease.
-func (m *meter) lease(ttl time.Duration) error {
+// lease checks the TTL of a lease, or for how long the service is to keep a lock.
+func (m *meter) lease(act serve.Action) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.quota.MaxTTL > 0 && ttl > m.quota.MaxTTL {
-		return &ExceededError{What: "max-ttl", Limit: m.quota.MaxTTL.String()}
+	longest, what := m.quota.MaxTTL, "max-ttl"
+	if act.Verb == serve.VerbReserve {
+		longest, what = m.quota.MaxHold, "max-hold"
+	}
+	if longest > 0 && act.TTL > longest {
+		return &ExceededError{What: what, Limit: longest.String()}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve"
 )
 
 // A fakeStore lists holds by name.
@@ -144,8 +145,8 @@ func TestQuotaOfRequestsAndWaiters(t *testing.T) {
 		}
 	}
 
-	exceeded(t, m.lease(2*time.Minute), "max-ttl")
-	if err := m.lease(time.Minute); err != nil {
+	exceeded(t, m.lease(serve.Action{TTL: 2 * time.Minute}), "max-ttl")
+	if err := m.lease(serve.Action{TTL: time.Minute}); err != nil {
 		t.Error(err)
 	}
 }

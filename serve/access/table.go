@@ -116,18 +116,18 @@ func (t table) errorAt(key, format string, args ...any) error {
 			return sub.errorAt(sub.keys()[0], format, args...)
 		}
 	}
-	return lineError(t.meta.PrimitiveDecode(p, refusal{fmt.Errorf(format, args...)}))
+	return lineError(t.meta.PrimitiveDecode(p, rejection{fmt.Errorf(format, args...)}))
 }
 
 // errorf returns an error about the whole table.
 func (t table) errorf(format string, args ...any) error { return t.errorAt("", format, args...) }
 
-// A refusal is a destination that takes no value. So the decoder returns its error, with the
+// A rejection is a destination that takes no value. So the decoder returns its error, with the
 // line of the value.
-type refusal struct{ err error }
+type rejection struct{ err error }
 
 // UnmarshalTOML implements [toml.Unmarshaler].
-func (r refusal) UnmarshalTOML(any) error { return r.err }
+func (r rejection) UnmarshalTOML(any) error { return r.err }
 
 // lineError returns an error of the decoder as "line N: what was wrong".
 func lineError(err error) error {

@@ -40,6 +40,7 @@ type throttle struct {
 type client struct {
 	network  netip.Prefix
 	failures bucket
+	blocked  bool                // since the last credential that was checked
 	working  [][sha256.Size]byte // digests of credentials, the latest last
 }
 
@@ -59,17 +60,17 @@ func (t *throttle) try(addr netip.Addr, credential string, now time.Time) time.D
 	defer t.mu.Unlock()
 	c := t.client(addr)
 	if slices.Contains(c.working, sha256.Sum256([]byte(credential))) {
-		return 0
+		return nil
 	}
-	if wait := c.failures.wait(now); wait > 0 {
-		return wait
+	if wait := max(c.failures.wait(now), t.all.wait(now)); wait > 0 {
+		first := !c.blocked
+		c.blocked = true
+		return &BlockedError{RetryAfter: wait, First: first}
 	}
-	if wait := t.all.wait(now); wait > 0 {
-		return wait
-	}
+	c.blocked = false
 	c.failures.take(now)
 	t.all.take(now)
-	return 0
+	return nil
 }
 
 // worked takes back that a credential was counted as a failure, and remembers it.

@@ -1,38 +1,50 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 )
 
+// wait returns how long a client must wait before its credential is checked.
+func wait(th *throttle, addr netip.Addr, credential string, now time.Time) time.Duration {
+	var blocked *BlockedError
+	if errors.As(th.try(addr, credential, now), &blocked) {
+		return blocked.RetryAfter
+	}
+	return 0
+}
+
 func TestThrottle(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	th := newThrottle()
 	attacker := netip.MustParseAddr("192.0.2.1")
 
-	th.try(attacker, "good", now)
+	if got := wait(th, attacker, "good", now); got != 0 {
+		t.Fatalf("the first credential waits %v", got)
+	}
 	th.worked(attacker, "good")
 	for i := range failureBurst {
-		if wait := th.try(attacker, fmt.Sprint(i), now); wait != 0 {
+		if wait := wait(th, attacker, fmt.Sprint(i), now); wait != 0 {
 			t.Fatalf("failure %d waits %v, want 0: a credential that worked is no failure", i, wait)
 		}
 	}
-	if wait := th.try(attacker, "next", now); wait != failureInterval {
+	if wait := wait(th, attacker, "next", now); wait != failureInterval {
 		t.Errorf("after %d failures the wait is %v, want %v", failureBurst, wait, failureInterval)
 	}
-	if wait := th.try(attacker, "good", now); wait != 0 {
+	if wait := wait(th, attacker, "good", now); wait != 0 {
 		t.Errorf("a credential that worked waits %v for the failures of others, want 0", wait)
 	}
-	if wait := th.try(netip.MustParseAddr("192.0.2.2"), "other", now); wait != 0 {
+	if wait := wait(th, netip.MustParseAddr("192.0.2.2"), "other", now); wait != 0 {
 		t.Errorf("another address waits %v, want 0", wait)
 	}
 	now = now.Add(failureInterval)
-	if wait := th.try(attacker, "next", now); wait != 0 {
+	if wait := wait(th, attacker, "next", now); wait != 0 {
 		t.Errorf("after %v the wait is %v, want 0", failureInterval, wait)
 	}
-	if wait := th.try(attacker, "one more", now); wait != failureInterval {
+	if wait := wait(th, attacker, "one more", now); wait != failureInterval {
 		t.Errorf("the wait after that is %v, want %v", wait, failureInterval)
 	}
 }
@@ -45,7 +57,7 @@ func TestThrottleManyAddresses(t *testing.T) {
 	tried := 0
 	for i := range 2 * throttleSize {
 		addr := netip.AddrFrom16([16]byte{0: 0x20, 4: byte(i >> 16), 5: byte(i >> 8), 6: byte(i)})
-		if th.try(addr, "guess", now) == 0 {
+		if wait(th, addr, "guess", now) == 0 {
 			tried++
 		}
 	}

@@ -43,15 +43,25 @@ type tokenEntry struct {
 	rights Rights
 }
 
-// findToken returns the entry of a token, or nil. Its time does not depend on which entry
-// matches, or on how much of one.
-func findToken(entries []tokenEntry, token string) *tokenEntry {
-	digest := sha256.Sum256([]byte(token))
+// findToken returns the entry of a token, or nil. Its time does not depend on which entry matches, or on
+// how much of one.
+func (p *Policy) findToken(digest [digestSize]byte) *tokenEntry {
 	var found *tokenEntry
-	for i := range entries {
-		if subtle.ConstantTimeCompare(digest[:], entries[i].digest[:]) == 1 {
-			found = &entries[i]
+	for i := range p.tokens {
+		if subtle.ConstantTimeCompare(digest[:], p.tokens[i].digest[:]) == 1 {
+			found = &p.tokens[i]
 		}
 	}
 	return found
+}
+
+// tokenIdentity returns the identity of whoever shows a token.
+func tokenIdentity(token string) identity {
+	digest := sha256.Sum256([]byte(token))
+	return func(p *Policy) (Rights, error) {
+		if entry := p.findToken(digest); entry != nil {
+			return entry.rights, nil
+		}
+		return Rights{}, errUnknownToken
+	}
 }
