@@ -49,6 +49,7 @@ var rules = []rule{
 	{"internal/release/typecheck", []string{"golang.org/x/tools/go/packages"}, nil, "a tool of make"},
 	{"internal/release", []string{"github.com/google/go-containerregistry/pkg/v1/...", "golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/tools/go/packages"}, nil,
 		"it makes releases of what others wrote, and links nothing of it"},
+	{"serve", []string{"driver"}, []string{"driver/...", "memlock"}, "a service over any driver, so it knows no store"},
 	{"internal/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
