@@ -59,6 +59,7 @@ type Driver struct{}`
 		"pglock/pglock_test.go":           "package pglock_test\nimport _ \"github.com/sniblock/snib/internal/livetest/pgtest\"\nfunc TestConformance(t *testing.T) {}",
 		"docs/backends/pglock.md":         page,
 		"serve/access/x.go":               "package access",
+		"serve/serve.go":                  "package serve\nimport _ \"github.com/sniblock/snib/driver\"",
 		"mysqllock/mysqllock.go":          "package mysqllock\nimport _ \"github.com/go-sql-driver/mysql\"" + backend,
 		"mysqllock/mysqllock_test.go":     "package mysqllock_test\nimport _ \"github.com/sniblock/snib/internal/livetest/mysqltest\"\nfunc TestConformance(t *testing.T) {}",
 		"docs/backends/mysqllock.md":      page,

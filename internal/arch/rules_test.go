@@ -49,6 +49,7 @@ var rules = []rule{
 	{"internal/release/typecheck", []string{"golang.org/x/tools/go/packages"}, nil, "a tool of make"},
 	{"internal/release", []string{"github.com/google/go-containerregistry/pkg/v1/...", "golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/tools/go/packages"}, nil,
 		"it makes releases of what others wrote, and links nothing of it"},
+	{"serve", []string{"driver"}, []string{"driver/...", "memlock"}, "a service over any driver, so it knows no store"},
 	{"internal/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
@@ -103,8 +104,8 @@ var rules = []rule{
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
-	{"serve/access", []string{"driver", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"driver", "internal/livetest"},
-		"who may do what is one package with the dependencies that it needs, so the service itself has none"},
+	{"serve/access", []string{"driver", "serve", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"driver", "internal/livetest"},
+		"it has dependencies that the service has not: who brings another Authorizer inherits nothing of it"},
 
 	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
 		"github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},

@@ -43,8 +43,9 @@ func Load(conf Config) (*Access, error) {
 	return a, nil
 }
 
-// Reload reads the policy file again. If it is bad, the policy stays as it is. What quotas have counted,
-// and the failures of clients, stay in any case. It applies to requests that are under way, too.
+// Reload reads the policy file again. If it is bad, the policy stays as it is. What quotas have
+// counted, and the failures of clients, stay in any case. It applies to requests that are under
+// way, too.
 func (a *Access) Reload() error {
 	p, err := LoadPolicy(a.conf.File)
 	if err != nil {

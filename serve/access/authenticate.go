@@ -62,15 +62,15 @@ func bearer(r *http.Request) (token string, given bool, err error) {
 	return token, true, nil
 }
 
-// An identity is who somebody has shown to be. It returns what a policy allows to them, so that those who stay
-// for long lose what a new policy takes away.
+// An identity is who somebody has shown to be. It returns what a policy allows to them, so that
+// those who stay for long lose what a new policy takes away.
 type identity func(*Policy) (Rights, error)
 
 // errUnknownToken does not say whether a token was ever known.
 var errUnknownToken = refusedf("the token is not known")
 
-// identify returns the identity of whoever sent a request. A token decides if there is one, and otherwise the
-// certificate of the connection.
+// identify returns the identity of whoever sent a request. A token decides if there is one, and
+// otherwise the certificate of the connection.
 func (p *Policy) identify(ctx context.Context, r *http.Request, token string) (identity, error) {
 	switch {
 	case token == "":
@@ -88,7 +88,8 @@ func (p *Policy) identify(ctx context.Context, r *http.Request, token string) (i
 	return nil, errUnknownToken
 }
 
-// certificateIdentity returns the identity of the client certificate that the TLS handshake verified.
+// certificateIdentity returns the identity of the client certificate that the TLS handshake
+// verified.
 func certificateIdentity(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, refusedf("a token or a client certificate is required")

@@ -10,7 +10,8 @@ import (
 	"github.com/sniblock/snib/serve"
 )
 
-// Begin implements [serve.Authorizer]: it checks the rights and the quota, and records what is forced.
+// Begin implements [serve.Authorizer]: it checks the rights and the quota, and records what is
+// forced.
 func (a *Access) Begin(ctx context.Context, p *serve.Principal, act serve.Action) (func(serve.Outcome) error, error) {
 	event := eventOf(p, act)
 	rights, err := a.rights(p)
@@ -52,8 +53,8 @@ func (r Rights) allows(act serve.Action) bool {
 	return r.Allows(act.Verb, act.Name)
 }
 
-// count applies the quota of the namespace to an action. The func that it returns must be called with what came
-// of the action.
+// count applies the quota of the namespace to an action. The func that it returns must be
+// called with what came of the action.
 func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (func(serve.Outcome) error, error) {
 	none := func(serve.Outcome) error { return nil }
 	m := a.meter(rights)
@@ -104,7 +105,8 @@ func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(
 	}, nil
 }
 
-// refuse records a refusal, and returns it as the service answers it. An error of the store is no refusal.
+// refuse records a refusal, and returns it as the service answers it. An error of the store is
+// no refusal.
 func (a *Access) refuse(event Event, err error) error {
 	answer := refusal(err)
 	var blocked *BlockedError

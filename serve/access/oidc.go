@@ -82,8 +82,8 @@ func unverifiedIssuer(token string) string {
 	return claims.Issuer
 }
 
-// verify returns the identity of whoever shows a token. The error is an [*UnavailableError] if the issuer could not
-// be asked, and else says why the token is refused.
+// verify returns the identity of whoever shows a token. The error is an [*UnavailableError] if
+// the issuer could not be asked, and else says why the token is refused.
 func (i *issuer) verify(ctx context.Context, token string) (identity, error) {
 	verifier, err := i.ready(ctx)
 	if err != nil {

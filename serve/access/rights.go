@@ -19,7 +19,8 @@ func (r Rights) Covers(name string) bool {
 	return len(r.Prefixes) == 0 || slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// MayCover reports whether a lock whose name begins with prefix can be one of those that the rights are about.
+// MayCover reports whether a lock whose name begins with prefix can be one of those that the
+// rights are about.
 func (r Rights) MayCover(prefix string) bool {
 	return r.Covers(prefix) || slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(p, prefix) })
 }

@@ -53,9 +53,9 @@ func newThrottle() *throttle {
 }
 
 // try counts a credential as a failure before it is checked, so that many at once are no way
-// around. It returns how long the client must wait; if that is 0, the credential may be
-// checked, and worked must be called if it is right.
-func (t *throttle) try(addr netip.Addr, credential string, now time.Time) time.Duration {
+// around. If it returns nil, the credential may be checked, and worked must be called if it is
+// right.
+func (t *throttle) try(addr netip.Addr, credential string, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.client(addr)

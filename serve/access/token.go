@@ -43,8 +43,8 @@ type tokenEntry struct {
 	rights Rights
 }
 
-// findToken returns the entry of a token, or nil. Its time does not depend on which entry matches, or on
-// how much of one.
+// findToken returns the entry of a token, or nil. Its time does not depend on which entry
+// matches, or on how much of one.
 func (p *Policy) findToken(digest [digestSize]byte) *tokenEntry {
 	var found *tokenEntry
 	for i := range p.tokens {
