@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,25 +18,41 @@ type Event struct {
 	Who       string    `json:"who,omitempty"`       // the principal; "" if nobody was authenticated
 	Remote    string    `json:"remote"`              // the address of the client
 	Verb      string    `json:"verb,omitempty"`      // the right that the request needs
+	Op        string    `json:"op,omitempty"`        // what the request asks for
 	Namespace string    `json:"namespace,omitempty"` // of the principal
 	Name      string    `json:"name,omitempty"`      // the lock, as the principal calls it
 	Token     uint64    `json:"token,omitempty,string"`
-	Reason    string    `json:"reason,omitempty"` // of a break or reservation: what the client said; of a refusal: ours
+	Reason    string    `json:"reason,omitempty"`   // of a break or reservation: what the client said; of a refusal: ours
+	LeftOut   int       `json:"left_out,omitempty"` // refusals before this line that have none, because there were too many
 }
+
+const (
+	// refusalBurst and refusalInterval bound the lines about refusals: a client that asks in
+	// vain must not fill the disk.
+	refusalBurst    = 1000
+	refusalInterval = time.Second / 20
+
+	// recentEvents is how many events an audit log remembers.
+	recentEvents = 1000
+)
 
 // An AuditLog writes events as lines of JSON. It is safe for concurrent use.
 type AuditLog struct {
 	path string // "": not a file
 
-	mu   sync.Mutex
-	out  io.Writer
-	file *os.File // out, if it is a file that we opened
+	mu       sync.Mutex
+	out      io.Writer
+	file     *os.File // out, if it is a file that we opened
+	refusals bucket
+	leftOut  int
+	recent   []Event // the latest last
 }
 
 // OpenAuditLog opens the audit log in a file, to which it appends, and which only its user can
 // read.
 func OpenAuditLog(path string) (*AuditLog, error) {
-	l := &AuditLog{path: path}
+	l := NewAuditLog(nil)
+	l.path = path
 	if err := l.Reopen(); err != nil {
 		return nil, err
 	}
@@ -43,7 +60,9 @@ func OpenAuditLog(path string) (*AuditLog, error) {
 }
 
 // NewAuditLog returns an audit log that is written to out, such as [os.Stderr].
-func NewAuditLog(out io.Writer) *AuditLog { return &AuditLog{out: out} }
+func NewAuditLog(out io.Writer) *AuditLog {
+	return &AuditLog{out: out, refusals: bucket{burst: refusalBurst, interval: refusalInterval}}
+}
 
 // Reopen opens the file again, by its name, because a program that rotates logs has renamed the
 // one that was open. If that fails, the log goes on in the old one.
@@ -76,25 +95,51 @@ func (l *AuditLog) Close() error {
 
 // Record writes an event, with the time. When it returns nil, the event is in the file, and a
 // crash of the machine does not take it away. A caller that may not act unrecorded must not act
-// after an error.
+// after an error. Of very many refusals only some are written, with the number of the others.
 func (l *AuditLog) Record(e Event) error {
-	e.Time = time.Now().UTC()
-	line, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("audit log: %w", err)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// One write for each line: lines of several processes that append do not mix.
-	if _, err := l.out.Write(append(line, '\n')); err != nil {
+	e.Time = time.Now().UTC()
+	if e.Event == EventRefused {
+		if l.refusals.wait(e.Time) > 0 {
+			l.leftOut++
+			return nil
+		}
+		l.refusals.take(e.Time)
+		e.LeftOut, l.leftOut = l.leftOut, 0
+	}
+	if err := l.write(e); err != nil {
 		return fmt.Errorf("audit log: %w", err)
 	}
+	if len(l.recent) == recentEvents {
+		l.recent = slices.Delete(l.recent, 0, recentEvents/2)
+	}
+	l.recent = append(l.recent, e)
+	return nil
+}
+
+func (l *AuditLog) write(e Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	// One write for each line: lines of several processes that append do not mix.
+	if _, err := l.out.Write(append(line, '\n')); err != nil {
+		return err
+	}
 	if l.file != nil && e.Event != EventRefused {
-		if err := l.file.Sync(); err != nil {
-			return fmt.Errorf("audit log: %w", err)
-		}
+		return l.file.Sync()
 	}
 	return nil
+}
+
+// Recent returns up to n of the latest events of this process, the latest first.
+func (l *AuditLog) Recent(n int) []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := slices.Clone(l.recent[max(0, len(l.recent)-n):])
+	slices.Reverse(events)
+	return events
 }
 
 // The kinds of an [Event], and its outcomes.

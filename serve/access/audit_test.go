@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestAuditLog(t *testing.T) {
@@ -62,4 +65,36 @@ func TestAuditLogFails(t *testing.T) {
 	if err := NewAuditLog(brokenWriter{}).Record(Event{Event: EventBreak}); err == nil {
 		t.Error("Record = nil although nothing was written")
 	}
+}
+
+// TestAuditLogIsNotFlooded checks that refusals do not fill the disk, that their number is
+// kept, and that they keep no break from being recorded.
+func TestAuditLogIsNotFlooded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := NewAuditLog(&out)
+		record := func(event string) {
+			if err := log.Record(Event{Event: event}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range refusalBurst + 7 {
+			record(EventRefused)
+		}
+		if got := strings.Count(out.String(), "\n"); got != refusalBurst {
+			t.Errorf("%d lines, want %d", got, refusalBurst)
+		}
+		record(EventBreak)
+		if got := log.Recent(1)[0].Event; got != EventBreak {
+			t.Errorf("the latest event is %q, want the break", got)
+		}
+		time.Sleep(refusalInterval)
+		record(EventRefused)
+		if got := log.Recent(1)[0].LeftOut; got != 7 {
+			t.Errorf("left_out = %d, want 7", got)
+		}
+		if got := len(log.Recent(1 << 20)); got > recentEvents {
+			t.Errorf("it remembers %d events, want at most %d", got, recentEvents)
+		}
+	})
 }

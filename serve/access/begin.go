@@ -170,6 +170,6 @@ func (e *forbiddenError) Error() string {
 func eventOf(p *serve.Principal, act serve.Action) Event {
 	return Event{
 		Who: p.Name, Remote: p.Rights.(*admission).remote,
-		Verb: string(act.Verb), Name: act.Name, Token: act.Token, Reason: act.Why,
+		Verb: string(act.Verb), Op: string(act.Op), Name: act.Name, Token: act.Token, Reason: act.Why,
 	}
 }
