@@ -93,6 +93,9 @@ func (a *Access) authenticate(r *http.Request, remote netip.Addr) (*serve.Princi
 		return nil, err
 	}
 	policy := a.policy.Load()
+	if err := policy.checkOrigin(r); err != nil {
+		return nil, err
+	}
 	var rights Rights
 	var id identity
 	look := func() error {

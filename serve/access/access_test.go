@@ -2,12 +2,14 @@ package access
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -384,4 +386,62 @@ func TestBreakIsRecorded(t *testing.T) {
 	a.conf.Audit = NewAuditLog(brokenWriter{})
 	_, err = a.Begin(t.Context(), p, act)
 	wantRefusal(t, err, http.StatusServiceUnavailable, "audit-unavailable")
+}
+
+// TestOtherOriginsAreRefused checks that a right token is no way around.
+func TestOtherOriginsAreRefused(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"acquire\"]\nprefixes = [\"\"]\n")
+	r := request(token)
+	r.Method = "POST"
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	_, err := a.Authenticate(r)
+	wantRefusal(t, err, http.StatusForbidden, "forbidden")
+}
+
+// TestRightsEnd checks that rights end while a principal is there.
+func TestRightsEnd(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+	p := a.admit(request(token))
+	a.policy.Load().tokens[0].rights.Until = time.Now()
+	if a.May(p, serve.VerbRead, "x") {
+		t.Error("May = true after the end of the token")
+	}
+	_, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "x"})
+	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+}
+
+// TestOwnTokens checks that a policy can't make a password a token.
+func TestOwnTokens(t *testing.T) {
+	sum := sha256.Sum256([]byte("hunter2"))
+	a := newTestAccess(t, fmt.Sprintf("[token.ci]\nsha256 = \"%x\"\nverbs = [\"read\"]\nprefixes = [\"\"]\n", sum))
+	_, err := a.Authenticate(request("hunter2"))
+	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+}
+
+// TestRemote checks whose word counts for the address of a client.
+func TestRemote(t *testing.T) {
+	p := &Policy{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	for _, tt := range []struct {
+		name, peer string
+		forwarded  []string
+		want       string
+	}{
+		{"Direct", "192.0.2.1:99", nil, "192.0.2.1"},
+		{"DirectLiar", "192.0.2.1:99", []string{"203.0.113.9"}, "192.0.2.1"},
+		{"Proxy", "10.0.0.1:99", []string{"192.0.2.1"}, "192.0.2.1"},
+		{"ProxyOfLiar", "10.0.0.1:99", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{"TwoProxies", "10.0.0.1:99", []string{"203.0.113.9, 192.0.2.1", "10.0.0.2"}, "192.0.2.1"},
+		{"ProxyWithoutHeader", "10.0.0.1:99", nil, "10.0.0.1"},
+		{"Rubbish", "10.0.0.1:99", []string{"192.0.2.1, unknown"}, "10.0.0.1"},
+		{"IPv6", "[2001:db8::1]:99", nil, "2001:db8::1"},
+	} {
+		r := request("")
+		r.RemoteAddr = tt.peer
+		r.Header["X-Forwarded-For"] = tt.forwarded
+		if got := p.remote(r).String(); got != tt.want {
+			t.Errorf("%s: remote = %s, want %s", tt.name, got, tt.want)
+		}
+	}
 }

@@ -126,6 +126,7 @@ func refusal(err error) error {
 		unavailable *UnavailableError
 		forbidden   *forbiddenError
 		exceeded    *ExceededError
+		origin      *originError
 	)
 	switch {
 	case errors.As(err, &refused):
@@ -136,6 +137,8 @@ func refusal(err error) error {
 		return &serve.Refusal{Status: http.StatusServiceUnavailable, Type: "issuer-unavailable", Detail: unavailable.Error(), RetryAfter: issuerInterval}
 	case errors.As(err, &forbidden):
 		return &serve.Refusal{Status: http.StatusForbidden, Type: "forbidden", Detail: forbidden.Error()}
+	case errors.As(err, &origin):
+		return &serve.Refusal{Status: http.StatusForbidden, Type: "forbidden", Detail: origin.Error()}
 	case errors.As(err, &exceeded) && exceeded.RetryAfter > 0:
 		return &serve.Refusal{Status: http.StatusTooManyRequests, Type: "quota", Detail: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	case errors.As(err, &exceeded):

@@ -4,58 +4,56 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
-// pagePolicy lets a page of the service load its own files and talk to the service, and nothing
-// else. Text from a store that becomes part of a page by mistake is not run.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
-	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// protectBrowsers returns a handler that web pages of others can't use through the browser of
-// somebody who may: it refuses requests that another origin causes to change something, and its
-// answers can't be framed, and are never taken for another type than they say.
-//
-// If the listener is on the loopback interface, it also refuses hosts that are not names of
-// this machine: a page whose name an attacker points at 127.0.0.1 would be of the same origin.
-// Elsewhere a credential stops that, because a browser attaches none to it.
-func protectBrowsers(next http.Handler, loopback bool, refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
-	var origins http.CrossOriginProtection
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", pagePolicy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		if loopback && !isLocalHost(r.Host) {
-			refuse(w, r, &originError{"the Host header names another machine; use localhost or 127.0.0.1"})
-			return
-		}
-		if err := origins.Check(r); err != nil {
-			refuse(w, r, &originError{"a page of another origin caused this request"})
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// An originError reports a request that a page of somebody else may have caused.
+// An originError reports a request that a page of somebody else may have caused in a browser.
 type originError struct{ text string }
 
+// Error implements the error interface.
 func (e *originError) Error() string { return e.text }
 
-// isLocalHost reports whether a Host header names this machine: localhost, or a loopback
-// address, with any port.
-func isLocalHost(host string) bool {
+// checkOrigin refuses what a page of somebody else causes through the browser of a principal.
+//
+// A browser attaches no token by itself. But it does attach a client certificate, and it
+// reaches services on its own host. So what changes something must come from a page of the same
+// origin. And on the loopback interface the host of the URL must be this one, or one that the
+// policy names: a page whose name an attacker points at 127.0.0.1 would be of the same origin.
+func (p *Policy) checkOrigin(r *http.Request) error {
+	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !isLocalName(r.Host) && !slices.Contains(p.hosts, hostName(r.Host)) {
+		return &originError{"the host in the URL is not one of this service; use localhost, or add it to hosts in the policy"}
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return &originError{"a page of another site caused this request"}
+	}
+	return nil
+}
+
+// isLoopbackListener reports whether a request came in on the loopback interface.
+func isLoopbackListener(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	addr, err := netip.ParseAddrPort(local.String())
+	return err == nil && addr.Addr().Unmap().IsLoopback()
+}
+
+// hostName returns a Host header without the port, in lower case.
+func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") {
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+}
+
+// isLocalName reports whether a Host header names this machine: localhost, or a loopback address.
+func isLocalName(host string) bool {
+	name := hostName(host)
+	if name == "localhost" {
 		return true
 	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
 }

@@ -1,25 +1,22 @@
 package access
 
 import (
-	"errors"
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 )
 
-func TestProtectBrowsers(t *testing.T) {
-	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	refuse := func(w http.ResponseWriter, _ *http.Request, err error) {
-		var e *originError
-		if !errors.As(err, &e) {
-			t.Errorf("error = %v, want an originError", err)
-		}
-		w.WriteHeader(http.StatusForbidden)
-	}
+func TestOrigins(t *testing.T) {
+	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7117}
+	public := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
+	named := []string{"locks.example.com"}
 	tests := []struct {
 		name, method, host string
 		header             map[string]string
-		public             bool // the listener is not on the loopback interface
+		listener           net.Addr
+		hosts              []string // of the policy
 		ok                 bool
 	}{
 		{name: "Curl", method: "POST", host: "localhost:7117", ok: true},
@@ -34,25 +31,26 @@ func TestProtectBrowsers(t *testing.T) {
 		{name: "Rebound", method: "GET", host: "evil.example:7117", header: map[string]string{"Sec-Fetch-Site": "same-origin"}},
 		{name: "ReboundNumber", method: "GET", host: "127.0.0.1.evil.example"},
 		{name: "NoHost", method: "GET", host: ""},
-		{name: "PublicName", method: "GET", host: "locks.example.com", public: true, ok: true},
-		{name: "PublicCrossSite", method: "POST", host: "locks.example.com", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, public: true},
+		{name: "Named", method: "GET", host: "Locks.Example.com", hosts: named, ok: true},
+		{name: "NamedAndLocal", method: "GET", host: "localhost:7117", hosts: named, ok: true},
+		{name: "PublicName", method: "GET", host: "locks.example.com", listener: public, ok: true},
+		{name: "PublicCrossSite", method: "POST", host: "locks.example.com", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, listener: public},
+		{name: "PublicNotNamed", method: "GET", host: "evil.example", listener: public, hosts: named},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.listener == nil {
+				tt.listener = loopback
+			}
 			r := httptest.NewRequest(tt.method, "/v1/locks", nil)
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, tt.listener))
 			r.Host = tt.host
 			for k, v := range tt.header {
 				r.Header.Set(k, v)
 			}
-			w := httptest.NewRecorder()
-			protectBrowsers(served, !tt.public, refuse).ServeHTTP(w, r)
-			if got := w.Code == http.StatusNoContent; got != tt.ok {
-				t.Errorf("status = %d, want served = %v", w.Code, tt.ok)
-			}
-			for _, h := range []string{"Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy"} {
-				if w.Header().Get(h) == "" {
-					t.Errorf("the answer has no %s", h)
-				}
+			err := (&Policy{hosts: tt.hosts}).checkOrigin(r)
+			if got := err == nil; got != tt.ok {
+				t.Errorf("error = %v, want admitted = %v", err, tt.ok)
 			}
 		})
 	}

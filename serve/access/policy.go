@@ -14,6 +14,7 @@ type Policy struct {
 	issuers      []*issuer
 	namespaces   map[string]Namespace
 	proxies      []netip.Prefix // whose X-Forwarded-For is believed
+	hosts        []string       // of URLs of the service, in lower case
 }
 
 // A Namespace is a part of the store with its quota. A principal of a namespace uses names without

@@ -48,10 +48,10 @@ type policyReader struct {
 }
 
 func (b *policyReader) read() error {
-	var proxies listValue
+	var proxies, hosts listValue
 	err := b.file.decode(map[string]any{
-		"trusted-proxies": &proxies,
-		"role":            section{}, "namespace": section{}, "token": section{}, "certificate": section{}, "oidc": section{},
+		"trusted-proxies": &proxies, "hosts": &hosts,
+		"role": section{}, "namespace": section{}, "token": section{}, "certificate": section{}, "oidc": section{},
 	})
 	if err != nil {
 		return err
@@ -62,6 +62,12 @@ func (b *policyReader) read() error {
 			return b.file.errorAt("trusted-proxies", "%q is not an address or network; write 10.0.0.7 or 10.0.0.0/24", text)
 		}
 		b.policy.proxies = append(b.policy.proxies, proxy)
+	}
+	for _, host := range hosts {
+		if host == "" || strings.ContainsAny(host, ":/") {
+			return b.file.errorAt("hosts", "%q is not the name of a host; write it without scheme and port, such as locks.example.com", host)
+		}
+		b.policy.hosts = append(b.policy.hosts, strings.ToLower(host))
 	}
 	// Roles and namespaces first: the others use their names.
 	for _, section := range []struct {

@@ -105,6 +105,7 @@ func TestBadPolicies(t *testing.T) {
 		{"NoClaims", "[oidc.a]\nissuer = \"https://x\"\naudience = \"y\"\n[oidc.a.rule.b]\nverbs = [\"read\"]\n", []string{"line 4", "no claims"}},
 		{"AnyClaim", "[oidc.a]\nissuer = \"https://x\"\naudience = \"y\"\n[oidc.a.rule.b]\nclaims = { sub = \"*\" }\n", []string{"line 5", `"sub"`}},
 		{"BadProxy", "trusted-proxies = [\"balancer\"]\n", []string{"line 1", `"balancer"`, "10.0.0.0/24"}},
+		{"HostWithPort", "hosts = [\"locks.example.com:443\"]\n", []string{"line 1", "without scheme and port"}},
 		{"NotATable", "token = \"x\"\n", []string{"line 1", "[token.NAME]"}},
 		{"NotATables", "[[token]]\n" + sha, []string{"line 1", "[token.NAME]"}},
 		{"ValueAsTable", "[token]\nci = 3\n", []string{"line 2", "[token.NAME]"}},
