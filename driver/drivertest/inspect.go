@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -106,6 +107,9 @@ func inspectClauses() []clause {
 				d := t.open()
 				for _, name := range unusualNames() {
 					t.lockName = t.name(name)
+					if len(t.lockName) > driver.MaxName {
+						t.lockName = strings.ToValidUTF8(t.lockName[:driver.MaxName], "")
+					}
 					l := t.acquire(d, t.req("a"))
 					var got []string
 					err := t.inspector(d).List(t.boundedContext(), t.id, func(st driver.Status) bool {

@@ -112,7 +112,7 @@ prefixes = ["deploy/", "migrate/"]
 		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "build/", List: true}, false},
 		{serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy/shop"}, false},
 		{serve.Action{Verb: serve.VerbReserve, Op: serve.OpAcquire, Name: "deploy/shop"}, false},
-		{serve.Action{Verb: serve.VerbAdmin, Op: serve.OpStore}, false},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpStore}, true}, // clients ask for what the store promises
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s/%s %q", tt.act.Verb, tt.act.Op, tt.act.Name), func(t *testing.T) {
@@ -346,6 +346,22 @@ namespace = "small"
 	_, err = a.Begin(t.Context(), p, reserve)
 	wantRefusal(t, err, http.StatusForbidden, "quota")
 
+	renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", TTL: 2 * time.Minute}
+	_, err = a.Begin(t.Context(), p, renew)
+	wantRefusal(t, err, http.StatusForbidden, "quota")
+	renew.TTL = time.Minute
+	if _, err = a.Begin(t.Context(), p, renew); err != nil {
+		t.Errorf("renewal: %v", err)
+	}
+	// A hold that is too old is not renewed, by whatever way.
+	m := a.meters["small"]
+	id := newHoldID("small/a", "one")
+	m.holds[id] = m.holds[id].Add(-time.Hour)
+	for _, act := range []serve.Action{renew, acquire("a")} {
+		_, err = a.Begin(t.Context(), p, act)
+		wantRefusal(t, err, http.StatusForbidden, "quota")
+	}
+
 	release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one"})
 	if err != nil {
 		t.Fatal(err)
@@ -404,7 +420,7 @@ func TestRightsEnd(t *testing.T) {
 	token, line := NewToken()
 	a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
 	p := a.admit(request(token))
-	a.policy.Load().tokens[0].rights.Until = time.Now()
+	p.Rights.(*admission).known.Load().rights.Until = time.Now()
 	if a.May(p, serve.VerbRead, "x") {
 		t.Error("May = true after the end of the token")
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
 
@@ -47,7 +48,10 @@ func (a *Access) Begin(ctx context.Context, p *serve.Principal, act serve.Action
 
 // allows reports whether the rights allow an action.
 func (r Rights) allows(act serve.Action) bool {
-	if act.List {
+	switch {
+	case act.Op == serve.OpStore:
+		return true // each client needs to know what the store promises, and it is no secret
+	case act.List:
 		return r.Has(act.Verb) && r.MayCover(act.Name)
 	}
 	return r.Allows(act.Verb, act.Name)
@@ -66,6 +70,9 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 	case serve.OpAcquire:
 		return m.acquire(ctx, id, act)
 	case serve.OpRenew:
+		if err := m.lease(act); err != nil {
+			return nil, err
+		}
 		return none, m.renew(ctx, id, time.Now())
 	case serve.OpRelease:
 		return func(out serve.Outcome) error {
@@ -84,6 +91,10 @@ func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(
 		return nil, err
 	}
 	if err := m.admit(ctx, id); err != nil {
+		return nil, err
+	}
+	// An owner that acquires again renews the hold that it has.
+	if err := m.renew(ctx, id, time.Now()); err != nil {
 		return nil, err
 	}
 	done := func() {}
@@ -130,19 +141,19 @@ func refusal(err error) error {
 	)
 	switch {
 	case errors.As(err, &refused):
-		return &serve.Refusal{Status: http.StatusUnauthorized, Type: "unauthenticated", Detail: refused.Error(), Challenge: `Bearer realm="snib"`}
+		return &serve.Refusal{Status: http.StatusUnauthorized, Type: wire.ProblemMissing, Detail: refused.Error(), Challenge: `Bearer realm="snib"`}
 	case errors.As(err, &blocked):
-		return &serve.Refusal{Status: http.StatusTooManyRequests, Type: "blocked", Detail: blocked.Error(), RetryAfter: blocked.RetryAfter}
+		return &serve.Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemBlocked, Detail: blocked.Error(), RetryAfter: blocked.RetryAfter}
 	case errors.As(err, &unavailable):
-		return &serve.Refusal{Status: http.StatusServiceUnavailable, Type: "issuer-unavailable", Detail: unavailable.Error(), RetryAfter: issuerInterval}
+		return &serve.Refusal{Status: http.StatusServiceUnavailable, Type: wire.ProblemIssuer, Detail: unavailable.Error(), RetryAfter: issuerInterval}
 	case errors.As(err, &forbidden):
-		return &serve.Refusal{Status: http.StatusForbidden, Type: "forbidden", Detail: forbidden.Error()}
+		return &serve.Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden, Detail: forbidden.Error()}
 	case errors.As(err, &origin):
-		return &serve.Refusal{Status: http.StatusForbidden, Type: "forbidden", Detail: origin.Error()}
+		return &serve.Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden, Detail: origin.Error()}
 	case errors.As(err, &exceeded) && exceeded.RetryAfter > 0:
-		return &serve.Refusal{Status: http.StatusTooManyRequests, Type: "quota", Detail: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
+		return &serve.Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemQuota, Detail: exceeded.Error(), RetryAfter: exceeded.RetryAfter}
 	case errors.As(err, &exceeded):
-		return &serve.Refusal{Status: http.StatusForbidden, Type: "quota", Detail: exceeded.Error()}
+		return &serve.Refusal{Status: http.StatusForbidden, Type: wire.ProblemQuota, Detail: exceeded.Error()}
 	}
 	return err
 }
@@ -150,7 +161,7 @@ func refusal(err error) error {
 // unrecorded is the answer to a break or a reservation that the audit log can't record.
 func unrecorded() error {
 	return &serve.Refusal{
-		Status: http.StatusServiceUnavailable, Type: "audit-unavailable", RetryAfter: time.Second,
+		Status: http.StatusServiceUnavailable, Type: wire.ProblemAudit, RetryAfter: time.Second,
 		Detail: "the audit log can't be written, and nothing is broken or reserved without a record; see the log of the service",
 	}
 }

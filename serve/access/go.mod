@@ -6,6 +6,7 @@ require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/sniblock/snib v0.0.0
+	github.com/sniblock/snib/remotelock v0.0.0
 	github.com/sniblock/snib/serve v0.0.0
 	golang.org/x/time v0.16.0
 )
@@ -17,5 +18,6 @@ require (
 
 replace (
 	github.com/sniblock/snib => ../..
+	github.com/sniblock/snib/remotelock => ../../remotelock
 	github.com/sniblock/snib/serve => ..
 )

@@ -238,7 +238,7 @@ func (m *meter) surveyLocked(ctx context.Context) error {
 	found := map[holdID]time.Time{}
 	err := m.list(ctx, m.prefix, func(st driver.Status) bool {
 		for _, h := range st.Holders {
-			found[newHoldID(st.Name, h.Owner)] = began.Add(-h.Held)
+			found[newHoldID(st.Name, serve.ClientOwner(h.Owner))] = began.Add(-h.Held)
 		}
 		return true
 	})
