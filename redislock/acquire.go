@@ -263,9 +263,9 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	return err
 }
 
-// parseAnswer turns an answer of the script into a lease or an error. It sets refused by the answer
-// itself: the error of a request without an answer may look the same, because a context may end
-// with any cause, also with the ErrHeld of another lock.
+// parseAnswer turns an answer of the script into a lease or an error. It sets refused by the
+// answer itself: the error of a request without an answer may look the same, because a context
+// may end with any cause, also with the ErrHeld of another lock.
 func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
 	a.refused = word == "h" || word == "e" || word == "k"
@@ -304,8 +304,8 @@ func parseMillis(s string) time.Duration {
 	return fromMillis(ms)
 }
 
-// fromMillis returns a time in milliseconds, and at most maxTTL: anybody who may write to the store
-// can set any expiry.
+// fromMillis returns a time in milliseconds, and at most maxTTL: anybody who may write to the
+// store can set any expiry.
 func fromMillis(ms float64) time.Duration {
 	return time.Duration(min(ms, float64(maxTTL.Milliseconds()))) * time.Millisecond
 }
@@ -524,9 +524,9 @@ func (a *attempt) withdrawAgain() {
 	}
 }
 
-// sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout is
-// over. If the answer is that there is no such hold, but an earlier try may have ended the hold, it
-// returns "!".
+// sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
+// is over. If the answer is that there is no such hold, but an earlier try may have ended the
+// hold, it returns "!".
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
 	var retries rediskit.Backoff
 	for {

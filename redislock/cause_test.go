@@ -13,8 +13,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// errElsewhere is the cause of a cancellation that looks like a refusal: an errgroup cancels with it
-// if another lock is held.
+// errElsewhere is the cause of a cancellation that looks like a refusal: an errgroup cancels
+// with it if another lock is held.
 var errElsewhere = fmt.Errorf("another lock: %w", driver.ErrHeld)
 
 // TestAnyCause cancels acquisitions with errElsewhere. Neither a place in the queue nor a grant
