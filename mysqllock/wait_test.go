@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -98,11 +99,12 @@ func oneConnection(t *testing.T, server *mysqltest.Server) {
 	l := acquire(t, other, request("one", "a"))
 	w := jobtest.Waiting(t, d, request("one", "b"))
 	time.Sleep(300 * time.Millisecond) // it polls by now
+	slack := livetest.Slack(t)
 	began := time.Now()
 	release(t, l)
 	next := w.Get(t)
 	took := w.At.Sub(began)
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("granted %v after the release", took)
 	}
 	release(t, next)
@@ -140,18 +142,19 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("altered", "a"))
 	w := jobtest.Waiting(t, d2, request("altered", "b"))
+	slack := livetest.Slack(t)
 	began := time.Now()
 	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")
 	must(t, db, "ALTER TABLE snib_locks ADD INDEX of_note (note)")
 	// Each change waits for a watching statement, about a second, and for the disk.
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 15*time.Second+slack() {
 		t.Errorf("the table was altered after %v", took)
 	}
 	began = time.Now()
 	release(t, l)
 	next := w.Get(t)
 	took := w.At.Sub(began)
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("granted %v after the release", took)
 	}
 	release(t, next)
