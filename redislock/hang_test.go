@@ -118,8 +118,8 @@ func TestHungServer(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("%d can be compared with the server; told after the deadline by: first %v, median %v, last %v; the machine was late by %v", checked, late[0], late[len(late)/2], late[len(late)-1], machine)
-	if last := late[len(late)-1]; last > 10*time.Millisecond+machine {
-		t.Errorf("told %v after the deadline, want 10 ms at most, and %v for the machine", last, machine)
+	if last := late[len(late)-1]; last > 10*time.Millisecond+2*machine { // the timer, and the goroutine that tells
+		t.Errorf("told %v after the deadline, want 10 ms at most, and %v for the machine", last, 2*machine)
 	}
 
 	node.Resume()
@@ -201,7 +201,7 @@ func TestHungServerBounded(t *testing.T) {
 	if most > before+12*workers {
 		t.Errorf("%d goroutines at the most, for %d that ask", most, workers)
 	}
-	if late := machine(); median > time.Second || longest > 2*time.Second+10*late {
+	if late := machine(); median > time.Second+10*late || longest > 2*time.Second+10*late {
 		t.Errorf("attempts with a context of 50 ms took %v, and up to %v, on a machine that was late by %v", median, longest, late)
 	}
 	node.Resume()
