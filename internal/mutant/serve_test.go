@@ -47,8 +47,8 @@ var serveMutants = []mutant{
 	{
 		guarantee: "grants that are given up", pkg: "serve",
 		in:    "Service.find",
-		old:   " && !waits",
-		new:   "",
+		old:   "&& !waits",
+		new:   "&& (!waits || true)",
 		tests: "TestGivenUpElsewhere",
 	},
 	{
