@@ -28,6 +28,8 @@ const (
 	PathLocks = "/v1/locks"
 	PathStore = "/v1/store"
 
+	PathOpenAPI = "/v1/openapi.json"
+
 	PathHealth = "/healthz"
 	PathReady  = "/readyz"
 )
