@@ -43,6 +43,7 @@ type Driver struct {
 	client    *client
 	transport *http.Transport
 	info      driver.Info
+	backend   string // behind the service
 	maxWait   time.Duration
 
 	ctx       context.Context // of all requests; ends with Close
@@ -71,6 +72,7 @@ func Open(ctx context.Context, conf Config) (*Driver, error) {
 		d.transport.CloseIdleConnections()
 		return nil, err
 	}
+	d.backend = store.Backend
 	d.maxWait = min(wire.Duration(store.MaxWait), pollTimeout)
 	return d, nil
 }
@@ -134,6 +136,9 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info { return d.info }
+
+// Backend returns the kind of the store behind the service, such as "redis".
+func (d *Driver) Backend() string { return d.backend }
 
 // begin lets a call begin, which ends before Close returns.
 func (d *Driver) begin() (end func(), err error) {

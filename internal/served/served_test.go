@@ -3,7 +3,6 @@ package served
 import (
 	"net"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,11 +10,36 @@ import (
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/serve"
-	"github.com/sniblock/snib/sqlitelock"
 )
+
+// ttl is the suite's TTL: long compared with a round trip to the service and from there to its
+// store, even on a busy machine.
+const ttl = 400 * time.Millisecond
+
+// TestConformance runs the suite through the service, on each kind of store. Each driver has its
+// own path to the service, which can be cut.
+func TestConformance(t *testing.T) {
+	t.Run("Memory", func(t *testing.T) {
+		drivertest.Run(t, harness(startReplica(t, memlock.New(), serve.Options{}).addr))
+	})
+	for _, kind := range []storeKind{sqlite, redis, postgres} {
+		t.Run(string(kind), func(t *testing.T) {
+			d, err := startStore(t, kind).open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := harness(startReplica(t, d, serve.Options{}).addr)
+			if kind == postgres {
+				h.Secret = pgtest.Password
+			}
+			drivertest.Run(t, h)
+		})
+	}
+}
 
 // A replica is a service with its server, in this process.
 type replica struct {
@@ -42,13 +66,13 @@ func startReplica(t testing.TB, d driver.Driver, opts serve.Options) *replica {
 		if err := s.Drain(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Errorf("Drain = %v", err)
 		}
-		_ = d.Close() // every driver was closed by then, or its test has failed
+		_ = d.Close() // nobody uses it any more
 	})
 	return r
 }
 
-// open returns a driver with a path of its own to each replica.
-func open(t testing.TB, paths jobtest.Paths, addrs ...string) *remotelock.Driver {
+// connect returns a driver with a path of its own to each replica, in this order.
+func connect(t testing.TB, addrs ...string) (*remotelock.Driver, []*livetest.Proxy) {
 	t.Helper()
 	var conf remotelock.Config
 	var proxies []*livetest.Proxy
@@ -62,36 +86,23 @@ func open(t testing.TB, paths jobtest.Paths, addrs ...string) *remotelock.Driver
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	if paths != nil {
-		paths[d] = proxies
-	}
-	return d
+	return d, proxies
 }
 
 // harness returns a harness whose drivers reach the replicas in this order.
 func harness(addrs ...string) drivertest.Harness {
 	paths := jobtest.Paths{}
 	return drivertest.Harness{
-		Open:  func(t *testing.T) driver.Driver { return open(t, paths, addrs...) },
-		TTL:   300 * time.Millisecond,
+		Open: func(t *testing.T) driver.Driver {
+			d, proxies := connect(t, addrs...)
+			paths[d] = proxies
+			return d
+		},
+		TTL:   ttl,
 		Sever: paths.Sever, Stall: paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
-			p := livetest.NewProxy(t, addrs[0])
-			return jobtest.KeepThrough(t, []*livetest.Proxy{p}, open(t, nil, p.Addr()), req)
+			d, proxies := connect(t, addrs...)
+			return jobtest.KeepThrough(t, proxies, d, req)
 		},
 	}
-}
-
-func TestConformance(t *testing.T) {
-	drivertest.Run(t, harness(startReplica(t, memlock.New(), serve.Options{}).addr))
-}
-
-func TestConformanceSQLite(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks.db")
-	d, err := sqlitelock.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := harness(startReplica(t, d, serve.Options{}).addr)
-	drivertest.Run(t, h)
 }

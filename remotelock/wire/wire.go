@@ -43,7 +43,7 @@ const (
 
 // The limits of the API. A service may have others for the rest.
 const (
-	MaxOwner   = 256  // bytes
+	MaxOwner   = 512  // bytes
 	MaxAttempt = 32   // letters and digits
 	MaxLabel   = 1024 // bytes
 	MaxReason  = 1024 // bytes
