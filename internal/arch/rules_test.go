@@ -54,7 +54,7 @@ var rules = []rule{
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"remotelock/wire", []string{"driver"}, nil, "the service and its driver share it, so it brings nothing of either"},
 	{"internal/served", nil, []string{".", "driver/...", "internal/history", "internal/jobtest", "internal/livetest/...", "memlock", "pglock", "redislock", "remotelock/...", "serve", "sqlitelock",
-		"github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "golang.org/x/sys/unix"},
+		"github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys/unix"},
 		"it runs the service and its driver on real stores, so that neither requires the other, or a store"},
 	{"internal/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
