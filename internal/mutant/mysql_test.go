@@ -94,32 +94,25 @@ var mysqlMutants = []mutant{
 		tests: "TestClockBack/KeptBefore",
 	},
 	{
-		guarantee: "one holder", pkg: "mysqllock",
+		guarantee: "own answers", pkg: "mysqllock",
 		in:    "Driver.takeBatch",
 		old:   "if t := byNonce[nonce]; t != nil {",
 		new:   "for _, t := range some {",
 		tests: "TestBatchAnswers",
 	},
 	{
-		guarantee: "one holder", pkg: "mysqllock",
+		guarantee: "one grant of a batch", pkg: "mysqllock",
 		in:    "firstOfEach",
 		old:   "!seen[n] {",
 		new:   "true {",
 		tests: "TestBatchAnswers",
 	},
 	{
-		guarantee: "one holder", pkg: "mysqllock",
+		guarantee: "rolled-back answers", pkg: "mysqllock",
 		in:    "Driver.runBatch",
 		old:   "forget()\n\t\trows, err := stmt",
 		new:   "rows, err := stmt",
 		tests: "TestRolledBackBatch",
-	},
-	{
-		guarantee: "releases arrive", pkg: "mysqllock",
-		in:    "Driver.freeBatch",
-		old:   "if f := byName[name]; f != nil {",
-		new:   "for _, f := range some {",
-		tests: "TestBatchBesideLockedRows",
 	},
 	{
 		guarantee: "held-up requests", pkg: "mysqllock",
@@ -127,12 +120,5 @@ var mysqlMutants = []mutant{
 		old:   "FOR UPDATE SKIP LOCKED",
 		new:   "FOR UPDATE",
 		tests: "TestBatchBesideLockedRows",
-	},
-	{
-		guarantee: "malformed entries", pkg: "mysqllock",
-		in:    "sendBatch",
-		old:   "driverkit.IsolateAll(batch, isMalformed,",
-		new:   "driverkit.IsolateAll(batch, func(error) bool { return false },",
-		tests: "TestBatchOfMalformedRows",
 	},
 }
