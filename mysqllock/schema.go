@@ -126,7 +126,8 @@ func (d *Driver) examine(ctx context.Context) error {
 
 // examineBatches finds out whether the server with this version can run batches. That is MariaDB
 // 10.6 or later. Where replicas execute the statements again, the driver sends none, because a
-// replica would not skip the same rows. It sends none to Galera either, which ignores SKIP LOCKED.
+// replica would not skip the same rows. It sends none to Galera either, where they were not
+// tested.
 func (d *Driver) examineBatches(ctx context.Context, version string) error {
 	var major, minor int
 	product := strings.Contains(version, "MariaDB")

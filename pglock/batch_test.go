@@ -88,9 +88,9 @@ func TestBatchOfWildRows(t *testing.T) {
 		update("token = 9223372036854775807"), update("token = 1"), update(`holders = jsonb_set(holders, '{0,until}', '"soon"')`))
 }
 
-// TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before the
-// driver repeats the statement, another driver takes the locks. So the grants of the first try,
-// which was rolled back, must not count. The requests go alone first, and then in a batch.
+// TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before
+// the driver repeats the statement, another driver takes the locks. So the grants of the first
+// try, which was rolled back, must not count. The requests go alone first, and then in a batch.
 func TestRolledBackAnswer(t *testing.T) {
 	server := pgtest.Start(t)
 	admin := dial(t, server.URL())
