@@ -156,4 +156,11 @@ var postgresMutants = []mutant{
 		new:   "error(nil)",
 		tests: "TestPlain/Owner",
 	},
+	{
+		guarantee: "watchers leave connections", pkg: "pglock",
+		in:    "Driver.listen",
+		old:   "if d.rows.MustYield() {",
+		new:   "if false {",
+		tests: "TestListenersLeaveConnections",
+	},
 }
