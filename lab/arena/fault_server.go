@@ -1,0 +1,63 @@
+package arena
+
+import (
+	"context"
+	"math/rand/v2"
+)
+
+// Faults of the servers.
+
+func pauseStore(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	d, server := ttls(rng, 0.5, 2), b.store.hit(rng)
+	b.whileHeld(ctx, victim, func() {
+		b.during("store-pause", func() {
+			server.Hang()
+			b.wait(ctx, d)
+			server.Resume()
+		})
+	})
+	b.store.settled()
+}
+
+func restartStore(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	server := b.store.hit(rng)
+	b.whileHeld(ctx, victim, func() {
+		b.during("store-restart", func() {
+			server.Kill()
+			server.Restart()
+		})
+	})
+	b.store.settled()
+}
+
+func forgetStore(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
+	b.whileHeld(ctx, victim, func() {
+		b.during("store-forget", func() { forget(b.t, b.store.nodes[0]) })
+	})
+}
+
+func forgetQuorum(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	n := len(b.store.nodes)
+	down := rng.IntN(n)
+	b.store.nodes[down].Kill()
+	b.whileHeld(ctx, victim, func() {
+		b.during("forget-quorum", func() {
+			b.store.nodes[down].Restart()
+			forget(b.t, b.store.nodes[(down+1)%n])
+		})
+	})
+}
+
+func failover(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
+	b.store.failover(func(fail func()) {
+		b.whileHeld(ctx, victim, func() { b.during("failover", fail) })
+	})
+	b.store.settled()
+}
+
+// settled waits until the servers are well.
+func (s *store) settled() {
+	if s.settle != nil {
+		s.settle()
+	}
+}
