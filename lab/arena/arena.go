@@ -40,8 +40,8 @@ type Contestant struct {
 	// Together says that one process serves all three clients. The process is not killed then.
 	Together bool
 
-	// OneWay says that all clients must reach the servers at the same addresses. None of them can be
-	// cut off alone then.
+	// OneWay says that all clients must reach the servers at the same addresses. None of them
+	// can be cut off alone then.
 	OneWay bool
 
 	// Prepare is called with the URL of the store before each bout, if it is not nil.

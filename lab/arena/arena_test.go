@@ -108,8 +108,8 @@ func TestAcquittal(t *testing.T) {
 	}
 }
 
-// TestFaultsFit checks that faults that a contestant can't have are an error, and unknown ones none
-// of its own.
+// TestFaultsFit checks that faults that a contestant can't have are an error, and unknown ones
+// none of its own.
 func TestFaultsFit(t *testing.T) {
 	for _, tt := range []struct {
 		c    Contestant

@@ -125,7 +125,8 @@ func (b *bout) end(c *client) {
 
 // direct does the faults, and waits until somebody gets the lock after the last one.
 func (b *bout) direct(ctx context.Context) {
-	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() >= 2*len(names) })
+	b.await(ctx, 3*TTL+b.c.Settle, func() bool { return b.grants() > 0 })
+	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
 	endless := b.store.endless()
 	if len(b.plan) == 0 { // the work itself is the schedule
 		b.wait(ctx, 2*b.c.Work)

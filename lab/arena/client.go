@@ -52,7 +52,8 @@ type answer struct {
 	at int64
 }
 
-// An act is what the director wants a client to do with its next acquisition. Functions may be nil.
+// An act is what the director wants a client to do with its next acquisition. Functions may be
+// nil.
 type act struct {
 	before    func(c *client)           // is called before the request is sent
 	asked     func(c *client)           // is called in a goroutine then, and may see to the answers

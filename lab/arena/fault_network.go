@@ -13,8 +13,8 @@ import (
 // acquirePlaces is how many requests of an acquisition can lose their answers.
 const acquirePlaces = 3
 
-// loseAnswer loses the answer to the request of a client after so many others. The returned channel
-// is closed then.
+// loseAnswer loses the answer to the request of a client after so many others. The returned
+// channel is closed then.
 func (c *client) loseAnswer(ctx context.Context, place int, then livetest.Ending) (lost <-chan struct{}) {
 	for range place {
 		awaitOr(ctx, c.ways()[0].Sent(""), TTL/4)

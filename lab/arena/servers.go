@@ -196,8 +196,8 @@ func startMySQL(t testing.TB) *servers {
 	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
 }
 
-// etcdFlags make leases of a second possible: the shortest is three halves of the election timeout,
-// in whole seconds.
+// etcdFlags make leases of a second possible: the shortest is three halves of the election
+// timeout, in whole seconds.
 var etcdFlags = []string{"--heartbeat-interval", "50", "--election-timeout", "500"}
 
 func startEtcd(t testing.TB) *servers {
@@ -223,8 +223,8 @@ func startEtcdCluster(t testing.TB) *servers {
 	}
 }
 
-// replaceLeader kills a leader, and restarts it when it has been away for a while: the others elect
-// another one.
+// replaceLeader kills a leader, and restarts it when it has been away for a while: the others
+// elect another one.
 func replaceLeader(hold func(func()), leader server) {
 	hold(leader.Kill)
 	leader.Restart()
@@ -248,8 +248,8 @@ func etcdLeader(c *etcdtest.ClusterSetup) (*etcdtest.Server, error) {
 	return nil, err
 }
 
-// get speaks HTTP by hand, because the lab has no other use for the client of net/http, which would
-// make the command larger by 0.4 MB.
+// get speaks HTTP by hand, because the lab has no other use for the client of net/http, which
+// would make the command larger by 0.4 MB.
 func get(addr, path string) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package pattern contains ways to lock: broken ones, as programs and articles have them, and right
-// ones. Each is written as a user of the store's client would write it. The scenes of "snib demo"
-// play them, and "snib lab" judges some of them.
+// Package pattern contains ways to lock: broken ones, as programs and articles have them, and
+// right ones. Each is written as a user of the store's client would write it. The scenes of
+// "snib demo" play them, and "snib lab" judges some of them.
 package pattern
 
 import (

@@ -115,8 +115,8 @@ func insertRow(p *postgresClient) (*Client, error) {
 	}, nil
 }
 
-// leaseRow stores in a row the time at which the lease ends, by the clocks of the clients. A client
-// that finds a time in the past takes the lock over.
+// leaseRow stores in a row the time at which the lease ends, by the clocks of the clients. A
+// client that finds a time in the past takes the lock over.
 func leaseRow(p *postgresClient) (*Client, error) {
 	return &Client{
 		Try: func(ctx context.Context) (held bool, err error) {

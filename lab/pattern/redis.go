@@ -122,8 +122,8 @@ func (c *Client) workAt(s Spec, t Tracer) error {
 	return nil
 }
 
-// workOn makes the client work on the stock on r's server. A client that knows that it has lost the
-// lock writes nothing.
+// workOn makes the client work on the stock on r's server. A client that knows that it has lost
+// the lock writes nothing.
 func (c *Client) workOn(r *redisClient) {
 	c.Read = r.readStock
 	c.Write = func(ctx context.Context, stock int) error {

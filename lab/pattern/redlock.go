@@ -186,7 +186,8 @@ func openRedlock(ctx context.Context, s Spec, t Tracer) (*Client, *snibClient, e
 	if err != nil {
 		return nil, nil, err
 	}
-	// A scene holds requests up while it looks at the nodes, and on a busy machine that takes time.
+	// A scene holds requests up while it looks at the nodes, and on a busy machine that takes
+	// time.
 	driver, err := redlock.Open(ctx, servers, redlock.NodeTimeout(5*time.Second))
 	if err != nil {
 		return nil, nil, err

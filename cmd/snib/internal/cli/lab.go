@@ -151,7 +151,7 @@ const (
 )
 
 // syncAssumed is what snib assumes of a server with a replica.
-var syncAssumed = map[string]string{"failover": "a promoted replica has all committed changes"}
+var syncAssumed = map[string]string{"failover": "a replica is promoted only if it has all commits"}
 
 // prepareRedlock makes empty servers the nodes of a Redlock.
 func prepareRedlock(ctx context.Context, url string) error {
