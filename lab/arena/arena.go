@@ -40,6 +40,9 @@ type Contestant struct {
 	// Together says that one process serves all three clients. The process is not killed then.
 	Together bool
 
+	// LibcClock says that the program asks libc for the time, so that the lab can set its clock.
+	LibcClock bool
+
 	// OneWay says that all clients must reach the servers at the same addresses. None of them
 	// can be cut off alone then.
 	OneWay bool

@@ -111,15 +111,19 @@ func TestAcquittal(t *testing.T) {
 // TestFaultsFit checks that faults that a contestant can't have are an error, and unknown ones
 // none of its own.
 func TestFaultsFit(t *testing.T) {
+	if !hasCompiler() {
+		t.Skip("there is no C compiler, so no clock can be set")
+	}
 	for _, tt := range []struct {
 		c    Contestant
 		only []string
 		want int
 	}{
-		{Contestant{Store: Redis}, nil, len(Faults()) - 2}, // neither forget-quorum nor failover
-		{Contestant{Store: Redlock}, nil, len(Faults()) - 2},
+		{Contestant{Store: Redis, LibcClock: true}, nil, len(Faults()) - 2}, // neither forget-quorum nor failover
+		{Contestant{Store: Redis}, nil, len(Faults()) - 4},                  // nor the clock of clients
+		{Contestant{Store: Redlock}, nil, len(Faults()) - 4},
 		{Contestant{Store: Redlock, OneWay: true}, []string{"cut", "delay", "kill"}, 2},
-		{Contestant{Store: EtcdCluster}, nil, len(Faults()) - 2},
+		{Contestant{Store: EtcdCluster}, nil, len(Faults()) - 6},
 		{Contestant{Store: Sentinel}, []string{"failover", "cut"}, 1},
 		{Contestant{Store: File}, nil, 6},
 		{Contestant{Store: ZooKeeper}, []string{"store-forget"}, 0},

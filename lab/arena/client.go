@@ -71,7 +71,11 @@ func (c *client) start(ctx context.Context) error {
 		c.worker = fmt.Sprintf("%s%d", c.name, c.restarts)
 	}
 	worker := c.worker
-	p, err := contestant.Start(ctx, c.b.c.Command, contestant.Message{
+	var env []string
+	if clock := c.b.store.clientClocks[c.way]; clock != nil {
+		env = clock.Env()
+	}
+	p, err := contestant.Start(ctx, c.b.c.Command, env, contestant.Message{
 		URL: c.b.store.url(c.way), Name: c.b.store.lockName(), TTL: TTL.Milliseconds(), Client: worker,
 	}, func(m contestant.Message) { c.receive(worker, m) })
 	if err != nil {

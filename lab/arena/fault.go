@@ -21,6 +21,9 @@ const (
 	toForget   need = "a Redis server alone"
 	aReplica   need = "several servers, one of which leads"
 	aMajority  need = "redlock"
+	aClock     need = "a server that asks libc for the time, and a C compiler"
+
+	aClientClock need = "a program that asks libc for the time, as those in Go don't, and a C compiler"
 )
 
 // A fault is something that the director makes go wrong. It records when.
@@ -39,12 +42,14 @@ func faults() []fault {
 		{"kill", "a holder is killed (kill -9), and started again", ownProcess, killHolder},
 		{"stop-waiter", "a client that waits for the lock is stopped for 0.5 to 2 TTLs", "", stopWaiter},
 		{"kill-waiter", "a client that waits for the lock is killed, and started again", ownProcess, killWaiter},
+		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", aClientClock, stepClient("clock-forward", 1)},
+		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", aClientClock, stepClient("clock-back", -1)},
 		{"crowd", "twelve more clients wait for the lock; those that still wait after 3 TTLs are killed", ownProcess, crowd},
 		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", anOwnWay, crash},
 		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", anOwnWay, lostAcquire},
 		{"lost-renewal", "the answer to the first request of a client that holds the lock is lost with its connection", anOwnWay, lostRenewal},
 		{"lost-release", "the answer to a client that releases is lost with its connection", anOwnWay, lostRelease},
-		{"slow-acquire", "the answers to a client that acquires are late by more than half a TTL each", anOwnWay, slowAcquire},
+		{"slow-acquire", "the answers of a server, the last one of several, to a client that acquires are late by more than a TTL", anOwnWay, slowAcquire},
 		{"slow-release", "the requests, or the answers, of a client that releases are late by more than a TTL", anOwnWay, slowRelease},
 		{"delay", "all requests and answers take 10 to 40 ms, for two seconds", anOwnWay, delay},
 		{"stall", "nothing passes for 100 ms, ten times", anOwnWay, stall},
@@ -55,6 +60,8 @@ func faults() []fault {
 		{"store-restart", "the server that leads is killed and restarted, with its memory; a node of redlock has none", aServer, restartStore},
 		{"store-forget", "the server is killed and restarted, without its memory", toForget, forgetStore},
 		{"forget-quorum", "one node is down when a holder acquires; it comes back, and another one restarts without its memory", aMajority, forgetQuorum},
+		{"store-forward", "the clock of the server, or of one node of redlock, is set forward by 2 to 4 TTLs", aClock, stepStore("store-forward", 1)},
+		{"store-back", "the clock of the server, or of one node of redlock, is set back by 2 to 4 TTLs", aClock, stepStore("store-back", -1)},
 		{"failover", "the server that leads is killed while a client holds the lock, and another one takes over", aReplica, failover},
 	}
 }
@@ -82,6 +89,10 @@ func (f fault) fits(c Contestant) bool {
 		return true
 	case ownProcess:
 		return !c.Together
+	case aClientClock:
+		return c.LibcClock && hasCompiler()
+	case aClock:
+		return slices.Contains(kind.has, aClock) && hasCompiler()
 	case anOwnWay:
 		return slices.Contains(kind.has, anOwnWay) && (!c.OneWay || f.name == "delay" || f.name == "stall")
 	}

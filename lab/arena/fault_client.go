@@ -117,3 +117,20 @@ func crowd(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 		running.Wait()
 	})
 }
+
+// stepClient returns a fault that sets the clock of a holder, forward or back.
+func stepClient(name string, direction time.Duration) func(context.Context, *bout, *client, *rand.Rand) {
+	return func(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+		by := direction * ttls(rng, 2, 4)
+		b.let(ctx, victim, act{holding: func(c *client, id int64) {
+			owner := c.owner()
+			end := b.begin(name, owner.worker)
+			b.store.clientClocks[owner.number].StepClock(by)
+			end()
+			if c.stay(ctx, id, 3*TTL/2) {
+				c.finish(ctx, id)
+			}
+			c.release(ctx, id)
+		}})
+	}
+}

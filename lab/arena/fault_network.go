@@ -77,21 +77,35 @@ func lostRelease(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 	}})
 }
 
+// slowAcquire may need several tries to meet the lock when it is free.
 func slowAcquire(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d := ttls(rng, 0.6, 1.2)
-	end := func() {}
-	b.let(ctx, victim, act{before: func(c *client) {
-		end = b.begin("slow-acquire", "")
-		c.delay(0, d)
-	}, over: func(c *client) {
-		c.delay(0, 0)
-		end()
-	}, holding: func(c *client, id int64) {
-		if c.stay(ctx, id, TTL/2) {
-			c.finish(ctx, id)
-		}
-		c.release(ctx, id)
-	}})
+	d := ttls(rng, 1.1, 1.4)
+	granted := make(chan struct{})
+	for try := 0; try < 3 && !isClosed(granted) && ctx.Err() == nil; try++ {
+		end := func() {}
+		b.let(ctx, victim, act{before: func(c *client) {
+			end = b.begin("slow-acquire", "")
+			c.ways()[len(c.ways())-1].Delay(0, d)
+		}, over: func(c *client) {
+			c.delay(0, 0)
+			end()
+		}, holding: func(c *client, id int64) {
+			close(granted)
+			if c.stay(ctx, id, TTL/2) {
+				c.finish(ctx, id)
+			}
+			c.release(ctx, id)
+		}})
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
 }
 
 func slowRelease(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {

@@ -3,6 +3,7 @@ package arena
 import (
 	"context"
 	"math/rand/v2"
+	"time"
 )
 
 // Faults of the servers.
@@ -53,6 +54,25 @@ func failover(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 		b.whileHeld(ctx, victim, func() { b.during("failover", fail) })
 	})
 	b.store.settled()
+}
+
+// stepStore returns a fault that sets the clock of a server, forward or back.
+func stepStore(name string, direction time.Duration) func(context.Context, *bout, *client, *rand.Rand) {
+	return func(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+		by := direction * ttls(rng, 2, 4)
+		b.whileHeld(ctx, victim, func() {
+			b.during(name, func() { b.store.clock.StepClock(by) })
+		})
+		b.store.revive(b.store.hit(rng))
+	}
+}
+
+// revive restarts a server that has ended by itself, as MariaDB may when its clock goes back. Only
+// servers whose clock is set may do that.
+func (s *store) revive(of server) {
+	if p, ok := of.(interface{ Up() bool }); ok && !p.Up() {
+		of.Restart()
+	}
 }
 
 // settled waits until the servers are well.

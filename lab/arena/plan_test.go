@@ -49,7 +49,8 @@ func TestShrink(t *testing.T) {
 		err := o.shrink(t.Context(), func(plan []Step) (trial, error) {
 			tries++
 			all := !slices.ContainsFunc(need, func(s Step) bool { return !slices.Contains(plan, s) })
-			// A failure that is rare, as it depends on when processes run, shows in the third bout.
+			// A failure that is rare, as it depends on when processes run, shows in the third
+			// bout.
 			return trial{judge.Result{Blocked: all && tries%shrinkTries == 0}, []history.Event{{ID: int64(len(plan))}}}, nil
 		})
 		if err != nil || !slices.Equal(o.Plan, need) {

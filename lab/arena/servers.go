@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,6 +49,8 @@ type servers struct {
 	// moved is called when addrs have changed. The store sets it.
 	moved func()
 
+	clock *livetest.Shim // of the servers, or of one of several; nil if it can't be set
+
 	clear func(Contestant)  // removes all data; nil if that can't be done
 	nodes []*redistest.Node // of which one can forget what it has
 	leaky []*redistest.Node // whose keys are to end
@@ -55,10 +58,26 @@ type servers struct {
 
 func always(s server) func(*rand.Rand) server { return func(*rand.Rand) server { return s } }
 
+// hasCompiler reports whether there is a C compiler, without which no clock can be set.
+func hasCompiler() bool {
+	_, err := exec.LookPath("gcc")
+	return err == nil
+}
+
+// withClock returns a TB whose servers have a clock that can be set, if there is a compiler.
+func withClock(t testing.TB) (testing.TB, *livetest.Shim) {
+	if !hasCompiler() {
+		return t, nil
+	}
+	shim := livetest.NewShim(t, "gcc")
+	return livetest.WithEnv(t, shim.Env()...), shim
+}
+
 func startRedis(t testing.TB) *servers {
+	t, clock := withClock(t)
 	node := redistest.Single(t, "appendonly yes")
 	all := []*redistest.Node{node}
-	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all, leaky: all}
+	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all, leaky: all, clock: clock}
 }
 
 func flush(nodes []*redistest.Node) func(Contestant) {
@@ -82,8 +101,9 @@ func forget(t testing.TB, n *redistest.Node) {
 }
 
 func startRedlock(t testing.TB) *servers {
-	s := &servers{}
-	for range 3 {
+	first, clock := withClock(t)
+	s := &servers{clock: clock}
+	for _, t := range []testing.TB{first, t, t} {
 		n := redistest.Single(t)
 		s.nodes, s.addrs = append(s.nodes, n), append(s.addrs, n.Addr())
 	}
@@ -151,8 +171,9 @@ func startCluster(t testing.TB) *servers {
 }
 
 func startPostgres(t testing.TB) *servers {
+	t, clock := withClock(t)
 	s := pgtest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), clock: clock, clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
 }
 
 func startPgBouncer(t testing.TB) *servers {
@@ -192,8 +213,9 @@ func execPostgres(addr, database string, statements ...string) error {
 }
 
 func startMySQL(t testing.TB) *servers {
+	t, clock := withClock(t)
 	s := mysqltest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), clock: clock}
 }
 
 // etcdFlags make leases of a second possible: the shortest is three halves of the election

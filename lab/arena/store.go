@@ -56,17 +56,17 @@ type storeType struct {
 // storeTypes are all kinds of stores. The first one is the default.
 func storeTypes() []storeType {
 	const pg, mysql = "postgres://postgres@ADDRS/" + postgresDatabase + "?sslmode=disable", "mysql://" + mysqltest.User + ":" + mysqltest.Password + "@ADDRS/" + mysqltest.Database
-	single, several := []need{aServer, anOwnWay}, []need{aServer, anOwnWay, aReplica}
+	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
 	return []storeType{
-		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget), start: startRedis},
+		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock), start: startRedis},
 		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel},
 		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startCluster},
-		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority), start: startRedlock},
-		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: single, start: startPostgres},
+		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: startRedlock},
+		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock), start: startPostgres},
 		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: startPgBouncer},
 		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(true)},
 		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(false)},
-		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: single, start: startMySQL, numbered: true},
+		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock), start: startMySQL, numbered: true},
 		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(true), numbered: true},
 		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(false), numbered: true},
 		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: startEtcd, numbered: true},
@@ -122,12 +122,19 @@ type store struct {
 	about storeType
 	ways  [len(names)][]*livetest.Proxy // of the clients, to each server; empty if the lab is not on their way
 	file  string                        // or ""
-	bouts int                           // so many have begun
+
+	clientClocks [len(names)]*livetest.Shim // nil if they can't be set
+	bouts        int                        // so many have begun
 }
 
 // openStore starts a store. It ends with t.
 func openStore(t testing.TB, c Contestant) *store {
 	s := &store{t: t, c: c, about: c.Store.of()}
+	if c.LibcClock && hasCompiler() {
+		for i := range s.clientClocks {
+			s.clientClocks[i] = livetest.NewShim(t, "gcc")
+		}
+	}
 	if s.about.start == nil {
 		return s
 	}

@@ -85,8 +85,8 @@ func (a *app) newLabCommand() *cobra.Command {
 		case "contestant":
 			return serveContestant(args[1])
 		}
-		// A contestant that has ended breaks the pipe to it, which must not end us. A broken standard
-		// output is an error of its Write.
+		// A contestant that has ended breaks the pipe to it, which must not end us. A broken
+		// standard output is an error of its Write.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
@@ -120,38 +120,51 @@ func labContestants() []arena.Contestant {
 	cluster.Settle = failoverTime
 	redlock := own("snib-redlock", "snib with Redlock on three Redis servers, with max-ttl=2s", arena.Redlock, "?max-ttl=2s")
 	redlock.OneWay, redlock.Prepare, redlock.Settle = true, prepareRedlock, failoverTime
-	async, mysqlAsync := own("snib-postgres-async", "snib in a table of a PostgreSQL server with an asynchronous standby", arena.PostgresAsync, ""),
-		own("snib-mysql-async", "snib in a table of a MariaDB server with an asynchronous replica", arena.MySQLAsync, "")
-	async.Assumes, mysqlAsync.Assumes = syncAssumed, syncAssumed
-	return []arena.Contestant{
+	all := []arena.Contestant{
 		memory, sqlite,
 		own("snib-redis", "snib on one Redis server, with grace-floor=1s", arena.Redis, grace),
 		sentinel, cluster, redlock,
 		own("snib-postgres", "snib in a table of a PostgreSQL server", arena.Postgres, ""),
 		own(postgresSessions, "snib with PostgreSQL's advisory locks, and a session timeout of a TTL", arena.Postgres, ""),
 		own("snib-pgbouncer", "snib in a table of a PostgreSQL server behind PgBouncer in transaction mode", arena.PgBouncer, ""),
-		own("snib-postgres-sync", "snib in a table of a PostgreSQL server with a synchronous standby", arena.PostgresSync, ""), async,
+		own("snib-postgres-sync", "snib in a table of a PostgreSQL server with a synchronous standby", arena.PostgresSync, ""),
+		own("snib-postgres-async", "snib in a table of a PostgreSQL server with an asynchronous standby", arena.PostgresAsync, ""),
 		own("snib-mysql", "snib in a table of a MariaDB server", arena.MySQL, ""),
-		own("snib-mysql-semisync", "snib in a table of a MariaDB server with a semi-synchronous replica", arena.MySQLSync, ""), mysqlAsync,
+		own("snib-mysql-semisync", "snib in a table of a MariaDB server with a semi-synchronous replica", arena.MySQLSync, ""),
+		own("snib-mysql-async", "snib in a table of a MariaDB server with an asynchronous replica", arena.MySQLAsync, ""),
 		own("snib-etcd", "snib on one etcd server, with session-timeout=1s", arena.Etcd, session),
 		own("snib-etcd-cluster", "snib on three etcd servers, with session-timeout=1s", arena.EtcdCluster, session),
 		own("snib-zookeeper", "snib on one ZooKeeper server, with session-timeout=1s", arena.ZooKeeper, session),
 		own("snib-zookeeper-ensemble", "snib on three ZooKeeper servers, with session-timeout=1s", arena.ZooKeepers, session),
 	}
+	for i := range all {
+		all[i].Assumes = labAssumptions[all[i].Name]
+	}
+	return all
 }
+
+// labAssumptions has, for contestants that state assumptions in their Info, those that a fault of
+// the lab breaks, by the fault.
+var labAssumptions = map[string]map[string]string{
+	"snib-redis":          {"store-forward": "the server's wall clock does not jump forward: leases end by it"},
+	"snib-postgres":       {"store-forward": clockAssumed},
+	"snib-mysql":          {"store-forward": clockAssumed},
+	"snib-postgres-async": {"failover": "a standby is promoted only if it has all commits"},
+	"snib-mysql-async":    {"failover": "a replica is promoted only if it has all commits"},
+	"snib-redlock":        {"store-forward": "no wall clock of a server jumps forward"},
+}
+
+const clockAssumed = "the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left"
 
 const (
 	// sentinelGrace is how long snib's locks on a new or restarted master behind Sentinels wait:
 	// 20 s, with a reserve for the failover.
 	sentinelGrace = 25 * time.Second
 
-	// failoverTime is how long a failover of a Cluster takes, with the grace after it, and how long a
-	// node of Redlock takes no part after a restart.
+	// failoverTime is how long a failover of a Cluster takes, with the grace after it, and how
+	// long a node of Redlock takes no part after a restart.
 	failoverTime = 5 * time.Second
 )
-
-// syncAssumed is what snib assumes of a server with a replica.
-var syncAssumed = map[string]string{"failover": "a replica is promoted only if it has all commits"}
 
 // prepareRedlock makes empty servers the nodes of a Redlock.
 func prepareRedlock(ctx context.Context, url string) error {
@@ -236,7 +249,7 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 			all = append(all, known[i])
 		case strings.ContainsAny(name, "/ "):
 			all = append(all, arena.Contestant{
-				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name},
+				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name}, LibcClock: true,
 			})
 		default:
 			return nil, usagef("there is no contestant %q: see snib lab list, or give a program with its path, such as ./%[1]s", name)
