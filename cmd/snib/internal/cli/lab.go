@@ -68,7 +68,8 @@ func (a *app) newLabCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVarP(&l.names, "contestant", "c", nil, "run: judge `NAME` of the list, or a program; repeatable (default: those of snib)")
-	l.store = addChoice(cmd, "store", "", "run: the store that a program gets", convert(arena.Stores(), func(k arena.StoreKind) string { return string(k) })...)
+	l.store = addChoice(cmd, "store", "", "run: the store that a program gets: see snib lab list", convert(arena.Stores(), func(k arena.StoreKind) string { return string(k) })...)
+	l.store.kind = "KIND" // "snib lab list" has them
 	f.StringSliceVar(&l.faults, "fault", nil, "run: only these `FAULTS` (default: all that fit)")
 	l.time = addDuration(cmd, "for", "", "run: for how long to try each contestant", 20*time.Second, time.Millisecond)
 	f.Uint64Var(&l.seed, "seed", 0, "run: the `SEED` of the faults (default: a new one)")
@@ -201,7 +202,11 @@ func (l *labCommand) list() string {
 	}
 	add("Contestants", labContestants())
 	add("Controls: broken patterns, which each run convicts first", museum())
-	b.WriteString("Faults\n")
+	b.WriteString("Stores\n")
+	for _, kind := range arena.Stores() {
+		writeTerm(&b, "  "+string(kind), kind.About(), 20)
+	}
+	b.WriteString("\nFaults\n")
 	for _, f := range arena.Faults() {
 		text := f.About
 		if f.Needs != "" {
