@@ -48,9 +48,10 @@ func exhibits() []exhibit {
 	const (
 		page     = "docs/from-setnx.md#"
 		rows     = page + "dead-row"
-		setnx    = "https://redis.io/docs/latest/commands/setnx/"
+		setnx    = "https://redis.io/commands/setnx/"
 		redlock  = "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/"
 		fencing  = "https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html"
+		shedLock = "https://github.com/lukas-krecan/ShedLock"
 		zk       = "https://zookeeper.apache.org/doc/r3.4.14/recipes.html"
 		etcdLock = "https://etcd.io/docs/v3.2/dev-guide/api_concurrency_reference_v3/"
 		pooling  = "https://www.pgbouncer.org/features.html"
@@ -84,9 +85,9 @@ func exhibits() []exhibit {
 		{Contestant{Name: "redlock-restart", Title: "Redlock whose nodes take part at once when they restart", Guilt: "A node that has forgotten the lock gives a second client the majority.",
 			Store: Redlock, Page: page + "redlock-restart", Source: redlock, Faults: []string{"forget-quorum"}, Want: judge.Overlap}, pattern.HastyRedlock, 0, 0},
 		{Contestant{Name: "row-no-expiry", Title: "INSERT of a row, then DELETE", Guilt: "A holder that dies leaves its row, which has no end.",
-			Store: Postgres, Page: rows, Source: setnx, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.InsertRow, 0, 0},
+			Store: Postgres, Page: rows, Source: shedLock + "#behavior", Faults: []string{"kill"}, Want: judge.Blocked}, pattern.InsertRow, 0, 0},
 		{Contestant{Name: "row-client-clock", Title: "a row with the end of the lease", Guilt: "The clock of one client is ahead by two TTLs, so it takes over locks that are not over.",
-			Store: Postgres, Page: rows, Source: fencing, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.LeaseRow, 2 * TTL, 0},
+			Store: Postgres, Page: rows, Source: shedLock + "#jdbctemplate", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.LeaseRow, 2 * TTL, 0},
 		{Contestant{Name: "for-update", Title: "SELECT FOR UPDATE outside a transaction", Guilt: "The statement is a transaction of its own, so the row is free when it is done.",
 			Store: Postgres, Page: page + "for-update", Source: "https://www.postgresql.org/docs/current/explicit-locking.html", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Autocommit, 0, 0},
 		{Contestant{Name: "pooler-session", Title: "pg_try_advisory_lock through PgBouncer in transaction mode", Guilt: "The lock belongs to the connection of the pooler, which the next client gets, too.",
