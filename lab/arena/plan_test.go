@@ -83,3 +83,16 @@ func TestAwaitGrant(t *testing.T) {
 		})
 	}
 }
+
+// TestLetEnds checks that the director does not wait for a client that has ended with the run.
+func TestLetEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		b := &bout{}
+		c := b.newClient(0, "A")
+		for range 3 {
+			b.let(ctx, c, act{}) // nobody takes the first
+		}
+	})
+}
