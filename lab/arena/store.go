@@ -49,7 +49,8 @@ type storeType struct {
 	has   []need   // what faults may need
 	start func(testing.TB) *servers
 
-	// numbered says that the store can't be emptied, so that each bout has a lock of its own.
+	// numbered says that the store can't be emptied, or that this would itself be a fault, so that
+	// each bout has a lock of its own.
 	numbered bool
 }
 
@@ -59,7 +60,7 @@ func storeTypes() []storeType {
 	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
 	return []storeType{
 		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock), start: startRedis},
-		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel},
+		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel, numbered: true},
 		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startCluster},
 		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: startRedlock},
 		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock), start: startPostgres},
