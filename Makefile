@@ -21,7 +21,8 @@ export GOWORK := $(CURDIR)/go.work
 # tests start servers, and which share of them, and of the long tests, to run; how many worlds are simulated, from which
 # seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all);
 # what a benchmark's name matches, and which scenarios are compared with other libraries: such as uncontended,hand-over,
-# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go.
+# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go. Which contestants
+# the lab judges, and where its page goes.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -39,13 +40,15 @@ FAULTS ?=
 SCENARIOS ?= all
 DELAY ?= 0
 OUT ?= bench/out
+CONTESTANTS ?=
+LABOUT ?= lab-out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./pglock ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
 
-.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis million herd fuzz bench release release-test deps lint-deps
+.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab million herd fuzz bench release release-test deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -124,6 +127,10 @@ nemesis: deps ## processes on all stores under faults for TIME=3m, judged by the
 
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
+
+lab: deps ## the lab: controls, then each of CONTESTANTS (none: snib on all stores) for TIME=3m; the page goes to LABOUT=lab-out
+	cd cmd/snib && SNIB_LAB="--for $(TIME) --out $(abspath $(LABOUT)) $(addprefix --contestant ,$(CONTESTANTS))" \
+		go test -count=1 -timeout 24h -v -run '^TestLabMatrix$$' .
 
 herd: deps ## HERD=1000 runs of the command at once, on Redis, PostgreSQL and MariaDB
 	cd cmd/snib && SNIB_HERD=$(HERD) go test -count=1 -timeout 1h -v -run '^TestGreatHerd$$' .

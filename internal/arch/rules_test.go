@@ -95,11 +95,11 @@ var rules = []rule{
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"lab/pattern", []string{".", "fence", "pglock", "redislock/...", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis"}, nil, "it has each way to lock as a user of that client writes it"},
+	{"lab/pattern", []string{".", "fence", "pglock", "redislock/...", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3", "go.uber.org/zap"}, nil, "it has each way to lock as a user of that client writes it"},
 	{"lab/process", nil, nil, "it runs programs, whatever they do"},
 	{"lab/contestant", []string{"lab/process"}, nil, "it speaks the protocol, and knows no lock"},
 	{"lab/judge", []string{"internal/history"}, nil, "it knows recorded events only: it must not share a mistake with what it judges"},
-	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern", "github.com/jackc/pgx/v5"}, nil,
+	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5"}, nil,
 		"it starts servers and contestants, and breaks them; how patterns lock is said in lab/pattern"},
 	{"lab/report", []string{"internal/history", "lab/arena", "lab/judge", "lab/timeline"}, nil, "it shows outcomes, and runs nothing"},
 	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/process", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,

@@ -201,3 +201,22 @@ func TestAdd(t *testing.T) {
 		t.Errorf("the sum is %+v", all)
 	}
 }
+
+// TestUnclaimed judges a write that is late while a newer holder works: a resource that learns
+// tokens when they read refuses it, and one that learns them when they write loses it.
+func TestUnclaimed(t *testing.T) {
+	var r run
+	r.hold("A", 1, 1, 100, 200)
+	r.fault(history.StopWorker, "A", 210, 1500)
+	r.hold("B", 1, 2, 1200, 1800)
+	r.add(Write, "A", 1, 1490)
+	r.add(Write, "B", 1, 1790)
+	for _, tt := range []struct {
+		unclaimed bool
+		want      Verdict
+	}{{false, Fenced}, {true, Back}} {
+		if got := Judge(r, Rules{Tokens: true, Unclaimed: tt.unclaimed}); got.Verdict() != tt.want {
+			t.Errorf("Unclaimed %v: verdict %s, want %s: %+v", tt.unclaimed, got.Verdict(), tt.want, got)
+		}
+	}
+}

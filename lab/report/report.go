@@ -190,13 +190,21 @@ func Picture(o arena.Outcome) (sentence string, c timeline.Chart, ok bool) {
 		return "", c, false
 	}
 	c.Title = sentence
+	if slices.ContainsFunc(o.Events, func(e history.Event) bool { return e.Fault == "crowd" }) {
+		c.Lanes = slices.Insert(c.Lanes, 3, crowdLane)
+	}
 	addHolds(&c, holds, o)
 	addFaults(&c, o.Events)
 	return sentence, c, true
 }
 
 // client returns the lane of a process.
-func client(worker string) string { return worker[:1] }
+func client(worker string) string {
+	if worker[0] == 'D' {
+		return crowdLane
+	}
+	return worker[:1]
+}
 
 func at(ns int64) time.Duration { return time.Duration(ns) }
 
@@ -206,7 +214,7 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 	lanes := make(map[[2]any]string) // of holds
 	for _, h := range holds {
 		// Clients that share a process have the ids of their holds apart.
-		lane := string("ABC"[h.ID>>32])
+		lane := laneOf(h.ID)
 		lanes[[2]any{h.Worker, h.ID}] = lane
 		text := ""
 		if h.Token > 0 && at(h.End-h.Acquired) > 200*time.Millisecond {
@@ -225,7 +233,7 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 		case history.Call:
 			waits[key] = e.At
 		case history.Acquired, history.Failed:
-			c.Spans = append(c.Spans, timeline.Span{Lane: string("ABC"[e.ID>>32]), From: at(waits[key]), Until: at(e.At), Kind: timeline.Waiting})
+			c.Spans = append(c.Spans, timeline.Span{Lane: laneOf(e.ID), From: at(waits[key]), Until: at(e.At), Kind: timeline.Waiting})
 			delete(waits, key)
 		case judge.Read:
 			mark.Kind = timeline.Read
@@ -238,6 +246,17 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 			c.Marks = append(c.Marks, mark)
 		}
 	}
+}
+
+// crowdLane is the lane of all clients of a crowd.
+const crowdLane = "crowd"
+
+// laneOf returns the lane of a hold.
+func laneOf(id int64) string {
+	if n := id >> 32; n < 3 {
+		return string("ABC"[n])
+	}
+	return crowdLane
 }
 
 // same reports whether two holds are one.
