@@ -95,11 +95,13 @@ var rules = []rule{
 	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern", "github.com/jackc/pgx/v5"}, nil,
 		"it starts servers and contestants, and breaks them; how patterns lock is said in lab/pattern"},
 	{"lab/report", []string{"internal/history", "lab/arena", "lab/judge", "lab/timeline"}, nil, "it shows outcomes, and runs nothing"},
+	{"lab/peers", []string{"internal/livetest/...", "lab/arena", "lab/contestant", "lab/process"}, nil,
+		"it installs libraries of others, and links none of them"},
 	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/process", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,
 		"the director starts servers and processes, and looks at them; how clients lock is said in lab/pattern"},
 	{"lab/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no scene"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/arena", "lab/contestant", "lab/judge", "lab/report", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/arena", "lab/contestant", "lab/judge", "lab/peers", "lab/report", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
