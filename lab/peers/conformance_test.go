@@ -2,6 +2,7 @@ package peers
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -34,10 +35,24 @@ func checkAll(t *testing.T, of func(Peer) bool) {
 		if of(p) {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
-				check(t, p, stores.url(t, p.Store))
+				command, err := p.Install(t.Context(), func() { t.Logf("installing %s", p.Library) })
+				if err != nil {
+					livetest.Missing(t, server(p), err.Error())
+				}
+				check(t, p, command, stores.url(t, p.Store))
 			})
 		}
 	}
+}
+
+// TestPerl checks the example for those who write a contestant in another language.
+func TestPerl(t *testing.T) {
+	perl, err := exec.LookPath("perl")
+	if err != nil {
+		livetest.Missing(t, "perl", "perl is not installed")
+	}
+	p := Peer{Name: "perl", Tokens: true}
+	check(t, p, []string{perl, "testdata/lock.pl"}, newStores(t).url(t, arena.Redis))
 }
 
 // testTTL is longer than any of the contestants waits for a lock that is held.
@@ -48,11 +63,7 @@ var stays = map[string]bool{"redis-py": true, "python-redis-lock": true}
 
 // check runs two clients of a contestant: one holds the lock, the other is denied, gets it
 // after the release, hands it over, and dies with it.
-func check(t *testing.T, p Peer, url string) {
-	command, err := p.Install(t.Context(), func() { t.Logf("installing %s", p.Library) })
-	if err != nil {
-		livetest.Missing(t, server(p), err.Error())
-	}
+func check(t *testing.T, p Peer, command []string, url string) {
 	a, b := start(t, p, command, url, "A"), start(t, p, command, url, "B")
 	first := a.acquire(t, time.Second, contestant.Granted)
 	b.acquire(t, time.Second, contestant.Denied)
