@@ -180,7 +180,11 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 		case i >= 0:
 			all = append(all, known[i])
 		case len(peers.Named(name)) > 0:
-			all = append(all, l.chosenPeers(name)...)
+			found, err := l.chosenPeers(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
 		case strings.ContainsAny(name, "/ "):
 			all = append(all, arena.Contestant{
 				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name},

@@ -37,20 +37,28 @@ func missingFor(p peers.Peer) error {
 	return p.Missing()
 }
 
-// chosenPeers returns the peers that a name stands for. Those of a group that can't be run here
-// are left out, and a message says so.
-func (l *labCommand) chosenPeers(name string) []arena.Contestant {
+// chosenPeers returns the peers that a name stands for. Those of a group that can't be run here are
+// left out, and a message says so.
+func (l *labCommand) chosenPeers(name string) ([]arena.Contestant, error) {
 	named := peers.Named(name)
-	if name == peers.Group || strings.HasPrefix(name, peers.Group+"-") {
-		named = slices.DeleteFunc(named, func(p peers.Peer) bool {
-			err := missingFor(p)
-			if err != nil {
-				l.infof("%s is left out: %s", p.Name, message(err))
-			}
-			return err != nil
-		})
+	if named[0].Name == name {
+		return convert(named, peers.Peer.Contestant), nil
 	}
-	return convert(named, peers.Peer.Contestant)
+	var missing []string
+	named = slices.DeleteFunc(named, func(p peers.Peer) bool {
+		err := missingFor(p)
+		if err != nil {
+			missing = append(missing, p.Name+" is left out: "+message(err))
+		}
+		return err != nil
+	})
+	if len(named) == 0 {
+		return nil, failf(exitUnavailable, "nothing of the group %s can be run here: %s", name, missing[0])
+	}
+	for _, text := range missing {
+		l.infof("%s", text)
+	}
+	return convert(named, peers.Peer.Contestant), nil
 }
 
 // installPeers gives the peers among contestants their commands.
