@@ -31,12 +31,16 @@ const (
 // late are the faults after which a holder may work on when its lease is over.
 var late = []string{"pause", "late-write"}
 
+// longer are the faults under which a hold lasts for more than a TTL: those, and the ones that the
+// lab lets a holder work through.
+var longer = []string{"pause", "late-write", "cut", "store-pause", "store-restart", "store-forget"}
+
 // parted are the faults after which client and server may disagree about a lease.
 var parted = []string{"pause", "late-write", "cut", "store-pause", "store-restart"}
 
 // distlock are the statements of the page that the libraries for Redlock refer to.
 var distlock = []arena.Statement{
-	{Text: "a client must end its work within the validity time of the lock", Page: distlockPage, Excludes: late},
+	{Text: "a client must end its work within the validity time of the lock", Page: distlockPage, Excludes: longer},
 	{Text: "a server that has lost its data must stay away for longer than the TTL of all locks", Page: distlockPage, Excludes: []string{"store-forget"}},
 }
 
@@ -59,7 +63,7 @@ func onRedis() []Peer {
 	shedlock := Peer{Store: arena.Redis, Language: "Java", Library: "ShedLock", Version: "7.10.1", Statements: shedlockStates(), kit: java}
 
 	fence := arena.Statement{Text: "a client that a long pause has delayed can't tell that it has lost the lock, so the resource must check the token of an RFencedLock", Page: redissonPage, Excludes: late}
-	work := arena.Statement{Text: "the timeout is the longest time that the lock is held, also if the holder has not finished", Page: redisPyPage, Excludes: late}
+	work := arena.Statement{Text: "the timeout is the longest time that the lock is held, also if the holder has not finished", Page: redisPyPage, Excludes: longer}
 	return []Peer{
 		redsync.as("redsync", ttl, "Until()", distlock...),
 		bsm.as("bsm-redislock", ttl+"; LinearBackoff(100ms) for the wait, as there is no retry by default", "TTL()",
@@ -78,7 +82,7 @@ func onRedis() []Peer {
 		pyLock.as("python-redis-lock-renewal", "expire 1 s, auto_renewal", pyLock.Held,
 			arena.Statement{Text: "renewal keeps the lock for as long as the process runs", Page: pyLockPage}),
 		pottery.as("pottery", "auto_release_time 1 s", "locked()", append([]arena.Statement{
-			{Text: "the critical section must be over well within the auto-release time", Page: potteryPage, Excludes: late}}, distlock[1])...),
+			{Text: "the critical section must be over well within the auto-release time", Page: potteryPage, Excludes: longer}}, distlock[1])...),
 		redlock.as("node-redlock", ttl, "expiration", distlock...),
 		redlock.as("node-redlock-using", "using(), duration 1 s", "signal.aborted", append([]arena.Statement{
 			{Text: "the work must look at the signal, which says that an extension has failed", Page: nodePage}}, distlock...)...),
@@ -87,7 +91,7 @@ func onRedis() []Peer {
 
 func shedlockStates() []arena.Statement {
 	return []arena.Statement{
-		{Text: "lockAtMostFor must be much longer than the task normally takes; if a task takes longer, more than one process can hold the lock", Page: shedlockPage, Excludes: late},
+		{Text: "lockAtMostFor must be much longer than the task normally takes; if a task takes longer, more than one process can hold the lock", Page: shedlockPage, Excludes: longer},
 		{Text: "the clocks of the nodes are synchronized", Page: shedClockPage},
 	}
 }

@@ -204,12 +204,17 @@ func (k *kit) install(ctx context.Context, begin func()) (home string, err error
 			return "", err
 		}
 	}
+	// What a command that was killed leaves in its folder for temporary files goes with it.
+	tmp := filepath.Join(unfinished, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return "", err
+	}
 	for _, step := range k.steps {
-		if err := k.run(ctx, unfinished, step); err != nil {
+		if err := k.run(ctx, unfinished, step, "TMPDIR="+tmp); err != nil {
 			return "", err
 		}
 	}
-	return home, os.Rename(unfinished, home)
+	return home, errors.Join(os.RemoveAll(tmp), os.Rename(unfinished, home))
 }
 
 // home returns where the kit is installed. The name depends on all that the installation uses.
@@ -246,9 +251,9 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 }
 
 // run runs a command in a folder. It ends with ctx, and so do its children.
-func (k *kit) run(ctx context.Context, dir string, command []string) error {
+func (k *kit) run(ctx context.Context, dir string, command []string, env ...string) error {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), k.env...)
+	cmd.Dir, cmd.Env = dir, slices.Concat(os.Environ(), k.env, env)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	p, err := process.Start(cmd)

@@ -56,7 +56,7 @@ func TestContestant(t *testing.T) {
 	if got := c.Assumes["pause"]; !strings.HasPrefix(got, "the critical section") || !strings.Contains(got, potteryPage) {
 		t.Errorf("pause is excused by %q", got)
 	}
-	if c.Assumes["store-forget"] == "" || c.Assumes["cut"] != "" || c.Version != "3.0.1" {
+	if c.Assumes["store-forget"] == "" || c.Assumes["kill"] != "" || c.Version != "3.0.1" {
 		t.Errorf("the contestant is %+v", c)
 	}
 	if c := Named("redis-py")[0].Contestant(); len(c.Assumes) != 0 {
@@ -167,7 +167,7 @@ func fake(t *testing.T, step string) (p Peer, cache string) {
 
 // TestInstall checks that an installation is made once, and is complete when it appears.
 func TestInstall(t *testing.T) {
-	p, _ := fake(t, "echo made >file")
+	p, _ := fake(t, `echo made >file; touch "$TMPDIR/left"`)
 	begun := 0
 	for range 2 {
 		command, err := p.Install(t.Context(), func() { begun++ })
@@ -179,6 +179,9 @@ func TestInstall(t *testing.T) {
 			t.Errorf("the file has %q", text)
 		}
 		read(t, filepath.Join(home, "contestant.mjs"))
+		if left, err := filepath.Glob(filepath.Join(home, "*", "left")); len(left) > 0 || err != nil {
+			t.Errorf("temporary files are left: %v, %v", left, err)
+		}
 	}
 	if begun != 1 {
 		t.Errorf("%d installations, want 1", begun)
