@@ -5,12 +5,12 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
-# AGAIN=1: tests that failed, three at most, run once more by themselves. They stay in the list of failures. Data races
+# AGAIN=1: tests that failed, eight at most, run once more by themselves. They stay in the list of failures. Data races
 # are not repeated.
 AGAIN ?= 0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
 GOTEST := $(GOTESTSUM) --format standard-quiet --rerun-fails=$(AGAIN) \
-	--rerun-fails-run-root-test --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
+	--rerun-fails-run-root-test --rerun-fails-max-failures=8 --rerun-fails-abort-on-data-race
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
@@ -18,10 +18,10 @@ SHELL := /bin/bash
 export GOWORK := $(CURDIR)/go.work
 
 # How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose
-# tests start servers, and which share of them to run; how many worlds are simulated, from which seed on; how long the
-# nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all); what a benchmark's name
-# matches, and which scenarios are compared with other libraries: such as uncontended,hand-over, or all; over a network
-# with which delays each way, such as 0,0.2ms; and where tables and charts go.
+# tests start servers, and which share of them, and of the long tests, to run; how many worlds are simulated, from which
+# seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all);
+# what a benchmark's name matches, and which scenarios are compared with other libraries: such as uncontended,hand-over,
+# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -95,9 +95,10 @@ windows: ## the tests of what Windows runs, in Wine 10 or later; earlier version
 stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with the race detector
 	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
 
-long: deps ## the tests that "make test" leaves out because they take long
+long: deps ## the tests that "make test" leaves out because they take long; SHARE=3: one of three, another one each day
 	@files=$$(grep -rl --include='*_test.go' 'livetest[.]Long(' .); \
-	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | paste -sd'|'); \
+	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | \
+		awk -v share=$(SHARE) -v day="$$(date +%-j)" 'NR % share == day % share' | paste -sd'|'); \
 	SNIB_LONG=1 $(GOTEST) --packages "$$(dirname $$files | sort -u | paste -sd' ')" -- -race -timeout 2h -run "^($$names)$$"
 
 mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers; SHARE=4: one of four

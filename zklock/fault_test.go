@@ -311,6 +311,40 @@ func TestKeepSuspended(t *testing.T) {
 	jobtest.AwaitLoss(t, lost, livetest.Patience)
 }
 
+// TestLastTransaction leads a session to a server that is behind what the session has seen: it
+// knows nothing of the session. The server refuses the connection, and the session goes on with
+// the first server as if nothing had been.
+func TestLastTransaction(t *testing.T) {
+	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
+	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
+	behind := zktest.Single(t)
+	const handshake = "\x00\x00\x00\x2c\x00\x00\x00\x00" // the length of a request for a session, and the protocol's version
+	w.proxy.Redirect(behind.Addr())
+	w.proxy.Cut()
+	for _, what := range []string{"a connection to the server that is behind", "another one, after it refused the first"} {
+		select {
+		case <-w.proxy.Sent(handshake):
+		case err := <-lost:
+			t.Fatalf("OnLost was called with %v", err)
+		case <-time.After(livetest.Patience):
+			t.Fatalf("there was not %s within %v", what, livetest.Patience)
+		}
+	}
+	w.proxy.Redirect(w.server.Addr())
+	w.proxy.Cut()
+	livetest.Await(t, "renewal on the first server", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := w.d.Renew(ctx, []driver.Lease{l})[0].Err
+		if errors.Is(err, driver.ErrLost) {
+			t.Fatalf("Renew = %v, want that the session goes on", err)
+		}
+		return err
+	})
+	checkHeld(t, w.other, "job", "of a session that met a server behind it")
+	release(t, l)
+}
+
 // TestKeepSuspendedEnds checks that with KeepSuspended, too, a holder that is cut off learns of
 // its loss before the ensemble ends the session.
 func TestKeepSuspendedEnds(t *testing.T) {
