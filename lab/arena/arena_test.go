@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -96,6 +97,26 @@ func TestAcquittal(t *testing.T) {
 	}
 	if o := outcomes[0]; o.Err != nil || o.Convicted() && o.Verdict() != judge.Unfenced {
 		t.Errorf("verdict %s (%v), seed %d: %+v", o.Text(), o.Err, o.Seed, o.Result)
+	}
+}
+
+// TestLetEnds checks that the director does not wait for a client that has ended, such as after an
+// interrupt.
+func TestLetEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := &client{acts: make(chan act, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 4 { // as crash does
+			(&bout{}).let(ctx, c, act{})
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(livetest.Patience):
+		t.Error("the director waits for a client that has ended")
 	}
 }
 

@@ -58,7 +58,11 @@ func ttls(rng *rand.Rand, from, to float64) time.Duration {
 // it does not get the lock, let gives up.
 func (b *bout) let(ctx context.Context, c *client, a act) {
 	a.done = make(chan struct{})
-	c.acts <- a
+	select {
+	case c.acts <- a:
+	case <-ctx.Done(): // nobody takes the one before
+		return
+	}
 	wait := time.NewTimer(4 * TTL)
 	defer wait.Stop()
 	select {
