@@ -418,4 +418,3 @@ func (c *copying) Write(b []byte) (int, error) {
 
 // Unwrap is for http.ResponseController.
 func (c *copying) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-

@@ -56,6 +56,11 @@ type Contestant struct {
 	// Unclaimed says that the resource that checks tokens learns them from writes only.
 	Unclaimed bool
 
+	// Library, Version and Settings say what was run, and Statements what the documentation of
+	// the library says. They are for people; of the statements, Assumes has those that excuse.
+	Library, Version, Settings string
+	Statements                 []Statement
+
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
 	Assumes map[string]string // stated assumptions, by the fault that breaks them
 
@@ -68,6 +73,12 @@ type Contestant struct {
 
 	Faults []string      // the schedule: nil for all faults that fit the store
 	Work   time.Duration // how long each hold lasts; 0 for a few milliseconds up to 0.3 s
+}
+
+// A Statement is what the documentation of a lock says, in our words, and the page that says it.
+type Statement struct {
+	Text, Page string
+	Excludes   []string // the faults that it assumes not to happen
 }
 
 // IsControl reports whether the contestant is broken on purpose.

@@ -187,7 +187,7 @@ func (r *Result) countDamage(events []history.Event, excused func(from, until in
 				}
 			}
 		case Write:
-			if other := plain.write(h); other != nil && !r.excuse(excused(h.Acquired, e.At)) {
+			if other := plain.write(h); other != nil && !r.excuse(excused(min(h.Acquired, other.Acquired), e.At)) {
 				r.Damage++
 				if r.First == nil {
 					r.First = &Damage{e.At, h, other}
@@ -195,7 +195,7 @@ func (r *Result) countDamage(events []history.Event, excused func(from, until in
 			}
 			if _, claimed := checked.seen[h]; claimed && r.Tokens && h.Token >= greatest {
 				greatest = h.Token
-				if other := checked.write(h); other != nil && excused(h.Acquired, e.At) == "" {
+				if other := checked.write(h); other != nil && excused(min(h.Acquired, other.Acquired), e.At) == "" {
 					r.Fenced++
 				}
 			}

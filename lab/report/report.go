@@ -143,6 +143,7 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 	fmt.Fprintf(b, "<section id=\"o%d\">\n<h2>%s: <span class=\"%s\">%s</span></h2>\n<p>%s. ",
 		number, html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
 	fmt.Fprintf(b, "%s</p>\n", html.EscapeString(o.Contestant.Guilt))
+	writeLibrary(b, o.Contestant)
 	if o.Err != nil {
 		fmt.Fprintf(b, "<p>%s</p>\n</section>\n", html.EscapeString(o.Err.Error()))
 		return
@@ -163,6 +164,22 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 		b.WriteString("</div>\n")
 	}
 	fmt.Fprintf(b, "<p>Once more: <code>%s</code></p>\n</section>\n", html.EscapeString(p.Repeat(o)))
+}
+
+// writeLibrary says with which settings a library was run, and what its documentation says.
+func writeLibrary(b *bytes.Buffer, c arena.Contestant) {
+	if c.Library == "" {
+		return
+	}
+	fmt.Fprintf(b, "<p>Settings: %s.</p>\n<p>Its documentation says:</p>\n<ul>\n", html.EscapeString(c.Settings))
+	for _, s := range c.Statements {
+		fmt.Fprintf(b, "<li>%s (<a href=\"%s\">page</a>)", html.EscapeString(s.Text), html.EscapeString(s.Page))
+		if len(s.Excludes) > 0 {
+			fmt.Fprintf(b, ". This excludes the faults %s", html.EscapeString(strings.Join(s.Excludes, ", ")))
+		}
+		b.WriteString("</li>\n")
+	}
+	b.WriteString("</ul>\n")
 }
 
 // server is the lane of the store and of the network.

@@ -25,6 +25,7 @@ import (
 	"github.com/sniblock/snib/lab/arena"
 	"github.com/sniblock/snib/lab/contestant"
 	"github.com/sniblock/snib/lab/judge"
+	"github.com/sniblock/snib/lab/peers"
 	"github.com/sniblock/snib/lab/report"
 	"github.com/sniblock/snib/lab/scene"
 	"github.com/sniblock/snib/pglock"
@@ -201,6 +202,7 @@ func (l *labCommand) list() string {
 		b.WriteString("\n")
 	}
 	add("Contestants", labContestants())
+	b.WriteString(listPeers())
 	add("Controls: broken patterns, which each run convicts first", museum())
 	b.WriteString("Stores\n")
 	for _, kind := range arena.Stores() {
@@ -252,6 +254,12 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 		switch {
 		case i >= 0:
 			all = append(all, known[i])
+		case len(peers.Named(name)) > 0:
+			found, err := l.chosenPeers(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
 		case strings.ContainsAny(name, "/ "):
 			all = append(all, arena.Contestant{
 				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name}, LibcClock: true,
@@ -311,6 +319,9 @@ func (l *labCommand) prepare() (controls, chosen []arena.Contestant, err error) 
 func (l *labCommand) run(ctx context.Context) error {
 	controls, chosen, err := l.prepare()
 	if err != nil {
+		return err
+	}
+	if err := l.installPeers(ctx, chosen); err != nil {
 		return err
 	}
 	if l.output.value == "auto" {
@@ -463,10 +474,14 @@ func (l *labCommand) repeat(o arena.Outcome) string {
 
 func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 	v := verdictJSON{
-		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
+		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Library: o.Contestant.Library, Version: o.Contestant.Version,
+		Settings: o.Contestant.Settings, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
 		Seed: o.Seed, Repeat: l.repeat(o), Bouts: o.Bouts, Took: seconds(o.Took), Faults: []faultCountJSON{}, Acquired: o.Acquired,
 		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
+	}
+	for _, s := range o.Contestant.Statements {
+		v.Statements = append(v.Statements, statementJSON{s.Text, s.Page, s.Excludes})
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
 		v.Faults = append(v.Faults, faultCountJSON{name, o.Faults[name]})
