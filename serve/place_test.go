@@ -99,7 +99,7 @@ func TestAnswerLost(t *testing.T) {
 			if st := status(t, store, "job"); len(st.Holders) != 1 {
 				t.Errorf("the lock is %+v, want one holder", st)
 			}
-			r1.post(wire.PathRenew, wire.Renew{Lease: lease(first), TTL: long}, http.StatusOK)
+			r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(first)), TTL: long}, http.StatusOK)
 		})
 	}
 }
@@ -227,7 +227,7 @@ func TestDrain(t *testing.T) {
 	if st := status(t, store, "job"); len(st.Holders) != 1 || len(st.Waiters) != 0 {
 		t.Errorf("the lock is %+v, want its holder and no waiter", st)
 	}
-	r2.post(wire.PathRenew, wire.Renew{Lease: lease(g), TTL: long}, http.StatusOK)
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
 	r2.release(g)
 }
 

@@ -232,7 +232,7 @@ func TestOtherOwners(t *testing.T) {
 			"another suffix": {Name: "job", Owner: newOwnerID("a", "").String(), Token: g.Token}, "another lock": {Name: "jo", Owner: g.Owner, Token: g.Token},
 		} {
 			t.Run(name, func(t *testing.T) {
-				r.post(wire.PathRenew, wire.Renew{Lease: l, TTL: long}, http.StatusGone)
+				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Label: "x"}, http.StatusGone)
 				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
 			})
@@ -241,7 +241,7 @@ func TestOtherOwners(t *testing.T) {
 	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != "" {
 		t.Errorf("the lock is %+v, want the hold as it was", st)
 	}
-	r2.post(wire.PathRenew, wire.Renew{Lease: wire.Lease{Name: "job", Owner: "a", Token: g.Token}, TTL: long}, http.StatusOK)
+	r2.post(wire.PathRenew, wire.Renew{Lease: &wire.Lease{Name: "job", Owner: "a", Token: g.Token}, TTL: long}, http.StatusOK)
 	r1.release(g)
 }
 
@@ -255,10 +255,10 @@ func TestBreak(t *testing.T) {
 	r.post(wire.PathBreak, seen, http.StatusConflict)
 	seen.Token, seen.OwnerDigest = second.Token, driver.OwnerDigest("b")
 	r.post(wire.PathBreak, seen, http.StatusConflict)
-	r.post(wire.PathRenew, wire.Renew{Lease: lease(second), TTL: long}, http.StatusOK)
+	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusOK)
 	seen.OwnerDigest = driver.OwnerDigest("a")
 	r.post(wire.PathBreak, seen, http.StatusNoContent)
-	r.post(wire.PathRenew, wire.Renew{Lease: lease(second), TTL: long}, http.StatusGone)
+	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusGone)
 }
 
 // TestReplicaServesOthers renews, labels and releases at a replica what another one granted.
@@ -295,7 +295,7 @@ func TestReplicaServesOthers(t *testing.T) {
 		t.Errorf("after a new label the lock is %+v", st)
 	}
 	r2.release(all[1])
-	r1.post(wire.PathRenew, wire.Renew{Lease: lease(all[1]), TTL: long}, http.StatusGone)
+	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(all[1])), TTL: long}, http.StatusGone)
 	if st := status(t, store, "job1"); len(st.Holders) != 0 {
 		t.Errorf("after a release the lock is %+v", st)
 	}
@@ -309,7 +309,7 @@ func TestMinHoldElsewhere(t *testing.T) {
 	m.MinHold = long
 	g := r1.acquire(m)
 	r2.post(wire.PathRelease, wire.Release{Lease: lease(g), MinHold: long}, http.StatusNoContent)
-	r2.post(wire.PathRenew, wire.Renew{Lease: lease(g), TTL: long}, http.StatusGone)
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
 	r1.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
 }
 
