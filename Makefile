@@ -5,12 +5,12 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
-# AGAIN=1: tests that failed, three at most, run once more by themselves. They stay in the list of failures. Data races
+# AGAIN=1: tests that failed, eight at most, run once more by themselves. They stay in the list of failures. Data races
 # are not repeated.
 AGAIN ?= 0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
 GOTEST := $(GOTESTSUM) --format standard-quiet --rerun-fails=$(AGAIN) \
-	--rerun-fails-run-root-test --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
+	--rerun-fails-run-root-test --rerun-fails-max-failures=8 --rerun-fails-abort-on-data-race
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
@@ -18,10 +18,11 @@ SHELL := /bin/bash
 export GOWORK := $(CURDIR)/go.work
 
 # How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose
-# tests start servers, and which share of them to run; how many worlds are simulated, from which seed on; how long the
-# nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all); what a benchmark's name
-# matches, and which scenarios are compared with other libraries: such as uncontended,hand-over, or all; over a network
-# with which delays each way, such as 0,0.2ms; and where tables and charts go.
+# tests start servers, and which share of them, and of the long tests, to run; how many worlds are simulated, from which
+# seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all);
+# what a benchmark's name matches, and which scenarios are compared with other libraries: such as uncontended,hand-over,
+# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go. Which contestants
+# the lab judges, and where its page goes.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -39,13 +40,15 @@ FAULTS ?=
 SCENARIOS ?= all
 DELAY ?= 0
 OUT ?= bench/out
+CONTESTANTS ?=
+LABOUT ?= lab-out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./pglock ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
 
-.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis million herd fuzz bench release release-test deps lint-deps
+.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab million herd fuzz bench release release-test deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -95,9 +98,10 @@ windows: ## the tests of what Windows runs, in Wine 10 or later; earlier version
 stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with the race detector
 	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
 
-long: deps ## the tests that "make test" leaves out because they take long
+long: deps ## the tests that "make test" leaves out because they take long; SHARE=3: one of three, another one each day
 	@files=$$(grep -rl --include='*_test.go' 'livetest[.]Long(' .); \
-	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | paste -sd'|'); \
+	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | \
+		awk -v share=$(SHARE) -v day="$$(date +%-j)" 'NR % share == day % share' | paste -sd'|'); \
 	SNIB_LONG=1 $(GOTEST) --packages "$$(dirname $$files | sort -u | paste -sd' ')" -- -race -timeout 2h -run "^($$names)$$"
 
 mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers; SHARE=4: one of four
@@ -123,6 +127,10 @@ nemesis: deps ## processes on all stores under faults for TIME=3m, judged by the
 
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
+
+lab: deps ## the lab: controls, then each of CONTESTANTS (none: snib on all stores) for TIME=3m; the page goes to LABOUT=lab-out
+	cd cmd/snib && SNIB_LAB="--for $(TIME) --out $(abspath $(LABOUT)) $(addprefix --contestant ,$(CONTESTANTS))" \
+		go test -count=1 -timeout 24h -v -run '^TestLabMatrix$$' .
 
 herd: deps ## HERD=1000 runs of the command at once, on Redis, PostgreSQL and MariaDB
 	cd cmd/snib && SNIB_HERD=$(HERD) go test -count=1 -timeout 1h -v -run '^TestGreatHerd$$' .

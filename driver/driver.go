@@ -109,7 +109,9 @@ type Inspector interface {
 	// prefix, in the order of names where the store has one, until yield returns false. It MUST
 	// NOT hold the store up. Where the store returns locks in pages, List takes memory for one
 	// page and not for all locks. A lock that is taken or freed meanwhile may or may not be
-	// seen; a store that is being reorganised may show a lock twice.
+	// seen; a store that is being reorganised may show a lock twice. Where the store's record of
+	// a hold follows the grant, List waits a moment for it, and misses a hold whose record is
+	// later than that, because its process or the store is slow.
 	List(ctx context.Context, prefix string, yield func(Status) bool) error
 
 	// Break frees the hold of the given owner and token by force: it compares and frees in one

@@ -290,6 +290,7 @@ func TestCancelled(t *testing.T) {
 		{"Queued", true, func(what, _ string, puts int) bool { return what == "put" && puts == 2 }}, // the first finds it held
 		{"Checked", true, func(what, key string, _ int) bool { return what == "get" && key != "name/" }},
 	}
+	slack := livetest.Slack(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			server := etcdtest.Start(t)
@@ -335,7 +336,7 @@ func TestCancelled(t *testing.T) {
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Errorf("Acquire = %v, want the cause of its context", err)
 			}
-			if took := time.Since(<-given); took > 5*time.Second {
+			if took := time.Since(<-given); took > 5*time.Second+slack() {
 				t.Errorf("Acquire returned %v after it was given up", took)
 			}
 			if tt.name == "Queued" {
@@ -503,10 +504,11 @@ func TestDeafWatch(t *testing.T) {
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("deaf", "holder"))
 	w := jobtest.Waiting(t, d, request("deaf", "waiter"))
+	slack := livetest.Slack(t)
 	began := time.Now()
 	release(t, l)
 	release(t, w.Get(t))
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 5*time.Second+slack() {
 		t.Errorf("a watch that hangs cost a waiter %v", took)
 	}
 }

@@ -11,42 +11,37 @@ import (
 
 // request sends the request of an attempt.
 func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
+	if err := d.prepareFor(ctx); err != nil {
+		return nil, err
+	}
+	a.Entry.Tokens, a.Entry.TTL = a.Req.Tokens, a.Req.TTL.Microseconds()
+	if !a.Req.Shared && a.Req.Slots == 0 {
+		if l, err := d.take(ctx, a); l != nil || err != nil {
+			return l, err
+		}
+	}
 	leave, err := d.acquiring.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	inner, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	if err := d.prepare(inner); err != nil {
-		return nil, err
-	}
-	a.Entry.Tokens, a.Entry.TTL = a.Req.Tokens, a.Req.TTL.Microseconds()
 	a.MarkSent()
-	l, err := d.acquireFast(inner, a)
-	if l == nil && err == nil {
-		l, err = d.decide(ctx, a)
-	}
-	return l, err
+	return d.decide(ctx, a)
 }
 
-// acquireFast is the fast path: it takes a free exclusive lock if nobody waits or this attempt is
-// the first waiter. Otherwise it returns neither a lease nor an error.
-func (d *Driver) acquireFast(ctx context.Context, a *attempt) (*lease, error) {
-	if a.Req.Shared || a.Req.Slots > 0 {
-		return nil, nil
+// prepareFor is prepare for a request whose context is ctx.
+func (d *Driver) prepareFor(ctx context.Context) error {
+	if d.store.ready.Load() {
+		return nil
 	}
-	start := driver.Now() // before the request: the lease must not seem to start later than it does
-	res, err := d.exec(ctx, d.sql.acquireFast, a.Req.Tokens, d.rows.RowTTL(a.Req), encode(a.Entry), []byte(a.Req.Name), []byte(a.Entry.Nonce))
-	if res.repeated {
-		a.MarkRepeated()
+	leave, err := d.acquiring.enter(ctx)
+	if err != nil {
+		return err
 	}
-	if err != nil || res.rows == 0 {
-		return nil, d.rowError(a.Req.Name, err)
-	}
-	h := a.Entry
-	h.Token = uint64(res.id) / 2
-	return a.Grant(h, start, res.id%2 == 1), nil
+	defer leave()
+	ctx, cancel := driverkit.Detached(ctx)
+	defer cancel()
+	return d.prepare(ctx)
 }
 
 // decide reads the row, decides, and takes the lease or a place in the queue.

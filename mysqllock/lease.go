@@ -17,12 +17,7 @@ func isExclusive(l *lease) bool { return !l.Req.Shared && l.Req.Slots == 0 }
 // release ends a lease in its row, or keeps it until MinHold has passed. If that fails because the
 // server is unavailable, the driver retries in the background until it is closed.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
-	leave, err := d.releasing.enter(ctx)
-	if err == nil {
-		freed, err = d.removeLease(ctx, l)
-		leave()
-	}
-	if err != nil {
+	if freed, err = d.removeLease(ctx, l); err != nil {
 		l.RetryRelease(err)
 	}
 	return freed, err
@@ -33,29 +28,39 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
 func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err error) {
-	least, maybeRemoved := l.Req.MinHold.Microseconds(), false
+	maybeRemoved := false
 	if isExclusive(l) {
-		var res execResult
-		res, err = d.exec(ctx, d.sql.releaseFast, least, least, least, least, []byte(l.Req.Name), int64(l.Grant().Token))
-		freed, maybeRemoved = res.rows == 1, res.repeated
+		freed, maybeRemoved, err = d.free(ctx, l)
 	} else {
-		err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
-			h := s.HolderByToken(l.Grant().Token)
-			if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
-				return false, nil
-			}
-			h.Since = min(h.Since, s.Now) // as releaseFast does
-			if h.Until, h.Kept = h.Since+least, true; h.Until <= s.Now {
-				s.removeHolder(l.Grant().Token)
-			}
-			s.signalFirst()
-			return true, nil
-		})
+		freed, maybeRemoved, err = d.removeEntryOf(ctx, l)
 	}
 	if err == nil && !freed && maybeRemoved {
 		err = errUnconfirmed
 	}
 	return freed, d.rowError(l.Req.Name, err)
+}
+
+// removeEntryOf removes a lease that is not exclusive. maybeRemoved reports that a try without an
+// answer may have done that before.
+func (d *Driver) removeEntryOf(ctx context.Context, l *lease) (freed, maybeRemoved bool, err error) {
+	leave, err := d.releasing.enter(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	defer leave()
+	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
+		h := s.HolderByToken(l.Grant().Token)
+		if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
+			return false, nil
+		}
+		h.Since = min(h.Since, s.Now) // as releaseFast does
+		if h.Until, h.Kept = h.Since+l.Req.MinHold.Microseconds(), true; h.Until <= s.Now {
+			s.removeHolder(l.Grant().Token)
+		}
+		s.signalFirst()
+		return true, nil
+	})
+	return freed, maybeRemoved, err
 }
 
 // setLabel changes the label of a lease in its row.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
@@ -63,6 +64,7 @@ func TestTx(t *testing.T) {
 		return mysqllock.Tx(testContext(t), tx, name, opts...)
 	}
 
+	slack := livetest.Slack(t)
 	t.Run("WaitLimit", func(t *testing.T) {
 		tx1, tx2 := begin(t, db), begin(t, db)
 		if err := lock(tx1, "limit"); err != nil {
@@ -73,7 +75,7 @@ func TestTx(t *testing.T) {
 		}
 		began := time.Now()
 		err := lock(tx2, "limit", mysqllock.TxWait(700*time.Millisecond))
-		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 700*time.Millisecond || took > 4*time.Second {
+		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 700*time.Millisecond || took > 4*time.Second+slack() {
 			t.Errorf("Tx with a limit = %v after %v, want ErrHeld after a second", err, took)
 		}
 		var limit int

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -72,14 +73,14 @@ func waitingIsCheap(t *testing.T, server *mysqltest.Server) {
 				}
 			}
 			time.Sleep(time.Second) // until the watch pauses have grown
-			const while = 2
+			began := time.Now()
 			before := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
-			time.Sleep(while * time.Second)
+			time.Sleep(2 * time.Second) // the measured time, which is longer on a busy machine
 			after := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
-			rate := (after - before) / while
-			t.Logf("%d statements a second", rate)
+			rate := float64(after-before) / time.Since(began).Seconds()
+			t.Logf("%.1f statements a second", rate)
 			if rate > 10 {
-				t.Errorf("200 waiters cost %d statements a second, want at most 10", rate)
+				t.Errorf("200 waiters cost %.1f statements a second, want at most 10", rate)
 			}
 			if n := db.Stats().OpenConnections; n > 2 {
 				t.Errorf("200 waiters use %d connections, want at most 2", n)
@@ -98,11 +99,12 @@ func oneConnection(t *testing.T, server *mysqltest.Server) {
 	l := acquire(t, other, request("one", "a"))
 	w := jobtest.Waiting(t, d, request("one", "b"))
 	time.Sleep(300 * time.Millisecond) // it polls by now
+	slack := livetest.Slack(t)
 	began := time.Now()
 	release(t, l)
 	next := w.Get(t)
 	took := w.At.Sub(began)
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("granted %v after the release", took)
 	}
 	release(t, next)
@@ -140,18 +142,19 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("altered", "a"))
 	w := jobtest.Waiting(t, d2, request("altered", "b"))
+	slack := livetest.Slack(t)
 	began := time.Now()
 	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")
 	must(t, db, "ALTER TABLE snib_locks ADD INDEX of_note (note)")
 	// Each change waits for a watching statement, about a second, and for the disk.
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 15*time.Second+slack() {
 		t.Errorf("the table was altered after %v", took)
 	}
 	began = time.Now()
 	release(t, l)
 	next := w.Get(t)
 	took := w.At.Sub(began)
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("granted %v after the release", took)
 	}
 	release(t, next)

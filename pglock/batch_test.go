@@ -22,14 +22,11 @@ func TestBatchBesideLockedRows(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			server := pgtest.Start(t)
 			admin := dial(t, server.URL())
-			jobtest.BatchTest{
-				Driver: newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
-					c.MaxConns = 8
-					c.ConnConfig.DefaultQueryExecMode = mode
-				})),
-				LockRow: func(name string) func() { return lockRow(t, admin, "snib_locks", name) },
-				Blocked: func() int { return blocked(t, admin) },
-			}.Run(t)
+			d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
+				c.MaxConns = 8
+				c.ConnConfig.DefaultQueryExecMode = mode
+			}))
+			batchTest(t, d, admin).Run(t)
 		})
 	}
 }
@@ -39,34 +36,12 @@ func blocked(t *testing.T, admin *pgxpool.Pool) int {
 	return int(query[int64](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
 }
 
-// gather makes the requests to d wait for one another, so that they go to the server in batches:
-// two requests wait for their rows. It returns a function that ends this.
-func gather(t *testing.T, d driver.Driver, admin *pgxpool.Pool) (end func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var unlocks []func()
-	var waiting sync.WaitGroup
-	for _, name := range []string{"locked 1", "locked 2"} {
-		release(t, acquire(t, d, request(name, "a")))
-		unlocks = append(unlocks, lockRow(t, admin, "snib_locks", name))
-		waiting.Go(func() {
-			if l, err := d.Acquire(ctx, request(name, "b")); err == nil {
-				_ = l.Release(context.Background()) // TestCrashAfterBatch kills the server
-			}
-		})
-	}
-	livetest.Await(t, "two statements that wait for rows", func() error {
-		if n := blocked(t, admin); n != 2 {
-			return fmt.Errorf("%d wait", n)
-		}
-		return nil
-	})
-	return func() {
-		for _, unlock := range unlocks {
-			unlock()
-		}
-		cancel()
-		waiting.Wait()
+// batchTest returns the test of a driver's batches.
+func batchTest(t *testing.T, d driver.Driver, admin *pgxpool.Pool) jobtest.BatchTest {
+	return jobtest.BatchTest{
+		Driver:  d,
+		LockRow: func(name string) func() { return lockRow(t, admin, "snib_locks", name) },
+		Blocked: func() int { return blocked(t, admin) },
 	}
 }
 
@@ -79,7 +54,7 @@ func TestCrashAfterBatch(t *testing.T) {
 		settings("synchronous_commit", "off")(c)
 		c.MaxConns = 8
 	}))
-	defer gather(t, d, admin)()
+	defer batchTest(t, d, admin).Gather(t)()
 	const n = 20
 	for i := range n / 2 {
 		must(t, admin, "INSERT INTO snib_locks VALUES ($1, 1, 0, '[]', '[]', 1)", fmt.Sprint("name ", i))
@@ -106,49 +81,16 @@ func TestCrashAfterBatch(t *testing.T) {
 func TestBatchOfWildRows(t *testing.T) {
 	server := pgtest.Start(t)
 	admin := dial(t, server.URL())
-	d := newDriver(t, admin)
-	const n = 40
-	isWild := func(i int) bool { return i%10 == 7 }
-	name := func(i int) string { return fmt.Sprint("name ", i) }
-	leases, errs := make([]driver.Lease, n), make([]error, n)
-	each := func(fn func(i int) error) {
-		var all sync.WaitGroup
-		for i := range n {
-			all.Go(func() { errs[i] = fn(i) })
-		}
-		all.Wait()
-		for i, err := range errs {
-			if isWild(i) != (err != nil) {
-				t.Errorf("request %d = %v; its row is wild: %v", i, err, isWild(i))
-			}
-		}
+	update := func(set string) func(name string) {
+		return func(name string) { must(t, admin, "UPDATE snib_locks SET "+set+" WHERE name = $1", name) }
 	}
-	for i := range n {
-		release(t, acquire(t, d, request(name(i), "first")))
-		if isWild(i) {
-			must(t, admin, "UPDATE snib_locks SET token = 9223372036854775807 WHERE name = $1", name(i))
-		}
-	}
-	each(func(i int) (err error) {
-		leases[i], err = d.Acquire(t.Context(), noWait(name(i), "second"))
-		return err
-	})
-	if t.Failed() {
-		return
-	}
-	for i := range n {
-		if isWild(i) {
-			must(t, admin, "UPDATE snib_locks SET token = 1 WHERE name = $1", name(i))
-			leases[i] = acquire(t, d, request(name(i), "second"))
-			must(t, admin, `UPDATE snib_locks SET holders = jsonb_set(holders, '{0,until}', '"soon"') WHERE name = $1`, name(i))
-		}
-	}
-	each(func(i int) error { return leases[i].Release(t.Context()) })
+	batchTest(t, newDriver(t, admin), admin).RunMalformed(t,
+		update("token = 9223372036854775807"), update("token = 1"), update(`holders = jsonb_set(holders, '{0,until}', '"soon"')`))
 }
 
-// TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before the
-// driver repeats the statement, another driver takes the locks. So the grants of the first try,
-// which was rolled back, must not count. The requests go alone first, and then in a batch.
+// TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before
+// the driver repeats the statement, another driver takes the locks. So the grants of the first
+// try, which was rolled back, must not count. The requests go alone first, and then in a batch.
 func TestRolledBackAnswer(t *testing.T) {
 	server := pgtest.Start(t)
 	admin := dial(t, server.URL())
@@ -198,7 +140,7 @@ func TestRolledBackAnswer(t *testing.T) {
 		}
 	}
 	takeWhileOtherTakes(names[0])
-	endGathering := gather(t, d, admin)
+	endGathering := batchTest(t, d, admin).Gather(t)
 	takeWhileOtherTakes(names...)
 	endGathering()
 

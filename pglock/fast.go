@@ -73,13 +73,8 @@ func (d *Driver) encode(a *attempt) (string, error) {
 
 // takeAll answers takings.
 func (d *Driver) takeAll(ctx context.Context, batch []*taking) {
-	err := driverkit.Isolate(batch, isMalformed, func(some []*taking) error { return d.sendTakings(ctx, some) },
+	driverkit.IsolateAll(batch, isMalformed, func(some []*taking) error { return d.sendTakings(ctx, some) },
 		func(t *taking, err error) { t.err = d.rowError(t.name, err) })
-	for _, t := range batch {
-		if err != nil {
-			t.err = err
-		}
-	}
 }
 
 // sendTakings sends takings in one statement.
@@ -162,13 +157,8 @@ func (d *Driver) free(ctx context.Context, l *lease) (freed bool, err error) {
 // freeAll answers freeings. A statement that may have been executed is not repeated, because it
 // would find nothing the second time.
 func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
-	err := driverkit.Isolate(batch, isMalformed, func(some []*freeing) error { return d.sendFreeings(ctx, some) },
+	driverkit.IsolateAll(batch, isMalformed, func(some []*freeing) error { return d.sendFreeings(ctx, some) },
 		func(f *freeing, err error) { f.err = err })
-	for _, f := range batch {
-		if err != nil {
-			f.err = err
-		}
-	}
 }
 
 // sendFreeings sends freeings in one statement.

@@ -158,4 +158,11 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 	return ctx
 }
 
+// rate returns how many statements a second are sent, as it counts them for a time.
+func (c *counter) rate(during time.Duration) float64 {
+	before, began := c.n.Load(), time.Now()
+	time.Sleep(during) // the measured time, which is longer on a busy machine
+	return float64(c.n.Load()-before) / time.Since(began).Seconds()
+}
+
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,9 @@ const (
 	// listenPingInterval is how often the driver checks the connection on which it listens.
 	listenPingInterval = 5 * time.Second
 )
+
+// errYielded means that the listener has given up its connection, which requests need.
+var errYielded = errors.New("the server has no connection left for requests")
 
 // A pooledError means that a connection leads to a pooler and not to the server itself.
 type pooledError struct{ announced, actual uint32 }
@@ -76,6 +80,9 @@ func (d *Driver) listen() error {
 		}
 		if d.rows.StopListening() {
 			return nil
+		}
+		if d.rows.MustYield() {
+			return errYielded
 		}
 		ctx, cancel = context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 		err = conn.Ping(ctx) // a dead connection that was not closed receives nothing

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
@@ -109,8 +110,8 @@ func TestMalformedRow(t *testing.T) {
 				}
 				select {
 				case <-told["m"]:
-				case <-time.After(soonEnough):
-					t.Errorf("the holder was not told within %v that its lease was broken", soonEnough)
+				case <-time.After(livetest.Patience):
+					t.Errorf("the holder was not told within %v that its lease was broken", livetest.Patience)
 				}
 				select {
 				case why := <-told["UntilText"]:

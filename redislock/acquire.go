@@ -46,6 +46,7 @@ type attempt struct {
 	rounds    int
 	recorded  bool           // the store has a record of what it has granted; guarded by Driver.mu after that
 	maybeSent bool           // a request may have reached the store
+	refused   bool           // the store answered the last round, and keeps nothing of it
 	queued    bool           // the store has said that the request is in the queue
 	sent      driver.Instant // just before the last round that was answered
 
@@ -144,7 +145,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err == nil {
 		return l, nil
 	}
-	if a.maybeSent && (a.rounds > 1 || needsCleanup(err)) { // a round may have left something
+	if a.maybeSent && (a.rounds > 1 || !a.refused) { // a round may have left something
 		a.withdraw()
 	}
 	return nil, err
@@ -183,13 +184,6 @@ func (n *nameSet) remove(name string) {
 	delete(n.set, name)
 }
 
-// needsCleanup reports whether the store may still have something of a request that failed with
-// err.
-func needsCleanup(err error) bool {
-	var grace *GraceError
-	return !errors.Is(err, driver.ErrHeld) && !errors.As(err, &grace) && !errors.Is(err, driver.ErrKind)
-}
-
 // tokenBlockSize returns how many tokens to reserve: as many as were requested, but not so many
 // that tokens outgrow the integers that Lua represents exactly.
 func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
@@ -201,6 +195,7 @@ const maxTokens = 1 << 20
 // otherwise it takes the cheapest way.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	a.rounds++
+	a.refused = false
 	ttl, tokens := a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
 	cmd := a.d.sender.newCommand()
 	defer a.d.sender.recycle(cmd)
@@ -219,6 +214,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		case cmd.answer != "?":
 			return a.parseAnswer(ctx, cmd.answer)
 		case !a.req.NoWait:
+			a.refused = true
 			return nil, &HeldError{} // wait sends it again with queue set
 		}
 	}
@@ -267,9 +263,12 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	return err
 }
 
-// parseAnswer turns an answer of the script into a lease or an error.
+// parseAnswer turns an answer of the script into a lease or an error. It sets refused by the
+// answer itself: the error of a request without an answer may look the same, because a context
+// may end with any cause, also with the ErrHeld of another lock.
 func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
+	a.refused = word == "h" || word == "e" || word == "k"
 	switch word {
 	case "g":
 		if ctx.Err() != nil {
@@ -305,8 +304,8 @@ func parseMillis(s string) time.Duration {
 	return fromMillis(ms)
 }
 
-// fromMillis returns a time in milliseconds, and at most maxTTL: anybody who may write to the store
-// can set any expiry.
+// fromMillis returns a time in milliseconds, and at most maxTTL: anybody who may write to the
+// store can set any expiry.
 func fromMillis(ms float64) time.Duration {
 	return time.Duration(min(ms, float64(maxTTL.Milliseconds()))) * time.Millisecond
 }
@@ -525,9 +524,9 @@ func (a *attempt) withdrawAgain() {
 	}
 }
 
-// sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout is
-// over. If the answer is that there is no such hold, but an earlier try may have ended the hold, it
-// returns "!".
+// sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
+// is over. If the answer is that there is no such hold, but an earlier try may have ended the
+// hold, it returns "!".
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
 	var retries rediskit.Backoff
 	for {

@@ -82,11 +82,12 @@ func TestHungServer(t *testing.T) {
 
 	patient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+	slack := livetest.Slack(t)
 	began := time.Now()
 	if lock, err := l.Acquire(patient, "another"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the server hangs = %v, %v", lock, err)
 	}
-	if took := time.Since(began); took > 300*time.Millisecond+2*time.Second {
+	if took := time.Since(began); took > 300*time.Millisecond+2*time.Second+slack() {
 		t.Errorf("Acquire came back %v after its context was done", took-300*time.Millisecond)
 	}
 
@@ -117,8 +118,8 @@ func TestHungServer(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("%d can be compared with the server; told after the deadline by: first %v, median %v, last %v; the machine was late by %v", checked, late[0], late[len(late)/2], late[len(late)-1], machine)
-	if last := late[len(late)-1]; last > 10*time.Millisecond+machine {
-		t.Errorf("told %v after the deadline, want 10 ms at most, and %v for the machine", last, machine)
+	if last := late[len(late)-1]; last > 10*time.Millisecond+2*machine { // the timer, and the goroutine that tells
+		t.Errorf("told %v after the deadline, want 10 ms at most, and %v for the machine", last, 2*machine)
 	}
 
 	node.Resume()
@@ -200,7 +201,7 @@ func TestHungServerBounded(t *testing.T) {
 	if most > before+12*workers {
 		t.Errorf("%d goroutines at the most, for %d that ask", most, workers)
 	}
-	if late := machine(); median > time.Second || longest > 2*time.Second+10*late {
+	if late := machine(); median > time.Second+10*late || longest > 2*time.Second+10*late {
 		t.Errorf("attempts with a context of 50 ms took %v, and up to %v, on a machine that was late by %v", median, longest, late)
 	}
 	node.Resume()
@@ -414,11 +415,12 @@ func TestHungServerReturns(t *testing.T) {
 	defer node.Resume()
 	req := request("free", "hurried", time.Minute)
 	req.NoWait = true
+	slack := livetest.Slack(t)
 	began := time.Now()
 	if l, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire with NoWait at a hung server = %v, %v, want ErrUnavailable", l, err)
 	}
-	if took := time.Since(began); took > driver.AnswerTimeout+soonEnough {
+	if took := time.Since(began); took > driver.AnswerTimeout+soonEnough+slack() {
 		t.Errorf("Acquire with NoWait at a hung server took %v", took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)

@@ -251,10 +251,11 @@ func TestNew(t *testing.T) {
 	}
 	node.Kill()
 	began := time.Now()
+	slack := livetest.Slack(t)
 	if d, err := redislock.New(t.Context(), client); err == nil {
 		d.Close()
 		t.Error("New on a client whose server is gone = nil")
-	} else if took := time.Since(began); took > 6*time.Second {
+	} else if took := time.Since(began); took > 6*time.Second+slack() {
 		t.Errorf("New took %v, and ended with %v", took, err)
 	}
 }
@@ -362,6 +363,7 @@ func TestOpenGivenUp(t *testing.T) {
 	o := at(node.Addr())
 	o.Dialer.Timeout = time.Hour
 	errEnough := errors.New("enough")
+	slack := livetest.Slack(t)
 	for name, open := range map[string]func(context.Context) (*redislock.Driver, error){
 		"Open": func(ctx context.Context) (*redislock.Driver, error) { return redislock.Open(ctx, o) },
 		"New":  func(ctx context.Context) (*redislock.Driver, error) { return redislock.New(ctx, client) },
@@ -374,7 +376,7 @@ func TestOpenGivenUp(t *testing.T) {
 			if d != nil || !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
 				t.Errorf("= %v, %v, want the cause of the context and ErrUnavailable", d, err)
 			}
-			if took := time.Since(began); took > 4*time.Second {
+			if took := time.Since(began); took > 4*time.Second+slack() {
 				t.Errorf("it took %v", took)
 			}
 		})

@@ -66,6 +66,7 @@ func TestDeadWaiters(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	const ttl = 20 * time.Second
+	slack := livetest.Slack(t)
 	for _, mode := range modes {
 		req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
 		blocker := req("holder")
@@ -87,7 +88,7 @@ func TestDeadWaiters(t *testing.T) {
 		free(t, held[0])
 		l, took := granted(t, alive, enough, "the waiter behind three dead ones")
 		t.Logf("%s: granted after %v", mode.name, took)
-		if took > soonEnough {
+		if took > soonEnough+slack() {
 			t.Errorf("%s: granted %v after the release, and not at once", mode.name, took)
 		}
 		free(t, l)
@@ -114,13 +115,14 @@ func TestDeadHolder(t *testing.T) {
 	time.Sleep(ttl) // longer than the first lease, which is renewed
 	pending(t, waiters[0], "the first waiter", "while the holder lives")
 	holder.Kill()
+	slack := livetest.Slack(t)
 	for i, w := range waiters {
 		l, took := granted(t, w, enough, fmt.Sprintf("waiter %d", i))
 		t.Logf("waiter %d: after %v", i, took)
 		switch {
-		case i == 0 && took > ttl+soonEnough:
+		case i == 0 && took > ttl+soonEnough+slack():
 			t.Errorf("the first waiter was granted the lock %v after the holder's death, with a TTL of %v", took, ttl)
-		case i > 0 && took > soonEnough:
+		case i > 0 && took > soonEnough+slack():
 			t.Errorf("waiter %d was granted the lock %v after a release", i, took)
 		}
 		if token(l) <= before {
@@ -150,6 +152,7 @@ func TestCancelledWaiters(t *testing.T) {
 	}
 	last := wait(t, d2, request("job", "last", time.Minute), 6)
 	because := errors.New("enough")
+	slack := livetest.Slack(t)
 	began := time.Now()
 	cancel(because)
 	for _, g := range gone {
@@ -157,7 +160,7 @@ func TestCancelledWaiters(t *testing.T) {
 			t.Errorf("a cancelled Acquire = %v, %v, want the cause", r.lease, r.err)
 		}
 	}
-	if took := time.Since(began); took > soonEnough {
+	if took := time.Since(began); took > soonEnough+slack() {
 		t.Errorf("cancelled waits ended after %v", took)
 	}
 	// Cancelled waiters have left the queue when they return, unless the store is slow.
@@ -171,7 +174,7 @@ func TestCancelledWaiters(t *testing.T) {
 	stop()
 	<-writer
 	r2, took := granted(t, second, enough, "a reader behind a writer that left")
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("a reader was let in %v after the writer before it had left", took)
 	}
 	free(t, r2)
@@ -278,10 +281,11 @@ func TestUnheardRelease(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", "a stranger", "PX", 3000)
+	slack := livetest.Slack(t)
 	began := time.Now()
 	waiter := wait(t, d, request("job", "waiter", time.Minute), 1)
 	l, _ := granted(t, waiter, enough, "a waiter behind a stranger's key that expires")
-	if took := time.Since(began); took > 3*time.Second+soonEnough {
+	if took := time.Since(began); took > 3*time.Second+soonEnough+slack() {
 		t.Errorf("granted %v after a key with 3 s to live", took)
 	}
 	free(t, l)
@@ -290,7 +294,7 @@ func TestUnheardRelease(t *testing.T) {
 	waiter = wait(t, d, request("job", "waiter", time.Minute), 1)
 	node.Must("DEL", "job")
 	l, took := granted(t, waiter, enough, "a waiter behind a stranger's key that is deleted")
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("granted %v after a stranger had deleted its key", took)
 	}
 	free(t, l)
@@ -309,11 +313,12 @@ func TestPatience(t *testing.T) {
 	if len(entry) < 17 {
 		t.Fatalf("the request of a waiter is %q", entry)
 	}
+	slack := livetest.Slack(t)
 	long := fmt.Sprintf("%016d", time.Now().Add(-time.Minute).UnixMicro())
 	node.Must("HSET", "snib.w:{job}", "silent", long+entry[16:])
 	free(t, l)
 	got, took := granted(t, next, enough, "the waiter behind one that is silent")
-	if took > soonEnough {
+	if took > soonEnough+slack() {
 		t.Errorf("granted %v after the release", took)
 	}
 	pending(t, silent, "the silent one", "before it has asked again")
@@ -368,7 +373,7 @@ func TestWriters(t *testing.T) {
 		began, machine := time.Now(), livetest.Lateness()
 		l := take(t, d, request("rw", fmt.Sprint("writer", i), time.Minute))
 		took, late := time.Since(began), machine()
-		if took > time.Second+late {
+		if took > time.Second+10*late {
 			t.Errorf("writer %d waited %v, on a machine that was late by %v, and for %d readers", i, took, late, reads.Load()-before)
 		}
 		if n := inside.Load(); n != 0 {

@@ -43,25 +43,32 @@ func TestPlainTakes(t *testing.T) {
 	last := token(first)
 	release(t, first)
 	c.awaitKeys(t)
-	const cycles = 20
-	before := make([]int, len(c.nodes))
-	for i, n := range c.nodes {
-		before[i] = scripts(n)
-	}
-	for i := range cycles {
-		l := acquire(t, d, uniqueRequest("job", fmt.Sprint("owner ", i)))
-		c.awaitKeys(t, "job")
-		if token(l) != last+1 {
-			t.Errorf("token %d after %d", token(l), last)
+	const cycles, tries = 20, 5
+	for try := 1; ; try++ { // a node that answers late is asked again, by a script
+		before := make([]int, len(c.nodes))
+		for i, n := range c.nodes {
+			before[i] = scripts(n)
 		}
-		last = token(l)
-		release(t, l)
-		c.awaitKeys(t)
-	}
-	for i, n := range c.nodes {
-		// Each cycle has one script, which frees. A busy machine needs a few more.
-		if got := scripts(n) - before[i]; got < cycles || got >= 2*cycles {
-			t.Errorf("node %d ran %d scripts in %d cycles, want those that free", i, got, cycles)
+		for i := range cycles {
+			l := acquire(t, d, uniqueRequest("job", fmt.Sprintf("owner %d of %d", i, try)))
+			c.awaitKeys(t, "job")
+			if token(l) != last+1 {
+				t.Errorf("token %d after %d", token(l), last)
+			}
+			last = token(l)
+			release(t, l)
+			c.awaitKeys(t)
+		}
+		var ran []int
+		for i, n := range c.nodes {
+			ran = append(ran, scripts(n)-before[i])
+		}
+		// Each cycle has one script, which frees.
+		if slices.Min(ran) >= cycles && slices.Max(ran) < 2*cycles {
+			break
+		}
+		if slices.Min(ran) < cycles || try == tries {
+			t.Fatalf("the nodes ran %d scripts in %d cycles, want those that free", ran, cycles)
 		}
 	}
 
@@ -209,11 +216,14 @@ func TestPlainTakeInterrupted(t *testing.T) {
 			}
 			mu.Unlock()
 			l, err := tryAcquire(t, d, uniqueRequest("x", "owner"))
-			mu.Lock()
-			defer mu.Unlock()
-			if slices.Contains([]bool{armed[0], armed[1], armed[2]}, true) {
-				t.Errorf("not all nodes were asked by a plain take: %v", armed)
-			}
+			livetest.Await(t, "plain take on all nodes", func() error { // a majority may have answered before
+				mu.Lock()
+				defer mu.Unlock()
+				if slices.Contains([]bool{armed[0], armed[1], armed[2]}, true) {
+					return fmt.Errorf("not all were asked: %v", armed)
+				}
+				return nil
+			})
 			switch {
 			case !errors.Is(err, tt.want):
 				t.Fatalf("Acquire = %v, want %v", err, tt.want)

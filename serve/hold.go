@@ -54,12 +54,14 @@ func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) er
 	}
 	isBatch := len(msg.Leases) > 0
 	switch {
-	case isBatch && (msg.Lease != wire.Lease{} || msg.TTL != 0):
+	case isBatch && (msg.Lease != nil || msg.TTL != 0):
 		return invalidf("there are leases, so there can't be a name, owner, token or ttl_ms beside them")
 	case len(msg.Leases) > wire.MaxLeases:
 		return invalidf("leases: there are %d; at most %d are allowed", len(msg.Leases), wire.MaxLeases)
+	case msg.Lease == nil && !isBatch:
+		return invalidf("name, owner and token are missing, or leases")
 	case !isBatch:
-		msg.Leases = []wire.Renewable{{Lease: msg.Lease, TTL: msg.TTL}}
+		msg.Leases = []wire.Renewable{{Lease: *msg.Lease, TTL: msg.TTL}}
 	}
 	results, err := s.renewed(r.Context(), p, msg.Leases, isBatch)
 	if err != nil {

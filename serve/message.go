@@ -92,12 +92,16 @@ func writeDocument(w http.ResponseWriter, status int, contentType string, messag
 	if err != nil {
 		return err
 	}
+	writeText(w, status, contentType, append(text, '\n'))
+	return nil
+}
+
+func writeText(w http.ResponseWriter, status int, contentType string, text []byte) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that has gone does not get it
-	return nil
+	_, _ = w.Write(text) // a client that has gone does not get it
 }
 
 // writeProblem writes a problem.

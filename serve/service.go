@@ -168,6 +168,8 @@ func routeOf(path string) (route, bool) {
 		return route{http.MethodGet, (*Service).listLocks}, true
 	case wire.PathStore:
 		return route{http.MethodGet, (*Service).getStore}, true
+	case wire.PathOpenAPI:
+		return route{http.MethodGet, (*Service).getOpenAPI}, true
 	}
 	return route{}, false
 }

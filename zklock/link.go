@@ -116,13 +116,18 @@ func (s *session) serverTimeout() time.Duration { return min(s.d.conf.dialTimeou
 // A monitoredConn is a connection to a server. It limits the time of the handshake: the client
 // library would wait for a hung server several times as long as a session lasts. It reads the
 // result of the handshake, which the library does not report. It also records which of the
-// library's pings are answered, for [leaderContact].
+// library's pings are answered, for [leaderContact], and keeps the last transaction in the
+// library's place: see [session.lastTransaction].
 type monitoredConn struct {
 	net.Conn
 	reader *bufio.Reader // the client library reads in small pieces
 	s      *session
 	addr   string
 	opened driver.Instant // before anything was sent
+
+	// Of the goroutine that writes.
+	handshakeSent bool
+	seen          int64 // the last transaction before this connection
 
 	mu                sync.Mutex
 	handshakeDeadline time.Time        // for the server to begin a session; zero once it has
@@ -134,10 +139,11 @@ type monitoredConn struct {
 // The heads of the server's packets, which begin with the length of what follows. The handshake
 // has the version of the protocol, the timeout in milliseconds and the session's id; timeout
 // and id are zero if the session has expired. Other packets have the number of the request that
-// they answer.
+// they answer, negative if they answer none, and the server's last transaction.
 const (
 	handshakeHead = 4 + 4 + 4 + 8
-	packetHead    = 4 + 4
+	packetHead    = zxidAt + 8
+	zxidAt        = 4 + 4
 )
 
 // SetReadDeadline implements net.Conn.
@@ -174,7 +180,11 @@ func (c *monitoredConn) parseStream(b []byte) {
 			want = handshakeHead
 		}
 		n := min(want-len(c.head), len(b))
-		c.head, b = append(c.head, b[:n]...), b[n:]
+		c.head = append(c.head, b[:n]...)
+		if c.answersRequest() {
+			clear(b[max(0, n-(len(c.head)-zxidAt)):n]) // the part of the zxid that is in b
+		}
+		b = b[n:]
 		if len(c.head) == want {
 			c.remaining = 4 + int(binary.BigEndian.Uint32(c.head)) - want
 			c.onPacketHead()
@@ -191,18 +201,38 @@ func (c *monitoredConn) onPacketHead() {
 		_ = c.Conn.SetReadDeadline(time.Time{}) // the library sets its own from now on
 		timeout := time.Duration(binary.BigEndian.Uint32(c.head[8:])) * time.Millisecond
 		c.s.onNegotiated(int64(binary.BigEndian.Uint64(c.head[12:])), timeout, c.opened)
+	case c.answersRequest():
+		c.s.recordTransaction(int64(binary.BigEndian.Uint64(c.head[zxidAt:])))
 	case binary.BigEndian.Uint32(c.head[4:]) == pingXid && len(c.pings) > 0:
 		c.s.recordAnswer(c.pings[0]) // the server answers in order
 		c.pings = c.pings[1:]
 	}
 }
 
+// answersRequest reports whether the packet that is being read is known to answer a request
+// that is not a ping. It is called with the mutex held.
+func (c *monitoredConn) answersRequest() bool {
+	return c.handshakeDeadline.IsZero() && len(c.head) >= zxidAt && int32(binary.BigEndian.Uint32(c.head[4:])) >= 0
+}
+
+// recordTransaction records the last transaction that a server had executed when it answered.
+func (s *session) recordTransaction(zxid int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastTransaction = max(s.lastTransaction, zxid)
+}
+
 // Requests of ZooKeeper. A request begins with its length, its number and the code of its
-// operation. In a create, the length of the path and the path follow; a ping ends there.
+// operation. In a create, the length of the path and the path follow; a ping ends there. The
+// request for a session has no number, and the version of the protocol where others have that.
+// In it, and in a request to set watches again, the last transaction that the client has seen
+// is next.
 const (
-	opCreate, pathAt = 1, 4 + 4 + 4 + 4
-	opPing, pingSize = 11, 4 + 4 + 4
-	pingXid          = 1<<32 - 2
+	opCreate, pathAt        = 1, 4 + 4 + 4 + 4
+	opPing, pingSize        = 11, 4 + 4 + 4
+	pingXid                 = 1<<32 - 2
+	handshakeZxidAt         = 4 + 4
+	opSetWatches, watchedAt = 101, 4 + 4 + 4
 )
 
 // Write implements net.Conn. The client library writes one request at a time.
@@ -213,12 +243,39 @@ func (c *monitoredConn) Write(b []byte) (int, error) {
 		c.mu.Unlock()
 		c.s.recordPing()
 	}
-	n, err := c.Conn.Write(b)
+	n, err := c.Conn.Write(c.withLastTransaction(b))
 	if err == nil && len(b) > pathAt && binary.BigEndian.Uint32(b[8:]) == opCreate {
 		size := int(binary.BigEndian.Uint32(b[pathAt-4:]))
 		c.s.createSent(string(b[pathAt:][:min(size, len(b)-pathAt)]))
 	}
 	return n, err
+}
+
+// withLastTransaction returns a request with the last transaction that was seen before this
+// connection. A server that has not executed it refuses the connection, so that the session never
+// goes back in time. Watches that are set again fire for changes after it: the server told of the
+// earlier ones before it sent that transaction.
+func (c *monitoredConn) withLastTransaction(request []byte) []byte {
+	at := 0
+	switch {
+	case !c.handshakeSent:
+		c.handshakeSent, c.seen, at = true, c.s.lastSeen(), handshakeZxidAt
+	case len(request) >= watchedAt+8 && binary.BigEndian.Uint32(request[8:]) == opSetWatches:
+		at = watchedAt
+	default:
+		return request
+	}
+	request = slices.Clone(request)
+	binary.BigEndian.PutUint64(request[at:], uint64(c.seen))
+	return request
+}
+
+// lastSeen returns the last transaction that a server of the session had executed when it
+// answered.
+func (s *session) lastSeen() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastTransaction
 }
 
 // expectCreate returns a channel that is closed when the creation of a node has been sent. The

@@ -46,6 +46,11 @@ type session struct {
 	newLease      chan struct{}       // of capacity 1: there is another lease
 	watches       map[watchKey]*watchEvent
 
+	// lastTransaction is the greatest zxid of an answer. The client library keeps it, too, but
+	// reads it while another goroutine writes it. So monitoredConn hides it from the library,
+	// which then never writes it, and inserts it where the library sends its zero.
+	lastTransaction int64
+
 	unsentCreates map[string]chan struct{} // by path; closed when the request was sent
 	lastSole      map[string]position      // by folder; see lastSolePos
 

@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
@@ -71,13 +72,29 @@ func TestLabStores(t *testing.T) {
 		livetest.Long(t)
 		judgeStores(t, "--for", "1m")
 	})
+	t.Run("Failover", func(t *testing.T) {
+		livetest.Long(t)
+		judgeEach(t, map[string]func(testing.TB) string{
+			"snib-sentinel": redistest.Program, "snib-cluster": redistest.Program, "snib-etcd-cluster": etcdtest.Built, "snib-zookeeper-ensemble": zktest.Java,
+			"snib-postgres-sync": pgtest.Program, "snib-postgres-async": pgtest.Program, "snib-mysql-semisync": mysqltest.Program, "snib-mysql-async": mysqltest.Program,
+		}, "--for", "1ms", "--fault", "failover")
+	})
+	t.Run("Redlock", func(t *testing.T) {
+		livetest.Long(t)
+		judgeEach(t, map[string]func(testing.TB) string{"snib-redlock": redistest.Program}, "--for", "20s")
+	})
 }
 
 func judgeStores(t *testing.T, args ...string) {
-	for name, have := range map[string]func(testing.TB) string{
+	judgeEach(t, map[string]func(testing.TB) string{
 		"snib-postgres": pgtest.Program, "snib-postgres-sessions": pgtest.Program, "snib-mysql": mysqltest.Program, "snib-etcd": etcdtest.Built,
 		"snib-zookeeper": zktest.Java,
-	} {
+	}, args...)
+}
+
+// judgeEach judges contestants, each of which needs a program.
+func judgeEach(t *testing.T, needs map[string]func(testing.TB) string, args ...string) {
+	for name, have := range needs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Dir(have(t)) + ":" + os.Getenv("PATH") // the lab builds no etcd
@@ -88,6 +105,20 @@ func judgeStores(t *testing.T, args ...string) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
+	}
+}
+
+// TestLabMatrix runs the lab with the flags that SNIB_LAB has: see "make lab".
+func TestLabMatrix(t *testing.T) {
+	flags := os.Getenv("SNIB_LAB")
+	if flags == "" {
+		t.Skip("it takes minutes: see make lab")
+	}
+	cmd := exec.Command("snib", append([]string{"lab", "run", "-o", "table"}, strings.Fields(flags)...)...)
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "PATH="+filepath.Dir(etcdtest.Built(t))+":"+os.Getenv("PATH")) // the lab builds no etcd
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("snib lab run %s: %v", flags, err)
 	}
 }
 

@@ -222,7 +222,7 @@ func mask() {
 		{`\S+ pid \d+`, `HOST pid PID`},
 		{` by [^\s)"]+([)"])`, ` by USER$1`},
 		{`\b(\d+ms|\d+s|\d+m\d\ds)\b`, `DURATION`},
-		{`sqlite:\S*?/locks\.db|(rediss?(\+\w+)?|redlocks?|postgres|mysql|zks?|etcds?)://[^"\s]+`, `STORE`},
+		{`sqlite:\S*?/locks\.db|(rediss?(\+\w+)?|redlocks?|postgres|mysql|zks?|etcds?|https?)://[^"\s]+`, `STORE`},
 		{`  +`, `  `},
 	}
 	text, err := io.ReadAll(bufio.NewReader(os.Stdin))

@@ -8,13 +8,13 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Pauses double from the first to the longest. The longest pause is longer for a server that
-// may be well and only needs fewer clients: one that has no connection left, or that takes so
-// long that it may be overloaded.
+// Pauses double from the first to the longest. The longest pause is longer for a server that has no
+// connection left, because it may be well and only need fewer clients. It is not longer for one
+// that does not answer: the timeout of each request already keeps requests as far apart.
 const (
 	firstPause       = 100 * time.Millisecond
 	longestPause     = 2 * time.Second
-	longestPauseBusy = 8 * time.Second
+	longestPauseFull = 8 * time.Second
 )
 
 // An Outage is a series of requests that a store could not serve. The zero value is
@@ -42,15 +42,15 @@ func (o *Outage) AgainWithin(limit time.Duration, sentAt time.Time, err error) (
 	if !errors.Is(err, driver.ErrUnavailable) {
 		return 0, false
 	}
-	took, full, longest := time.Since(sentAt), errors.Is(err, driver.ErrFull), longestPause
+	full, longest := errors.Is(err, driver.ErrFull), longestPause
 	if o.pause == 0 {
 		o.pause = firstPause / 2
 	}
 	if o.began.IsZero() || full {
 		o.began = sentAt
 	}
-	if full || took > driver.AnswerTimeout/2 {
-		longest = longestPauseBusy
+	if full {
+		longest = longestPauseFull
 	}
 	left := limit - time.Since(o.began)
 	if left <= 0 {

@@ -50,3 +50,12 @@ func Isolate[T any](items []T, isMalformed func(error) bool, run func([]T) error
 	}
 	return Isolate(items[half:], isMalformed, run, malformed)
 }
+
+// IsolateAll is Isolate for items that store their own errors: any other error fails all of them.
+func IsolateAll[T any](items []T, isMalformed func(error) bool, run func([]T) error, fail func(T, error)) {
+	if err := Isolate(items, isMalformed, run, fail); err != nil {
+		for _, item := range items {
+			fail(item, err)
+		}
+	}
+}

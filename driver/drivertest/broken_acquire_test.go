@@ -404,7 +404,7 @@ func waitMutants() []mutant {
 
 // leaveGhosts returns a mutant in which some waiters that gave up stay in the queue: the next
 // release is lost on them. The function becomes decides which.
-func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, waited time.Duration) bool) mutant {
+func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, waited time.Duration, err error) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
 		make: func(w *world) func(*brokenDriver) {
@@ -413,7 +413,7 @@ func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, 
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					start := time.Now()
 					l, err := b.acquire(ctx, req)
-					if err != nil && ctx.Err() != nil && !req.NoWait && becomes(w, req, time.Since(start)) {
+					if err != nil && ctx.Err() != nil && !req.NoWait && becomes(w, req, time.Since(start), err) {
 						w.mu.Lock()
 						ghost[req.Name] = true
 						w.mu.Unlock()
@@ -437,6 +437,7 @@ func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, 
 
 func cancelMutants() []mutant {
 	someTime := time.Millisecond
+	refusals := []error{driver.ErrHeld, driver.ErrKind, driver.ErrLost}
 	return []mutant{
 		mutateAcquire("a cancelled wait does not tell the cause", "Cancel/Cause",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
@@ -469,12 +470,16 @@ func cancelMutants() []mutant {
 				return nil, context.Cause(ctx)
 			}),
 		leaveGhosts("a waiter that gave up gets the lock", "Cancel/LeavesNothing",
-			func(w *world, req driver.Request, waited time.Duration) bool {
+			func(w *world, req driver.Request, waited time.Duration, _ error) bool {
 				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) == 0
 			}),
 		leaveGhosts("a waiter that gave up jams the queue", "Cancel/DoesNotJam",
-			func(w *world, req driver.Request, waited time.Duration) bool {
+			func(w *world, req driver.Request, waited time.Duration, _ error) bool {
 				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
+			}),
+		leaveGhosts("a cancellation is taken for a refusal by its cause", "Cancel/AnyCause",
+			func(_ *world, _ driver.Request, _ time.Duration, err error) bool {
+				return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 			}),
 		mutateAcquire("a grant that meets a cancellation is left behind", "Cancel/RacesGrant",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
@@ -638,7 +643,7 @@ func closeMutants() []mutant {
 				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						l, err := b.acquire(ctx, req)
-						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 {
+						if errors.Is(err, driver.ErrClosed) && ctx.Err() == nil && len(w.status(req.Name).Holders) > 0 {
 							w.mu.Lock()
 							ghost[req.Name] = true
 							w.mu.Unlock()

@@ -621,7 +621,7 @@ func churnMutants() []mutant {
 			name: "the fifth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"},
 			make: func(w *world) func(*brokenDriver) {
 				n := 0
-				return leaveGhosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
+				return leaveGhosts("", "", func(_ *world, req driver.Request, _ time.Duration, _ error) bool {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					n++

@@ -111,14 +111,13 @@ func inspectClauses() []clause {
 						t.lockName = strings.ToValidUTF8(t.lockName[:driver.MaxName], "")
 					}
 					l := t.acquire(d, t.req("a"))
-					var got []string
-					err := t.inspector(d).List(t.boundedContext(), t.id, func(st driver.Status) bool {
-						got = append(got, st.Name)
-						return true
+					t.eventually(fmt.Sprintf("List with %q", t.lockName), waitTimeout, func() error {
+						got, err := t.list(d, t.id, func(driver.Status) {})
+						if err == nil && !slices.Contains(got, t.lockName) {
+							err = fmt.Errorf("it has %q", got)
+						}
+						return err
 					})
-					if err != nil || !slices.Contains(got, t.lockName) {
-						t.Errorf("List while %q is held = %q, %v", t.lockName, got, err)
-					}
 					t.release(l)
 				}
 			},
@@ -144,11 +143,14 @@ func inspectClauses() []clause {
 			why:  "List ends when yield says so: a store of a million locks is not read for the first ten",
 			run: func(t *trial) {
 				d := t.open()
+				var all []string
 				for i := range 4 {
 					req := t.req(fmt.Sprint("a", i))
 					req.Name = t.name(fmt.Sprint("stop ", i))
 					t.acquire(d, req)
+					all = append(all, req.Name)
 				}
+				t.mustList(d, t.name("stop "), all...)
 				seen := 0
 				err := t.inspector(d).List(t.boundedContext(), t.name("stop "), func(driver.Status) bool {
 					seen++
@@ -167,6 +169,7 @@ func inspectClauses() []clause {
 				held := t.acquire(d1, t.req("a"))
 				free := t.req("b")
 				free.Name = t.name("free")
+				t.mustList(d2, t.lockName, t.lockName)
 				seen := 0
 				err := t.inspector(d2).List(t.boundedContext(), t.lockName, func(driver.Status) bool {
 					seen++
@@ -269,20 +272,38 @@ func showsWaiters(t *trial) {
 	check("after one of three gave up")
 }
 
-// mustList checks what List yields for a prefix.
+// mustList checks what List yields for a prefix. It repeats a List that misses locks: a lock that
+// was granted just now may be missing.
 func (t *trial) mustList(d driver.Driver, prefix string, want ...string) {
 	t.Helper()
-	var got []string
-	err := t.inspector(d).List(t.boundedContext(), prefix, func(st driver.Status) bool {
+	check := func(st driver.Status) {
 		if len(st.Holders)+len(st.Waiters) == 0 {
 			t.Errorf("List shows a lock that nobody holds or waits for: %+v", st)
 		}
-		got = append(got, st.Name)
+	}
+	for deadline := time.Now().Add(waitTimeout); ; t.sleep(t.pause()) {
+		got, err := t.list(d, prefix, check)
+		if err == nil && slices.Equal(got, want) {
+			return
+		}
+		isWrong := func(name string) bool { return !slices.Contains(want, name) }
+		if err != nil || len(got) >= len(want) || slices.ContainsFunc(got, isWrong) || time.Now().After(deadline) {
+			t.Errorf("List of %q = %q, %v; want %q", prefix, got, err, want)
+			return
+		}
+	}
+}
+
+// list returns the names that List yields for a prefix, in order, and has check look at each lock.
+func (t *trial) list(d driver.Driver, prefix string, check func(driver.Status)) (names []string, err error) {
+	t.Helper()
+	err = t.inspector(d).List(t.boundedContext(), prefix, func(st driver.Status) bool {
+		check(st)
+		names = append(names, st.Name)
 		return true
 	})
-	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
-		t.Errorf("List of %q = %q, %v; want %q", prefix, got, err, want)
-	}
+	slices.Sort(names)
+	return names, err
 }
 
 func breakClauses() []clause {

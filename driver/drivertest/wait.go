@@ -178,15 +178,16 @@ func cancelClauses() []clause {
 				cancelled := time.Now()
 				w.cancel(errGone)
 				_ = t.mustFail(w)
-				t.mustBeWithdrawn(w, cancelled, func() error {
-					if st := t.status(d1); len(st.Waiters) > 0 {
-						return fmt.Errorf("Status shows waiters: %+v", st.Waiters)
-					}
-					return nil
-				})
+				t.mustBeWithdrawn(w, cancelled, func() error { return t.checkNoWaiters(d1) })
 				t.release(l)
 				t.mustBeFree(d1, "after the release of a lock whose only waiter gave up")
 			},
+		},
+		{
+			name: "Cancel/AnyCause",
+			why: "the cause of a cancellation says nothing about this lock, although it may match an error of the driver: " +
+				"an errgroup cancels with ErrHeld if another lock is held; the wait leaves nothing behind all the same",
+			run: cancelWithAnyCause,
 		},
 		{
 			name: "Cancel/DoesNotJam",
@@ -210,6 +211,37 @@ func cancelClauses() []clause {
 			run: cancelRacesGrant,
 		},
 	}
+}
+
+// cancelWithAnyCause cancels waits with causes that match the errors of drivers. There are two
+// waits for each lock: a driver that has seen others wait may send its second request differently.
+func cancelWithAnyCause(t *trial) {
+	d1, d2 := t.open(), t.open()
+	for _, like := range []error{
+		driver.ErrHeld, driver.ErrLost, driver.ErrKind, driver.ErrInvalid, driver.ErrUnavailable, driver.ErrClosed,
+	} {
+		cause := fmt.Errorf("drivertest: something else: %w", like)
+		t.lockName = t.name("cancelled with " + like.Error())
+		l := t.acquire(d1, t.req("holder"))
+		for i := range 2 {
+			w := t.startWaiting(d2, t.req(fmt.Sprint("waiter ", i)))
+			cancelled := time.Now()
+			w.cancel(cause)
+			_ = t.mustFail(w)
+			t.mustBeWithdrawn(w, cancelled, func() error { return t.checkNoWaiters(d1) })
+		}
+		t.release(l)
+		t.mustBeFree(d1, fmt.Sprintf("after the release of a lock whose waiters were cancelled with %q", cause))
+	}
+}
+
+// checkNoWaiters returns nil if nobody waits for the trial's lock.
+func (t *trial) checkNoWaiters(d driver.Driver) error {
+	t.Helper()
+	if st := t.status(d); len(st.Waiters) > 0 {
+		return fmt.Errorf("Status shows waiters: %+v", st.Waiters)
+	}
+	return nil
 }
 
 // cancelRacesGrant cancels a waiter just before or just after a release, in turns, without

@@ -83,6 +83,7 @@ type Driver struct{}`
 		"lab/contestant/contestant.go":    "package contestant",
 		"lab/judge/judge.go":              "package judge",
 		"lab/arena/arena.go":              "package arena",
+		"lab/peers/peers.go":              "package peers",
 		"lab/report/report.go":            "package report",
 		"bench/main.go":                   "package main",
 		"fence/doc.go":                    "package fence",

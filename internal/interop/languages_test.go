@@ -48,7 +48,8 @@ func nodeJS(t *testing.T) language {
 }
 
 var installNode = sync.OnceValues(func() (dir string, err error) {
-	return install("node", []string{"../../examples/node/lock.mjs", "../../examples/node/report.mjs"},
+	const peers = "../../lab/peers/node/" // the lab has the same packages
+	return install("node", []string{peers + "package.json", peers + "package-lock.json", "../../examples/node/lock.mjs", "../../examples/node/report.mjs"},
 		"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
 })
 

@@ -1,9 +1,11 @@
 package jobtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +56,89 @@ func (b BatchTest) Run(t *testing.T) {
 	}
 }
 
+// Gather makes the requests to the driver wait for one another, so that they go to the store in
+// batches: two requests wait for their rows. It returns a function that ends this.
+func (b BatchTest) Gather(t *testing.T) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var unlocks []func()
+	var waiting sync.WaitGroup
+	for _, name := range []string{"locked 1", "locked 2"} {
+		Release(t, Acquire(t, b.Driver, rowRequest(name, "a")))
+		unlocks = append(unlocks, b.LockRow(name))
+		waiting.Go(func() {
+			if l, err := b.Driver.Acquire(ctx, rowRequest(name, "b")); err == nil {
+				_ = l.Release(context.Background()) // the test may have killed the server
+			}
+		})
+	}
+	b.awaitBlocked(t)
+	return func() {
+		for _, unlock := range unlocks {
+			unlock()
+		}
+		cancel()
+		waiting.Wait()
+	}
+}
+
+// awaitBlocked waits until two statements wait for rows.
+func (b BatchTest) awaitBlocked(t *testing.T) {
+	t.Helper()
+	livetest.Await(t, "two statements that wait for rows", func() error {
+		if n := b.Blocked(); n != 2 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+}
+
+// RunMalformed takes and releases many locks at once. spoil makes a row one with which the store
+// can't take the lock, repair undoes that, and spoilHeld makes it one with which the store can't
+// release it. Such rows fail only their own requests.
+func (b BatchTest) RunMalformed(t *testing.T, spoil, repair, spoilHeld func(name string)) {
+	const n = 40
+	isWild := func(i int) bool { return i%10 == 7 }
+	name := func(i int) string { return fmt.Sprint("name ", i) }
+	leases, errs := make([]driver.Lease, n), make([]error, n)
+	each := func(fn func(i int) error) {
+		t.Helper()
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() { errs[i] = fn(i) })
+		}
+		all.Wait()
+		for i, err := range errs {
+			if isWild(i) != (err != nil) {
+				t.Errorf("request %d = %v; its row is wild: %v", i, err, isWild(i))
+			}
+		}
+	}
+	for i := range n {
+		Release(t, Acquire(t, b.Driver, rowRequest(name(i), "first")))
+		if isWild(i) {
+			spoil(name(i))
+		}
+	}
+	each(func(i int) (err error) {
+		req := rowRequest(name(i), "second")
+		req.NoWait = true
+		leases[i], err = b.Driver.Acquire(t.Context(), req)
+		return err
+	})
+	if t.Failed() {
+		return
+	}
+	for i := range n {
+		if isWild(i) {
+			repair(name(i))
+			leases[i] = Acquire(t, b.Driver, rowRequest(name(i), "second"))
+			spoilHeld(name(i))
+		}
+	}
+	each(func(i int) error { return leases[i].Release(t.Context()) })
+}
+
 // besideLocked calls fn for each name in a goroutine of its own, while the rows of the first three
 // are locked.
 func (b BatchTest) besideLocked(t *testing.T, names []string, fn func(name string) error) {
@@ -89,12 +174,7 @@ func (b BatchTest) besideLocked(t *testing.T, names []string, fn func(name strin
 		unlocks = append(unlocks, b.LockRow(name))
 	}
 	start(names[:2]...)
-	livetest.Await(t, "two statements that wait for rows", func() error {
-		if n := b.Blocked(); n != 2 {
-			return fmt.Errorf("%d wait", n)
-		}
-		return nil
-	})
+	b.awaitBlocked(t)
 	start(names[2:]...)
 	await(names[3:]...)
 	for _, name := range names[:3] {

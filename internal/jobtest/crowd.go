@@ -85,7 +85,7 @@ func (c Crowd) NobodyStarves(t *testing.T) {
 			turn(t, few, name, func(*snib.Lock) { took = append(took, time.Since(began)) })
 		}
 	})
-	if longest, late := slices.Max(took), machine(); longest > 2*time.Second+late {
+	if longest, late := slices.Max(took), machine(); longest > 2*time.Second+10*late {
 		t.Errorf("another process waited %v for its turns, want milliseconds, on a machine that was late by %v", took, late)
 	}
 }

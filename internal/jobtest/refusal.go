@@ -184,10 +184,10 @@ type refusedCall struct {
 	late   time.Duration // by which the slowest try was late
 }
 
-// run acquires. If the error does not say the cause, it acquires again, after a pause and for
-// longer: a busy machine may not have found out in time, a connection that was cut may be noticed
-// only when it is used, and a client that met a dying server knows of it what it saw last, until it
-// connects again.
+// run acquires. Unless each error says the cause, it acquires again, after a pause and for longer:
+// a busy machine may not have found out in time, a connection that was cut may be noticed only when
+// it is used, and a client that met a dying server knows of it what it saw last, until it connects
+// again.
 func (c *refusedCall) run(ctx context.Context, o Outage) {
 	c.wait = shortWait
 	if o.Denied {
@@ -198,7 +198,7 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 		c.errs = c.call(ctx, c.locker, c.wait, fmt.Sprintf("%s/%s/%v", c.kind, c.name, c.used))
 		c.took = time.Since(began)
 		c.late = max(c.late, c.took-max(c.min, c.wait))
-		if try == 4 || strings.Contains(fmt.Sprint(c.errs), o.Says) {
+		if try == 4 || !slices.ContainsFunc(c.errs, func(err error) bool { return c.knows(err) && !o.isCauseOf(err) }) {
 			return
 		}
 		select {
@@ -210,6 +210,17 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 			c.wait *= 2
 		}
 	}
+}
+
+// knows reports whether err must say the cause of the outage: it is not that of a goroutine that
+// waited for another one.
+func (c *refusedCall) knows(err error) bool {
+	return !c.behind || err == nil || !strings.Contains(err.Error(), "another goroutine")
+}
+
+// isCauseOf reports whether err says the cause of the outage.
+func (o Outage) isCauseOf(err error) bool {
+	return err != nil && strings.Contains(err.Error(), o.Says) && (o.Has == nil || o.Has(err))
 }
 
 // outage runs all forms at the same time, each with a driver of its own, and checks their errors.
@@ -293,7 +304,7 @@ func (c RefusalTest) check(t *testing.T, o Outage, call *refusedCall) {
 			t.Error("there is no error")
 			continue
 		}
-		knows := !call.behind || !strings.Contains(err.Error(), "another goroutine")
+		knows := call.knows(err)
 		for _, kind := range []struct {
 			err  error
 			want bool

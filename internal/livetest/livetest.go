@@ -30,6 +30,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -142,6 +143,29 @@ func Lateness() (stop func() time.Duration) {
 		close(done)
 		return <-worst
 	}
+}
+
+// Slack measures how late timers of this process are, until t ends. The function that it returns
+// may be called at any time: it returns ten times the greatest lateness so far. By that much longer
+// than a time limit may take what several processes do together, and the machine is at fault.
+func Slack(t testing.TB) func() time.Duration {
+	var most atomic.Int64
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		const pause = time.Millisecond
+		for {
+			began := time.Now()
+			select {
+			case <-done:
+				return
+			case <-time.After(pause):
+				most.Store(max(most.Load(), int64(time.Since(began)-pause)))
+			}
+		}
+	}()
+	t.Cleanup(func() { close(done); <-ended })
+	return func() time.Duration { return 10 * time.Duration(most.Load()) }
 }
 
 // poll calls try until it returns nil, until limit is over, or until stop is closed. It

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // A recorder is a test that records its result instead of reporting it.
@@ -124,4 +126,16 @@ func TestTail(t *testing.T) {
 	if !strings.HasPrefix(got, "…\nline\n") || len(got) > 20_000 {
 		t.Errorf("tail of a long text = %d bytes beginning with %q, want whole lines, and fewer", len(got), got[:10])
 	}
+}
+
+// TestSlack checks that there is no slack on a machine that is never late, and that the measuring
+// ends with the test: a bubble would not end before its goroutines.
+func TestSlack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slack := Slack(t)
+		time.Sleep(time.Second) // fake time
+		if got := slack(); got != 0 {
+			t.Errorf("the slack is %v, want 0", got)
+		}
+	})
 }

@@ -25,8 +25,8 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "tokens increase", pkg: "mysqllock",
-		in:    "acquireFast",
-		old:   "LAST_INSERT_ID(2 * GREATEST(token + 1, {clock}) +",
+		in:    "taken",
+		old:   "LAST_INSERT_ID(2 * GREATEST({row}token + 1, {clock}) +",
 		new:   "LAST_INSERT_ID(2 * {clock} +",
 		tests: "TestServerKilled",
 	},
@@ -40,8 +40,8 @@ var mysqlMutants = []mutant{
 	{
 		guarantee: "clocks that go back", pkg: "mysqllock",
 		in:    "cappedSince",
-		old:   "cappedSince = `LEAST(since, {clock})`",
-		new:   "cappedSince = `since`",
+		old:   "cappedSince = `LEAST({row}since, {clock})`",
+		new:   "cappedSince = `{row}since`",
 		tests: "TestClockBack/Released TestClockBack/MinHold",
 	},
 	{
@@ -67,8 +67,8 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "late requests", pkg: "mysqllock",
-		in:    "Driver.acquireFast",
-		old:   "if res.repeated {",
+		in:    "Driver.take",
+		old:   "if t.repeated {",
 		new:   "if false {",
 		tests: "TestLateOnFullServer",
 	},
@@ -92,5 +92,33 @@ var mysqlMutants = []mutant{
 		old:   "return rows.Between(e.Since, e.Until)",
 		new:   "return time.Millisecond",
 		tests: "TestClockBack/KeptBefore",
+	},
+	{
+		guarantee: "own answers", pkg: "mysqllock",
+		in:    "Driver.takeBatch",
+		old:   "if t := byNonce[nonce]; t != nil {",
+		new:   "for _, t := range some {",
+		tests: "TestBatchAnswers",
+	},
+	{
+		guarantee: "one grant of a batch", pkg: "mysqllock",
+		in:    "firstOfEach",
+		old:   "!seen[n] {",
+		new:   "true {",
+		tests: "TestBatchAnswers",
+	},
+	{
+		guarantee: "rolled-back answers", pkg: "mysqllock",
+		in:    "Driver.runBatch",
+		old:   "forget()\n\t\trows, err := stmt",
+		new:   "rows, err := stmt",
+		tests: "TestRolledBackBatch",
+	},
+	{
+		guarantee: "held-up requests", pkg: "mysqllock",
+		in:    "acquireBatch",
+		old:   "FOR UPDATE SKIP LOCKED",
+		new:   "FOR UPDATE",
+		tests: "TestBatchBesideLockedRows",
 	},
 }

@@ -3,6 +3,13 @@ package mutant
 // postgresMutants are the mutants of pglock.
 var postgresMutants = []mutant{
 	{
+		guarantee: "waiters wake", pkg: "pglock",
+		in:    "Driver.onNotification",
+		old:   "d.rows.Wake(nonce)",
+		new:   "",
+		tests: "TestPlain/Wakes",
+	},
+	{
 		guarantee: "dead holders", pkg: "pglock",
 		in:    "liveSession",
 		old:   "THEN NOT pg_try_advisory_xact_lock_shared(1936615778, (e->>'session')::int) ELSE true END",
@@ -148,5 +155,12 @@ var postgresMutants = []mutant{
 		old:   "d.rows.AwaitRecord(ctx, name)",
 		new:   "error(nil)",
 		tests: "TestPlain/Owner",
+	},
+	{
+		guarantee: "watchers leave connections", pkg: "pglock",
+		in:    "Driver.listen",
+		old:   "if d.rows.MustYield() {",
+		new:   "if false {",
+		tests: "TestListenersLeaveConnections",
 	},
 }

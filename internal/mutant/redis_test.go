@@ -165,10 +165,17 @@ var redisMutants = []mutant{
 	},
 	{
 		guarantee: "nothing is left", pkg: "redislock",
-		in:    "needsCleanup",
-		old:   "return !errors.Is(err, driver.ErrHeld) && !errors.As(err, &grace) && !errors.Is(err, driver.ErrKind)",
-		new:   "return errors.As(err, &grace) && false",
+		in:    "Driver.Acquire",
+		old:   "if a.maybeSent && (a.rounds > 1 || !a.refused) {",
+		new:   "if false {",
 		tests: "TestCancelledWaiters",
+	},
+	{
+		guarantee: "any cause", pkg: "redislock",
+		in:    "Driver.Acquire",
+		old:   "!a.refused",
+		new:   "!errors.Is(err, driver.ErrHeld)",
+		tests: "TestAnyCause",
 	},
 	{
 		guarantee: "late requests", pkg: "redislock",

@@ -80,6 +80,13 @@ var zookeeperMutants = []mutant{
 		tests: "TestWanted",
 	},
 	{
+		guarantee: "never back", pkg: "zklock",
+		in:    "monitoredConn.withLastTransaction",
+		old:   "c.s.lastSeen(), handshakeZxidAt",
+		new:   "0, handshakeZxidAt",
+		tests: "TestLastTransaction",
+	},
+	{
 		guarantee: "absurd times", pkg: "zklock",
 		in:    "decode",
 		old:   "i.Kept = min(i.Kept, maxKept)",

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/rueidis v1.0.79
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/sniblock/snib v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0

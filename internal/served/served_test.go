@@ -3,6 +3,7 @@ package served
 import (
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,7 +49,8 @@ type replica struct {
 	addr    string
 }
 
-// startReplica starts a replica over the store of d, which it closes in the end.
+// startReplica starts a replica over the store of d, which it closes in the end. All that clients
+// exchange with it is compared with the description of the API.
 func startReplica(t testing.TB, d driver.Driver, opts serve.Options) *replica {
 	t.Helper()
 	s, err := serve.New(d, opts)
@@ -59,7 +61,8 @@ func startReplica(t testing.TB, d driver.Driver, opts serve.Options) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{s, &http.Server{Handler: s}, listener.Addr().String()}
+	handler := described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)
+	r := &replica{s, &http.Server{Handler: handler}, listener.Addr().String()}
 	go func() { _ = r.server.Serve(listener) }() // until it is closed
 	t.Cleanup(func() {
 		_ = r.server.Close() // clients that have gone are of no interest

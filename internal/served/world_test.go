@@ -119,8 +119,7 @@ func (w *world) judge() {
 	w.checkProgress(events)
 }
 
-// checkProgress checks that somebody got each lock all the time. A store needs seconds to find out
-// that a waiter is dead, so the next death comes before all waiters of the last one are passed.
+// checkProgress checks that somebody got each lock all the time.
 func (w *world) checkProgress(events []history.Event) {
 	w.t.Helper()
 	names, last := map[string]string{}, map[string]int64{}
@@ -134,8 +133,8 @@ func (w *world) checkProgress(events []history.Event) {
 			}
 		case history.Acquired:
 			name := names[key]
-			if gap := time.Duration(e.At - last[name]); gap > 2*progressBound {
-				w.t.Errorf("nobody got %s for %v, want %v at most", name, gap, 2*progressBound)
+			if gap := time.Duration(e.At - last[name]); gap > progressBound {
+				w.t.Errorf("nobody got %s for %v, want %v at most", name, gap, progressBound)
 			}
 			last[name] = e.At
 		}
@@ -222,23 +221,32 @@ func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64) {
 
 // TestKilledReplicas kills one replica after the other under holders and waiters.
 func TestKilledReplicas(t *testing.T) {
-	testKilledReplicas(t, 3)
+	testKilledReplicas(t, 6*time.Second)
 }
 
 // TestKilledReplicasLong is the same for a minute.
 func TestKilledReplicasLong(t *testing.T) {
 	livetest.Long(t)
-	testKilledReplicas(t, 30)
+	testKilledReplicas(t, time.Minute)
 }
 
-func testKilledReplicas(t *testing.T, deaths int) {
+// deathInterval is the time between two deaths. PostgreSQL needs 3 s to find out that a waiter is
+// dead. Where all replicas die more often than that, waiters die before their turn.
+func deathInterval(kind storeKind) time.Duration {
+	if kind == postgres {
+		return 6 * time.Second
+	}
+	return 2 * time.Second
+}
+
+func testKilledReplicas(t *testing.T, lasts time.Duration) {
 	for _, kind := range []storeKind{sqlite, redis, postgres} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, kind)
-			every := time.NewTicker(2 * time.Second)
+			every := time.NewTicker(deathInterval(kind))
 			defer every.Stop()
-			for i := range deaths {
+			for i := range int(lasts / deathInterval(kind)) {
 				<-every.C
 				dead := w.replicas[i%2]
 				w.fault("kill-replica", func() {

@@ -11,9 +11,7 @@ package arena
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,23 +27,6 @@ const TTL = time.Second
 // bound is how long the lab waits after the last fault for somebody to get the lock.
 const bound = TTL + 5*time.Second
 
-// A StoreKind is a kind of store that the lab starts for a contestant.
-type StoreKind string
-
-// The kinds of stores.
-const (
-	Redis     StoreKind = "redis"     // a Redis server, which keeps its data through a restart
-	Postgres  StoreKind = "postgres"  // a PostgreSQL server
-	MySQL     StoreKind = "mysql"     // a MariaDB server
-	Etcd      StoreKind = "etcd"      // an etcd server
-	ZooKeeper StoreKind = "zookeeper" // a ZooKeeper server
-	File      StoreKind = "file"      // the path of a file that does not exist yet
-	None      StoreKind = "none"      // the contestant has its own
-)
-
-// hasServer reports whether the lab starts a server.
-func (k StoreKind) hasServer() bool { return k != File && k != None }
-
 // A Contestant is a way to lock that the lab judges.
 type Contestant struct {
 	Name  string
@@ -59,17 +40,45 @@ type Contestant struct {
 	// Together says that one process serves all three clients. The process is not killed then.
 	Together bool
 
+	// LibcClock says that the program asks libc for the time, so that the lab can set its clock.
+	LibcClock bool
+
+	// OneWay says that all clients must reach the servers at the same addresses. None of them
+	// can be cut off alone then.
+	OneWay bool
+
+	// Prepare is called with the URL of the store before each bout, if it is not nil.
+	Prepare func(ctx context.Context, url string) error
+
+	// Settle is for how long nobody gets the lock after a fault, as the contestant's docs say.
+	Settle time.Duration
+
+	// Unclaimed says that the resource that checks tokens learns them from writes only.
+	Unclaimed bool
+
+	// Library, Version and Settings say what was run, and Statements what the documentation of
+	// the library says. They are for people; of the statements, Assumes has those that excuse.
+	Library, Version, Settings string
+	Statements                 []Statement
+
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
 	Assumes map[string]string // stated assumptions, by the fault that breaks them
 
 	// Guilt says what is wrong, for a broken pattern: a control, which must get the verdict Want
 	// under its own schedule.
-	Guilt string
-	Page  string // that explains it
-	Want  judge.Verdict
+	Guilt  string
+	Page   string // that explains it
+	Source string // the address of who describes it, or warns of it
+	Want   judge.Verdict
 
 	Faults []string      // the schedule: nil for all faults that fit the store
 	Work   time.Duration // how long each hold lasts; 0 for a few milliseconds up to 0.3 s
+}
+
+// A Statement is what the documentation of a lock says, in our words, and the page that says it.
+type Statement struct {
+	Text, Page string
+	Excludes   []string // the faults that it assumes not to happen
 }
 
 // IsControl reports whether the contestant is broken on purpose.
@@ -81,6 +90,7 @@ type Options struct {
 	Faults      []string      // nil for all
 	For         time.Duration // how long each contestant is run, about; controls end when they are convicted
 	Seed        uint64
+	Plan        []Step // the faults of each bout, in place of those that the seed chooses
 }
 
 // An Outcome is what became of a contestant.
@@ -89,6 +99,7 @@ type Outcome struct {
 	judge.Result
 	Seed   uint64          // of the decisive bout
 	Events []history.Event // of the decisive bout; times are since its begin
+	Plan   []Step          // of the decisive bout, or a part of it that suffices
 	Bouts  int
 	Took   time.Duration
 	Err    error // why it could not be judged
@@ -196,23 +207,43 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 	}
 	err := livetest.Outside(func(t testing.TB) error {
 		faults, err := faultsFor(c, opts.Faults)
+		if err == nil {
+			err = checkPlan(c, opts.Plan)
+		}
 		if err != nil {
 			return err
 		}
 		s := openStore(t, c)
+		try := func(plan []Step, seed uint64) (trial, error) {
+			b := &bout{t: t, c: c, store: s, plan: plan, seed: seed}
+			events, err := b.run(ctx)
+			if err != nil {
+				return trial{}, err
+			}
+			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Unclaimed: c.Unclaimed}
+			return trial{judge.Judge(events, rules), events}, nil
+		}
 		for seed := opts.Seed; o.Bouts == 0 || time.Since(began) < long; seed++ {
 			progress(time.Since(began).Seconds() / long.Seconds())
-			events, err := (&bout{t: t, c: c, store: s, faults: faults, seed: seed}).run(ctx)
+			plan := opts.Plan
+			if plan == nil {
+				plan = newPlan(c, faults, seed)
+			}
+			bout, err := try(plan, seed)
 			if err != nil {
 				return err
 			}
 			o.Bouts++
-			r := judge.Judge(events, judge.Rules{Tokens: haveTokens(events), Bound: bound, Assumes: c.Assumes})
-			if worse := o.Add(r); worse || o.Bouts == 1 {
-				o.Seed, o.Events = seed, events
+			if worse := o.Add(bout.result); worse || o.Bouts == 1 {
+				o.Seed, o.Plan, o.Events = seed, plan, bout.events
 			}
 			if c.IsControl() && o.AsExpected() {
 				break
+			}
+		}
+		if o.Convicted() && !c.IsControl() {
+			if err := o.shrink(ctx, func(plan []Step) (trial, error) { return try(plan, o.Seed) }); err != nil {
+				return err
 			}
 		}
 		if o.Acquired == 0 && !o.Blocked {
@@ -227,22 +258,4 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 // haveTokens reports whether each grant has a token.
 func haveTokens(events []history.Event) bool {
 	return !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Acquired && e.Token == 0 })
-}
-
-// faultsFor returns the faults that a contestant is run under.
-func faultsFor(c Contestant, only []string) ([]fault, error) {
-	var chosen []fault
-	for _, f := range faults() {
-		switch {
-		case c.Faults != nil && !slices.Contains(c.Faults, f.name), c.Faults == nil && f.extra,
-			!c.IsControl() && only != nil && !slices.Contains(only, f.name),
-			f.needsServer && !c.Store.hasServer(), f.forgets && c.Store != Redis, f.kills && c.Together:
-		default:
-			chosen = append(chosen, f)
-		}
-	}
-	if len(chosen) == 0 && c.Work == 0 {
-		return nil, fmt.Errorf("none of the faults %s fits the store %s", strings.Join(only, ", "), c.Store)
-	}
-	return chosen, nil
 }

@@ -2,16 +2,17 @@ package arena
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/lab/judge"
 	"github.com/sniblock/snib/lab/pattern"
 )
@@ -54,21 +55,29 @@ func audience(t *testing.T) Audience {
 // TestMuseum checks that broken patterns are convicted of what they are guilty of.
 func TestMuseum(t *testing.T) {
 	checkConvicted(t, func(c Contestant) bool {
-		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock"}, c.Name)
+		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart"}, c.Name)
 	})
 }
 
 // TestWholeMuseum is TestMuseum for all patterns.
 func TestWholeMuseum(t *testing.T) {
 	livetest.Long(t) // a lock that is blocked for ever is watched for seconds
-	checkConvicted(t, func(Contestant) bool { return true })
+	checkConvicted(t, func(c Contestant) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), c.Name) })
 }
+
+var only = flag.String("only", "", "patterns of TestWholeMuseum, with commas")
 
 func checkConvicted(t *testing.T, of func(Contestant) bool) {
 	t.Helper()
-	redistest.Program(t)
-	pgtest.Program(t)
 	all := slices.DeleteFunc(Museum(command), func(c Contestant) bool { return !of(c) })
+	if slices.ContainsFunc(all, func(c Contestant) bool { return c.Store == Etcd }) {
+		t.Setenv("PATH", filepath.Dir(etcdtest.Built(t))+":"+os.Getenv("PATH")) // the lab builds none
+	}
+	for _, c := range all {
+		for _, name := range c.Store.of().needs {
+			programs[name](t)
+		}
+	}
 	outcomes, err := Run(t.Context(), Options{Contestants: all, Seed: uint64(time.Now().UnixNano())}, audience(t))
 	if err != nil {
 		t.Fatal(err)
@@ -99,19 +108,26 @@ func TestAcquittal(t *testing.T) {
 	}
 }
 
-// TestFaultsFit checks that faults that a contestant can't have are an error, and unknown ones none
-// of its own.
+// TestFaultsFit checks that faults that a contestant can't have are an error, and unknown ones
+// none of its own.
 func TestFaultsFit(t *testing.T) {
+	if !hasCompiler() {
+		t.Skip("there is no C compiler, so no clock can be set")
+	}
 	for _, tt := range []struct {
 		c    Contestant
 		only []string
 		want int
 	}{
-		{Contestant{Store: Redis}, nil, len(Faults())},
-		{Contestant{Store: Postgres}, nil, len(Faults()) - 1},
-		{Contestant{Store: File}, nil, 3},
+		{Contestant{Store: Redis, LibcClock: true}, nil, len(Faults()) - 2}, // neither forget-quorum nor failover
+		{Contestant{Store: Redis}, nil, len(Faults()) - 4},                  // nor the clock of clients
+		{Contestant{Store: Redlock}, nil, len(Faults()) - 4},
+		{Contestant{Store: Redlock, OneWay: true}, []string{"cut", "delay", "kill"}, 2},
+		{Contestant{Store: EtcdCluster}, nil, len(Faults()) - 6},
+		{Contestant{Store: Sentinel}, []string{"failover", "cut"}, 1},
+		{Contestant{Store: File}, nil, 6},
 		{Contestant{Store: ZooKeeper}, []string{"store-forget"}, 0},
-		{Contestant{Store: None, Together: true}, nil, 2},
+		{Contestant{Store: None, Together: true}, nil, 3},
 		{Contestant{Store: None}, []string{"cut"}, 0},
 		{Contestant{Store: Redis, Guilt: "x", Faults: []string{"kill"}}, []string{"cut"}, 1},
 	} {

@@ -25,15 +25,20 @@ const (
 	controlFaults = 2
 )
 
+// handOvers is how many hand-overs, as long as those before the first fault, the wait for a grant
+// after the last fault is extended by.
+const handOvers = 10
+
 // A bout is one run of a contestant, of a few seconds.
 type bout struct {
-	t      testing.TB
-	c      Contestant
-	store  *store
-	faults []fault
-	seed   uint64
+	t     testing.TB
+	c     Contestant
+	store *store
+	plan  []Step
+	seed  uint64
 
 	began   driver.Instant
+	waited  time.Duration // for somebody to get the lock after the last fault
 	clients []*client
 	over    chan struct{} // closed when clients are to release what they hold, and end
 	stop    context.CancelCauseFunc
@@ -42,13 +47,16 @@ type bout struct {
 	events  []history.Event
 	granted int
 	ids     int64 // of faults
+	extras  int   // clients of crowds so far
 }
 
 // run runs a bout, and returns its events.
 func (b *bout) run(ctx context.Context) ([]history.Event, error) {
-	b.store.empty()
 	ctx, b.stop = context.WithCancelCause(ctx)
 	defer b.stop(nil)
+	if err := b.store.empty(ctx); err != nil {
+		return nil, err
+	}
 	b.began, b.over = driver.Now(), make(chan struct{})
 	defer func() {
 		for _, c := range b.clients {
@@ -78,10 +86,7 @@ func (b *bout) run(ctx context.Context) ([]history.Event, error) {
 // start starts the clients.
 func (b *bout) start(ctx context.Context) error {
 	for i, name := range names {
-		c := &client{
-			b: b, number: i, name: name, rng: rand.New(rand.NewPCG(b.seed, uint64(i)+1)),
-			answers: make(chan answer, 100), acts: make(chan act, 1),
-		}
+		c := b.newClient(i, name)
 		if b.c.Together && i > 0 {
 			c.shared = b.clients[0]
 			b.clients[0].sharers = append(b.clients[0].sharers, c)
@@ -104,31 +109,40 @@ func (b *bout) start(ctx context.Context) error {
 	return nil
 }
 
+// newClient returns a client with a number of its own, which is not started yet.
+func (b *bout) newClient(number int, name string) *client {
+	return &client{
+		b: b, number: number, name: name, way: number, rng: rand.New(rand.NewPCG(b.seed, uint64(number)+1)),
+		answers: make(chan answer, 100), acts: make(chan act, 1), interruptions: make(chan interruption),
+	}
+}
+
+// end ends a client that takes no part any more.
+func (b *bout) end(c *client) {
+	b.begin(history.KillWorker, c.worker)()
+	c.kill()
+}
+
 // direct does the faults, and waits until somebody gets the lock after the last one.
 func (b *bout) direct(ctx context.Context) {
-	rng := rand.New(rand.NewPCG(b.seed, 0))
-	n := faultsPerBout
-	if b.c.IsControl() {
-		n = controlFaults
-	}
-	b.await(ctx, 3*TTL, func() bool { return b.grants() >= 2*len(names) })
+	b.await(ctx, 3*TTL+b.c.Settle, func() bool { return b.grants() > 0 })
+	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
 	endless := b.store.endless()
-	if len(b.faults) == 0 { // the work itself is the schedule
-		b.await(ctx, 2*b.c.Work, func() bool { return false })
+	if len(b.plan) == 0 { // the work itself is the schedule
+		b.wait(ctx, 2*b.c.Work)
 	}
-	for range n {
-		if len(b.faults) == 0 || ctx.Err() != nil {
+	for _, step := range b.plan {
+		if ctx.Err() != nil {
 			break
 		}
-		f := b.faults[rng.IntN(len(b.faults))]
-		victim := b.clients[rng.IntN(len(b.clients))]
-		f.do(ctx, b, victim, rng)
-		b.await(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond, func() bool { return false })
+		i := slices.IndexFunc(faults(), func(f fault) bool { return f.name == step.Fault })
+		rng := rand.New(rand.NewPCG(uint64(step.Number), 0))
+		faults()[i].do(ctx, b, b.clients[slices.Index(names[:], step.Client)], rng)
+		b.wait(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
 	}
 	b.store.heal()
 	b.log(history.Event{Kind: history.Heal})
-	before := b.grants()
-	b.await(ctx, bound, func() bool { return b.grants() > before })
+	b.waited = b.awaitGrant(ctx, bound+b.c.Settle+handOvers*healthy/time.Duration(2*len(names)))
 	if extra := b.store.endless() - endless; extra > 0 && ctx.Err() == nil {
 		// They may belong to those who hold the lock now, or wait for it.
 		b.await(ctx, 2*TTL, func() bool { return b.store.endless() <= endless })
@@ -138,8 +152,21 @@ func (b *bout) direct(ctx context.Context) {
 	}
 }
 
-// await waits until ok returns true, for at most d.
-func (b *bout) await(ctx context.Context, d time.Duration, ok func() bool) {
+// awaitGrant waits until somebody gets the lock, for at most d. Time in which the machine was late
+// does not count. awaitGrant returns how long it has waited in all.
+func (b *bout) awaitGrant(ctx context.Context, d time.Duration) time.Duration {
+	const tick = 20 * time.Millisecond
+	before, began := b.grants(), time.Now()
+	for counted := time.Duration(0); counted < d && b.grants() == before && ctx.Err() == nil; {
+		took := b.await(ctx, tick, func() bool { return b.grants() > before })
+		counted += min(took, tick)
+	}
+	return time.Since(began)
+}
+
+// await waits until ok returns true, for at most d. It returns how long it has waited.
+func (b *bout) await(ctx context.Context, d time.Duration, ok func() bool) time.Duration {
+	began := time.Now()
 	end := time.NewTimer(d)
 	defer end.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -148,11 +175,12 @@ func (b *bout) await(ctx context.Context, d time.Duration, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-end.C:
-			return
+			return time.Since(began)
 		case <-ctx.Done():
-			return
+			return time.Since(began)
 		}
 	}
+	return time.Since(began)
 }
 
 // now returns the time since the begin of the bout, by CLOCK_BOOTTIME.

@@ -33,8 +33,17 @@ type client struct {
 
 	resumed atomic.Int64 // when the process last went on after a pause; others that share it read this, too
 
-	answers chan answer // from the process
-	acts    chan act    // from the director
+	way int // the number of the client whose ways to the store it uses
+
+	answers       chan answer       // from the process
+	acts          chan act          // from the director
+	interruptions chan interruption // likewise; they are received while the client waits
+}
+
+// An interruption happens to a client that waits for the lock.
+type interruption struct {
+	do   func(*client) (waits bool) // waits reports whether it still waits
+	done chan struct{}
 }
 
 // An answer is a message of a contestant, and when it came.
@@ -43,11 +52,14 @@ type answer struct {
 	at int64
 }
 
-// An act is what the director wants a client to do with its next acquisition. One of the
-// functions is set.
+// An act is what the director wants a client to do with its next acquisition. Functions may be
+// nil.
 type act struct {
-	acquiring func(c *client, id int64) // in place of an acquisition; the request is sent already
-	holding   func(c *client, id int64) // in place of a hold's work, up to its release
+	before    func(c *client)           // is called before the request is sent
+	asked     func(c *client)           // is called in a goroutine then, and may see to the answers
+	acquiring func(c *client, id int64) // is in place of an acquisition; the request is sent already
+	over      func(c *client)           // is called when the acquisition has its answer
+	holding   func(c *client, id int64) // is in place of a hold's work, up to its release
 	done      chan struct{}
 }
 
@@ -59,8 +71,12 @@ func (c *client) start(ctx context.Context) error {
 		c.worker = fmt.Sprintf("%s%d", c.name, c.restarts)
 	}
 	worker := c.worker
-	p, err := contestant.Start(ctx, c.b.c.Command, contestant.Message{
-		URL: c.b.store.url(c.number), Name: c.b.store.lockName(), TTL: TTL.Milliseconds(), Client: worker,
+	var env []string
+	if clock := c.b.store.clientClocks[c.way]; clock != nil {
+		env = clock.Env()
+	}
+	p, err := contestant.Start(ctx, c.b.c.Command, env, contestant.Message{
+		URL: c.b.store.url(c.way), Name: c.b.store.lockName(), TTL: TTL.Milliseconds(), Client: worker,
 	}, func(m contestant.Message) { c.receive(worker, m) })
 	if err != nil {
 		return err
@@ -78,8 +94,8 @@ func (c *client) owner() *client {
 	return c
 }
 
-// way returns the client's way to the store, or nil.
-func (c *client) way() *livetest.Proxy { return c.b.store.ways[c.number] }
+// ways returns the client's ways to the servers, if the lab is on them.
+func (c *client) ways() []*livetest.Proxy { return c.b.store.ways[c.way] }
 
 // kill ends the process.
 func (c *client) kill() {
@@ -143,14 +159,8 @@ func (c *client) cycle(ctx context.Context) {
 	id := int64(c.number)<<32 | c.ids // unique among clients that share a process
 	worker := c.owner().worker
 	c.b.log(history.Event{Kind: history.Call, Worker: worker, ID: id, Name: lockName, Any: true})
-	process := c.owner().process
-	process.Send(contestant.Message{Type: contestant.Acquire, ID: id, Wait: (3 * TTL).Milliseconds()})
-	if a.acquiring != nil {
-		a.acquiring(c, id)
-		return
-	}
-	m, ok := c.answer(ctx, id)
-	if !ok || m.Type != contestant.Granted {
+	granted := c.acquire(ctx, id, a)
+	if !granted {
 		return
 	}
 	if a.holding != nil {
@@ -161,6 +171,51 @@ func (c *client) cycle(ctx context.Context) {
 		c.finish(ctx, id)
 	}
 	c.release(ctx, id)
+}
+
+// acquire asks for the lock, and reports whether the client got it.
+func (c *client) acquire(ctx context.Context, id int64, a act) bool {
+	if a.before != nil {
+		a.before(c)
+	}
+	if a.over != nil {
+		defer a.over(c)
+	}
+	if a.asked != nil {
+		began, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			close(began)
+			a.asked(c)
+		}()
+		<-began
+		defer func() { <-ended }()
+	}
+	process := c.owner().process
+	process.Send(contestant.Message{Type: contestant.Acquire, ID: id, Wait: (3 * TTL).Milliseconds()})
+	if a.acquiring != nil {
+		a.acquiring(c, id)
+		return false
+	}
+	for {
+		select {
+		case m := <-c.answers:
+			if m.ID == id {
+				return m.Type == contestant.Granted
+			}
+		case i := <-c.interruptions:
+			waits := i.do(c)
+			close(i.done)
+			if !waits {
+				return false
+			}
+		case <-process.Failed():
+			c.b.stop(process.Err())
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // workTime returns for how long to hold the lock.

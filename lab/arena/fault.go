@@ -2,51 +2,118 @@ package arena
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/internal/history"
-	"github.com/sniblock/snib/internal/livetest"
+)
+
+// A need is what a fault needs of the store or of the contestant.
+type need string
+
+const (
+	ownProcess need = "a process for each client"
+	aServer    need = "a server"
+	anOwnWay   need = "addresses that the lab can stand in for"
+	toForget   need = "a Redis server alone"
+	aReplica   need = "several servers, one of which leads"
+	aMajority  need = "redlock"
+	aClock     need = "a server that asks libc for the time, and a C compiler"
+
+	aClientClock need = "a program that asks libc for the time, as those in Go don't, and a C compiler"
 )
 
 // A fault is something that the director makes go wrong. It records when.
 type fault struct {
 	name  string
 	about string
+	needs need // or ""
+	do    func(ctx context.Context, b *bout, victim *client, rng *rand.Rand)
+}
 
-	needsServer bool
-	forgets     bool // the server loses its data, which others than Redis don't
-	kills       bool // it kills processes of clients
-	extra       bool // it is for controls that name it
-
-	do func(ctx context.Context, b *bout, victim *client, rng *rand.Rand)
+// faults is the table of all faults. "snib lab list" and docs/lab.md show it.
+func faults() []fault {
+	return []fault{
+		{"pause", "a holder is stopped (SIGSTOP) for 0.8 to 2.2 TTLs, and then works on", "", pause},
+		{"late-write", "a holder is stopped for more than a TTL, just after it has looked at the lock; its write arrives then", "", lateWrite},
+		{"kill", "a holder is killed (kill -9), and started again", ownProcess, killHolder},
+		{"stop-waiter", "a client that waits for the lock is stopped for 0.5 to 2 TTLs", "", stopWaiter},
+		{"kill-waiter", "a client that waits for the lock is killed, and started again", ownProcess, killWaiter},
+		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", aClientClock, stepClient("clock-forward", 1)},
+		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", aClientClock, stepClient("clock-back", -1)},
+		{"crowd", "twelve more clients wait for the lock; those that still wait after 3 TTLs are killed", ownProcess, crowd},
+		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", anOwnWay, crash},
+		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", anOwnWay, lostAcquire},
+		{"lost-renewal", "the answer to the first request of a client that holds the lock is lost with its connection", anOwnWay, lostRenewal},
+		{"lost-release", "the answer to a client that releases is lost with its connection", anOwnWay, lostRelease},
+		{"slow-acquire", "the answers of a server, the last one of several, to a client that acquires are late by more than a TTL", anOwnWay, slowAcquire},
+		{"slow-release", "the requests, or the answers, of a client that releases are late by more than a TTL", anOwnWay, slowRelease},
+		{"delay", "all requests and answers take 10 to 40 ms, for two seconds", anOwnWay, delay},
+		{"stall", "nothing passes for 100 ms, ten times", anOwnWay, stall},
+		{"cut", "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", anOwnWay, cut},
+		{"late-cut", "a holder is cut off for 1.2 to 2 TTLs, and then all that was sent meanwhile arrives", anOwnWay, lateCut},
+		{"no-answers", "the requests of a holder arrive, and no answers come back, for 1.2 to 2 TTLs", anOwnWay, noAnswers},
+		{"store-pause", "the server that leads is stopped (SIGSTOP) for 0.5 to 2 TTLs", aServer, pauseStore},
+		{"store-restart", "the server that leads is killed and restarted, with its memory; a node of redlock has none", aServer, restartStore},
+		{"store-forget", "the server is killed and restarted, without its memory", toForget, forgetStore},
+		{"forget-quorum", "one node is down when a holder acquires; it comes back, and another one restarts without its memory", aMajority, forgetQuorum},
+		{"store-forward", "the clock of the server, or of one node of redlock, is set forward by 2 to 4 TTLs", aClock, stepStore("store-forward", 1)},
+		{"store-back", "the clock of the server, or of one node of redlock, is set back by 2 to 4 TTLs", aClock, stepStore("store-back", -1)},
+		{"failover", "the server that leads is killed while a client holds the lock, and another one takes over", aReplica, failover},
+	}
 }
 
 // A FaultInfo describes a fault.
-type FaultInfo struct{ Name, About string }
+type FaultInfo struct {
+	Name, About string
+	Needs       string // or ""
+}
 
 // Faults describes all faults.
 func Faults() []FaultInfo {
 	var all []FaultInfo
 	for _, f := range faults() {
-		all = append(all, FaultInfo{f.name, f.about})
+		all = append(all, FaultInfo{f.name, f.about, string(f.needs)})
 	}
 	return all
 }
 
-func faults() []fault {
-	return []fault{
-		{name: "pause", about: "a holder is stopped (SIGSTOP) for 0.8 to 2.2 TTLs, and then works on", do: pause},
-		{name: "late-write", about: "a holder is stopped for more than a TTL, just after it has looked at the lock; its write arrives then", do: lateWrite},
-		{name: "kill", about: "a holder is killed (kill -9), and started again", kills: true, do: killHolder},
-		{name: "crash", about: "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", kills: true, needsServer: true, do: crash},
-		{name: "slow-release", about: "the requests, or the answers, of a client that releases are late by more than a TTL", needsServer: true, do: slowRelease},
-		{name: "delay", about: "all requests and answers take 10 to 40 ms, for two seconds", needsServer: true, do: delay},
-		{name: "cut", about: "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", needsServer: true, do: cut},
-		{name: "store-pause", about: "the server is stopped (SIGSTOP) for 0.5 to 2 TTLs", needsServer: true, do: pauseStore},
-		{name: "store-restart", about: "the server is killed and restarted, with its memory", needsServer: true, do: restartStore},
-		{name: "store-forget", about: "the server is killed and restarted, without its memory; Redis only", needsServer: true, forgets: true, do: forgetStore},
+// fits reports whether a contestant can have a fault.
+func (f fault) fits(c Contestant) bool {
+	kind := c.Store.of()
+	switch f.needs {
+	case "":
+		return true
+	case ownProcess:
+		return !c.Together
+	case aClientClock:
+		return c.LibcClock && hasCompiler()
+	case aClock:
+		return slices.Contains(kind.has, aClock) && hasCompiler()
+	case anOwnWay:
+		return slices.Contains(kind.has, anOwnWay) && (!c.OneWay || f.name == "delay" || f.name == "stall")
 	}
+	return slices.Contains(kind.has, f.needs)
+}
+
+// faultsFor returns the faults that a contestant is run under.
+func faultsFor(c Contestant, only []string) ([]fault, error) {
+	if c.Faults != nil {
+		only = c.Faults
+	}
+	var chosen []fault
+	for _, f := range faults() {
+		if (only == nil || slices.Contains(only, f.name)) && f.fits(c) {
+			chosen = append(chosen, f)
+		}
+	}
+	if len(chosen) == 0 && c.Work == 0 {
+		return nil, fmt.Errorf("none of the faults %s fits the store %s", strings.Join(only, ", "), c.Store)
+	}
+	return chosen, nil
 }
 
 // ttls returns a random time between so many TTLs.
@@ -58,7 +125,11 @@ func ttls(rng *rand.Rand, from, to float64) time.Duration {
 // it does not get the lock, let gives up.
 func (b *bout) let(ctx context.Context, c *client, a act) {
 	a.done = make(chan struct{})
-	c.acts <- a
+	select {
+	case c.acts <- a:
+	case <-ctx.Done(): // the client has ended, and may have left an act there
+		return
+	}
 	wait := time.NewTimer(4 * TTL)
 	defer wait.Stop()
 	select {
@@ -72,6 +143,58 @@ func (b *bout) let(ctx context.Context, c *client, a act) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// wait waits for a time.
+func (b *bout) wait(ctx context.Context, d time.Duration) {
+	b.await(ctx, d, func() bool { return false })
+}
+
+// awaitOr waits for ch, or for a time.
+func awaitOr(ctx context.Context, ch <-chan struct{}, d time.Duration) {
+	select {
+	case <-ch:
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// whileHeld makes something happen while a client holds the lock, if it gets it. The client works
+// on until half a TTL after that: what went wrong shows only then.
+func (b *bout) whileHeld(ctx context.Context, c *client, do func()) {
+	held, over, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		b.let(ctx, c, act{holding: func(c *client, id int64) {
+			close(held)
+			has := true
+			for has {
+				select {
+				case <-over:
+					if c.stay(ctx, id, TTL/2) {
+						c.finish(ctx, id)
+					}
+					has = false
+				default:
+					has = c.stay(ctx, id, sampling)
+				}
+			}
+			c.release(ctx, id)
+		}})
+	}()
+	select {
+	case <-held:
+	case <-done: // it does not get the lock
+	}
+	do()
+	close(over)
+	<-done
+}
+
+// during records a fault of the store or of the network while do does it.
+func (b *bout) during(name string, do func()) {
+	defer b.begin(name, "")()
+	do()
 }
 
 // stopFor stops the process of a client for a time. before is called just before it goes on.
@@ -90,164 +213,16 @@ func (c *client) stopFor(ctx context.Context, d time.Duration, before func()) {
 	owner.resumed.Store(c.b.now())
 }
 
-func pause(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d := ttls(rng, 0.8, 2.2)
-	b.let(ctx, victim, act{holding: func(c *client, id int64) {
-		if c.ask(ctx, id) {
-			end := b.begin("pause", c.owner().worker)
-			c.stopFor(ctx, d, func() {})
-			end()
-			if c.stay(ctx, id, TTL/2) {
-				c.finish(ctx, id)
-			}
-		}
-		c.release(ctx, id)
-	}})
-}
-
-func lateWrite(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d := ttls(rng, 1.3, 2.2)
-	b.let(ctx, victim, act{holding: func(c *client, id int64) {
-		if c.ask(ctx, id) {
-			end := b.begin("late-write", c.owner().worker)
-			c.stopFor(ctx, d, func() { c.write(id) })
-			end()
-			c.stay(ctx, id, 5*sampling)
-		}
-		c.release(ctx, id)
-	}})
-}
-
 // restart kills the process of a client as a crash would, and starts it again.
 func (c *client) restart(ctx context.Context, fault string) {
 	end := c.b.begin(fault, c.worker)
 	c.b.begin(history.KillWorker, c.worker)()
 	c.kill()
 	end()
-	if w := c.way(); w != nil {
-		w.Heal()
+	for _, way := range c.ways() {
+		way.Heal()
 	}
 	if err := c.start(ctx); err != nil && ctx.Err() == nil {
 		c.b.stop(err)
 	}
-}
-
-func killHolder(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d := time.Duration(rng.IntN(20)) * time.Millisecond
-	b.let(ctx, victim, act{holding: func(c *client, _ int64) {
-		c.sleep(ctx, d)
-		c.restart(ctx, "kill")
-	}})
-}
-
-// crash kills a client in the middle of an acquisition. It may need several tries to meet the lock
-// when it is free.
-func crash(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	for range 4 {
-		place := rng.IntN(3)
-		b.let(ctx, victim, act{acquiring: func(c *client, _ int64) {
-			for range place {
-				awaitOr(ctx, c.way().Sent(""), TTL/4)
-			}
-			awaitOr(ctx, c.way().LoseAnswers(1, livetest.ThenHang), TTL/4)
-			c.restart(ctx, "crash")
-		}})
-	}
-}
-
-// awaitOr waits for ch, or for a time.
-func awaitOr(ctx context.Context, ch <-chan struct{}, d time.Duration) {
-	select {
-	case <-ch:
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-func slowRelease(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d, requests := ttls(rng, 1.1, 1.5), rng.IntN(2) == 0
-	b.let(ctx, victim, act{holding: func(c *client, id int64) {
-		c.finish(ctx, id)
-		end := b.begin("slow-release", "")
-		if requests {
-			c.way().Delay(d, 0)
-		} else {
-			c.way().Delay(0, d)
-		}
-		c.release(ctx, id)
-		c.way().Delay(0, 0)
-		end()
-	}})
-}
-
-func delay(ctx context.Context, b *bout, _ *client, rng *rand.Rand) {
-	defer b.begin("delay", "")()
-	for _, way := range b.store.ways {
-		way.Delay(time.Duration(10+rng.IntN(30))*time.Millisecond, time.Duration(10+rng.IntN(30))*time.Millisecond)
-	}
-	b.await(ctx, 2*time.Second, func() bool { return false })
-	for _, way := range b.store.ways {
-		way.Delay(0, 0)
-	}
-}
-
-func cut(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d := ttls(rng, 1.2, 2)
-	b.let(ctx, victim, act{holding: func(c *client, id int64) {
-		end := b.begin("cut", "")
-		heal := c.way().Sever()
-		held := c.stay(ctx, id, d)
-		heal()
-		end()
-		if held {
-			c.finish(ctx, id)
-		}
-		c.release(ctx, id)
-	}})
-}
-
-// whileHeld does something to the store while a client holds the lock for more than a TTL.
-func (b *bout) whileHeld(ctx context.Context, c *client, do func()) {
-	held, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		b.let(ctx, c, act{holding: func(c *client, id int64) {
-			close(held)
-			if c.stay(ctx, id, 3*TTL/2) {
-				c.finish(ctx, id)
-			}
-			c.release(ctx, id)
-		}})
-	}()
-	select {
-	case <-held:
-		do()
-	case <-done: // it does not get the lock
-	}
-	<-done
-}
-
-func pauseStore(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-	d := ttls(rng, 0.5, 2)
-	b.whileHeld(ctx, victim, func() {
-		defer b.begin("store-pause", "")()
-		b.store.server.Hang()
-		b.await(ctx, d, func() bool { return false })
-		b.store.server.Resume()
-	})
-}
-
-func restartStore(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
-	b.whileHeld(ctx, victim, func() {
-		defer b.begin("store-restart", "")()
-		b.store.server.Kill()
-		b.store.server.Restart()
-	})
-}
-
-func forgetStore(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
-	b.whileHeld(ctx, victim, func() {
-		defer b.begin("store-forget", "")()
-		b.store.forget()
-	})
 }

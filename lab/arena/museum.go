@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/lab/contestant"
@@ -39,33 +41,61 @@ type exhibit struct {
 	Contestant
 	pattern pattern.Name
 	ahead   time.Duration // of the clock of client B
+	ttl     time.Duration // in place of the one that the judge asks for, or 0
 }
 
 func exhibits() []exhibit {
-	const page, rows = "docs/from-setnx.md#", "docs/from-setnx.md#dead-row"
+	const (
+		page     = "docs/from-setnx.md#"
+		rows     = page + "dead-row"
+		setnx    = "https://redis.io/commands/setnx/"
+		redlock  = "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/"
+		fencing  = "https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html"
+		shedLock = "https://github.com/lukas-krecan/ShedLock"
+		zk       = "https://zookeeper.apache.org/doc/r3.4.14/recipes.html"
+		etcdLock = "https://etcd.io/docs/v3.2/dev-guide/api_concurrency_reference_v3/"
+		pooling  = "https://www.pgbouncer.org/features.html"
+	)
 	return []exhibit{
 		{Contestant{Name: "no-expiry", Title: "SETNX without a TTL", Guilt: "A holder that dies never frees its key.",
-			Page: page + "setnx-expire", Faults: []string{"kill"}, Want: judge.Blocked}, pattern.NoExpiry, 0},
+			Page: page + "setnx-expire", Source: setnx, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.NoExpiry, 0, 0},
 		{Contestant{Name: "setnx-expire", Title: "SETNX, then EXPIRE", Guilt: "A client that dies between the two commands leaves a key without an end.",
-			Page: page + "setnx-expire", Faults: []string{"crash"}, Want: judge.Blocked}, pattern.SetnxExpire, 0},
+			Page: page + "setnx-expire", Source: setnx, Faults: []string{"crash"}, Want: judge.Blocked}, pattern.SetnxExpire, 0, 0},
 		{Contestant{Name: "get-set", Title: "GET, then SET", Guilt: "Two clients see that the lock is free, and both take it.",
-			Page: page + "get-set", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.GetSet, 0},
+			Page: page + "get-set", Source: setnx, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.GetSet, 0, 0},
 		{Contestant{Name: "del-anothers", Title: "SET NX PX, then DEL", Guilt: "A client that releases late deletes the lock of the next holder, and a third one gets in.",
-			Page: page + "del-anothers", Faults: []string{"slow-release"}, Want: judge.Overlap}, pattern.Del, 0},
+			Page: page + "del-anothers", Source: redlock, Faults: []string{"slow-release"}, Want: judge.Overlap}, pattern.Del, 0, 0},
 		{Contestant{Name: "get-del", Title: "SET NX PX, then GET and DEL", Guilt: "The lock changes hands between the look and the DEL.",
-			Page: page + "get-del", Faults: []string{"slow-release"}, Want: judge.Overlap}, pattern.GetDel, 0},
+			Page: page + "get-del", Source: redlock, Faults: []string{"slow-release"}, Want: judge.Overlap}, pattern.GetDel, 0, 0},
 		{Contestant{Name: "getset-timestamp", Title: "GETSET of a time", Guilt: "The clock of one client is ahead by two TTLs, so it takes over locks that are not over.",
-			Page: page + "getset-timestamp", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Getset, 2 * TTL},
+			Page: page + "getset-timestamp", Source: setnx, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Getset, 2 * TTL, 0},
 		{Contestant{Name: "no-renewal", Title: "SET NX PX without renewal", Guilt: "The work takes longer than the TTL.",
-			Page: page + "no-renewal", Faults: []string{}, Work: 3 * TTL / 2, Want: judge.Overlap}, pattern.SetNX, 0},
+			Page: page + "no-renewal", Source: redlock, Faults: []string{}, Work: 3 * TTL / 2, Want: judge.Overlap}, pattern.SetNX, 0, 0},
 		{Contestant{Name: "revival", Title: "SET NX PX, renewed by SET", Guilt: "After a pause, the holder renews a lock that is another's by now, and takes it away.",
-			Page: page + "no-renewal", Faults: []string{"pause"}, Want: judge.Overlap}, pattern.Revived, 0},
+			Page: page + "no-renewal", Source: redlock, Faults: []string{"pause"}, Want: judge.Overlap}, pattern.Revived, 0, 0},
 		{Contestant{Name: "no-token", Title: "SET NX PX, renewed by a script", Guilt: "The lock is renewed, and its holder knows when it is over. But a write that is late " +
-			"has no token by which the resource could refuse it.", Page: page + "paused-client", Faults: []string{"late-write"}, Want: judge.Unfenced}, pattern.Renewed, 0},
+			"has no token by which the resource could refuse it.", Page: page + "paused-client", Source: fencing, Faults: []string{"late-write"}, Want: judge.Unfenced}, pattern.Renewed, 0, 0},
+		{Contestant{Name: "no-claim", Title: "SET NX PX with tokens from INCR, checked when they write", Guilt: "The resource learns a token from the first write with it. " +
+			"An older holder may still write when a newer one has read, and the newer one overwrites that.",
+			Page: page + "paused-client", Source: fencing, Faults: []string{"late-write"}, Work: 3 * TTL / 2, Unclaimed: true, Want: judge.Back}, pattern.Counted, 0, 0},
+		{Contestant{Name: "replica-failover", Title: "SET NX PX on a master with a replica, with a TTL of ten seconds", Guilt: "The master answers before the replica has the key. When the replica takes over, the lock is free.",
+			Store: Sentinel, Page: page + "replica-failover", Source: redlock, Faults: []string{"failover"}, Settle: 10 * TTL, Want: judge.Overlap}, pattern.SetNX, 0, 10 * TTL},
+		{Contestant{Name: "redlock-clock", Title: "Redlock that does not subtract the time that it took", Guilt: "An answer is slow, and the keys are over when the last one answers.",
+			Store: Redlock, Page: page + "redlock-clock", Source: redlock, Faults: []string{"slow-acquire"}, Work: 10 * time.Millisecond, Want: judge.Overlap}, pattern.TimelessRedlock, 0, 0},
+		{Contestant{Name: "redlock-restart", Title: "Redlock whose nodes take part at once when they restart", Guilt: "A node that has forgotten the lock gives a second client the majority.",
+			Store: Redlock, Page: page + "redlock-restart", Source: redlock, Faults: []string{"forget-quorum"}, Want: judge.Overlap}, pattern.HastyRedlock, 0, 0},
 		{Contestant{Name: "row-no-expiry", Title: "INSERT of a row, then DELETE", Guilt: "A holder that dies leaves its row, which has no end.",
-			Store: Postgres, Page: rows, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.InsertRow, 0},
+			Store: Postgres, Page: rows, Source: shedLock + "#behavior", Faults: []string{"kill"}, Want: judge.Blocked}, pattern.InsertRow, 0, 0},
 		{Contestant{Name: "row-client-clock", Title: "a row with the end of the lease", Guilt: "The clock of one client is ahead by two TTLs, so it takes over locks that are not over.",
-			Store: Postgres, Page: rows, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.LeaseRow, 2 * TTL},
+			Store: Postgres, Page: rows, Source: shedLock + "#jdbctemplate", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.LeaseRow, 2 * TTL, 0},
+		{Contestant{Name: "for-update", Title: "SELECT FOR UPDATE outside a transaction", Guilt: "The statement is a transaction of its own, so the row is free when it is done.",
+			Store: Postgres, Page: page + "for-update", Source: "https://www.postgresql.org/docs/current/explicit-locking.html", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Autocommit, 0, 0},
+		{Contestant{Name: "pooler-session", Title: "pg_try_advisory_lock through PgBouncer in transaction mode", Guilt: "The lock belongs to the connection of the pooler, which the next client gets, too.",
+			Store: PgBouncer, Page: "docs/backends/pglock.md", Source: pooling, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Advisory, 0, 0},
+		{Contestant{Name: "etcd-no-lease", Title: "a key in etcd without a lease", Guilt: "A holder that dies never frees its key.",
+			Store: Etcd, Page: page + "zookeeper-pause", Source: etcdLock, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.PutIfAbsent, 0, 0},
+		{Contestant{Name: "zk-session", Title: "an ephemeral node in ZooKeeper, and no look at the session", Guilt: "The holder is cut off. Its session ends, and with it the node, and the holder works on.",
+			Store: ZooKeeper, Page: page + "zookeeper-pause", Source: zk, Faults: []string{"cut"}, Want: judge.Overlap}, pattern.Unwatched, 0, 0},
 	}
 }
 
@@ -82,7 +112,7 @@ func ServePattern(name string, in io.Reader, out io.Writer) error {
 // open connects the client of a pattern.
 func (e exhibit) open(ctx context.Context, m contestant.Message) (contestant.Locker, error) {
 	s := pattern.Spec{
-		Pattern: e.pattern, URLs: []string{m.URL}, Client: m.Client, TTL: time.Duration(m.TTL) * time.Millisecond, Zero: time.Unix(0, 0),
+		Pattern: e.pattern, URLs: patternURLs(m.URL), Client: m.Client, TTL: cmp.Or(e.ttl, time.Duration(m.TTL)*time.Millisecond), Zero: time.Unix(0, 0), Lock: m.Name,
 	}
 	if m.Client[0] == 'B' {
 		s.Ahead = e.ahead
@@ -92,6 +122,22 @@ func (e exhibit) open(ctx context.Context, m contestant.Message) (contestant.Loc
 		return nil, err
 	}
 	return patternLocker{c}, nil
+}
+
+// patternURLs returns the URLs of the servers of a store as patterns take them.
+func patternURLs(url string) []string {
+	scheme, addrs, _ := strings.Cut(url, "://")
+	switch scheme {
+	case "redlock":
+		var all []string
+		for addr := range strings.SplitSeq(addrs, ",") {
+			all = append(all, "redis://"+addr)
+		}
+		return all
+	case "etcd", "zk":
+		return strings.Split(addrs, ",")
+	}
+	return []string{url}
 }
 
 // untraced is a [pattern.Tracer] that nobody reads.
@@ -105,7 +151,8 @@ func (untraced) Lost(string)          {}
 // A patternLocker is the lock of a pattern. It has one hold at a time.
 type patternLocker struct{ client *pattern.Client }
 
-// retryInterval is how often a pattern tries to get a lock that is taken.
+// retryInterval is how long a pattern waits at least, and half as long on average again, before it
+// tries once more to get a lock that is taken. Redlock would split votes for ever without chance.
 const retryInterval = 10 * time.Millisecond
 
 // Acquire implements [contestant.Locker].
@@ -121,7 +168,7 @@ func (l patternLocker) Acquire(ctx context.Context, wait time.Duration) (contest
 			return nil, contestant.ErrDenied
 		}
 		select {
-		case <-time.After(retryInterval):
+		case <-time.After(retryInterval + rand.N(retryInterval)):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -132,7 +179,12 @@ func (l patternLocker) Acquire(ctx context.Context, wait time.Duration) (contest
 type patternHold struct{ client *pattern.Client }
 
 // Token implements [contestant.Hold].
-func (patternHold) Token() uint64 { return 0 }
+func (h patternHold) Token() uint64 {
+	if h.client.Token == nil {
+		return 0
+	}
+	return h.client.Token()
+}
 
 // Held implements [contestant.Hold].
 func (h patternHold) Held() bool {

@@ -3,11 +3,10 @@ package arena
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
@@ -15,189 +14,222 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
-	"github.com/sniblock/snib/lab/pattern"
 )
 
+// A StoreKind is a kind of store that the lab starts for a contestant.
+type StoreKind string
+
+// The kinds of stores.
+const (
+	Redis         StoreKind = "redis"
+	Sentinel      StoreKind = "sentinel"
+	Cluster       StoreKind = "cluster"
+	Redlock       StoreKind = "redlock"
+	Postgres      StoreKind = "postgres"
+	PgBouncer     StoreKind = "pgbouncer"
+	PostgresSync  StoreKind = "postgres-sync"
+	PostgresAsync StoreKind = "postgres-async"
+	MySQL         StoreKind = "mysql"
+	MySQLSync     StoreKind = "mysql-semisync"
+	MySQLAsync    StoreKind = "mysql-async"
+	Etcd          StoreKind = "etcd"
+	EtcdCluster   StoreKind = "etcd-cluster"
+	ZooKeeper     StoreKind = "zookeeper"
+	ZooKeepers    StoreKind = "zookeeper-ensemble"
+	File          StoreKind = "file"
+	None          StoreKind = "none"
+)
+
+// A storeType says what there is to know about a kind of store.
+type storeType struct {
+	kind  StoreKind
+	about string
+	url   string   // with ADDRS in place of the addresses; "" if there is no server
+	needs []string // the servers that must be installed
+	has   []need   // what faults may need
+	start func(testing.TB) *servers
+
+	// numbered says that the store can't be emptied, or that this would itself be a fault, so that
+	// each bout has a lock of its own.
+	numbered bool
+}
+
+// storeTypes are all kinds of stores. The first one is the default.
+func storeTypes() []storeType {
+	const pg, mysql = "postgres://postgres@ADDRS/" + postgresDatabase + "?sslmode=disable", "mysql://" + mysqltest.User + ":" + mysqltest.Password + "@ADDRS/" + mysqltest.Database
+	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
+	return []storeType{
+		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock), start: startRedis},
+		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel, numbered: true},
+		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startCluster},
+		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: startRedlock},
+		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock), start: startPostgres},
+		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: startPgBouncer},
+		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(true)},
+		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(false)},
+		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock), start: startMySQL, numbered: true},
+		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(true), numbered: true},
+		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(false), numbered: true},
+		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: startEtcd, numbered: true},
+		{kind: EtcdCluster, about: "three etcd servers", url: "etcd://ADDRS", needs: []string{"etcd"}, has: several, start: startEtcdCluster, numbered: true},
+		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: single, start: startZooKeeper, numbered: true},
+		{kind: ZooKeepers, about: "three ZooKeeper servers", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: several, start: startZooKeepers, numbered: true},
+		{kind: File, about: "the path of a file that does not exist yet"},
+		{kind: None, about: "the contestant has its own"},
+	}
+}
+
 // Stores returns all kinds of stores. The first one is the default.
-func Stores() []StoreKind { return []StoreKind{Redis, Postgres, MySQL, Etcd, ZooKeeper, File, None} }
+func Stores() []StoreKind {
+	var all []StoreKind
+	for _, s := range storeTypes() {
+		all = append(all, s.kind)
+	}
+	return all
+}
+
+// of returns what there is to know about a kind.
+func (k StoreKind) of() storeType {
+	all := storeTypes()
+	return all[max(0, slices.IndexFunc(all, func(s storeType) bool { return s.kind == k }))]
+}
+
+// About describes a kind in a few words.
+func (k StoreKind) About() string { return k.of().about }
+
+// programs checks by their names in SNIB_REQUIRE whether servers are installed.
+var programs = map[string]func(testing.TB) string{
+	"redis": redistest.Program, "postgres": pgtest.Program, "pgbouncer": pgtest.PoolProgram, "mysql": mysqltest.Program,
+	"etcd": etcdtest.Installed, "zookeeper": zktest.Java,
+}
 
 // Missing returns why the lab can't start a store on this machine, as a [*livetest.MissingError],
 // or nil if it can.
 func (k StoreKind) Missing() error {
 	return livetest.Outside(func(t testing.TB) error {
-		switch k {
-		case Redis:
-			redistest.Program(t)
-		case Postgres:
-			pgtest.Program(t)
-		case MySQL:
-			mysqltest.Program(t)
-		case Etcd:
-			etcdtest.Installed(t)
-		case ZooKeeper:
-			zktest.Java(t)
-		case File, None:
+		for _, name := range k.of().needs {
+			programs[name](t)
 		}
 		return nil
 	})
 }
 
-// A server is the server of a store.
-type server interface {
-	Addr() string
-	Hang()
-	Resume()
-	Kill()
-	Restart()
-}
-
-// A store is the store of a contestant. Each client reaches it by a way of its own.
+// A store is the store of a contestant.
 type store struct {
-	t      testing.TB
-	c      Contestant
-	server server                      // nil if there is none
-	redis  *redistest.Node             // the same, or nil
-	ways   [len(names)]*livetest.Proxy // of the clients; nil if there is no server
-	file   string                      // or ""
-	bouts  int                         // so many have begun
+	*servers // nil if there are none
+
+	t     testing.TB
+	c     Contestant
+	about storeType
+	ways  [len(names)][]*livetest.Proxy // of the clients, to each server; empty if the lab is not on their way
+	file  string                        // or ""
+
+	clientClocks [len(names)]*livetest.Shim // nil if they can't be set
+	bouts        int                        // so many have begun
 }
 
 // openStore starts a store. It ends with t.
 func openStore(t testing.TB, c Contestant) *store {
-	s := &store{t: t, c: c}
-	switch c.Store {
-	case Redis:
-		s.redis = redistest.Single(t, "appendonly yes")
-		s.server = s.redis
-	case Postgres:
-		s.server = pgtest.Start(t)
-	case MySQL:
-		s.server = mysqltest.Start(t)
-	case Etcd:
-		// Its shortest lease is three halves of the election timeout, in whole seconds.
-		s.server = etcdtest.StartInstalled(t, "--heartbeat-interval", "50", "--election-timeout", "500")
-	case ZooKeeper:
-		s.server = zktest.Single(t)
-	case File, None:
+	s := &store{t: t, c: c, about: c.Store.of()}
+	if c.LibcClock && hasCompiler() {
+		for i := range s.clientClocks {
+			s.clientClocks[i] = livetest.NewShim(t, "gcc")
+		}
+	}
+	if s.about.start == nil {
 		return s
 	}
+	s.servers = s.about.start(t)
+	s.moved = s.follow
 	for i := range s.ways {
-		s.ways[i] = livetest.NewProxy(t, s.server.Addr())
+		switch {
+		case s.direct:
+		case c.OneWay && i > 0:
+			s.ways[i] = s.ways[0]
+		default:
+			for _, addr := range s.addrs {
+				s.ways[i] = append(s.ways[i], livetest.NewProxy(t, addr))
+			}
+		}
 	}
 	return s
 }
 
+// allWays returns the ways of all clients, each once.
+func (s *store) allWays() []*livetest.Proxy {
+	if s.c.OneWay {
+		return s.ways[0]
+	}
+	return slices.Concat(s.ways[:]...)
+}
+
+// follow leads all clients to servers that have other addresses now.
+func (s *store) follow() {
+	for _, ways := range s.ways {
+		for i, way := range ways {
+			way.Redirect(s.addrs[i])
+			way.Cut()
+		}
+	}
+}
+
 // empty removes all data, or sees to it that the next bout does not meet them.
-func (s *store) empty() {
+func (s *store) empty(ctx context.Context) error {
 	s.bouts++
 	s.heal()
-	switch s.c.Store {
-	case Redis:
-		s.redis.Must("FLUSHALL")
-	case Postgres:
-		s.emptyPostgres()
-	case File:
+	if s.c.Store == File {
 		s.file = filepath.Join(s.t.TempDir(), "locks.db")
-	case MySQL, Etcd, ZooKeeper, None:
 	}
+	if s.servers != nil && s.clear != nil {
+		s.clear(s.c)
+	}
+	if s.c.Prepare != nil {
+		return s.c.Prepare(ctx, s.url(0))
+	}
+	return nil
 }
 
-// postgresDatabase is the database of a bout.
-const postgresDatabase = "lab"
-
-// emptyPostgres replaces the database, whoever still uses it.
-func (s *store) emptyPostgres() {
-	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
-	defer cancel()
-	run := func(database string, statements ...string) error {
-		conn, err := pgx.Connect(ctx, postgresURL(s.server.Addr(), database))
-		if err != nil {
-			return err
-		}
-		defer conn.Close(ctx) //nolint:errcheck // all statements are done
-		for _, statement := range statements {
-			if _, err := conn.Exec(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	err := run("postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase)
-	if err == nil && s.c.IsControl() {
-		err = run(postgresDatabase, pattern.PostgresSchema)
-	}
-	if err != nil {
-		s.t.Fatalf("make a database: %v", err)
-	}
-}
-
-func postgresURL(addr, database string) string {
-	return "postgres://postgres@" + addr + "/" + database + "?sslmode=disable"
-}
-
-// lockName returns the name of the lock in the store. If the store can't be emptied, each bout has
-// a name of its own.
+// lockName returns the name of the lock in the store.
 func (s *store) lockName() string {
-	switch s.c.Store {
-	case MySQL, Etcd, ZooKeeper:
+	if s.about.numbered {
 		return fmt.Sprint(lockName, s.bouts)
-	default:
-		return lockName
 	}
+	return lockName
 }
 
 // url returns the URL of the store for a client.
 func (s *store) url(client int) string {
-	addr := ""
-	if way := s.ways[client]; way != nil {
-		addr = way.Addr()
-	}
-	switch s.c.Store {
-	case Redis:
-		return "redis://" + addr + s.c.Query
-	case Postgres:
-		return postgresURL(addr, postgresDatabase) + s.c.Query
-	case MySQL:
-		return fmt.Sprintf("mysql://%s:%s@%s/%s", mysqltest.User, mysqltest.Password, addr, mysqltest.Database) + s.c.Query
-	case Etcd:
-		return "etcd://" + addr + s.c.Query
-	case ZooKeeper:
-		return "zk://" + addr + s.c.Query
-	case File:
+	if s.servers == nil {
 		return s.c.Scheme + s.file + s.c.Query
-	default:
-		return s.c.Scheme + s.c.Query
 	}
+	addrs := s.addrs
+	if ways := s.ways[client]; len(ways) > 0 {
+		addrs = nil
+		for _, way := range ways {
+			addrs = append(addrs, way.Addr())
+		}
+	}
+	return strings.Replace(s.about.url, "ADDRS", strings.Join(addrs, ","), 1) + s.c.Query
 }
 
 // heal ends all faults of the network.
 func (s *store) heal() {
-	for _, way := range s.ways {
-		if way != nil {
-			way.Heal()
-		}
+	for _, way := range s.allWays() {
+		way.Heal()
 	}
-}
-
-// forget restarts the Redis server without its memory.
-func (s *store) forget() {
-	s.redis.Kill()
-	if err := os.RemoveAll(filepath.Join(s.redis.Dir(), "appendonlydir")); err != nil {
-		s.t.Fatalf("remove the data of the server: %v", err)
-	}
-	_ = os.Remove(filepath.Join(s.redis.Dir(), "appendonly.aof")) // before Redis 7 it is one file
-	s.redis.Restart()
 }
 
 // endless counts the keys in Redis that never end.
 func (s *store) endless() (n int) {
-	if s.redis == nil {
+	if s.servers == nil {
 		return 0
 	}
-	keys, _ := s.redis.Must("KEYS", "*").([]any)
-	for _, key := range keys {
-		if s.redis.Must("PTTL", fmt.Sprint(key)) == int64(-1) {
-			n++
+	for _, node := range s.leaky {
+		keys, _ := node.Must("KEYS", "*").([]any)
+		for _, key := range keys {
+			if node.Must("PTTL", fmt.Sprint(key)) == int64(-1) {
+				n++
+			}
 		}
 	}
 	return n

@@ -3,7 +3,18 @@
 // standard input and output. [Start] is the judge's side. [Serve] is that of a contestant in Go.
 package contestant
 
-import "fmt"
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed contestant.go serve.go
+var source embed.FS
+
+// Source returns the code of the contestant's side, which needs nothing but the standard library.
+// With it, a contestant can be built outside of this module.
+func Source() fs.FS { return source }
 
 // A Type is the type of a message.
 type Type string

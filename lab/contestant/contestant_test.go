@@ -98,7 +98,7 @@ func start(t *testing.T, role string) (*Process, <-chan Message, error) {
 		t.Fatal(err)
 	}
 	messages := make(chan Message, 10)
-	p, err := Start(t.Context(), []string{exe}, Message{Name: "x", TTL: 1000}, func(m Message) { messages <- m })
+	p, err := Start(t.Context(), []string{exe}, nil, Message{Name: "x", TTL: 1000}, func(m Message) { messages <- m })
 	if err == nil {
 		t.Cleanup(p.Kill)
 	}
@@ -170,7 +170,7 @@ func TestWrong(t *testing.T) {
 
 // TestNoProgram checks the error for a program that does not exist.
 func TestNoProgram(t *testing.T) {
-	if _, err := Start(t.Context(), []string{"/nowhere/lock"}, Message{}, nil); err == nil || !strings.Contains(err.Error(), "contestant /nowhere/lock: ") {
+	if _, err := Start(t.Context(), []string{"/nowhere/lock"}, nil, Message{}, nil); err == nil || !strings.Contains(err.Error(), "contestant /nowhere/lock: ") {
 		t.Errorf("Start = %v", err)
 	}
 }

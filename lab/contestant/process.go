@@ -55,16 +55,16 @@ type Process struct {
 // readyTimeout is how long a contestant may take to connect.
 const readyTimeout = 30 * time.Second
 
-// Start starts a program, greets it, and waits until it is ready. From then on it calls on with
-// each message, one at a time and as soon as it arrives. If the program fails, the error is an
-// [*Error].
-func Start(ctx context.Context, command []string, hello Message, on func(Message)) (*Process, error) {
+// Start starts a program with env in addition to our own environment, greets it, and waits
+// until it is ready. From then on it calls on with each message, one at a time and as soon as
+// it arrives. If the program fails, the error is an [*Error].
+func Start(ctx context.Context, command, env []string, hello Message, on func(Message)) (*Process, error) {
 	c := &Process{
 		program: strings.Join(command, " "), on: on, phases: make(map[int64]phase),
 		failed: make(chan struct{}), ready: make(chan struct{}), ended: make(chan struct{}),
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), env...)
 	cmd.Stderr = &c.stderr
 	cmd.WaitDelay = time.Second // its children may keep standard error open
 	var err error

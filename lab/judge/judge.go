@@ -28,6 +28,10 @@ type Rules struct {
 	Tokens bool          // the contestant gives tokens
 	Bound  time.Duration // within which somebody gets the lock after the last fault
 
+	// Unclaimed says that the resource that checks tokens learns a token when it is written with it,
+	// and not yet when its holder reads.
+	Unclaimed bool
+
 	// Assumes has, for each fault that the contestant's stated assumptions exclude, the assumption.
 	Assumes map[string]string
 }
@@ -91,7 +95,7 @@ func Judge(events []history.Event, rules Rules) Result {
 			r.Leaked++
 		}
 	}
-	r.countDamage(events, excused)
+	r.countDamage(events, excused, rules.Unclaimed)
 	r.countAnswers(events)
 	return r
 }
@@ -161,7 +165,7 @@ func (g *register) write(h *history.Hold) (overwritten *history.Hold) {
 }
 
 // countDamage does what the holders did to both resources.
-func (r *Result) countDamage(events []history.Event, excused func(from, until int64) string) {
+func (r *Result) countDamage(events []history.Event, excused func(from, until int64) string, unclaimed bool) {
 	holds := make(map[[2]any]*history.Hold)
 	for _, h := range history.Holds(events) {
 		holds[[2]any{h.Worker, h.ID}] = h
@@ -177,17 +181,21 @@ func (r *Result) countDamage(events []history.Event, excused func(from, until in
 		case Read:
 			plain.seen[h] = plain.writes
 			if h.Token >= greatest {
-				greatest, checked.seen[h] = h.Token, checked.writes
+				checked.seen[h] = checked.writes
+				if !unclaimed {
+					greatest = h.Token
+				}
 			}
 		case Write:
-			if other := plain.write(h); other != nil && !r.excuse(excused(h.Acquired, e.At)) {
+			if other := plain.write(h); other != nil && !r.excuse(excused(min(h.Acquired, other.Acquired), e.At)) {
 				r.Damage++
 				if r.First == nil {
 					r.First = &Damage{e.At, h, other}
 				}
 			}
 			if _, claimed := checked.seen[h]; claimed && r.Tokens && h.Token >= greatest {
-				if other := checked.write(h); other != nil && excused(h.Acquired, e.At) == "" {
+				greatest = h.Token
+				if other := checked.write(h); other != nil && excused(min(h.Acquired, other.Acquired), e.At) == "" {
 					r.Fenced++
 				}
 			}

@@ -143,6 +143,15 @@ func TestJudge(t *testing.T) {
 			r.fault("forget", "", 200, 250)
 			r.work("B", 1, 2, 300, 701)
 		}, Assuming, "safe within its stated assumptions"},
+		{"ExcusedLateWrite", false, func(r *run) { // it is lost when B writes, whose hold began after the fault
+			r.hold("A", 1, 0, 100, 200)
+			r.fault("forget", "A", 210, 1500)
+			r.fault(history.StopWorker, "A", 210, 1500)
+			r.hold("B", 1, 0, 1200, 1990)
+			r.add(Write, "A", 1, 1500)
+			r.add(Write, "B", 1, 2000)
+			r.add(history.Release, "B", 1, 2000)
+		}, Assuming, "safe within its stated assumptions"},
 		{"ExcuseOfAnotherHold", true, func(r *run) { // the fault was over before A got the lock
 			r.fault("forget", "", 50, 60)
 			r.work("A", 1, 1, 100, 1000)
@@ -199,5 +208,24 @@ func TestAdd(t *testing.T) {
 	}
 	if all.Acquired != 4 || all.Overlaps != 2 || all.Text() != "overlap of 1000 ms" || all.Worst != great {
 		t.Errorf("the sum is %+v", all)
+	}
+}
+
+// TestUnclaimed judges a write that is late while a newer holder works: a resource that learns
+// tokens when they read refuses it, and one that learns them when they write loses it.
+func TestUnclaimed(t *testing.T) {
+	var r run
+	r.hold("A", 1, 1, 100, 200)
+	r.fault(history.StopWorker, "A", 210, 1500)
+	r.hold("B", 1, 2, 1200, 1800)
+	r.add(Write, "A", 1, 1490)
+	r.add(Write, "B", 1, 1790)
+	for _, tt := range []struct {
+		unclaimed bool
+		want      Verdict
+	}{{false, Fenced}, {true, Back}} {
+		if got := Judge(r, Rules{Tokens: true, Unclaimed: tt.unclaimed}); got.Verdict() != tt.want {
+			t.Errorf("Unclaimed %v: verdict %s, want %s: %+v", tt.unclaimed, got.Verdict(), tt.want, got)
+		}
 	}
 }

@@ -44,7 +44,7 @@ func Verdicts() []Explanation {
 		{Back, "tokens go back", "A hold got a token that is not greater than that of an earlier hold, or a write was lost on the resource that checks tokens.", true},
 		{ToldLate, "told late", "Two holders believed in the lock at the same time, until one of them was told of its loss.", true},
 		{Overlap, "overlap", "Two holders believed in the lock at the same time, and neither was told.", true},
-		{Blocked, "blocked for ever", "After the last fault, nobody got the lock any more, although all asked for it, for the TTL and 5 s more.", true},
+		{Blocked, "blocked for ever", "After the last fault, nobody got the lock any more, although all asked for it, for the TTL and 5 s at least.", true},
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package pattern contains ways to lock: broken ones, as programs and articles have them, and right
-// ones. Each is written as a user of the store's client would write it. The scenes of "snib demo"
-// play them, and "snib lab" judges some of them.
+// Package pattern contains ways to lock: broken ones, as programs and articles have them, and
+// right ones. Each is written as a user of the store's client would write it. The scenes of
+// "snib demo" play them, and "snib lab" judges some of them.
 package pattern
 
 import (
@@ -23,6 +23,10 @@ type Spec struct {
 	// seconds since Zero, by a clock that is ahead of this machine's.
 	Zero  time.Time
 	Ahead time.Duration
+
+	// Lock is the name of the lock, if it is not LockName. Only patterns with ZooKeeper and etcd
+	// look at it: other stores can be emptied.
+	Lock string
 
 	// Stock says where the stock is, if it is not on the first of URLs: the URL of another Redis
 	// server, or the path of a file.
@@ -56,6 +60,9 @@ type Client struct {
 	// Held returns an error if the client knows that it has lost the lock. It is nil if the
 	// pattern can't know that.
 	Held func() error
+
+	// Token returns the fencing token of the last hold. It is nil if the pattern has none.
+	Token func() uint64
 
 	// Release frees the lock as the pattern does, whoever holds it by now.
 	Release func(context.Context) error
@@ -101,6 +108,7 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		NoExpiry:    onRedis(noExpiry),
 		Renewed:     onRedis(renewed),
 		Revived:     onRedis(revived),
+		Counted:     onRedis(counted),
 		Snib:        onRedis(snibLock),
 		FencedSnib:  onRedis(fencedSnib),
 
@@ -109,12 +117,17 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		Autocommit:  onPostgres(autocommit),
 		ForUpdate:   onPostgres(forUpdate),
 		SnibInTable: onPostgres(snibInTable),
+		Advisory:    onPostgres(advisory),
 
-		NaiveRedlock:  onRedlock(naiveRedlock),
-		SnibRedlock:   onRedlock(snibRedlock),
-		FencedRedlock: onRedlock(fencedRedlock),
+		TimelessRedlock: onRedlock(timelessRedlock),
+		HastyRedlock:    onRedlock(hastyRedlock),
+		NaiveRedlock:    onRedlock(naiveRedlock),
+		SnibRedlock:     onRedlock(snibRedlock),
+		FencedRedlock:   onRedlock(fencedRedlock),
 
 		Ephemeral:    ephemeral,
+		Unwatched:    onZooKeeper(unwatched),
+		PutIfAbsent:  putIfAbsent,
 		FencedInFile: fencedInFile,
 	}[s.Pattern]
 	if open == nil {

@@ -21,6 +21,7 @@ const (
 	Autocommit  Name = "FOR UPDATE outside a transaction"
 	ForUpdate   Name = "FOR UPDATE in the transaction of the work"
 	SnibInTable Name = "snib in a table"
+	Advisory    Name = "pg_try_advisory_lock, then pg_advisory_unlock"
 )
 
 // PostgresSchema makes the tables of the patterns: two for locks that are rows, without and with
@@ -114,8 +115,8 @@ func insertRow(p *postgresClient) (*Client, error) {
 	}, nil
 }
 
-// leaseRow stores in a row the time at which the lease ends, by the clocks of the clients. A client
-// that finds a time in the past takes the lock over.
+// leaseRow stores in a row the time at which the lease ends, by the clocks of the clients. A
+// client that finds a time in the past takes the lock over.
 func leaseRow(p *postgresClient) (*Client, error) {
 	return &Client{
 		Try: func(ctx context.Context) (held bool, err error) {
@@ -178,6 +179,27 @@ func forUpdate(p *postgresClient) (*Client, error) {
 		},
 		Read:    func(context.Context) (int, error) { return stock, nil },
 		Release: func(ctx context.Context) error { return p.traced("COMMIT", func() error { return tx.Commit(ctx) }) },
+	}, nil
+}
+
+// advisory takes an advisory lock of the session, and frees it. It sends simple queries, as
+// programs behind a pooler do.
+func advisory(p *postgresClient) (*Client, error) {
+	const key = 42
+	ask := func(ctx context.Context, statement string) (done bool, err error) {
+		err = p.traced(statement, func() error {
+			return p.conn.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&done)
+		})
+		return done, err
+	}
+	return &Client{
+		Try: func(ctx context.Context) (bool, error) {
+			return ask(ctx, fmt.Sprintf("SELECT pg_try_advisory_lock(%d)", key))
+		},
+		Release: func(ctx context.Context) error {
+			_, err := ask(ctx, fmt.Sprintf("SELECT pg_advisory_unlock(%d)", key))
+			return err
+		},
 	}, nil
 }
 

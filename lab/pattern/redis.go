@@ -25,6 +25,7 @@ const (
 	NoExpiry    Name = "SETNX without a TTL"
 	Renewed     Name = "SET NX PX, renewed by a script"
 	Revived     Name = "SET NX PX, renewed by SET"
+	Counted     Name = "SET NX PX, and a token from INCR"
 	Snib        Name = "snib"
 	FencedSnib  Name = "snib, and a guard"
 )
@@ -83,8 +84,8 @@ func newRedisClient(s Spec, t Tracer, url string) (*redisClient, error) {
 
 // redisOption returns how to connect to a server.
 func (s Spec) redisOption(url string) (rueidis.ClientOption, error) {
-	option, err := rueidis.ParseURL(url)
-	option.ForceSingleClient, option.DisableCache = true, true
+	option, err := parseRedisURL(url)
+	option.DisableCache = true
 	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		if detour, ok := s.Route[addr]; ok {
 			addr = detour
@@ -92,6 +93,22 @@ func (s Spec) redisOption(url string) (rueidis.ClientOption, error) {
 		return d.DialContext(ctx, "tcp", addr)
 	}
 	return option, err
+}
+
+// sentinelScheme begins the URLs of servers behind Sentinels.
+const sentinelScheme = "redis+sentinel://"
+
+// parseRedisURL returns the options for redis://HOST:PORT, or for
+// redis+sentinel://HOST:PORT,.../MASTER, in which the hosts are Sentinels.
+func parseRedisURL(url string) (rueidis.ClientOption, error) {
+	rest, ok := strings.CutPrefix(url, sentinelScheme)
+	if !ok {
+		option, err := rueidis.ParseURL(url)
+		option.ForceSingleClient = true
+		return option, err
+	}
+	hosts, master, _ := strings.Cut(rest, "/")
+	return rueidis.ClientOption{InitAddress: strings.Split(hosts, ","), Sentinel: rueidis.SentinelOption{MasterSet: master}}, nil
 }
 
 // workAt makes the client work on the stock on the server at s.Stock.
@@ -105,8 +122,8 @@ func (c *Client) workAt(s Spec, t Tracer) error {
 	return nil
 }
 
-// workOn makes the client work on the stock on r's server. A client that knows that it has lost the
-// lock writes nothing.
+// workOn makes the client work on the stock on r's server. A client that knows that it has lost
+// the lock writes nothing.
 func (c *Client) workOn(r *redisClient) {
 	c.Read = r.readStock
 	c.Write = func(ctx context.Context, stock int) error {

@@ -15,16 +15,18 @@ import (
 
 // Patterns with several independent Redis servers, the nodes, and one more that has the stock.
 const (
-	NaiveRedlock  Name = "SET NX PX at each node"
-	SnibRedlock   Name = "snib with Redlock"
-	FencedRedlock Name = "snib with Redlock, and a guard"
+	TimelessRedlock Name = "Redlock without the elapsed time"
+	HastyRedlock    Name = "Redlock without delayed restarts"
+	NaiveRedlock    Name = "SET NX PX at each node"
+	SnibRedlock     Name = "snib with Redlock"
+	FencedRedlock   Name = "snib with Redlock, and a guard"
 )
 
 // onRedlock returns a function that opens clients of a pattern.
 func onRedlock(pattern func(context.Context, Spec, Tracer) (*Client, error)) func(context.Context, Spec, Tracer) (*Client, error) {
 	return func(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		c, err := pattern(ctx, s, t)
-		if err == nil && c.Read == nil {
+		if err == nil && c.Read == nil && s.Stock != "" {
 			err = c.workAt(s, t)
 		}
 		return c, err
@@ -51,6 +53,51 @@ func naiveRedlock(_ context.Context, s Spec, t Tracer) (*Client, error) {
 		},
 		Close: r.close,
 	}, nil
+}
+
+// timelessRedlock is Redlock, except that it does not subtract from the TTL the time that the
+// acquisition took.
+func timelessRedlock(_ context.Context, s Spec, t Tracer) (*Client, error) {
+	return redlockOf(s, t, false)
+}
+
+// hastyRedlock is Redlock on nodes that take part at once when they restart.
+func hastyRedlock(_ context.Context, s Spec, t Tracer) (*Client, error) { return redlockOf(s, t, true) }
+
+// redlockOf is Redlock without renewal. If looks is false, it does not look at the clock.
+func redlockOf(s Spec, t Tracer, looks bool) (*Client, error) {
+	servers, err := s.redlockServers()
+	if err != nil {
+		return nil, err
+	}
+	r := &naiveNodes{Spec: s, trace: t, servers: servers, clients: make([]rueidis.Client, len(servers))}
+	free := func(ctx context.Context) error {
+		r.ask(ctx, fmt.Sprintf(compareAndDeleteText, LockKey, s.Client), "EVAL", compareAndDeleteScript, "1", LockKey, s.Client)
+		return nil
+	}
+	var until time.Time
+	c := &Client{
+		Try: func(ctx context.Context) (bool, error) {
+			until = time.Now().Add(s.TTL)
+			set := []string{"SET", LockKey, s.Client, "NX", "PX", s.ttlMillis()}
+			votes := r.ask(ctx, strings.Join(set, " "), set...)
+			if len(votes["OK"]) > len(servers)/2 && (!looks || time.Now().Before(until)) {
+				return true, nil
+			}
+			return false, free(ctx)
+		},
+		Release: free,
+		Close:   r.close,
+	}
+	if looks {
+		c.Held = func() error {
+			if time.Now().After(until) {
+				return ErrRefused
+			}
+			return nil
+		}
+	}
+	return c, nil
 }
 
 // naiveNodes are the nodes of a naiveRedlock.
@@ -139,7 +186,8 @@ func openRedlock(ctx context.Context, s Spec, t Tracer) (*Client, *snibClient, e
 	if err != nil {
 		return nil, nil, err
 	}
-	// A scene holds requests up while it looks at the nodes, and on a busy machine that takes time.
+	// A scene holds requests up while it looks at the nodes, and on a busy machine that takes
+	// time.
 	driver, err := redlock.Open(ctx, servers, redlock.NodeTimeout(5*time.Second))
 	if err != nil {
 		return nil, nil, err

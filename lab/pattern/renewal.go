@@ -2,6 +2,7 @@ package pattern
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -28,6 +29,32 @@ func renewed(r *redisClient) (*Client, error) {
 		return answer == "1", err
 	}, true)
 }
+
+// counted is renewed, and draws a fencing token when it has the lock.
+func counted(r *redisClient) (*Client, error) {
+	c, err := renewed(r)
+	if err != nil {
+		return nil, err
+	}
+	var token uint64
+	try := c.Try
+	c.Try = func(ctx context.Context) (bool, error) {
+		if held, err := try(ctx); !held || err != nil {
+			return false, err
+		}
+		text, err := r.do(ctx, "INCR", tokenKey)
+		if err != nil {
+			return false, err
+		}
+		token, err = strconv.ParseUint(text, 10, 64)
+		return err == nil, err
+	}
+	c.Token = func() uint64 { return token }
+	return c, nil
+}
+
+// tokenKey is the key of the counter of tokens.
+const tokenKey = LockKey + ":token"
 
 // revived renews the key by setting it again, whoever has it by now, and never finds out that the
 // lock was lost.

@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -14,6 +15,7 @@ import (
 // Patterns with ZooKeeper, and a stock in a file. The TTL is the timeout of the session.
 const (
 	Ephemeral    Name = "an ephemeral sequential node"
+	Unwatched    Name = "an ephemeral node, and no look at the session"
 	FencedInFile Name = "snib with ZooKeeper, and a guard"
 )
 
@@ -99,4 +101,61 @@ func fencedInFile(_ context.Context, s Spec, t Tracer) (*Client, error) {
 	c.Close = func() { _ = driver.Close() }
 	c.workThrough(fileGuard(s.Stock), l)
 	return c, nil
+}
+
+// A zooKeeperClient locks by nodes.
+type zooKeeperClient struct {
+	Spec
+	trace Tracer
+	conn  *zk.Conn
+}
+
+// onZooKeeper returns a function that opens clients of a pattern that has no stock.
+func onZooKeeper(pattern func(*zooKeeperClient) (*Client, error)) func(context.Context, Spec, Tracer) (*Client, error) {
+	return func(_ context.Context, s Spec, t Tracer) (*Client, error) {
+		conn, _, err := zk.Connect(s.URLs, s.TTL, zk.WithLogger(silent{}))
+		if err != nil {
+			return nil, err
+		}
+		c, err := pattern(&zooKeeperClient{Spec: s, trace: t, conn: conn})
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		c.Close = conn.Close
+		return c, nil
+	}
+}
+
+// path returns the node of the lock.
+func (z *zooKeeperClient) path() string { return "/" + cmp.Or(z.Lock, LockName) }
+
+// unwatched takes the lock by an ephemeral node. It asks nobody whether its session, and with it
+// the node, still exists.
+func unwatched(z *zooKeeperClient) (*Client, error) {
+	return &Client{
+		Try: func(context.Context) (bool, error) {
+			call := "create " + z.path()
+			z.trace.Before(call)
+			_, err := z.conn.Create(z.path(), []byte(z.Client), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			if errors.Is(err, zk.ErrNodeExists) {
+				z.trace.After(call, "it exists")
+				return false, nil
+			}
+			if err == nil {
+				z.trace.After(call, "ok")
+			}
+			return err == nil, err
+		},
+		Release: func(context.Context) error {
+			holder, _, err := z.conn.Get(z.path())
+			if errors.Is(err, zk.ErrNoNode) || err == nil && string(holder) != z.Client {
+				return nil // its node is gone with its session
+			}
+			if err != nil {
+				return err
+			}
+			return z.conn.Delete(z.path(), -1)
+		},
+	}, nil
 }

@@ -61,6 +61,9 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // State describes how the process ended. It must have ended.
 func (p *Process) State() string { return p.cmd.ProcessState.String() }
 
+// Succeeded reports whether the process ended with exit code 0. It must have ended.
+func (p *Process) Succeeded() bool { return p.cmd.ProcessState.Success() }
+
 // Stop stops the process group (SIGSTOP), and returns when the process is stopped.
 func (p *Process) Stop() error { return stop(p.PID()) }
 

@@ -143,6 +143,7 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 	fmt.Fprintf(b, "<section id=\"o%d\">\n<h2>%s: <span class=\"%s\">%s</span></h2>\n<p>%s. ",
 		number, html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
 	fmt.Fprintf(b, "%s</p>\n", html.EscapeString(o.Contestant.Guilt))
+	writeLibrary(b, o.Contestant)
 	if o.Err != nil {
 		fmt.Fprintf(b, "<p>%s</p>\n</section>\n", html.EscapeString(o.Err.Error()))
 		return
@@ -163,6 +164,22 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 		b.WriteString("</div>\n")
 	}
 	fmt.Fprintf(b, "<p>Once more: <code>%s</code></p>\n</section>\n", html.EscapeString(p.Repeat(o)))
+}
+
+// writeLibrary says with which settings a library was run, and what its documentation says.
+func writeLibrary(b *bytes.Buffer, c arena.Contestant) {
+	if c.Library == "" {
+		return
+	}
+	fmt.Fprintf(b, "<p>Settings: %s.</p>\n<p>Its documentation says:</p>\n<ul>\n", html.EscapeString(c.Settings))
+	for _, s := range c.Statements {
+		fmt.Fprintf(b, "<li>%s (<a href=\"%s\">page</a>)", html.EscapeString(s.Text), html.EscapeString(s.Page))
+		if len(s.Excludes) > 0 {
+			fmt.Fprintf(b, ". This excludes the faults %s", html.EscapeString(strings.Join(s.Excludes, ", ")))
+		}
+		b.WriteString("</li>\n")
+	}
+	b.WriteString("</ul>\n")
 }
 
 // server is the lane of the store and of the network.
@@ -190,13 +207,21 @@ func Picture(o arena.Outcome) (sentence string, c timeline.Chart, ok bool) {
 		return "", c, false
 	}
 	c.Title = sentence
+	if slices.ContainsFunc(o.Events, func(e history.Event) bool { return e.Fault == "crowd" }) {
+		c.Lanes = slices.Insert(c.Lanes, 3, crowdLane)
+	}
 	addHolds(&c, holds, o)
 	addFaults(&c, o.Events)
 	return sentence, c, true
 }
 
 // client returns the lane of a process.
-func client(worker string) string { return worker[:1] }
+func client(worker string) string {
+	if worker[0] == 'D' {
+		return crowdLane
+	}
+	return worker[:1]
+}
 
 func at(ns int64) time.Duration { return time.Duration(ns) }
 
@@ -206,7 +231,7 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 	lanes := make(map[[2]any]string) // of holds
 	for _, h := range holds {
 		// Clients that share a process have the ids of their holds apart.
-		lane := string("ABC"[h.ID>>32])
+		lane := laneOf(h.ID)
 		lanes[[2]any{h.Worker, h.ID}] = lane
 		text := ""
 		if h.Token > 0 && at(h.End-h.Acquired) > 200*time.Millisecond {
@@ -225,7 +250,7 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 		case history.Call:
 			waits[key] = e.At
 		case history.Acquired, history.Failed:
-			c.Spans = append(c.Spans, timeline.Span{Lane: string("ABC"[e.ID>>32]), From: at(waits[key]), Until: at(e.At), Kind: timeline.Waiting})
+			c.Spans = append(c.Spans, timeline.Span{Lane: laneOf(e.ID), From: at(waits[key]), Until: at(e.At), Kind: timeline.Waiting})
 			delete(waits, key)
 		case judge.Read:
 			mark.Kind = timeline.Read
@@ -238,6 +263,17 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 			c.Marks = append(c.Marks, mark)
 		}
 	}
+}
+
+// crowdLane is the lane of all clients of a crowd.
+const crowdLane = "crowd"
+
+// laneOf returns the lane of a hold.
+func laneOf(id int64) string {
+	if n := id >> 32; n < 3 {
+		return string("ABC"[n])
+	}
+	return crowdLane
 }
 
 // same reports whether two holds are one.

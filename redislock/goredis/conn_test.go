@@ -222,6 +222,7 @@ func deadline(t *testing.T, r rig) {
 			return err
 		},
 	}
+	slack := livetest.Slack(t)
 	for name, f := range calls {
 		contexts := map[string]func() (context.Context, context.CancelFunc){
 			"Deadline": func() (context.Context, context.CancelFunc) {
@@ -242,7 +243,7 @@ func deadline(t *testing.T, r rig) {
 			if kind == "Deadline" {
 				want = context.DeadlineExceeded
 			}
-			if took := time.Since(start); !errors.Is(err, want) || took < d || took > d+2*time.Second {
+			if took := time.Since(start); !errors.Is(err, want) || took < d || took > d+2*time.Second+slack() {
 				t.Errorf("%s with %s = %v after %v, want %v after %v", name, kind, err, took, want, d)
 			}
 		}
@@ -291,9 +292,10 @@ func overtakeAfterLoss(t *testing.T, r rig) {
 	if got := r.Eval(ctx, call("a", "1"))[0]; !errors.Is(got.Err, context.DeadlineExceeded) {
 		t.Fatalf("call with a connection that hangs = %q, %v, want %v", got.Lines, got.Err, context.DeadlineExceeded)
 	}
+	slack := livetest.Slack(t)
 	start := time.Now()
 	wantList(t, r.Eval(t.Context(), call("a", "2"))[0], "0", "1", "2")
-	if took := time.Since(start); took > overtakeTimeout+2*time.Second {
+	if took := time.Since(start); took > overtakeTimeout+2*time.Second+slack() {
 		t.Errorf("the next call took %v, want %v", took, overtakeTimeout)
 	}
 }

@@ -28,6 +28,8 @@ const (
 	PathLocks = "/v1/locks"
 	PathStore = "/v1/store"
 
+	PathOpenAPI = "/v1/openapi.json"
+
 	PathHealth = "/healthz"
 	PathReady  = "/readyz"
 )
@@ -122,8 +124,8 @@ type Lease struct {
 
 // A Renew asks for more time, for one hold, or for those in Leases.
 type Renew struct {
-	Lease
-	TTL int64 `json:"ttl_ms,omitempty"` // from now on; 0: DefaultTTL
+	*Lease       // nil if there are Leases
+	TTL    int64 `json:"ttl_ms,omitempty"` // from now on; 0: DefaultTTL
 
 	Leases []Renewable `json:"leases,omitempty"`
 }

@@ -187,7 +187,7 @@ func TestServiceVerbs(t *testing.T) {
 		}},
 		{"renew", "acquire", func(token, lock string) answer {
 			g := s.acquire(tokens["all"], lock, "a")
-			return s.send("POST", wire.PathRenew, token, wire.Renew{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
+			return s.send("POST", wire.PathRenew, token, wire.Renew{Lease: &wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
 		}},
 		{"label", "acquire", func(token, lock string) answer {
 			g := s.acquire(tokens["all"], lock, "a")
@@ -352,7 +352,7 @@ prefixes = [""]
 		s.send("GET", wire.PathLock+"?name=deploy", ops, nil),
 		s.send("GET", wire.PathLocks, ops, nil),
 		s.send("GET", wire.PathStore, ops, nil),
-		s.send("POST", wire.PathRenew, worker, wire.Renew{Lease: stale}),
+		s.send("POST", wire.PathRenew, worker, wire.Renew{Lease: new(stale)}),
 		s.send("POST", wire.PathRenew, worker, wire.Renew{Leases: []wire.Renewable{{Lease: lease}, {Lease: stale}}}),
 		s.send("POST", wire.PathRelease, ops, wire.Release{Lease: lease}),
 		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: stale}),
@@ -436,7 +436,7 @@ namespace = "red"
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.kind(t) != "audit-unavailable" {
 		t.Errorf("break without a log: %d %s, want 503 audit-unavailable", a.status, a.body)
 	}
-	a = s.send("POST", wire.PathRenew, tokens["worker"], wire.Renew{Lease: wire.Lease{Name: "deploy", Owner: "a", Token: g.Token}})
+	a = s.send("POST", wire.PathRenew, tokens["worker"], wire.Renew{Lease: &wire.Lease{Name: "deploy", Owner: "a", Token: g.Token}})
 	if a.status != http.StatusOK {
 		t.Errorf("the hold after that: %d %s, want it alive", a.status, a.body)
 	}

@@ -30,7 +30,7 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 // It may or may not see changes that are made meanwhile. If some rows are malformed, List lists
 // all other rows, and then returns a [driverkit.RowError] for the first malformed one.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	if d.backend.Plain != nil { // until leases that were granted before the call have their records
+	if d.backend.Plain != nil { // leases that were granted before the call get their records, unless something is slow
 		select {
 		case <-time.After(RecordTimeout):
 		case <-ctx.Done():

@@ -230,6 +230,18 @@ func Cluster(t testing.TB, n int) *ClusterSetup {
 	return ClusterThrough(t, n, func(_ int, addr string) string { return addr })
 }
 
+// ClusterInstalled is [Cluster] for the etcd that is installed, and builds none. Its members have
+// the given flags, and no [Server.Ctl].
+func ClusterInstalled(t testing.TB, n int, flags ...string) *ClusterSetup {
+	t.Helper()
+	c := &ClusterSetup{t: t}
+	for i := range n {
+		c.Members = append(c.Members, newServerOf(t, fmt.Sprintf("member%d", i+1), Installed(t), ""))
+	}
+	c.start(flags)
+	return c
+}
+
 // ClusterThrough is [Cluster], but the members reach each other at other addresses than those
 // where they listen, such as those of proxies. through is called with the address of a member,
 // and returns the address at which others reach it.
@@ -241,14 +253,20 @@ func ClusterThrough(t testing.TB, n int, through func(member int, addr string) s
 		m.advertiseURL = "http://" + through(i, strings.TrimPrefix(m.listenURL, "http://"))
 		c.Members = append(c.Members, m)
 	}
+	c.start(nil)
+	return c
+}
+
+// start starts all members of a new cluster.
+func (c *ClusterSetup) start(flags []string) {
+	c.t.Helper()
 	var commands []livetest.Command
 	for _, m := range c.Members {
-		commands = append(commands, m.command(c.Members, "new", nil))
+		commands = append(commands, m.command(c.Members, "new", flags))
 	}
-	for i, p := range livetest.StartAll(t, commands...) {
+	for i, p := range livetest.StartAll(c.t, commands...) {
 		c.Members[i].Process = p
 	}
-	return c
 }
 
 func (c *ClusterSetup) newMember() *Server {

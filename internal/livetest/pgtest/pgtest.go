@@ -105,7 +105,7 @@ func startServer(t testing.TB, binary, home, dir string, settings []string) *Ser
 // it if SNIB_REQUIRE names postgres.
 func Pool(t testing.TB, s *Server, mode string) *Server {
 	t.Helper()
-	binary := livetest.Binary(t, name, "pgbouncer", "/usr/sbin")
+	binary := PoolProgram(t)
 	host, port, err := net.SplitHostPort(s.Addr())
 	if err != nil {
 		t.Fatalf("address of the server: %v", err)
@@ -125,6 +125,13 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 			return []string{write("pgbouncer.ini", fmt.Sprintf(config, host, port, own, users, mode))}
 		},
 	})}
+}
+
+// PoolProgram returns the path of PgBouncer. It skips t if PgBouncer is not installed, or fails it
+// if SNIB_REQUIRE names postgres.
+func PoolProgram(t testing.TB) string {
+	t.Helper()
+	return livetest.Binary(t, name, "pgbouncer", "/usr/sbin")
 }
 
 // config is the configuration of PgBouncer. Tests have more clients than it has

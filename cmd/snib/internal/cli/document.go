@@ -241,6 +241,10 @@ type partJSON struct {
 type verdictJSON struct {
 	Contestant string           `json:"contestant"`           // its name, or that of its program
 	Title      string           `json:"title"`                // what it is
+	Library    string           `json:"library,omitempty"`    // the library of others that it locks with
+	Version    string           `json:"version,omitempty"`    // the version of the library
+	Settings   string           `json:"settings,omitempty"`   // the settings that differ from the defaults, and what answers whether the lock is held
+	Statements []statementJSON  `json:"statements,omitempty"` // what the documentation of the library says that the lock rests on
 	Control    bool             `json:"control"`              // whether it is broken on purpose
 	Expected   string           `json:"expected,omitempty"`   // the verdict that a control must get
 	Verdict    string           `json:"verdict,omitempty"`    // as `snib lab explain` has it. Missing if it could not be judged
@@ -266,6 +270,12 @@ type verdictJSON struct {
 	Unknown    int              `json:"unknown"`              // acquisitions without an answer, which count for nothing
 	Excused    int              `json:"excused"`              // overlaps and lost writes that a stated assumption excuses
 	Assumption string           `json:"assumption,omitempty"` // the first of these assumptions
+}
+
+type statementJSON struct {
+	Text     string   `json:"text"`               // what the page says, in our words
+	Page     string   `json:"page"`               // its address
+	Excludes []string `json:"excludes,omitempty"` // the faults that it assumes not to happen
 }
 
 type faultCountJSON struct {

@@ -62,11 +62,15 @@ func parseDuration(text string) (time.Duration, error) {
 type choice struct {
 	value   string
 	allowed []string
+	kind    string // what the help calls the value; "" for the list of what is allowed
 }
 
 func (c *choice) String() string { return c.value }
 
 func (c *choice) Type() string {
+	if c.kind != "" {
+		return c.kind
+	}
 	text := ""
 	for i, a := range c.allowed {
 		if i > 0 {

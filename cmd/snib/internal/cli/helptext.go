@@ -437,8 +437,10 @@ const labNotes = `  Three clients of a contestant compete for a lock, while proc
 
   Each contestant is run in bouts of some seconds, for about the time of --for.
   The faults of the first bout follow from --seed, those of the second from the
-  number after it, and so on. The page has the command that repeats the bout
-  that decided.
+  number after it, and so on. The page has the command that repeats the faults
+  of the bout that decided, by --plan: pause:A:17 does pause to client A, and 17
+  says for how long. For a convicted contestant, the lab drops the faults that
+  are not needed.
 
   Verdicts are printed as they come: as a table on a terminal, and as JSON
   lines elsewhere. Exit code 1 means that a contestant was convicted. Ctrl-C

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib"
@@ -24,15 +25,19 @@ import (
 	"github.com/sniblock/snib/lab/arena"
 	"github.com/sniblock/snib/lab/contestant"
 	"github.com/sniblock/snib/lab/judge"
+	"github.com/sniblock/snib/lab/peers"
 	"github.com/sniblock/snib/lab/report"
 	"github.com/sniblock/snib/lab/scene"
 	"github.com/sniblock/snib/pglock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // A labCommand is one call of "snib lab".
 type labCommand struct {
 	*app
 	names, faults []string
+	planText      string
+	plan          []arena.Step
 	store         *choice
 	time          *duration
 	seed          uint64
@@ -64,10 +69,12 @@ func (a *app) newLabCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVarP(&l.names, "contestant", "c", nil, "run: judge `NAME` of the list, or a program; repeatable (default: those of snib)")
-	l.store = addChoice(cmd, "store", "", "run: the store that a program gets", convert(arena.Stores(), func(k arena.StoreKind) string { return string(k) })...)
+	l.store = addChoice(cmd, "store", "", "run: the store that a program gets: see snib lab list", convert(arena.Stores(), func(k arena.StoreKind) string { return string(k) })...)
+	l.store.kind = "KIND" // "snib lab list" has them
 	f.StringSliceVar(&l.faults, "fault", nil, "run: only these `FAULTS` (default: all that fit)")
 	l.time = addDuration(cmd, "for", "", "run: for how long to try each contestant", 20*time.Second, time.Millisecond)
 	f.Uint64Var(&l.seed, "seed", 0, "run: the `SEED` of the faults (default: a new one)")
+	f.StringVar(&l.planText, "plan", "", "run: do the faults of `PLAN` in each bout, as FAULT:CLIENT:NUMBER,...")
 	f.BoolVar(&l.noControls, "no-controls", false, "run: don't check first that the lab convicts broken locks")
 	f.StringVar(&l.dir, "out", "snib-lab", "run: write index.html and verdicts.json into `DIR`")
 	l.output = addOutput(cmd, "auto", "table", "json")
@@ -80,8 +87,8 @@ func (a *app) newLabCommand() *cobra.Command {
 		case "contestant":
 			return serveContestant(args[1])
 		}
-		// A contestant that has ended breaks the pipe to it, which must not end us. A broken standard
-		// output is an error of its Write.
+		// A contestant that has ended breaks the pipe to it, which must not end us. A broken
+		// standard output is an error of its Write.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
@@ -101,16 +108,74 @@ func ownCommand(name string) []string {
 
 // labContestants returns snib on those of its stores that the lab can start.
 func labContestants() []arena.Contestant {
-	return []arena.Contestant{
-		{Name: "snib-memory", Title: "snib in the memory of one process, whose goroutines compete", Store: arena.None, Scheme: "memory:", Together: true, Tokens: true, Command: ownCommand("snib-memory")},
-		{Name: "snib-sqlite", Title: "snib on a SQLite file", Store: arena.File, Scheme: "sqlite:", Tokens: true, Command: ownCommand("snib-sqlite")},
-		{Name: "snib-redis", Title: "snib on one Redis server, with grace-floor=1s", Store: arena.Redis, Query: "?grace-floor=1s", Tokens: true, Command: ownCommand("snib-redis")},
-		{Name: "snib-postgres", Title: "snib in a table of a PostgreSQL server", Store: arena.Postgres, Tokens: true, Command: ownCommand("snib-postgres")},
-		{Name: postgresSessions, Title: "snib with PostgreSQL's advisory locks, and a session timeout of a TTL", Store: arena.Postgres, Tokens: true, Command: ownCommand(postgresSessions)},
-		{Name: "snib-mysql", Title: "snib in a table of a MariaDB server", Store: arena.MySQL, Tokens: true, Command: ownCommand("snib-mysql")},
-		{Name: "snib-etcd", Title: "snib on one etcd server, with session-timeout=1s", Store: arena.Etcd, Query: "?session-timeout=1s", Tokens: true, Command: ownCommand("snib-etcd")},
-		{Name: "snib-zookeeper", Title: "snib on one ZooKeeper server, with session-timeout=1s", Store: arena.ZooKeeper, Query: "?session-timeout=1s", Tokens: true, Command: ownCommand("snib-zookeeper")},
+	own := func(name, title string, store arena.StoreKind, query string) arena.Contestant {
+		return arena.Contestant{Name: name, Title: title, Store: store, Query: query, Tokens: true, Command: ownCommand(name)}
 	}
+	const grace, session = "?grace-floor=1s", "?session-timeout=1s"
+	memory := own("snib-memory", "snib in the memory of one process, whose goroutines compete", arena.None, "")
+	memory.Scheme, memory.Together = "memory:", true
+	sqlite := own("snib-sqlite", "snib on a SQLite file", arena.File, "")
+	sqlite.Scheme = "sqlite:"
+	sentinel := own("snib-sentinel", "snib on Redis behind Sentinels, with allow-split-brain=on", arena.Sentinel, "?allow-split-brain=on")
+	sentinel.Settle = sentinelGrace
+	cluster := own("snib-cluster", "snib on a Redis Cluster, with grace-floor=1s", arena.Cluster, grace)
+	cluster.Settle = failoverTime
+	redlock := own("snib-redlock", "snib with Redlock on three Redis servers, with max-ttl=2s", arena.Redlock, "?max-ttl=2s")
+	redlock.OneWay, redlock.Prepare, redlock.Settle = true, prepareRedlock, failoverTime
+	all := []arena.Contestant{
+		memory, sqlite,
+		own("snib-redis", "snib on one Redis server, with grace-floor=1s", arena.Redis, grace),
+		sentinel, cluster, redlock,
+		own("snib-postgres", "snib in a table of a PostgreSQL server", arena.Postgres, ""),
+		own(postgresSessions, "snib with PostgreSQL's advisory locks, and a session timeout of a TTL", arena.Postgres, ""),
+		own("snib-pgbouncer", "snib in a table of a PostgreSQL server behind PgBouncer in transaction mode", arena.PgBouncer, ""),
+		own("snib-postgres-sync", "snib in a table of a PostgreSQL server with a synchronous standby", arena.PostgresSync, ""),
+		own("snib-postgres-async", "snib in a table of a PostgreSQL server with an asynchronous standby", arena.PostgresAsync, ""),
+		own("snib-mysql", "snib in a table of a MariaDB server", arena.MySQL, ""),
+		own("snib-mysql-semisync", "snib in a table of a MariaDB server with a semi-synchronous replica", arena.MySQLSync, ""),
+		own("snib-mysql-async", "snib in a table of a MariaDB server with an asynchronous replica", arena.MySQLAsync, ""),
+		own("snib-etcd", "snib on one etcd server, with session-timeout=1s", arena.Etcd, session),
+		own("snib-etcd-cluster", "snib on three etcd servers, with session-timeout=1s", arena.EtcdCluster, session),
+		own("snib-zookeeper", "snib on one ZooKeeper server, with session-timeout=1s", arena.ZooKeeper, session),
+		own("snib-zookeeper-ensemble", "snib on three ZooKeeper servers, with session-timeout=1s", arena.ZooKeepers, session),
+	}
+	for i := range all {
+		all[i].Assumes = labAssumptions[all[i].Name]
+	}
+	return all
+}
+
+// labAssumptions has, for contestants that state assumptions in their Info, those that a fault of
+// the lab breaks, by the fault.
+var labAssumptions = map[string]map[string]string{
+	"snib-redis":          {"store-forward": "the server's wall clock does not jump forward: leases end by it"},
+	"snib-postgres":       {"store-forward": clockAssumed},
+	"snib-mysql":          {"store-forward": clockAssumed},
+	"snib-postgres-async": {"failover": "a standby is promoted only if it has all commits"},
+	"snib-mysql-async":    {"failover": "a replica is promoted only if it has all commits"},
+	"snib-redlock":        {"store-forward": "no wall clock of a server jumps forward"},
+}
+
+const clockAssumed = "the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left"
+
+const (
+	// sentinelGrace is how long snib's locks on a new or restarted master behind Sentinels wait:
+	// 20 s, with a reserve for the failover.
+	sentinelGrace = 25 * time.Second
+
+	// failoverTime is how long a failover of a Cluster takes, with the grace after it, and how
+	// long a node of Redlock takes no part after a restart.
+	failoverTime = 5 * time.Second
+)
+
+// prepareRedlock makes empty servers the nodes of a Redlock.
+func prepareRedlock(ctx context.Context, url string) error {
+	addrs, _, _ := strings.Cut(strings.TrimPrefix(url, "redlock://"), "?")
+	var nodes []rueidis.ClientOption
+	for addr := range strings.SplitSeq(addrs, ",") {
+		nodes = append(nodes, rueidis.ClientOption{InitAddress: []string{addr}})
+	}
+	return redlock.Admin(nodes, redlock.MaxTTL(2*time.Second)).Init(ctx)
 }
 
 // postgresSessions is the contestant whose locks are sessions, which no URL of a store can say.
@@ -126,6 +191,9 @@ func (l *labCommand) list() string {
 		b.WriteString(title + "\n")
 		for _, c := range all {
 			text := c.Title + ". " + c.Guilt
+			if c.Source != "" {
+				text += " See " + c.Source + "."
+			}
 			if err := c.Store.Missing(); err != nil {
 				text += fmt.Sprintf(" Can't be run here: %s.", message(err))
 			}
@@ -134,10 +202,19 @@ func (l *labCommand) list() string {
 		b.WriteString("\n")
 	}
 	add("Contestants", labContestants())
+	b.WriteString(listPeers())
 	add("Controls: broken patterns, which each run convicts first", museum())
-	b.WriteString("Faults\n")
+	b.WriteString("Stores\n")
+	for _, kind := range arena.Stores() {
+		writeTerm(&b, "  "+string(kind), kind.About(), 20)
+	}
+	b.WriteString("\nFaults\n")
 	for _, f := range arena.Faults() {
-		writeTerm(&b, "  "+f.Name, f.About, 20)
+		text := f.About
+		if f.Needs != "" {
+			text += " (needs " + f.Needs + ")"
+		}
+		writeTerm(&b, "  "+f.Name, text, 20)
 	}
 	return b.String()
 }
@@ -177,9 +254,15 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 		switch {
 		case i >= 0:
 			all = append(all, known[i])
+		case len(peers.Named(name)) > 0:
+			found, err := l.chosenPeers(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
 		case strings.ContainsAny(name, "/ "):
 			all = append(all, arena.Contestant{
-				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name},
+				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name}, LibcClock: true,
 			})
 		default:
 			return nil, usagef("there is no contestant %q: see snib lab list, or give a program with its path, such as ./%[1]s", name)
@@ -194,6 +277,13 @@ func (l *labCommand) checkFaults() error {
 		if !slices.Contains(names, name) {
 			return usagef("--fault: there is no fault %q; there are %s", name, strings.Join(names, ", "))
 		}
+	}
+	if l.planText == "" {
+		return nil
+	}
+	var err error
+	if l.plan, err = arena.ParsePlan(l.planText); err != nil {
+		return usagef("--plan: %w", err)
 	}
 	return nil
 }
@@ -231,6 +321,9 @@ func (l *labCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := l.installPeers(ctx, chosen); err != nil {
+		return err
+	}
 	if l.output.value == "auto" {
 		l.output.value = "json"
 		if child.IsTerminal(os.Stdout) {
@@ -263,7 +356,7 @@ func (l *labCommand) part(ctx context.Context, what string, all []arena.Contesta
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed error
-	outcomes, err := arena.Run(ctx, arena.Options{Contestants: all, Faults: l.faults, For: l.time.value, Seed: l.seed}, arena.Audience{
+	outcomes, err := arena.Run(ctx, arena.Options{Contestants: all, Faults: l.faults, For: l.time.value, Seed: l.seed, Plan: l.plan}, arena.Audience{
 		Progress: func(share float64, running []string) {
 			const width = 20
 			done := int(share * width)
@@ -373,18 +466,22 @@ func (l *labCommand) repeat(o arena.Outcome) string {
 	if o.Contestant.Command[0] == "sh" {
 		text += " --store " + l.store.value
 	}
-	if len(l.faults) > 0 && !o.Contestant.IsControl() {
-		text += " --fault " + strings.Join(l.faults, ",")
+	if len(o.Plan) > 0 {
+		text += " --plan " + arena.FormatPlan(o.Plan)
 	}
 	return text
 }
 
 func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 	v := verdictJSON{
-		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
+		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Library: o.Contestant.Library, Version: o.Contestant.Version,
+		Settings: o.Contestant.Settings, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
 		Seed: o.Seed, Repeat: l.repeat(o), Bouts: o.Bouts, Took: seconds(o.Took), Faults: []faultCountJSON{}, Acquired: o.Acquired,
 		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
+	}
+	for _, s := range o.Contestant.Statements {
+		v.Statements = append(v.Statements, statementJSON{s.Text, s.Page, s.Excludes})
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
 		v.Faults = append(v.Faults, faultCountJSON{name, o.Faults[name]})

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// startService starts snib serve for a store, and returns its process and its URL.
+func startService(t *testing.T, store string) (*proc, string) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "log")
+	p := start(t, "sh", "-c", `exec snib serve --url "$1" --listen 127.0.0.1:0 2>"$0"`, log, store)
+	awaitText(t, log, "serving http://")
+	return p, regexp.MustCompile(`http://[0-9.:]+`).FindString(read(log))
+}
+
+// TestServedScripts runs the common scripts on lock services, each with a store of its own, and the
+// script about them.
+func TestServedScripts(t *testing.T) {
+	t.Parallel()
+	for _, name := range commonScripts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !slices.Contains(kindScripts, name) {
+				livetest.Long(t)
+			}
+			_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+			runOnStore(t, []string{name}, url)
+		})
+	}
+	t.Run("serve", func(t *testing.T) {
+		_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "serve", "serve.txtar")}},
+			"SNIB_URL="+url, "ADDR="+strings.TrimPrefix(url, "http://"))
+	})
+}
+
+// TestServeDrains has snib serve end with INT. A request that waits is answered, and the hold
+// stays in the store.
+func TestServeDrains(t *testing.T) {
+	t.Parallel()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
+	p, url := startService(t, store)
+	if status, body := post(t, url, `{"name":"deploy"}`); status != http.StatusOK {
+		t.Fatalf("acquire = %d %s", status, body)
+	}
+	waits := make(chan string, 1)
+	go func() {
+		status, body := post(t, url, `{"name":"deploy","owner":"next","wait_ms":30000,"brief":true}`)
+		waits <- fmt.Sprint(status, " ", body)
+	}()
+	await(t, "waiter", func() bool {
+		out, _ := snib(t, "show", "deploy", "--url", url)
+		return strings.Contains(out, "waiting")
+	})
+	p.signal(syscall.SIGINT)
+	if got := <-waits; !strings.HasPrefix(got, "202 ") {
+		t.Errorf("the request that waited was answered %s, want 202", got)
+	}
+	if code := p.wait(); code != 0 {
+		t.Errorf("snib serve ended with %d", code)
+	}
+	if out, code := snib(t, "run", "--url", store, "--try", "deploy", "--", "true"); code != 75 {
+		t.Errorf("after the end of the service, run --try = %d, %s; want 75: the hold stays", code, out)
+	}
+}
+
+// post posts a request to acquire a lock.
+func post(t *testing.T, url, body string) (status int, answer string) {
+	resp, err := http.Post(url+"/v1/acquire", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// TestServePage runs the shell blocks of the page, as one script: it stays in one shell, which has
+// the service and a waiter in the background. The port is another one, so that two runs of the test
+// don't disturb each other.
+func TestServePage(t *testing.T) {
+	t.Parallel()
+	livetest.Binary(t, "curl", "curl")
+	dir := newStore(t)
+	addr := fmt.Sprint("127.0.0.1:", livetest.FreePort(t))
+	var blocks []string
+	for _, block := range shellBlocks(t, "serve.md")["First steps"] {
+		blocks = append(blocks, strings.ReplaceAll(block, "127.0.0.1:7420", addr))
+	}
+	script := strings.Replace(strings.Join(blocks, "\n"), "snib serve &", "snib serve --listen "+addr+" & trap \"kill $!\" EXIT", 1)
+	out := shell(t, dir, nil, script)
+	if !strings.Contains(out, "the lock is free\n") {
+		t.Errorf("the walk ends with:\n%s", out)
+	}
+	var hold struct {
+		Owner string
+		Token uint64
+	}
+	if err := json.Unmarshal([]byte(read(filepath.Join(dir, "hold.json"))), &hold); err != nil || hold.Token == 0 || !strings.HasPrefix(hold.Owner, "alice~") {
+		t.Errorf("the hold is %+v, %v", hold, err)
+	}
+	refused := read(filepath.Join(dir, "refused.json"))
+	if strings.Contains(refused, hold.Owner) || !strings.Contains(refused, `"label":"release 7"`) {
+		t.Errorf("the refusal shows the owner, or not the label: %s", refused)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ready.txt")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package arena
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Faults of the servers.
+
+func pauseStore(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	d, server := ttls(rng, 0.5, 2), b.store.hit(rng)
+	b.whileHeld(ctx, victim, func() {
+		b.during("store-pause", func() {
+			server.Hang()
+			b.wait(ctx, d)
+			server.Resume()
+		})
+	})
+	b.store.settled()
+}
+
+func restartStore(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	server := b.store.hit(rng)
+	b.whileHeld(ctx, victim, func() {
+		b.during("store-restart", func() {
+			server.Kill()
+			server.Restart()
+		})
+	})
+	b.store.settled()
+}
+
+func forgetStore(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
+	b.whileHeld(ctx, victim, func() {
+		b.during("store-forget", func() { forget(b.t, b.store.nodes[0]) })
+	})
+}
+
+func forgetQuorum(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	n := len(b.store.nodes)
+	down := rng.IntN(n)
+	b.store.nodes[down].Kill()
+	b.whileHeld(ctx, victim, func() {
+		b.during("forget-quorum", func() {
+			b.store.nodes[down].Restart()
+			forget(b.t, b.store.nodes[(down+1)%n])
+		})
+	})
+}
+
+func failover(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
+	b.store.failover(func(fail func()) {
+		b.whileHeld(ctx, victim, func() { b.during("failover", fail) })
+	})
+	b.store.settled()
+}
+
+// stepStore returns a fault that sets the clock of a server, forward or back.
+func stepStore(name string, direction time.Duration) func(context.Context, *bout, *client, *rand.Rand) {
+	return func(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+		by := direction * ttls(rng, 2, 4)
+		b.whileHeld(ctx, victim, func() {
+			b.during(name, func() { b.store.clock.StepClock(by) })
+		})
+		b.store.revive(b.store.hit(rng))
+	}
+}
+
+// revive restarts a server that has ended by itself, as MariaDB may when its clock goes back. Only
+// servers whose clock is set may do that.
+func (s *store) revive(of server) {
+	if p, ok := of.(interface{ Up() bool }); ok && !p.Up() {
+		of.Restart()
+	}
+}
+
+// settled waits until the servers are well.
+func (s *store) settled() {
+	if s.settle != nil {
+		s.settle()
+	}
+}

@@ -1,0 +1,308 @@
+package arena
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/lab/pattern"
+)
+
+// A server is one of the servers of a store.
+type server interface {
+	Hang()
+	Resume()
+	Kill()
+	Restart()
+}
+
+// servers are the servers of a store.
+type servers struct {
+	addrs  []string // that clients are given
+	direct bool     // clients learn addresses from the servers, so the lab is not on their way
+
+	// hit returns the server that the next fault hits: the one that leads, or any of equal ones.
+	hit func(*rand.Rand) server
+
+	// settle waits until the servers are well after a fault. It may be nil.
+	settle func()
+
+	// failover has another server replace the one that leads. It calls hold with what makes the
+	// leader fail; hold may first have a client acquire the lock.
+	failover func(hold func(fail func()))
+
+	// moved is called when addrs have changed. The store sets it.
+	moved func()
+
+	clock *livetest.Shim // of the servers, or of one of several; nil if it can't be set
+
+	clear func(Contestant)  // removes all data; nil if that can't be done
+	nodes []*redistest.Node // of which one can forget what it has
+	leaky []*redistest.Node // whose keys are to end
+}
+
+func always(s server) func(*rand.Rand) server { return func(*rand.Rand) server { return s } }
+
+// hasCompiler reports whether there is a C compiler, without which no clock can be set.
+func hasCompiler() bool {
+	_, err := exec.LookPath("gcc")
+	return err == nil
+}
+
+// withClock returns a TB whose servers have a clock that can be set, if there is a compiler.
+func withClock(t testing.TB) (testing.TB, *livetest.Shim) {
+	if !hasCompiler() {
+		return t, nil
+	}
+	shim := livetest.NewShim(t, "gcc")
+	return livetest.WithEnv(t, shim.Env()...), shim
+}
+
+func startRedis(t testing.TB) *servers {
+	t, clock := withClock(t)
+	node := redistest.Single(t, "appendonly yes")
+	all := []*redistest.Node{node}
+	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all, leaky: all, clock: clock}
+}
+
+func flush(nodes []*redistest.Node) func(Contestant) {
+	return func(Contestant) {
+		for _, n := range nodes {
+			n.Must("FLUSHALL")
+		}
+	}
+}
+
+// forget restarts a Redis server without its memory.
+func forget(t testing.TB, n *redistest.Node) {
+	n.Kill()
+	if err := os.RemoveAll(filepath.Join(n.Dir(), "appendonlydir")); err != nil {
+		t.Fatalf("remove the data of the server: %v", err)
+	}
+	for _, file := range []string{"appendonly.aof", "dump.rdb"} { // before Redis 7 the first is one file
+		_ = os.Remove(filepath.Join(n.Dir(), file))
+	}
+	n.Restart()
+}
+
+func startRedlock(t testing.TB) *servers {
+	first, clock := withClock(t)
+	s := &servers{clock: clock}
+	for _, t := range []testing.TB{first, t, t} {
+		n := redistest.Single(t)
+		s.nodes, s.addrs = append(s.nodes, n), append(s.addrs, n.Addr())
+	}
+	s.clear = flush(s.nodes)
+	s.hit = func(rng *rand.Rand) server { return s.nodes[rng.IntN(len(s.nodes))] }
+	return s
+}
+
+// startSentinel starts a master and a replica. When a master fails, its replica has not yet heard
+// of the latest changes.
+func startSentinel(t testing.TB) *servers {
+	s := redistest.Sentinel(t, "appendonly yes")
+	return &servers{
+		addrs: s.Sentinels(), direct: true,
+		hit:    func(*rand.Rand) server { return s.Master() },
+		settle: s.WaitForReplicas,
+		clear: func(c Contestant) {
+			if c.IsControl() { // for snib it would be a loss of memory, after which it waits for 20 s
+				s.Master().Must("FLUSHALL")
+			}
+		},
+		failover: func(hold func(func())) {
+			master := s.Master()
+			var replica *redistest.Node
+			for _, n := range s.Nodes() {
+				if n != master {
+					replica = n
+				}
+			}
+			replica.Hang()
+			master.Must("CLIENT", "KILL", "TYPE", "slave")
+			hold(func() {
+				master.Kill()
+				replica.Resume()
+				livetest.Await(t, "failover", func() error {
+					_, err := s.SentinelNodes()[0].Do("SENTINEL", "FAILOVER", s.MasterName())
+					return err
+				})
+				s.WaitForFailover(master)
+			})
+			master.Restart()
+			s.WaitForReplicas()
+		},
+	}
+}
+
+func startCluster(t testing.TB) *servers {
+	c := redistest.Cluster(t, "appendonly yes")
+	slot := c.SlotOf(lockName)
+	return &servers{
+		addrs: c.Addrs(), direct: true,
+		hit:    func(*rand.Rand) server { return c.MasterOf(slot) },
+		settle: c.WaitUntilWell,
+		clear: func(Contestant) {
+			for _, n := range c.Nodes() {
+				_, _ = n.Do("FLUSHALL") // a replica refuses it
+			}
+		},
+		failover: func(hold func(func())) {
+			var old *redistest.Node
+			hold(func() {
+				old = c.KillMasterOf(slot)
+				c.WaitForFailover(slot, old)
+			})
+			old.Restart()
+			c.WaitUntilWell()
+		},
+	}
+}
+
+func startPostgres(t testing.TB) *servers {
+	t, clock := withClock(t)
+	s := pgtest.Start(t)
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), clock: clock, clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
+}
+
+func startPgBouncer(t testing.TB) *servers {
+	s := pgtest.Start(t)
+	pool := pgtest.Pool(t, s, "transaction")
+	return &servers{addrs: []string{pool.Addr()}, hit: always(s), clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
+}
+
+// postgresDatabase is the database of a bout.
+const postgresDatabase = "lab"
+
+// emptyPostgres replaces the database, whoever still uses it.
+func emptyPostgres(t testing.TB, addr string, c Contestant) {
+	err := execPostgres(addr, "postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase)
+	if err == nil && c.IsControl() {
+		err = execPostgres(addr, postgresDatabase, pattern.PostgresSchema, "INSERT INTO articles VALUES (1, 100)")
+	}
+	if err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+}
+
+func execPostgres(addr, database string, statements ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr+"/"+database+"?sslmode=disable")
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx) //nolint:errcheck // all statements are done
+	for _, statement := range statements {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func startMySQL(t testing.TB) *servers {
+	t, clock := withClock(t)
+	s := mysqltest.Start(t)
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), clock: clock}
+}
+
+// etcdFlags make leases of a second possible: the shortest is three halves of the election
+// timeout, in whole seconds.
+var etcdFlags = []string{"--heartbeat-interval", "50", "--election-timeout", "500"}
+
+func startEtcd(t testing.TB) *servers {
+	s := etcdtest.StartInstalled(t, etcdFlags...)
+	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
+}
+
+func startEtcdCluster(t testing.TB) *servers {
+	c := etcdtest.ClusterInstalled(t, 3, etcdFlags...)
+	leader := func() *etcdtest.Server {
+		var found *etcdtest.Server
+		livetest.Await(t, "leader of etcd", func() (err error) {
+			found, err = etcdLeader(c)
+			return err
+		})
+		return found
+	}
+	return &servers{
+		addrs:    c.Addrs(),
+		hit:      func(*rand.Rand) server { return leader() },
+		failover: func(hold func(func())) { replaceLeader(hold, leader()) },
+		settle:   func() { leader() },
+	}
+}
+
+// replaceLeader kills a leader, and restarts it when it has been away for a while: the others
+// elect another one.
+func replaceLeader(hold func(func()), leader server) {
+	hold(leader.Kill)
+	leader.Restart()
+}
+
+// etcdLeader asks the members which of them leads.
+func etcdLeader(c *etcdtest.ClusterSetup) (*etcdtest.Server, error) {
+	err := io.EOF
+	for _, m := range c.Members {
+		if !m.Up() {
+			continue
+		}
+		text, failed := get(m.Addr(), "/metrics")
+		if strings.Contains(text, "\netcd_server_is_leader 1\n") {
+			return m, nil
+		}
+		if failed != nil {
+			err = failed
+		}
+	}
+	return nil, err
+}
+
+// get speaks HTTP by hand, because the lab has no other use for the client of net/http, which
+// would make the command larger by 0.4 MB.
+func get(addr, path string) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }() // it has answered
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.0\r\n\r\n"); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
+
+func startZooKeeper(t testing.TB) *servers {
+	s := zktest.Single(t)
+	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
+}
+
+func startZooKeepers(t testing.TB) *servers {
+	c := zktest.Ensemble(t)
+	return &servers{
+		addrs:    c.Addrs(),
+		hit:      func(*rand.Rand) server { return c.Leader() },
+		failover: func(hold func(func())) { replaceLeader(hold, c.Leader()) },
+		settle:   func() { c.Leader() },
+	}
+}

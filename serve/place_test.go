@@ -1,0 +1,250 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+func isFree(st driver.Status) bool { return len(st.Holders)+len(st.Waiters) == 0 }
+
+// TestPlaceIsKept checks that a client that comes back in time has the place that it had.
+func TestPlaceIsKept(t *testing.T) {
+	r := startReplica(t, new(memlock.Store), Options{})
+	g := r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	r.queue(msg("job", "c"))
+	waits := msg("job", "c")
+	waits.Wait = long
+	later := r.start(t.Context(), wire.PathAcquire, waits)
+	r.release(g)
+	b := msg("job", "b")
+	b.Wait = long
+	g = r.acquire(b)
+	select {
+	case a := <-later:
+		t.Fatalf("the client behind it was answered %+v", a)
+	default:
+	}
+	r.release(g)
+	r.check(<-later, "the request of the next client", http.StatusOK)
+}
+
+// TestPlaceEnds checks that a client that does not come back loses its place, and does not keep
+// others from theirs.
+func TestPlaceEnds(t *testing.T) {
+	store := new(memlock.Store)
+	r := startReplica(t, store, Options{PlaceTimeout: brief})
+	g := r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	awaitStatus(t, store, "job", "end of the place", func(st driver.Status) bool { return len(st.Waiters) == 0 })
+	r.queue(msg("job", "c"))
+	r.release(g) // c has the lock now, and does not fetch it
+	awaitStatus(t, store, "job", "release of a hold that was not fetched", isFree)
+}
+
+// TestGrantWhileAway grants a lock between two requests of a client. The TTL counts from the second
+// one, so the lease must not be older.
+func TestGrantWhileAway(t *testing.T) {
+	store := new(memlock.Store)
+	r := startReplica(t, store, Options{})
+	g := r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	r.release(g)
+	awaitStatus(t, store, "job", "grant", func(st driver.Status) bool { return len(st.Holders) == 1 })
+	age := 200 * time.Millisecond
+	awaitStatus(t, store, "job", "older lease", func(st driver.Status) bool { return st.Holders[0].Held >= age })
+	b := msg("job", "b")
+	b.Wait = long
+	sent := driver.Now()
+	got := r.acquire(b)
+	end := sent.Add(time.Duration(got.TTL) * time.Millisecond)
+	if st := status(t, store, "job"); driver.Now().Add(st.Holders[0].Left).Before(end) {
+		t.Errorf("the client relies on its hold for %v, and the store ends it after %v", end.Left(driver.Now()), st.Holders[0].Left)
+	}
+}
+
+// TestAnswerLost repeats a request at another replica whose answer was lost. The client gets the
+// hold that it has, and no second one.
+func TestAnswerLost(t *testing.T) {
+	for _, waited := range []bool{false, true} {
+		t.Run(fmt.Sprint("Waited=", waited), func(t *testing.T) {
+			store := new(memlock.Store)
+			r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+			m := msg("job", "b")
+			m.Slots, m.Attempt, m.Wait = 1, "X", long
+			var first wire.Granted
+			if waited {
+				a := msg("job", "a")
+				a.Slots = 1
+				g := r1.acquire(a)
+				lost := r1.start(t.Context(), wire.PathAcquire, m)
+				awaitStatus(t, store, "job", "waiter", func(st driver.Status) bool { return len(st.Waiters) == 1 })
+				r1.release(g)
+				first = r1.check(<-lost, "the request that waited", http.StatusOK).granted
+			} else {
+				first = r1.acquire(m)
+			}
+			again := r2.acquire(m)
+			if again.Token != first.Token || again.Owner != first.Owner {
+				t.Errorf("the second answer is %+v, want %+v", again, first)
+			}
+			if st := status(t, store, "job"); len(st.Holders) != 1 {
+				t.Errorf("the lock is %+v, want one holder", st)
+			}
+			r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(first)), TTL: long}, http.StatusOK)
+		})
+	}
+}
+
+// TestGivenUpElsewhere repeats a request at another replica while the first one has a grant that
+// the client has not fetched, and that it may give up. The client must not get that grant.
+func TestGivenUpElsewhere(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{PlaceTimeout: 500 * time.Millisecond}), startReplica(t, store, Options{})
+	g := r1.acquire(msg("job", "a"))
+	r1.queue(msg("job", "b"))
+	r1.release(g)
+	var abandoned uint64
+	awaitStatus(t, store, "job", "grant", func(st driver.Status) bool {
+		if len(st.Holders) == 1 {
+			abandoned = st.Holders[0].Token
+		}
+		return len(st.Holders) == 1
+	})
+	b := msg("job", "b")
+	b.Wait = long
+	got := r2.acquire(b) // when the first replica has given its grant up
+	if got.Token == abandoned {
+		t.Errorf("replica 2 handed out the hold that replica 1 gives up")
+	}
+	awaitStatus(t, store, "job", "one holder", func(st driver.Status) bool { return len(st.Holders) == 1 && st.Holders[0].Token == got.Token })
+}
+
+// TestWithdrawn withdraws acquisitions in each state. Nothing is left of them.
+func TestWithdrawn(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	m := msg("job", "b")
+	m.Attempt = "X"
+	withdraw := wire.Withdraw{Name: "job", Owner: "b", Attempt: "X"}
+	t.Run("Granted", func(t *testing.T) {
+		r1.acquire(m)
+		r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "Y"}, http.StatusNoContent)
+		if st := status(t, store, "job"); len(st.Holders) != 1 {
+			t.Fatalf("the withdrawal of another attempt ended the hold")
+		}
+		r2.post(wire.PathWithdraw, withdraw, http.StatusNoContent)
+		if st := status(t, store, "job"); !isFree(st) {
+			t.Errorf("the lock is %+v, want it free", st)
+		}
+	})
+	t.Run("Late", func(t *testing.T) {
+		r2.post(wire.PathAcquire, m, http.StatusGone)
+		if st := status(t, store, "job"); !isFree(st) {
+			t.Errorf("a request that came after its withdrawal left %+v", st)
+		}
+	})
+	for _, place := range []int{0, 1} {
+		t.Run(fmt.Sprint("Place", place), func(t *testing.T) {
+			name := fmt.Sprint("job", place)
+			g := r1.acquire(msg(name, "a"))
+			if place == 1 {
+				r1.queue(msg(name, "first"))
+			}
+			waits := msg(name, "b")
+			waits.Attempt, waits.Wait = "X", long
+			waiting := r1.start(t.Context(), wire.PathAcquire, waits)
+			livetest.Await(t, "place", func() error {
+				if n := len(r1.service.waitersBehind(driver.Status{Name: name})); n != place+1 {
+					return fmt.Errorf("%d wait", n)
+				}
+				return nil
+			})
+			r1.post(wire.PathWithdraw, wire.Withdraw{Name: name, Owner: "b", Attempt: "X"}, http.StatusNoContent)
+			r1.check(<-waiting, "the request that waited", http.StatusGone)
+			r1.release(g)
+			if place == 0 {
+				awaitStatus(t, store, name, "free lock", isFree)
+			}
+		})
+	}
+}
+
+// TestOneWaiterInTheStore has many clients wait for one name. They are served in the order of their
+// arrival.
+func TestOneWaiterInTheStore(t *testing.T) {
+	store := new(memlock.Store)
+	r := startReplica(t, store, Options{})
+	g := r.acquire(msg("job", "a"))
+	const clients = 30
+	var waiting []<-chan *answer
+	for i := range clients {
+		m := msg("job", fmt.Sprint("b", i))
+		m.Wait = long
+		waiting = append(waiting, r.start(t.Context(), wire.PathAcquire, m))
+		livetest.Await(t, "place", func() error {
+			if n := len(r.service.waitersBehind(driver.Status{Name: "job"})); n != i+1 {
+				return fmt.Errorf("%d wait", n)
+			}
+			return nil
+		})
+	}
+	if st := status(t, store, "job"); len(st.Waiters) != 1 {
+		t.Errorf("%d wait in the store, want 1", len(st.Waiters))
+	}
+	for i := range clients {
+		r.release(g)
+		g = r.check(<-waiting[i], fmt.Sprint("client ", i), http.StatusOK).granted
+	}
+}
+
+// TestDrain ends a replica. Its clients go on at another one.
+func TestDrain(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	g := r1.acquire(msg("job", "a"))
+	waits := msg("job", "b")
+	waits.Wait = long
+	waiting := r1.start(t.Context(), wire.PathAcquire, waits)
+	awaitStatus(t, store, "job", "waiter", func(st driver.Status) bool { return len(st.Waiters) == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	if err := r1.service.Drain(ctx); err != nil {
+		t.Errorf("Drain = %v", err)
+	}
+	r1.check(<-waiting, "the request that waited", http.StatusAccepted)
+	r1.post(wire.PathAcquire, msg("other", "c"), http.StatusServiceUnavailable)
+	r1.check(r1.send(t.Context(), http.MethodGet, wire.PathReady, "", ""), wire.PathReady, http.StatusServiceUnavailable)
+	r1.get(wire.PathHealth)
+	if st := status(t, store, "job"); len(st.Holders) != 1 || len(st.Waiters) != 0 {
+		t.Errorf("the lock is %+v, want its holder and no waiter", st)
+	}
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
+	r2.release(g)
+}
+
+// TestRepeatedPoll sends a request again while the first one waits: the client has lost that
+// connection. The later one gets the lock.
+func TestRepeatedPoll(t *testing.T) {
+	store := new(memlock.Store)
+	r := startReplica(t, store, Options{})
+	g := r.acquire(msg("job", "a"))
+	m := msg("job", "b")
+	m.Wait = long
+	first := r.start(t.Context(), wire.PathAcquire, m)
+	awaitStatus(t, store, "job", "waiter", func(st driver.Status) bool { return len(st.Waiters) == 1 })
+	second := r.start(t.Context(), wire.PathAcquire, m)
+	if got := r.check(<-first, "the first request", http.StatusConflict); got.problem.Kind() != wire.ProblemRepeated {
+		t.Errorf("the problem is %q", got.problem.Kind())
+	}
+	r.release(g)
+	r.check(<-second, "the second request", http.StatusOK)
+}
