@@ -66,9 +66,9 @@ type Authorizer interface {
 	// /healthz and /readyz.
 	Authenticate(r *http.Request) (*Principal, error)
 
-	// Begin decides whether p may do a. If Begin returns no error, the service does it, and then
-	// calls end once, with what came of it. An acquisition that waits calls end when its poll ends;
-	// the next poll begins anew.
+	// Begin decides whether p may do a. If Begin returns no error, the service does it, and
+	// then calls end once, with what came of it. An acquisition that waits calls end when its
+	// poll ends; the next poll begins anew.
 	//
 	// If end returns an error after a hold was granted, the service releases the hold and answers
 	// with that error. After all else the error of end is ignored. End may be nil.

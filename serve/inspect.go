@@ -244,8 +244,8 @@ func (h *lastFirst) Pop() any {
 	return last
 }
 
-// writeLines writes each lock on a line of its own, as the store lists it. If the list fails in the
-// middle, the connection is closed without the end that HTTP demands.
+// writeLines writes each lock on a line of its own, as the store lists it. If the list fails in
+// the middle, the connection is closed without the end that HTTP demands.
 func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
 	c := http.NewResponseController(w)
 	lines := json.NewEncoder(w)

@@ -59,6 +59,9 @@ func parseOwner(text string) ownerID {
 	return ownerID{client: text}
 }
 
+// ClientOwner returns the owner as a client calls itself, of an owner in the store.
+func ClientOwner(inStore string) string { return parseOwner(inStore).client }
+
 // names reports whether a client means the hold of an owner in the store, if it calls it o: with
 // the owner that it gave itself, or with the one that the answer to its acquisition has.
 func (o ownerID) names(inStore string) bool {

@@ -80,8 +80,8 @@ func (s *Service) newPlaceLocked(key placeKey, req driver.Request, waits bool) *
 	return p
 }
 
-// enqueueLocked puts a place into the queue of its name: at the end, or before all but the one that
-// the store is being asked for.
+// enqueueLocked puts a place into the queue of its name: at the end, or before all but the one
+// that the store is being asked for.
 func (p *place) enqueueLocked(first bool) {
 	s, name := p.s, p.key.name
 	q := s.queues[name]
@@ -272,8 +272,8 @@ func (p *place) giveUpLocked(why error) {
 	}
 }
 
-// attachLocked makes a new poll the one that waits for the place. An older one ends: its client has
-// sent the request again.
+// attachLocked makes a new poll the one that waits for the place. An older one ends: its client
+// has sent the request again.
 func (p *place) attachLocked() *poll {
 	p.wakeLocked()
 	p.poll = &poll{wake: make(chan struct{}, 1)}

@@ -20,12 +20,12 @@ type Options struct {
 	// MaxBody is the greatest size of a request's body. The default is 1 MiB.
 	MaxBody int64
 
-	// MaxWait is how long one request waits at most. A client that wants to wait for longer sends it
-	// again. The default is 30 s.
+	// MaxWait is how long one request waits at most. A client that wants to wait for longer
+	// sends it again. The default is 30 s.
 	MaxWait time.Duration
 
-	// PlaceTimeout is how long the place of a waiting client is kept that does not send its request
-	// again. The default is 10 s.
+	// PlaceTimeout is how long the place of a waiting client is kept that does not send its
+	// request again. The default is 10 s.
 	PlaceTimeout time.Duration
 
 	// MaxWaits is how many requests may wait at a time. The default is 10,000.
@@ -108,8 +108,8 @@ func (s *Service) IsLocal() bool {
 }
 
 // Drain ends the service, and returns when it does not use the driver any more, or ctx is done.
-// New requests are answered with 503, and requests that wait with 202. Holds stay in the store, and
-// places in queues are given up.
+// New requests are answered with 503, and requests that wait with 202. Holds stay in the store,
+// and places in queues are given up.
 func (s *Service) Drain(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.draining {
@@ -146,8 +146,8 @@ type route struct {
 	serve  func(*Service, http.ResponseWriter, *http.Request, *Principal) error
 }
 
-// routeOf returns the route of a path. Paths are compared as they are: none is cleaned, and no name
-// of a lock is in one.
+// routeOf returns the route of a path. Paths are compared as they are: none is cleaned, and no
+// name of a lock is in one.
 func routeOf(path string) (route, bool) {
 	switch path {
 	case wire.PathAcquire:
@@ -177,7 +177,7 @@ func routeOf(path string) (route, bool) {
 // ServeHTTP implements [http.Handler].
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	protect(w.Header())
 	switch r.URL.Path {
 	case wire.PathHealth:
 		s.answer(w, s.health(w))

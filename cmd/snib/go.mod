@@ -17,6 +17,7 @@ require (
 	github.com/sniblock/snib/redlock v0.0.0
 	github.com/sniblock/snib/remotelock v0.0.0
 	github.com/sniblock/snib/serve v0.0.0
+	github.com/sniblock/snib/serve/access v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -44,8 +45,10 @@ require (
 	github.com/charmbracelet/x/windows v0.2.2 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
+	github.com/coreos/go-oidc/v3 v3.21.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.9 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
@@ -59,8 +62,10 @@ require (
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/oauth2 v0.38.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260803160001-6ac0973c030d // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
@@ -89,6 +94,7 @@ replace (
 	github.com/sniblock/snib/redlock => ../../redlock
 	github.com/sniblock/snib/remotelock => ../../remotelock
 	github.com/sniblock/snib/serve => ../../serve
+	github.com/sniblock/snib/serve/access => ../../serve/access
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 )
 

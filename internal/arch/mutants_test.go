@@ -58,6 +58,7 @@ type Driver struct{}`
 		"pglock/pglock.go":                "package pglock\nimport _ \"github.com/jackc/pgx/v5/pgxpool\"" + backend,
 		"pglock/pglock_test.go":           "package pglock_test\nimport _ \"github.com/sniblock/snib/internal/livetest/pgtest\"\nfunc TestConformance(t *testing.T) {}",
 		"docs/backends/pglock.md":         page,
+		"serve/access/x.go":               "package access",
 		"serve/serve.go":                  "package serve\nimport _ \"github.com/sniblock/snib/remotelock/wire\"",
 		"remotelock/remotelock.go":        "package remotelock\nimport _ \"github.com/sniblock/snib/remotelock/wire\"" + backend,
 		"remotelock/wire/wire.go":         "package wire",

@@ -112,6 +112,9 @@ var rules = []rule{
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
+	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"internal/livetest", "memlock", "remotelock/..."},
+		"it has dependencies that the service has not: who brings another Authorizer inherits nothing of it"},
+
 	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
 		"github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
 		[]string{"internal/livetest/..."},

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The files that [Certify] writes, in PEM.
+// The files that [Certify] and [Authority.Write] write, in PEM.
 const (
 	AuthorityFile = "authority.pem"
 	CertFile      = "cert.pem"
@@ -27,14 +27,21 @@ const (
 // authority that signed it, into a folder. It returns the configuration for clients.
 func Certify(t testing.TB, dir string) *tls.Config {
 	t.Helper()
-	check := func(err error) {
-		if err != nil {
-			t.Fatalf("make a certificate: %v", err)
-		}
-	}
-	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(err)
-	authority := &x509.Certificate{
+	a := NewAuthority(t)
+	a.Write(t, dir, a.Issue(t, x509.Certificate{}))
+	return &tls.Config{RootCAs: a.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
+}
+
+// An Authority signs certificates for tests.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority returns a new authority.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "authority for tests"},
 		NotBefore:             time.Now().Add(-time.Hour),
@@ -43,38 +50,72 @@ func Certify(t testing.TB, dir string) *tls.Config {
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
-	check(err)
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	checkCert(t, err)
+	cert, err := x509.ParseCertificate(der)
+	checkCert(t, err)
+	return &Authority{cert, key}
+}
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(err)
-	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(2),
-		Subject:      pkix.Name{CommonName: "localhost"},
-		NotBefore:    authority.NotBefore,
-		NotAfter:     authority.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		// Replicas are clients.
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+// Pool returns the certificate of the authority, for those who believe it.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+// Issue signs a certificate for servers and clients. Fields of the template that are zero get
+// usual values: names are 127.0.0.1 and localhost, and the end is that of the authority.
+func (a *Authority) Issue(t testing.TB, template x509.Certificate) tls.Certificate {
+	t.Helper()
+	template.SerialNumber = big.NewInt(2)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	// Replicas are clients.
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if template.Subject.CommonName == "" {
+		template.Subject.CommonName = "localhost"
 	}
-	certDER, err := x509.CreateCertificate(rand.Reader, cert, authority, key.Public(), authorityKey)
-	check(err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	check(err)
+	if len(template.DNSNames)+len(template.EmailAddresses)+len(template.URIs) == 0 {
+		template.DNSNames = []string{"localhost"}
+		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
+	if template.NotBefore.IsZero() {
+		template.NotBefore = a.cert.NotBefore
+	}
+	if template.NotAfter.IsZero() {
+		template.NotAfter = a.cert.NotAfter
+	}
+	key := newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, &template, a.cert, key.Public(), a.key)
+	checkCert(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
 
+// Write writes a certificate, its key, and the certificate of the authority into a folder.
+func (a *Authority) Write(t testing.TB, dir string, cert tls.Certificate) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	checkCert(t, err)
 	write := func(name, kind string, der []byte) {
 		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-		check(os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		checkCert(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
-	write(AuthorityFile, "CERTIFICATE", authorityDER)
-	write(CertFile, "CERTIFICATE", certDER)
-	write(KeyFile, "PRIVATE KEY", keyDER)
+	write(AuthorityFile, "CERTIFICATE", a.cert.Raw)
+	write(CertFile, "CERTIFICATE", cert.Certificate[0])
+	write(KeyFile, "PRIVATE KEY", key)
+}
 
-	signed, err := x509.ParseCertificate(authorityDER)
-	check(err)
-	pool := x509.NewCertPool()
-	pool.AddCert(signed)
-	return &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	checkCert(t, err)
+	return key
+}
+
+func checkCert(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("make a certificate: %v", err)
+	}
 }

@@ -26,7 +26,7 @@ type mutant struct {
 }
 
 var all = slices.Concat(coreMutants, sqliteMutants, redisMutants, redlockMutants, rowsMutants, postgresMutants, mysqlMutants,
-	zookeeperMutants, etcdMutants, helperMutants, serveMutants, cmdMutants, nemesisMutants)
+	zookeeperMutants, etcdMutants, helperMutants, serveMutants, accessMutants, cmdMutants, nemesisMutants)
 
 // name returns the guarantee and the package.
 func (m mutant) name() string { return m.guarantee + "/" + label(m.pkg) }

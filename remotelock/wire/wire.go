@@ -64,8 +64,8 @@ type Acquire struct {
 	// names.
 	Attempt string `json:"attempt,omitempty"`
 
-	// First says that nothing was sent before with this owner. The service then does not search the
-	// store for a hold that the owner has.
+	// First says that nothing was sent before with this owner. The service then does not search
+	// the store for a hold that the owner has.
 	First bool `json:"first,omitempty"`
 
 	// Brief leaves out of a refusal who holds the lock.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -36,7 +38,7 @@ type serviceURL struct {
 // parameters returns all parameters. Their set functions store the values in u.
 func (u *serviceURL) parameters() []Parameter {
 	all := []Parameter{{
-		Syntax: "token-file=FILE", Doc: "a file whose first line is the token that the service asks for",
+		Syntax: "token-file=FILE", Doc: "a file whose first line is the token that the service asks for (default $" + apiTokenVar + ")",
 		set: func(value string) error { u.tokenFile = value; return nil },
 	}}
 	for _, p := range u.redisURL.parameters() { // those that don't depend on Redis
@@ -56,7 +58,7 @@ func (k serviceKind) resolve(rest string) (location, error) {
 	u := &serviceURL{redisURL: redisURL{urlKind: k.urlKind}}
 	switch {
 	case userinfo != "":
-		return location{}, k.errorf("it has a user or password; a lock service takes a token: token-file")
+		return location{}, k.errorf("it has a user or password; a lock service takes a token, by token-file=FILE or $%s, or a certificate, by cert and key", apiTokenVar)
 	case path != "":
 		return location{}, k.errorf("it has a path; names such as team/deploy distinguish locks")
 	}
@@ -94,9 +96,38 @@ func (u *serviceURL) findParameter(name string) (*Parameter, error) {
 // String returns the URL without secrets.
 func (u *serviceURL) String() string { return u.redisURL.String() + "/" }
 
+// apiTokenVar is the environment variable with the token for a lock service. The arguments of a
+// program can be read by everybody on the host, so no flag has it.
+const apiTokenVar = "SNIB_API_TOKEN"
+
+// token returns the token that is sent to the service; "" for none. It refuses to send one in
+// clear text to another host.
+func (u *serviceURL) token() (string, error) {
+	token, err := readSecret(strings.TrimSpace(os.Getenv(apiTokenVar)), u.tokenFile)
+	if err != nil || token == "" || u.tls {
+		return token, err
+	}
+	for _, host := range u.hosts {
+		if !isLoopbackHost(host) {
+			return "", u.errorf("http:// would send the token of token-file or $%s in clear text; use https://", apiTokenVar)
+		}
+	}
+	return token, nil
+}
+
+// isLoopbackHost reports whether a host with a port is this machine.
+func isLoopbackHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
 // open returns a driver for the service.
 func (u *serviceURL) open(ctx context.Context) (driver.Driver, error) {
-	token, err := readSecret("", u.tokenFile)
+	token, err := u.token()
 	if err != nil {
 		return nil, err
 	}

@@ -348,6 +348,9 @@ const serveExamples = `  snib serve                  http://127.0.0.1:7420 for t
   snib serve redis://cache.example:6379
   curl --json '{"name":"deploy"}' localhost:7420/v1/acquire
   snib ls -u http://localhost:7420
+  snib serve token ci > ci.token      a token, and its lines for a policy
+  snib serve --listen :7420 --policy policy.toml --audit-log audit.jsonl \
+      --tls-cert cert.pem --tls-key key.pem
 `
 
 const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itself: they are in the
@@ -355,8 +358,11 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   commands use it as a store: --url http://HOST:PORT,HOST:PORT names replicas.
   docs/serve.md has all requests.
 
-  It admits everybody on this host, and nobody else. So ADDRESS must be a
-  loopback address.
+  Without --policy, it admits everybody on this host, and nobody else, so
+  ADDRESS must be a loopback address. With --policy, it allows nothing that the
+  file does not allow; docs/serve-access.md describes the file. HUP makes it
+  read the policy and the certificates again, and open the audit log again. A
+  bad file changes nothing.
 
   After a signal, it answers requests that wait, and refuses new ones. Holds
   stay in the store, and their clients go on at another replica.

@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,6 +26,7 @@ const drainTimeout = 10 * time.Second
 type serveCommand struct {
 	*app
 	listen string
+	flags  accessFlags
 }
 
 func (a *app) newServeCommand() *cobra.Command {
@@ -39,7 +40,9 @@ func (a *app) newServeCommand() *cobra.Command {
 
 		ValidArgsFunction: a.completeURL,
 	}
-	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; it must be one of this host's loopback addresses")
+	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; without --policy, it must be one of this host's loopback addresses")
+	c.flags.register(cmd.Flags())
+	cmd.AddCommand(a.newServeTokenCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if err := a.setStoreURL(args); err != nil {
 			return err
@@ -59,19 +62,12 @@ func (a *app) newServeCommand() *cobra.Command {
 	return cmd
 }
 
-// checkListen refuses an address that other hosts can reach: everybody there could take and free
-// locks.
+// checkListen refuses an address that is none.
 func (c *serveCommand) checkListen() error {
-	host, port, err := net.SplitHostPort(c.listen)
-	if err != nil || port == "" {
+	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
 		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(c.listen), backend.ServicePort)
 	}
-	addr, err := netip.ParseAddr(host)
-	if host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		return usagef("--listen %s: everybody who reaches this address could take and free locks; give a loopback address, such as 127.0.0.1:%s",
-			printable(c.listen), port)
-	}
-	return nil
+	return c.flags.check(c.listen)
 }
 
 // serve serves the locks of s until ctx is done. A second signal ends the process at once.
@@ -79,7 +75,12 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if s.IsService() {
 		return failf(exitConfig, "%s is a lock service already; give the store that it serves", s.URL)
 	}
-	service, err := serve.New(s.Driver, serve.Options{})
+	access, err := c.flags.open(c.app, s.Driver)
+	if err != nil {
+		return err
+	}
+	defer access.close()
+	service, err := serve.New(s.Driver, serve.Options{Access: access.authorizer()})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
 	}
@@ -95,8 +96,16 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	server := service.NewServer()
 	failed := make(chan error, 1)
+	scheme := "http"
+	if secure := access.tlsConfig(); secure != nil {
+		scheme, listener = "https", tls.NewListener(listener, secure)
+	}
 	go func() { failed <- server.Serve(listener) }()
-	c.infof("serving http://%s for %s", listener.Addr(), printable(s.URL))
+	go access.reloadOnSignal(ctx, c.app)
+	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
+	if scheme == "http" && !isLoopbackListen(c.listen) {
+		c.messagef("tokens come over the network in clear text: give --tls-cert and --tls-key, unless a proxy with TLS is before this port")
+	}
 	select {
 	case err := <-failed:
 		return failf(exitUnavailable, "serving on %s: %w", listener.Addr(), err)

@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve"
+	"github.com/sniblock/snib/serve/access"
+)
+
+// accessFlags are the flags of snib serve that say who may do what.
+type accessFlags struct {
+	tls      access.TLSFiles
+	policy   string
+	auditLog string
+}
+
+func (f *accessFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.policy, "policy", "", "the `FILE` that says who may do what")
+	flags.StringVar(&f.auditLog, "audit-log", "", "append breaks, reservations and refusals to `FILE` (default: standard error)")
+	flags.StringVar(&f.tls.Cert, "tls-cert", "", "serve with TLS; the certificate is in `FILE`")
+	flags.StringVar(&f.tls.Key, "tls-key", "", "the key of the certificate is in `FILE`")
+	flags.StringVar(&f.tls.ClientCA, "client-ca", "", "believe the client certificates that an authority in `FILE` has signed")
+}
+
+// check reports flags that can't be right together.
+func (f *accessFlags) check(listen string) error {
+	switch {
+	case f.policy == "" && !isLoopbackListen(listen):
+		return usagef("--listen %s is not a loopback address, so --policy must say who may do what; see docs/serve-access.md", printable(listen))
+	case f.policy == "" && f.auditLog != "":
+		return usagef("--audit-log records what --policy refuses and allows, and there is no --policy")
+	case (f.tls.Cert == "") != (f.tls.Key == ""):
+		return usagef("--tls-cert and --tls-key belong together; give both")
+	case f.tls.ClientCA != "" && f.tls.Cert == "":
+		return usagef("--client-ca needs TLS; give --tls-cert and --tls-key, too")
+	case f.tls.ClientCA != "" && f.policy == "":
+		return usagef("--client-ca needs a --policy that admits certificates")
+	}
+	return nil
+}
+
+// isLoopbackListen reports whether an address to listen on can be reached from this host only.
+func isLoopbackListen(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false // listening will say what is wrong
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// A serviceAccess is what the flags ask for, opened.
+type serviceAccess struct {
+	access *access.Access // nil: only clients on this host
+	audit  *access.AuditLog
+	certs  *access.Certificates // nil: without TLS
+}
+
+// open reads the files. Quotas count the locks in the store.
+func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) {
+	s := &serviceAccess{}
+	if f.tls.Cert != "" {
+		certs, err := access.LoadCertificates(f.tls)
+		if err != nil {
+			return nil, failf(exitConfig, "%v", err)
+		}
+		s.certs = certs
+	}
+	if f.policy == "" {
+		return s, nil
+	}
+	inspector, ok := store.(driver.Inspector)
+	if !ok {
+		return nil, failf(exitConfig, "the store can't be listed, so no policy can have quotas for it")
+	}
+	s.audit = access.NewAuditLog(a.err)
+	if f.auditLog != "" {
+		audit, err := access.OpenAuditLog(f.auditLog)
+		if err != nil {
+			return nil, failf(exitConfig, "%v", err)
+		}
+		s.audit = audit
+	}
+	var err error
+	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit, List: inspector.List})
+	if err != nil {
+		return nil, failf(exitConfig, "%v", err)
+	}
+	return s, nil
+}
+
+// authorizer returns what the service asks; nil without a policy.
+func (s *serviceAccess) authorizer() serve.Authorizer {
+	if s.access == nil {
+		return nil
+	}
+	return s.access
+}
+
+// tlsConfig returns the configuration of the listener; nil without TLS.
+func (s *serviceAccess) tlsConfig() *tls.Config {
+	if s.certs == nil {
+		return nil
+	}
+	return s.certs.Config()
+}
+
+// close closes the audit log.
+func (s *serviceAccess) close() {
+	if s.audit != nil {
+		_ = s.audit.Close() // each line was written at once
+	}
+}
+
+// reload reads all files again. What is bad stays as it is.
+func (s *serviceAccess) reload() error {
+	var errs []error
+	if s.certs != nil {
+		errs = append(errs, s.certs.Reload())
+	}
+	if s.access != nil {
+		errs = append(errs, s.access.Reload(), s.audit.Reopen())
+	}
+	return errors.Join(errs...)
+}
+
+// reloadOnSignal reloads at each SIGHUP until ctx is done.
+func (s *serviceAccess) reloadOnSignal(ctx context.Context, a *app) {
+	signals := make(chan os.Signal, 1)
+	if all := reloadSignals(); len(all) > 0 {
+		signal.Notify(signals, all...) // without a signal, Notify would relay all of them
+	}
+	defer signal.Stop(signals)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+		}
+		if err := s.reload(); err != nil {
+			a.messagef("reload: %s; what was loaded before stays", strings.ReplaceAll(err.Error(), "\n", "; "))
+		} else {
+			a.infof("reload: done")
+		}
+	}
+}
+
+func (a *app) newServeTokenCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "token NAME",
+		Short:   "make a token for clients of the lock service",
+		Example: serveTokenExamples,
+		Long:    serveTokenNotes,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || !isTableName(args[0]) {
+				return usagef("usage: snib serve token NAME; a name has letters, digits, - and _ only, such as ci or backup-1")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			token, line := access.NewToken()
+			// The token is not beside other text, so that it can go into a file.
+			a.messagef("add this to the policy, with verbs, and a namespace or prefixes:")
+			_, _ = a.err.Write([]byte("\n[token." + args[0] + "]\n" + line + "\n\n"))
+			return a.printf("%s\n", token)
+		},
+	}
+}
+
+// isTableName reports whether TOML takes a name without quotes.
+func isTableName(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
+}
+
+const serveTokenExamples = `  snib serve token ci > ci.token      the lines for the policy: on the screen
+  SNIB_API_TOKEN=$(cat ci.token) snib ls --url https://locks.example.com
+`
+
+const serveTokenNotes = `  The token is printed once, on standard output. The policy gets its SHA-256
+  only, from which nobody can derive it. Whoever has the token has the rights
+  that the policy gives to NAME.
+`

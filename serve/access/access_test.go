@@ -1,0 +1,463 @@
+package access
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/serve"
+)
+
+// A testAccess is an Access with what a test changes and looks at.
+type testAccess struct {
+	*Access
+	t     *testing.T
+	file  string
+	audit bytes.Buffer
+	store fakeStore
+}
+
+// newTestAccess returns the Access of a policy.
+func newTestAccess(t *testing.T, policy string) *testAccess {
+	t.Helper()
+	a := &testAccess{t: t, file: filepath.Join(t.TempDir(), "policy.toml"), store: fakeStore{}}
+	a.write(policy)
+	var err error
+	a.Access, err = Load(Config{File: a.file, Audit: NewAuditLog(&a.audit), List: a.store.list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *testAccess) write(policy string) {
+	a.t.Helper()
+	if err := os.WriteFile(a.file, []byte(policy), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// request returns a request with a token; "" for none.
+func request(token string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// admit returns the principal of a request that must be admitted.
+func (a *testAccess) admit(r *http.Request) *serve.Principal {
+	a.t.Helper()
+	p, err := a.Authenticate(r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return p
+}
+
+// wantRefusal checks that an error is the service's answer with a status and a type.
+func wantRefusal(t *testing.T, err error, status int, kind string) *serve.Refusal {
+	t.Helper()
+	var r *serve.Refusal
+	if !errors.As(err, &r) {
+		t.Fatalf("error = %v, want a Refusal", err)
+	}
+	if r.Status != status || r.Type != kind {
+		t.Errorf("refusal = %d %s (%s), want %d %s", r.Status, r.Type, r.Detail, status, kind)
+	}
+	if (r.Challenge != "") != (status == http.StatusUnauthorized) || (r.RetryAfter > 0) != (status == 429 || status == 503) {
+		t.Errorf("refusal = %+v: a challenge belongs to 401, and Retry-After to 429 and 503", r)
+	}
+	return r
+}
+
+func TestVerbs(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, `
+[namespace.payments]
+[token.ci]
+`+line+`
+verbs = ["read", "acquire"]
+namespace = "payments"
+prefixes = ["deploy/", "migrate/"]
+`)
+	p := a.admit(request(token))
+	if p.Name != "token.ci" || p.Prefix != "payments/" {
+		t.Errorf("principal = %+v, want token.ci below payments/", p)
+	}
+	tests := []struct {
+		act serve.Action
+		ok  bool
+	}{
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "deploy/shop"}, true},
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "deploy"}, false},
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "payments/deploy/shop"}, false},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "migrate/x"}, true},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "", List: true}, true},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "deploy/shop/", List: true}, true},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "build/", List: true}, false},
+		{serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy/shop"}, false},
+		{serve.Action{Verb: serve.VerbReserve, Op: serve.OpAcquire, Name: "deploy/shop"}, false},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpStore}, true}, // clients ask for what the store promises
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%s/%s %q", tt.act.Verb, tt.act.Op, tt.act.Name), func(t *testing.T) {
+			a.audit.Reset()
+			_, err := a.Begin(t.Context(), p, tt.act)
+			if tt.ok {
+				if err != nil {
+					t.Errorf("error = %v, want nil", err)
+				}
+				return
+			}
+			wantRefusal(t, err, http.StatusForbidden, "forbidden")
+			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) {
+				t.Errorf("audit = %q, want a line about the refusal", got)
+			}
+		})
+	}
+	if a.May(p, serve.VerbRead, "build/x") || !a.May(p, serve.VerbRead, "deploy/x") {
+		t.Error("May shows a lock that can't be read, or hides one that can")
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	good, line := NewToken()
+	ended, endedLine := NewToken()
+	other, _ := NewToken()
+	authority := livetest.NewAuthority(t)
+	a := newTestAccess(t, `
+[token.good]
+`+line+`
+verbs = ["read"]
+prefixes = [""]
+[token.ended]
+`+endedLine+`
+verbs = ["read"]
+prefixes = [""]
+until = 2020-01-01
+[certificate.backup]
+dns = "backup.example.com"
+verbs = ["read"]
+prefixes = [""]
+[certificate.ops]
+subject = "CN=ops,O=Example"
+verbs = ["read"]
+prefixes = [""]
+`)
+	// withCert returns a request over a connection whose handshake has verified a certificate.
+	withCert := func(template x509.Certificate) *http.Request {
+		leaf, err := x509.ParseCertificate(authority.Issue(t, template).Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request("")
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
+		return r
+	}
+	unverified := withCert(x509.Certificate{DNSNames: []string{"backup.example.com"}})
+	unverified.TLS.VerifiedChains = nil
+	both := withCert(x509.Certificate{DNSNames: []string{"backup.example.com"}})
+	both.Header.Set("Authorization", "Bearer "+other)
+	twice := request(good)
+	twice.Header.Add("Authorization", "Bearer "+good)
+	basic := request("")
+	basic.SetBasicAuth("good", good)
+	inURL := request("")
+	inURL.URL.RawQuery = "access_token=" + good
+
+	tests := []struct {
+		name string
+		r    *http.Request
+		who  string // "": refused
+	}{
+		{"Token", request(good), "token.good"},
+		{"EndedToken", request(ended), ""},
+		{"OtherToken", request(other), ""},
+		{"Password", request("hunter2"), ""},
+		{"LongRubbish", request(strings.Repeat("a.", 1<<20)), ""},
+		{"Nothing", request(""), ""},
+		{"Basic", basic, ""},
+		{"TwoHeaders", twice, ""},
+		{"InURL", inURL, ""},
+		{"Certificate", withCert(x509.Certificate{DNSNames: []string{"x", "backup.example.com"}}), "certificate.backup"},
+		{"OtherCertificate", withCert(x509.Certificate{DNSNames: []string{"backup.example.com.evil"}}), ""},
+		{"UnverifiedCertificate", unverified, ""},
+		{"EndedCertificate", withCert(x509.Certificate{DNSNames: []string{"backup.example.com"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Second)}), ""},
+		{"BadTokenWithCertificate", both, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a.audit.Reset()
+			p, err := a.Authenticate(tt.r)
+			if tt.who != "" {
+				if err != nil || p.Name != tt.who {
+					t.Errorf("principal = %+v, %v, want %s", p, err, tt.who)
+				}
+				return
+			}
+			r := wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+			for _, secret := range []string{good, ended, other, "hunter2"} {
+				if strings.Contains(r.Detail+a.audit.String(), secret) {
+					t.Errorf("%q or the audit log %q shows a credential", r.Detail, a.audit.String())
+				}
+			}
+			if !strings.Contains(a.audit.String(), `"remote":"192.0.2.1"`) {
+				t.Errorf("audit = %q, want a line with the address", a.audit.String())
+			}
+		})
+	}
+}
+
+// TestReload checks that a bad policy changes nothing, and that a good one applies to
+// principals that are there already.
+func TestReload(t *testing.T) {
+	token, line := NewToken()
+	policy := "[token.ci]\n" + line + "\nverbs = [\"read\"]\nprefixes = [\"\"]\n"
+	a := newTestAccess(t, policy)
+	p := a.admit(request(token))
+
+	a.write(policy + "[token.x]\nverb = 1\n")
+	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), a.file+": line 6") {
+		t.Errorf("Reload of a bad policy = %v, want the file and the line", err)
+	}
+	if !a.May(p, serve.VerbRead, "x") {
+		t.Error("after a bad policy the good one is gone")
+	}
+
+	_, otherLine := NewToken()
+	a.write(strings.Replace(policy, line, otherLine, 1))
+	if err := a.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if a.May(p, serve.VerbRead, "x") {
+		t.Error("a principal whose token has been removed still has its rights")
+	}
+	_, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "x"})
+	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+}
+
+func TestBruteForce(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "trusted-proxies = [\"192.0.2.0/24\"]\n[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+	from := func(client, token string) *http.Request {
+		r := request(token)
+		r.Header.Set("X-Forwarded-For", "203.0.113.99, "+client) // the first is what a liar says
+		return r
+	}
+	a.admit(from("203.0.113.1", token))
+	for range failureBurst {
+		guess, _ := NewToken()
+		_, err := a.Authenticate(from("203.0.113.1", guess))
+		wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+	}
+	lines := strings.Count(a.audit.String(), "\n")
+	for range 5 {
+		guess, _ := NewToken()
+		_, err := a.Authenticate(from("203.0.113.1", guess))
+		wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+	}
+	if got := strings.Count(a.audit.String(), "\n") - lines; got != 1 {
+		t.Errorf("five blocked requests made %d lines in the audit log, want 1", got)
+	}
+	a.admit(from("203.0.113.1", token)) // it has worked from there
+	a.admit(from("203.0.113.2", token))
+
+	// Who is blocked can't show a new token either, however right it is.
+	b := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+	for range failureBurst {
+		guess, _ := NewToken()
+		_, err := b.Authenticate(from("203.0.113.1", guess))
+		wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+	}
+	_, err := b.Authenticate(from("203.0.113.5", token)) // not believed: 192.0.2.1 is no proxy here
+	wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+}
+
+func TestIssuerDownIsNoFailure(t *testing.T) {
+	i := newTestIssuer(t)
+	p := issuerPolicy(t, i)
+	_, line := NewToken()
+	a := newTestAccess(t, "[token.x]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+	a.policy.Store(p)
+	i.down.Store(true)
+	for range failureBurst + 5 {
+		_, err := a.Authenticate(request(i.token(t, nil)))
+		wantRefusal(t, err, http.StatusServiceUnavailable, "issuer-unavailable")
+	}
+}
+
+func TestQuotasAnswer(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, `
+[namespace.small]
+locks = 1
+waiters = 1
+max-ttl = "1m"
+max-hold = "1h"
+[token.ci]
+`+line+`
+verbs = ["acquire", "reserve"]
+namespace = "small"
+`)
+	p := a.admit(request(token))
+	acquire := func(name string) serve.Action {
+		return serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: name, Owner: "one", TTL: time.Minute, Wait: true}
+	}
+	first, err := a.Begin(t.Context(), p, acquire("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Begin(t.Context(), p, acquire("b"))
+	wantRefusal(t, err, http.StatusTooManyRequests, "quota")
+	if err := first(serve.Outcome{Token: 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Begin(t.Context(), p, acquire("b"))
+	wantRefusal(t, err, http.StatusTooManyRequests, "quota")
+	again, err := a.Begin(t.Context(), p, acquire("a"))
+	if err != nil {
+		t.Fatalf("the owner asks again: %v", err)
+	}
+	if err := again(serve.Outcome{Token: 1}); err != nil {
+		t.Errorf("the owner gets its hold again: %v", err)
+	}
+
+	long := acquire("a")
+	long.TTL = 2 * time.Minute
+	_, err = a.Begin(t.Context(), p, long)
+	wantRefusal(t, err, http.StatusForbidden, "quota")
+	reserve := acquire("a")
+	reserve.Verb, reserve.TTL = serve.VerbReserve, 2*time.Hour
+	_, err = a.Begin(t.Context(), p, reserve)
+	wantRefusal(t, err, http.StatusForbidden, "quota")
+
+	renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", TTL: 2 * time.Minute}
+	_, err = a.Begin(t.Context(), p, renew)
+	wantRefusal(t, err, http.StatusForbidden, "quota")
+	renew.TTL = time.Minute
+	if _, err = a.Begin(t.Context(), p, renew); err != nil {
+		t.Errorf("renewal: %v", err)
+	}
+	// A hold that is too old is not renewed, by whatever way.
+	m := a.meters["small"]
+	id := newHoldID("small/a", "one")
+	m.holds[id] = m.holds[id].Add(-time.Hour)
+	for _, act := range []serve.Action{renew, acquire("a")} {
+		_, err = a.Begin(t.Context(), p, act)
+		wantRefusal(t, err, http.StatusForbidden, "quota")
+	}
+
+	release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := release(serve.Outcome{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Begin(t.Context(), p, acquire("b")); err != nil {
+		t.Errorf("after the release: %v", err)
+	}
+}
+
+// TestBreakIsRecorded checks what is recorded of a break, and that none happens without a record.
+func TestBreakIsRecorded(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "[token.oncall]\n"+line+"\nverbs = [\"break\"]\nprefixes = [\"\"]\n")
+	p := a.admit(request(token))
+	act := serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy", Owner: "owner-secret", Token: 7, Why: "stuck"}
+	end, err := a.Begin(t.Context(), p, act)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"outcome":"begun"`, `"who":"token.oncall"`, `"name":"deploy"`, `"token":"7"`, `"reason":"stuck"`, `"remote":"192.0.2.1"`} {
+		if !strings.Contains(a.audit.String(), want) {
+			t.Errorf("audit = %q, want %s before the break", a.audit.String(), want)
+		}
+	}
+	if err := end(serve.Outcome{Err: driver.ErrLost}); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(a.audit.String(), `"outcome":"failed"`) {
+		t.Errorf("audit = %q, want how it ended", a.audit.String())
+	}
+	if strings.Contains(a.audit.String(), "owner-secret") {
+		t.Error("the audit log shows an owner id")
+	}
+
+	a.conf.Audit = NewAuditLog(brokenWriter{})
+	_, err = a.Begin(t.Context(), p, act)
+	wantRefusal(t, err, http.StatusServiceUnavailable, "audit-unavailable")
+}
+
+// TestOtherOriginsAreRefused checks that a right token is no way around.
+func TestOtherOriginsAreRefused(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"acquire\"]\nprefixes = [\"\"]\n")
+	r := request(token)
+	r.Method = "POST"
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	_, err := a.Authenticate(r)
+	wantRefusal(t, err, http.StatusForbidden, "forbidden")
+}
+
+// TestRightsEnd checks that rights end while a principal is there.
+func TestRightsEnd(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+	p := a.admit(request(token))
+	p.Rights.(*admission).known.Load().rights.Until = time.Now()
+	if a.May(p, serve.VerbRead, "x") {
+		t.Error("May = true after the end of the token")
+	}
+	_, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "x"})
+	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+}
+
+// TestOwnTokens checks that a policy can't make a password a token.
+func TestOwnTokens(t *testing.T) {
+	sum := sha256.Sum256([]byte("hunter2"))
+	a := newTestAccess(t, fmt.Sprintf("[token.ci]\nsha256 = \"%x\"\nverbs = [\"read\"]\nprefixes = [\"\"]\n", sum))
+	_, err := a.Authenticate(request("hunter2"))
+	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+}
+
+// TestRemote checks whose word counts for the address of a client.
+func TestRemote(t *testing.T) {
+	p := &Policy{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	for _, tt := range []struct {
+		name, peer string
+		forwarded  []string
+		want       string
+	}{
+		{"Direct", "192.0.2.1:99", nil, "192.0.2.1"},
+		{"DirectLiar", "192.0.2.1:99", []string{"203.0.113.9"}, "192.0.2.1"},
+		{"Proxy", "10.0.0.1:99", []string{"192.0.2.1"}, "192.0.2.1"},
+		{"ProxyOfLiar", "10.0.0.1:99", []string{"203.0.113.9, 192.0.2.1"}, "192.0.2.1"},
+		{"TwoProxies", "10.0.0.1:99", []string{"203.0.113.9, 192.0.2.1", "10.0.0.2"}, "192.0.2.1"},
+		{"ProxyWithoutHeader", "10.0.0.1:99", nil, "10.0.0.1"},
+		{"Rubbish", "10.0.0.1:99", []string{"192.0.2.1, unknown"}, "10.0.0.1"},
+		{"IPv6", "[2001:db8::1]:99", nil, "2001:db8::1"},
+	} {
+		r := request("")
+		r.RemoteAddr = tt.peer
+		r.Header["X-Forwarded-For"] = tt.forwarded
+		if got := p.remote(r).String(); got != tt.want {
+			t.Errorf("%s: remote = %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}

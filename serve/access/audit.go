@@ -1,0 +1,154 @@
+package access
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// An Event is one line of the audit log. It contains no owner id and no credential.
+type Event struct {
+	Time      time.Time `json:"time"`
+	Event     string    `json:"event"`               // "break", "reserve" or "refused"
+	Outcome   string    `json:"outcome,omitempty"`   // "begun", "done" or "failed"
+	Who       string    `json:"who,omitempty"`       // the principal; "" if nobody was authenticated
+	Remote    string    `json:"remote"`              // the address of the client
+	Verb      string    `json:"verb,omitempty"`      // the right that the request needs
+	Op        string    `json:"op,omitempty"`        // what the request asks for
+	Namespace string    `json:"namespace,omitempty"` // of the principal
+	Name      string    `json:"name,omitempty"`      // the lock, as the principal calls it
+	Token     uint64    `json:"token,omitempty,string"`
+	Reason    string    `json:"reason,omitempty"`   // of a break or reservation: what the client said; of a refusal: ours
+	LeftOut   int       `json:"left_out,omitempty"` // refusals before this line that have none, because there were too many
+}
+
+const (
+	// refusalBurst and refusalInterval bound the lines about refusals: a client that asks in
+	// vain must not fill the disk.
+	refusalBurst    = 1000
+	refusalInterval = time.Second / 20
+
+	// recentEvents is how many events an audit log remembers.
+	recentEvents = 1000
+)
+
+// An AuditLog writes events as lines of JSON. It is safe for concurrent use.
+type AuditLog struct {
+	path string // "": not a file
+
+	mu       sync.Mutex
+	out      io.Writer
+	file     *os.File // out, if it is a file that we opened
+	refusals bucket
+	leftOut  int
+	recent   []Event // the latest last
+}
+
+// OpenAuditLog opens the audit log in a file, to which it appends, and which only its user can
+// read.
+func OpenAuditLog(path string) (*AuditLog, error) {
+	l := NewAuditLog(nil)
+	l.path = path
+	if err := l.Reopen(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// NewAuditLog returns an audit log that is written to out, such as [os.Stderr].
+func NewAuditLog(out io.Writer) *AuditLog {
+	return &AuditLog{out: out, refusals: bucket{burst: refusalBurst, interval: refusalInterval}}
+}
+
+// Reopen opens the file again, by its name, because a program that rotates logs has renamed the
+// one that was open. If that fails, the log goes on in the old one.
+func (l *AuditLog) Reopen() error {
+	if l.path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		l.file.Close()
+	}
+	l.out, l.file = file, file
+	return nil
+}
+
+// Close closes the file.
+func (l *AuditLog) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// Record writes an event, with the time. When it returns nil, the event is in the file, and a
+// crash of the machine does not take it away. A caller that may not act unrecorded must not act
+// after an error. Of very many refusals only some are written, with the number of the others.
+func (l *AuditLog) Record(e Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.Time = time.Now().UTC()
+	if e.Event == EventRefused {
+		if l.refusals.wait(e.Time) > 0 {
+			l.leftOut++
+			return nil
+		}
+		l.refusals.take(e.Time)
+		e.LeftOut, l.leftOut = l.leftOut, 0
+	}
+	if err := l.write(e); err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	if len(l.recent) == recentEvents {
+		l.recent = slices.Delete(l.recent, 0, recentEvents/2)
+	}
+	l.recent = append(l.recent, e)
+	return nil
+}
+
+func (l *AuditLog) write(e Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	// One write for each line: lines of several processes that append do not mix.
+	if _, err := l.out.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	if l.file != nil && e.Event != EventRefused {
+		return l.file.Sync()
+	}
+	return nil
+}
+
+// Recent returns up to n of the latest events of this process, the latest first.
+func (l *AuditLog) Recent(n int) []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := slices.Clone(l.recent[max(0, len(l.recent)-n):])
+	slices.Reverse(events)
+	return events
+}
+
+// The kinds of an [Event], and its outcomes.
+const (
+	EventBreak   = "break"
+	EventReserve = "reserve"
+	EventRefused = "refused"
+
+	OutcomeBegun  = "begun"
+	OutcomeDone   = "done"
+	OutcomeFailed = "failed"
+)

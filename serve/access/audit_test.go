@@ -1,0 +1,100 @@
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAuditLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := OpenAuditLog(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := log.Record(Event{Event: EventBreak, Outcome: OutcomeBegun, Who: "ops", Remote: "192.0.2.1", Name: "a\nb", Token: 1 << 60, Reason: "stuck"}); err != nil {
+		t.Fatal(err)
+	}
+	// A program that rotates logs renames the file, and tells us.
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Record(Event{Event: EventRefused, Remote: "192.0.2.1"}); err != nil {
+		t.Fatal(err)
+	}
+
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("mode = %04o, want 0600", got)
+	}
+	old, err := os.ReadFile(file + ".1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(old), "\n") != 1 {
+		t.Errorf("the log before the rotation has more than one line:\n%s", old)
+	}
+	var e map[string]any
+	if err := json.Unmarshal(old, &e); err != nil {
+		t.Fatal(err)
+	}
+	if e["token"] != "1152921504606846976" || e["name"] != "a\nb" || e["time"] == "" {
+		t.Errorf("line = %s, want the token without loss as text, the name, and the time", old)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestAuditLogFails(t *testing.T) {
+	if err := NewAuditLog(brokenWriter{}).Record(Event{Event: EventBreak}); err == nil {
+		t.Error("Record = nil although nothing was written")
+	}
+}
+
+// TestAuditLogIsNotFlooded checks that refusals do not fill the disk, that their number is
+// kept, and that they keep no break from being recorded.
+func TestAuditLogIsNotFlooded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := NewAuditLog(&out)
+		record := func(event string) {
+			if err := log.Record(Event{Event: event}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range refusalBurst + 7 {
+			record(EventRefused)
+		}
+		if got := strings.Count(out.String(), "\n"); got != refusalBurst {
+			t.Errorf("%d lines, want %d", got, refusalBurst)
+		}
+		record(EventBreak)
+		if got := log.Recent(1)[0].Event; got != EventBreak {
+			t.Errorf("the latest event is %q, want the break", got)
+		}
+		time.Sleep(refusalInterval)
+		record(EventRefused)
+		if got := log.Recent(1)[0].LeftOut; got != 7 {
+			t.Errorf("left_out = %d, want 7", got)
+		}
+		if got := len(log.Recent(1 << 20)); got > recentEvents {
+			t.Errorf("it remembers %d events, want at most %d", got, recentEvents)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+package access
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A RefusedError reports a credential that is not admitted, or that there is none. Its text
+// contains no part of it.
+type RefusedError struct{ text string }
+
+// Error implements the error interface.
+func (e *RefusedError) Error() string { return e.text }
+
+func refusedf(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
+
+// An UnavailableError reports that an issuer could not be asked for the keys of its tokens. The
+// token may be right.
+type UnavailableError struct {
+	Issuer string // its name in the policy
+	Err    error
+}
+
+// Error implements the error interface.
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("the issuer of [%s] does not answer", e.Issuer)
+}
+
+// Unwrap returns the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// A BlockedError reports that a client has shown too many credentials that are not admitted.
+type BlockedError struct {
+	RetryAfter time.Duration
+	First      bool // since the client was last admitted or answered
+}
+
+// Error implements the error interface.
+func (e *BlockedError) Error() string { return "too many credentials from this address were refused" }
+
+// bearer returns the token that a request carries, and whether it has an Authorization header.
+func bearer(r *http.Request) (token string, given bool, err error) {
+	headers := r.Header.Values("Authorization")
+	switch {
+	case len(headers) == 0:
+		return "", false, nil
+	case len(headers) > 1:
+		return "", true, refusedf("there are several Authorization headers")
+	}
+	scheme, token, _ := strings.Cut(headers[0], " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", true, refusedf("the Authorization header must be: Bearer TOKEN")
+	}
+	return token, true, nil
+}
+
+// An identity is who somebody has shown to be. It returns what a policy allows to them, so that
+// those who stay for long lose what a new policy takes away.
+type identity func(*Policy) (Rights, error)
+
+// errUnknownToken does not say whether a token was ever known.
+var errUnknownToken = refusedf("the token is not known")
+
+// identify returns the identity of whoever sent a request. A token decides if there is one, and
+// otherwise the certificate of the connection.
+func (p *Policy) identify(ctx context.Context, r *http.Request, token string) (identity, error) {
+	switch {
+	case token == "":
+		return certificateIdentity(r)
+	case isToken(token):
+		return tokenIdentity(token), nil
+	case isJWT(token):
+		address := unverifiedIssuer(token)
+		for _, i := range p.issuers {
+			if i.address == address {
+				return i.verify(ctx, token)
+			}
+		}
+	}
+	return nil, errUnknownToken
+}
+
+// certificateIdentity returns the identity of the client certificate that the TLS handshake
+// verified.
+func certificateIdentity(r *http.Request) (identity, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil, refusedf("a token or a client certificate is required")
+	}
+	leaf := r.TLS.VerifiedChains[0][0]
+	return func(p *Policy) (Rights, error) {
+		for _, entry := range p.certificates {
+			if entry.matches(leaf) {
+				// A connection may live longer than its certificate.
+				return entry.rights.endBy(leaf.NotAfter), nil
+			}
+		}
+		return Rights{}, refusedf("no [certificate.NAME] admits the client certificate")
+	}, nil
+}
+
+func (e certificateEntry) matches(cert *x509.Certificate) bool {
+	switch {
+	case e.dns != "":
+		return slices.Contains(cert.DNSNames, e.dns)
+	case e.email != "":
+		return slices.Contains(cert.EmailAddresses, e.email)
+	case e.uri != "":
+		for _, u := range cert.URIs {
+			if u.String() == e.uri {
+				return true
+			}
+		}
+		return false
+	default:
+		return cert.Subject.String() == e.subject
+	}
+}
+
+// remote returns the address of the client. A proxy that the policy trusts says it in
+// X-Forwarded-For, to which each proxy appends the address that it saw.
+func (p *Policy) remote(r *http.Request) netip.Addr {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	addr, _ := netip.ParseAddr(host)
+	if p == nil {
+		return addr
+	}
+	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(forwarded) - 1; i >= 0 && p.isProxy(addr); i-- {
+		next, err := netip.ParseAddr(strings.TrimSpace(forwarded[i]))
+		if err != nil {
+			break
+		}
+		addr = next
+	}
+	return addr
+}
+
+func (p *Policy) isProxy(addr netip.Addr) bool {
+	return slices.ContainsFunc(p.proxies, func(n netip.Prefix) bool { return n.Contains(addr.Unmap()) })
+}

@@ -1,0 +1,34 @@
+package access
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxFileSize is that of a policy or a key, so that a device or a log is not read by mistake.
+const maxFileSize = 4 << 20
+
+// readOwnFile reads a file that strangers must not be able to read or change.
+func readOwnFile(path, what string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := checkMode(path, what, info.Mode()); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", what, err)
+	case len(data) > maxFileSize:
+		return nil, fmt.Errorf("%s, %s, is larger than %d MiB", what, path, maxFileSize>>20)
+	}
+	return data, nil
+}

@@ -1,0 +1,13 @@
+package access
+
+import (
+	"os"
+	"testing"
+)
+
+func writeFile(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

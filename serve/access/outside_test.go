@@ -1,0 +1,633 @@
+package access
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock"
+	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve"
+)
+
+// A transcript is a buffer that several goroutines write to.
+type transcript struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *transcript) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *transcript) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// A testService is a lock service on a port, with a policy.
+type testService struct {
+	*Access
+	t      *testing.T
+	url    string
+	client *http.Client
+	audit  transcript
+	log    transcript // of the server
+}
+
+// startService starts a service. The policy gets a token for each name in tokens in place of
+// {name}. Without files it serves without TLS.
+func startService(t *testing.T, policy string, tokens map[string]string, files *TLSFiles) *testService {
+	t.Helper()
+	for name := range tokens {
+		token, line := NewToken()
+		tokens[name] = token
+		policy = strings.ReplaceAll(policy, "{"+name+"}", line)
+	}
+	store := memlock.New()
+	s := &testService{t: t, client: &http.Client{}}
+	file := filepath.Join(t.TempDir(), "policy.toml")
+	writeFile(t, file, policy)
+	var err error
+	s.Access, err = Load(Config{File: file, Audit: NewAuditLog(&s.audit), List: store.List})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := serve.New(store, serve.Options{Access: s.Access})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: service, ErrorLog: log.New(&s.log, "", 0)}
+	s.url = "http://" + listener.Addr().String()
+	if files != nil {
+		certs, err := LoadCertificates(*files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, s.url = tls.NewListener(listener, certs.Config()), "https://"+listener.Addr().String()
+	}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		_ = server.Close()
+		if err := service.Drain(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Errorf("Drain = %v", err)
+		}
+		_ = store.Close()
+	})
+	return s
+}
+
+// An answer is what the service answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// decode decodes the body.
+func (a answer) decode(t testing.TB, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+}
+
+// kind returns the type of the problem in the answer.
+func (a answer) kind(t testing.TB) string {
+	t.Helper()
+	var p wire.Problem
+	a.decode(t, &p)
+	return p.Kind()
+}
+
+// send sends a request with a token; message is its body, or nil.
+func (s *testService) send(method, path, token string, message any, change ...func(*http.Request)) answer {
+	s.t.Helper()
+	var body []byte
+	if message != nil {
+		var err error
+		if body, err = json.Marshal(message); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if message != nil {
+		r.Header.Set("Content-Type", wire.TypeJSON)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for _, f := range change {
+		f(r)
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+// acquire acquires a lock, which must be granted.
+func (s *testService) acquire(token, name, owner string) wire.Granted {
+	s.t.Helper()
+	a := s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, Owner: owner, TTL: 60_000})
+	if a.status != http.StatusOK {
+		s.t.Fatalf("acquire %q: %d %s", name, a.status, a.body)
+	}
+	var g wire.Granted
+	a.decode(s.t, &g)
+	return g
+}
+
+// TestServiceVerbs tries each operation with each verb, over HTTP.
+func TestServiceVerbs(t *testing.T) {
+	tokens := map[string]string{"read": "", "acquire": "", "break": "", "reserve": "", "admin": "", "all": ""}
+	policy := "[token.all]\n{all}\nverbs = [\"read\", \"acquire\", \"break\", \"admin\"]\nprefixes = [\"\"]\n"
+	for verb := range tokens {
+		if verb != "all" {
+			policy += fmt.Sprintf("[token.%s]\n{%s}\nverbs = [%q]\nprefixes = [\"app/\"]\n", verb, verb, verb)
+		}
+	}
+	s := startService(t, policy, tokens, nil)
+	operations := []struct {
+		name, verb string
+		try        func(token, lock string) answer
+	}{
+		{"acquire", "acquire", func(token, lock string) answer {
+			return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock + "2", Owner: "a"})
+		}},
+		{"renew", "acquire", func(token, lock string) answer {
+			g := s.acquire(tokens["all"], lock, "a")
+			return s.send("POST", wire.PathRenew, token, wire.Renew{Lease: &wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
+		}},
+		{"label", "acquire", func(token, lock string) answer {
+			g := s.acquire(tokens["all"], lock, "a")
+			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}, Label: "x"})
+		}},
+		{"withdraw", "acquire", func(token, lock string) answer {
+			return s.send("POST", wire.PathWithdraw, token, wire.Withdraw{Name: lock + "3", Owner: "a"})
+		}},
+		{"release", "acquire", func(token, lock string) answer {
+			g := s.acquire(tokens["all"], lock, "a")
+			return s.send("POST", wire.PathRelease, token, wire.Release{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
+		}},
+		{"get", "read", func(token, lock string) answer {
+			return s.send("GET", wire.PathLock+"?name="+lock, token, nil)
+		}},
+		{"list", "read", func(token, lock string) answer {
+			return s.send("GET", wire.PathLocks+"?prefix="+lock, token, nil)
+		}},
+		{"break", "break", func(token, lock string) answer {
+			g := s.acquire(tokens["all"], lock, "b")
+			return s.send("POST", wire.PathBreak, token, wire.Break{Name: lock, Token: g.Token, Reason: "test"})
+		}},
+	}
+	free := func(lock string) {
+		for _, h := range s.lock(tokens["all"], lock).Holders {
+			s.send("POST", wire.PathBreak, tokens["all"], wire.Break{Name: lock, Token: h.Token, Reason: "test"})
+		}
+	}
+	for _, op := range operations {
+		for verb, token := range tokens {
+			if verb == "all" {
+				continue
+			}
+			t.Run(op.name+"/"+verb, func(t *testing.T) {
+				got := op.try(token, "app/x")
+				if ok := got.status < 300; ok != (verb == op.verb) {
+					t.Errorf("%s with the verb %s: %d %s, want it allowed: %v", op.name, verb, got.status, got.body, verb == op.verb)
+				}
+				if verb != op.verb && (got.status != http.StatusForbidden || got.kind(t) != wire.ProblemForbidden) {
+					t.Errorf("%s with the verb %s: %d %s, want 403 forbidden", op.name, verb, got.status, got.body)
+				}
+				free("app/x")
+				free("app/x2")
+				if got := op.try(token, "other"); got.status != http.StatusForbidden {
+					t.Errorf("%s of a lock with another prefix: %d %s, want 403", op.name, got.status, got.body)
+				}
+				free("other")
+			})
+		}
+	}
+	for i, token := range []string{"", "x", tokens["read"] + "x"} {
+		op := operations[i]
+		if got := op.try(token, "app/x"); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s with the token %q: %d %s, want 401 with a challenge", op.name, token, got.status, got.body)
+		}
+		free("app/x")
+	}
+}
+
+// lock returns what a token sees of a lock.
+func (s *testService) lock(token, name string) wire.Lock {
+	s.t.Helper()
+	var l wire.Lock
+	a := s.send("GET", wire.PathLock+"?name="+name, token, nil)
+	if a.status != http.StatusOK {
+		s.t.Fatalf("get %q: %d %s", name, a.status, a.body)
+	}
+	a.decode(s.t, &l)
+	return l
+}
+
+// TestServiceNamespaces checks that nobody reaches or sees a lock of another namespace.
+func TestServiceNamespaces(t *testing.T) {
+	tokens := map[string]string{"red": "", "blue": "", "all": ""}
+	s := startService(t, `
+[namespace.red]
+[namespace.blue]
+[token.red]
+{red}
+verbs = ["read", "acquire", "break"]
+namespace = "red"
+[token.blue]
+{blue}
+verbs = ["read", "acquire", "break"]
+namespace = "blue"
+[token.all]
+{all}
+verbs = ["read"]
+prefixes = [""]
+`, tokens, nil)
+	red, blue := s.acquire(tokens["red"], "deploy", "a"), s.acquire(tokens["blue"], "deploy", "b")
+	names := func(token, query string) []string {
+		var page wire.Page
+		s.send("GET", wire.PathLocks+query, token, nil).decode(t, &page)
+		var all []string
+		for _, l := range page.Locks {
+			all = append(all, l.Name)
+		}
+		return all
+	}
+	for _, tt := range []struct{ who, query, want string }{
+		{"red", "", "[deploy]"}, {"blue", "", "[deploy]"}, {"all", "", "[blue/deploy red/deploy]"},
+		{"red", "?prefix=blue/", "[]"}, {"red", "?prefix=red/", "[]"}, {"red", "?prefix=..", "[]"},
+	} {
+		if got := fmt.Sprint(names(tokens[tt.who], tt.query)); got != tt.want {
+			t.Errorf("%s sees %s with %q, want %s", tt.who, got, tt.query, tt.want)
+		}
+	}
+	// The owner and the token of another namespace's hold are of no use.
+	got := s.send("POST", wire.PathRelease, tokens["red"], wire.Release{Lease: wire.Lease{Name: "deploy", Owner: blue.Owner, Token: blue.Token}})
+	if got.status != http.StatusGone {
+		t.Errorf("red releases the hold of blue: %d %s, want 410", got.status, got.body)
+	}
+	for _, name := range []string{"../blue/deploy", "blue/deploy", "/blue/deploy"} {
+		got := s.send("POST", wire.PathBreak, tokens["red"], wire.Break{Name: name, Token: blue.Token, Reason: "x"})
+		if got.status != http.StatusConflict {
+			t.Errorf("red breaks %s: %d %s, want 409: there is no such lock in its namespace", name, got.status, got.body)
+		}
+	}
+	if n := len(s.lock(tokens["blue"], "deploy").Holders); n != 1 {
+		t.Errorf("blue/deploy has %d holders, want 1", n)
+	}
+	if n := len(s.lock(tokens["red"], "deploy").Holders); n != 1 || red.Token == 0 {
+		t.Errorf("red/deploy has %d holders, want 1", n)
+	}
+}
+
+// TestServiceKeepsSecrets checks that nothing that the service says or writes contains an owner
+// id or a credential, except the grant to the owner itself, and answers to those with the verb
+// admin.
+func TestServiceKeepsSecrets(t *testing.T) {
+	tokens := map[string]string{"worker": "", "ops": "", "admin": ""}
+	s := startService(t, `
+[token.worker]
+{worker}
+verbs = ["read", "acquire"]
+prefixes = [""]
+[token.ops]
+{ops}
+verbs = ["read", "break"]
+prefixes = [""]
+[token.admin]
+{admin}
+verbs = ["read", "admin"]
+prefixes = [""]
+`, tokens, nil)
+	const owner, waiter, third = "owner-secret-1", "waiter-secret-2", "owner-secret-3"
+	g := s.acquire(tokens["worker"], "deploy", owner)
+	lease := wire.Lease{Name: "deploy", Owner: g.Owner, Token: g.Token}
+	stale := wire.Lease{Name: "deploy", Owner: owner, Token: g.Token + 1}
+	guess, _ := NewToken()
+	ops, worker := tokens["ops"], tokens["worker"]
+
+	// A waiter gets its own owner back. The others see that somebody waits.
+	if a := s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", Owner: waiter, Wait: 1}); a.status != http.StatusAccepted {
+		t.Fatalf("%d %s, want 202", a.status, a.body)
+	}
+	var said strings.Builder
+	said.WriteString(fmt.Sprint(
+		// What others see, and each kind of refusal.
+		s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", Owner: third}),
+		s.send("GET", wire.PathLock+"?name=deploy", ops, nil),
+		s.send("GET", wire.PathLocks, ops, nil),
+		s.send("GET", wire.PathStore, ops, nil),
+		s.send("POST", wire.PathRenew, worker, wire.Renew{Lease: new(stale)}),
+		s.send("POST", wire.PathRenew, worker, wire.Renew{Leases: []wire.Renewable{{Lease: lease}, {Lease: stale}}}),
+		s.send("POST", wire.PathRelease, ops, wire.Release{Lease: lease}),
+		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: stale}),
+		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token + 1, Reason: "x"}),
+		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "owner": owner, "x": owner}),
+		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "owner": []string{owner}}),
+		s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", Owner: strings.Repeat(owner, 1000)}),
+		s.send("GET", wire.PathLock+"?name=deploy&token="+worker, worker, nil),
+		s.send("GET", "/"+worker, worker, nil),
+		s.send("GET", wire.PathLock+"?name=deploy", guess, nil),
+		s.send("GET", wire.PathLock+"?name=deploy", "a."+owner+".c", nil),
+		s.send("GET", wire.PathLock+"?name=deploy", "", nil, func(r *http.Request) { r.SetBasicAuth("x", worker) }),
+		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Name: "deploy", Owner: waiter}),
+		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"}),
+		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: lease}),
+	))
+	said.WriteString(s.audit.String() + s.log.String())
+	for what, secret := range map[string]string{
+		"the owner": owner, "the waiter": waiter, "one who was refused": third, "the hold": g.Owner, "a token": worker, "another token": ops, "a wrong token": guess,
+	} {
+		if i := strings.Index(said.String(), secret); i >= 0 {
+			t.Errorf("the service shows %s: ...%s", what, said.String()[max(0, i-200):i+len(secret)])
+		}
+	}
+
+	g = s.acquire(worker, "deploy", owner)
+	if got := s.lock(tokens["admin"], "deploy").Holders[0].Owner; !strings.HasPrefix(got, owner) {
+		t.Errorf("with the verb admin the owner is %q, want it", got)
+	}
+	if got := s.lock(ops, "deploy").Holders[0]; got.Owner != "" || got.OwnerDigest == "" || got.Token != g.Token {
+		t.Errorf("without the verb admin the holder is %+v, want a digest in place of the owner", got)
+	}
+}
+
+// TestServiceAudit checks the lines about a break, and about refusals.
+func TestServiceAudit(t *testing.T) {
+	tokens := map[string]string{"ops": "", "worker": ""}
+	s := startService(t, `
+[namespace.red]
+[token.ops]
+{ops}
+verbs = ["break"]
+namespace = "red"
+[token.worker]
+{worker}
+verbs = ["acquire"]
+namespace = "red"
+`, tokens, nil)
+	g := s.acquire(tokens["worker"], "deploy", "a")
+	s.send("POST", wire.PathBreak, tokens["worker"], wire.Break{Name: "deploy", Token: g.Token, Reason: "mine"})
+	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"})
+	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "again"})
+	s.send("GET", wire.PathLocks, "", nil)
+	var got []string
+	for line := range strings.Lines(s.audit.String()) {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if e.Remote != "127.0.0.1" || time.Since(e.Time) > time.Hour {
+			t.Errorf("line = %s, want the address and the time", line)
+		}
+		got = append(got, fmt.Sprintf("%s %s %s %s %s %s %d", e.Event, e.Outcome, e.Who, e.Verb, e.Namespace, e.Name, e.Token))
+	}
+	want := []string{
+		fmt.Sprintf("refused  token.worker break red deploy %d", g.Token),
+		fmt.Sprintf("break begun token.ops break red deploy %d", g.Token),
+		fmt.Sprintf("break done token.ops break red deploy %d", g.Token),
+		fmt.Sprintf("break begun token.ops break red deploy %d", g.Token),
+		fmt.Sprintf("break failed token.ops break red deploy %d", g.Token),
+		"refused      0",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("audit log:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	// Without a log nothing is broken.
+	g = s.acquire(tokens["worker"], "deploy", "a")
+	s.Access.conf.Audit = NewAuditLog(brokenWriter{})
+	a := s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "x"})
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.kind(t) != "audit-unavailable" {
+		t.Errorf("break without a log: %d %s, want 503 audit-unavailable", a.status, a.body)
+	}
+	a = s.send("POST", wire.PathRenew, tokens["worker"], wire.Renew{Lease: &wire.Lease{Name: "deploy", Owner: "a", Token: g.Token}})
+	if a.status != http.StatusOK {
+		t.Errorf("the hold after that: %d %s, want it alive", a.status, a.body)
+	}
+}
+
+// TestServiceQuota checks the answers, and that a hold beyond the quota is not left in the store.
+func TestServiceQuota(t *testing.T) {
+	tokens := map[string]string{"ci": ""}
+	s := startService(t, `
+[namespace.small]
+locks = 2
+waiters = 1
+max-ttl = "1m"
+requests = 1000
+[token.ci]
+{ci}
+verbs = ["read", "acquire"]
+namespace = "small"
+`, tokens, nil)
+	ci := tokens["ci"]
+	var wg sync.WaitGroup
+	statuses := make(chan int, 20)
+	for i := range 20 {
+		wg.Go(func() {
+			a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: fmt.Sprint(i), Owner: "a", TTL: 60_000})
+			statuses <- a.status
+		})
+	}
+	wg.Wait()
+	close(statuses)
+	count := map[int]int{}
+	for status := range statuses {
+		count[status]++
+	}
+	if count[http.StatusOK] != 2 || count[http.StatusTooManyRequests] != 18 {
+		t.Errorf("20 requests at once were answered %v, want 200 twice and 429", count)
+	}
+	var page wire.Page
+	s.send("GET", wire.PathLocks, ci, nil).decode(t, &page)
+	if len(page.Locks) != 2 {
+		t.Errorf("the store has %d locks, want 2", len(page.Locks))
+	}
+	a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", Owner: "a", TTL: 60_000})
+	if a.status != http.StatusTooManyRequests || a.kind(t) != wire.ProblemQuota || a.header.Get("Retry-After") != "1" {
+		t.Errorf("one more: %d %s with Retry-After %q, want 429 quota after 1 s", a.status, a.body, a.header.Get("Retry-After"))
+	}
+	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, Owner: "a", TTL: 120_000})
+	if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
+		t.Errorf("a long TTL: %d %s, want 403 quota", a.status, a.body)
+	}
+	// As another replica, which knows only what the store has: the holds count, and their
+	// owners may ask again.
+	m := s.Access.meters["small"]
+	m.mu.Lock()
+	clear(m.holds)
+	m.nextAfter = time.Time{}
+	m.mu.Unlock()
+	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, Owner: "a", TTL: 60_000})
+	if a.status != http.StatusOK {
+		t.Errorf("a holder asks again: %d %s, want 200", a.status, a.body)
+	}
+	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", Owner: "a", TTL: 60_000})
+	if a.status != http.StatusTooManyRequests {
+		t.Errorf("one more, at another replica: %d %s, want 429", a.status, a.body)
+	}
+}
+
+// TestServiceCertificates checks mutual TLS and HTTP/2.
+func TestServiceCertificates(t *testing.T) {
+	authority := livetest.NewAuthority(t)
+	dir := t.TempDir()
+	authority.Write(t, dir, authority.Issue(t, x509.Certificate{}))
+	s := startService(t, "[certificate.backup]\ndns = \"backup.example.com\"\nverbs = [\"acquire\"]\nprefixes = [\"\"]\n", nil, &TLSFiles{
+		Cert: filepath.Join(dir, livetest.CertFile), Key: filepath.Join(dir, livetest.KeyFile), ClientCA: filepath.Join(dir, livetest.AuthorityFile),
+	})
+	connect := func(certs ...tls.Certificate) {
+		s.client.CloseIdleConnections()
+		s.client.Transport = &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: authority.Pool(), Certificates: certs}, ForceAttemptHTTP2: true,
+		}
+	}
+	names := x509.Certificate{DNSNames: []string{"backup.example.com"}}
+	connect(authority.Issue(t, names))
+	s.acquire("", "a", "owner")
+	connect(authority.Issue(t, x509.Certificate{DNSNames: []string{"other.example.com"}}))
+	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", Owner: "a"}); a.status != http.StatusUnauthorized {
+		t.Errorf("another certificate: %d %s, want 401", a.status, a.body)
+	}
+	connect()
+	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", Owner: "a"}); a.status != http.StatusUnauthorized {
+		t.Errorf("no certificate: %d %s, want 401", a.status, a.body)
+	}
+	expired := names
+	expired.NotBefore, expired.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
+	for name, cert := range map[string]tls.Certificate{
+		"an expired one": authority.Issue(t, expired), "one of another authority": livetest.NewAuthority(t).Issue(t, names),
+	} {
+		connect(cert)
+		if resp, err := s.client.Get(s.url + wire.PathStore); err == nil {
+			resp.Body.Close()
+			t.Errorf("%s was admitted to the connection", name)
+		}
+	}
+
+	// The same, as a program uses it.
+	d, err := remotelock.Open(t.Context(), remotelock.Config{
+		Servers: []string{s.url}, TLS: &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t, names)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+}
+
+// TestServiceIssuer checks that a job with a token of its issuer takes locks.
+func TestServiceIssuer(t *testing.T) {
+	i := newTestIssuer(t)
+	s := startService(t, fmt.Sprintf(`
+[namespace.shop]
+[oidc.ci]
+issuer = %q
+audience = "https://locks.example.com"
+ca = %q
+[oidc.ci.rule.main]
+claims = { repository = "example/shop", ref = "refs/heads/main" }
+verbs = ["acquire"]
+namespace = "shop"
+`, i.URL, i.authorityFile(t)), nil, nil)
+	s.acquire(i.token(t, nil), "deploy", "job-1")
+	for name, changes := range map[string]map[string]any{
+		"another branch": {"ref": "refs/heads/x"}, "another audience": {"aud": "x"}, "an old token": {"exp": time.Now().Add(-time.Hour).Unix()},
+	} {
+		if a := s.send("POST", wire.PathAcquire, i.token(t, changes), wire.Acquire{Name: "x", Owner: "a"}); a.status != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s, want 401", name, a.status, a.body)
+		}
+	}
+}
+
+// TestServiceInBrowsers checks what pages of others can cause.
+func TestServiceInBrowsers(t *testing.T) {
+	tokens := map[string]string{"ci": ""}
+	s := startService(t, "[token.ci]\n{ci}\nverbs = [\"read\", \"acquire\"]\nprefixes = [\"\"]\n", tokens, nil)
+	acquire := wire.Acquire{Name: "x", Owner: "a"}
+	for name, change := range map[string]func(*http.Request){
+		"a page of another site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"a page of another port":  func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") },
+		"a name that was rebound": func(r *http.Request) { r.Host = "evil.example" },
+	} {
+		a := s.send("POST", wire.PathAcquire, tokens["ci"], acquire, change)
+		if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemForbidden {
+			t.Errorf("%s: %d %s, want 403", name, a.status, a.body)
+		}
+	}
+	a := s.send("POST", wire.PathAcquire, tokens["ci"], acquire, func(r *http.Request) { r.Header.Set("Origin", s.url) })
+	if a.status != http.StatusOK {
+		t.Errorf("a page of the service: %d %s, want 200", a.status, a.body)
+	}
+	for _, path := range []string{wire.PathLocks, "/nothing", wire.PathHealth} {
+		h := s.send("GET", path, tokens["ci"], nil).header
+		for _, name := range []string{"Content-Security-Policy", "X-Frame-Options", "X-Content-Type-Options", "Referrer-Policy"} {
+			if h.Get(name) == "" {
+				t.Errorf("%s: the answer has no %s", path, name)
+			}
+		}
+		if h.Get("Access-Control-Allow-Origin") != "" || h.Get("Set-Cookie") != "" {
+			t.Errorf("%s: the answer admits other origins, or sets a cookie: %v", path, h)
+		}
+	}
+}
+
+// TestServiceIsNotGuessed checks the answers to many wrong tokens.
+func TestServiceIsNotGuessed(t *testing.T) {
+	tokens := map[string]string{"ci": ""}
+	s := startService(t, "[token.ci]\n{ci}\nverbs = [\"read\"]\nprefixes = [\"\"]\n", tokens, nil)
+	if a := s.send("GET", wire.PathLocks, tokens["ci"], nil); a.status != http.StatusOK {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	count := map[int]int{}
+	for range 3 * failureBurst {
+		guess, _ := NewToken()
+		a := s.send("GET", wire.PathLocks, guess, nil)
+		count[a.status]++
+		if a.status == http.StatusTooManyRequests && (a.kind(t) != "blocked" || a.header.Get("Retry-After") == "") {
+			t.Fatalf("%d %s, want the problem blocked with Retry-After", a.status, a.body)
+		}
+	}
+	// On a slow machine a few more are answered 401 meanwhile.
+	if count[http.StatusUnauthorized] < failureBurst || count[http.StatusTooManyRequests] < failureBurst {
+		t.Errorf("wrong tokens were answered %v, want about %d with 401", count, failureBurst)
+	}
+	if a := s.send("GET", wire.PathLocks, tokens["ci"], nil); a.status != http.StatusOK {
+		t.Errorf("the right token, which has worked before: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,63 @@
+package access
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/sniblock/snib/serve"
+)
+
+// A Policy says who may do what. It does not change.
+type Policy struct {
+	tokens       []tokenEntry
+	certificates []certificateEntry
+	issuers      []*issuer
+	namespaces   map[string]Namespace
+	proxies      []netip.Prefix // whose X-Forwarded-For is believed
+	hosts        []string       // of URLs of the service, in lower case
+}
+
+// A Namespace is a part of the store with its quota. A principal of a namespace uses names without
+// the Prefix, and never sees a lock outside.
+type Namespace struct {
+	Name   string
+	Prefix string // of the names of its locks in the store
+	Quota  Quota
+}
+
+// Rights are what a policy allows to somebody: some verbs, on the locks of a namespace whose
+// names have one of the prefixes.
+type Rights struct {
+	Name      string // of the table in the policy, for people
+	Verbs     []serve.Verb
+	Namespace string    // "": the whole store
+	Prefixes  []string  // empty: all locks of the namespace
+	Until     time.Time // zero: without an end
+
+	prefix string // of the namespace
+}
+
+// A certificateEntry is a client certificate in a policy. One of the texts is not empty.
+type certificateEntry struct {
+	dns, uri, email string // a subject alternative name
+	subject         string // as x509 prints it, such as "CN=backup,O=Example"
+	rights          Rights
+}
+
+// A claimRule is what an issuer's token gets whose claims have these values.
+type claimRule struct {
+	claims claimsValue
+	rights Rights
+}
+
+// adoptIssuers takes over the issuers of the policy before that have not changed, because their
+// keys are known.
+func (p *Policy) adoptIssuers(before *Policy) {
+	for _, i := range p.issuers {
+		for _, old := range before.issuers {
+			if i.address == old.address && i.audience == old.audience && i.authority == old.authority {
+				i.keySource = old.keySource
+			}
+		}
+	}
+}

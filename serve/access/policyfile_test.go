@@ -1,0 +1,151 @@
+package access
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// digest is the SHA-256 of no token that anybody has.
+const digest = "00000000000000000000000000000000000000000000000000000000000000aa"
+
+func TestParsePolicy(t *testing.T) {
+	p, err := ParsePolicy(`
+trusted-proxies = ["10.0.0.7", "10.1.0.0/16"]
+
+[role.deployer]
+verbs = ["read", "acquire"]
+
+[namespace.payments]
+locks = 100
+waiters = 50
+max-ttl = "5m"
+max-hold = "2h"
+requests = 2.5
+
+[token.ci]
+sha256 = "` + digest + `"
+roles = ["deployer"]
+verbs = ["break"]
+namespace = "payments"
+prefixes = ["deploy/"]
+until = 2027-01-31
+
+[certificate.backup]
+dns = "backup.example.com"
+verbs = ["acquire"]
+prefixes = ["backup/"]
+
+[oidc.github]
+issuer = "https://token.actions.githubusercontent.com"
+audience = "https://locks.example.com"
+
+[oidc.github.rule.release]
+claims = { repository = "example/shop", ref = ["refs/heads/main", "refs/tags/*"] }
+verbs = ["acquire"]
+namespace = "payments"
+
+[oidc.github.rule.any]
+claims = { repository_owner = "example" }
+verbs = ["read"]
+namespace = "payments"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci := p.tokens[0].rights
+	if got, want := ci.Until, time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("until = %v, want %v", got, want)
+	}
+	if got := len(ci.Verbs); got != 3 {
+		t.Errorf("verbs = %v, want those of the role and of the token", ci.Verbs)
+	}
+	wantQuota := Quota{Locks: 100, Waiters: 50, MaxTTL: 5 * time.Minute, MaxHold: 2 * time.Hour, Requests: 2.5}
+	if got := p.namespaces["payments"]; got.Prefix != "payments/" || got.Quota != wantQuota {
+		t.Errorf("namespace = %+v, want prefix payments/ and %+v", got, wantQuota)
+	}
+	// The first rule that matches decides, so they stay in the order of the file.
+	if got := p.issuers[0].rules[0].rights.Verbs[0]; got != "acquire" {
+		t.Errorf("the first rule allows %q, want that of [oidc.github.rule.release]", got)
+	}
+}
+
+// TestBadPolicies checks that errors say where, what is wrong, and what would be right.
+func TestBadPolicies(t *testing.T) {
+	sha := `sha256 = "` + digest + "\"\n"
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"Syntax", "[token.ci]\nverbs = [\"read\"\n", []string{"line 2"}},
+		{"Empty", "", []string{"admits nobody", "[token.NAME]"}},
+		{"UnknownTable", "[tokens.ci]\n", []string{"line 1", `"tokens"`, "token"}},
+		{"UnknownSetting", "[token.ci]\n" + sha + "verb = [\"read\"]\n", []string{"line 3", `"verb"`, "verbs"}},
+		{"UnknownVerb", "[token.ci]\n" + sha + "verbs = [\"raed\"]\nprefixes = [\"\"]\n", []string{"line 3", `"raed"`, "read, acquire, break, reserve, admin"}},
+		{"UnknownRole", "[role.one]\nverbs = [\"read\"]\n[token.ci]\n" + sha + "roles = [\"two\"]\n", []string{"line 5", "[role.two]", "[role.one]"}},
+		{"UnknownNamespace", "[token.ci]\n" + sha + "verbs = [\"read\"]\nnamespace = \"x\"\n", []string{"line 4", "[namespace.x]", "write one"}},
+		{"NoVerbs", "[token.ci]\n" + sha + "prefixes = [\"a\"]\n", []string{"line 1", "token.ci has no verbs"}},
+		{"NoBreadth", "[token.ci]\n" + sha + "verbs = [\"read\"]\n", []string{"line 1", "neither namespace nor prefixes", `prefixes = [""]`}},
+		{"NoDigest", "[token.ci]\nverbs = [\"read\"]\nprefixes = [\"a\"]\n", []string{"line 1", "snib serve token ci"}},
+		{"PlainToken", "[token.ci]\nsha256 = \"snib_ABC\"\n", []string{"line 2", "64 hexadecimal digits"}},
+		{"SameToken", "[token.a]\n" + sha + "verbs = [\"read\"]\nprefixes = [\"a\"]\n[token.b]\n" + sha, []string{"line 6", "same token as token.a"}},
+		{"LocalTime", "[token.ci]\nuntil = 2027-01-31T10:00:00\n", []string{"line 2", "no zone", "Z"}},
+		{"TextAsTime", "[token.ci]\nuntil = \"2027-01-31\"\n", []string{"line 2", "without quotes"}},
+		{"NumberAsDuration", "[namespace.a]\nmax-ttl = 30\n", []string{"line 2", `"90s"`}},
+		{"ZeroLocks", "[namespace.a]\nlocks = 0\n", []string{"line 2", "leave it out"}},
+		{"NegativeRate", "[namespace.a]\nrequests = -1\n", []string{"line 2", "above 0"}},
+		{"OverlappingNamespaces", "[namespace.a]\n[namespace.b]\nprefix = \"a/b/\"\n", []string{"line 3", "[namespace.a]", "overlap"}},
+		{"TwoSubjects", "[certificate.a]\ndns = \"x\"\nuri = \"y\"\n", []string{"line 1", "one of dns, uri, email and subject"}},
+		{"PlainIssuer", "[oidc.a]\nissuer = \"http://x\"\n", []string{"line 2", "https://"}},
+		{"NoAudience", "[oidc.a]\nissuer = \"https://x\"\n", []string{"line 1", "no audience"}},
+		{"NoRule", "[oidc.a]\nissuer = \"https://x\"\naudience = \"y\"\n", []string{"line 1", "[oidc.a.rule.NAME]"}},
+		{"NoClaims", "[oidc.a]\nissuer = \"https://x\"\naudience = \"y\"\n[oidc.a.rule.b]\nverbs = [\"read\"]\n", []string{"line 4", "no claims"}},
+		{"AnyClaim", "[oidc.a]\nissuer = \"https://x\"\naudience = \"y\"\n[oidc.a.rule.b]\nclaims = { sub = \"*\" }\n", []string{"line 5", `"sub"`}},
+		{"BadProxy", "trusted-proxies = [\"balancer\"]\n", []string{"line 1", `"balancer"`, "10.0.0.0/24"}},
+		{"HostWithPort", "hosts = [\"locks.example.com:443\"]\n", []string{"line 1", "without scheme and port"}},
+		{"NotATable", "token = \"x\"\n", []string{"line 1", "[token.NAME]"}},
+		{"NotATables", "[[token]]\n" + sha, []string{"line 1", "[token.NAME]"}},
+		{"ValueAsTable", "[token]\nci = 3\n", []string{"line 2", "[token.NAME]"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := ParsePolicy(tt.text)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error = %q, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestOpenPolicyFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mode does not say who may read a file on Windows")
+	}
+	file := filepath.Join(t.TempDir(), "policy.toml")
+	if err := os.WriteFile(file, []byte("[token.ci]\nsha256 = \""+digest+"\"\nverbs = [\"read\"]\nprefixes = [\"\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		mode os.FileMode
+		ok   bool
+	}{{0o600, true}, {0o640, true}, {0o644, false}, {0o620, false}, {0o602, false}} {
+		if err := os.Chmod(file, tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadPolicy(file)
+		if ok := err == nil; ok != tt.ok {
+			t.Errorf("mode %04o: error %v, want accepted = %v", tt.mode, err, tt.ok)
+		}
+		if err != nil && !strings.Contains(err.Error(), "chmod go-w,o-rwx "+file) {
+			t.Errorf("mode %04o: error %q does not say what to run", tt.mode, err)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve"
+)
+
+// A Quota bounds what the principals of one namespace use together. A zero field is no bound.
+type Quota struct {
+	Locks    int           // holds at a time
+	Waiters  int           // requests that wait at a time
+	MaxTTL   time.Duration // of a lease
+	MaxHold  time.Duration // from the grant to the end
+	Requests float64       // each second
+}
+
+// An ExceededError reports a request that a quota does not allow.
+type ExceededError struct {
+	What       string        // that was exceeded, as the policy file names it
+	Limit      string        // that the policy sets
+	RetryAfter time.Duration // when it may be allowed; 0 if it never is
+}
+
+// Error implements the error interface.
+func (e *ExceededError) Error() string {
+	return fmt.Sprintf("more than the %s of this namespace allows: %s", e.What, e.Limit)
+}
+
+// A listFunc lists the locks in the store, as [driver.Inspector] does.
+type listFunc = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error
+
+// A meter counts what a namespace uses, and compares it with its quota.
+//
+// Requests and waiters are those of this replica. Holds are those in the store: what the last
+// survey found, and what this replica was granted and released since. A hold that another
+// replica grants is counted from the next survey on.
+type meter struct {
+	prefix string // of the namespace's names in the store
+	list   listFunc
+
+	requests *rate.Limiter // nil: no bound
+
+	mu        sync.Mutex
+	quota     Quota
+	waiters   int
+	holds     map[holdID]time.Time // when each was granted, as far as the store knows it
+	recent    map[holdID]time.Time // granted since the last survey began; zero time: released since
+	nextAfter time.Time            // a survey before that is not needed
+	underWay  chan struct{}        // closed at the end of the survey that is under way; nil: there is none
+}
+
+const (
+	// surveyInterval is how old the count of a namespace's holds may be.
+	surveyInterval = time.Second
+
+	// surveyShare bounds the cost of surveys: a survey that took d is not repeated for
+	// surveyShare*d.
+	surveyShare = 10
+)
+
+// A holdID stands for a hold without being a secret.
+type holdID [sha256.Size]byte
+
+func newHoldID(name, owner string) holdID {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q", name, owner))
+}
+
+// newMeter returns a meter of the holds that list finds under a prefix.
+func newMeter(prefix string, q Quota, list listFunc) *meter {
+	m := &meter{prefix: prefix, list: list, holds: map[holdID]time.Time{}, recent: map[holdID]time.Time{}}
+	m.setQuota(q)
+	return m
+}
+
+// setQuota changes the quota, and keeps the counts.
+func (m *meter) setQuota(q Quota) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case q.Requests == 0:
+		m.requests = nil
+	case m.requests == nil || m.quota.Requests != q.Requests:
+		// A burst of what two seconds allow lets a client renew several locks at once.
+		m.requests = rate.NewLimiter(rate.Limit(q.Requests), max(1, int(2*q.Requests)))
+	}
+	m.quota = q
+	if !m.countsHolds() {
+		clear(m.holds)
+		clear(m.recent)
+	}
+}
+
+func (m *meter) countsHolds() bool { return m.quota.Locks > 0 || m.quota.MaxHold > 0 }
+
+// request counts a request.
+func (m *meter) request(now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.requests == nil {
+		return nil
+	}
+	r := m.requests.ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait == 0 {
+		return nil
+	}
+	r.CancelAt(now)
+	return &ExceededError{What: "requests", Limit: fmt.Sprintf("%v each second", m.quota.Requests), RetryAfter: wait}
+}
+
+// wait counts a request that waits, until done is called.
+func (m *meter) wait() (done func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.quota.Waiters > 0 && m.waiters >= m.quota.Waiters {
+		return nil, &ExceededError{What: "waiters", Limit: fmt.Sprint(m.quota.Waiters), RetryAfter: surveyInterval}
+	}
+	m.waiters++
+	return sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.waiters--
+	}), nil
+}
+
+// lease checks the TTL of a lease, or for how long the service is to keep a lock.
+func (m *meter) lease(act serve.Action) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	longest, what := m.quota.MaxTTL, "max-ttl"
+	if act.Verb == serve.VerbReserve {
+		longest, what = m.quota.MaxHold, "max-hold"
+	}
+	if longest > 0 && act.TTL > longest {
+		return &ExceededError{What: what, Limit: longest.String()}
+	}
+	return nil
+}
+
+// admit reports whether the namespace may have one more hold. A hold that is there already is
+// admitted: its owner may ask again because it has not got an answer.
+func (m *meter) admit(ctx context.Context, id holdID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.surveyLocked(ctx); err != nil {
+		return err
+	}
+	return m.roomLocked(id)
+}
+
+// granted counts a hold that the store has granted. If it returns an error, the namespace had
+// no room left for it, and the caller must release it.
+func (m *meter) granted(id holdID, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.roomLocked(id); err != nil {
+		return err
+	}
+	if _, had := m.holds[id]; !had && m.countsHolds() {
+		m.holds[id] = now
+		m.recent[id] = now
+	}
+	return nil
+}
+
+func (m *meter) roomLocked(id holdID) error {
+	if _, had := m.holds[id]; had || m.quota.Locks == 0 || len(m.holds) < m.quota.Locks {
+		return nil
+	}
+	return &ExceededError{What: "locks", Limit: fmt.Sprint(m.quota.Locks), RetryAfter: surveyInterval}
+}
+
+// renew reports whether a hold may last longer.
+func (m *meter) renew(ctx context.Context, id holdID, now time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.quota.MaxHold == 0 {
+		return nil
+	}
+	since, ok := m.holds[id]
+	if !ok {
+		if err := m.surveyLocked(ctx); err != nil {
+			return err
+		}
+		if since, ok = m.holds[id]; !ok {
+			return nil // the store will say that it is lost
+		}
+	}
+	if now.Sub(since) >= m.quota.MaxHold {
+		return &ExceededError{What: "max-hold", Limit: m.quota.MaxHold.String()}
+	}
+	return nil
+}
+
+// released forgets a hold that the store has freed.
+func (m *meter) released(id holdID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.countsHolds() {
+		delete(m.holds, id)
+		m.recent[id] = time.Time{}
+	}
+}
+
+// surveyLocked counts the holds in the store, unless the last survey is young enough. Callers
+// at the same time share a survey. It unlocks mu meanwhile.
+func (m *meter) surveyLocked(ctx context.Context) error {
+	if !m.countsHolds() {
+		return nil
+	}
+	for m.underWay != nil {
+		ended := m.underWay
+		m.mu.Unlock()
+		select {
+		case <-ended:
+			m.mu.Lock()
+		case <-ctx.Done():
+			m.mu.Lock()
+			return context.Cause(ctx)
+		}
+	}
+	began := time.Now()
+	if began.Before(m.nextAfter) {
+		return nil
+	}
+	m.underWay = make(chan struct{})
+	clear(m.recent)
+	m.mu.Unlock()
+
+	found := map[holdID]time.Time{}
+	err := m.list(ctx, m.prefix, func(st driver.Status) bool {
+		for _, h := range st.Holders {
+			found[newHoldID(st.Name, serve.ClientOwner(h.Owner))] = began.Add(-h.Held)
+		}
+		return true
+	})
+
+	m.mu.Lock()
+	close(m.underWay)
+	m.underWay = nil
+	if err != nil {
+		return err
+	}
+	m.adoptLocked(found)
+	m.nextAfter = time.Now().Add(max(surveyInterval, surveyShare*time.Since(began)))
+	return nil
+}
+
+// adoptLocked makes what a survey found the count, with what happened here since it began.
+func (m *meter) adoptLocked(found map[holdID]time.Time) {
+	for id, since := range found {
+		if known, ok := m.holds[id]; ok && known.Before(since) {
+			found[id] = known // a store that does not know the age would make it new in each survey
+		}
+	}
+	for id, since := range m.recent {
+		if since.IsZero() {
+			delete(found, id)
+		} else {
+			found[id] = since
+		}
+	}
+	m.holds = found
+}

@@ -1,0 +1,163 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve"
+)
+
+// A fakeStore lists holds by name.
+type fakeStore map[string]driver.Holding
+
+func (s fakeStore) list(_ context.Context, _ string, yield func(driver.Status) bool) error {
+	for name, h := range s {
+		if !yield(driver.Status{Name: name, Holders: []driver.Holding{h}}) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func exceeded(t *testing.T, err error, what string) {
+	t.Helper()
+	var e *ExceededError
+	if !errors.As(err, &e) || e.What != what {
+		t.Errorf("error = %v, want that of %s", err, what)
+	}
+}
+
+func TestQuotaOfLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		store := fakeStore{"other": {Owner: "replica 2"}}
+		m := newMeter("", Quota{Locks: 3}, store.list)
+		a, b, c := newHoldID("a", "1"), newHoldID("b", "1"), newHoldID("c", "1")
+		for _, id := range []holdID{a, b} {
+			if err := m.admit(ctx, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Both were admitted before either was granted; a third one was, too, and is granted last.
+		for _, id := range []holdID{a, b} {
+			if err := m.granted(id, time.Now()); err != nil {
+				t.Errorf("granted: %v, want nil: there are three holds with that of the other replica", err)
+			}
+		}
+		exceeded(t, m.granted(c, time.Now()), "locks")
+		exceeded(t, m.admit(ctx, c), "locks")
+		if err := m.admit(ctx, a); err != nil {
+			t.Errorf("the owner of a hold asks again: %v, want nil", err)
+		}
+
+		m.released(a)
+		if err := m.admit(ctx, c); err != nil {
+			t.Errorf("after a release: %v, want nil", err)
+		}
+
+		// The store has neither of ours: their leases have ended. The next survey finds that out.
+		time.Sleep(surveyInterval)
+		if err := m.admit(ctx, c); err != nil {
+			t.Error(err)
+		}
+		if got := len(m.holds); got != 1 {
+			t.Errorf("the survey counts %d holds, want 1", got)
+		}
+	})
+}
+
+// TestSurveyKeepsWhatHappensMeanwhile checks that a survey neither forgets a hold that was
+// granted while it ran, nor counts one that was released.
+func TestSurveyKeepsWhatHappensMeanwhile(t *testing.T) {
+	var m *meter
+	old, fresh := newHoldID("old", "1"), newHoldID("fresh", "1")
+	m = newMeter("", Quota{Locks: 5}, func(_ context.Context, _ string, yield func(driver.Status) bool) error {
+		yield(driver.Status{Name: "old", Holders: []driver.Holding{{Owner: "1"}}})
+		m.released(old)
+		return m.granted(fresh, time.Now())
+	})
+	if err := m.admit(t.Context(), newHoldID("next", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := m.holds[fresh]; !ok || len(m.holds) != 1 {
+		t.Errorf("the count has %d holds, want only the one that was granted meanwhile", len(m.holds))
+	}
+}
+
+func TestQuotaOfHoldTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// This store does not know how old our hold is.
+		store := fakeStore{"ours": {Owner: "1"}, "theirs": {Owner: "1", Held: 50 * time.Minute}}
+		m := newMeter("", Quota{MaxHold: time.Hour}, store.list)
+		ours, theirs := newHoldID("ours", "1"), newHoldID("theirs", "1")
+		if err := m.granted(ours, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []holdID{ours, theirs} {
+			if err := m.renew(t.Context(), id, time.Now()); err != nil {
+				t.Errorf("renewal of a young hold: %v", err)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		exceeded(t, m.renew(t.Context(), theirs, time.Now()), "max-hold")
+		if err := m.renew(t.Context(), ours, time.Now()); err != nil {
+			t.Errorf("renewal after 10 minutes: %v", err)
+		}
+		time.Sleep(50 * time.Minute)
+		exceeded(t, m.renew(t.Context(), ours, time.Now()), "max-hold")
+	})
+}
+
+func TestQuotaOfRequestsAndWaiters(t *testing.T) {
+	m := newMeter("", Quota{Requests: 2, Waiters: 1, MaxTTL: time.Minute}, fakeStore{}.list)
+	now := time.Now()
+	for range 4 {
+		if err := m.request(now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := m.request(now)
+	exceeded(t, err, "requests")
+	var e *ExceededError
+	if errors.As(err, &e) && e.RetryAfter != 500*time.Millisecond {
+		t.Errorf("Retry-After is %v, want 500ms", e.RetryAfter)
+	}
+	if err := m.request(now.Add(e.RetryAfter)); err != nil {
+		t.Errorf("after Retry-After: %v", err)
+	}
+
+	done, err := m.wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.wait()
+	exceeded(t, err, "waiters")
+	done()
+	done()
+	for i := range 2 {
+		if _, err := m.wait(); (err != nil) != (i == 1) {
+			t.Errorf("waiter %d after one has ended: %v", i, err)
+		}
+	}
+
+	exceeded(t, m.lease(serve.Action{TTL: 2 * time.Minute}), "max-ttl")
+	if err := m.lease(serve.Action{TTL: time.Minute}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSurveyFails checks that a store that does not answer is not taken for an empty one.
+func TestSurveyFails(t *testing.T) {
+	down := fmt.Errorf("%w: down", driver.ErrUnavailable)
+	m := newMeter("", Quota{Locks: 1}, func(context.Context, string, func(driver.Status) bool) error { return down })
+	for range 2 {
+		if err := m.admit(t.Context(), newHoldID("a", "1")); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("error = %v, want ErrUnavailable", err)
+		}
+	}
+}

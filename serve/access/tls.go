@@ -1,0 +1,93 @@
+package access
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// A TLSFiles names the files of a TLS listener.
+type TLSFiles struct {
+	Cert     string // the certificate, and those between it and the authority
+	Key      string
+	ClientCA string // the authorities of clients' certificates; "": none is asked for
+}
+
+// A Certificates has the TLS configuration of a listener, which can be loaded again while it
+// serves.
+type Certificates struct {
+	files  TLSFiles
+	config atomic.Pointer[tls.Config]
+}
+
+// LoadCertificates reads the files.
+func LoadCertificates(files TLSFiles) (*Certificates, error) {
+	c := &Certificates{files: files}
+	if err := c.Reload(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Reload reads the files again. If one of them is bad, the listener keeps what it has.
+// Connections that exist are not touched, except that a client whose certificate has ended is
+// not admitted any more.
+func (c *Certificates) Reload() error {
+	config, err := c.files.load()
+	if err != nil {
+		return err
+	}
+	c.config.Store(config)
+	return nil
+}
+
+// Config returns a configuration that uses for each new connection what was loaded last.
+func (c *Certificates) Config() *tls.Config {
+	config := c.config.Load().Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.config.Load(), nil }
+	return config
+}
+
+func (f TLSFiles) load() (*tls.Config, error) {
+	if f.Cert == "" || f.Key == "" {
+		return nil, errors.New("TLS needs a certificate and its key: give --tls-cert and --tls-key")
+	}
+	key, err := readOwnFile(f.Key, "the key of TLS")
+	if err != nil {
+		return nil, err
+	}
+	cert, err := os.ReadFile(f.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s and --tls-key %s: %w", f.Cert, f.Key, err)
+	}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}
+	if f.ClientCA == "" {
+		return config, nil
+	}
+	authorities, err := os.ReadFile(f.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("--client-ca: %w", err)
+	}
+	config.ClientCAs = x509.NewCertPool()
+	if !config.ClientCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("--client-ca %s: there is no certificate in it; it must be a PEM file", f.ClientCA)
+	}
+	// A client without a certificate may have a token instead. One that shows a bad certificate is
+	// told so by the handshake.
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	// A resumed session would bring back a certificate that the authorities of today do not
+	// verify.
+	config.SessionTicketsDisabled = true
+	return config, nil
+}
