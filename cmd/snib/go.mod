@@ -15,6 +15,8 @@ require (
 	github.com/sniblock/snib/metrics v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
 	github.com/sniblock/snib/redlock v0.0.0
+	github.com/sniblock/snib/remotelock v0.0.0
+	github.com/sniblock/snib/serve v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -85,6 +87,8 @@ replace (
 	github.com/sniblock/snib/metrics => ../../metrics
 	github.com/sniblock/snib/redislock => ../../redislock
 	github.com/sniblock/snib/redlock => ../../redlock
+	github.com/sniblock/snib/remotelock => ../../remotelock
+	github.com/sniblock/snib/serve => ../../serve
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 )
 

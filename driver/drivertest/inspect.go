@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -106,6 +107,9 @@ func inspectClauses() []clause {
 				d := t.open()
 				for _, name := range unusualNames() {
 					t.lockName = t.name(name)
+					if len(t.lockName) > driver.MaxName {
+						t.lockName = strings.ToValidUTF8(t.lockName[:driver.MaxName], "")
+					}
 					l := t.acquire(d, t.req("a"))
 					t.eventually(fmt.Sprintf("List with %q", t.lockName), waitTimeout, func() error {
 						got, err := t.list(d, t.id, func(driver.Status) {})

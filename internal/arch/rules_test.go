@@ -49,6 +49,13 @@ var rules = []rule{
 	{"internal/release/typecheck", []string{"golang.org/x/tools/go/packages"}, nil, "a tool of make"},
 	{"internal/release", []string{"github.com/google/go-containerregistry/pkg/v1/...", "golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/tools/go/packages"}, nil,
 		"it makes releases of what others wrote, and links nothing of it"},
+	{"serve", []string{"driver", "remotelock/wire"}, []string{"driver/...", "memlock", "internal/livetest"}, "a service over any driver, so it knows no store"},
+	{"remotelock", []string{"driver", "remotelock/wire"}, nil,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+	{"remotelock/wire", []string{"driver"}, nil, "the service and its driver share it, so it brings nothing of either"},
+	{"internal/served", nil, []string{".", "driver/...", "internal/history", "internal/jobtest", "internal/livetest/...", "memlock", "pglock", "redislock", "remotelock/...", "serve", "sqlitelock",
+		"github.com/jackc/pgx/v5/...", "github.com/redis/rueidis"},
+		"it runs the service and its driver on real stores, so that neither requires the other, or a store"},
 	{"internal/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
@@ -99,7 +106,7 @@ var rules = []rule{
 		"the director starts servers and processes, and looks at them; how clients lock is said in lab/pattern"},
 	{"lab/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no scene"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/arena", "lab/contestant", "lab/judge", "lab/report", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/arena", "lab/contestant", "lab/judge", "lab/report", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "remotelock/...", "serve/...", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
@@ -117,6 +124,11 @@ var rules = []rule{
 // exceptions are package variables that may be state, as "directory.name", each with the reason.
 var exceptions = map[string]string{
 	"driver.boot": "what it remembers is the machine's, not a caller's, and only spares the question: Now answers as it would without",
+}
+
+// conformanceIn says where the conformance test of a backend is that is not in the backend itself.
+var conformanceIn = map[string]string{
+	"remotelock": "internal/served", // it needs the service, and the backends of stores
 }
 
 // typeWords are names of types with one meaning each, see docs/glossary.md. They may be declared

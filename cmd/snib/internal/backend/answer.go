@@ -17,7 +17,7 @@ import (
 // permission.
 func Denied(err error) bool {
 	// The codes are about authentication and permissions.
-	if isPostgresError(err, "28") || isPostgresError(err, "42501") || isMySQLError(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) {
+	if isPostgresError(err, "28") || isPostgresError(err, "42501") || isMySQLError(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) || serviceDenied(err) {
 		return true
 	}
 	reply, raw, refused := new(redislock.ReplyError), new(rueidis.RedisError), rediskit.Refusal("")

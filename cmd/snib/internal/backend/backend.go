@@ -70,6 +70,8 @@ func Schemes() []Scheme {
 		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", secureZooKeeper.resolve},
 		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},
 		Scheme{"etcds", "etcds://HOST:PORT,...", "", secureEtcd.resolve},
+		Scheme{"http", "http://HOST:PORT,...", "a lock service, snib serve, at the addresses of its replicas; https:// is with TLS", lockService.resolve},
+		Scheme{"https", "https://HOST:PORT,...", "", secureLockService.resolve},
 		Scheme{"memory", "memory:", "in the memory of this process, for trials: it excludes no other process", resolveMemory})
 }
 

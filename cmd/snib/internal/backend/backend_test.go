@@ -25,7 +25,7 @@ func TestOpenRefuses(t *testing.T) {
 	tests := []struct{ name, url, want string }{
 		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
 		{"Unknown", "consul://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
-			"redis+cluster://HOST:PORT,..., redlock://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, zk://HOST:PORT,.../ROOT, etcd://HOST:PORT,... and memory:"},
+			"redis+cluster://HOST:PORT,..., redlock://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, zk://HOST:PORT,.../ROOT, etcd://HOST:PORT,..., http://HOST:PORT,... and memory:"},
 		{"Nearly", "redis-cluster://h", "did you mean redis+cluster://HOST:PORT,...?"},
 		{"NearlyTLS", "rediss-cluster://h", "did you mean rediss+cluster://HOST:PORT,...?"},
 		{"Port", "localhost:6379", "did you mean redis://localhost:6379?"},

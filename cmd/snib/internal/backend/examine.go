@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/remotelock"
 )
 
 // A Verdict says what a finding means for locks.
@@ -58,6 +59,8 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 		all, err = d.examine(ctx)
 	case *redlockStore:
 		all, err = d.examine(ctx)
+	case *remotelock.Driver:
+		all, err = examineService(ctx, d)
 	default:
 		if path, ok := s.file(); ok {
 			all, err = examineFile(path)

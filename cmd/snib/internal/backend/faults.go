@@ -89,6 +89,14 @@ func FaultsOf(name string) Faults {
 			Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
 			ClockJump: "no effect: members count by a clock that nobody sets",
 		}
+	case "remote":
+		return Faults{
+			Pause:     leaseEnds,
+			Crash:     freeAtEnd,
+			Failover:  "if a replica of the service dies, holds go on at another one, and waiters lose their places; if the store fails over, what its own page says",
+			Partition: "a holder that is cut off from the service is told before its lease ends; if a replica is cut off from its store, its clients go on at another one",
+			ClockJump: "clocks of clients and of the service don't matter; that of the store may, as its own page says",
+		}
 	}
 	return Faults{}
 }

@@ -344,6 +344,27 @@ const exportNotes = `  It runs until it gets INT or TERM. One for each store is 
   its own at each reading.
 `
 
+const serveExamples = `  snib serve                  http://127.0.0.1:7420 for the default store
+  snib serve redis://cache.example:6379
+  curl --json '{"name":"deploy"}' localhost:7420/v1/acquire
+  snib ls -u http://localhost:7420
+`
+
+const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itself: they are in the
+  store, so each of several replicas on one store serves all clients. The other
+  commands use it as a store: --url http://HOST:PORT,HOST:PORT names replicas.
+  docs/serve.md has all requests.
+
+  It admits everybody on this host, and nobody else. So ADDRESS must be a
+  loopback address.
+
+  After a signal, it answers requests that wait, and refuses new ones. Holds
+  stay in the store, and their clients go on at another replica.
+
+  In ZooKeeper and etcd, a lock ends with the session of the process that took
+  it, so they can't be served.
+`
+
 const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL
   snib doctor redis://cache.example:6379
   snib doctor -o json         for programs

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve"
+)
+
+// drainTimeout is how long snib serve takes to end after a signal: answers that are under way get
+// that long.
+const drainTimeout = 10 * time.Second
+
+// A serveCommand is one call of "snib serve".
+type serveCommand struct {
+	*app
+	listen string
+}
+
+func (a *app) newServeCommand() *cobra.Command {
+	c := &serveCommand{app: a}
+	cmd := &cobra.Command{
+		Use:     "serve [URL]",
+		Short:   "serve the locks of a store over HTTP",
+		Example: serveExamples,
+		Long:    serveNotes,
+		Args:    atMostOneArg,
+
+		ValidArgsFunction: a.completeURL,
+	}
+	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; it must be one of this host's loopback addresses")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if err := a.setStoreURL(args); err != nil {
+			return err
+		}
+		if err := c.checkListen(); err != nil {
+			return err
+		}
+		s, err := a.open(backend.Take)
+		if err != nil {
+			return err
+		}
+		defer closeSoon(s)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		return c.serve(ctx, stop, s)
+	}
+	return cmd
+}
+
+// checkListen refuses an address that other hosts can reach: everybody there could take and free
+// locks.
+func (c *serveCommand) checkListen() error {
+	host, port, err := net.SplitHostPort(c.listen)
+	if err != nil || port == "" {
+		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(c.listen), backend.ServicePort)
+	}
+	addr, err := netip.ParseAddr(host)
+	if host != "localhost" && (err != nil || !addr.IsLoopback()) {
+		return usagef("--listen %s: everybody who reaches this address could take and free locks; give a loopback address, such as 127.0.0.1:%s",
+			printable(c.listen), port)
+	}
+	return nil
+}
+
+// serve serves the locks of s until ctx is done. A second signal ends the process at once.
+func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store) error {
+	if s.IsService() {
+		return failf(exitConfig, "%s is a lock service already; give the store that it serves", s.URL)
+	}
+	service, err := serve.New(s.Driver, serve.Options{})
+	if errors.Is(err, driver.ErrInvalid) {
+		return failf(exitConfig, "%s: %w", s.URL, err)
+	}
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", c.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return usagef("--listen %s: another program listens there; stop it, or give another port", printable(c.listen))
+	}
+	if err != nil {
+		return usagef("--listen %s: %w", printable(c.listen), err)
+	}
+	server := service.NewServer()
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	c.infof("serving http://%s for %s", listener.Addr(), printable(s.URL))
+	select {
+	case err := <-failed:
+		return failf(exitUnavailable, "serving on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	stop()
+	c.infof("ending: holds stay in the store; another signal ends at once")
+	return c.drain(service, server)
+}
+
+// drain ends the service and its server.
+func (c *serveCommand) drain(service *serve.Service, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	if err := errors.Join(service.Drain(ctx), server.Shutdown(ctx)); err != nil {
+		_ = server.Close() // what is under way has had its time
+		c.infof("some requests had no answer within %v", drainTimeout)
+	}
+	return nil
+}

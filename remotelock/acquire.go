@@ -1,0 +1,206 @@
+package remotelock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+const (
+	// cleanupTimeout is how long a failed acquisition waits until the service has withdrawn it. The
+	// withdrawal goes on in the background.
+	cleanupTimeout = driver.CancelTimeout / 2
+
+	// withdrawTimeout is how long a withdrawal goes on. The service keeps a place for 10 s without
+	// its client, and a hold for its TTL.
+	withdrawTimeout = 30 * time.Second
+
+	// closeTimeout is the same once the driver was closed.
+	closeTimeout = time.Second
+
+	// retryInterval is the pause between two requests that fail.
+	retryInterval = 200 * time.Millisecond
+)
+
+// An attempt is one call of Acquire.
+type attempt struct {
+	d       *Driver
+	req     driver.Request
+	msg     wire.Acquire
+	servers []int // that may have got a request, and to which a withdrawal must go
+	queued  bool  // the service has said that the lock is held
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	end, err := d.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if !utf8.ValidString(req.Owner) || req.Owner == "" || len(req.Owner) > wire.MaxOwner {
+		return nil, driver.Invalidf("owner: it must be UTF-8 of 1 to %d bytes", wire.MaxOwner)
+	}
+	a := &attempt{d: d, req: req, msg: wire.Acquire{
+		Name: req.Name, Owner: req.Owner, Attempt: rand.Text(), First: req.UniqueOwner, Brief: true,
+		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold), Tokens: req.Tokens,
+		Host: req.Holder.Host, PID: max(req.Holder.PID, 0), Label: shortLabel(req.Holder.Label),
+	}}
+	if req.Fencing > driver.FencingNone {
+		a.msg.Fencing = req.Fencing.String()
+	}
+	bound, cancel := d.bind(ctx)
+	defer cancel()
+	l, err := a.run(bound)
+	if err == nil && bound.Err() == nil {
+		return l, nil
+	}
+	if err == nil {
+		err = context.Cause(bound)
+	}
+	a.withdraw()
+	return nil, err
+}
+
+// run sends the request until it is granted, or fails.
+func (a *attempt) run(ctx context.Context) (*lease, error) {
+	wait := time.Duration(0)
+	if !a.req.NoWait {
+		wait = time.Millisecond // the first answer says soon whether the lock is held
+	}
+	for answered := driver.Now(); ; {
+		l, err := a.send(ctx, wait)
+		switch {
+		case err == nil && l != nil:
+			return l, nil
+		case err == nil: // it is queued
+			if !a.queued {
+				a.queued = true
+			}
+			a.req.NoteWait(nil)
+			answered, wait = driver.Now(), a.d.maxWait
+			continue
+		case ctx.Err() != nil:
+			return nil, a.ended(ctx, err)
+		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
+			return nil, err
+		}
+		a.req.NoteWait(err)
+		if sleep(ctx, retryInterval) != nil {
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
+
+// ended returns the error of an acquisition whose context is done. It matches ErrUnavailable unless
+// the service was waiting for the lock.
+func (a *attempt) ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, driver.ErrClosed) || a.queued {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, cause)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// send sends one request, which waits for that long. It returns nothing if the request is queued.
+func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) {
+	var granted *lease
+	err := a.d.client.do(ctx, wait, func(ctx context.Context, server int) error {
+		if !slices.Contains(a.servers, server) {
+			a.servers = append(a.servers, server)
+		}
+		msg := a.msg
+		msg.Wait = wire.Millis(wait)
+		a.msg.First = false // from now on, the service may know this owner
+		start := driver.Now()
+		var answer wire.Granted
+		status, err := a.d.client.post(ctx, server, wire.PathAcquire, msg, &answer)
+		if err == nil && status == http.StatusOK {
+			granted = a.granted(start, &answer)
+		}
+		return err
+	})
+	return granted, err
+}
+
+// granted returns the lease of an answer to a request that was sent at start.
+func (a *attempt) granted(start driver.Instant, answer *wire.Granted) *lease {
+	g := driver.Grant{Token: answer.Token, Tokens: answer.Tokens, Start: start.Add(wire.Duration(max(answer.Waited, 0)))}
+	if now := driver.Now(); now.Before(g.Start) { // the service's clock is faster than ours
+		g.Start = start
+	}
+	ttl := a.msg.TTL
+	if answer.TTL != ttl {
+		ttl = answer.TTL
+		g.TTL = wire.Duration(answer.TTL)
+	}
+	return &lease{d: a.d, ref: wire.Lease{Name: a.msg.Name, Owner: answer.Owner, Token: answer.Token}, ttl: ttl, minHold: a.msg.MinHold, grant: g}
+}
+
+// withdraw tells all servers that may know of the attempt that it was given up. It waits for
+// cleanupTimeout at most.
+func (a *attempt) withdraw() {
+	if len(a.servers) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	a.d.working.Add(1) // Acquire has begun, so Close waits
+	go func() {
+		defer a.d.working.Done()
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
+		defer cancel()
+		stop := context.AfterFunc(a.d.ctx, func() { time.AfterFunc(closeTimeout, cancel) })
+		defer stop()
+		for _, server := range a.servers {
+			a.withdrawFrom(ctx, server)
+		}
+	}()
+	timer := time.NewTimer(cleanupTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// withdrawFrom withdraws the attempt from one server, until that has answered or ctx is done.
+func (a *attempt) withdrawFrom(ctx context.Context, server int) {
+	msg := wire.Withdraw{Name: a.msg.Name, Owner: a.msg.Owner, Attempt: a.msg.Attempt}
+	for ctx.Err() == nil {
+		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
+			_, err := a.d.client.post(ctx, server, wire.PathWithdraw, msg, nil)
+			return err
+		})
+		var failed *attemptError
+		if !errors.As(err, &failed) || !failed.sent && a.isElsewhere() {
+			return
+		}
+		_ = sleep(ctx, retryInterval) // the loop ends with ctx
+	}
+}
+
+// isElsewhere reports whether the attempt went on at another server, after one that has ended.
+func (a *attempt) isElsewhere() bool { return len(a.servers) > 1 }

@@ -1,0 +1,138 @@
+package remotelock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// hiddenOwner begins the owner of a hold that the service does not show. A digest follows. Break
+// takes such an owner.
+const hiddenOwner = "digest:"
+
+// Status implements [driver.Inspector].
+func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
+	end, err := d.begin()
+	if err != nil {
+		return driver.Status{}, err
+	}
+	defer end()
+	ctx, cancel := d.bind(ctx)
+	defer cancel()
+	var l wire.Lock
+	if err := d.client.get(ctx, wire.PathLock, url.Values{"name": {name}}, &l); err != nil {
+		return driver.Status{}, err
+	}
+	return statusOf(&l), nil
+}
+
+// statusOf returns a lock as the contract has it.
+func statusOf(l *wire.Lock) driver.Status {
+	st := driver.Status{Name: l.Name, Shared: l.Mode == wire.ModeShared, Slots: l.Slots}
+	for _, h := range l.Holders {
+		to := driver.Holding{
+			Owner: ownerOf(h.Owner, h.OwnerDigest), Token: h.Token, Holder: driver.Holder(h.Process),
+			Held: wire.Duration(h.Held), Left: wire.Duration(h.Left),
+			Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count,
+		}
+		if h.Endless {
+			to.Left = driver.NoExpiry
+		}
+		for _, heir := range h.Heirs {
+			to.Heirs = append(to.Heirs, driver.Holder(heir))
+		}
+		st.Holders = append(st.Holders, to)
+	}
+	for _, w := range l.Waiters {
+		st.Waiters = append(st.Waiters, driver.Waiting{
+			Owner: ownerOf(w.Owner, w.OwnerDigest), Shared: w.Shared, Holder: driver.Holder(w.Process), Waited: wire.Duration(w.Waited),
+		})
+	}
+	return st
+}
+
+// ownerOf returns an owner, or what stands for one that is hidden.
+func ownerOf(owner, digest string) string {
+	if owner == "" && digest != "" {
+		return hiddenOwner + digest
+	}
+	return owner
+}
+
+// List implements [driver.Inspector].
+func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	end, err := d.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, cancel := d.bind(ctx)
+	defer cancel()
+	body, err := d.openList(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	for lines := json.NewDecoder(body); ; {
+		var l wire.Lock
+		err := lines.Decode(&l)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return fmt.Errorf("%w: the list of the lock service ends early", driver.ErrUnavailable)
+		case !yield(statusOf(&l)):
+			return nil
+		}
+	}
+}
+
+// openList returns the lines of a list. Only its beginning is bounded: a person may read it slowly.
+func (d *Driver) openList(ctx context.Context, prefix string) (body io.ReadCloser, err error) {
+	path := wire.PathLocks + "?" + url.Values{"prefix": {prefix}}.Encode()
+	err = d.client.do(ctx, 0, func(_ context.Context, server int) error {
+		listing, stop := context.WithCancelCause(ctx)
+		timer := time.AfterFunc(driver.AnswerTimeout, func() { stop(errNoAnswer) })
+		defer timer.Stop()
+		resp, err := d.client.open(listing, server, http.MethodGet, path, nil, wire.TypeLines)
+		if err != nil {
+			stop(nil)
+			return err
+		}
+		body = &list{resp.Body, stop}
+		return nil
+	})
+	return body, err
+}
+
+// A list is the body of an answer, whose request ends with Close.
+type list struct {
+	io.ReadCloser
+	stop context.CancelCauseFunc
+}
+
+// Close implements [io.Closer].
+func (l *list) Close() error {
+	l.stop(nil)
+	return l.ReadCloser.Close()
+}
+
+// Break implements [driver.Inspector].
+func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+	digest, hidden := strings.CutPrefix(owner, hiddenOwner)
+	if !hidden {
+		digest = driver.OwnerDigest(owner)
+	}
+	return d.call(ctx, wire.PathBreak, wire.Break{Name: name, Token: token, OwnerDigest: digest, Reason: "asked for through remotelock"})
+}

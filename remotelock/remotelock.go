@@ -1,0 +1,289 @@
+package remotelock
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+	_ driver.Lease     = (*lease)(nil)
+)
+
+// A Config says where the service is, and how to speak to it.
+type Config struct {
+	// Servers are the addresses of the replicas, such as "http://10.0.0.7:7420". The driver stays
+	// with one as long as it answers.
+	Servers []string
+
+	// Token is sent to the service, if it is not empty: "Authorization: Bearer Token".
+	Token string
+
+	// TLS is the configuration for https. Nil means that of the system.
+	TLS *tls.Config
+
+	// Dial makes connections. Nil means plain TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// A Driver acquires leases in a lock service. It is safe for concurrent use.
+type Driver struct {
+	client    *client
+	transport *http.Transport
+	info      driver.Info
+	backend   string // behind the service
+	maxWait   time.Duration
+
+	ctx       context.Context // of all requests; ends with Close
+	cancel    context.CancelCauseFunc
+	closeOnce sync.Once
+
+	mu      sync.Mutex
+	closed  bool
+	working sync.WaitGroup // calls, and withdrawals in the background
+}
+
+// Open returns a driver for a service. It asks the service once what its store promises. If the
+// service can't be reached, the error matches [driver.ErrUnavailable].
+func Open(ctx context.Context, conf Config) (*Driver, error) {
+	d, err := newDriver(conf)
+	if err != nil {
+		return nil, err
+	}
+	var store wire.Store
+	if err := d.client.get(ctx, wire.PathStore, nil, &store); err != nil {
+		d.transport.CloseIdleConnections()
+		return nil, err
+	}
+	d.info, err = infoOf(&store)
+	if err != nil {
+		d.transport.CloseIdleConnections()
+		return nil, err
+	}
+	d.backend = store.Backend
+	d.maxWait = min(wire.Duration(store.MaxWait), pollTimeout)
+	return d, nil
+}
+
+func newDriver(conf Config) (*Driver, error) {
+	if len(conf.Servers) == 0 {
+		return nil, driver.Invalidf("remotelock.Config: it has no Servers")
+	}
+	dial := conf.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
+	}
+	d := &Driver{transport: &http.Transport{
+		DialContext: dial, TLSClientConfig: conf.TLS, TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000, IdleConnTimeout: time.Minute, DisableCompression: true,
+	}}
+	d.client = &client{token: conf.Token, http: &http.Client{Transport: d.transport, CheckRedirect: noRedirect}}
+	for _, server := range conf.Servers {
+		u, err := url.Parse(server)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return nil, driver.Invalidf("remotelock.Config: an address of a server is not of the form http://HOST:PORT")
+		}
+		d.client.servers = append(d.client.servers, strings.TrimSuffix(u.String(), "/"))
+	}
+	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	return d, nil
+}
+
+const (
+	// dialTimeout bounds how long a connection is being made: a dead server must not use up the time
+	// that another one needs.
+	dialTimeout = 2 * time.Second
+
+	// pollTimeout is how long a request that waits stays open.
+	pollTimeout = 20 * time.Second
+)
+
+// noRedirect makes a redirect an answer: the service has none.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// infoOf returns what the store behind a service promises, through the service.
+func infoOf(s *wire.Store) (driver.Info, error) {
+	if s.API != wire.Version {
+		return driver.Info{}, fmt.Errorf("the server speaks %q, and not %s: is it a lock service, of a version that fits?", s.API, wire.Version)
+	}
+	fencing, ok1 := wire.Strength(s.Fencing)
+	onDemand, ok2 := wire.Strength(s.FencingOnDemand)
+	if !ok1 || !ok2 {
+		return driver.Info{}, fmt.Errorf("the lock service has fencing tokens of an unknown strength, %q and %q", s.Fencing, s.FencingOnDemand)
+	}
+	info := driver.Info{
+		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing, FencingOnDemand: onDemand, Fairness: driver.FairNever,
+		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
+		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
+	}
+	for _, text := range s.Assumptions {
+		info.Assumptions = append(info.Assumptions, text)
+	}
+	return info, nil
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info { return d.info }
+
+// Backend returns the kind of the store behind the service, such as "redis".
+func (d *Driver) Backend() string { return d.backend }
+
+// begin lets a call begin, which ends before Close returns.
+func (d *Driver) begin() (end func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, driver.ErrClosed
+	}
+	d.working.Add(1)
+	return d.working.Done, nil
+}
+
+// bind returns a context that ends with ctx, and with the driver.
+func (d *Driver) bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(d.ctx, func() { cancel(driver.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// Close implements [driver.Driver].
+func (d *Driver) Close() error {
+	d.closeOnce.Do(func() {
+		d.mu.Lock()
+		d.closed = true
+		d.mu.Unlock()
+		d.cancel(driver.ErrClosed)
+		d.working.Wait()
+		d.transport.CloseIdleConnections()
+	})
+	return nil
+}
+
+// Renew implements [driver.Driver].
+func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	answers := make([]driver.Renewal, len(due))
+	end, err := d.begin()
+	if err != nil {
+		return fill(answers, err)
+	}
+	defer end()
+	ctx, cancel := d.bind(ctx)
+	defer cancel()
+	for from := 0; from < len(due); {
+		to := from
+		var batch wire.Renew
+		for size := 0; to < len(due) && to-from < wire.MaxLeases && size < maxBatch; to++ {
+			l := due[to].(*lease)
+			batch.Leases = append(batch.Leases, wire.Renewable{Lease: l.ref, TTL: l.ttl})
+			size += len(l.ref.Name) + len(l.ref.Owner) + 100
+		}
+		d.renewBatch(ctx, batch, answers[from:to])
+		from = to
+	}
+	return answers
+}
+
+// maxBatch is the size, in bytes, above which a batch takes no further lease. Names may grow as
+// JSON, and services accept 1 MiB.
+const maxBatch = 150_000
+
+func fill(answers []driver.Renewal, err error) []driver.Renewal {
+	for i := range answers {
+		answers[i].Err = err
+	}
+	return answers
+}
+
+// renewBatch sends one batch.
+func (d *Driver) renewBatch(ctx context.Context, batch wire.Renew, answers []driver.Renewal) {
+	var start driver.Instant
+	var got wire.RenewedAll
+	err := d.client.do(ctx, 0, func(ctx context.Context, server int) error {
+		start, got = driver.Now(), wire.RenewedAll{}
+		_, err := d.client.post(ctx, server, wire.PathRenew, batch, &got)
+		return err
+	})
+	if err == nil && len(got.Results) != len(answers) {
+		err = fmt.Errorf("the lock service gave %d answers for %d leases", len(got.Results), len(answers))
+	}
+	if err != nil {
+		fill(answers, err)
+		return
+	}
+	for i, r := range got.Results {
+		if r.Type == "" {
+			answers[i].Start = start
+			continue
+		}
+		answers[i].Err = errorOf(&wire.Problem{Type: r.Type, Detail: r.Detail})
+	}
+}
+
+// A lease is a lease in the service.
+type lease struct {
+	d       *Driver
+	ref     wire.Lease
+	ttl     int64 // in milliseconds
+	minHold int64 // likewise
+	grant   driver.Grant
+
+	mu       sync.Mutex
+	released bool
+}
+
+// Grant implements [driver.Lease].
+func (l *lease) Grant() driver.Grant { return l.grant }
+
+// Release implements [driver.Lease].
+func (l *lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	released := l.released
+	l.mu.Unlock()
+	if released {
+		return nil
+	}
+	err := l.d.call(ctx, wire.PathRelease, wire.Release{Lease: l.ref, MinHold: l.minHold})
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.released = true
+	}
+	return err
+}
+
+// SetLabel implements [driver.Lease].
+func (l *lease) SetLabel(ctx context.Context, label string) error {
+	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Label: shortLabel(label)})
+}
+
+// shortLabel returns the part of a label that the service takes.
+func shortLabel(label string) string {
+	return strings.ToValidUTF8(label[:min(len(label), wire.MaxLabel)], "")
+}
+
+// call posts a message that has no answer but its success.
+func (d *Driver) call(ctx context.Context, path string, message any) error {
+	end, err := d.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, cancel := d.bind(ctx)
+	defer cancel()
+	return d.client.call(ctx, path, message, nil)
+}
+
+// isUnavailable reports whether another attempt may succeed.
+func isUnavailable(err error) bool { return errors.Is(err, driver.ErrUnavailable) }

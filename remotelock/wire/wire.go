@@ -1,0 +1,260 @@
+// Package wire has the messages between a lock service, package serve, and its clients, such as
+// package remotelock. They are JSON. Times are relative, in whole milliseconds.
+//
+// # Deadlines
+//
+// A client reads its own clock just before it sends a request. A hold that the answer grants or
+// renews lasts its ttl_ms from then on. After a wait, it lasts that long from waited_ms later: the
+// service counts the wait from the arrival of the request, so the sum is never too late. A client
+// may leave waited_ms out of account.
+package wire
+
+import (
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The paths of the API. Those of operations are for POST, the others for GET.
+const (
+	PathAcquire  = "/v1/acquire"
+	PathWithdraw = "/v1/withdraw"
+	PathRenew    = "/v1/renew"
+	PathRelease  = "/v1/release"
+	PathLabel    = "/v1/label"
+	PathBreak    = "/v1/break"
+
+	PathLock  = "/v1/lock"
+	PathLocks = "/v1/locks"
+	PathStore = "/v1/store"
+
+	PathHealth = "/healthz"
+	PathReady  = "/readyz"
+)
+
+// The content types of the API.
+const (
+	TypeJSON    = "application/json"
+	TypeProblem = "application/problem+json"
+	TypeLines   = "application/x-ndjson"
+)
+
+// The limits of the API. A service may have others for the rest.
+const (
+	MaxOwner   = 512  // bytes
+	MaxAttempt = 32   // letters and digits
+	MaxLabel   = 1024 // bytes
+	MaxReason  = 1024 // bytes
+	MaxLeases  = 5000 // in one batch of renewals
+	MaxPage    = 1000 // locks in one page of a list
+)
+
+// DefaultTTL is the TTL of a hold whose request has none.
+const DefaultTTL = 30 * time.Second
+
+// An Acquire asks for a lock. An owner may repeat it: it gets the hold that it has, or keeps its
+// place in the queue.
+type Acquire struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner,omitempty"` // "": the service makes one up
+
+	// Attempt tells the acquisitions of one owner apart. A withdrawal undoes only the one that it
+	// names.
+	Attempt string `json:"attempt,omitempty"`
+
+	// First says that nothing was sent before with this owner. The service then does not search the
+	// store for a hold that the owner has.
+	First bool `json:"first,omitempty"`
+
+	// Brief leaves out of a refusal who holds the lock.
+	Brief bool `json:"brief,omitempty"`
+
+	Wait    int64  `json:"wait_ms,omitempty"` // how long this request may take; 0: the lock must be free
+	TTL     int64  `json:"ttl_ms,omitempty"`  // 0: DefaultTTL
+	Shared  bool   `json:"shared,omitempty"`
+	Slots   int    `json:"slots,omitempty"`
+	MinHold int64  `json:"min_hold_ms,omitempty"`
+	Tokens  int    `json:"tokens,omitempty"`  // how many the caller can use; 0: one
+	Fencing string `json:"fencing,omitempty"` // the least strength of the token: "clock" or "durable"
+
+	Host  string `json:"host,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Label string `json:"label,omitempty"`
+}
+
+// A Granted is the answer to an Acquire that was granted.
+type Granted struct {
+	Name string `json:"name"`
+
+	// Owner is the id of the hold. It begins with the owner of the request, and it is a secret.
+	Owner  string `json:"owner"`
+	Token  uint64 `json:"token"`
+	Tokens int    `json:"tokens,omitempty"` // from Token on; 0: one
+	TTL    int64  `json:"ttl_ms"`           // see the package comment
+	Waited int64  `json:"waited_ms"`        // likewise
+}
+
+// A Queued is the answer to an Acquire that still waits. Its place is kept for PlaceTimeout: until
+// then the client sends the Acquire again.
+type Queued struct {
+	Name         string `json:"name"`
+	Owner        string `json:"owner"`
+	PlaceTimeout int64  `json:"place_ms"`
+	Ahead        int    `json:"ahead"` // how many wait before it at this replica
+
+	Holders []Holder `json:"holders,omitempty"`
+}
+
+// A Withdraw gives up an acquisition: its place, or the hold that it was granted.
+type Withdraw struct {
+	Name    string `json:"name"`
+	Owner   string `json:"owner"`
+	Attempt string `json:"attempt,omitempty"`
+}
+
+// A Lease names a hold: its name, its owner as Granted has it or as the request had it, and its
+// token.
+type Lease struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+	Token uint64 `json:"token"`
+}
+
+// A Renew asks for more time, for one hold, or for those in Leases.
+type Renew struct {
+	Lease
+	TTL int64 `json:"ttl_ms,omitempty"` // from now on; 0: DefaultTTL
+
+	Leases []Renewable `json:"leases,omitempty"`
+}
+
+// A Renewable is a hold in a batch.
+type Renewable struct {
+	Lease
+	TTL int64 `json:"ttl_ms,omitempty"`
+}
+
+// A Renewed is the answer for one hold. In a batch, Type is empty or the type of a [Problem].
+type Renewed struct {
+	TTL    int64  `json:"ttl_ms,omitempty"`
+	Type   string `json:"type,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// A RenewedAll is the answer to a batch, in its order.
+type RenewedAll struct {
+	Results []Renewed `json:"results"`
+}
+
+// A Release ends a hold. MinHold is that of its Acquire.
+type Release struct {
+	Lease
+	MinHold int64 `json:"min_hold_ms,omitempty"`
+}
+
+// A Label changes what people see of a hold.
+type Label struct {
+	Lease
+	Label string `json:"label"`
+}
+
+// A Break ends the hold that was seen, by force.
+type Break struct {
+	Name        string `json:"name"`
+	Token       uint64 `json:"token"`
+	OwnerDigest string `json:"owner_digest,omitempty"` // if not empty, the hold must be of this owner
+	Reason      string `json:"reason"`
+}
+
+// A Lock is what the store knows of a lock.
+type Lock struct {
+	Name    string   `json:"name"`
+	Mode    string   `json:"mode"` // "exclusive", "shared" or "slots"
+	Slots   int      `json:"slots,omitempty"`
+	Holders []Holder `json:"holders"`
+	Waiters []Waiter `json:"waiters"` // in order; of other replicas, one for each
+}
+
+// The modes of a lock.
+const (
+	ModeExclusive = "exclusive"
+	ModeShared    = "shared"
+	ModeSlots     = "slots"
+)
+
+// A Process is a holder or a waiter as people see it.
+type Process struct {
+	Host  string `json:"host,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Label string `json:"label,omitempty"`
+}
+
+// A Holder has a hold. Its times are those of [driver.Holding].
+type Holder struct {
+	Owner       string `json:"owner,omitempty"` // for those with the right "admin" only
+	OwnerDigest string `json:"owner_digest"`
+	Token       uint64 `json:"token"`
+	Process
+	Held      int64     `json:"held_ms,omitempty"` // 0: unknown
+	Left      int64     `json:"left_ms"`
+	Endless   bool      `json:"endless,omitempty"` // only a release ends it
+	Inherited bool      `json:"inherited,omitempty"`
+	Heirs     []Process `json:"heirs,omitempty"`
+	Foreign   string    `json:"foreign,omitempty"`
+	Count     int       `json:"count,omitempty"`
+}
+
+// A Waiter waits for a lock.
+type Waiter struct {
+	Owner       string `json:"owner,omitempty"`
+	OwnerDigest string `json:"owner_digest"`
+	Shared      bool   `json:"shared,omitempty"`
+	Process
+	Waited int64 `json:"waited_ms"`
+}
+
+// A Page is a part of the list of all locks, in the order of their names.
+type Page struct {
+	Locks []Lock `json:"locks"`
+	After string `json:"after,omitempty"` // for the next page; empty: there is none
+}
+
+// A Store is what the store behind the service promises: see [driver.Info].
+type Store struct {
+	API             string   `json:"api"` // Version
+	Backend         string   `json:"backend"`
+	Fencing         string   `json:"fencing"`
+	FencingOnDemand string   `json:"fencing_on_demand"`
+	Shared          bool     `json:"shared"`
+	Slots           bool     `json:"slots"`
+	MinTTL          int64    `json:"min_ttl_ms,omitempty"`
+	MaxTTL          int64    `json:"max_ttl_ms,omitempty"`
+	MaxWait         int64    `json:"max_wait_ms"`
+	PlaceTimeout    int64    `json:"place_ms"`
+	Assumptions     []string `json:"assumptions"`
+}
+
+// Version is that of the messages.
+const Version = "snib.serve/1"
+
+// Millis returns d in milliseconds, rounded up: a TTL may only get longer on its way.
+func Millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Duration returns a number of milliseconds as a duration. A number that is too great becomes the
+// greatest duration in whole milliseconds.
+func Duration(ms int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Millisecond)
+	return time.Duration(min(ms, most)) * time.Millisecond
+}
+
+// Strength returns the fencing strength with a name.
+func Strength(name string) (driver.Fencing, bool) {
+	for _, f := range []driver.Fencing{driver.FencingNone, driver.FencingClock, driver.FencingDurable} {
+		if f.String() == name {
+			return f, true
+		}
+	}
+	return driver.FencingNone, false
+}

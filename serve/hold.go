@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// act does an action on a hold that has no answer but its success.
+func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action, do func(context.Context) error) error {
+	if err := s.begun(r.Context(), p, a, do); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// begun does an action if the Authorizer lets it begin.
+func (s *Service) begun(ctx context.Context, p *Principal, a Action, do func(context.Context) error) error {
+	end, err := s.opts.Access.Begin(ctx, p, a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	err = do(ctx)
+	if end != nil {
+		_ = end(Outcome{Err: err}) // nothing was granted
+	}
+	return err
+}
+
+// refOf returns the hold that a message names.
+func refOf(p *Principal, l wire.Lease) (ref, error) {
+	name, err := storeName(p, l.Name)
+	if err := errors.Join(err, checkOwner(l.Owner)); err != nil {
+		return ref{}, err
+	}
+	if l.Token == 0 {
+		return ref{}, invalidf("token: it is missing")
+	}
+	return ref{name, parseOwner(l.Owner), l.Token}, nil
+}
+
+// renew serves wire.Renew.
+func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	var msg wire.Renew
+	if err := s.readBody(w, r, &msg); err != nil {
+		return err
+	}
+	isBatch := len(msg.Leases) > 0
+	switch {
+	case isBatch && (msg.Lease != wire.Lease{} || msg.TTL != 0):
+		return invalidf("there are leases, so there can't be a name, owner, token or ttl_ms beside them")
+	case len(msg.Leases) > wire.MaxLeases:
+		return invalidf("leases: there are %d; at most %d are allowed", len(msg.Leases), wire.MaxLeases)
+	case !isBatch:
+		msg.Leases = []wire.Renewable{{Lease: msg.Lease, TTL: msg.TTL}}
+	}
+	results, err := s.renewed(r.Context(), p, msg.Leases, isBatch)
+	if err != nil {
+		return err
+	}
+	if isBatch {
+		return writeJSON(w, http.StatusOK, wire.RenewedAll{Results: results})
+	}
+	return writeJSON(w, http.StatusOK, results[0])
+}
+
+// renewed renews holds and returns the answers, or the error of a single one.
+func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewable, isBatch bool) ([]wire.Renewed, error) {
+	all, ttls := make([]ref, len(msgs)), make([]time.Duration, len(msgs))
+	for i, m := range msgs {
+		var err, ttlErr error
+		all[i], err = refOf(p, m.Lease)
+		ttls[i], ttlErr = ttlOf(m.TTL)
+		if err := errors.Join(err, ttlErr); err != nil {
+			return nil, err
+		}
+	}
+	errs, ends := make([]error, len(msgs)), make([]func(Outcome) error, len(msgs))
+	var due []ref
+	var dueTTLs []time.Duration
+	var places []int
+	for i, m := range msgs {
+		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, Owner: all[i].owner.client, Token: m.Token, TTL: ttls[i]}
+		ends[i], errs[i] = s.opts.Access.Begin(ctx, p, action)
+		if errs[i] == nil {
+			due, dueTTLs, places = append(due, all[i]), append(dueTTLs, ttls[i]), append(places, i)
+		}
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	for j, err := range s.renewAll(ctx, due, dueTTLs) {
+		errs[places[j]] = err
+		if end := ends[places[j]]; end != nil {
+			_ = end(Outcome{Err: err}) // nothing was granted
+		}
+	}
+	results := make([]wire.Renewed, len(msgs))
+	for i, err := range errs {
+		if err == nil {
+			results[i].TTL = int64(ttls[i] / time.Millisecond)
+			continue
+		}
+		if !isBatch {
+			return nil, err
+		}
+		problem := problemOf(err)
+		results[i] = wire.Renewed{Type: problem.Type, Detail: problem.Detail}
+	}
+	return results, nil
+}
+
+// release serves wire.Release.
+func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	var msg wire.Release
+	if err := s.readBody(w, r, &msg); err != nil {
+		return err
+	}
+	ref, err := refOf(p, msg.Lease)
+	if err != nil {
+		return err
+	}
+	if msg.MinHold < 0 {
+		return invalidf("min_hold_ms: it can't be negative")
+	}
+	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref, wire.Duration(msg.MinHold)) })
+}
+
+// label serves wire.Label.
+func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	var msg wire.Label
+	if err := s.readBody(w, r, &msg); err != nil {
+		return err
+	}
+	ref, err := refOf(p, msg.Lease)
+	if err := errors.Join(err, checkText("label", msg.Label, wire.MaxLabel)); err != nil {
+		return err
+	}
+	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setLabel(ctx, ref, msg.Label) })
+}
+
+// breakHold serves wire.Break.
+func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	var msg wire.Break
+	if err := s.readBody(w, r, &msg); err != nil {
+		return err
+	}
+	name, err := storeName(p, msg.Name)
+	if err := errors.Join(err, checkText("reason", msg.Reason, wire.MaxReason)); err != nil {
+		return err
+	}
+	switch {
+	case msg.Reason == "":
+		return invalidf("reason: it is missing; it is for those who ask later why the hold ended")
+	case msg.Token == 0 && msg.OwnerDigest == "":
+		return invalidf("token: it is missing; it says which hold was seen")
+	}
+	a := Action{Verb: VerbBreak, Op: OpBreak, Name: msg.Name, Token: msg.Token, Why: msg.Reason}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, &msg) })
+}
+
+// breakSeen ends the hold that was seen, and no other one.
+func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) error {
+	st, err := s.inspector.Status(ctx, name)
+	if err != nil {
+		return err
+	}
+	changed := wire.NewProblem(wire.ProblemChanged, "the lock has no hold with this token any more: nothing was ended", 0)
+	for _, h := range st.Holders {
+		digest := driver.OwnerDigest(parseOwner(h.Owner).client)
+		if h.Token != msg.Token || msg.OwnerDigest != "" && msg.OwnerDigest != digest {
+			continue
+		}
+		err := s.inspector.Break(ctx, name, h.Owner, h.Token)
+		if errors.Is(err, driver.ErrLost) {
+			return changed
+		}
+		return err
+	}
+	return changed
+}

@@ -1,0 +1,293 @@
+package serve
+
+import (
+	"container/heap"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// query returns the parameters of a request, of which only some are known, each once.
+func query(r *http.Request, known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalidf("the query in the URL is malformed")
+	}
+	for name, all := range values {
+		if !slices.Contains(known, name) {
+			return nil, invalidf("the query has an unknown parameter; there are: %s", strings.Join(known, ", "))
+		}
+		if len(all) > 1 {
+			return nil, invalidf("%s: it is given %d times", name, len(all))
+		}
+	}
+	return values, nil
+}
+
+// getLock answers with a [wire.Lock].
+func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	values, err := query(r, "name")
+	if err != nil {
+		return err
+	}
+	name, err := storeName(p, values.Get("name"))
+	if err != nil {
+		return err
+	}
+	return s.read(r, p, Action{Op: OpGet, Name: values.Get("name")}, func(ctx context.Context) error {
+		ctx, cancel := bounded(ctx)
+		defer cancel()
+		st, err := s.inspector.Status(ctx, name)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, s.toLock(p, st))
+	})
+}
+
+// read does an action that only reads.
+func (s *Service) read(r *http.Request, p *Principal, a Action, do func(context.Context) error) error {
+	a.Verb = VerbRead
+	end, err := s.opts.Access.Begin(r.Context(), p, a)
+	if err != nil {
+		return err
+	}
+	err = do(r.Context())
+	if end != nil {
+		_ = end(Outcome{Err: err}) // nothing was granted
+	}
+	return err
+}
+
+// toLock returns a status as p may see it, with those that wait in this replica.
+func (s *Service) toLock(p *Principal, st driver.Status) wire.Lock {
+	l := wire.Lock{Name: strings.TrimPrefix(st.Name, p.Prefix), Mode: wire.ModeExclusive, Slots: st.Slots, Holders: []wire.Holder{}, Waiters: []wire.Waiter{}}
+	switch {
+	case st.Shared:
+		l.Mode = wire.ModeShared
+	case st.Slots > 0:
+		l.Mode = wire.ModeSlots
+	}
+	isAdmin := s.opts.Access.May(p, VerbAdmin, l.Name)
+	shown := func(owner string) (id, digest string) {
+		owner = parseOwner(owner).client
+		if isAdmin {
+			id = owner
+		}
+		return id, driver.OwnerDigest(owner)
+	}
+	for _, h := range st.Holders {
+		l.Holders = append(l.Holders, toHolder(h, shown))
+	}
+	for _, w := range append(st.Waiters, s.waitersBehind(st)...) {
+		id, digest := shown(w.Owner)
+		holder, _ := withoutWaitingLabel(w.Holder)
+		l.Waiters = append(l.Waiters, wire.Waiter{
+			Owner: id, OwnerDigest: digest, Shared: w.Shared, Process: wire.Process(holder), Waited: int64(w.Waited / time.Millisecond),
+		})
+	}
+	return l
+}
+
+func toHolder(h driver.Holding, shown func(string) (id, digest string)) wire.Holder {
+	id, digest := shown(h.Owner)
+	holder, _ := withoutWaitingLabel(h.Holder)
+	to := wire.Holder{
+		Owner: id, OwnerDigest: digest, Token: h.Token, Process: wire.Process(holder),
+		Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count, Endless: h.Left == driver.NoExpiry,
+	}
+	if h.Owner == "" {
+		to.OwnerDigest = ""
+	}
+	if h.Held > 0 {
+		to.Held = max(1, int64(h.Held/time.Millisecond))
+	}
+	if !to.Endless {
+		to.Left = int64(h.Left / time.Millisecond)
+	}
+	for _, heir := range h.Heirs {
+		to.Heirs = append(to.Heirs, wire.Process(heir))
+	}
+	return to
+}
+
+// waitersBehind returns those that wait in this replica, behind one that waits in the store.
+func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []driver.Waiting
+	now := driver.Now()
+	for i, p := range s.queueOfLocked(st.Name) {
+		isIn := func(w driver.Waiting) bool { return w.Owner == p.req.Owner }
+		if p.gaveUp != nil || i == 0 && (slices.ContainsFunc(st.Waiters, isIn) || !p.told) {
+			continue
+		}
+		isHolder := func(h driver.Holding) bool { return h.Owner == p.req.Owner }
+		if slices.ContainsFunc(st.Holders, isHolder) {
+			continue // it has been granted just now
+		}
+		all = append(all, driver.Waiting{Owner: p.req.Owner, Shared: p.req.Shared, Holder: p.req.Holder, Waited: now.Sub(p.since)})
+	}
+	return all
+}
+
+// queueOfLocked returns the places that wait for a name.
+func (s *Service) queueOfLocked(name string) []*place {
+	if q := s.queues[name]; q != nil {
+		return q.places
+	}
+	return nil
+}
+
+// listLocks answers with a [wire.Page], or with all locks as lines.
+func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	values, err := query(r, "prefix", "after", "limit", "state")
+	if err != nil {
+		return err
+	}
+	l := listing{prefix: values.Get("prefix"), after: values.Get("after"), state: values.Get("state"), limit: 100}
+	if text := values.Get("limit"); text != "" {
+		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > wire.MaxPage {
+			return invalidf("limit: it must be a number from 1 to %d", wire.MaxPage)
+		}
+	}
+	switch {
+	case l.state != "" && l.state != "held" && l.state != "waiting":
+		return invalidf("state: it must be held or waiting")
+	case len(p.Prefix)+len(l.prefix) > driver.MaxName || len(l.after) > driver.MaxName:
+		return invalidf("prefix and after may be as long as a name, %d bytes", driver.MaxName)
+	}
+	return s.read(r, p, Action{Op: OpList, Name: l.prefix, List: true}, func(ctx context.Context) error {
+		if strings.Contains(r.Header.Get("Accept"), wire.TypeLines) {
+			return s.writeLines(ctx, w, p, l)
+		}
+		return s.writePage(ctx, w, p, l)
+	})
+}
+
+// A listing says which locks are listed.
+type listing struct {
+	prefix, after, state string
+	limit                int
+}
+
+// has reports whether a lock is listed.
+func (l listing) has(st driver.Status) bool {
+	switch l.state {
+	case "held":
+		return len(st.Holders) > 0
+	case "waiting":
+		return len(st.Waiters) > 0
+	}
+	return true
+}
+
+// each calls yield for the locks that p may see.
+func (s *Service) each(ctx context.Context, p *Principal, l listing, yield func(driver.Status) bool) error {
+	return s.inspector.List(ctx, p.Prefix+l.prefix, func(st driver.Status) bool {
+		name := strings.TrimPrefix(st.Name, p.Prefix)
+		if name <= l.after && l.after != "" || !l.has(st) || !s.opts.Access.May(p, VerbRead, name) {
+			return true
+		}
+		return yield(st)
+	})
+}
+
+// writePage reads the whole list and keeps the first locks in the order of their names, because
+// most stores have no order.
+func (s *Service) writePage(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
+	first := lastFirst{}
+	err := s.each(ctx, p, l, func(st driver.Status) bool {
+		if i := slices.IndexFunc(first, func(other driver.Status) bool { return other.Name == st.Name }); i >= 0 {
+			return true // a store that is being reorganised may show a lock twice
+		}
+		heap.Push(&first, st)
+		if len(first) > l.limit+1 {
+			heap.Pop(&first)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(first, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+	page := wire.Page{Locks: []wire.Lock{}}
+	for i, st := range first {
+		if i == l.limit {
+			page.After = page.Locks[i-1].Name
+			break
+		}
+		page.Locks = append(page.Locks, s.toLock(p, st))
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+// lastFirst is a heap of locks whose top has the last name.
+type lastFirst []driver.Status
+
+func (h lastFirst) Len() int           { return len(h) }
+func (h lastFirst) Less(i, j int) bool { return h[i].Name > h[j].Name }
+func (h lastFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *lastFirst) Push(x any)        { *h = append(*h, x.(driver.Status)) }
+func (h *lastFirst) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// writeLines writes each lock on a line of its own, as the store lists it. If the list fails in the
+// middle, the connection is closed without the end that HTTP demands.
+func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
+	c := http.NewResponseController(w)
+	lines := json.NewEncoder(w)
+	started := false
+	var failed error
+	err := s.each(ctx, p, l, func(st driver.Status) bool {
+		if !started {
+			started = true
+			w.Header().Set("Content-Type", wire.TypeLines)
+			w.WriteHeader(http.StatusOK)
+		}
+		_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		failed = lines.Encode(s.toLock(p, st))
+		return failed == nil && ctx.Err() == nil
+	})
+	switch {
+	case started && errors.Join(err, failed, ctx.Err()) != nil:
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		return err
+	case !started:
+		w.Header().Set("Content-Type", wire.TypeLines)
+		w.WriteHeader(http.StatusOK)
+	}
+	return nil
+}
+
+// getStore answers with a [wire.Store].
+func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	return s.read(r, p, Action{Op: OpStore}, func(context.Context) error {
+		assumptions := s.info.Assumptions
+		if assumptions == nil {
+			assumptions = []string{}
+		}
+		return writeJSON(w, http.StatusOK, wire.Store{
+			API: wire.Version, Backend: s.info.Backend, Fencing: s.info.Fencing.String(), FencingOnDemand: s.info.FencingOnDemand.String(),
+			Shared: s.info.Shared, Slots: s.info.Slots,
+			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
+			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: assumptions,
+		})
+	})
+}

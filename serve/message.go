@@ -1,0 +1,197 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// readTimeout is how long a client may take to send a body, and writeTimeout how long to take in
+// an answer or a part of one.
+const (
+	readTimeout  = 10 * time.Second
+	writeTimeout = 10 * time.Second
+)
+
+// invalidf returns a problem with a request.
+func invalidf(format string, args ...any) error {
+	return wire.NewProblem(wire.ProblemInvalid, fmt.Sprintf(format, args...), 0)
+}
+
+// readBody reads the body of a request into message.
+func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != wire.TypeJSON {
+		return wire.NewProblem(wire.ProblemContentType, "send JSON with the header Content-Type: "+wire.TypeJSON+"; with curl, use --json", 0)
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(readTimeout)) // a writer of tests has no deadlines
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	_ = c.SetReadDeadline(time.Time{}) // else a request that waits would end then
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return wire.NewProblem(wire.ProblemTooLarge, fmt.Sprintf("the body may have %d bytes", tooLarge.Limit), 0)
+	case err != nil:
+		return invalidf("the body could not be read")
+	}
+	return decode(body, message)
+}
+
+// decode parses one JSON document strictly.
+func decode(body []byte, message any) error {
+	if !utf8.Valid(body) { // the decoder would replace what is invalid: that would be another name
+		return invalidf("the body is not valid UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(message); err != nil {
+		return invalidf("the body is not what is expected here: %s", explainJSON(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return invalidf("something follows the JSON object in the body")
+	}
+	return nil
+}
+
+// explainJSON returns an error of the decoder without the names of Go types.
+func explainJSON(err error) string {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return fmt.Sprintf("%s can't be a %s", wrong.Field, wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Sprintf("it can't be a %s", wrong.Value)
+	case errors.Is(err, io.EOF):
+		return "it is empty"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "it ends early"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// writeJSON writes an answer.
+func writeJSON(w http.ResponseWriter, status int, message any) error {
+	return writeDocument(w, status, wire.TypeJSON, message)
+}
+
+func writeDocument(w http.ResponseWriter, status int, contentType string, message any) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // a client that has gone does not get it
+	return nil
+}
+
+// writeProblem writes a problem.
+func writeProblem(w http.ResponseWriter, p *wire.Problem) {
+	h := w.Header()
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(float64(p.RetryAfter)/1000)), 10))
+	}
+	if p.Kind() == wire.ProblemDraining {
+		h.Set("Connection", "close")
+	}
+	_ = writeDocument(w, p.Status, wire.TypeProblem, p) // a problem can be encoded
+}
+
+// problemOf returns the problem that an error is answered with. What is not known to be fit for
+// clients stays out of it.
+func problemOf(err error) *wire.Problem {
+	var problem *wire.Problem
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case errors.As(err, &refusal):
+		p := wire.NewProblem(refusal.Type, refusal.Detail, refusal.RetryAfter)
+		p.Status = refusal.Status
+		return p
+	case errors.Is(err, driver.ErrHeld):
+		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
+	case errors.Is(err, driver.ErrLost):
+		return wire.NewProblem(wire.ProblemLost, "this owner does not have a hold with this token: it has ended, by its TTL, a release, or by force", 0)
+	case errors.Is(err, driver.ErrKind):
+		return wire.NewProblem(wire.ProblemKind, err.Error(), 0)
+	case errors.Is(err, driver.ErrInvalid):
+		return wire.NewProblem(wire.ProblemInvalid, err.Error(), 0)
+	case errors.Is(err, driver.ErrFull):
+		return wire.NewProblem(wire.ProblemFull, "the store's server has no connection left for this replica", time.Second)
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, errNoAnswer), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return wire.NewProblem(wire.ProblemUnavailable, "the store does not answer, or grants nothing for a while", time.Second)
+	case errors.Is(err, driver.ErrClosed):
+		return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
+	case errors.Is(err, errors.ErrUnsupported):
+		return wire.NewProblem(wire.ProblemUnsupported, "", 0)
+	}
+	return wire.NewProblem(wire.ProblemInternal, "", 0)
+}
+
+// storeName returns the name in the store of the lock that p calls name.
+func storeName(p *Principal, name string) (string, error) {
+	if err := driver.CheckName(name); err != nil {
+		return "", err
+	}
+	if p.Prefix == "" {
+		return name, nil
+	}
+	full := p.Prefix + name
+	if len(full) > driver.MaxName {
+		return "", invalidf("name: it has %d bytes; at most %d are allowed here", len(name), driver.MaxName-len(p.Prefix))
+	}
+	return full, nil
+}
+
+// checkText reports what is wrong with a text of a request.
+func checkText(field, text string, most int) error {
+	if len(text) > most {
+		return invalidf("%s: it has %d bytes; at most %d are allowed", field, len(text), most)
+	}
+	return nil
+}
+
+// checkOwner is checkText for an owner, which answers have with a suffix.
+func checkOwner(owner string) error {
+	if owner == "" {
+		return invalidf("owner: it is missing")
+	}
+	return checkText("owner", parseOwner(owner).client, wire.MaxOwner)
+}
+
+// checkAttempt reports what is wrong with the attempt of a request.
+func checkAttempt(attempt string) error {
+	for _, r := range attempt {
+		if !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return invalidf("attempt: only letters from A to Z, and digits, are allowed")
+		}
+	}
+	return checkText("attempt", attempt, wire.MaxAttempt)
+}
+
+// ttlOf returns the TTL of a request.
+func ttlOf(ms int64) (time.Duration, error) {
+	switch {
+	case ms < 0:
+		return 0, invalidf("ttl_ms: it can't be negative")
+	case ms == 0:
+		return wire.DefaultTTL, nil
+	}
+	return wire.Duration(ms), nil
+}

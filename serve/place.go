@@ -1,0 +1,342 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A placeKey names an acquisition: the lock in the store, and who asks for it.
+type placeKey struct{ name, client, attempt string }
+
+// A place is an acquisition that goes through this replica. A request of the client is a poll of
+// it. Between two polls it stays for [Options.PlaceTimeout].
+type place struct {
+	s   *Service
+	key placeKey
+	req driver.Request // with the owner in the store
+
+	ctx    context.Context // of the request that waits in the store
+	cancel context.CancelCauseFunc
+
+	ended chan struct{} // closed when neither the place nor the store has anything of it, or the client has the hold
+
+	waits bool           // the place is in a queue
+	since driver.Instant // when the place was made
+
+	// Guarded by Service.mu.
+	state    placeState
+	poll     *poll       // nil: no client waits
+	timer    *time.Timer // runs while no client waits
+	lease    driver.Lease
+	err      error // of a place that has failed
+	final    bool  // other replicas may take the hold over, so only the client may end it
+	gaveUp   error // why nobody wants the place any more; nil: somebody does
+	told     bool  // the store has said that the lock is held, or waitErr says why it grants nothing
+	waitErr  error
+	settling bool // a poll makes the hold final
+}
+
+// A placeState is how far an acquisition is.
+type placeState uint8
+
+const (
+	queued    placeState = iota // behind another one of this replica, or in the store
+	granted                     // the store has granted the lock
+	failed                      // with an error
+	collected                   // the client has the hold, or the place was given up
+)
+
+// A poll is a request of a client that waits for its place.
+type poll struct {
+	wake chan struct{} // capacity 1
+}
+
+// A queue has the places of one name, in the order of their arrival. The first one waits in the
+// store. It is guarded by Service.mu.
+type queue struct {
+	places []*place
+}
+
+// errWithdrawn means that the client has withdrawn the acquisition.
+const errWithdrawn driver.Sentinel = "the request was withdrawn"
+
+// errAbandoned means that the client did not send its request again in time.
+const errAbandoned driver.Sentinel = "the client has gone"
+
+// newPlaceLocked adds a place, and lets it ask the store. A place that waits is queued.
+func (s *Service) newPlaceLocked(key placeKey, req driver.Request, waits bool) *place {
+	p := &place{s: s, key: key, req: req, waits: waits, since: driver.Now(), ended: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	s.places[key] = p
+	if waits {
+		p.enqueueLocked(false)
+	} else {
+		s.running.Go(p.tryOnce)
+	}
+	return p
+}
+
+// enqueueLocked puts a place into the queue of its name: at the end, or before all but the one that
+// the store is being asked for.
+func (p *place) enqueueLocked(first bool) {
+	s, name := p.s, p.key.name
+	q := s.queues[name]
+	if q == nil {
+		q = new(queue)
+		s.queues[name] = q
+		s.running.Go(func() { s.serveQueue(name, q) })
+	}
+	p.state = queued
+	if first && len(q.places) > 0 {
+		q.places = slices.Insert(q.places, 1, p)
+	} else {
+		q.places = append(q.places, p)
+	}
+}
+
+// requeueLocked lets a place begin again whose hold has ended before its client came for it.
+func (p *place) requeueLocked() {
+	switch {
+	case p.gaveUp != nil:
+		p.state = queued
+		p.collectLocked()
+	case p.waits:
+		p.enqueueLocked(true)
+	default:
+		p.state, p.err = failed, driver.ErrHeld
+	}
+}
+
+// headLocked returns the place that is first in the queue of p: its request is in the store.
+func (p *place) headLocked() *place {
+	if q := p.s.queues[p.key.name]; q != nil && slices.Contains(q.places, p) {
+		return q.places[0]
+	}
+	return p
+}
+
+// serveQueue lets the places of a queue wait in the store, one after the other, until the queue is
+// empty.
+func (s *Service) serveQueue(name string, q *queue) {
+	for {
+		s.mu.Lock()
+		if len(q.places) == 0 {
+			delete(s.queues, name)
+			s.mu.Unlock()
+			return
+		}
+		head := q.places[0]
+		s.mu.Unlock()
+
+		lease, final, err := head.acquire()
+		s.mu.Lock()
+		q.places = slices.DeleteFunc(q.places, func(p *place) bool { return p == head })
+		head.settleLocked(lease, final, err)
+		s.mu.Unlock()
+	}
+}
+
+// acquire asks the store for the lock. The first request does not wait: it is not given up, so its
+// grant is final.
+func (p *place) acquire() (_ driver.Lease, final bool, err error) {
+	lease, err := p.try()
+	if !errors.Is(err, driver.ErrHeld) {
+		return lease, true, err
+	}
+	p.noteWait(nil)
+	req := p.req
+	req.NoWait, req.OnWait, req.Holder = false, p.noteWait, withWaitingLabel(req.Holder)
+	lease, err = p.s.driver.Acquire(p.ctx, req)
+	return lease, false, err
+}
+
+// try asks the store for the lock without waiting for it.
+func (p *place) try() (driver.Lease, error) {
+	if p.ctx.Err() != nil {
+		return nil, context.Cause(p.ctx)
+	}
+	req := p.req
+	req.NoWait = true
+	return p.s.driver.Acquire(context.WithoutCancel(p.ctx), req)
+}
+
+// noteWait is the OnWait of a request in the store.
+func (p *place) noteWait(err error) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.told && p.waitErr == nil && err == nil {
+		return
+	}
+	p.told, p.waitErr = true, err
+	for _, other := range p.s.queues[p.key.name].places {
+		other.wakeLocked()
+	}
+}
+
+// tryOnce is serveQueue for a place that does not wait.
+func (p *place) tryOnce() {
+	lease, err := p.try()
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.settleLocked(lease, true, err)
+}
+
+// wakeLocked wakes the poll, if there is one.
+func (p *place) wakeLocked() {
+	if p.poll == nil {
+		return
+	}
+	select {
+	case p.poll.wake <- struct{}{}:
+	default:
+	}
+}
+
+// settleLocked notes what came of the request in the store.
+func (p *place) settleLocked(lease driver.Lease, final bool, err error) {
+	switch {
+	case err != nil:
+		p.state, p.err = failed, err
+		if p.gaveUp != nil {
+			p.collectLocked()
+		}
+	case p.gaveUp != nil && (!final || errors.Is(p.gaveUp, errWithdrawn)):
+		p.releaseLocked(lease)
+	default:
+		p.state, p.lease, p.final = granted, lease, final
+		if p.gaveUp != nil { // the client may get the hold at another replica; else it lapses
+			p.collectLocked()
+		}
+	}
+	p.wakeLocked()
+}
+
+// collectLocked ends the place.
+func (p *place) collectLocked() {
+	if p.state == collected {
+		return
+	}
+	p.state = collected
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.s.places[p.key] == p {
+		delete(p.s.places, p.key)
+	}
+	p.cancel(nil)
+	p.wakeLocked()
+	close(p.ended)
+}
+
+// releaseLocked releases a hold that nobody wants, and then ends the place.
+func (p *place) releaseLocked(lease driver.Lease) {
+	if p.s.places[p.key] == p {
+		delete(p.s.places, p.key) // the client may come back with a new place
+	}
+	p.state, p.lease, p.settling = granted, nil, true // no poll touches it
+	p.s.running.Go(func() {
+		ctx, cancel := unbroken(context.Background())
+		defer cancel()
+		_ = lease.Release(ctx) // if that fails, the hold lapses
+		p.s.mu.Lock()
+		defer p.s.mu.Unlock()
+		p.collectLocked()
+	})
+}
+
+// giveUpLocked ends a place that nobody wants any more. Why is errWithdrawn if the client says so;
+// nil means that the service ends.
+func (p *place) giveUpLocked(why error) {
+	if why == nil {
+		why = errDraining()
+	}
+	if p.gaveUp == nil || errors.Is(why, errWithdrawn) {
+		p.gaveUp = why
+	}
+	p.cancel(why)
+	p.wakeLocked()
+	q := p.s.queues[p.key.name]
+	switch {
+	case p.state == collected, p.settling: // whoever settles it looks at gaveUp
+	case p.state == granted && (!p.final || errors.Is(why, errWithdrawn)):
+		p.releaseLocked(p.lease)
+	case p.state == granted, p.state == failed:
+		p.collectLocked()
+	case q != nil && slices.Index(q.places, p) > 0: // the first one is served
+		q.places = slices.DeleteFunc(q.places, func(other *place) bool { return other == p })
+		p.collectLocked()
+	}
+}
+
+// attachLocked makes a new poll the one that waits for the place. An older one ends: its client has
+// sent the request again.
+func (p *place) attachLocked() *poll {
+	p.wakeLocked()
+	p.poll = &poll{wake: make(chan struct{}, 1)}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	return p.poll
+}
+
+// detachLocked ends a poll. If the client does not come back in time, the place is given up.
+func (p *place) detachLocked(me *poll) {
+	if p.poll != me {
+		return
+	}
+	p.poll = nil
+	if p.state == collected || p.gaveUp != nil {
+		return
+	}
+	p.timer = time.AfterFunc(p.s.opts.PlaceTimeout, func() {
+		p.s.mu.Lock()
+		defer p.s.mu.Unlock()
+		if p.poll == nil && p.state != collected {
+			p.giveUpLocked(errAbandoned)
+		}
+	})
+}
+
+// aheadLocked returns how many places are before p in its queue.
+func (p *place) aheadLocked() int {
+	q := p.s.queues[p.key.name]
+	if q == nil {
+		return 0
+	}
+	return max(0, slices.Index(q.places, p))
+}
+
+// withdrawals are the acquisitions that clients have withdrawn: a request that comes late must not
+// begin anew.
+type withdrawals struct {
+	at      map[placeKey]driver.Instant
+	sweepAt int
+}
+
+// withdrawalTimeout is how long a withdrawal is remembered: longer than a request is under way.
+const withdrawalTimeout = 2 * time.Minute
+
+func (w *withdrawals) add(key placeKey) {
+	now := driver.Now()
+	if w.at == nil {
+		w.at = map[placeKey]driver.Instant{}
+	}
+	if len(w.at) >= w.sweepAt {
+		for key, at := range w.at {
+			if now.Sub(at) > withdrawalTimeout {
+				delete(w.at, key)
+			}
+		}
+		w.sweepAt = max(1024, 2*len(w.at))
+	}
+	w.at[key] = now
+}
+
+func (w *withdrawals) has(key placeKey) bool {
+	_, ok := w.at[key]
+	return ok
+}

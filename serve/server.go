@@ -1,0 +1,19 @@
+package serve
+
+import (
+	"net/http"
+	"time"
+)
+
+// NewServer returns a server for the service, which cuts off clients that are slow. It speaks
+// HTTP/1.1 and HTTP/2, also without TLS. To end it, call [Service.Drain], and then Shutdown.
+func (s *Service) NewServer() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler: s, Protocols: protocols,
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+}

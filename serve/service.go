@@ -1,0 +1,263 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// Options are the settings of a [Service]. A zero field means its default.
+type Options struct {
+	// Access decides who may do what. Without it, the service admits everybody on this host, and
+	// nobody else.
+	Access Authorizer
+
+	// MaxBody is the greatest size of a request's body. The default is 1 MiB.
+	MaxBody int64
+
+	// MaxWait is how long one request waits at most. A client that wants to wait for longer sends it
+	// again. The default is 30 s.
+	MaxWait time.Duration
+
+	// PlaceTimeout is how long the place of a waiting client is kept that does not send its request
+	// again. The default is 10 s.
+	PlaceTimeout time.Duration
+
+	// MaxWaits is how many requests may wait at a time. The default is 10,000.
+	MaxWaits int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Access == nil {
+		o.Access = localAccess{}
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 1 << 20
+	}
+	if o.MaxWait == 0 {
+		o.MaxWait = 30 * time.Second
+	}
+	if o.PlaceTimeout == 0 {
+		o.PlaceTimeout = 10 * time.Second
+	}
+	if o.MaxWaits == 0 {
+		o.MaxWaits = 10_000
+	}
+	return o
+}
+
+func (o Options) check() error {
+	if o.MaxBody < 0 || o.MaxWait < 0 || o.PlaceTimeout < 0 || o.MaxWaits < 0 {
+		return driver.Invalidf("serve.Options: no field may be negative")
+	}
+	return nil
+}
+
+// A Service is the handler of a lock service. It is safe for concurrent use.
+type Service struct {
+	driver    driver.Driver
+	inspector driver.Inspector
+	info      driver.Info
+	opts      Options
+
+	leases leases
+
+	running sync.WaitGroup // goroutines that use the driver
+
+	mu        sync.Mutex
+	places    map[placeKey]*place
+	queues    map[string]*queue // by the name in the store
+	withdrawn withdrawals
+	polls     int // requests that wait
+	draining  bool
+	drained   chan struct{} // closed by Drain
+}
+
+// New returns a service over the store of d, which the caller closes after [Service.Drain]. Its
+// error matches [driver.ErrInvalid] if the leases of that store end with a session: they would end
+// with a replica.
+func New(d driver.Driver, opts Options) (*Service, error) {
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	info := d.Info()
+	if info.Tenure == driver.TenureSession {
+		return nil, driver.Invalidf("store %s: its locks end with the session of the process that took them, so a lock service "+
+			"could not keep them for its clients; use memory, SQLite, Redis, Redlock, or rows in PostgreSQL or MySQL", info.Backend)
+	}
+	inspector, ok := d.(driver.Inspector)
+	if !ok {
+		return nil, driver.Invalidf("driver %T: it does not implement driver.Inspector", d)
+	}
+	return &Service{
+		driver: d, inspector: inspector, info: info, opts: opts.withDefaults(),
+		leases: leases{all: map[leaseKey]*cached{}},
+		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
+	}, nil
+}
+
+// IsLocal reports whether the service admits nobody but clients on its own host.
+func (s *Service) IsLocal() bool {
+	_, local := s.opts.Access.(localAccess)
+	return local
+}
+
+// Drain ends the service, and returns when it does not use the driver any more, or ctx is done.
+// New requests are answered with 503, and requests that wait with 202. Holds stay in the store, and
+// places in queues are given up.
+func (s *Service) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.draining {
+		s.draining = true
+		close(s.drained)
+		for _, p := range s.places {
+			p.giveUpLocked(nil)
+		}
+	}
+	s.mu.Unlock()
+	ended := make(chan struct{})
+	go func() { s.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// isDraining reports whether Drain was called.
+func (s *Service) isDraining() bool {
+	select {
+	case <-s.drained:
+		return true
+	default:
+		return false
+	}
+}
+
+// A route is what the service does at one path.
+type route struct {
+	method string
+	serve  func(*Service, http.ResponseWriter, *http.Request, *Principal) error
+}
+
+// routeOf returns the route of a path. Paths are compared as they are: none is cleaned, and no name
+// of a lock is in one.
+func routeOf(path string) (route, bool) {
+	switch path {
+	case wire.PathAcquire:
+		return route{http.MethodPost, (*Service).acquire}, true
+	case wire.PathWithdraw:
+		return route{http.MethodPost, (*Service).withdraw}, true
+	case wire.PathRenew:
+		return route{http.MethodPost, (*Service).renew}, true
+	case wire.PathRelease:
+		return route{http.MethodPost, (*Service).release}, true
+	case wire.PathLabel:
+		return route{http.MethodPost, (*Service).label}, true
+	case wire.PathBreak:
+		return route{http.MethodPost, (*Service).breakHold}, true
+	case wire.PathLock:
+		return route{http.MethodGet, (*Service).getLock}, true
+	case wire.PathLocks:
+		return route{http.MethodGet, (*Service).listLocks}, true
+	case wire.PathStore:
+		return route{http.MethodGet, (*Service).getStore}, true
+	}
+	return route{}, false
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	switch r.URL.Path {
+	case wire.PathHealth:
+		s.answer(w, s.health(w))
+		return
+	case wire.PathReady:
+		s.answer(w, s.ready(w, r))
+		return
+	}
+	s.answer(w, s.dispatch(w, r))
+}
+
+// answer answers with an error, if there is one.
+func (s *Service) answer(w http.ResponseWriter, err error) {
+	if err == nil {
+		return
+	}
+	var refusal *Refusal
+	if errors.As(err, &refusal) && refusal.Challenge != "" {
+		w.Header().Set("WWW-Authenticate", refusal.Challenge)
+	}
+	writeProblem(w, problemOf(err))
+}
+
+// dispatch lets a request in, and serves it.
+func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
+	s.mu.Lock()
+	draining := s.draining
+	if !draining {
+		s.running.Add(1)
+	}
+	s.mu.Unlock()
+	if draining {
+		return errDraining()
+	}
+	defer s.running.Done()
+	p, err := s.opts.Access.Authenticate(r)
+	if err != nil {
+		return err
+	}
+	at, ok := routeOf(r.URL.Path)
+	switch {
+	case !ok:
+		return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
+	case at.method != r.Method && !(at.method == http.MethodGet && r.Method == http.MethodHead):
+		w.Header().Set("Allow", at.method)
+		return wire.NewProblem(wire.ProblemMethod, "use "+at.method, 0)
+	}
+	return at.serve(s, w, r, p)
+}
+
+func errDraining() error {
+	return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
+}
+
+// health answers as long as the process runs.
+func (s *Service) health(w http.ResponseWriter) error {
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// ready answers whether the replica should get requests: it does not shut down, and it reaches the
+// store.
+func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
+	if s.isDraining() {
+		return errDraining()
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), driver.AnswerTimeout, errNoAnswer)
+	defer cancel()
+	if _, err := s.inspector.Status(ctx, "snib-ready"); err != nil {
+		return errors.Join(driver.ErrUnavailable, err)
+	}
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+// errNoAnswer is the cause of the end of a context that bounds the wait for the store's answer.
+const errNoAnswer driver.Sentinel = "the store does not answer"
+
+// bounded returns a context for a question to the store. It ends with the client's request.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, driver.AnswerTimeout, errNoAnswer)
+}
+
+// unbroken is bounded for what must not be given up because a client has gone.
+func unbroken(ctx context.Context) (context.Context, context.CancelFunc) {
+	return bounded(context.WithoutCancel(ctx))
+}
