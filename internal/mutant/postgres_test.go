@@ -154,6 +154,6 @@ var postgresMutants = []mutant{
 		in:    "Driver.listen",
 		old:   "if d.rows.MustYield() {",
 		new:   "if false {",
-		tests: "TestListenersLeaveConnections",
+		tests: "TestListenerLeavesConnection",
 	},
 }
