@@ -60,7 +60,9 @@ func (d *Driver) take(ctx context.Context, a *attempt) (*lease, error) {
 // takeAll answers takings.
 func (d *Driver) takeAll(ctx context.Context, batch []*taking) {
 	fail := func(t *taking, err error) { t.err = d.rowError(string(t.Name), err) }
-	sendBatch(ctx, d.acquiring, batch, fail, func(ctx context.Context, some []*taking) error {
+	sendBatch(ctx, d.acquiring, batch, fail, func(some []*taking) error {
+		ctx, cancel := driverkit.Detached(ctx)
+		defer cancel()
 		if len(some) == 1 {
 			return d.takeOne(ctx, some[0])
 		}
@@ -133,9 +135,9 @@ func (d *Driver) free(ctx context.Context, l *lease) (freed, maybeFreed bool, er
 	return f.freed, f.repeated, f.err
 }
 
-// freeAll answers freeings.
+// freeAll answers freeings. The context of a release is detached already.
 func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
-	sendBatch(ctx, d.releasing, batch, func(f *freeing, err error) { f.err = err }, func(ctx context.Context, some []*freeing) error {
+	sendBatch(ctx, d.releasing, batch, func(f *freeing, err error) { f.err = err }, func(some []*freeing) error {
 		if len(some) == 1 {
 			return d.freeOne(ctx, some[0])
 		}
@@ -178,16 +180,14 @@ func (d *Driver) freeBatch(ctx context.Context, some []*freeing) error {
 
 // sendBatch has send answer a batch on one of the connections of limit. A malformed row fails only
 // its own request.
-func sendBatch[T any](ctx context.Context, limit semaphore, batch []T, fail func(T, error), send func(context.Context, []T) error) {
+func sendBatch[T any](ctx context.Context, limit semaphore, batch []T, fail func(T, error), send func([]T) error) {
 	driverkit.IsolateAll(batch, isMalformed, func(some []T) error {
 		leave, err := limit.enter(ctx)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		inner, cancel := driverkit.Detached(ctx)
-		defer cancel()
-		return send(inner, some)
+		return send(some)
 	}, fail)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -28,9 +27,6 @@ const (
 	maxWatchPause = 10 * time.Millisecond
 )
 
-// errYielded means that the watcher has given up its connection, which requests need.
-var errYielded = errors.New("the server has no connection left for requests")
-
 // lacksSpareConnection reports whether the user's db has no connection to spare for watching.
 func (d *Driver) lacksSpareConnection() bool {
 	most := d.db.Stats().MaxOpenConnections
@@ -52,7 +48,7 @@ func (d *Driver) watch() error {
 	lastHit, repeats, lastSignal := "", 0, time.Now()
 	for !d.rows.StopListening() {
 		if d.rows.MustYield() {
-			return errYielded
+			return rows.ErrYielded
 		}
 		pause := min(max(time.Since(lastSignal)/100, minWatchPause), maxWatchPause)
 		hit, err := d.awaitSignal(stmt, pause)

@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,9 +22,6 @@ const (
 	// listenPingInterval is how often the driver checks the connection on which it listens.
 	listenPingInterval = 5 * time.Second
 )
-
-// errYielded means that the listener has given up its connection, which requests need.
-var errYielded = errors.New("the server has no connection left for requests")
 
 // A pooledError means that a connection leads to a pooler and not to the server itself.
 type pooledError struct{ announced, actual uint32 }
@@ -82,7 +78,7 @@ func (d *Driver) listen() error {
 			return nil
 		}
 		if d.rows.MustYield() {
-			return errYielded
+			return rows.ErrYielded
 		}
 		ctx, cancel = context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 		err = conn.Ping(ctx) // a dead connection that was not closed receives nothing

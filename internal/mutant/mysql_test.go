@@ -7,7 +7,7 @@ var mysqlMutants = []mutant{
 		in:    "Driver.watch",
 		old:   "if d.rows.MustYield() {",
 		new:   "if false {",
-		tests: "TestWatchersLeaveConnections",
+		tests: "TestWatcherLeavesConnection",
 	},
 	{
 		guarantee: "a check keeps the lock", pkg: "mysqllock",

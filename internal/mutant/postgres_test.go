@@ -161,6 +161,6 @@ var postgresMutants = []mutant{
 		in:    "Driver.listen",
 		old:   "if d.rows.MustYield() {",
 		new:   "if false {",
-		tests: "TestListenersLeaveConnections",
+		tests: "TestListenerLeavesConnection",
 	},
 }

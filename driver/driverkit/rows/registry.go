@@ -15,6 +15,9 @@ import (
 // ErrCantListen means that notifications can't reach the driver, whatever it does.
 const ErrCantListen driver.Sentinel = "notifications can't reach the driver"
 
+// ErrYielded means that the listener has given up its connection, see [Driver.MustYield].
+const ErrYielded driver.Sentinel = "the server has no connection left for requests"
+
 // A registry holds the attempts of a driver that wait in the store, and its leases. It runs a
 // poller while attempts wait, a cleaner while cleanups are pending, and a listener while attempts
 // wait or leases may get notifications.
@@ -345,13 +348,17 @@ func (w *registry) setConnected(connected bool) (before bool) {
 
 // runListener keeps a connection for notifications open while it is needed. The pause before it
 // connects again doubles each time, up to 5 s. If the last connection worked, the pause is at most
-// half a second: without notifications, waiters and holders depend on polls and renewals.
+// half a second: without notifications, waiters and holders depend on polls and renewals. It does
+// not connect after a request has met a server without a connection left.
 func (w *registry) runListener() {
 	const shortest, longest, longestAfterUse = 50 * time.Millisecond, 5 * time.Second, 500 * time.Millisecond
 	pause := shortest
 	for {
 		began := time.Now()
-		err := w.d.backend.Listen()
+		err := error(ErrYielded)
+		if !w.d.MustYield() {
+			err = w.d.backend.Listen()
+		}
 		if err == nil || w.d.Life.Over() {
 			return
 		}
@@ -389,16 +396,19 @@ func (d *Driver) StopListening() bool {
 	return true
 }
 
-// MustYield reports whether a request has met a server without a connection left since the last
-// call. The listener must then give its connection up for a while: if the listeners of all
-// processes keep theirs, nobody can send the request that they listen for.
-func (d *Driver) MustYield() bool { return d.metFull.Swap(false) }
+// MustYield reports whether a request has met a server without a connection left in the last
+// yieldTime. The listener must then give its connection up: if the listeners of all processes keep
+// theirs, nobody can send the request that they listen for.
+func (d *Driver) MustYield() bool {
+	last := d.lastFull.Load()
+	return last != 0 && time.Since(time.Unix(0, last)) < yieldTime
+}
 
 // noteFull reports whether err says that the server has no connection left, and notes that.
 func (d *Driver) noteFull(err error) bool {
 	full := errors.Is(err, driver.ErrFull)
 	if full {
-		d.metFull.Store(true)
+		d.lastFull.Store(time.Now().UnixNano())
 	}
 	return full
 }

@@ -39,6 +39,10 @@ const (
 	// needed.
 	idleTimeout = 5 * time.Second
 
+	// yieldTime is how long the listener stays away after a request has met a server without a
+	// connection left. Polls are more frequent, so it stays away for as long as the server is full.
+	yieldTime = 3 * time.Second
+
 	// listenDelay is how old a lease must be before a connection is opened only to learn that
 	// the lease was broken. Most leases have ended by then.
 	listenDelay = 200 * time.Millisecond
@@ -128,8 +132,8 @@ type Driver struct {
 	serial   atomic.Uint64
 	registry registry
 	prunes   driverkit.Every
-	session  *session    // nil for rows
-	metFull  atomic.Bool // see MustYield
+	session  *session     // nil for rows
+	lastFull atomic.Int64 // when a request last met a full server, in Unix nanoseconds; see MustYield
 
 	recordSlots chan struct{} // bounds how many records are written at a time
 }

@@ -1,0 +1,38 @@
+package pglock_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
+)
+
+// TestListenerLeavesConnection: a waiter has the only connection that the server has left, to
+// listen, and the holder needs it to release the lock.
+func TestListenerLeavesConnection(t *testing.T) {
+	server := pgtest.Start(t, "max_connections=3", "superuser_reserved_connections=0", "max_wal_senders=0")
+	admin := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
+	open := func(opts ...pglock.Option) *pglock.Driver {
+		pool := dialWith(t, server.URL(), func(c *pgxpool.Config) {
+			c.AfterRelease = func(*pgx.Conn) bool { return false } // as when the connections of a pool have ended
+		})
+		return newDriver(t, pool, opts...)
+	}
+	nowhere := admin.Config().ConnConfig
+	nowhere.Port = uint16(livetest.FreePort(t))
+	const listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query = '-- ping'"
+	jobtest.YieldTest{
+		Holder: open(pglock.Listen(nowhere)), Waiter: open(),
+		Listens:     func() bool { return query[int64](t, admin, listening) == 1 },
+		Connections: 1,
+		Connect: func() (end func(), err error) {
+			conn, err := pgx.ConnectConfig(t.Context(), admin.Config().ConnConfig)
+			return func() { _ = conn.Close(t.Context()) }, err
+		},
+	}.Run(t)
+}
