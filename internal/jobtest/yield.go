@@ -8,8 +8,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// A YieldTest has what [YieldTest.Run] needs. The drivers keep no connection between two requests, as
-// when the connections of a pool have ended.
+// A YieldTest has what [YieldTest.Run] needs. The drivers keep no connection between two
+// requests, as when the connections of a pool have ended.
 type YieldTest struct {
 	Holder, Waiter driver.Driver                  // the holder does not listen
 	Listens        func() bool                    // whether the waiter does
