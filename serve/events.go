@@ -154,8 +154,8 @@ func (st *stream) sendAll(b events.Batch) error {
 	return nil
 }
 
-// lock returns a lock as the client may see it, if it asks for it and may see it. Nobody gets owner
-// ids here.
+// lock returns a lock as the client may see it, if it asks for it and may see it. Nobody gets
+// owner ids here.
 func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	name, ok := strings.CutPrefix(status.Name, st.p.Prefix)
 	if !ok || !strings.HasPrefix(name, st.prefix) || !st.s.opts.Access.May(st.p, VerbRead, name) {

@@ -33,8 +33,8 @@ type Options struct {
 	// MaxWaits is how many requests may wait at a time. The default is 10,000.
 	MaxWaits int
 
-	// EventInterval is how often the store is listed for those who listen to events. If a list takes
-	// long, it is less often: nine tenths of the time pass without. The default is 1 s.
+	// EventInterval is how often the store is listed for those who listen to events. If a list
+	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
 	EventInterval time.Duration
 }
 

@@ -223,8 +223,9 @@ type Page struct {
 	After string `json:"after,omitempty"` // for the next page; empty: there is none
 }
 
-// An Event is one message of a stream of events. A stream that does not go on behind a known event
-// begins with a reset, a lock message for each lock, and ready: what the client knew before is void.
+// An Event is one message of a stream of events. A stream that does not go on behind a known
+// event begins with a reset, a lock message for each lock, and ready: what the client knew
+// before is void.
 type Event struct {
 	Type string `json:"type"`         // one of those below
 	ID   string `json:"id,omitempty"` // where to go on; resets and their locks have none

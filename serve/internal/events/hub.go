@@ -19,8 +19,8 @@ const (
 	// MaxLocks is how many locks a hub compares. A snapshot of them is kept in memory.
 	MaxLocks = 100_000
 
-	// Linger is how long a hub goes on after the last listener has gone, so that one that comes back
-	// goes on where it was.
+	// Linger is how long a hub goes on after the last listener has gone, so that one that comes
+	// back goes on where it was.
 	Linger = 15 * time.Second
 
 	// share is how much of the time a hub lists the store at most, as 1/share.
