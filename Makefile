@@ -48,7 +48,7 @@ TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./pglock ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
 
-.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab million herd fuzz bench release release-test deps lint-deps
+.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console million herd fuzz bench release release-test deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -150,6 +150,9 @@ release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed
 
 release-test: ## a release of the working tree, which is then installed from outside; nothing remains
 	go test -count=1 -timeout 1h -run '^TestWhole$$' -v ./internal/release -args -whole
+
+console: ## build the web console from serve/internal/console/ui
+	UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.

@@ -57,6 +57,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpStore    Op = "store"
+	OpEvents   Op = "events"
 )
 
 // An Authorizer decides who may do what. It is safe for concurrent use. Its errors are answered as

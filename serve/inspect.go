@@ -70,6 +70,17 @@ func (s *Service) read(r *http.Request, p *Principal, a Action, do func(context.
 
 // toLock returns a status as p may see it, with those that wait in this replica.
 func (s *Service) toLock(p *Principal, st driver.Status) wire.Lock {
+	return s.lockOf(p, s.withWaiters(st))
+}
+
+// withWaiters returns a status with those that wait in this replica.
+func (s *Service) withWaiters(st driver.Status) driver.Status {
+	st.Waiters = append(slices.Clip(st.Waiters), s.waitersBehind(st)...)
+	return st
+}
+
+// lockOf returns a status as p may see it.
+func (s *Service) lockOf(p *Principal, st driver.Status) wire.Lock {
 	l := wire.Lock{Name: strings.TrimPrefix(st.Name, p.Prefix), Mode: wire.ModeExclusive, Slots: st.Slots, Holders: []wire.Holder{}, Waiters: []wire.Waiter{}}
 	switch {
 	case st.Shared:
@@ -88,7 +99,7 @@ func (s *Service) toLock(p *Principal, st driver.Status) wire.Lock {
 	for _, h := range st.Holders {
 		l.Holders = append(l.Holders, toHolder(h, shown))
 	}
-	for _, w := range append(st.Waiters, s.waitersBehind(st)...) {
+	for _, w := range st.Waiters {
 		id, digest := shown(w.Owner)
 		holder, _ := withoutWaitingLabel(w.Holder)
 		l.Waiters = append(l.Waiters, wire.Waiter{

@@ -50,8 +50,8 @@ func TestPlaceEnds(t *testing.T) {
 	awaitStatus(t, store, "job", "release of a hold that was not fetched", isFree)
 }
 
-// TestGrantWhileAway grants a lock between two requests of a client. The TTL counts from the second
-// one, so the lease must not be older.
+// TestGrantWhileAway grants a lock between two requests of a client. The TTL counts from the
+// second one, so the lease must not be older.
 func TestGrantWhileAway(t *testing.T) {
 	store := new(memlock.Store)
 	r := startReplica(t, store, Options{})
@@ -178,8 +178,8 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestOneWaiterInTheStore has many clients wait for one name. They are served in the order of their
-// arrival.
+// TestOneWaiterInTheStore has many clients wait for one name. They are served in the order of
+// their arrival.
 func TestOneWaiterInTheStore(t *testing.T) {
 	store := new(memlock.Store)
 	r := startReplica(t, store, Options{})

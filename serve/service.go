@@ -9,6 +9,8 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/console"
+	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // Options are the settings of a [Service]. A zero field means its default.
@@ -30,6 +32,10 @@ type Options struct {
 
 	// MaxWaits is how many requests may wait at a time. The default is 10,000.
 	MaxWaits int
+
+	// EventInterval is how often the store is listed for those who listen to events. If a list
+	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
+	EventInterval time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -48,11 +54,14 @@ func (o Options) withDefaults() Options {
 	if o.MaxWaits == 0 {
 		o.MaxWaits = 10_000
 	}
+	if o.EventInterval == 0 {
+		o.EventInterval = time.Second
+	}
 	return o
 }
 
 func (o Options) check() error {
-	if o.MaxBody < 0 || o.MaxWait < 0 || o.PlaceTimeout < 0 || o.MaxWaits < 0 {
+	if o.MaxBody < 0 || o.MaxWait < 0 || o.PlaceTimeout < 0 || o.MaxWaits < 0 || o.EventInterval < 0 {
 		return driver.Invalidf("serve.Options: no field may be negative")
 	}
 	return nil
@@ -67,6 +76,9 @@ type Service struct {
 
 	leases leases
 
+	events  *events.Hub
+	console http.Handler
+
 	running sync.WaitGroup // goroutines that use the driver
 
 	mu        sync.Mutex
@@ -74,6 +86,7 @@ type Service struct {
 	queues    map[string]*queue // by the name in the store
 	withdrawn withdrawals
 	polls     int // requests that wait
+	streams   int // clients that listen to events
 	draining  bool
 	drained   chan struct{} // closed by Drain
 }
@@ -94,11 +107,14 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	if !ok {
 		return nil, driver.Invalidf("driver %T: it does not implement driver.Inspector", d)
 	}
-	return &Service{
+	s := &Service{
 		driver: d, inspector: inspector, info: info, opts: opts.withDefaults(),
 		leases: leases{all: map[leaseKey]*cached{}},
 		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
-	}, nil
+		console: console.Handler(),
+	}
+	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, s.drained)
+	return s, nil
 }
 
 // IsLocal reports whether the service admits nobody but clients on its own host.
@@ -166,6 +182,8 @@ func routeOf(path string) (route, bool) {
 		return route{http.MethodGet, (*Service).getLock}, true
 	case wire.PathLocks:
 		return route{http.MethodGet, (*Service).listLocks}, true
+	case wire.PathEvents:
+		return route{http.MethodGet, (*Service).getEvents}, true
 	case wire.PathStore:
 		return route{http.MethodGet, (*Service).getStore}, true
 	case wire.PathOpenAPI:
@@ -184,6 +202,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case wire.PathReady:
 		s.answer(w, s.ready(w, r))
+		return
+	}
+	if console.Has(r.URL.Path) { // its files are no secret: what they show comes from the API
+		s.console.ServeHTTP(w, r)
 		return
 	}
 	s.answer(w, s.dispatch(w, r))

@@ -32,7 +32,7 @@ var serveMutants = []mutant{
 	},
 	{
 		guarantee: "hidden owners", pkg: "serve",
-		in:    "Service.toLock",
+		in:    "Service.lockOf",
 		old:   "if isAdmin {",
 		new:   "if isAdmin || true {",
 		tests: "TestOwnersAreHidden",

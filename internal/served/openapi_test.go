@@ -1,6 +1,7 @@
 package served
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -42,6 +43,7 @@ func TestOpenAPI(t *testing.T) {
 		})
 	}
 	api.t = t
+	api.listen()
 	for _, op := range api.doc.operations() {
 		for _, status := range []int{401, 403, 429, 500} {
 			if op.describes(status) && op.authorized() {
@@ -97,6 +99,7 @@ var apiCases = []apiCase{
 	{200, "GET", "/v1/locks?prefix=a&limit=1&state=held", "", nil, nil},
 	{200, "GET", "/v1/locks", "", http.Header{"Accept": {wire.TypeLines}}, nil},
 	{400, "GET", "/v1/locks?limit=0", "", nil, nil},
+	{400, "GET", "/v1/events?format=odd", "", nil, nil},
 	{200, "GET", "/v1/store", "", nil, nil},
 	{400, "GET", "/v1/store?surprise=1", "", nil, nil},
 	{200, "GET", "/v1/openapi.json", "", nil, nil},
@@ -176,6 +179,39 @@ func (a *api) ask(method, path, body string, header http.Header) int {
 		a.token = granted.Token
 	}
 	return resp.StatusCode
+}
+
+// listen compares the begin of the stream of events with the description.
+func (a *api) listen() {
+	a.t.Helper()
+	if status := a.ask("POST", "/v1/acquire", `{"name":"seen","owner":"o"}`, nil); status != http.StatusOK {
+		a.t.Fatalf("POST /v1/acquire = %d", status)
+	}
+	ctx, cancel := context.WithCancel(a.t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server.URL+wire.PathEvents+"?format=ndjson", nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	resp, err := a.server.Client().Do(req)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); kind != wire.TypeLines {
+		a.t.Errorf("the content type of events is %s, want %s", kind, wire.TypeLines)
+	}
+	a.doc.seen[operation{method: http.MethodGet, path: wire.PathEvents}.answer(resp.StatusCode)] = true
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if err := a.doc.check("#/components/schemas/Event", lines.Bytes()); err != nil {
+			a.t.Errorf("%s: %v", lines.Bytes(), err)
+		}
+		if bytes.Contains(lines.Bytes(), []byte(`"ready"`)) {
+			return
+		}
+	}
+	a.t.Errorf("the stream ended before it was ready: %v", lines.Err())
 }
 
 // check gets an answer for which the request does not matter.

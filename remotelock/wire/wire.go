@@ -24,9 +24,10 @@ const (
 	PathLabel    = "/v1/label"
 	PathBreak    = "/v1/break"
 
-	PathLock  = "/v1/lock"
-	PathLocks = "/v1/locks"
-	PathStore = "/v1/store"
+	PathLock   = "/v1/lock"
+	PathLocks  = "/v1/locks"
+	PathEvents = "/v1/events"
+	PathStore  = "/v1/store"
 
 	PathOpenAPI = "/v1/openapi.json"
 
@@ -39,6 +40,7 @@ const (
 	TypeJSON    = "application/json"
 	TypeProblem = "application/problem+json"
 	TypeLines   = "application/x-ndjson"
+	TypeEvents  = "text/event-stream"
 )
 
 // The limits of the API. A service may have others for the rest.
@@ -220,6 +222,33 @@ type Page struct {
 	Locks []Lock `json:"locks"`
 	After string `json:"after,omitempty"` // for the next page; empty: there is none
 }
+
+// An Event is one message of a stream of events. A stream that does not go on behind a known
+// event begins with a reset, a lock message for each lock, and ready: what the client knew
+// before is void.
+type Event struct {
+	Type string `json:"type"`         // one of those below
+	ID   string `json:"id,omitempty"` // where to go on; resets and their locks have none
+	At   string `json:"at,omitempty"` // when the service saw it, by its clock, as RFC 3339 has it
+
+	// Lock is the lock as it was seen then. Without holders and waiters it is gone.
+	Lock *Lock `json:"lock,omitempty"`
+
+	// Holder is whose hold has begun or ended.
+	Holder *Holder `json:"holder,omitempty"`
+}
+
+// The types of events.
+const (
+	EventReset       = "reset"       // all locks follow
+	EventLock        = "lock"        // one of them
+	EventReady       = "ready"       // that was the last one
+	EventAcquired    = "acquired"    // there is a hold that was not there before
+	EventReleased    = "released"    // a hold has ended, in whatever way
+	EventChanged     = "changed"     // the waiters, or what people see of a holder
+	EventSeen        = "seen"        // the store was listed, and what is known is as new as that
+	EventUnavailable = "unavailable" // the store could not be listed
+)
 
 // A Store is what the store behind the service promises: see [driver.Info].
 type Store struct {

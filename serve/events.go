@@ -1,0 +1,218 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/events"
+)
+
+const (
+	// maxStreams is how many clients may listen to events at a time.
+	maxStreams = 1000
+
+	// streamTimeout ends a stream. The client goes on with another one, if it still may.
+	streamTimeout = 5 * time.Minute
+)
+
+// snapshot lists the store, with those that wait in this replica.
+func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) error {
+	return s.inspector.List(ctx, "", func(st driver.Status) bool { return yield(s.withWaiters(st)) })
+}
+
+// getEvents answers with a stream of [wire.Event].
+func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	values, err := query(r, "prefix", "after", "format")
+	if err != nil {
+		return err
+	}
+	st := &stream{s: s, w: w, p: p, prefix: values.Get("prefix")}
+	switch format := values.Get("format"); {
+	case format == "ndjson", format == "" && strings.Contains(r.Header.Get("Accept"), wire.TypeLines):
+		st.isLines = true
+	case format != "" && format != "sse":
+		return invalidf("format: it must be sse or ndjson")
+	}
+	if len(p.Prefix)+len(st.prefix) > driver.MaxName {
+		return invalidf("prefix: it may be as long as a name, %d bytes", driver.MaxName)
+	}
+	after := values.Get("after")
+	if after == "" {
+		after = r.Header.Get("Last-Event-ID")
+	}
+	return s.read(r, p, Action{Op: OpEvents, Name: st.prefix, List: true}, func(ctx context.Context) error {
+		return s.stream(ctx, st, after, r.Method == http.MethodHead)
+	})
+}
+
+// stream sends events until the client goes, the service drains, or streamTimeout is over.
+func (s *Service) stream(ctx context.Context, st *stream, after string, isHead bool) error {
+	s.mu.Lock()
+	if s.streams >= maxStreams {
+		s.mu.Unlock()
+		return wire.NewProblem(wire.ProblemQuota, "too many clients listen to events at this replica", time.Second)
+	}
+	s.streams++
+	s.mu.Unlock()
+	defer func() { s.mu.Lock(); s.streams--; s.mu.Unlock() }()
+	contentType := wire.TypeEvents
+	if st.isLines {
+		contentType = wire.TypeLines
+	}
+	st.w.Header().Set("Content-Type", contentType)
+	st.w.Header().Set("X-Accel-Buffering", "no") // proxies of nginx would keep events back
+	st.w.WriteHeader(http.StatusOK)
+	if isHead {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.drained:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	l := s.events.Listen(parseEventID(after))
+	defer l.Close()
+	for st.flush() == nil {
+		batch, err := l.Next(ctx)
+		if err != nil || st.send(batch) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// A stream is what one client gets.
+type stream struct {
+	s       *Service
+	w       http.ResponseWriter
+	p       *Principal
+	prefix  string // of the names, as p calls them
+	isLines bool
+}
+
+// send sends what is new.
+func (st *stream) send(b events.Batch) error {
+	last, at := eventID(b.Epoch, b.Last), b.At
+	if b.Reset {
+		if err := st.sendAll(b); err != nil {
+			return err
+		}
+	}
+	for _, e := range b.Events {
+		lock, ok := st.lock(e.Lock)
+		if !ok {
+			continue
+		}
+		m := wire.Event{Type: string(e.Kind), ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
+		if e.Kind != events.Changed {
+			one := e.Lock
+			one.Holders = []driver.Holding{e.Hold}
+			if shown, ok := st.lock(one); ok {
+				m.Holder = &shown.Holders[0]
+			}
+		}
+		if err := st.write(m); err != nil {
+			return err
+		}
+	}
+	if b.Err != nil {
+		return st.write(wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())})
+	}
+	if b.Reset {
+		return st.write(wire.Event{Type: wire.EventReady, ID: last, At: timestamp(at)})
+	}
+	return st.write(wire.Event{Type: wire.EventSeen, ID: last, At: timestamp(at)})
+}
+
+// sendAll sends all locks that there are.
+func (st *stream) sendAll(b events.Batch) error {
+	if err := st.write(wire.Event{Type: wire.EventReset, At: timestamp(b.At)}); err != nil {
+		return err
+	}
+	for _, status := range b.Locks {
+		lock, ok := st.lock(status)
+		if !ok {
+			continue
+		}
+		if err := st.write(wire.Event{Type: wire.EventLock, Lock: lock}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock returns a lock as the client may see it, if it asks for it and may see it. Nobody gets
+// owner ids here.
+func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
+	name, ok := strings.CutPrefix(status.Name, st.p.Prefix)
+	if !ok || !strings.HasPrefix(name, st.prefix) || !st.s.opts.Access.May(st.p, VerbRead, name) {
+		return nil, false
+	}
+	lock := st.s.lockOf(st.p, status)
+	for i := range lock.Holders {
+		lock.Holders[i].Owner = ""
+	}
+	for i := range lock.Waiters {
+		lock.Waiters[i].Owner = ""
+	}
+	return &lock, true
+}
+
+// write writes one message. A client that does not take it in within writeTimeout is cut off.
+func (st *stream) write(m wire.Event) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_ = http.NewResponseController(st.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if st.isLines {
+		_, err = st.w.Write(append(text, '\n'))
+		return err
+	}
+	if m.ID != "" {
+		_, err = io.WriteString(st.w, "id: "+m.ID+"\n")
+	}
+	_, also := fmt.Fprintf(st.w, "event: %s\ndata: %s\n\n", m.Type, text)
+	return errors.Join(err, also)
+}
+
+// flush sends what was written on its way.
+func (st *stream) flush() error {
+	c := http.NewResponseController(st.w)
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	return c.Flush()
+}
+
+// eventID and parseEventID make the id of an event, and take it apart. An id that the service did
+// not make is one of no epoch: the stream begins anew.
+func eventID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }
+
+func parseEventID(id string) (epoch string, seq uint64) {
+	epoch, number, _ := strings.Cut(id, "-")
+	seq, err := strconv.ParseUint(number, 10, 63)
+	if err != nil {
+		return "", 0
+	}
+	return epoch, seq
+}
+
+// timestamp returns a time as messages have it.
+func timestamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}

@@ -1,0 +1,90 @@
+// Package console is the web console of the lock service: a page that shows what the API says.
+//
+// The sources are in ui, and "make console" builds them into built, which is committed. The page
+// loads nothing from elsewhere.
+package console
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed built
+var built embed.FS
+
+// Path is where the console is. All other paths of it begin with it.
+const Path = "/console/"
+
+// policy lets the page load its own files and ask its own server, and nothing else. No page may
+// frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// types are the content types of the files.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return "application/octet-stream"
+}
+
+// Has reports whether a path of a URL is one of the console.
+func Has(urlPath string) bool {
+	return urlPath == "/" || urlPath == strings.TrimSuffix(Path, "/") || strings.HasPrefix(urlPath, Path)
+}
+
+// Handler returns a handler of the paths that [Has] reports.
+func Handler() http.Handler { return http.HandlerFunc(serve) }
+
+func serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	name, ok := strings.CutPrefix(r.URL.Path, Path)
+	if !ok {
+		h.Set("Location", "console/") // relative: a proxy may have added a prefix
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	if name == "" {
+		name = "index.html"
+	}
+	file, err := fs.ReadFile(built, "built/"+name)
+	if err != nil {
+		http.Error(w, "the console has no such file", http.StatusNotFound)
+		return
+	}
+	sum := sha256.Sum256(file)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", tag)
+	h.Set("Content-Type", contentType(name))
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(file) // a client that has gone does not get it
+	}
+}

@@ -1,0 +1,127 @@
+import { useMemo, useRef, useState } from "preact/hooks";
+import { Row, Tree } from "./list";
+import type { Model, Seen } from "./model";
+import { count, duration, link, place, visible } from "./text";
+
+interface Item extends Row { lock?: Seen; prefix?: string; text: string; locks: number; waiters: number }
+
+type Filter = "all" | "held" | "waited";
+
+interface Node { prefix: string; nodes: Map<string, Node>; locks: Seen[]; total: number; waiters: number }
+
+const newNode = (prefix: string): Node => ({ prefix, nodes: new Map(), locks: [], total: 0, waiters: 0 });
+
+// group makes the tree of the prefixes of names, which end with a slash.
+function group(locks: Seen[]): Node {
+  const root = newNode("");
+  for (const lock of locks) {
+    let node = root;
+    for (let from = 0; ; ) {
+      node.total++;
+      node.waiters += lock.waiters.length;
+      const to = lock.name.indexOf("/", from);
+      if (to < 0 || to === lock.name.length - 1) break;
+      const prefix = lock.name.slice(0, to + 1);
+      let child = node.nodes.get(prefix);
+      if (!child) node.nodes.set(prefix, child = newNode(prefix));
+      node = child;
+      from = to + 1;
+    }
+    node.locks.push(lock);
+  }
+  return root;
+}
+
+function flatten(node: Node, level: number, isOpen: (prefix: string) => boolean, to: Item[]) {
+  const size = node.nodes.size + node.locks.length;
+  let position = 0;
+  for (const child of node.nodes.values()) {
+    const expanded = isOpen(child.prefix);
+    const text = visible(child.prefix.slice(node.prefix.length));
+    to.push({ key: "p" + child.prefix, prefix: child.prefix, level, expanded, text, size, position: ++position, locks: child.total, waiters: child.waiters,
+      label: `${text}, ${count(child.total, "lock")}, ${count(child.waiters, "waiter")}` });
+    if (expanded) flatten(child, level + 1, isOpen, to);
+  }
+  for (const lock of node.locks) {
+    const text = visible(lock.name.slice(node.prefix.length));
+    to.push({ key: "l" + lock.name, lock, level, text, size, position: ++position, locks: 1, waiters: lock.waiters.length, label: spoken(lock) });
+  }
+}
+
+function spoken(l: Seen): string {
+  const who = l.holders.length ? "held by " + l.holders.slice(0, 3).map(place).join(", ") : "free";
+  return `${visible(l.name)}, ${who}, ${count(l.waiters.length, "waiter")}`;
+}
+
+export function Locks({ model, now, narrow }: { model: Model; now: number; narrow: boolean }) {
+  const [search, setSearch] = useState("");
+  const [filter, setFilter] = useState<Filter>("all");
+  const [toggled, setToggled] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const list = useRef<HTMLDivElement>(null);
+  const { locks, names } = model;
+
+  const found = useMemo(() => {
+    const text = search.toLowerCase();
+    const all: Seen[] = [];
+    for (const name of names) {
+      const l = locks.get(name);
+      if (!l || filter === "held" && !l.holders.length || filter === "waited" && !l.waiters.length) continue;
+      if (text && !name.toLowerCase().includes(text) && !l.holders.some((h) => (place(h) + " " + (h.label ?? "")).toLowerCase().includes(text))) continue;
+      all.push(l);
+    }
+    return all;
+  }, [names, locks, search, filter, model.seenAt]);
+  const rows = useMemo(() => {
+    const to: Item[] = [];
+    const byDefault = search !== "" || found.length <= 200;
+    flatten(group(found), 1, (prefix) => toggled.get(prefix) ?? byDefault, to);
+    return to;
+  }, [found, toggled, search]);
+  const expand = (row: Item, open: boolean) => { if (row.prefix) setToggled(new Map(toggled).set(row.prefix, open)); };
+  const waited = found.reduce((n, l) => n + (l.waiters.length ? 1 : 0), 0);
+
+  return (
+    <section aria-labelledby="title" class="fill" ref={list}>
+      <div class="bar">
+        <h1 id="title" tabIndex={-1}>Locks</h1>
+        <input type="search" id="search" aria-label="Search names, hosts and labels" placeholder="Search" value={search}
+          onInput={(e) => setSearch(e.currentTarget.value)} />
+        <div class="choice" role="group" aria-label="Filter">
+          {(["all", "held", "waited"] as Filter[]).map((f) => (
+            <button type="button" key={f} aria-pressed={filter === f} onClick={() => setFilter(f)}>
+              {f === "all" ? "All" : f === "held" ? "Held" : "Waited for"}
+            </button>
+          ))}
+        </div>
+        <p class="count" role="status">{count(found.length, "lock")}, {waited.toLocaleString("en")} waited for</p>
+      </div>
+      {!found.length && <p class="empty">{model.seenAt ? search || filter !== "all" ? "No lock matches." : "Nobody holds a lock, and nobody waits for one." : "Nothing was seen yet."}</p>}
+      <Tree id="locks" label="Locks by prefix" rows={rows} height={narrow ? 52 : 34} expand={expand}
+        activate={(row) => { if (row.lock) location.hash = link("lock", row.lock.name); else expand(row, !row.expanded); }}
+        draw={(row) => row.lock ? <LockRow lock={row.lock} text={row.text} now={now} /> : (
+          <>
+            <span class="name"><span class="twist" aria-hidden="true">{row.expanded ? "▾" : "▸"}</span>{row.text}</span>
+            <span class="who muted">{count(row.locks, "lock")}</span>
+            <span class="for" />
+            <span class="waits">{row.waiters > 0 && <span class="badge">{row.waiters} waiting</span>}</span>
+          </>
+        )} />
+    </section>
+  );
+}
+
+function LockRow({ lock, text, now }: { lock: Seen; text: string; now: number }) {
+  const first = lock.holders[0];
+  const more = lock.holders.length - 1;
+  return (
+    <>
+      <span class="name mono"><span class="twist" aria-hidden="true">{first ? "●" : "○"}</span>{text}</span>
+      <span class="who">
+        {first ? visible(first.foreign || place(first)) + (more > 0 ? ` and ${more} more` : "") : "free"}
+        {first?.label ? <span class="muted"> {visible(first.label)}</span> : null}
+      </span>
+      <span class="for muted">{first?.held_ms ? duration(first.held_ms + now - lock.seen) : ""}</span>
+      <span class="waits">{lock.waiters.length > 0 && <span class="badge">{lock.waiters.length} waiting</span>}</span>
+    </>
+  );
+}

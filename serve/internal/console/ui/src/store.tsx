@@ -1,0 +1,44 @@
+import { useEffect, useState } from "preact/hooks";
+import type { Model } from "./model";
+import { duration } from "./text";
+import { Store as Info, get } from "./wire";
+
+const strengths: Record<string, string> = {
+  none: "none: tokens may go back when the store loses its data",
+  clock: "clock: tokens stay ordered as long as the server's clock does not go back",
+  durable: "durable: tokens stay ordered as long as the store keeps its data",
+};
+
+export function Store({ model }: { model: Model }) {
+  const [info, setInfo] = useState<Info>();
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    const stop = new AbortController();
+    get<Info>("v1/store", stop.signal).then((i) => { setInfo(i); setProblem(""); }, (e) => { if (!stop.signal.aborted) setProblem(e.message); });
+    return () => stop.abort();
+  }, [model.link]);
+  const yes = (b: boolean) => b ? "yes" : "no";
+  return (
+    <section aria-labelledby="title">
+      <h1 id="title" tabIndex={-1}>Store</h1>
+      {problem && <p role="alert" class="problem">{problem}</p>}
+      {info && <>
+        <h2>Promises</h2>
+        <dl class="card">
+          <dt>Backend</dt><dd>{info.backend}</dd>
+          <dt>Fencing tokens</dt><dd>{strengths[info.fencing] ?? info.fencing}</dd>
+          <dt>On demand</dt><dd>{strengths[info.fencing_on_demand] ?? info.fencing_on_demand}</dd>
+          <dt>Read side</dt><dd>{yes(info.shared)}</dd>
+          <dt>Slots</dt><dd>{yes(info.slots)}</dd>
+          <dt>Shortest TTL</dt><dd>{info.min_ttl_ms ? info.min_ttl_ms + " ms" : "no limit"}</dd>
+          <dt>Longest TTL</dt><dd>{info.max_ttl_ms ? duration(info.max_ttl_ms) : "no limit"}</dd>
+          <dt>One request waits</dt><dd>{duration(info.max_wait_ms)} at most</dd>
+          <dt>A place is kept for</dt><dd>{duration(info.place_ms)}</dd>
+          <dt>API</dt><dd class="mono">{info.api}</dd>
+        </dl>
+        <h2>Assumptions</h2>
+        {info.assumptions.length ? <ul>{info.assumptions.map((a) => <li key={a}>{a}</li>)}</ul> : <p>None.</p>}
+      </>}
+    </section>
+  );
+}

@@ -1,0 +1,85 @@
+// Package events tells what happens to the locks of a store, from one snapshot of the store to the
+// next.
+//
+// A [Hub] lists the store while somebody listens, and compares each snapshot with the one before.
+// So it misses what begins and ends between two snapshots, such as a short hold. If a lock passes
+// from one holder to another in between, both are seen, because the hold has another token.
+package events
+
+import (
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A Kind says what happened to a lock.
+type Kind string
+
+const (
+	Acquired Kind = "acquired" // there is a hold that was not there before
+	Released Kind = "released" // a hold is not there any more: released, broken, or ended by its TTL
+	Changed  Kind = "changed"  // the waiters, or what people see of a holder
+)
+
+// An Event is what happened to a lock between two snapshots.
+type Event struct {
+	Seq  uint64 // of the event, in its epoch
+	Kind Kind
+	At   time.Time     // of the snapshot that showed it
+	Lock driver.Status // as the snapshot showed it; without holders and waiters, it is gone
+	Hold driver.Holding
+}
+
+// diff calls yield with what happened to a lock between two snapshots of it.
+func diff(before, after driver.Status, yield func(Kind, driver.Holding)) {
+	passed := false
+	for _, h := range before.Holders {
+		if find(after.Holders, h) < 0 {
+			passed = true
+			yield(Released, h)
+		}
+	}
+	for _, h := range after.Holders {
+		if find(before.Holders, h) < 0 {
+			passed = true
+			yield(Acquired, h)
+		}
+	}
+	if !passed && !looksEqual(before, after) {
+		yield(Changed, driver.Holding{})
+	}
+}
+
+// find returns the place of a hold in a list, or -1.
+func find(all []driver.Holding, h driver.Holding) int {
+	for i, other := range all {
+		if other.Owner == h.Owner && other.Token == h.Token && other.Foreign == h.Foreign {
+			return i
+		}
+	}
+	return -1
+}
+
+// looksEqual compares what people see of a lock, but for its times: they change all the time, and
+// who has seen them can count on.
+func looksEqual(a, b driver.Status) bool {
+	if a.Shared != b.Shared || a.Slots != b.Slots || len(a.Holders) != len(b.Holders) || len(a.Waiters) != len(b.Waiters) {
+		return false
+	}
+	for _, h := range a.Holders {
+		i := find(b.Holders, h)
+		if i < 0 {
+			return false
+		}
+		other := b.Holders[i]
+		if h.Holder != other.Holder || h.Inherited != other.Inherited || len(h.Heirs) != len(other.Heirs) || h.Count != other.Count {
+			return false
+		}
+	}
+	for i, w := range a.Waiters {
+		if other := b.Waiters[i]; w.Owner != other.Owner || w.Holder != other.Holder || w.Shared != other.Shared {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,269 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A fakeStore has locks, and counts how often it is listed.
+type fakeStore struct {
+	mu    sync.Mutex
+	locks map[string]driver.Status
+	lists int
+	took  time.Duration
+	err   error
+}
+
+func (f *fakeStore) list(_ context.Context, yield func(driver.Status) bool) error {
+	time.Sleep(f.took) // fake time
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists++
+	for _, st := range f.locks {
+		if !yield(st) {
+			break
+		}
+	}
+	return f.err
+}
+
+func (f *fakeStore) put(st driver.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.locks[st.Name] = st
+}
+
+func (f *fakeStore) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.locks, name)
+}
+
+func (f *fakeStore) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeStore) listed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lists
+}
+
+// held returns a lock that is held.
+func held(name string, token uint64, waiters ...string) driver.Status {
+	st := driver.Status{Name: name, Holders: []driver.Holding{{Owner: fmt.Sprint("o", token), Token: token}}}
+	for _, w := range waiters {
+		st.Waiters = append(st.Waiters, driver.Waiting{Owner: w})
+	}
+	return st
+}
+
+// bubble runs a test with a hub in a bubble of fake time.
+func bubble(t *testing.T, took time.Duration, test func(t *testing.T, f *fakeStore, h *Hub)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStore{locks: map[string]driver.Status{}, took: took}
+		var running sync.WaitGroup
+		stop := make(chan struct{})
+		test(t, f, NewHub(f.list, time.Second, running.Go, stop))
+		close(stop)
+		running.Wait()
+	})
+}
+
+func next(t *testing.T, l *Listener) Batch {
+	t.Helper()
+	b, err := l.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// text returns what a batch says.
+func text(b Batch) string {
+	s := ""
+	if b.Reset {
+		s = "reset"
+		for _, l := range b.Locks {
+			s += " " + l.Name
+		}
+	}
+	for _, e := range b.Events {
+		s += fmt.Sprintf("%s %s %d; ", e.Kind, e.Lock.Name, e.Hold.Token)
+	}
+	return s
+}
+
+// TestEvents checks what a listener learns from one snapshot to the next.
+func TestEvents(t *testing.T) {
+	tests := []struct {
+		name          string
+		before, after []driver.Status
+		want          string
+	}{
+		{"Nothing", []driver.Status{held("a", 1)}, []driver.Status{held("a", 1)}, ""},
+		{"Acquired", nil, []driver.Status{held("a", 1)}, "acquired a 1; "},
+		{"Released", []driver.Status{held("a", 1)}, nil, "released a 1; "},
+		{"HandedOver", []driver.Status{held("a", 1, "w")}, []driver.Status{held("a", 2)}, "released a 1; acquired a 2; "},
+		{"Waiter", []driver.Status{held("a", 1)}, []driver.Status{held("a", 1, "w")}, "changed a 0; "},
+		{"OtherOrder", []driver.Status{held("a", 1, "v", "w")}, []driver.Status{held("a", 1, "w", "v")}, "changed a 0; "},
+		{"WaiterGone", []driver.Status{{Name: "a", Waiters: []driver.Waiting{{Owner: "w"}}}}, nil, "changed a 0; "},
+		{"Label", []driver.Status{held("a", 1)}, []driver.Status{{Name: "a", Holders: []driver.Holding{{Owner: "o1", Token: 1, Holder: driver.Holder{Label: "l"}}}}}, "changed a 0; "},
+		{"TimesOnly", []driver.Status{held("a", 1)}, []driver.Status{{Name: "a", Holders: []driver.Holding{{Owner: "o1", Token: 1, Held: 5, Left: 7}}}}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+				for _, st := range tt.before {
+					f.put(st)
+				}
+				l := h.Listen("", 0)
+				defer l.Close()
+				next(t, l)
+				for _, st := range tt.before {
+					f.remove(st.Name)
+				}
+				for _, st := range tt.after {
+					f.put(st)
+				}
+				if got := text(next(t, l)); got != tt.want {
+					t.Errorf("events = %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestNobodyListens checks that the store is listed only while somebody listens.
+func TestNobodyListens(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		time.Sleep(time.Minute)
+		if got := f.listed(); got != 0 {
+			t.Errorf("the store was listed %d times before somebody listened, want 0", got)
+		}
+		l := h.Listen("", 0)
+		next(t, l)
+		l.Close()
+		time.Sleep(2 * Linger)
+		synctest.Wait()
+		before := f.listed()
+		time.Sleep(time.Minute)
+		if got := f.listed(); got != before || got > 2 {
+			t.Errorf("the store was listed %d times, %d of them long after the listener had gone; want 2 at most, and 0", got, got-before)
+		}
+	})
+}
+
+// TestSlowStore checks that a store whose list takes long is listed a tenth of the time.
+func TestSlowStore(t *testing.T) {
+	bubble(t, 500*time.Millisecond, func(t *testing.T, f *fakeStore, h *Hub) {
+		l := h.Listen("", 0)
+		defer l.Close()
+		time.Sleep(50 * time.Second)
+		if got := f.listed(); got > 10 || got < 9 {
+			t.Errorf("a list that takes 500 ms was asked for %d times in 50 s, want 10", got)
+		}
+	})
+}
+
+// TestManyListeners checks that listeners share the lists of the store.
+func TestManyListeners(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		for range 100 {
+			l := h.Listen("", 0)
+			defer l.Close()
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		if got := f.listed(); got > 11 {
+			t.Errorf("100 listeners caused %d lists in 10 s, want 11", got)
+		}
+	})
+}
+
+// TestResume checks where a listener goes on that comes back.
+func TestResume(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		f.put(held("a", 1))
+		l := h.Listen("", 0)
+		first := next(t, l)
+		l.Close()
+		f.put(held("b", 2))
+		time.Sleep(Linger / 2)
+
+		back := h.Listen(first.Epoch, first.Last)
+		got := ""
+		for got == "" {
+			b := next(t, back)
+			if b.Reset {
+				t.Fatal("a listener that came back got a reset, want events")
+			}
+			got = text(b)
+		}
+		if want := "acquired b 2; "; got != want {
+			t.Errorf("events = %q, want %q", got, want)
+		}
+		back.Close()
+
+		for _, tt := range []struct {
+			name  string
+			epoch string
+			last  uint64
+		}{{"OtherEpoch", "other", first.Last}, {"Future", first.Epoch, 1000}} {
+			l := h.Listen(tt.epoch, tt.last)
+			if got, want := text(next(t, l)), "reset a b"; got != want {
+				t.Errorf("%s: %q, want %q", tt.name, got, want)
+			}
+			l.Close()
+		}
+	})
+}
+
+// TestOverrun checks that a listener which is too slow gets a snapshot, and that the memory for
+// events is bounded.
+func TestOverrun(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		l := h.Listen("", 0)
+		defer l.Close()
+		next(t, l)
+		for i := range Kept + 1 {
+			f.put(held(fmt.Sprintf("%05d", i), uint64(i+1)))
+		}
+		b := next(t, l)
+		if !b.Reset || len(b.Locks) != Kept+1 || len(b.Events) != 0 {
+			t.Errorf("after %d events: reset %v, %d locks, %d events; want a snapshot", Kept+1, b.Reset, len(b.Locks), len(b.Events))
+		}
+		if got := len(h.poller.events); got > Kept {
+			t.Errorf("%d events are kept, want %d at most", got, Kept)
+		}
+	})
+}
+
+// TestOutage checks that an outage is told, and invents no event.
+func TestOutage(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		f.put(held("a", 1))
+		l := h.Listen("", 0)
+		defer l.Close()
+		first := next(t, l)
+		down := errors.New("down")
+		f.fail(down)
+		f.remove("a")
+		if b := next(t, l); !errors.Is(b.Err, down) || len(b.Events) != 0 || !b.At.Equal(first.At) {
+			t.Errorf("in an outage: %+v, want the error, no event, and the time of the last snapshot", b)
+		}
+		f.put(held("a", 1))
+		f.fail(nil)
+		if b := next(t, l); b.Err != nil || text(b) != "" {
+			t.Errorf("after the outage: %v %q, want nothing", b.Err, text(b))
+		}
+	})
+}
