@@ -128,9 +128,7 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
 		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
 	}
-	for _, text := range s.Assumptions {
-		info.Assumptions = append(info.Assumptions, text)
-	}
+	info.Assumptions = append(info.Assumptions, s.Assumptions...)
 	return info, nil
 }
 

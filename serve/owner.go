@@ -23,8 +23,6 @@ type ownerID struct {
 const (
 	nonceLength = 10
 	checkLength = 8
-	// maxSuffix is the length of what an ownerID has behind the client's owner.
-	maxSuffix = 1 + checkLength + 1 + wire.MaxAttempt + 1 + nonceLength
 )
 
 func newOwnerID(client, attempt string) ownerID {

@@ -119,9 +119,9 @@ func crowd(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 }
 
 // stepClient returns a fault that sets the clock of a holder, forward or back.
-func stepClient(name string, direction time.Duration) func(context.Context, *bout, *client, *rand.Rand) {
+func stepClient(name string, direction int) func(context.Context, *bout, *client, *rand.Rand) {
 	return func(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-		by := direction * ttls(rng, 2, 4)
+		by := time.Duration(direction) * ttls(rng, 2, 4)
 		b.let(ctx, victim, act{holding: func(c *client, id int64) {
 			owner := c.owner()
 			end := b.begin(name, owner.worker)

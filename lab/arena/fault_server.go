@@ -57,9 +57,9 @@ func failover(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 }
 
 // stepStore returns a fault that sets the clock of a server, forward or back.
-func stepStore(name string, direction time.Duration) func(context.Context, *bout, *client, *rand.Rand) {
+func stepStore(name string, direction int) func(context.Context, *bout, *client, *rand.Rand) {
 	return func(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
-		by := direction * ttls(rng, 2, 4)
+		by := time.Duration(direction) * ttls(rng, 2, 4)
 		b.whileHeld(ctx, victim, func() {
 			b.during(name, func() { b.store.clock.StepClock(by) })
 		})

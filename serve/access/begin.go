@@ -106,11 +106,10 @@ func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(
 	}
 	return func(out serve.Outcome) error {
 		done()
-		if out.Err != nil {
-			return nil
-		}
-		if err := m.granted(id, time.Now()); err != nil {
-			return refusal(err)
+		if out.Err == nil {
+			if err := m.granted(id, time.Now()); err != nil {
+				return refusal(err)
+			}
 		}
 		return nil
 	}, nil
@@ -120,8 +119,9 @@ func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(
 // no refusal.
 func (a *Access) refuse(event Event, err error) error {
 	answer := refusal(err)
+	var refused *serve.Refusal
 	var blocked *BlockedError
-	if _, ok := answer.(*serve.Refusal); !ok || errors.As(err, &blocked) && !blocked.First {
+	if !errors.As(answer, &refused) || errors.As(err, &blocked) && !blocked.First {
 		return answer
 	}
 	event.Event, event.Reason = EventRefused, err.Error()

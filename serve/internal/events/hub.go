@@ -141,7 +141,7 @@ func (l *Listener) look() (Batch, bool) {
 	defer p.h.mu.Unlock()
 	l.wake = p.wake
 	isNew := p.at.After(l.seen)
-	fails := p.err != nil && p.err != l.err
+	fails := p.err != nil && p.err != l.err //nolint:errorlint // whether it is a new one
 	if !isNew && !fails {
 		return Batch{}, false
 	}
