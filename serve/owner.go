@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // An ownerID is the owner of a hold in the store. Two replicas may act for one client at the same
