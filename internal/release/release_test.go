@@ -23,7 +23,6 @@ func small() map[string]string {
 		"go.mod":       "module " + root + "\n\ngo 1.26.0\n",
 		"snib.go":      "package snib\n\nfunc Lock() string { return \"locked\" }\n",
 		"xlock/go.mod": "module " + root + "/xlock\n\ngo 1.26.0\n\nrequire " + root + " v0.0.0\n\nreplace " + root + " => ../\n",
-		"xlock/go.sum": "",
 		"xlock/x.go":   "package xlock\n\nimport \"" + root + "\"\n\nfunc Lock() string { return snib.Lock() + \" in x\" }\n",
 		"cmd/snib/go.mod": "module " + root + "/cmd/snib\n\ngo 1.26.0\n\nrequire (\n\t" + root + " v0.0.0 // indirect\n\t" + root + "/xlock v0.0.0\n)\n\n" +
 			"replace (\n\t" + root + " => ../../\n\t" + root + "/xlock => ../../xlock\n)\n",

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +29,9 @@ func (r *release) addSums(ctx context.Context) error {
 		if err := addLines(filepath.Join(r.clone, m.dir, "go.sum"), lines); err != nil {
 			return err
 		}
+		if _, err := git(ctx, r.clone, "add", "--all"); err != nil { // the file may be new
+			return err
+		}
 		var err error
 		if sums[m.path], err = r.sum(ctx, m); err != nil {
 			return err
@@ -35,16 +40,20 @@ func (r *release) addSums(ctx context.Context) error {
 	return nil
 }
 
-// addLines adds lines to the file, and sorts its lines.
+// addLines adds lines to the file, and sorts its lines. A module that requires only modules of this
+// repository has no such file before.
 func addLines(name string, lines []string) error {
 	if len(lines) == 0 {
 		return nil
 	}
 	text, err := os.ReadFile(name)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	all := append(lines, strings.Split(strings.TrimSpace(string(text)), "\n")...)
+	all := slices.AppendSeq(lines, strings.Lines(string(text)))
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
 	slices.Sort(all)
 	return os.WriteFile(name, []byte(strings.Join(slices.Compact(all), "\n")+"\n"), 0o644)
 }
