@@ -206,7 +206,8 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	case <-ctx.Done():
 	}
 	left := driver.CancelTimeout * 4 / 5
-	if errors.Is(failed, driver.ErrUnavailable) { // the request has used a part of CancelTimeout
+	isOutage := errors.Is(failed, driver.ErrUnavailable) && !errors.Is(context.Cause(ctx), driver.ErrUnavailable)
+	if isOutage { // the request has used a part of CancelTimeout
 		left = (driver.CancelTimeout - driverkit.CancelDelay) / 2
 	}
 	timer := time.NewTimer(left)
