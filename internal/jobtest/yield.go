@@ -11,10 +11,11 @@ import (
 // A YieldTest has what [YieldTest.Run] needs. The drivers keep no connection between two
 // requests, as when the connections of a pool have ended.
 type YieldTest struct {
-	Holder, Waiter driver.Driver                  // the holder does not listen
-	Listens        func() bool                    // whether the waiter does
-	Connections    int                            // how many the server has for others than these two, but one
-	Connect        func() (end func(), err error) // opens one of these
+	Holder, Waiter driver.Driver // the holder does not listen
+	Listens        func() bool   // whether the waiter does
+
+	Connections int                            // of others, so that the server has one left
+	Connect     func() (end func(), err error) // opens one of these
 }
 
 // Run gives the last connection of a server to a waiter that listens. The holder needs it to
