@@ -46,7 +46,7 @@ LABOUT ?= lab-out
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
-TESTS := ./cmd/snib ./pglock ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
+TESTS := ./cmd/snib ./pglock ./internal/served ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
 
 .PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console million herd fuzz bench release release-test deps lint-deps
 
