@@ -59,7 +59,7 @@ function Card({ party, now, open, linked }: { party: Party; now: number; open: b
           <thead><tr><th scope="col">Lock</th><th scope="col">State</th><th scope="col">For</th><th scope="col">Token</th><th scope="col">Label</th></tr></thead>
           <tbody>{party.entries.slice(0, limit).map((e, i) => (
             <tr key={i}><td><a class="mono wrap" href={link("lock", e.name)}>{visible(e.name)}</a></td><td>{e.kind === "holds" ? "holds" : <span class="badge">waits</span>}</td>
-              <td>{e.ms < 0 ? "unknown" : duration(e.ms + now - e.seen)}</td><td class="mono">{e.token ?? ""}</td><td class="wrap">{visible(e.process.label ?? "")}</td></tr>
+              <td class="time">{e.ms < 0 ? "unknown" : duration(e.ms + now - e.seen)}</td><td class="mono">{e.token ?? ""}</td><td class="wrap">{visible(e.process.label ?? "")}</td></tr>
           ))}</tbody>
         </table></div>
         {party.entries.length > limit && <button type="button" onClick={() => setLimit(limit + most)}>Show more of {party.entries.length}</button>}

@@ -77,7 +77,7 @@ export function Tree<R extends Row>({ id, label, rows, height, draw, activate, e
         {shown.map((row, i) => (
           <div key={row.key} id={id + "-" + (first + i)} role="treeitem" class={"row" + (row.key === here?.key && current ? " current" : "")}
             aria-level={row.level} aria-setsize={row.size} aria-posinset={row.position} aria-expanded={row.expanded} aria-label={row.label}
-            aria-selected={row.key === current} style={{ top: (first + i) * height + "px", height: height + "px", paddingLeft: 8 + 18 * (row.level - 1) + "px" }}
+            aria-selected={row.key === current} style={{ top: (first + i) * height + "px", height: height + "px", "--indent": 18 * (row.level - 1) + "px" }}
             onClick={() => { setCurrent(row.key); activate(row); }}>
             {draw(row)}
           </div>

@@ -47,7 +47,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
             {h.owner_digest && <><dt>Owner, digest</dt><dd class="mono wrap">{h.owner_digest}</dd></>}
             {h.inherited && <><dt>Inherited by</dt><dd>{h.heirs?.length ? h.heirs.map(place).join(", ") : "processes that can't be seen"}</dd></>}
           </dl>
-          {h.owner_digest || !h.foreign
+          {!Number.isSafeInteger(h.token) ? <p class="muted">This token is too great for a browser. Break the hold by command: snib release.</p> : h.owner_digest || !h.foreign
             ? <button type="button" class="danger" onClick={() => setBreaking(h)}>Break…</button>
             : <p class="muted">snib can't end this hold: it may be no lock.</p>}
         </div>
@@ -57,7 +57,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
         <div class="scroll"><table>
           <thead><tr><th scope="col">Place</th><th scope="col">Process</th><th scope="col">Waits for</th><th scope="col">Asks for</th><th scope="col">Label</th></tr></thead>
           <tbody>{lock.waiters.map((w, i) => (
-            <tr key={i}><td>{i + 1}</td><td><Who process={w} /></td><td>{duration(w.waited_ms + age)}</td>
+            <tr key={i}><td>{i + 1}</td><td><Who process={w} /></td><td class="time">{duration(w.waited_ms + age)}</td>
               <td>{w.shared ? "the read side" : "the lock"}</td><td class="wrap">{visible(w.label ?? "")}</td></tr>
           ))}</tbody>
         </table></div>
@@ -148,7 +148,7 @@ function Break({ name, hold, close }: { name: string; hold: Holder; close: () =>
         <form onSubmit={send}>
           <h2 id="break-title">Break the hold with token {hold.token}?</h2>
           <p>{visible(place(hold))} learns of it at its next renewal, and may work on until then. If its resource does not check fencing tokens, two may work at a time.</p>
-          <label>Type the name, <span class="mono wrap">{visible(name)}</span>
+          <label>Type the name: <span class="mono wrap">{visible(name)}</span>
             <input id="break-name" autocomplete="off" spellcheck={false} value={typed} onInput={(e) => setTyped(e.currentTarget.value)} />
           </label>
           <label>Reason

@@ -95,7 +95,7 @@ function Table({ edges, now, label }: { edges: Edge[]; now: number; label: strin
     <div class="scroll"><table aria-label={label}>
       <thead><tr><th scope="col">Who waits</th><th scope="col">For</th><th scope="col">Lock</th><th scope="col">Held by</th></tr></thead>
       <tbody>{edges.map((e, i) => (
-        <tr key={i}><td><Who process={e.waiter} /></td><td>{duration(e.ms + now - e.seen)}</td>
+        <tr key={i}><td><Who process={e.waiter} /></td><td class="time">{duration(e.ms + now - e.seen)}</td>
           <td><a class="mono wrap" href={link("lock", e.name)}>{visible(e.name)}</a></td><td><Who process={e.holder} /></td></tr>
       ))}</tbody>
     </table></div>
