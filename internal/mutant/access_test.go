@@ -114,4 +114,18 @@ var accessMutants = []mutant{
 		new:   "return nil, nil",
 		tests: "TestCertificatesReload",
 	},
+	{
+		guarantee: "events of others", pkg: "serve",
+		in:    "stream.lock",
+		old:   "!st.s.opts.Access.May(st.p, VerbRead, name)",
+		new:   "false",
+		tests: "TestServiceEvents", testsIn: "serve/access",
+	},
+	{
+		guarantee: "policies are not public", pkg: "serve/access",
+		in:    "checkMode",
+		old:   "open != 0",
+		new:   "open < 0",
+		tests: "TestOpenPolicyFile",
+	},
 }

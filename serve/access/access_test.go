@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -252,40 +253,42 @@ func TestReload(t *testing.T) {
 }
 
 func TestBruteForce(t *testing.T) {
-	token, line := NewToken()
-	a := newTestAccess(t, "trusted-proxies = [\"192.0.2.0/24\"]\n[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
-	from := func(client, token string) *http.Request {
-		r := request(token)
-		r.Header.Set("X-Forwarded-For", "203.0.113.99, "+client) // the first is what a liar says
-		return r
-	}
-	a.admit(from("203.0.113.1", token))
-	for range failureBurst {
-		guess, _ := NewToken()
-		_, err := a.Authenticate(from("203.0.113.1", guess))
-		wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
-	}
-	lines := strings.Count(a.audit.String(), "\n")
-	for range 5 {
-		guess, _ := NewToken()
-		_, err := a.Authenticate(from("203.0.113.1", guess))
-		wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
-	}
-	if got := strings.Count(a.audit.String(), "\n") - lines; got != 1 {
-		t.Errorf("five blocked requests made %d lines in the audit log, want 1", got)
-	}
-	a.admit(from("203.0.113.1", token)) // it has worked from there
-	a.admit(from("203.0.113.2", token))
+	synctest.Test(t, func(t *testing.T) {
+		token, line := NewToken()
+		a := newTestAccess(t, "trusted-proxies = [\"192.0.2.0/24\"]\n[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+		from := func(client, token string) *http.Request {
+			r := request(token)
+			r.Header.Set("X-Forwarded-For", "203.0.113.99, "+client) // the first is what a liar says
+			return r
+		}
+		a.admit(from("203.0.113.1", token))
+		for range failureBurst {
+			guess, _ := NewToken()
+			_, err := a.Authenticate(from("203.0.113.1", guess))
+			wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+		}
+		lines := strings.Count(a.audit.String(), "\n")
+		for range 5 {
+			guess, _ := NewToken()
+			_, err := a.Authenticate(from("203.0.113.1", guess))
+			wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+		}
+		if got := strings.Count(a.audit.String(), "\n") - lines; got != 1 {
+			t.Errorf("five blocked requests made %d lines in the audit log, want 1", got)
+		}
+		a.admit(from("203.0.113.1", token)) // it has worked from there
+		a.admit(from("203.0.113.2", token))
 
-	// Who is blocked can't show a new token either, however right it is.
-	b := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
-	for range failureBurst {
-		guess, _ := NewToken()
-		_, err := b.Authenticate(from("203.0.113.1", guess))
-		wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
-	}
-	_, err := b.Authenticate(from("203.0.113.5", token)) // not believed: 192.0.2.1 is no proxy here
-	wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+		// Who is blocked can't show a new token either, however right it is.
+		b := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+		for range failureBurst {
+			guess, _ := NewToken()
+			_, err := b.Authenticate(from("203.0.113.1", guess))
+			wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+		}
+		_, err := b.Authenticate(from("203.0.113.5", token)) // not believed: 192.0.2.1 is no proxy here
+		wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+	})
 }
 
 func TestIssuerDownIsNoFailure(t *testing.T) {
@@ -302,8 +305,9 @@ func TestIssuerDownIsNoFailure(t *testing.T) {
 }
 
 func TestQuotasAnswer(t *testing.T) {
-	token, line := NewToken()
-	a := newTestAccess(t, `
+	synctest.Test(t, func(t *testing.T) {
+		token, line := NewToken()
+		a := newTestAccess(t, `
 [namespace.small]
 locks = 1
 waiters = 1
@@ -314,64 +318,66 @@ max-hold = "1h"
 verbs = ["acquire", "reserve"]
 namespace = "small"
 `)
-	p := a.admit(request(token))
-	acquire := func(name string) serve.Action {
-		return serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: name, Owner: "one", TTL: time.Minute, Wait: true}
-	}
-	first, err := a.Begin(t.Context(), p, acquire("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = a.Begin(t.Context(), p, acquire("b"))
-	wantRefusal(t, err, http.StatusTooManyRequests, "quota")
-	if err := first(serve.Outcome{Token: 1}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = a.Begin(t.Context(), p, acquire("b"))
-	wantRefusal(t, err, http.StatusTooManyRequests, "quota")
-	again, err := a.Begin(t.Context(), p, acquire("a"))
-	if err != nil {
-		t.Fatalf("the owner asks again: %v", err)
-	}
-	if err := again(serve.Outcome{Token: 1}); err != nil {
-		t.Errorf("the owner gets its hold again: %v", err)
-	}
+		p := a.admit(request(token))
+		acquire := func(name string) serve.Action {
+			return serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: name, Owner: "one", TTL: time.Minute, Wait: true}
+		}
+		first, err := a.Begin(t.Context(), p, acquire("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Begin(t.Context(), p, acquire("b"))
+		wantRefusal(t, err, http.StatusTooManyRequests, "quota")
+		if err := first(serve.Outcome{Token: 1}); err != nil {
+			t.Fatal(err)
+		}
+		a.store["small/a"] = driver.Holding{Owner: "one"}
+		_, err = a.Begin(t.Context(), p, acquire("b"))
+		wantRefusal(t, err, http.StatusTooManyRequests, "quota")
+		again, err := a.Begin(t.Context(), p, acquire("a"))
+		if err != nil {
+			t.Fatalf("the owner asks again: %v", err)
+		}
+		if err := again(serve.Outcome{Token: 1}); err != nil {
+			t.Errorf("the owner gets its hold again: %v", err)
+		}
 
-	long := acquire("a")
-	long.TTL = 2 * time.Minute
-	_, err = a.Begin(t.Context(), p, long)
-	wantRefusal(t, err, http.StatusForbidden, "quota")
-	reserve := acquire("a")
-	reserve.Verb, reserve.TTL = serve.VerbReserve, 2*time.Hour
-	_, err = a.Begin(t.Context(), p, reserve)
-	wantRefusal(t, err, http.StatusForbidden, "quota")
-
-	renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", TTL: 2 * time.Minute}
-	_, err = a.Begin(t.Context(), p, renew)
-	wantRefusal(t, err, http.StatusForbidden, "quota")
-	renew.TTL = time.Minute
-	if _, err = a.Begin(t.Context(), p, renew); err != nil {
-		t.Errorf("renewal: %v", err)
-	}
-	// A hold that is too old is not renewed, by whatever way.
-	m := a.meters["small"]
-	id := newHoldID("small/a", "one")
-	m.holds[id] = m.holds[id].Add(-time.Hour)
-	for _, act := range []serve.Action{renew, acquire("a")} {
-		_, err = a.Begin(t.Context(), p, act)
+		long := acquire("a")
+		long.TTL = 2 * time.Minute
+		_, err = a.Begin(t.Context(), p, long)
 		wantRefusal(t, err, http.StatusForbidden, "quota")
-	}
+		reserve := acquire("a")
+		reserve.Verb, reserve.TTL = serve.VerbReserve, 2*time.Hour
+		_, err = a.Begin(t.Context(), p, reserve)
+		wantRefusal(t, err, http.StatusForbidden, "quota")
 
-	release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := release(serve.Outcome{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Begin(t.Context(), p, acquire("b")); err != nil {
-		t.Errorf("after the release: %v", err)
-	}
+		renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", TTL: 2 * time.Minute}
+		_, err = a.Begin(t.Context(), p, renew)
+		wantRefusal(t, err, http.StatusForbidden, "quota")
+		renew.TTL = time.Minute
+		if _, err = a.Begin(t.Context(), p, renew); err != nil {
+			t.Errorf("renewal: %v", err)
+		}
+		// A hold that is too old is not renewed, by whatever way.
+		m := a.meters["small"]
+		id := newHoldID("small/a", "one")
+		m.holds[id] = m.holds[id].Add(-time.Hour)
+		for _, act := range []serve.Action{renew, acquire("a")} {
+			_, err = a.Begin(t.Context(), p, act)
+			wantRefusal(t, err, http.StatusForbidden, "quota")
+		}
+
+		release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := release(serve.Outcome{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Begin(t.Context(), p, acquire("b")); err != nil {
+			t.Errorf("after the release: %v", err)
+		}
+	})
 }
 
 // TestBreakIsRecorded checks what is recorded of a break, and that none happens without a record.

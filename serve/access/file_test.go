@@ -11,3 +11,12 @@ func writeFile(t testing.TB, file, text string) {
 		t.Fatal(err)
 	}
 }
+
+func readFile(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

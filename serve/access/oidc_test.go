@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // issuerPolicy returns a policy that admits tokens of an issuer.
@@ -97,6 +99,7 @@ func TestIssuerDown(t *testing.T) {
 	p := issuerPolicy(t, i)
 	i.down.Store(true)
 	token := i.token(t, nil)
+	began := time.Now()
 	for range 3 {
 		_, err := find(t, p, token)
 		var unavailable *UnavailableError
@@ -104,7 +107,7 @@ func TestIssuerDown(t *testing.T) {
 			t.Fatalf("error = %v, want an UnavailableError", err)
 		}
 	}
-	if got := i.requests.Load(); got != 1 {
+	if got := i.requests.Load(); got != 1 && time.Since(began) < issuerInterval {
 		t.Errorf("three tokens at once made %d requests, want 1", got)
 	}
 
@@ -120,9 +123,11 @@ func TestIssuerDown(t *testing.T) {
 		t.Fatalf("error without keys = %v, want an UnavailableError", err)
 	}
 	i.down.Store(false)
-	if _, err := find(t, p, token); err != nil {
-		t.Errorf("error when the issuer is back = %v", err)
-	}
+	// The library may still share the answer to a request that has just failed.
+	livetest.Await(t, "keys of an issuer that is back", func() error {
+		_, err := find(t, p, token)
+		return err
+	})
 }
 
 // TestIssuerIsNotFlooded checks that tokens which anybody can write do not make the service a
@@ -131,14 +136,15 @@ func TestIssuerIsNotFlooded(t *testing.T) {
 	i := newTestIssuer(t)
 	p := issuerPolicy(t, i)
 	forged := sign(t, newSigningKey(t), map[string]any{"alg": "ES256", "kid": "unknown"}, i.claims(nil))
+	began := time.Now()
 	for range 100 {
 		if _, err := find(t, p, forged); err == nil {
 			t.Fatal("a forged token was admitted")
 		}
 	}
-	// The pace may allow a few more if the machine is slow.
-	if got := i.requests.Load(); got > issuerBurst+10 {
-		t.Errorf("100 forged tokens made %d requests to the issuer, want about %d", got, issuerBurst)
+	most := issuerBurst + 1 + int64(time.Since(began)/issuerInterval)
+	if got := i.requests.Load(); got > most {
+		t.Errorf("100 forged tokens made %d requests to the issuer, want at most %d", got, most)
 	}
 	if _, err := find(t, p, i.token(t, nil)); err != nil {
 		t.Errorf("a good token after that: %v, want nil: the keys are known", err)

@@ -69,7 +69,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := serve.New(store, serve.Options{Access: s.Access})
+	service, err := serve.New(store, serve.Options{Access: s.Access, EventInterval: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +206,9 @@ func TestServiceVerbs(t *testing.T) {
 		{"list", "read", func(token, lock string) answer {
 			return s.send("GET", wire.PathLocks+"?prefix="+lock, token, nil)
 		}},
+		{"events", "read", func(token, lock string) answer {
+			return s.send("HEAD", wire.PathEvents+"?prefix="+lock, token, nil)
+		}},
 		{"break", "break", func(token, lock string) answer {
 			g := s.acquire(tokens["all"], lock, "b")
 			return s.send("POST", wire.PathBreak, token, wire.Break{Name: lock, Token: g.Token, Reason: "test"})
@@ -226,7 +229,7 @@ func TestServiceVerbs(t *testing.T) {
 				if ok := got.status < 300; ok != (verb == op.verb) {
 					t.Errorf("%s with the verb %s: %d %s, want it allowed: %v", op.name, verb, got.status, got.body, verb == op.verb)
 				}
-				if verb != op.verb && (got.status != http.StatusForbidden || got.kind(t) != wire.ProblemForbidden) {
+				if verb != op.verb && (got.status != http.StatusForbidden || got.body != "" && got.kind(t) != wire.ProblemForbidden) {
 					t.Errorf("%s with the verb %s: %d %s, want 403 forbidden", op.name, verb, got.status, got.body)
 				}
 				free("app/x")
@@ -312,6 +315,90 @@ prefixes = [""]
 	}
 	if n := len(s.lock(tokens["red"], "deploy").Holders); n != 1 || red.Token == 0 {
 		t.Errorf("red/deploy has %d holders, want 1", n)
+	}
+}
+
+// TestServiceEvents checks that a stream of events shows one's own locks only, and nothing more once
+// the rights have gone.
+func TestServiceEvents(t *testing.T) {
+	tokens := map[string]string{"red": "", "blue": ""}
+	s := startService(t, `
+[namespace.red]
+[namespace.blue]
+[token.red]
+{red}
+verbs = ["read", "acquire"]
+namespace = "red"
+[token.blue]
+{blue}
+verbs = ["read", "acquire"]
+namespace = "blue"
+`, tokens, nil)
+	listen := func(token string) (next func() wire.Event) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+wire.PathEvents+"?format=ndjson", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := s.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		lines := json.NewDecoder(resp.Body)
+		return func() (e wire.Event) {
+			t.Helper()
+			if err := lines.Decode(&e); err != nil {
+				t.Fatalf("the stream of events ends: %v", err)
+			}
+			return e
+		}
+	}
+	red, blue := listen(tokens["red"]), listen(tokens["blue"])
+	// until returns the locks that a stream tells of, up to one that ends it.
+	until := func(next func() wire.Event, last string) string {
+		t.Helper()
+		var names []string
+		for len(names) == 0 || names[len(names)-1] != last {
+			e := next()
+			if e.Type == wire.EventAcquired {
+				names = append(names, e.Lock.Name)
+			}
+			if e.Holder != nil && e.Holder.Owner != "" {
+				t.Errorf("an event shows an owner: %+v", e.Holder)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	for _, next := range []func() wire.Event{red, blue} {
+		for next().Type != wire.EventReady {
+			continue
+		}
+	}
+	s.acquire(tokens["blue"], "of blue", "owner")
+	until(blue, "of blue")
+	s.acquire(tokens["red"], "of red", "owner")
+	if got := until(red, "of red"); got != "of red" {
+		t.Errorf("red is told of %s, want only its own lock", got)
+	}
+
+	// Red loses the right to read.
+	policy := readFile(t, s.conf.File)
+	writeFile(t, s.conf.File, strings.Replace(policy, `["read", "acquire"]
+namespace = "red"`, `["acquire"]
+namespace = "red"`, 1))
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	s.acquire(tokens["red"], "secret", "owner")
+	s.acquire(tokens["blue"], "last", "owner")
+	if got := until(blue, "last"); got != "last" {
+		t.Errorf("blue is told of %s, want only its own lock", got)
+	}
+	for range 3 { // the store has been listed for red, too, since then or soon
+		if e := red(); e.Lock != nil {
+			t.Errorf("red, without the right to read, is told of %+v", e.Lock)
+		}
 	}
 }
 
