@@ -318,8 +318,8 @@ prefixes = [""]
 	}
 }
 
-// TestServiceEvents checks that a stream of events shows one's own locks only, and nothing more once
-// the rights have gone.
+// TestServiceEvents checks that a stream of events shows one's own locks only, and nothing more
+// once the rights have gone.
 func TestServiceEvents(t *testing.T) {
 	tokens := map[string]string{"red": "", "blue": ""}
 	s := startService(t, `
