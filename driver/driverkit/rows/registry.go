@@ -401,14 +401,14 @@ func (d *Driver) StopListening() bool {
 // theirs, nobody can send the request that they listen for.
 func (d *Driver) MustYield() bool {
 	last := d.lastFull.Load()
-	return last != 0 && time.Since(time.Unix(0, last)) < yieldTime
+	return last != nil && time.Since(*last) < yieldTime // by a clock that nobody sets
 }
 
 // noteFull reports whether err says that the server has no connection left, and notes that.
 func (d *Driver) noteFull(err error) bool {
 	full := errors.Is(err, driver.ErrFull)
 	if full {
-		d.lastFull.Store(time.Now().UnixNano())
+		d.lastFull.Store(new(time.Now()))
 	}
 	return full
 }

@@ -132,8 +132,8 @@ type Driver struct {
 	serial   atomic.Uint64
 	registry registry
 	prunes   driverkit.Every
-	session  *session     // nil for rows
-	lastFull atomic.Int64 // when a request last met a full server, in Unix nanoseconds; see MustYield
+	session  *session                  // nil for rows
+	lastFull atomic.Pointer[time.Time] // when a request last met a full server, or nil; see MustYield
 
 	recordSlots chan struct{} // bounds how many records are written at a time
 }
