@@ -1,10 +1,9 @@
 package livetest
 
 import (
+	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,29 +22,18 @@ func (a Account) NewData(dir, install, option string, args ...string) error {
 
 // keptData returns a folder in the user's cache folder, and makes it if necessary.
 func (a Account) keptData(install, option string, args []string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
 	info, err := os.Stat(install)
 	if err != nil {
 		return "", err
 	}
 	key := sha256.Sum256(fmt.Append(nil, install, info.Size(), info.ModTime(), option, args))
-	kept := filepath.Join(cache, "snib", fmt.Sprintf("%s-%.8x", a, key))
-	unlock, err := LockFile(kept + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
-		return kept, err
-	}
-	return kept, a.keepData(kept, install, option, args)
+	return Kept(context.Background(), fmt.Sprintf("%s-%.8x", a, key), func(unfinished string) error {
+		return a.setUp(unfinished, install, option, args)
+	})
 }
 
-// keepData makes the folder kept. It appears only when it is complete.
-func (a Account) keepData(kept, install, option string, args []string) error {
+// setUp makes the data folder dir.
+func (a Account) setUp(dir, install, option string, args []string) error {
 	home, err := os.MkdirTemp("", string(a)+"data") // where that user may write
 	if err != nil {
 		return err
@@ -54,7 +42,7 @@ func (a Account) keepData(kept, install, option string, args []string) error {
 	if err := a.give(home); err != nil {
 		return err
 	}
-	made, unfinished := filepath.Join(home, "data"), kept+".part"
+	made := filepath.Join(home, "data")
 	cmd := exec.Command(install, append(args, option+made)...)
 	cmd.Dir, cmd.SysProcAttr = home, a.Sys()
 	// A starting MariaDB removes the temporary tables of all that share its folder for them.
@@ -62,10 +50,7 @@ func (a Account) keepData(kept, install, option string, args []string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(install), err, out)
 	}
-	if err := errors.Join(os.RemoveAll(unfinished), copyTree(made, unfinished)); err != nil {
-		return err
-	}
-	return os.Rename(unfinished, kept)
+	return copyTree(made, dir)
 }
 
 // copyTree copies a folder, with the owners and modes of its files, to a path where there is

@@ -177,52 +177,45 @@ func (p Peer) Install(ctx context.Context, begin func()) (command []string, err 
 	return p.kit.command(home, p.Name), nil
 }
 
-// install returns the folder of the kit, which appears only when it is complete.
+// install returns the folder of the kit.
 func (k *kit) install(ctx context.Context, begin func()) (home string, err error) {
 	sources, err := k.sources()
 	if err != nil {
 		return "", err
 	}
-	if home, err = k.home(ctx, sources); err != nil {
-		return "", err
-	}
-	unlock, err := lockFile(ctx, home+".lock")
+	name, err := k.installation(ctx, sources)
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
-	if _, err := os.Stat(home); !errors.Is(err, os.ErrNotExist) {
-		return home, err
-	}
-	begin()
-	unfinished := home + ".part"
-	_ = os.RemoveAll(unfinished)   // of a process that was killed
-	defer os.RemoveAll(unfinished) //nolint:errcheck // the next installation tries again
-	for name, text := range sources {
-		file := filepath.Join(unfinished, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, text, 0o600)); err != nil {
-			return "", err
-		}
-	}
-	// What a command that was killed leaves in its folder for temporary files goes with it.
-	tmp := filepath.Join(unfinished, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return "", err
-	}
-	for _, step := range k.steps {
-		if err := k.run(ctx, unfinished, step, "TMPDIR="+tmp); err != nil {
-			return "", err
-		}
-	}
-	return home, errors.Join(os.RemoveAll(tmp), os.Rename(unfinished, home))
+	return livetest.Kept(ctx, name, func(unfinished string) error {
+		begin()
+		return k.installInto(ctx, unfinished, sources)
+	})
 }
 
-// home returns where the kit is installed. The name depends on all that the installation uses.
-func (k *kit) home(ctx context.Context, sources map[string][]byte) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
+// installInto installs the kit in a folder, which it creates.
+func (k *kit) installInto(ctx context.Context, dir string, sources map[string][]byte) error {
+	for name, text := range sources {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, text, 0o600)); err != nil {
+			return err
+		}
 	}
+	// A command that was killed leaves files in its folder for temporary files, which go with dir.
+	tmp := filepath.Join(dir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
+	for _, step := range k.steps {
+		if err := k.run(ctx, dir, step, "TMPDIR="+tmp); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(tmp)
+}
+
+// installation returns the name of the installation, which depends on all that goes into it.
+func (k *kit) installation(ctx context.Context, sources map[string][]byte) (string, error) {
 	version, err := exec.CommandContext(ctx, k.version[0], k.version[1:]...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", strings.Join(k.version, " "), err)
@@ -232,22 +225,7 @@ func (k *kit) home(ctx context.Context, sources map[string][]byte) (string, erro
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		fmt.Fprintf(digest, "%q %q", name, sources[name])
 	}
-	return filepath.Join(cache, "snib", fmt.Sprintf("lab-%s-%.8x", k.name, digest.Sum(nil))), nil
-}
-
-// lockFile is [livetest.LockFile], but its wait ends with ctx.
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	locked := make(chan struct{})
-	go func() {
-		defer close(locked)
-		unlock, err = livetest.LockFile(path)
-	}()
-	select {
-	case <-locked:
-		return unlock, err
-	case <-ctx.Done(): // whoever holds it is another process; the program ends
-		return nil, context.Cause(ctx)
-	}
+	return fmt.Sprintf("lab-%s-%.8x", k.name, digest.Sum(nil)), nil
 }
 
 // run runs a command in a folder. It ends with ctx, and so do its children.

@@ -2,9 +2,9 @@ package etcdtest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	_ "embed" // for the lists of modules
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,27 +34,14 @@ var programs = map[string]string{
 // home returns the folder of the programs, and builds them if necessary. It runs
 // once per process.
 var home = sync.OnceValues(func() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
 	hash := sha256.New()
 	hash.Write(modules)
 	hash.Write(sums)
 	hash.Write([]byte(runtime.Version()))
-	dir := filepath.Join(cache, "snib", fmt.Sprintf("etcd-%.8x", hash.Sum(nil)))
-	unlock, err := livetest.LockFile(dir + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		return dir, err
-	}
-	return dir, build(dir)
+	return livetest.Kept(context.Background(), fmt.Sprintf("etcd-%.8x", hash.Sum(nil)), build)
 })
 
-// build creates the folder. The folder appears only when it is complete.
+// build builds the programs in the folder dir, which it creates.
 func build(dir string) error {
 	source, err := os.MkdirTemp("", "etcdtest-")
 	if err != nil {
@@ -66,30 +53,15 @@ func build(dir string) error {
 			return err
 		}
 	}
-	made := filepath.Join(source, "bin")
 	for name, pkg := range programs {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(made, name), pkg)
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, name), pkg)
 		cmd.Dir = source
 		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", pkg, err, bytes.TrimSpace(out))
 		}
 	}
-	if err := os.Rename(made, dir); err == nil {
-		return nil
-	}
-	return copyAll(made, dir) // the cache is on another file system
-}
-
-func copyAll(from, to string) error {
-	unfinished := to + ".part"
-	if err := os.RemoveAll(unfinished); err != nil {
-		return err
-	}
-	if err := os.CopyFS(unfinished, os.DirFS(from)); err != nil {
-		return err
-	}
-	return os.Rename(unfinished, to)
+	return nil
 }
 
 // program returns the path of one of the programs. The first call builds them if they are not in

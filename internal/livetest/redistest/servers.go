@@ -103,33 +103,15 @@ func SingleAOF(t testing.TB, conf ...string) *Node {
 // that can't be done, it skips t, or fails it if SNIB_REQUIRE names python.
 func (s Server) program(t testing.TB) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
+	kept, err := livetest.Kept(t.Context(), filepath.Join("redis", s.String()+"-"+s.SHA256[:16]), func(unfinished string) error {
+		pkg := s.download(t)
+		if s.Source != "" {
+			return s.build(t, pkg, unfinished)
+		}
+		return extractServer(pkg, unfinished)
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	kept := filepath.Join(cache, "snib", "redis", s.String()+"-"+s.SHA256[:16])
-	if _, err := os.Stat(kept); err == nil {
-		return kept
-	}
-	unlock, err := livetest.LockFile(kept + ".lock") // another process may do the same
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unlock()
-	if _, err := os.Stat(kept); err == nil {
-		return kept
-	}
-	pkg, part := s.download(t), kept+".part" // only whole files get the final name
-	if s.Source != "" {
-		err = s.build(t, pkg, part)
-	} else {
-		err = extractServer(pkg, part)
-	}
-	if err == nil {
-		err = os.Rename(part, kept)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", filepath.Base(pkg), err)
+		t.Fatalf("%s %s: %v", s.Package, s.Version, err)
 	}
 	return kept
 }
