@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
 
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -17,11 +16,11 @@ type localAccess struct{}
 // its own that it lets point to this host, so the name must be that of this host, too.
 func (localAccess) Authenticate(r *http.Request) (*Principal, error) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if local == nil || !isLoopback(local.String()) || !isLoopback(r.RemoteAddr) {
+	if local == nil || !wire.IsLoopback(local.String()) || !wire.IsLoopback(r.RemoteAddr) {
 		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden,
 			Detail: "without access control, this service admits only clients on its own host, over a loopback address"}
 	}
-	if !isLoopbackName(r.Host) {
+	if !wire.IsLoopback(r.Host) {
 		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden,
 			Detail: "without access control, the host in the URL must be localhost or a loopback address"}
 	}
@@ -38,28 +37,3 @@ func (localAccess) Begin(context.Context, *Principal, Action) (func(Outcome) err
 
 // May implements [Authorizer].
 func (localAccess) May(*Principal, Verb, string) bool { return true }
-
-// isLoopback reports whether an address, with a port, is a loopback address.
-func isLoopback(addr string) bool {
-	ap, err := netip.ParseAddrPort(addr)
-	return err == nil && ap.Addr().Unmap().IsLoopback()
-}
-
-// isLoopbackName is isLoopback for the host of a URL, which may be a name and have no port.
-func isLoopbackName(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(trimBrackets(host))
-	return err == nil && addr.Unmap().IsLoopback()
-}
-
-func trimBrackets(host string) string {
-	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
-		return host[1 : len(host)-1]
-	}
-	return host
-}

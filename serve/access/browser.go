@@ -3,9 +3,9 @@ package access
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
-	"strings"
+
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // An originError reports a request that a page of somebody else may have caused in a browser.
@@ -21,7 +21,7 @@ func (e *originError) Error() string { return e.text }
 // origin. And on the loopback interface the host of the URL must be this one, or one that the
 // policy names: a page whose name an attacker points at 127.0.0.1 would be of the same origin.
 func (p *Policy) checkOrigin(r *http.Request) error {
-	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !isLocalName(r.Host) && !slices.Contains(p.hosts, hostName(r.Host)) {
+	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !wire.IsLoopback(r.Host) && !slices.Contains(p.hosts, wire.HostName(r.Host)) {
 		return &originError{"the host in the URL is not one of this service; use localhost, or add it to hosts in the policy"}
 	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
@@ -33,27 +33,5 @@ func (p *Policy) checkOrigin(r *http.Request) error {
 // isLoopbackListener reports whether a request came in on the loopback interface.
 func isLoopbackListener(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return false
-	}
-	addr, err := netip.ParseAddrPort(local.String())
-	return err == nil && addr.Addr().Unmap().IsLoopback()
-}
-
-// hostName returns a Host header without the port, in lower case.
-func hostName(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
-}
-
-// isLocalName reports whether a Host header names this machine: localhost, or a loopback address.
-func isLocalName(host string) bool {
-	name := hostName(host)
-	if name == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(name)
-	return err == nil && addr.Unmap().IsLoopback()
+	return ok && wire.IsLoopback(local.String())
 }

@@ -3,8 +3,6 @@ package backend
 import (
 	"cmp"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +10,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // A transport is how a URL makes us reach a server and log in there.
@@ -82,11 +82,7 @@ func (t *transport) isSocket() bool {
 // isLocal reports whether all hosts are this host.
 func (t *transport) isLocal() bool {
 	return !slices.ContainsFunc(t.hosts, func(host string) bool {
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		ip, err := netip.ParseAddr(host)
-		return host != "localhost" && !strings.HasPrefix(host, "/") && (err != nil || !ip.IsLoopback())
+		return !strings.HasPrefix(host, "/") && !wire.IsLoopback(host)
 	})
 }
 

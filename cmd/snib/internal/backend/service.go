@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -108,21 +107,11 @@ func (u *serviceURL) token() (string, error) {
 		return token, err
 	}
 	for _, host := range u.hosts {
-		if !isLoopbackHost(host) {
+		if !wire.IsLoopback(host) {
 			return "", u.errorf("http:// would send the token of token-file or $%s in clear text; use https://", apiTokenVar)
 		}
 	}
 	return token, nil
-}
-
-// isLoopbackHost reports whether a host with a port is this machine.
-func isLoopbackHost(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		return false
-	}
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // open returns a driver for the service.

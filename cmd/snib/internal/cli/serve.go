@@ -15,6 +15,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
 
@@ -103,7 +104,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app)
 	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
-	if scheme == "http" && !isLoopbackListen(c.listen) {
+	if scheme == "http" && !wire.IsLoopback(c.listen) {
 		c.messagef("tokens come over the network in clear text: give --tls-cert and --tls-key, unless a proxy with TLS is before this port")
 	}
 	select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 	"github.com/sniblock/snib/serve/access"
 )
@@ -35,7 +35,7 @@ func (f *accessFlags) register(flags *pflag.FlagSet) {
 // check reports flags that can't be right together.
 func (f *accessFlags) check(listen string) error {
 	switch {
-	case f.policy == "" && !isLoopbackListen(listen):
+	case f.policy == "" && !wire.IsLoopback(listen):
 		return usagef("--listen %s is not a loopback address, so --policy must say who may do what; see docs/serve-access.md", printable(listen))
 	case f.policy == "" && f.auditLog != "":
 		return usagef("--audit-log records what --policy refuses and allows, and there is no --policy")
@@ -47,16 +47,6 @@ func (f *accessFlags) check(listen string) error {
 		return usagef("--client-ca needs a --policy that admits certificates")
 	}
 	return nil
-}
-
-// isLoopbackListen reports whether an address to listen on can be reached from this host only.
-func isLoopbackListen(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false // listening will say what is wrong
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // A serviceAccess is what the flags ask for, opened.
@@ -122,7 +112,7 @@ func (s *serviceAccess) close() {
 	}
 }
 
-// reload reads all files again. What is bad stays as it is.
+// reload reads all files again. Where a file is bad, its old content stays in use.
 func (s *serviceAccess) reload() error {
 	var errs []error
 	if s.certs != nil {
