@@ -73,9 +73,16 @@ var serveMutants = []mutant{
 		tests: "TestOneWaiterInTheStore",
 	},
 	{
+		guarantee: "events after an outage", pkg: "serve/internal/events",
+		in:    "poller.run",
+		old:   "err == nil || errors.Is",
+		new:   "err == nil || true || errors.Is",
+		tests: "TestHungStore",
+	},
+	{
 		guarantee: "local access", pkg: "serve",
 		in:    "localAccess.Authenticate",
-		old:   "if !isLoopbackName(r.Host) {",
+		old:   "if !wire.IsLoopback(r.Host) {",
 		new:   "if false {",
 		tests: "TestLocalOnly",
 	},

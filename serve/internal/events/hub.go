@@ -33,8 +33,8 @@ const ErrTooMany driver.Sentinel = "the store has too many locks for events"
 // A Source calls yield for each lock of a store, until yield returns false.
 type Source func(ctx context.Context, yield func(driver.Status) bool) error
 
-// A Hub compares snapshots of a store for those who listen. It is safe for concurrent use. What it
-// returns is shared by all, and nobody changes it.
+// A Hub compares snapshots of a store for its listeners. It is safe for concurrent use. The events
+// that it returns are shared by all listeners, who must not change them.
 type Hub struct {
 	source   Source
 	interval time.Duration
@@ -47,7 +47,8 @@ type Hub struct {
 }
 
 // NewHub returns a hub that lists the store once in each interval, or less often if that takes
-// long. Start runs a func in the background, which ends when stop is closed.
+// long. While the store does not answer, the pauses are as long as the attempts. Start runs a func
+// in the background, which ends when stop is closed.
 func NewHub(source Source, interval time.Duration, start func(func()), stop <-chan struct{}) *Hub {
 	return &Hub{source: source, interval: interval, start: start, stop: stop}
 }
@@ -174,9 +175,12 @@ func (p *poller) hasLocked(next uint64) bool {
 func (p *poller) run() {
 	for {
 		began := driver.Now()
-		p.poll()
-		pause := max(p.h.interval, (share-1)*driver.Now().Sub(began))
-		if !p.wait(pause) || !p.isWanted() {
+		err := p.poll()
+		pause := driver.Now().Sub(began)
+		if err == nil || errors.Is(err, ErrTooMany) { // an attempt that fails costs the store little
+			pause *= share - 1
+		}
+		if !p.wait(max(p.h.interval, pause)) || !p.isWanted() {
 			return
 		}
 	}
@@ -220,7 +224,7 @@ func (p *poller) isWanted() bool {
 }
 
 // poll lists the store once, and keeps what is new.
-func (p *poller) poll() {
+func (p *poller) poll() error {
 	locks, err := p.list()
 	at := time.Now()
 	p.h.mu.Lock()
@@ -231,6 +235,7 @@ func (p *poller) poll() {
 	}
 	close(p.wake)
 	p.wake = make(chan struct{})
+	return err
 }
 
 // list returns a snapshot of the store.

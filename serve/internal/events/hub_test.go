@@ -22,7 +22,10 @@ type fakeStore struct {
 }
 
 func (f *fakeStore) list(_ context.Context, yield func(driver.Status) bool) error {
-	time.Sleep(f.took) // fake time
+	f.mu.Lock()
+	took := f.took
+	f.mu.Unlock()
+	time.Sleep(took) // fake time
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lists++
@@ -50,6 +53,12 @@ func (f *fakeStore) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
+}
+
+func (f *fakeStore) answersIn(took time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.took = took
 }
 
 func (f *fakeStore) listed() int {
@@ -171,6 +180,22 @@ func TestSlowStore(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		if got := f.listed(); got > 10 || got < 9 {
 			t.Errorf("a list that takes 500 ms was asked for %d times in 50 s, want 10", got)
+		}
+	})
+}
+
+// TestHungStore checks that listeners learn soon that a store which hung is back.
+func TestHungStore(t *testing.T) {
+	bubble(t, driver.AnswerTimeout, func(t *testing.T, f *fakeStore, h *Hub) {
+		f.fail(driver.ErrUnavailable)
+		l := h.Listen("", 0)
+		defer l.Close()
+		next(t, l)
+		f.fail(nil)
+		f.answersIn(0)
+		back := time.Now()
+		if next(t, l); time.Since(back) > driver.AnswerTimeout {
+			t.Errorf("listeners learn after %v that the store is back, want %v at most", time.Since(back), driver.AnswerTimeout)
 		}
 	})
 }
