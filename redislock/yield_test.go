@@ -143,6 +143,30 @@ func TestYieldToForeign(t *testing.T) {
 	}
 }
 
+// TestForeignHolderOfSemaphore gives another library a lock for which a request for a semaphore
+// waits. The request waits on, also when it is sent again.
+func TestForeignHolderOfSemaphore(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	as := exclusives["Slots"]
+	take(t, d, as(request("job", "holder", time.Minute)))
+	waiter := wait(t, d, as(request("job", "waiter", time.Minute)), 1)
+	node.Must("SET", "job", "somebody", "PX", 600_000)
+	before := node.Calls()["evalsha"]
+	node.Must("CLIENT", "KILL", "TYPE", "pubsub") // the driver asks again what it may have missed
+	livetest.Await(t, "request that is sent again", func() error {
+		if node.Calls()["evalsha"] == before {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	queued(t, d, "job", 1)
+	node.Must("DEL", "job")
+	held, _ := granted(t, waiter, enough, "the waiter behind the foreign client")
+	free(t, held)
+}
+
 // TestYieldWithoutWaiters checks that a lock is left to foreign clients also if nobody waits in its
 // queue when it is released, as when goroutines of one process wait for each other. Otherwise the
 // next of these would take it before a client that polls.

@@ -72,6 +72,13 @@ local function conflictingKind(value, mode)
   if kind and kind ~= kindOf(mode) then return kind end
 end
 
+-- isQueued reports whether a request is in the queue. It waits on there if a client of another
+-- library takes the lock, which is then of the other kind.
+local function isQueued(owner, mode)
+  local request = findRequest(owner)
+  return request and request.mode == mode
+end
+
 -- currentValue removes ended holds and serves the queue, and then returns the same as lockValue.
 local function currentValue(mode)
   local value, keyType = lockValue()
@@ -104,7 +111,7 @@ local function acquire(owner, mode, ttl, tokens, waits, rest)
   local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)
   if answer then return answer end
   local kind = conflictingKind(value, mode)
-  if kind then return 'k ' .. kind end
+  if kind and not isQueued(owner, mode) then return 'k ' .. kind end
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = reserve(tokens)
     writeHold(token, now, owner, mode, ttl, rest)
