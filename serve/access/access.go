@@ -23,7 +23,7 @@ type Access struct {
 	meters map[string]*meter // by namespace
 }
 
-// A Config says what an Access works with.
+// A Config says what an Access works with. All fields are needed.
 type Config struct {
 	File  string    // the policy
 	Audit *AuditLog // of refusals, breaks and reservations
@@ -34,8 +34,17 @@ type Config struct {
 
 var _ serve.Authorizer = (*Access)(nil)
 
-// Load returns the Access of a policy file.
+// Load returns the Access of a policy file. Its error matches [driver.ErrInvalid] if a field of
+// conf is missing.
 func Load(conf Config) (*Access, error) {
+	switch {
+	case conf.File == "":
+		return nil, driver.Invalidf("access.Config: it has no File")
+	case conf.Audit == nil:
+		return nil, driver.Invalidf("access.Config: it has no Audit")
+	case conf.List == nil:
+		return nil, driver.Invalidf("access.Config: it has no List")
+	}
 	a := &Access{conf: conf, throttle: newThrottle(), meters: map[string]*meter{}}
 	if err := a.Reload(); err != nil {
 		return nil, err
@@ -43,9 +52,8 @@ func Load(conf Config) (*Access, error) {
 	return a, nil
 }
 
-// Reload reads the policy file again. If it is bad, the policy stays as it is. What quotas have
-// counted, and the failures of clients, stay in any case. It applies to requests that are under
-// way, too.
+// Reload reads the policy file again. If the file is bad, the policy stays as it is. The new policy
+// applies to requests that are under way, too. The counts of quotas and of failed logins stay.
 func (a *Access) Reload() error {
 	p, err := LoadPolicy(a.conf.File)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -68,6 +69,22 @@ func (a *testAccess) admit(r *http.Request) *serve.Principal {
 		a.t.Fatal(err)
 	}
 	return p
+}
+
+// TestIncompleteConfig checks that each missing field is an error, and not a panic later.
+func TestIncompleteConfig(t *testing.T) {
+	complete := Config{File: filepath.Join(t.TempDir(), "policy.toml"), Audit: NewAuditLog(io.Discard), List: fakeStore{}.list}
+	for name, remove := range map[string]func(*Config){
+		"File":  func(c *Config) { c.File = "" },
+		"Audit": func(c *Config) { c.Audit = nil },
+		"List":  func(c *Config) { c.List = nil },
+	} {
+		conf := complete
+		remove(&conf)
+		if _, err := Load(conf); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("Load without %s = %v, want ErrInvalid with its name", name, err)
+		}
+	}
 }
 
 // wantRefusal checks that an error is the service's answer with a status and a type.
