@@ -44,7 +44,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	end, err := d.begin()
+	ctx, end, err := d.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +60,12 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if req.Fencing > driver.FencingNone {
 		a.msg.Fencing = req.Fencing.String()
 	}
-	bound, cancel := d.bind(ctx)
-	defer cancel()
-	l, err := a.run(bound)
-	if err == nil && bound.Err() == nil {
+	l, err := a.run(ctx)
+	if err == nil && ctx.Err() == nil {
 		return l, nil
 	}
 	if err == nil {
-		err = context.Cause(bound)
+		err = context.Cause(ctx)
 	}
 	a.withdraw()
 	return nil, err
@@ -85,9 +83,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case err == nil && l != nil:
 			return l, nil
 		case err == nil: // it is queued
-			if !a.queued {
-				a.queued = true
-			}
+			a.queued = true
 			a.req.NoteWait(nil)
 			answered, wait = driver.Now(), a.d.maxWait
 			continue

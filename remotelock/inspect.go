@@ -21,13 +21,11 @@ const hiddenOwner = "digest:"
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
-	end, err := d.begin()
+	ctx, end, err := d.begin(ctx)
 	if err != nil {
 		return driver.Status{}, err
 	}
 	defer end()
-	ctx, cancel := d.bind(ctx)
-	defer cancel()
 	var l wire.Lock
 	if err := d.client.get(ctx, wire.PathLock, url.Values{"name": {name}}, &l); err != nil {
 		return driver.Status{}, err
@@ -70,13 +68,11 @@ func ownerOf(owner, digest string) string {
 
 // List implements [driver.Inspector].
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	end, err := d.begin()
+	ctx, end, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	ctx, cancel := d.bind(ctx)
-	defer cancel()
 	body, err := d.openList(ctx, prefix)
 	if err != nil {
 		return err

@@ -138,22 +138,22 @@ func (d *Driver) Info() driver.Info { return d.info }
 // Backend returns the kind of the store behind the service, such as "redis".
 func (d *Driver) Backend() string { return d.backend }
 
-// begin lets a call begin, which ends before Close returns.
-func (d *Driver) begin() (end func(), err error) {
+// begin lets a call begin, which ends before Close returns. It returns the context of the call,
+// which ends with ctx and with the driver.
+func (d *Driver) begin(ctx context.Context) (_ context.Context, end func(), _ error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, driver.ErrClosed
+		return nil, nil, driver.ErrClosed
 	}
 	d.working.Add(1)
-	return d.working.Done, nil
-}
-
-// bind returns a context that ends with ctx, and with the driver.
-func (d *Driver) bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(d.ctx, func() { cancel(driver.ErrClosed) })
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		d.working.Done()
+	}, nil
 }
 
 // Close implements [driver.Driver].
@@ -172,13 +172,11 @@ func (d *Driver) Close() error {
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
-	end, err := d.begin()
+	ctx, end, err := d.begin(ctx)
 	if err != nil {
 		return fill(answers, err)
 	}
 	defer end()
-	ctx, cancel := d.bind(ctx)
-	defer cancel()
 	for from := 0; from < len(due); {
 		to := from
 		var batch wire.Renew
@@ -273,13 +271,11 @@ func shortLabel(label string) string {
 
 // call posts a message that has no answer but its success.
 func (d *Driver) call(ctx context.Context, path string, message any) error {
-	end, err := d.begin()
+	ctx, end, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	ctx, cancel := d.bind(ctx)
-	defer cancel()
 	return d.client.call(ctx, path, message, nil)
 }
 

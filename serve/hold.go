@@ -12,24 +12,24 @@ import (
 
 // act does an action on a hold that has no answer but its success.
 func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action, do func(context.Context) error) error {
-	if err := s.begun(r.Context(), p, a, do); err != nil {
+	ctx, cancel := bounded(r.Context())
+	defer cancel()
+	if err := s.begun(ctx, p, a, do); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// begun does an action if the Authorizer lets it begin.
+// begun does an action that grants nothing, if the Authorizer lets it begin.
 func (s *Service) begun(ctx context.Context, p *Principal, a Action, do func(context.Context) error) error {
 	end, err := s.opts.Access.Begin(ctx, p, a)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	err = do(ctx)
 	if end != nil {
-		_ = end(Outcome{Err: err}) // nothing was granted
+		_ = end(Outcome{Err: err}) // it fails only for a grant
 	}
 	return err
 }

@@ -57,15 +57,7 @@ func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) 
 // read does an action that only reads.
 func (s *Service) read(r *http.Request, p *Principal, a Action, do func(context.Context) error) error {
 	a.Verb = VerbRead
-	end, err := s.opts.Access.Begin(r.Context(), p, a)
-	if err != nil {
-		return err
-	}
-	err = do(r.Context())
-	if end != nil {
-		_ = end(Outcome{Err: err}) // nothing was granted
-	}
-	return err
+	return s.begun(r.Context(), p, a, do)
 }
 
 // toLock returns a status as p may see it, with those that wait in this replica.
