@@ -116,8 +116,8 @@ func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 	_ = writeDocument(w, p.Status, wire.TypeProblem, p) // a problem can be encoded
 }
 
-// problemOf returns the problem that an error is answered with. What is not known to be fit for
-// clients stays out of it.
+// problemOf returns the problem that answers a request which failed with err. It leaves out details
+// that are not known to be fit for clients.
 func problemOf(err error) *wire.Problem {
 	var problem *wire.Problem
 	var refusal *Refusal

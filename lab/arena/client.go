@@ -248,8 +248,8 @@ func (c *client) answer(ctx context.Context, id int64) (answer, bool) {
 	}
 }
 
-// ask asks whether the client still holds the lock, and records what it believes. What it believed
-// for certain is what it believed when the question was sent.
+// ask asks whether the client still holds the lock, and records the answer. A client that says yes
+// believed so at least until the question was sent.
 func (c *client) ask(ctx context.Context, id int64) bool {
 	sent := c.b.now()
 	c.owner().process.Send(contestant.Message{Type: contestant.Check, ID: id})
