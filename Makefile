@@ -48,7 +48,7 @@ TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./pglock ./internal/served ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
 
-.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console million herd fuzz bench release release-test deps lint-deps
+.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -154,6 +154,10 @@ release-test: ## a release of the working tree, which is then installed from out
 console: ## build the web console from serve/internal/console/ui
 	UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
 
+pictures: deps ## pictures of each view of the web console, in docs/images
+	@mkdir -p docs/images
+	go test -count=1 -run '^Test(Looks|FirstSteps)$$' ./internal/served/browser -args -pictures '$(abspath docs/images)'
+
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
 NEEDS := $(shell go env CC):gcc $(shell go env CXX):g++ sqlite3:sqlite3 redis-server:redis-server node:nodejs npm:npm python3:python3 pip3:python3-pip \
@@ -161,8 +165,8 @@ NEEDS := $(shell go env CC):gcc $(shell go env CXX):g++ sqlite3:sqlite3 redis-se
 	/usr/sbin/mariadbd:mariadb-server \
 	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \
 	/usr/lib/jvm/*/bin/javac:default-jdk-headless /usr/share/java/slf4j-simple.jar:libslf4j-java \
-	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin
-export SNIB_REQUIRE ?= redis,node,python,postgres,mysql,zookeeper,etcd,prometheus
+	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin chromium:chromium
+export SNIB_REQUIRE ?= redis,node,python,postgres,mysql,zookeeper,etcd,prometheus,chromium
 
 # What "make lint" needs beside Go.
 lint-deps: NEEDS := luacheck:lua-check

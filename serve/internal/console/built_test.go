@@ -21,7 +21,7 @@ func TestBuilt(t *testing.T) {
 	}
 	node := livetest.Binary(t, "node", "node")
 	npm := livetest.Binary(t, "node", "npm")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // packages come over a network
 	defer cancel()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("ui")); err != nil {

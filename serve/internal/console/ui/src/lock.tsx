@@ -54,7 +54,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
       ))}
       <h2>Queue</h2>
       {!lock?.waiters.length ? <p>Nobody waits.</p> : (
-        <div class="scroll"><table>
+        <div class="scroll"><table aria-label="Queue">
           <thead><tr><th scope="col">Place</th><th scope="col">Process</th><th scope="col">Waits for</th><th scope="col">Asks for</th><th scope="col">Label</th></tr></thead>
           <tbody>{lock.waiters.map((w, i) => (
             <tr key={i}><td>{i + 1}</td><td><Who process={w} /></td><td class="time">{duration(w.waited_ms + age)}</td>
@@ -115,7 +115,9 @@ function Break({ name, hold, close }: { name: string; hold: Holder; close: () =>
   const [problem, setProblem] = useState("");
   const [state, setState] = useState<"asking" | "sending" | "done">("asking");
   const [copied, setCopied] = useState(false);
+  const last = useRef<HTMLButtonElement>(null);
   useEffect(() => { dialog.current!.showModal(); }, []);
+  useEffect(() => { last.current?.focus(); }, [state]); // the focused button has gone
   const isReady = typed === visible(name) && reason.trim() !== "" && state === "asking";
   const command = `snib release ${name.startsWith("-") ? "-- " : ""}${quote(name)} --owner ${quote(hold.owner_digest)} --reason ${quote(reason || "REASON")}`;
   const send = async (e: Event) => {
@@ -142,7 +144,7 @@ function Break({ name, hold, close }: { name: string; hold: Holder; close: () =>
         <>
           <h2 id="break-title">The hold has ended</h2>
           <p role="status">Token {hold.token} of <span class="mono wrap">{visible(name)}</span> was broken.</p>
-          <div class="actions"><button type="button" autofocus onClick={() => dialog.current!.close()}>Close</button></div>
+          <div class="actions"><button type="button" ref={last} onClick={() => dialog.current!.close()}>Close</button></div>
         </>
       ) : (
         <form onSubmit={send}>
