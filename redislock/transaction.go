@@ -473,8 +473,8 @@ func (x *transaction) renew(due []renewalOf) (answer string, err error) {
 	return string(answers), err
 }
 
-// snapshots is script/snapshot.lua, without the fields of hashes. It may read the parts of a lock at
-// different moments.
+// snapshots is script/snapshot.lua, without the fields of hashes. It may read the parts of a lock
+// at different moments.
 func (c *scriptlessConn) snapshots(ctx context.Context, keys []string) Reply {
 	const perLock = 8
 	var calls []Call

@@ -52,8 +52,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzOwner parses arbitrary owners. String is the inverse of parseOwner, and a client can't make an
-// owner that looks as if a service had made it for another client.
+// FuzzOwner parses arbitrary owners. String is the inverse of parseOwner, and a client can't make
+// an owner that looks as if a service had made it for another client.
 func FuzzOwner(f *testing.F) {
 	f.Add("me", "X")
 	f.Add(newOwnerID("me", "X").String(), "")

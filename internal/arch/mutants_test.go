@@ -65,6 +65,7 @@ type Driver struct{}`
 		"remotelock/remotelock.go":          "package remotelock\nimport _ \"github.com/sniblock/snib/remotelock/wire\"" + backend,
 		"remotelock/wire/wire.go":           "package wire",
 		"internal/served/x_test.go":         "package served\nimport _ \"github.com/sniblock/snib/serve\"\nfunc TestConformance(t *testing.T) {}",
+		"internal/served/browser/doc.go":    "package browser",
 		"docs/backends/remotelock.md":       page,
 		"mysqllock/mysqllock.go":            "package mysqllock\nimport _ \"github.com/go-sql-driver/mysql\"" + backend,
 		"mysqllock/mysqllock_test.go":       "package mysqllock_test\nimport _ \"github.com/sniblock/snib/internal/livetest/mysqltest\"\nfunc TestConformance(t *testing.T) {}",

@@ -58,6 +58,8 @@ var rules = []rule{
 	{"internal/served", nil, []string{".", "driver/...", "internal/history", "internal/jobtest", "internal/livetest/...", "memlock", "pglock", "redislock", "remotelock/...", "serve", "sqlitelock",
 		"github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys/unix"},
 		"it runs the service and its driver on real stores, so that neither requires the other, or a store"},
+	{"internal/served/browser", nil, []string{"driver", "internal/livetest/...", "memlock", "redislock", "remotelock/...", "serve/...",
+		"github.com/chromedp/...", "github.com/redis/rueidis"}, "it drives a real browser, whose library nothing else may bring in"},
 	{"internal/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},

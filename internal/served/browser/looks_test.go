@@ -63,8 +63,8 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestFirstSteps follows the first steps of docs/serve.md: one client takes a lock, and a second one
-// waits for it.
+// TestFirstSteps follows the first steps of docs/serve.md: one client takes a lock, and a second
+// one waits for it.
 func TestFirstSteps(t *testing.T) {
 	s := startService(t, nil, nil)
 	var alice wire.Granted
