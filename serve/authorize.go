@@ -57,6 +57,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpStore    Op = "store"
+	OpMetrics  Op = "metrics"
 	OpEvents   Op = "events"
 )
 

@@ -36,6 +36,13 @@ type Options struct {
 	// EventInterval is how often the store is listed for those who listen to events. If a list
 	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
 	EventInterval time.Duration
+
+	// Metrics serves /metrics to everybody who may read. Nil means that there is no such path.
+	Metrics http.Handler
+
+	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
+	// use.
+	Observe func(Exchange)
 }
 
 func (o Options) withDefaults() Options {
@@ -188,12 +195,16 @@ func routeOf(path string) (route, bool) {
 		return route{http.MethodGet, (*Service).getStore}, true
 	case wire.PathOpenAPI:
 		return route{http.MethodGet, (*Service).getOpenAPI}, true
+	case wire.PathMetrics:
+		return route{http.MethodGet, (*Service).getMetrics}, true
 	}
 	return route{}, false
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w, done := s.observe(w, r)
+	defer done()
 	w.Header().Set("Cache-Control", "no-store")
 	protect(w.Header())
 	switch r.URL.Path {
@@ -242,12 +253,16 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 	at, ok := routeOf(r.URL.Path)
 	switch {
 	case !ok:
-		return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
+		return errNoPath()
 	case at.method != r.Method && !(at.method == http.MethodGet && r.Method == http.MethodHead):
 		w.Header().Set("Allow", at.method)
 		return wire.NewProblem(wire.ProblemMethod, "use "+at.method, 0)
 	}
 	return at.serve(s, w, r, p)
+}
+
+func errNoPath() error {
+	return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
 }
 
 func errDraining() error {

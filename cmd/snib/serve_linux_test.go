@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -91,6 +93,46 @@ func post(t *testing.T, url, body string) (status int, answer string) {
 		t.Error(err)
 	}
 	return resp.StatusCode, string(text)
+}
+
+// TestServeMetrics checks the metrics of a service by Prometheus's own checker, and that they have
+// what docs/serve.md says. A path that a client makes up makes no series.
+func TestServeMetrics(t *testing.T) {
+	t.Parallel()
+	_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	for _, body := range []string{`{"name":"deploy"}`, `{"name":"deploy","owner":"next"}`} {
+		post(t, url, body)
+	}
+	for range 2 {
+		if resp, err := http.Get(url + "/made/up"); err != nil || resp.Body.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`distributed_lock_service_requests_total{code="200",path="/v1/acquire"} 1`,
+		`distributed_lock_service_requests_total{code="423",path="/v1/acquire"} 1`,
+		`distributed_lock_service_requests_total{code="404",path="other"} 2`,
+		`distributed_lock_service_request_seconds_count{path="/v1/acquire"} 2`,
+		"distributed_lock_service_waits 0", "distributed_lock_service_places 0", "distributed_lock_service_streams 0",
+	} {
+		if !strings.Contains(string(text), want+"\n") {
+			t.Errorf("/metrics has no line %q:\n%s", want, text)
+		}
+	}
+	check := exec.CommandContext(t.Context(), livetest.Binary(t, "prometheus", "promtool"), "check", "metrics")
+	check.Stdin = bytes.NewReader(text)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
 }
 
 // TestServePage runs the shell blocks of the page, as one script: it stays in one shell, which has

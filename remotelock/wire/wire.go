@@ -31,8 +31,9 @@ const (
 
 	PathOpenAPI = "/v1/openapi.json"
 
-	PathHealth = "/healthz"
-	PathReady  = "/readyz"
+	PathHealth  = "/healthz"
+	PathReady   = "/readyz"
+	PathMetrics = "/metrics"
 )
 
 // The content types of the API.

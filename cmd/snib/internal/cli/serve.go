@@ -81,13 +81,18 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		return err
 	}
 	defer access.close()
-	service, err := serve.New(s.Driver, serve.Options{Access: access.authorizer()})
+	metrics, err := newServeMetrics()
+	if err != nil {
+		return err
+	}
+	service, err := serve.New(s.Driver, serve.Options{Access: access.authorizer(), Metrics: metrics.handler(), Observe: metrics.observe})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
 	}
 	if err != nil {
 		return err
 	}
+	metrics.service = service
 	listener, err := net.Listen("tcp", c.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return usagef("--listen %s: another program listens there; stop it, or give another port", printable(c.listen))

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sniblock/snib/serve"
+)
+
+// serveMetrics are the metrics of one replica of the lock service. docs/serve.md explains them.
+type serveMetrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	service  *serve.Service // set before the first request
+	registry *prometheus.Registry
+}
+
+func newServeMetrics() (*serveMetrics, error) {
+	m := &serveMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "distributed_lock_service_requests_total", Help: "Requests that were answered.",
+		}, []string{"path", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "distributed_lock_service_request_seconds", Help: "Time from a request to the end of its answer, with the time that it waited for a lock.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30},
+		}, []string{"path"}),
+		registry: prometheus.NewRegistry(),
+	}
+	return m, errors.Join(
+		m.registry.Register(m.requests), m.registry.Register(m.seconds),
+		m.gauge("waits", "Requests that wait for a lock.", func(s serve.Stats) int { return s.Waits }),
+		m.gauge("places", "Acquisitions that have a place in a queue.", func(s serve.Stats) int { return s.Places }),
+		m.gauge("streams", "Clients that listen to events.", func(s serve.Stats) int { return s.Streams }),
+		m.registry.Register(collectors.NewGoCollector()),
+		m.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
+	)
+}
+
+// gauge registers a gauge of what the service is doing.
+func (m *serveMetrics) gauge(name, help string, value func(serve.Stats) int) error {
+	return m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "distributed_lock_service_" + name, Help: help}, func() float64 {
+		return float64(value(m.service.Stats()))
+	}))
+}
+
+// observe counts a request. Clients may make up paths, so those outside the API are one.
+func (m *serveMetrics) observe(e serve.Exchange) {
+	path := e.Path
+	if path == "" {
+		path = "other"
+	}
+	m.requests.WithLabelValues(path, strconv.Itoa(e.Status)).Inc()
+	m.seconds.WithLabelValues(path).Observe(e.Took.Seconds())
+}
+
+func (m *serveMetrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}

@@ -1,0 +1,72 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// An Exchange is a request that was answered.
+type Exchange struct {
+	Path   string        // of the API; "" for all others, which clients may make up
+	Status int           // of the answer
+	Took   time.Duration // from the request to the end of the answer, and so with the time that it waited
+}
+
+// Stats say what a service is doing.
+type Stats struct {
+	Waits    int // requests that wait for a lock
+	Places   int // acquisitions that have a place in a queue; some clients are between two requests
+	Streams  int // clients that listen to events
+	Draining bool
+}
+
+// Stats returns what the service is doing.
+func (s *Service) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Waits: s.polls, Places: len(s.places), Streams: s.streams, Draining: s.draining}
+}
+
+// observe reports a request when the returned func is called. It returns the writer for the answer.
+func (s *Service) observe(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, func()) {
+	if s.opts.Observe == nil {
+		return w, func() {}
+	}
+	began, rec := time.Now(), &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+	return rec, func() {
+		e := Exchange{Status: rec.status, Took: time.Since(began)}
+		if _, ok := routeOf(r.URL.Path); ok {
+			e.Path = r.URL.Path
+		}
+		s.opts.Observe(e)
+	}
+}
+
+// A statusRecorder notes the status of an answer.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (r *statusRecorder) WriteHeader(status int) {
+	if status >= http.StatusOK { // others announce an answer, or go before it
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// getMetrics answers with the metrics of [Options.Metrics].
+func (s *Service) getMetrics(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	if s.opts.Metrics == nil {
+		return errNoPath()
+	}
+	return s.read(r, p, Action{Op: OpMetrics, List: true}, func(context.Context) error {
+		s.opts.Metrics.ServeHTTP(w, r)
+		return nil
+	})
+}
