@@ -140,7 +140,7 @@ var redlockMutants = []mutant{
 		in:    "Reading.Verdict",
 		old:   "case r.admitted.Len() >= r.params.Quorum():",
 		new:   "case true:",
-		tests: "TestSimulate", testsIn: "redlock/internal/quorumtest",
+		tests: "TestReading",
 	},
 	{
 		guarantee: "forgetful majorities", pkg: "redlock",
