@@ -1,0 +1,238 @@
+//go:build linux
+
+package served
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock"
+)
+
+const (
+	loadClients = 1000 // each with a connection of its own
+	loadHolds   = 10   // of each client
+	loadPolls   = 5000 // acquisitions that wait
+	loadNames   = 500  // that they wait for
+)
+
+// BenchmarkLoad measures acquisitions beside 10,000 holds of 1,000 clients, which renew them every
+// third of 30 s: through a replica over Redis, and in Redis itself. A lost hold fails it.
+func BenchmarkLoad(b *testing.B) {
+	b.Run("Service", func(b *testing.B) {
+		p := newProcess(b, startStore(b, redis))
+		holdAll(b, func() driver.Driver { return client(b, p) })
+		b.ReportMetric(0, "ns/op")
+		cpu := p.stats().CPU
+		began := time.Now()
+		measureAcquire(b, client(b, p))
+		s := p.stats()
+		b.ReportMetric(100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(), "service-cpu%")
+		b.ReportMetric(float64(s.Memory)/(1<<20), "service-MiB")
+		b.ReportMetric(float64(s.Goroutines), "service-goroutines")
+	})
+	b.Run("Store", func(b *testing.B) {
+		s := startStore(b, redis)
+		open := func() driver.Driver {
+			d, err := s.open(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = d.Close() })
+			return d
+		}
+		holdAll(b, open)
+		measureAcquire(b, open())
+	})
+}
+
+// BenchmarkPolls measures what 5,000 acquisitions that wait for 500 names cost a replica.
+func BenchmarkPolls(b *testing.B) {
+	p := newProcess(b, startStore(b, redis))
+	idle := p.stats()
+	d := client(b, p)
+	for i := range loadNames {
+		if _, err := d.Acquire(b.Context(), driver.Request{Name: fmt.Sprint(i), Owner: fmt.Sprint("holder", i), TTL: time.Hour}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var queued, ended sync.WaitGroup
+	var told [loadPolls]sync.Once
+	queued.Add(loadPolls)
+	for i := range loadPolls {
+		ended.Go(func() {
+			req := driver.Request{Name: fmt.Sprint(i % loadNames), Owner: fmt.Sprint("waiter", i), TTL: time.Hour}
+			req.OnWait = func(error) { told[i].Do(queued.Done) }
+			_, _ = d.Acquire(ctx, req) // it ends with ctx
+		})
+	}
+	queued.Wait()
+	began, cpu := time.Now(), p.stats().CPU
+	for b.Loop() {
+		time.Sleep(30 * time.Second) // the processor time of that is measured; each poll begins anew after 20 s
+	}
+	s := p.stats()
+	b.ReportMetric(float64(s.Goroutines-idle.Goroutines)/loadPolls, "goroutines/poll")
+	b.ReportMetric(float64(s.Memory-idle.Memory)/loadPolls/1024, "KiB/poll")
+	b.ReportMetric(100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(), "service-cpu%")
+	b.ReportMetric(float64(storeWaiters(b, p.job.Store))/loadNames, "waiters-in-store/name")
+	cancel()
+	ended.Wait()
+}
+
+// stats are what a replica uses.
+type stats struct {
+	Goroutines int
+	Memory     int64         // resident, in bytes
+	CPU        time.Duration // since it was started
+}
+
+// statsPath is where a replica in a process of its own tells its stats.
+const statsPath = "/test/stats"
+
+// ownStats answers with the stats of this process.
+func ownStats(w http.ResponseWriter, _ *http.Request) {
+	s := stats{Goroutines: runtime.NumGoroutine()}
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it can't fail
+	s.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	text, _ := os.ReadFile("/proc/self/statm")
+	if fields := strings.Fields(string(text)); len(fields) > 1 {
+		pages, _ := strconv.ParseInt(fields[1], 10, 64) // 0 shows that it failed
+		s.Memory = pages * int64(os.Getpagesize())
+	}
+	_ = json.NewEncoder(w).Encode(s) // the benchmark sees that it is missing
+}
+
+func (p *process) stats() (s stats) {
+	p.t.Helper()
+	resp, err := http.Get("http://" + p.job.Addr + statsPath)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+// storeWaiters returns how many requests wait in a store.
+func storeWaiters(b *testing.B, s store) (n int) {
+	b.Helper()
+	d, err := s.open(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	err = d.(driver.Inspector).List(b.Context(), "", func(st driver.Status) bool {
+		n += len(st.Waiters)
+		return true
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// client returns a driver for a replica, with a connection of its own.
+func client(b *testing.B, p *process) driver.Driver {
+	b.Helper()
+	d, err := remotelock.Open(b.Context(), remotelock.Config{Servers: []string{"http://" + p.job.Addr}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// holdAll takes the locks of all clients, which are held until the end. A hold that ends fails b.
+func holdAll(b *testing.B, open func() driver.Driver) {
+	b.Helper()
+	var done atomic.Bool
+	b.Cleanup(func() { done.Store(true) })
+	clients := make(chan *snib.Locker, loadClients)
+	for range loadClients {
+		l, err := snib.New(open(), snib.TTL(30*time.Second))
+		if err != nil {
+			b.Fatal(err)
+		}
+		clients <- l
+	}
+	close(clients)
+	var workers sync.WaitGroup
+	var number atomic.Int64
+	for range 32 {
+		workers.Go(func() {
+			for l := range clients {
+				for range loadHolds {
+					lock, err := l.Acquire(b.Context(), fmt.Sprint("held/", number.Add(1)))
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					context.AfterFunc(lock.Context(), func() {
+						if !done.Load() {
+							b.Errorf("%s: %v", lock.Name(), context.Cause(lock.Context()))
+						}
+					})
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// measureAcquire reports how long acquisitions take, of 8 goroutines that pause between them so
+// that the service is not saturated.
+func measureAcquire(b *testing.B, d driver.Driver) {
+	b.Helper()
+	l, err := snib.New(d, snib.TTL(30*time.Second))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	var workers sync.WaitGroup
+	end := time.Now().Add(45 * time.Second) // each hold is renewed several times
+	for w := range 8 {
+		workers.Go(func() {
+			for i := 0; time.Now().Before(end); i++ {
+				began := time.Now()
+				lock, err := l.Acquire(b.Context(), fmt.Sprintf("measured/%d/%d", w, i))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				t := time.Since(began)
+				mu.Lock()
+				took = append(took, t)
+				mu.Unlock()
+				if err := lock.Release(); err != nil {
+					b.Error(err)
+				}
+				time.Sleep(10 * time.Millisecond) // see above
+			}
+		})
+	}
+	workers.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+	b.ReportMetric(float64(len(took)), "acquisitions")
+}
