@@ -156,7 +156,7 @@ console: ## build the web console from serve/internal/console/ui
 
 pictures: deps ## pictures of each view of the web console, in docs/images
 	@mkdir -p docs/images
-	go test -count=1 -run '^Test(Looks|FirstSteps)$$' ./internal/served/browser -args -pictures '$(abspath docs/images)'
+	go test -count=1 -run '^Test(Looks|FirstSteps|Rights)$$' ./internal/served/browser -args -pictures '$(abspath docs/images)'
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.

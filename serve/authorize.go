@@ -14,7 +14,7 @@ const (
 	VerbAcquire Verb = "acquire" // acquire, and then renew, label, withdraw and release
 	VerbBreak   Verb = "break"   // end another's hold by force
 	VerbReserve Verb = "reserve" // keep a lock without a process
-	VerbAdmin   Verb = "admin"   // see owner ids: anyone who knows one can release its lock
+	VerbAdmin   Verb = "admin"   // see the audit log, and owner ids: anyone who knows one can release its lock
 )
 
 // A Principal is who sends a request. It does not change.
@@ -58,6 +58,7 @@ const (
 	OpList     Op = "list"
 	OpStore    Op = "store"
 	OpMetrics  Op = "metrics"
+	OpAudit    Op = "audit"
 	OpEvents   Op = "events"
 )
 

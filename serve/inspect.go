@@ -157,11 +157,9 @@ func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal
 	if err != nil {
 		return err
 	}
-	l := listing{prefix: values.Get("prefix"), after: values.Get("after"), state: values.Get("state"), limit: 100}
-	if text := values.Get("limit"); text != "" {
-		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > wire.MaxPage {
-			return invalidf("limit: it must be a number from 1 to %d", wire.MaxPage)
-		}
+	l := listing{prefix: values.Get("prefix"), after: values.Get("after"), state: values.Get("state")}
+	if l.limit, err = limitOf(values); err != nil {
+		return err
 	}
 	switch {
 	case l.state != "" && l.state != "held" && l.state != "waiting":
@@ -274,6 +272,37 @@ func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Prin
 		w.WriteHeader(http.StatusOK)
 	}
 	return nil
+}
+
+// getAudit answers with a [wire.Audit].
+func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	values, err := query(r, "limit")
+	if err != nil {
+		return err
+	}
+	limit, err := limitOf(values)
+	if err != nil {
+		return err
+	}
+	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpAudit, List: true}, func(context.Context) error {
+		if s.opts.Audit == nil {
+			return wire.NewProblem(wire.ProblemPath, "this service has no audit log, because it has no policy", 0)
+		}
+		return writeJSON(w, http.StatusOK, wire.Audit{Events: s.opts.Audit(p, limit)})
+	})
+}
+
+// limitOf returns the number of things that a request asks for at most.
+func limitOf(values url.Values) (int, error) {
+	text := values.Get("limit")
+	if text == "" {
+		return 100, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > wire.MaxPage {
+		return 0, invalidf("limit: it must be a number from 1 to %d", wire.MaxPage)
+	}
+	return limit, nil
 }
 
 // getStore answers with a [wire.Store].

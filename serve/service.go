@@ -40,6 +40,10 @@ type Options struct {
 	// Metrics serves /metrics to everybody who may read. Nil means that there is no such path.
 	Metrics http.Handler
 
+	// Audit returns up to n of the latest lines of the audit log that a principal may see, the latest
+	// first. Nil means that there is none.
+	Audit func(p *Principal, n int) []wire.AuditEvent
+
 	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
 	// use.
 	Observe func(Exchange)
@@ -195,6 +199,8 @@ func routeOf(path string) (route, bool) {
 		return route{http.MethodGet, (*Service).getStore}, true
 	case wire.PathOpenAPI:
 		return route{http.MethodGet, (*Service).getOpenAPI}, true
+	case wire.PathAudit:
+		return route{http.MethodGet, (*Service).getAudit}, true
 	case wire.PathMetrics:
 		return route{http.MethodGet, (*Service).getMetrics}, true
 	}

@@ -124,6 +124,8 @@ var apiCases = []apiCase{
 	{400, "POST", "/v1/release", `{"name":"a","owner":"o","token":"1"}`, nil, nil},
 	{413, "POST", "/v1/release", strings.Repeat(" ", 1<<21), nil, nil},
 	{415, "POST", "/v1/release", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
+	{200, "GET", "/v1/audit?limit=2", "", nil, nil},
+	{400, "GET", "/v1/audit?limit=0", "", nil, nil},
 	{200, "GET", "/metrics", "", nil, nil},
 	{200, "GET", "/healthz", "", nil, nil},
 	{200, "GET", "/readyz", "", nil, nil},
@@ -140,7 +142,7 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	d := memlock.New()
-	s, err := serve.New(d, serve.Options{Access: answering{}, Metrics: http.HandlerFunc(someMetrics)})
+	s, err := serve.New(d, serve.Options{Access: answering{}, Audit: someEvents, Metrics: http.HandlerFunc(someMetrics)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +151,17 @@ func newAPI(t *testing.T) *api {
 	t.Cleanup(func() { a.server.Close(); d.Close() })
 	a.doc = parseDocument(t, strings.NewReader(serve.OpenAPI()))
 	return a
+}
+
+// someEvents returns events with all fields, and with few.
+func someEvents(*serve.Principal, int) []wire.AuditEvent {
+	return []wire.AuditEvent{
+		{
+			Time: time.Now(), Event: "break", Outcome: "done", Who: "ops", Remote: "192.0.2.1", Verb: "break", Op: "break",
+			Namespace: "shop", Name: "a", Token: 1 << 63, Reason: "its host is gone", LeftOut: 3,
+		},
+		{Time: time.Now(), Event: "refused", Remote: "192.0.2.1"},
+	}
 }
 
 // someMetrics answers as a handler of Prometheus does.

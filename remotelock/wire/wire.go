@@ -28,6 +28,7 @@ const (
 	PathLocks  = "/v1/locks"
 	PathEvents = "/v1/events"
 	PathStore  = "/v1/store"
+	PathAudit  = "/v1/audit"
 
 	PathOpenAPI = "/v1/openapi.json"
 

@@ -8,23 +8,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve"
 )
 
-// An Event is one line of the audit log. It contains no owner id and no credential.
-type Event struct {
-	Time      time.Time `json:"time"`
-	Event     string    `json:"event"`               // "break", "reserve" or "refused"
-	Outcome   string    `json:"outcome,omitempty"`   // "begun", "done" or "failed"
-	Who       string    `json:"who,omitempty"`       // the principal; "" if nobody was authenticated
-	Remote    string    `json:"remote"`              // the address of the client
-	Verb      string    `json:"verb,omitempty"`      // the right that the request needs
-	Op        string    `json:"op,omitempty"`        // what the request asks for
-	Namespace string    `json:"namespace,omitempty"` // of the principal
-	Name      string    `json:"name,omitempty"`      // the lock, as the principal calls it
-	Token     uint64    `json:"token,omitempty,string"`
-	Reason    string    `json:"reason,omitempty"`   // of a break or reservation: what the client said; of a refusal: ours
-	LeftOut   int       `json:"left_out,omitempty"` // refusals before this line that have none, because there were too many
-}
+// An Event is one line of the audit log.
+type Event = wire.AuditEvent
 
 const (
 	// refusalBurst and refusalInterval bound the lines about refusals: a client that asks in
@@ -139,6 +129,23 @@ func (l *AuditLog) Recent(n int) []Event {
 	defer l.mu.Unlock()
 	events := slices.Clone(l.recent[max(0, len(l.recent)-n):])
 	slices.Reverse(events)
+	return events
+}
+
+// Recent returns up to n of the latest events of this process that a principal may see, the latest
+// first: those of its locks, if it has the verb admin.
+func (a *Access) Recent(p *serve.Principal, n int) []Event {
+	rights, err := a.rights(p)
+	if err != nil {
+		return nil // its rights have ended meanwhile
+	}
+	events := []Event{}
+	for _, e := range a.conf.Audit.Recent(recentEvents) {
+		name, ok := a.policy.Load().nameFor(rights, e)
+		if ok && rights.Allows(serve.VerbAdmin, name) && len(events) < n {
+			events = append(events, e)
+		}
+	}
 	return events
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -97,4 +98,46 @@ func TestAuditLogIsNotFlooded(t *testing.T) {
 			t.Errorf("it remembers %d events, want at most %d", got, recentEvents)
 		}
 	})
+}
+
+// TestRecent checks that everybody sees the events of the locks that they administer, and no others.
+func TestRecent(t *testing.T) {
+	var policy strings.Builder
+	policy.WriteString("[namespace.payments]\n[namespace.shop]\n")
+	tokens := map[string]string{}
+	for name, rights := range map[string]string{
+		"payments": `verbs = ["admin", "break"]` + "\n" + `namespace = "payments"` + "\n" + `prefixes = [""]`,
+		"all":      `verbs = ["admin", "break"]` + "\n" + `prefixes = [""]`,
+		"deploy":   `verbs = ["admin"]` + "\n" + `prefixes = ["deploy/"]`,
+		"reader":   `verbs = ["read"]` + "\n" + `prefixes = [""]`,
+	} {
+		token, line := NewToken()
+		tokens[name] = token
+		fmt.Fprintf(&policy, "[token.%s]\n%s\n%s\n", name, line, rights)
+	}
+	a := newTestAccess(t, policy.String())
+	for _, e := range []Event{
+		{Event: EventBreak, Who: "1", Namespace: "payments", Name: "deploy/a"},
+		{Event: EventBreak, Who: "2", Namespace: "shop", Name: "deploy/a"},
+		{Event: EventBreak, Who: "3", Name: "deploy/a"},
+		{Event: EventRefused, Who: "4"},
+		{Event: EventBreak, Who: "5", Namespace: "of an old policy", Name: "deploy/a"},
+		{Event: EventBreak, Who: "6", Name: "payments/deploy/a"}, // by somebody who is outside
+	} {
+		if err := a.conf.Audit.Record(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"payments": "1", "all": "654321", "deploy": "3", "reader": ""} {
+		got := ""
+		for _, e := range a.Recent(a.admit(request(tokens[name])), 100) {
+			got += e.Who
+		}
+		if got != want {
+			t.Errorf("%s sees the events %q, want %q", name, got, want)
+		}
+	}
+	if got := a.Recent(a.admit(request(tokens["all"])), 2); len(got) != 2 {
+		t.Errorf("%d events, want the 2 that were asked for", len(got))
+	}
 }

@@ -137,12 +137,15 @@ func TestStore(t *testing.T) {
 	p.shows("dl", "Fencing tokens")
 }
 
-// TestRights logs in with a wrong token and with one that may read only.
+// TestRights logs in with a wrong token, with one that may read only, and with an administrator's.
+// The audit log shows what happened.
 func TestRights(t *testing.T) {
 	d := memlock.New()
 	token, line := access.NewToken()
+	adminToken, adminLine := access.NewToken()
 	policy := filepath.Join(t.TempDir(), "policy.toml")
-	text := "[token.reader]\n" + line + "\nverbs = [\"read\"]\nprefixes = [\"team/\"]\n"
+	text := "[token.reader]\n" + line + "\nverbs = [\"read\"]\nprefixes = [\"team/\"]\n" +
+		"[token.ops]\n" + adminLine + "\nverbs = [\"read\", \"break\", \"admin\"]\nprefixes = [\"\"]\n"
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +175,25 @@ func TestRights(t *testing.T) {
 	p.press("dialog button", "Break")
 	p.shows("dialog [role=alert]", "You may not break this lock")
 	p.press("dialog button", "Cancel")
+	p.view("Audit")
+	p.shows("main [role=alert]", "admin")
+	p.press("button", "Log out")
+
+	p.fill("#token", adminToken)
+	p.keys(kb.Enter)
+	p.shows("main", "token.reader")
+	p.shows("tbody tr", "refused")
+	noOverflow(p, "Audit")
+	allNamed(p, "Audit")
+	enoughContrast(p, "Audit")
+	p.eval("location.hash = '#/lock/team%2Fa'")
+	p.askToBreak("team/a")
+	p.press("dialog button", "Break")
+	p.press("dialog button", "Close")
+	p.view("Audit")
+	p.shows("tbody tr", "break, done")
+	p.shows("tbody tr", "it hangs")
+	p.picture("console-audit.png")
 	p.press("button", "Log out")
 	p.await("document.querySelector('#token')")
 	if left := p.eval("sessionStorage.length + localStorage.length + document.cookie.length"); left != 0.0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
+	"github.com/sniblock/snib/serve/access"
 )
 
 // A service is a lock service on a port, whose server can be stopped and started again.
@@ -26,12 +27,16 @@ type service struct {
 
 // startService starts a service over a driver, which it closes in the end; nil means a new store
 // in memory. The service looks for events often, so that nobody waits long for what a page shows.
-func startService(t *testing.T, d driver.Driver, access serve.Authorizer) *service {
+func startService(t *testing.T, d driver.Driver, rules *access.Access) *service {
 	t.Helper()
 	if d == nil {
 		d = memlock.New()
 	}
-	s, err := serve.New(d, serve.Options{Access: access, EventInterval: 50 * time.Millisecond})
+	opts := serve.Options{EventInterval: 50 * time.Millisecond}
+	if rules != nil {
+		opts.Access, opts.Audit = rules, rules.Recent
+	}
+	s, err := serve.New(d, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,9 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if err != nil {
 		return err
 	}
-	service, err := serve.New(s.Driver, serve.Options{Access: access.authorizer(), Metrics: metrics.handler(), Observe: metrics.observe})
+	service, err := serve.New(s.Driver, serve.Options{
+		Access: access.authorizer(), Audit: access.recent(), Metrics: metrics.handler(), Observe: metrics.observe,
+	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
 	}

@@ -97,6 +97,14 @@ func (s *serviceAccess) authorizer() serve.Authorizer {
 	return s.access
 }
 
+// recent returns what reads the latest events of the audit log; nil without a policy.
+func (s *serviceAccess) recent() func(*serve.Principal, int) []wire.AuditEvent {
+	if s.access == nil {
+		return nil
+	}
+	return s.access.Recent
+}
+
 // tlsConfig returns the configuration of the listener; nil without TLS.
 func (s *serviceAccess) tlsConfig() *tls.Config {
 	if s.certs == nil {

@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Audit } from "./audit";
 import { Holders } from "./holders";
 import { Lock } from "./lock";
 import { Locks } from "./locks";
@@ -10,7 +11,7 @@ import { Waits } from "./waits";
 import { hasToken, setToken } from "./wire";
 
 const model = new Model();
-const views = [["locks", "Locks"], ["holders", "Holders"], ["waits", "Waits"], ["store", "Store"]];
+const views = [["locks", "Locks"], ["holders", "Holders"], ["waits", "Waits"], ["store", "Store"], ["audit", "Audit"]];
 
 // route takes the address apart: a view, and what it shows. A malformed one is that of the locks.
 function route(): string[] {
@@ -64,6 +65,7 @@ function App() {
           : view === "holders" ? <Holders key={a + ":" + b} model={model} now={now} host={a} pid={b} />
           : view === "waits" ? <Waits model={model} now={now} />
           : view === "store" ? <Store model={model} />
+          : view === "audit" ? <Audit model={model} />
           : <Locks model={model} now={now} narrow={narrow} />}
       </main>
     </>

@@ -25,6 +25,11 @@ export interface Store {
   min_ttl_ms?: number; max_ttl_ms?: number; max_wait_ms: number; place_ms: number; assumptions: string[];
 }
 
+export interface AuditEvent {
+  time: string; event: string; outcome?: string; who?: string; remote: string;
+  namespace?: string; name?: string; token?: string; reason?: string; left_out?: number;
+}
+
 // Failure is an answer that is not what was asked for; status 0 means that there was none.
 export class Failure extends Error {
   constructor(readonly status: number, text: string) { super(text); }
