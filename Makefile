@@ -5,7 +5,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
-# AGAIN=1: tests that failed, eight at most, run once more by themselves. They stay in the list of failures. Data races
+# AGAIN=2: tests that failed, eight at most, run up to twice more by themselves. They stay in the list of failures. Data races
 # are not repeated.
 AGAIN ?= 0
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
@@ -156,7 +156,7 @@ console: ## build the web console from serve/internal/console/ui
 
 pictures: deps ## pictures of each view of the web console, in docs/images
 	@mkdir -p docs/images
-	go test -count=1 -run '^Test(Looks|FirstSteps|Rights)$$' ./internal/served/browser -args -pictures '$(abspath docs/images)'
+	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./internal/served/browser -args -pictures '$(abspath docs/images)'
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
