@@ -11,6 +11,7 @@ package driver
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -259,6 +260,13 @@ type Holder struct {
 // KeptLabel is the label of a lease that no hold uses, and that its process keeps: see
 // Request.Keep. Tools show such a lease as kept. No hold has this label.
 const KeptLabel = "snib:kept"
+
+// ReservedLabel begins the label of a lease that somebody has reserved: no process holds it, and it
+// lasts until it is handed back, or until its TTL ends. A lock service makes such leases.
+const ReservedLabel = "reserved: "
+
+// IsReserved reports whether the lease is a reservation: see [ReservedLabel].
+func (h Holder) IsReserved() bool { return strings.HasPrefix(h.Label, ReservedLabel) }
 
 // IsKept reports whether the holder only keeps its lease: see [KeptLabel].
 func (h Holder) IsKept() bool { return h.Label == KeptLabel }

@@ -42,6 +42,9 @@ func statusOf(l *wire.Lock) driver.Status {
 			Held: wire.Duration(h.Held), Left: wire.Duration(h.Left),
 			Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count,
 		}
+		if h.Reserved {
+			to.Holder.Label = driver.ReservedLabel + h.Label
+		}
 		if h.Endless {
 			to.Left = driver.NoExpiry
 		}

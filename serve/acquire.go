@@ -23,6 +23,10 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	action := Action{Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, Owner: key.client, TTL: req.TTL, Wait: msg.Wait > 0}
+	if msg.Reserve {
+		label, _ := shown(req.Holder)
+		action.Verb, action.Why = VerbReserve, label.Label
+	}
 	end, err := s.opts.Access.Begin(r.Context(), p, action)
 	if err != nil {
 		return err
@@ -66,9 +70,16 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 	if msg.Owner == "" {
 		msg.Owner, msg.First = rand.Text(), true
 	}
+	if err := errors.Join(checkOwner(msg.Owner), checkAttempt(msg.Attempt), checkLabel(msg.Label), checkText("host", msg.Host, wire.MaxLabel)); err != nil {
+		return none(err)
+	}
+	if msg.Reserve {
+		if err := s.checkReservation(msg); err != nil {
+			return none(err)
+		}
+	}
 	ttl, err := ttlOf(msg.TTL)
-	if err := errors.Join(err, checkOwner(msg.Owner), checkAttempt(msg.Attempt), checkText("label", msg.Label, wire.MaxLabel),
-		checkText("host", msg.Host, wire.MaxLabel)); err != nil {
+	if err != nil {
 		return none(err)
 	}
 	fencing, known := wire.Strength(msg.Fencing)
@@ -151,7 +162,7 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 	switch {
 	case err != nil:
 		return nil, err
-	case f.shared != req.Shared || f.slots != req.Slots:
+	case f.shared != req.Shared || f.slots != req.Slots || f.Holder.IsReserved() != req.Holder.IsReserved():
 		return nil, driver.ErrLost // another kind: the store decides
 	}
 	c, err := s.awaitTakeOver(ctx, f, req.TTL, req.MinHold)

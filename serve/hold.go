@@ -141,12 +141,33 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 	if err := s.readBody(w, r, &msg); err != nil {
 		return err
 	}
+	if msg.Reserved {
+		return s.relabel(w, r, p, &msg)
+	}
 	ref, err := refOf(p, msg.Lease)
-	if err := errors.Join(err, checkText("label", msg.Label, wire.MaxLabel)); err != nil {
+	if err := errors.Join(err, checkLabel(msg.Label)); err != nil {
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setLabel(ctx, ref, msg.Label) })
+}
+
+// relabel serves a wire.Label that takes a reservation over.
+func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
+	name, err := storeName(p, msg.Name)
+	if err := errors.Join(err, checkLabel(msg.Label)); err != nil {
+		return err
+	}
+	switch {
+	case msg.Owner != "":
+		return invalidf("owner: a reservation is taken over by its token alone")
+	case msg.Token == 0:
+		return invalidf("token: it is missing")
+	case msg.Label == "":
+		return invalidf("label: it is missing; it says to others why the lock is reserved")
+	}
+	a := Action{Verb: VerbReserve, Op: OpLabel, Name: msg.Name, Token: msg.Token, Why: msg.Label}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
 }
 
 // breakHold serves wire.Break.
@@ -166,6 +187,10 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 		return invalidf("token: it is missing; it says which hold was seen")
 	}
 	a := Action{Verb: VerbBreak, Op: OpBreak, Name: msg.Name, Token: msg.Token, Why: msg.Reason}
+	if msg.Reserved {
+		a.Verb = VerbReserve
+		return s.act(w, r, p, a, func(ctx context.Context) error { return s.endReservation(ctx, name, msg.Token) })
+	}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, &msg) })
 }
 
@@ -175,7 +200,6 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 	if err != nil {
 		return err
 	}
-	changed := wire.NewProblem(wire.ProblemChanged, "the lock has no hold with this token any more: nothing was ended", 0)
 	for _, h := range st.Holders {
 		digest := driver.OwnerDigest(parseOwner(h.Owner).client)
 		if h.Token != msg.Token || msg.OwnerDigest != "" && msg.OwnerDigest != digest {
@@ -183,9 +207,9 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		}
 		err := s.inspector.Break(ctx, name, h.Owner, h.Token)
 		if errors.Is(err, driver.ErrLost) {
-			return changed
+			return errChanged()
 		}
 		return err
 	}
-	return changed
+	return errChanged()
 }

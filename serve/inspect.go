@@ -81,7 +81,7 @@ func (s *Service) lockOf(p *Principal, st driver.Status) wire.Lock {
 		l.Mode = wire.ModeSlots
 	}
 	isAdmin := s.opts.Access.May(p, VerbAdmin, l.Name)
-	shown := func(owner string) (id, digest string) {
+	ownerOf := func(owner string) (id, digest string) {
 		owner = parseOwner(owner).client
 		if isAdmin {
 			id = owner
@@ -89,23 +89,23 @@ func (s *Service) lockOf(p *Principal, st driver.Status) wire.Lock {
 		return id, driver.OwnerDigest(owner)
 	}
 	for _, h := range st.Holders {
-		l.Holders = append(l.Holders, toHolder(h, shown))
+		l.Holders = append(l.Holders, toHolder(h, ownerOf))
 	}
 	for _, w := range st.Waiters {
-		id, digest := shown(w.Owner)
-		holder, _ := withoutWaitingLabel(w.Holder)
+		id, digest := ownerOf(w.Owner)
+		process, _ := shown(w.Holder)
 		l.Waiters = append(l.Waiters, wire.Waiter{
-			Owner: id, OwnerDigest: digest, Shared: w.Shared, Process: wire.Process(holder), Waited: int64(w.Waited / time.Millisecond),
+			Owner: id, OwnerDigest: digest, Shared: w.Shared, Process: process, Waited: int64(w.Waited / time.Millisecond),
 		})
 	}
 	return l
 }
 
-func toHolder(h driver.Holding, shown func(string) (id, digest string)) wire.Holder {
-	id, digest := shown(h.Owner)
-	holder, _ := withoutWaitingLabel(h.Holder)
+func toHolder(h driver.Holding, ownerOf func(string) (id, digest string)) wire.Holder {
+	id, digest := ownerOf(h.Owner)
+	process, reserved := shown(h.Holder)
 	to := wire.Holder{
-		Owner: id, OwnerDigest: digest, Token: h.Token, Process: wire.Process(holder),
+		Owner: id, OwnerDigest: digest, Token: h.Token, Process: process, Reserved: reserved,
 		Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count, Endless: h.Left == driver.NoExpiry,
 	}
 	if h.Owner == "" {

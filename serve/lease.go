@@ -22,10 +22,11 @@ type leases struct {
 
 // A cached lease is one that the replica has the driver's lease for.
 type cached struct {
-	lease   driver.Lease
-	token   uint64
-	ttl     time.Duration
-	minHold time.Duration
+	lease    driver.Lease
+	token    uint64
+	ttl      time.Duration
+	minHold  time.Duration
+	reserved bool
 
 	// Guarded by leases.mu.
 	until    driver.Instant // the lease has ended then if nobody has renewed it elsewhere
@@ -90,7 +91,7 @@ func (l *leases) isReleased(c *cached) bool {
 // keep adds a lease that was granted to a request.
 func (s *Service) keep(req driver.Request, granted driver.Lease) *cached {
 	g := granted.Grant()
-	c := &cached{lease: granted, token: g.Token, ttl: req.TTL, minHold: req.MinHold}
+	c := &cached{lease: granted, token: g.Token, ttl: req.TTL, minHold: req.MinHold, reserved: req.Holder.IsReserved()}
 	if g.TTL > 0 {
 		c.ttl = g.TTL
 	}
@@ -289,7 +290,7 @@ func (s *Service) end(ctx context.Context, r ref, minHold time.Duration) error {
 // setLabel changes the label of a hold.
 func (s *Service) setLabel(ctx context.Context, r ref, label string) error {
 	if c := s.cached(r); c != nil && !s.leases.isReleased(c) {
-		if err := c.lease.SetLabel(ctx, label); !errors.Is(err, driver.ErrLost) {
+		if err := c.lease.SetLabel(ctx, asKind(label, c.reserved)); !errors.Is(err, driver.ErrLost) {
 			return err
 		}
 		s.leases.drop(r.key(), c)
@@ -302,5 +303,5 @@ func (s *Service) setLabel(ctx context.Context, r ref, label string) error {
 	if err != nil {
 		return err
 	}
-	return c.lease.SetLabel(ctx, label)
+	return c.lease.SetLabel(ctx, asKind(label, c.reserved))
 }

@@ -62,10 +62,10 @@ func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter 
 
 // getMetrics answers with the metrics of [Options.Metrics].
 func (s *Service) getMetrics(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	if s.opts.Metrics == nil {
-		return errNoPath()
-	}
 	return s.read(r, p, Action{Op: OpMetrics, List: true}, func(context.Context) error {
+		if s.opts.Metrics == nil {
+			return errNoPath()
+		}
 		s.opts.Metrics.ServeHTTP(w, r)
 		return nil
 	})

@@ -261,6 +261,83 @@ func TestBreak(t *testing.T) {
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusGone)
 }
 
+// TestReservation reserves a lock at one replica, and takes it over and hands it back at another
+// one, without knowing its owner. Other holds are left alone.
+func TestReservation(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	reserve := wire.Acquire{Name: "db", Owner: "ops", Reserve: true, Label: "maintenance"}
+	g := r1.acquire(reserve)
+	if got := wire.Duration(g.TTL); got != longestReservation {
+		t.Errorf("a reservation without an end lasts %v, want %v", got, longestReservation)
+	}
+	wantHolder := func(label string) {
+		t.Helper()
+		for _, r := range []*replica{r1, r2} {
+			var l wire.Lock
+			if err := json.Unmarshal([]byte(r.get(wire.PathLock+"?name=db").text), &l); err != nil {
+				t.Fatal(err)
+			}
+			if len(l.Holders) != 1 || !l.Holders[0].Reserved || l.Holders[0].Label != label {
+				t.Errorf("the holders are %+v, want a reservation for %q", l.Holders, label)
+			}
+		}
+		if st := status(t, store, "db"); !st.Holders[0].Holder.IsReserved() {
+			t.Errorf("in the store, the holder is %+v, want one that is reserved", st.Holders[0])
+		}
+	}
+	wantHolder("maintenance")
+	again := r2.acquire(reserve)
+	if again.Token != g.Token {
+		t.Errorf("who reserves a lock again gets token %d, want that of the first reservation, %d", again.Token, g.Token)
+	}
+	r2.post(wire.PathAcquire, msg("db", "ops"), http.StatusLocked) // as a hold of a process
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: "indexes"}, http.StatusNoContent)
+	wantHolder("indexes")
+	takeOver := wire.Label{Lease: wire.Lease{Name: "db", Token: g.Token}, Reserved: true, Label: "bob's"}
+	r2.post(wire.PathLabel, takeOver, http.StatusNoContent)
+	wantHolder("bob's")
+	takeOver.Token++
+	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
+	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done"}
+	r2.post(wire.PathBreak, handBack, http.StatusNoContent)
+	r1.post(wire.PathBreak, handBack, http.StatusConflict)
+	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
+
+	held := r1.acquire(msg("db", "worker"))
+	handBack.Token, takeOver.Token = held.Token, held.Token
+	r2.post(wire.PathBreak, handBack, http.StatusConflict)
+	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
+	r1.release(held)
+
+	reserve.TTL = long
+	timed := r1.acquire(reserve)
+	if timed.TTL != long {
+		t.Errorf("ttl_ms = %d, want the one that was asked for, %d", timed.TTL, long)
+	}
+	r2.release(timed)
+}
+
+// TestReservationsRefused refuses what can be no reservation, and labels that look like one.
+func TestReservationsRefused(t *testing.T) {
+	r := startReplica(t, new(memlock.Store), Options{})
+	g := r.acquire(msg("held", "a"))
+	for what, m := range map[string]struct {
+		path    string
+		message any
+	}{
+		"label":   {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true}},
+		"wait":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Wait: 1}},
+		"host":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Host: "h"}},
+		"begin":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: driver.ReservedLabel + "x"}},
+		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.ReservedLabel + "x"}},
+		"owner":   {wire.PathLabel, wire.Label{Lease: lease(g), Label: "x", Reserved: true}},
+		"reason":  {wire.PathBreak, wire.Break{Name: "a", Token: 1, Reserved: true}},
+	} {
+		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
+	}
+}
+
 // TestReplicaServesOthers renews, labels and releases at a replica what another one granted.
 func TestReplicaServesOthers(t *testing.T) {
 	store := new(memlock.Store)

@@ -135,6 +135,25 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
+// TestReservations reserves a lock through a service. It is no leak, and people see why it is
+// held, through the service and in its store.
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	store := "sqlite:" + filepath.Join(t.TempDir(), "locks.db")
+	_, url := startService(t, store)
+	if status, body := post(t, url, `{"name":"db","reserve":true,"label":"new disks"}`); status != http.StatusOK {
+		t.Fatalf("reserve = %d %s", status, body)
+	}
+	for _, u := range []string{store, url} {
+		if out, code := snib(t, "leaks", "--url", u); code != 0 {
+			t.Errorf("leaks --url %s = %d, want no leak:\n%s", u, code, out)
+		}
+		if out, _ := snib(t, "show", "db", "--url", u); !strings.Contains(out, "reserved: new disks") {
+			t.Errorf("show --url %s does not say why the lock is held:\n%s", u, out)
+		}
+	}
+}
+
 // TestServePage runs the shell blocks of the page, as one script: it stays in one shell, which has
 // the service and a waiter in the background. The port is another one, so that two runs of the test
 // don't disturb each other.

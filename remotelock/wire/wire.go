@@ -86,6 +86,10 @@ type Acquire struct {
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
+
+	// Reserve makes the hold a reservation: no process holds the lock, and nobody needs to renew it.
+	// It lasts for TTL; if that is 0, until it is handed back. Label says why.
+	Reserve bool `json:"reserve,omitempty"`
 }
 
 // A Granted is the answer to an Acquire that was granted.
@@ -162,6 +166,9 @@ type Release struct {
 type Label struct {
 	Lease
 	Label string `json:"label"`
+
+	// Reserved takes a reservation over, whoever made it: then Owner is empty.
+	Reserved bool `json:"reserved,omitempty"`
 }
 
 // A Break ends the hold that was seen, by force.
@@ -170,6 +177,9 @@ type Break struct {
 	Token       uint64 `json:"token"`
 	OwnerDigest string `json:"owner_digest,omitempty"` // if not empty, the hold must be of this owner
 	Reason      string `json:"reason"`
+
+	// Reserved hands a reservation back, whoever made it. No other hold is ended.
+	Reserved bool `json:"reserved,omitempty"`
 }
 
 // A Lock is what the store knows of a lock.
@@ -208,6 +218,7 @@ type Holder struct {
 	Heirs     []Process `json:"heirs,omitempty"`
 	Foreign   string    `json:"foreign,omitempty"`
 	Count     int       `json:"count,omitempty"`
+	Reserved  bool      `json:"reserved,omitempty"` // it is a reservation, whose Label says why
 }
 
 // A Waiter waits for a lock.

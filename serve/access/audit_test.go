@@ -100,7 +100,7 @@ func TestAuditLogIsNotFlooded(t *testing.T) {
 	})
 }
 
-// TestRecent checks that everybody sees the events of the locks that they administer, and no others.
+// TestRecent checks that all see the events of the locks that they administer, and no others.
 func TestRecent(t *testing.T) {
 	var policy strings.Builder
 	policy.WriteString("[namespace.payments]\n[namespace.shop]\n")

@@ -171,17 +171,18 @@ func (s *testService) acquire(token, name, owner string) wire.Granted {
 // TestServiceVerbs tries each operation with each verb, over HTTP.
 func TestServiceVerbs(t *testing.T) {
 	tokens := map[string]string{"read": "", "acquire": "", "break": "", "reserve": "", "admin": "", "all": ""}
-	policy := "[token.all]\n{all}\nverbs = [\"read\", \"acquire\", \"break\", \"admin\"]\nprefixes = [\"\"]\n"
+	policy := "[token.all]\n{all}\nverbs = [\"read\", \"acquire\", \"break\", \"reserve\", \"admin\"]\nprefixes = [\"\"]\n"
 	for verb := range tokens {
 		if verb != "all" {
 			policy += fmt.Sprintf("[token.%s]\n{%s}\nverbs = [%q]\nprefixes = [\"app/\"]\n", verb, verb, verb)
 		}
 	}
 	s := startService(t, policy, tokens, nil)
-	operations := []struct {
+	type operation struct {
 		name, verb string
 		try        func(token, lock string) answer
-	}{
+	}
+	operations := []operation{
 		{"acquire", "acquire", func(token, lock string) answer {
 			return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock + "2", Owner: "a"})
 		}},
@@ -214,6 +215,42 @@ func TestServiceVerbs(t *testing.T) {
 			return s.send("POST", wire.PathBreak, token, wire.Break{Name: lock, Token: g.Token, Reason: "test"})
 		}},
 	}
+	reserve := func(token, lock string) answer {
+		return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock, Reserve: true, Label: "test"})
+	}
+	reserved := func(lock string) (token uint64) {
+		var g wire.Granted
+		reserve(tokens["all"], lock).decode(t, &g)
+		return g.Token
+	}
+	operations = append(operations, []operation{
+		{"reserve", "reserve", reserve},
+		{"take over", "reserve", func(token, lock string) answer {
+			l := wire.Lease{Name: lock, Token: reserved(lock)}
+			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: l, Reserved: true, Label: "mine"})
+		}},
+		{"hand back", "reserve", func(token, lock string) answer {
+			return s.send("POST", wire.PathBreak, token, wire.Break{Name: lock, Token: reserved(lock), Reserved: true, Reason: "test"})
+		}},
+		{"audit", "admin", func(token, lock string) answer {
+			if lock == "other" { // the log is about all locks: each sees its own
+				return answer{status: http.StatusForbidden}
+			}
+			if a := s.send("GET", wire.PathAudit, token, nil); a.status != http.StatusNotFound { // Options.Audit is not set
+				return a
+			}
+			return answer{status: http.StatusOK}
+		}},
+		{"metrics", "read", func(token, lock string) answer {
+			if lock == "other" {
+				return answer{status: http.StatusForbidden}
+			}
+			if a := s.send("GET", wire.PathMetrics, token, nil); a.status != http.StatusNotFound {
+				return a
+			}
+			return answer{status: http.StatusOK}
+		}},
+	}...)
 	free := func(lock string) {
 		for _, h := range s.lock(tokens["all"], lock).Holders {
 			s.send("POST", wire.PathBreak, tokens["all"], wire.Break{Name: lock, Token: h.Token, Reason: "test"})

@@ -62,9 +62,9 @@ func (p *Policy) adoptIssuers(before *Policy) {
 	}
 }
 
-// nameFor returns the name of an event's lock as somebody with these rights calls it. An event whose
-// namespace is not in the policy any more has the name "", as one without a lock: only those who may
-// see all locks see it.
+// nameFor returns the name of an event's lock as somebody with these rights calls it. An event
+// whose namespace is not in the policy any more has the name "", as one without a lock: only those
+// who may see all locks see it.
 func (p *Policy) nameFor(r Rights, e Event) (name string, ok bool) {
 	if r.Namespace != "" || e.Namespace == "" {
 		return e.Name, e.Namespace == r.Namespace

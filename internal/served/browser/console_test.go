@@ -128,6 +128,42 @@ func TestHoldersAndWaits(t *testing.T) {
 	p.shows("main", "Nobody waits for a lock that somebody holds.")
 }
 
+// TestReservations reserves a lock, takes the reservation over, and hands the lock back.
+func TestReservations(t *testing.T) {
+	s := startService(t, nil, nil)
+	p := open(t, s.url(), 1440, 900, "423")
+	p.view("Reservations")
+	p.shows("main", "No lock is reserved.")
+	p.fill("#reserve-name", "db/main")
+	p.fill("#reserve-note", "new disks")
+	p.fill("#reserve-hours", "2")
+	p.keys(kb.Enter)
+	p.shows("main [role=status]", "db/main is reserved")
+	p.shows("dl", "new disks")
+	p.shows("dl", "in 2 h")
+	granted := s.client("worker").queue("db/main")
+	p.shows("dl", "Waiting\n1")
+
+	p.fill("#reserve-name", "db/main")
+	p.fill("#reserve-note", "my own reason")
+	p.keys(kb.Enter)
+	p.shows("main [role=alert]", "held")
+
+	p.press("button", "Take over…")
+	p.fill(".reserved-text", "old disks")
+	p.keys(kb.Enter)
+	p.shows("dl", "old disks")
+	noOverflow(p, "Reservations")
+	allNamed(p, "Reservations")
+	enoughContrast(p, "Reservations")
+	p.picture("console-reservations.png")
+	p.press("button", "Hand back…")
+	p.fill(".reserved-text", "it is done")
+	p.keys(kb.Enter)
+	p.shows("main", "No lock is reserved.")
+	free(t, <-granted)
+}
+
 // TestStore shows what the store promises.
 func TestStore(t *testing.T) {
 	s := startService(t, nil, nil)

@@ -231,7 +231,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
 		switch {
-		case isUnbreakable(h): // no lock
+		case isUnbreakable(h), h.Holder.IsReserved(): // no lock; meant to last
 			continue
 		case h.Left == driver.NoExpiry:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"

@@ -39,7 +39,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
       {lock?.holders.map((h) => (
         <div class="card" key={h.owner_digest + h.token}>
           <dl>
-            <dt>Process</dt><dd>{h.foreign ? visible(h.foreign) + " (not of snib)" : <Who process={h} />}</dd>
+            <dt>{h.reserved ? "Reserved" : "Process"}</dt><dd>{h.reserved ? <a href={link("reservations")}>no process holds it</a> : h.foreign ? visible(h.foreign) + " (not of snib)" : <Who process={h} />}</dd>
             {h.label && <><dt>Label</dt><dd class="wrap">{visible(h.label)}</dd></>}
             <dt>Token</dt><dd class="mono">{h.token || "none"}</dd>
             <dt>Held for</dt><dd>{h.held_ms ? duration(h.held_ms + age) : "the store does not know"}</dd>
@@ -72,6 +72,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
 
 function ends(h: Holder, age: number): string {
   if (h.endless) return "only by a release, or by force";
+  if (h.reserved) return h.left_ms > 365 * 86_400_000 ? "when it is handed back" : `in ${duration(h.left_ms - age)}`;
   if (h.inherited) return "when the last of these processes ends";
   return `in ${duration(h.left_ms - age)}, unless it is renewed`;
 }

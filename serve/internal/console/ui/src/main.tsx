@@ -5,13 +5,14 @@ import { Holders } from "./holders";
 import { Lock } from "./lock";
 import { Locks } from "./locks";
 import { Model } from "./model";
+import { Reservations } from "./reservations";
 import { Store } from "./store";
 import { duration } from "./text";
 import { Waits } from "./waits";
 import { hasToken, setToken } from "./wire";
 
 const model = new Model();
-const views = [["locks", "Locks"], ["holders", "Holders"], ["waits", "Waits"], ["store", "Store"], ["audit", "Audit"]];
+const views = [["locks", "Locks"], ["holders", "Holders"], ["waits", "Waits"], ["reservations", "Reservations"], ["store", "Store"], ["audit", "Audit"]];
 
 // route takes the address apart: a view, and what it shows. A malformed one is that of the locks.
 function route(): string[] {
@@ -64,6 +65,7 @@ function App() {
         {view === "lock" && a !== undefined ? <Lock key={a} model={model} now={now} name={a} />
           : view === "holders" ? <Holders key={a + ":" + b} model={model} now={now} host={a} pid={b} />
           : view === "waits" ? <Waits model={model} now={now} />
+          : view === "reservations" ? <Reservations model={model} now={now} />
           : view === "store" ? <Store model={model} />
           : view === "audit" ? <Audit model={model} />
           : <Locks model={model} now={now} narrow={narrow} />}

@@ -12,6 +12,7 @@ export interface Holder extends Process {
   heirs?: Process[];
   foreign?: string;
   count?: number;
+  reserved?: boolean;
 }
 
 export interface Waiter extends Process { owner_digest: string; shared?: boolean; waited_ms: number }

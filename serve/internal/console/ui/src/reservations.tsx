@@ -1,0 +1,102 @@
+import { useState } from "preact/hooks";
+import type { Model, Seen } from "./model";
+import { duration, link, visible } from "./text";
+import { Holder, post } from "./wire";
+
+interface Entry { lock: Seen; hold: Holder }
+
+// act sends a message, and returns what went wrong; "" if nothing did.
+async function act(path: string, message: unknown): Promise<string> {
+  try {
+    await post(path, message);
+    return "";
+  } catch (err) {
+    return (err as Error).message;
+  }
+}
+
+export function Reservations({ model, now }: { model: Model; now: number }) {
+  const all: Entry[] = [];
+  for (const name of model.names) {
+    const lock = model.locks.get(name);
+    for (const hold of lock?.holders ?? []) if (hold.reserved) all.push({ lock: lock!, hold });
+  }
+  return (
+    <section aria-labelledby="title">
+      <h1 id="title" tabIndex={-1}>Reservations</h1>
+      <p class="muted">A reservation holds a lock for people: no process has it, and nobody renews it.</p>
+      <Reserve />
+      {all.length ? all.map((e) => <Reserved key={e.lock.name + e.hold.token} entry={e} now={now} />) : <p>No lock is reserved.</p>}
+    </section>
+  );
+}
+
+function Reserve() {
+  const [name, setName] = useState("");
+  const [note, setNote] = useState("");
+  const [hours, setHours] = useState("");
+  const [problem, setProblem] = useState("");
+  const [done, setDone] = useState("");
+  const send = async (e: Event) => {
+    e.preventDefault();
+    const failed = await act("v1/acquire", { name, label: note.trim(), reserve: true, brief: true, ttl_ms: Math.round(Number(hours) * 3_600_000) || undefined });
+    setProblem(failed);
+    setDone(failed ? "" : name);
+    if (!failed) { setName(""); setNote(""); setHours(""); }
+  };
+  return (
+    <form class="card" onSubmit={send} aria-label="Reserve a lock">
+      <label>Lock <input id="reserve-name" required autocomplete="off" spellcheck={false} value={name} onInput={(e) => setName(e.currentTarget.value)} /></label>
+      <label>Why <input id="reserve-note" required maxLength={250} autocomplete="off" value={note} onInput={(e) => setNote(e.currentTarget.value)} /></label>
+      <label>Hours <input id="reserve-hours" type="number" min="0.1" max="87600" step="any" placeholder="until it is handed back" value={hours} onInput={(e) => setHours(e.currentTarget.value)} /></label>
+      {problem && <p role="alert" class="problem">{problem}</p>}
+      {done && <p role="status"><span class="mono wrap">{visible(done)}</span> is reserved.</p>}
+      <div class="actions"><button type="submit">Reserve</button></div>
+    </form>
+  );
+}
+
+const year = 365 * 86_400_000;
+
+function Reserved({ entry: { lock, hold }, now }: { entry: Entry; now: number }) {
+  const [editing, setEditing] = useState<"" | "take over" | "hand back">("");
+  const [text, setText] = useState("");
+  const [problem, setProblem] = useState("");
+  const age = now - lock.seen;
+  const send = async (e: Event) => {
+    e.preventDefault();
+    const what = { name: lock.name, token: hold.token, reserved: true };
+    const failed = editing === "take over" ? await act("v1/label", { ...what, label: text.trim() }) : await act("v1/break", { ...what, reason: text.trim() });
+    setProblem(failed);
+    if (!failed) setEditing("");
+  };
+  const begin = (what: "take over" | "hand back") => { setEditing(what); setText(""); setProblem(""); };
+  return (
+    <div class="card">
+      <h2><a class="mono wrap" href={link("lock", lock.name)}>{visible(lock.name)}</a></h2>
+      <dl>
+        <dt>Why</dt><dd class="wrap">{visible(hold.label ?? "")}</dd>
+        <dt>Since</dt><dd>{hold.held_ms ? duration(hold.held_ms + age) : "the store does not know"}</dd>
+        <dt>Ends</dt><dd>{hold.left_ms > year ? "when it is handed back" : `in ${duration(hold.left_ms - age)}`}</dd>
+        <dt>Waiting</dt><dd>{lock.waiters.length}</dd>
+      </dl>
+      {editing === "" ? (
+        <div class="actions">
+          <button type="button" onClick={() => begin("take over")}>Take over…</button>
+          <button type="button" onClick={() => begin("hand back")}>Hand back…</button>
+        </div>
+      ) : (
+        <form onSubmit={send} aria-label={editing === "take over" ? "Take the reservation over" : "Hand the lock back"}>
+          <label>{editing === "take over" ? "New note" : "Reason"}
+            <input class="reserved-text" required maxLength={250} autocomplete="off" ref={(el) => { if (el && !text) el.focus(); }} value={text} onInput={(e) => setText(e.currentTarget.value)} />
+          </label>
+          {problem && <p role="alert" class="problem">{problem}</p>}
+          <div class="actions">
+            <button type="button" onClick={() => setEditing("")}>Cancel</button>
+            <button type="submit">{editing === "take over" ? "Take over" : "Hand back"}</button>
+          </div>
+        </form>
+      )}
+    </div>
+  );
+}
