@@ -2,6 +2,8 @@ package access
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/serve"
@@ -48,6 +50,25 @@ type certificateEntry struct {
 type claimRule struct {
 	claims claimsValue
 	rights Rights
+}
+
+// All returns the rights of everybody whom the policy admits, in the order of their names. Those of
+// one issuer are in the order in which its rules are tried.
+func (p *Policy) All() []Rights {
+	var all []Rights
+	for _, t := range p.tokens {
+		all = append(all, t.rights)
+	}
+	for _, c := range p.certificates {
+		all = append(all, c.rights)
+	}
+	for _, i := range p.issuers {
+		for _, rule := range i.rules {
+			all = append(all, rule.rights)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Rights) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // adoptIssuers takes over the issuers of the policy before that have not changed, because their

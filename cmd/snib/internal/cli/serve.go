@@ -43,7 +43,7 @@ func (a *app) newServeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; without --policy, it must be one of this host's loopback addresses")
 	c.flags.register(cmd.Flags())
-	cmd.AddCommand(a.newServeTokenCommand())
+	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if err := a.setStoreURL(args); err != nil {
 			return err

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/serve/access"
 )
@@ -35,5 +38,31 @@ func TestAccessFlags(t *testing.T) {
 				t.Errorf("error = %v, want %q and exit %d", err, tt.want, exitUsage)
 			}
 		})
+	}
+}
+
+// TestRightsTable shows the example of docs/serve-access.md as people see it.
+func TestRightsTable(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "serve-access.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```toml\n")
+	text, _, _ = strings.Cut(text, "```")
+	policy, err := access.ParsePolicy(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `WHO                 MAY                 NAMESPACE  LOCKS               UNTIL
+certificate.backup  acquire             payments   backup/*            -
+oidc.github         read acquire        payments   deploy/*            -
+token.deploy        read acquire        payments   deploy/* migrate/*  ended 2027-06-30T00:00:00Z
+token.oncall        read break reserve  -          all                 -
+`
+	if got := rightsTable(policy.All(), time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC)); got != want {
+		t.Errorf("the table is\n%s\nwant\n%s", got, want)
+	}
+	if got := rightsTable(nil, time.Now()); got != "nobody is admitted\n" {
+		t.Errorf("an empty policy is shown as %q", got)
 	}
 }

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/serve/access"
+)
+
+func (a *app) newServeCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "check POLICY",
+		Short:   "check a policy file, and show who may do what",
+		Example: serveCheckExamples,
+		Long:    serveCheckNotes,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("usage: snib serve check POLICY; give one file, such as policy.toml")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			policy, err := access.LoadPolicy(args[0])
+			if err != nil {
+				return failf(exitConfig, "%v", err)
+			}
+			return a.printf("%s", rightsTable(policy.All(), time.Now()))
+		},
+	}
+}
+
+// rightsTable returns a table of rights, for people.
+func rightsTable(all []access.Rights, now time.Time) string {
+	if len(all) == 0 {
+		return "nobody is admitted\n"
+	}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WHO\tMAY\tNAMESPACE\tLOCKS\tUNTIL")
+	for _, r := range all {
+		verbs := make([]string, 0, len(r.Verbs))
+		for _, v := range r.Verbs {
+			verbs = append(verbs, string(v))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(r.Name), strings.Join(verbs, " "), namespaceOf(r), locksOf(r), untilOf(r, now))
+	}
+	_ = w.Flush() // a Builder takes everything
+	return text.String()
+}
+
+func namespaceOf(r access.Rights) string {
+	if r.Namespace == "" {
+		return "-"
+	}
+	return printable(r.Namespace)
+}
+
+// locksOf describes the locks that rights are about.
+func locksOf(r access.Rights) string {
+	prefixes := make([]string, 0, len(r.Prefixes))
+	for _, p := range r.Prefixes {
+		if p == "" {
+			return "all"
+		}
+		prefixes = append(prefixes, printable(p)+"*")
+	}
+	if len(prefixes) == 0 {
+		return "all"
+	}
+	return strings.Join(prefixes, " ")
+}
+
+func untilOf(r access.Rights, now time.Time) string {
+	switch {
+	case r.Until.IsZero():
+		return "-"
+	case !now.Before(r.Until):
+		return "ended " + r.Until.UTC().Format(time.RFC3339)
+	}
+	return r.Until.UTC().Format(time.RFC3339)
+}
+
+const serveCheckExamples = `  snib serve check policy.toml && kill -HUP "$(pidof snib)"
+`
+
+const serveCheckNotes = `  Run it before you change the policy of a service, and read the table: nobody
+  may do anything that is not in it. If the file is bad, snib says in which
+  line, and exits with 78.
+`
