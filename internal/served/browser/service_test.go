@@ -75,7 +75,7 @@ func (s *service) post(path, body string, answer any) {
 		s.t.Error(err)
 		return
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
 		s.t.Errorf("%s %s: %s", path, body, resp.Status)
 	} else if answer != nil {
