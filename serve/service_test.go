@@ -318,6 +318,27 @@ func TestReservation(t *testing.T) {
 	r2.release(timed)
 }
 
+// limited is a store that keeps no lock for longer than an hour.
+type limited struct{ *memlock.Driver }
+
+func (l limited) Info() driver.Info {
+	info := l.Driver.Info()
+	info.MaxTTL = time.Hour
+	return info
+}
+
+// TestReservationsWithAnEnd demands an end where a store would set one by itself.
+func TestReservationsWithAnEnd(t *testing.T) {
+	r := startReplicaOf(t, limited{memlock.New()}, Options{})
+	reserve := wire.Acquire{Name: "db", Reserve: true, Label: "maintenance"}
+	a := r.post(wire.PathAcquire, reserve, http.StatusBadRequest)
+	if !strings.Contains(a.text, "at most 3600000") {
+		t.Errorf("the answer %s does not say how long a reservation may be", a.text)
+	}
+	reserve.TTL = 3_600_000
+	r.release(r.acquire(reserve))
+}
+
 // TestReservationsRefused refuses what can be no reservation, and labels that look like one.
 func TestReservationsRefused(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{})

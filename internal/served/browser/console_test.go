@@ -149,6 +149,12 @@ func TestReservations(t *testing.T) {
 	p.keys(kb.Enter)
 	p.shows("main [role=alert]", "held")
 
+	p.view("Waits")
+	p.shows("main", "a reservation")
+	p.view("Locks")
+	p.press("button", "Reserved")
+	p.shows(".count", "1 lock,")
+	p.view("Reservations")
 	p.press("button", "Take over…")
 	p.fill(".reserved-text", "old disks")
 	p.keys(kb.Enter)
@@ -261,6 +267,10 @@ func TestOutages(t *testing.T) {
 	p.shows("#locks", "second")
 	p.shows(".count", "1 lock,")
 
+	p.view("Reservations")
+	p.await("document.querySelector('#reserve-hours').required") // Redis keeps no lock for longer than an hour
+	p.shows("main", "No lock is reserved.")
+	p.view("Locks")
 	node.Hang()
 	p.shows("#banner", "The store is unavailable")
 	p.shows("#locks", "second")

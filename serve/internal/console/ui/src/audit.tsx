@@ -9,6 +9,12 @@ const pause = 5000; // between two looks at the log, in ms
 // names this page may not know.
 const lockOf = (e: AuditEvent) => e.name && !e.namespace ? e.name : "";
 
+// kindOf says what happened: all that needs the right to reserve is one event in the log.
+function kindOf(e: AuditEvent): string {
+  if (e.event !== "reserve") return e.event;
+  return e.op === "label" ? "take over" : e.op === "break" ? "hand back" : "reserve";
+}
+
 export function Audit({ model }: { model: Model }) {
   const [events, setEvents] = useState<AuditEvent[]>();
   const [problem, setProblem] = useState("");
@@ -46,7 +52,7 @@ function Events({ events }: { events: AuditEvent[] }) {
       <tbody>{events.map((e, i) => (
         <tr key={i}>
           <td class="time"><time dateTime={e.time}>{new Date(e.time).toLocaleString()}</time></td>
-          <td>{e.event}{e.outcome ? ", " + e.outcome : ""}{e.left_out ? ` (${e.left_out} before it left out)` : ""}</td>
+          <td>{kindOf(e)}{e.outcome ? ", " + e.outcome : ""}{e.left_out ? ` (${e.left_out} before it left out)` : ""}</td>
           <td class="wrap">{visible(e.who || "nobody known")} <span class="muted">{visible(e.remote)}</span></td>
           <td class="wrap">{lockOf(e) ? <a class="mono" href={link("lock", lockOf(e))}>{visible(lockOf(e))}</a>
             : <span class="mono">{visible((e.namespace ? e.namespace + ": " : "") + (e.name ?? ""))}</span>}</td>

@@ -39,7 +39,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
       {lock?.holders.map((h) => (
         <div class="card" key={h.owner_digest + h.token}>
           <dl>
-            <dt>{h.reserved ? "Reserved" : "Process"}</dt><dd>{h.reserved ? <a href={link("reservations")}>no process holds it</a> : h.foreign ? visible(h.foreign) + " (not of snib)" : <Who process={h} />}</dd>
+            <dt>Process</dt><dd>{h.foreign ? visible(h.foreign) + " (not of snib)" : <Who process={h} />}</dd>
             {h.label && <><dt>Label</dt><dd class="wrap">{visible(h.label)}</dd></>}
             <dt>Token</dt><dd class="mono">{h.token || "none"}</dd>
             <dt>Held for</dt><dd>{h.held_ms ? duration(h.held_ms + age) : "the store does not know"}</dd>
@@ -77,7 +77,8 @@ function ends(h: Holder, age: number): string {
   return `in ${duration(h.left_ms - age)}, unless it is renewed`;
 }
 
-export function Who({ process }: { process: Process }) {
+export function Who({ process }: { process: Process & { reserved?: boolean } }) {
+  if (process.reserved) return <a href={link("reservations")}>a reservation</a>;
   if (!process.host && !process.pid) return <>{place(process)}</>;
   return <a href={link("holders", process.host ?? "", String(process.pid ?? 0))}>{visible(place(process))}</a>;
 }

@@ -5,7 +5,7 @@ import { count, duration, link, place, visible } from "./text";
 
 interface Item extends Row { lock?: Seen; prefix?: string; text: string; locks: number; waiters: number }
 
-type Filter = "all" | "held" | "waited";
+type Filter = "all" | "held" | "waited" | "reserved";
 
 interface Node { prefix: string; nodes: Map<string, Node>; locks: Seen[]; total: number; waiters: number }
 
@@ -65,7 +65,8 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
     const all: Seen[] = [];
     for (const name of names) {
       const l = locks.get(name);
-      if (!l || filter === "held" && !l.holders.length || filter === "waited" && !l.waiters.length) continue;
+      if (!l || filter === "held" && !l.holders.length || filter === "waited" && !l.waiters.length
+        || filter === "reserved" && !l.holders.some((h) => h.reserved)) continue;
       if (text && !name.toLowerCase().includes(text) && !l.holders.some((h) => (place(h) + " " + (h.label ?? "")).toLowerCase().includes(text))) continue;
       all.push(l);
     }
@@ -87,9 +88,9 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
         <input type="search" id="search" aria-label="Search names, hosts and labels" placeholder="Search" value={search}
           onInput={(e) => setSearch(e.currentTarget.value)} />
         <div class="choice" role="group" aria-label="Filter">
-          {(["all", "held", "waited"] as Filter[]).map((f) => (
+          {(["all", "held", "waited", "reserved"] as Filter[]).map((f) => (
             <button type="button" key={f} aria-pressed={filter === f} onClick={() => setFilter(f)}>
-              {f === "all" ? "All" : f === "held" ? "Held" : "Waited for"}
+              {f === "all" ? "All" : f === "held" ? "Held" : f === "waited" ? "Waited for" : "Reserved"}
             </button>
           ))}
         </div>

@@ -1,7 +1,9 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Model, Seen } from "./model";
 import { duration, link, visible } from "./text";
-import { Holder, post } from "./wire";
+import { Holder, Store, get, post } from "./wire";
+
+const hour = 3_600_000, year = 8760 * hour;
 
 interface Entry { lock: Seen; hold: Holder }
 
@@ -25,13 +27,25 @@ export function Reservations({ model, now }: { model: Model; now: number }) {
     <section aria-labelledby="title">
       <h1 id="title" tabIndex={-1}>Reservations</h1>
       <p class="muted">A reservation holds a lock for people: no process has it, and nobody renews it.</p>
-      <Reserve />
+      <Reserve model={model} />
       {all.length ? all.map((e) => <Reserved key={e.lock.name + e.hold.token} entry={e} now={now} />) : <p>No lock is reserved.</p>}
     </section>
   );
 }
 
-function Reserve() {
+// useLimit returns for how many ms the store keeps a lock at most; 0: for as long as anybody wants.
+function useLimit(model: Model): number {
+  const [limit, setLimit] = useState(0);
+  useEffect(() => {
+    const stop = new AbortController();
+    get<Store>("v1/store", stop.signal).then((s) => setLimit((s.max_ttl_ms ?? 0) < 10 * year ? s.max_ttl_ms ?? 0 : 0), () => { /* the service says it, too */ });
+    return () => stop.abort();
+  }, [model.link]);
+  return limit;
+}
+
+function Reserve({ model }: { model: Model }) {
+  const limit = useLimit(model);
   const [name, setName] = useState("");
   const [note, setNote] = useState("");
   const [hours, setHours] = useState("");
@@ -39,7 +53,7 @@ function Reserve() {
   const [done, setDone] = useState("");
   const send = async (e: Event) => {
     e.preventDefault();
-    const failed = await act("v1/acquire", { name, label: note.trim(), reserve: true, brief: true, ttl_ms: Math.round(Number(hours) * 3_600_000) || undefined });
+    const failed = await act("v1/acquire", { name, label: note.trim(), reserve: true, brief: true, ttl_ms: Math.round(Number(hours) * hour) || undefined });
     setProblem(failed);
     setDone(failed ? "" : name);
     if (!failed) { setName(""); setNote(""); setHours(""); }
@@ -48,15 +62,14 @@ function Reserve() {
     <form class="card" onSubmit={send} aria-label="Reserve a lock">
       <label>Lock <input id="reserve-name" required autocomplete="off" spellcheck={false} value={name} onInput={(e) => setName(e.currentTarget.value)} /></label>
       <label>Why <input id="reserve-note" required maxLength={250} autocomplete="off" value={note} onInput={(e) => setNote(e.currentTarget.value)} /></label>
-      <label>Hours <input id="reserve-hours" type="number" min="0.1" max="87600" step="any" placeholder="until it is handed back" value={hours} onInput={(e) => setHours(e.currentTarget.value)} /></label>
+      <label>Hours <input id="reserve-hours" type="number" min="0.01" max={(limit || 10 * year) / hour} step="any" required={limit > 0}
+        placeholder={limit ? `at most ${duration(limit)} in this store` : "until it is handed back"} value={hours} onInput={(e) => setHours(e.currentTarget.value)} /></label>
       {problem && <p role="alert" class="problem">{problem}</p>}
       {done && <p role="status"><span class="mono wrap">{visible(done)}</span> is reserved.</p>}
       <div class="actions"><button type="submit">Reserve</button></div>
     </form>
   );
 }
-
-const year = 365 * 86_400_000;
 
 function Reserved({ entry: { lock, hold }, now }: { entry: Entry; now: number }) {
   const [editing, setEditing] = useState<"" | "take over" | "hand back">("");

@@ -2,9 +2,9 @@ import { useMemo } from "preact/hooks";
 import type { Model } from "./model";
 import { Who } from "./lock";
 import { duration, link, place, visible } from "./text";
-import type { Process } from "./wire";
+import type { Holder, Process } from "./wire";
 
-export interface Edge { from: string; to: string; waiter: Process; holder: Process; name: string; ms: number; seen: number }
+export interface Edge { from: string; to: string; waiter: Process; holder: Holder; name: string; ms: number; seen: number }
 
 // edges returns who waits for whom. Without a host or a process id, nobody can tell who it is.
 function edges(model: Model): Edge[] {

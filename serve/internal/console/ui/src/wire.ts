@@ -28,7 +28,7 @@ export interface Store {
 
 export interface AuditEvent {
   time: string; event: string; outcome?: string; who?: string; remote: string;
-  namespace?: string; name?: string; token?: string; reason?: string; left_out?: number;
+  op?: string; namespace?: string; name?: string; token?: string; reason?: string; left_out?: number;
 }
 
 // Failure is an answer that is not what was asked for; status 0 means that there was none.
