@@ -14,7 +14,7 @@ const (
 	VerbAcquire Verb = "acquire" // acquire, and then renew, label, withdraw and release
 	VerbBreak   Verb = "break"   // end another's hold by force
 	VerbReserve Verb = "reserve" // keep a lock without a process
-	VerbAdmin   Verb = "admin"   // see the audit log, and owner ids: anyone who knows one can release its lock
+	VerbAdmin   Verb = "admin"   // see the audit log, what doctor finds, and owner ids: anyone who knows one can release its lock
 )
 
 // A Principal is who sends a request. It does not change.
@@ -59,6 +59,8 @@ const (
 	OpStore    Op = "store"
 	OpMetrics  Op = "metrics"
 	OpAudit    Op = "audit"
+	OpDoctor   Op = "doctor"
+	OpLeaks    Op = "leaks"
 	OpEvents   Op = "events"
 )
 

@@ -37,6 +37,11 @@ type Options struct {
 	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
 	EventInterval time.Duration
 
+	// Doctor examines the store, and Leaks searches it for what will not end by itself. Nil means that
+	// there is no such path. The results are used for 10 s.
+	Doctor func(context.Context) ([]wire.Finding, error)
+	Leaks  func(context.Context) ([]wire.Leak, error)
+
 	// Metrics serves /metrics to everybody who may read. Nil means that there is no such path.
 	Metrics http.Handler
 
@@ -90,6 +95,9 @@ type Service struct {
 	events  *events.Hub
 	console http.Handler
 
+	doctor check[[]wire.Finding]
+	leaks  check[[]wire.Leak]
+
 	running sync.WaitGroup // goroutines that use the driver
 
 	mu        sync.Mutex
@@ -122,7 +130,7 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		driver: d, inspector: inspector, info: info, opts: opts.withDefaults(),
 		leases: leases{all: map[leaseKey]*cached{}},
 		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
-		console: console.Handler(),
+		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
 	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, s.drained)
 	return s, nil
@@ -201,6 +209,10 @@ func routeOf(path string) (route, bool) {
 		return route{http.MethodGet, (*Service).getOpenAPI}, true
 	case wire.PathAudit:
 		return route{http.MethodGet, (*Service).getAudit}, true
+	case wire.PathDoctor:
+		return route{http.MethodGet, (*Service).getDoctor}, true
+	case wire.PathLeaks:
+		return route{http.MethodGet, (*Service).getLeaks}, true
 	case wire.PathMetrics:
 		return route{http.MethodGet, (*Service).getMetrics}, true
 	}

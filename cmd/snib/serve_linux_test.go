@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -150,6 +151,31 @@ func TestReservations(t *testing.T) {
 		}
 		if out, _ := snib(t, "show", "db", "--url", u); !strings.Contains(out, "reserved: new disks") {
 			t.Errorf("show --url %s does not say why the lock is held:\n%s", u, out)
+		}
+	}
+}
+
+// TestServedChecks has a service examine its store, and search it for leaks.
+func TestServedChecks(t *testing.T) {
+	t.Parallel()
+	_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	if status, body := post(t, url, `{"name":"for ever","ttl_ms":346896000000}`); status != http.StatusOK {
+		t.Fatalf("acquire = %d %s", status, body)
+	}
+	for path, want := range map[string]string{
+		"/v1/leaks":  `{"leaks":[{"kind":"distant","name":"for ever","problem":"`,
+		"/v1/doctor": `{"check":"lock","verdict":"ok","value":"taken, renewed and freed twice`,
+	} {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("GET %s = %d %s, want %s", path, resp.StatusCode, text, want)
 		}
 	}
 }

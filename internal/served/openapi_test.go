@@ -131,6 +131,10 @@ var apiCases = []apiCase{
 	{415, "POST", "/v1/release", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{200, "GET", "/v1/audit?limit=2", "", nil, nil},
 	{400, "GET", "/v1/audit?limit=0", "", nil, nil},
+	{200, "GET", "/v1/doctor", "", nil, nil},
+	{400, "GET", "/v1/doctor?surprise=1", "", nil, nil},
+	{200, "GET", "/v1/leaks", "", nil, nil},
+	{400, "GET", "/v1/leaks?surprise=1", "", nil, nil},
 	{200, "GET", "/metrics", "", nil, nil},
 	{200, "GET", "/healthz", "", nil, nil},
 	{200, "GET", "/readyz", "", nil, nil},
@@ -147,7 +151,7 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	d := memlock.New()
-	s, err := serve.New(d, serve.Options{Access: answering{}, Audit: someEvents, Metrics: http.HandlerFunc(someMetrics)})
+	s, err := serve.New(d, serve.Options{Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Metrics: http.HandlerFunc(someMetrics)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +171,16 @@ func someEvents(*serve.Principal, int) []wire.AuditEvent {
 		},
 		{Time: time.Now(), Event: "refused", Remote: "192.0.2.1"},
 	}
+}
+
+// someFindings returns findings with all fields, and with few.
+func someFindings(context.Context) ([]wire.Finding, error) {
+	return []wire.Finding{{Check: "eviction", Verdict: "unmet", Value: "allkeys-lru", Advice: "set noeviction"}, {Check: "lock", Verdict: "ok", Value: "taken"}}, nil
+}
+
+// someLeaks returns leaks with all fields, and with few.
+func someLeaks(context.Context) ([]wire.Leak, error) {
+	return []wire.Leak{{Kind: "foreign", Name: "key", Problem: "no end", Library: "redsync", Unsure: true}, {Kind: "stuck", Name: "a", Problem: "nobody is served"}}, nil
 }
 
 // someMetrics answers as a handler of Prometheus does.

@@ -29,6 +29,8 @@ const (
 	PathEvents = "/v1/events"
 	PathStore  = "/v1/store"
 	PathAudit  = "/v1/audit"
+	PathDoctor = "/v1/doctor"
+	PathLeaks  = "/v1/leaks"
 
 	PathOpenAPI = "/v1/openapi.json"
 

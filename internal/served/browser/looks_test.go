@@ -38,10 +38,15 @@ func TestLooks(t *testing.T) {
 					{"break", "#/lock/deploy", "Break…"},
 					{"holders", "#/holders", "holds 3, waits for 2"},
 					{"waits", "#/waits", "build-9:42 wait for each other"},
+					{"leaks", "#/leaks", "nobody can have meant"},
 					{"store", "#/store", "Fencing tokens"},
 				} {
 					p.eval("location.hash = " + quote(view.hash))
 					p.shows("main", view.shows)
+					if view.name == "store" {
+						p.press("button", "Examine the store")
+						p.shows("main", "set maxmemory-policy noeviction")
+					}
 					if view.name == "break" {
 						p.askToBreak("deploy")
 					}

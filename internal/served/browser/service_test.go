@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"net"
@@ -32,7 +33,7 @@ func startService(t *testing.T, d driver.Driver, rules *access.Access) *service 
 	if d == nil {
 		d = memlock.New()
 	}
-	opts := serve.Options{EventInterval: 50 * time.Millisecond}
+	opts := serve.Options{EventInterval: 50 * time.Millisecond, Doctor: someFindings, Leaks: someLeaks}
 	if rules != nil {
 		opts.Access, opts.Audit = rules, rules.Recent
 	}
@@ -48,6 +49,23 @@ func startService(t *testing.T, d driver.Driver, rules *access.Access) *service 
 		_ = d.Close()
 	})
 	return svc
+}
+
+// someFindings stands for what the command finds.
+func someFindings(context.Context) ([]wire.Finding, error) {
+	return []wire.Finding{
+		{Check: "version", Verdict: "ok", Value: "8.2.1"},
+		{Check: "maxmemory-policy", Verdict: "unmet", Value: "allkeys-lru: the server may evict locks", Advice: "set maxmemory-policy noeviction"},
+		{Check: "clock", Verdict: "note", Value: "0.4 s ahead of this host"},
+	}, nil
+}
+
+// someLeaks stands for what the command finds.
+func someLeaks(context.Context) ([]wire.Leak, error) {
+	return []wire.Leak{
+		{Kind: "distant", Name: "deploy", Problem: "held by build-7 pid 42; its lease ends in 12 years, which nobody can have meant"},
+		{Kind: "foreign", Name: "cron:<b>nightly</b>", Problem: "a string without an end", Library: "SET NX", Unsure: true},
+	}, nil
 }
 
 // start starts the server, at the address that it had before.

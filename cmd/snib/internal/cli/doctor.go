@@ -59,29 +59,9 @@ func (a *app) setStoreURL(args []string) error {
 }
 
 func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error {
-	found, err := s.Examine(ctx)
+	found, failed, err := diagnose(ctx, s, a.configFindings())
 	if err != nil {
 		return err
-	}
-	found = append(found, a.configFindings()...)
-	var trial []backend.Finding
-	var failed error
-	if slices.ContainsFunc(found, backend.Finding.RunsForeignCode) {
-		trial = []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: "not tried: it would run code of the table's owner with your rights"}}
-	} else {
-		trial, failed = tryLock(ctx, s)
-	}
-	switch {
-	case failed != nil && !hasUnmet(found):
-		return fmt.Errorf("%s: %w", s.URL, failed)
-	case failed != nil: // the findings may explain it
-		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "fix the findings above, and run snib doctor again"}}
-	}
-	found = append(found, trial...)
-	for _, w := range s.Warnings() {
-		if !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Tells(w) }) {
-			found = append(found, backend.Finding{Check: "driver", Verdict: backend.Unmet, Value: w})
-		}
 	}
 	if err := a.printDoctor(s, found, output); err != nil {
 		return err
@@ -93,6 +73,35 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 		return silentExit(exitFound)
 	}
 	return nil
+}
+
+// diagnose returns all findings about a store, with those that are given. Failed is why no lock
+// could be taken. If the findings can't explain that, it is the error.
+func diagnose(ctx context.Context, s *backend.Store, more []backend.Finding) (found []backend.Finding, failed, err error) {
+	found, err = s.Examine(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	found = append(found, more...)
+	var trial []backend.Finding
+	if slices.ContainsFunc(found, backend.Finding.RunsForeignCode) {
+		trial = []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: "not tried: it would run code of the table's owner with your rights"}}
+	} else {
+		trial, failed = tryLock(ctx, s)
+	}
+	switch {
+	case failed != nil && !hasUnmet(found):
+		return nil, failed, fmt.Errorf("%s: %w", s.URL, failed)
+	case failed != nil: // the findings may explain it
+		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "fix the findings above, and run snib doctor again"}}
+	}
+	found = append(found, trial...)
+	for _, w := range s.Warnings() {
+		if !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Tells(w) }) {
+			found = append(found, backend.Finding{Check: "driver", Verdict: backend.Unmet, Value: w})
+		}
+	}
+	return found, failed, nil
 }
 
 // hasUnmet reports whether a finding is Unmet.

@@ -85,8 +85,10 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if err != nil {
 		return err
 	}
+	checks := serveChecks{c.app, s}
 	service, err := serve.New(s.Driver, serve.Options{
-		Access: access.authorizer(), Audit: access.recent(), Metrics: metrics.handler(), Observe: metrics.observe,
+		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks,
+		Metrics: metrics.handler(), Observe: metrics.observe,
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)

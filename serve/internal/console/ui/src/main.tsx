@@ -2,6 +2,7 @@ import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Audit } from "./audit";
 import { Holders } from "./holders";
+import { Leaks } from "./leaks";
 import { Lock } from "./lock";
 import { Locks } from "./locks";
 import { Model } from "./model";
@@ -12,7 +13,7 @@ import { Waits } from "./waits";
 import { hasToken, setToken } from "./wire";
 
 const model = new Model();
-const views = [["locks", "Locks"], ["holders", "Holders"], ["waits", "Waits"], ["reservations", "Reservations"], ["store", "Store"], ["audit", "Audit"]];
+const views = [["locks", "Locks"], ["holders", "Holders"], ["waits", "Waits"], ["reservations", "Reservations"], ["leaks", "Leaks"], ["store", "Store"], ["audit", "Audit"]];
 
 // route takes the address apart: a view, and what it shows. A malformed one is that of the locks.
 function route(): string[] {
@@ -66,6 +67,7 @@ function App() {
           : view === "holders" ? <Holders key={a + ":" + b} model={model} now={now} host={a} pid={b} />
           : view === "waits" ? <Waits model={model} now={now} />
           : view === "reservations" ? <Reservations model={model} now={now} />
+          : view === "leaks" ? <Leaks model={model} />
           : view === "store" ? <Store model={model} />
           : view === "audit" ? <Audit model={model} />
           : <Locks model={model} now={now} narrow={narrow} />}

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Model } from "./model";
-import { duration } from "./text";
-import { Store as Info, get } from "./wire";
+import { duration, visible } from "./text";
+import { Finding, Store as Info, get } from "./wire";
 
 const strengths: Record<string, string> = {
   none: "none: tokens may go back when the store loses its data",
@@ -22,6 +22,7 @@ export function Store({ model }: { model: Model }) {
     <section aria-labelledby="title">
       <h1 id="title" tabIndex={-1}>Store</h1>
       {problem && <p role="alert" class="problem">{problem}</p>}
+      <Doctor />
       {info && <>
         <h2>Promises</h2>
         <dl class="card">
@@ -40,5 +41,39 @@ export function Store({ model }: { model: Model }) {
         {info.assumptions.length ? <ul>{info.assumptions.map((a) => <li key={a}>{a}</li>)}</ul> : <p>None.</p>}
       </>}
     </section>
+  );
+}
+
+const verdicts: Record<string, string> = { ok: "good", note: "note", unmet: "not met" };
+
+// Doctor examines the store when it is asked to: that takes a lock for a moment.
+function Doctor() {
+  const [found, setFound] = useState<Finding[]>();
+  const [state, setState] = useState<"" | "running">("");
+  const [problem, setProblem] = useState("");
+  const run = async () => {
+    setState("running");
+    setProblem("");
+    try {
+      setFound((await get<{ findings: Finding[] }>("v1/doctor")).findings);
+    } catch (err) {
+      setProblem((err as Error).message);
+    }
+    setState("");
+  };
+  return (
+    <>
+      <h2>Examination</h2>
+      <p><button type="button" disabled={state === "running"} onClick={run}>{found ? "Examine again" : "Examine the store"}</button>{" "}
+        <span class="muted">As <span class="mono">snib doctor</span> does. It takes a lock of its own for a moment.</span></p>
+      {problem && <p role="alert" class="problem">{problem}</p>}
+      {found && <div class="scroll"><table aria-label="Findings">
+        <thead><tr><th scope="col">Verdict</th><th scope="col">Checked</th><th scope="col">Found</th><th scope="col">Advice</th></tr></thead>
+        <tbody>{found.map((f, i) => (
+          <tr key={i}><td>{f.verdict === "ok" ? "good" : <span class={f.verdict === "unmet" ? "problem" : "badge"}>{verdicts[f.verdict] ?? f.verdict}</span>}</td>
+            <td>{visible(f.check)}</td><td class="wrap">{visible(f.value)}</td><td class="wrap">{visible(f.advice ?? "")}</td></tr>
+        ))}</tbody>
+      </table></div>}
+    </>
   );
 }

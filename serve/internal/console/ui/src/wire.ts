@@ -26,6 +26,10 @@ export interface Store {
   min_ttl_ms?: number; max_ttl_ms?: number; max_wait_ms: number; place_ms: number; assumptions: string[];
 }
 
+export interface Finding { check: string; verdict: string; value: string; advice?: string }
+
+export interface Leak { kind: string; name: string; problem: string; library?: string; unsure?: boolean }
+
 export interface AuditEvent {
   time: string; event: string; outcome?: string; who?: string; remote: string;
   op?: string; namespace?: string; name?: string; token?: string; reason?: string; left_out?: number;
