@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestConnections(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.store, func(t *testing.T) {
-			cells := regexp.MustCompile(`(?m)^\| ` + tt.store + ` \| (\d+) \| (\d+) \|$`).FindStringSubmatch(page)
+			cells := regexp.MustCompile(`(?m)^\| ` + tt.store + ` \| ([0-9 or]+) \| ([0-9 or]+) \|$`).FindStringSubmatch(page)
 			if cells == nil {
 				t.Fatalf("the page has no row for %s", tt.store)
 			}
@@ -58,19 +59,16 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// checkConnections checks that a process keeps the number of connections that the page has. While
-// it opens the store, it may have others.
+// checkConnections checks that a process keeps a number of connections that the page has, such as
+// "2 or 3". While it opens the store, it may have others.
 func checkConnections(t *testing.T, who string, pid int, stated string) {
 	t.Helper()
-	want, err := strconv.Atoi(stated)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := strings.Split(stated, " or ")
 	const settled = time.Second // the last connection, for messages, is opened after 200 ms
 	began := time.Now()
-	livetest.Await(t, fmt.Sprintf("%d connections of %s, as docs/stores.md says", want, who), func() error {
+	livetest.Await(t, fmt.Sprintf("%s connections of %s, as docs/stores.md says", stated, who), func() error {
 		got := countConnections(pid)
-		if got != want {
+		if !slices.Contains(want, strconv.Itoa(got)) {
 			began = time.Now()
 		}
 		if since := time.Since(began); since < settled {

@@ -87,6 +87,9 @@ func (p *process) kill() {
 func TestConformanceKilled(t *testing.T) {
 	for _, kind := range []storeKind{sqlite, redis, postgres} {
 		t.Run(string(kind), func(t *testing.T) {
+			if kind != redis { // the replicas are the same on each store
+				livetest.Long(t)
+			}
 			s := startStore(t, kind)
 			first, second := newProcess(t, s), newProcess(t, s)
 			h := harness(first.job.Addr, second.job.Addr)
