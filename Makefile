@@ -154,9 +154,8 @@ release-test: ## a release of the working tree, which is then installed from out
 console: ## build the web console from serve/internal/console/ui
 	UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
 
-pictures: deps ## pictures of each view of the web console, in docs/images
-	@mkdir -p docs/images
-	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./internal/served/browser -args -pictures '$(abspath docs/images)'
+pictures: deps ## pictures of each view of the web console, in internal/served/browser/pictures: no user downloads them
+	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./internal/served/browser -args -pictures pictures
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
