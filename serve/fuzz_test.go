@@ -22,6 +22,10 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST", wire.PathRenew, `{"leases":[{"name":"job","owner":"me","token":1,"ttl_ms":1}]}`)
 	f.Add("GET", wire.PathLocks+"?prefix=%ff&limit=1", "")
 	f.Add("GET", wire.PathLock+"?name=job", "")
+	for _, path := range []string{"/", "/console", "/console/", "/console/nothing"} {
+		f.Add("GET", path, "")
+		f.Add("POST", path, "")
+	}
 	s, err := New(memlock.New(), Options{MaxWait: 1})
 	if err != nil {
 		f.Fatal(err)
@@ -39,7 +43,7 @@ func FuzzRequest(f *testing.F) {
 		req = req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, localAddr("127.0.0.1:7420")))
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, req)
-		if w.Code < 300 {
+		if w.Code < 300 || w.Code == http.StatusFound && w.Header().Get("Location") == "console/" {
 			return
 		}
 		var p wire.Problem

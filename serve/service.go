@@ -233,7 +233,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, s.ready(w, r))
 		return
 	}
-	if console.Has(r.URL.Path) { // its files are no secret: what they show comes from the API
+	if console.Has(r) { // its files are no secret: what they show comes from the API
 		s.console.ServeHTTP(w, r)
 		return
 	}

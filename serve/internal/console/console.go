@@ -40,34 +40,43 @@ func contentType(name string) string {
 	return "application/octet-stream"
 }
 
-// Has reports whether a path of a URL is one of the console.
-func Has(urlPath string) bool {
-	return urlPath == "/" || urlPath == strings.TrimSuffix(Path, "/") || strings.HasPrefix(urlPath, Path)
+// Has reports whether a request is for the console: for its address, or for one of its files.
+func Has(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	name, ok := nameOf(r.URL.Path)
+	if !ok {
+		return r.URL.Path == "/" || r.URL.Path == strings.TrimSuffix(Path, "/")
+	}
+	info, err := fs.Stat(built, name)
+	return err == nil && !info.IsDir()
 }
 
-// Handler returns a handler of the paths that [Has] reports.
+// nameOf returns the name of the file at a path of a URL. It returns false above the console.
+func nameOf(urlPath string) (string, bool) {
+	name, ok := strings.CutPrefix(urlPath, Path)
+	if name == "" {
+		name = "index.html"
+	}
+	return "built/" + name, ok
+}
+
+// Handler returns a handler of the requests that [Has] reports.
 func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 func serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "use GET", http.StatusMethodNotAllowed)
-		return
-	}
-	name, ok := strings.CutPrefix(r.URL.Path, Path)
+	name, ok := nameOf(r.URL.Path)
 	if !ok {
 		h.Set("Location", "console/") // relative: a proxy may have added a prefix
 		w.WriteHeader(http.StatusFound)
 		return
 	}
-	if name == "" {
-		name = "index.html"
-	}
-	file, err := fs.ReadFile(built, "built/"+name)
+	file, err := fs.ReadFile(built, name)
 	if err != nil {
-		http.Error(w, "the console has no such file", http.StatusNotFound)
+		http.NotFound(w, r) // it is not one of those requests
 		return
 	}
 	sum := sha256.Sum256(file)
