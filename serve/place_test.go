@@ -24,6 +24,12 @@ func TestPlaceIsKept(t *testing.T) {
 	waits := msg("job", "c")
 	waits.Wait = long
 	later := r.start(t.Context(), wire.PathAcquire, waits)
+	livetest.Await(t, "request of the second client", func() error {
+		if n := r.service.Stats().Waits; n != 1 {
+			return fmt.Errorf("%d requests wait", n)
+		}
+		return nil
+	})
 	r.release(g)
 	b := msg("job", "b")
 	b.Wait = long
