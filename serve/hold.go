@@ -164,7 +164,7 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 	case msg.Token == 0:
 		return invalidf("token: it is missing")
 	case msg.Label == "":
-		return invalidf("label: it is missing; it says to others why the lock is reserved")
+		return errNoNote()
 	}
 	a := Action{Verb: VerbReserve, Op: OpLabel, Name: msg.Name, Token: msg.Token, Why: msg.Label}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
@@ -189,27 +189,26 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	a := Action{Verb: VerbBreak, Op: OpBreak, Name: msg.Name, Token: msg.Token, Why: msg.Reason}
 	if msg.Reserved {
 		a.Verb = VerbReserve
-		return s.act(w, r, p, a, func(ctx context.Context) error { return s.endReservation(ctx, name, msg.Token) })
 	}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, &msg) })
 }
 
 // breakSeen ends the hold that was seen, and no other one.
 func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) error {
-	st, err := s.inspector.Status(ctx, name)
-	if err != nil {
-		return err
-	}
-	for _, h := range st.Holders {
+	f, err := s.findWhere(ctx, name, func(h driver.Holding) bool {
 		digest := driver.OwnerDigest(parseOwner(h.Owner).client)
-		if h.Token != msg.Token || msg.OwnerDigest != "" && msg.OwnerDigest != digest {
-			continue
-		}
-		err := s.inspector.Break(ctx, name, h.Owner, h.Token)
-		if errors.Is(err, driver.ErrLost) {
-			return errChanged()
-		}
-		return err
+		return h.Token == msg.Token && (msg.OwnerDigest == "" || msg.OwnerDigest == digest) && (!msg.Reserved || h.Holder.IsReserved())
+	})
+	if err == nil {
+		err = s.inspector.Break(ctx, name, f.Owner, f.Token)
 	}
-	return errChanged()
+	return orChanged(err)
+}
+
+// orChanged returns err, or the answer to a request about a hold that was seen and has ended.
+func orChanged(err error) error {
+	if errors.Is(err, driver.ErrLost) {
+		return wire.NewProblem(wire.ProblemChanged, "the lock has no such hold with this token any more: nothing was done", 0)
+	}
+	return err
 }

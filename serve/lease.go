@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -111,15 +112,21 @@ type found struct {
 // find returns the hold that a client calls owner, with a token; any token if that is 0. If there
 // is none, the error matches ErrLost. A hold that its replica may still give up is none.
 func (s *Service) find(ctx context.Context, name string, owner ownerID, token uint64) (*found, error) {
+	return s.findWhere(ctx, name, func(h driver.Holding) bool {
+		_, waits := withoutWaitingLabel(h.Holder)
+		return owner.names(h.Owner) && (token == 0 || h.Token == token) && !waits && h.Foreign == ""
+	})
+}
+
+// findWhere returns the first hold of a lock that is the one. If there is none, the error matches
+// ErrLost.
+func (s *Service) findWhere(ctx context.Context, name string, isOne func(driver.Holding) bool) (*found, error) {
 	st, err := s.inspector.Status(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range st.Holders {
-		_, waits := withoutWaitingLabel(h.Holder)
-		if owner.names(h.Owner) && (token == 0 || h.Token == token) && !waits && h.Foreign == "" {
-			return &found{h, name, st.Shared, st.Slots}, nil
-		}
+	if i := slices.IndexFunc(st.Holders, isOne); i >= 0 {
+		return &found{st.Holders[i], name, st.Shared, st.Slots}, nil
 	}
 	return nil, driver.ErrLost
 }
@@ -299,6 +306,11 @@ func (s *Service) setLabel(ctx context.Context, r ref, label string) error {
 	if err != nil {
 		return err
 	}
+	return s.setLabelOf(ctx, f, label)
+}
+
+// setLabelOf is setLabel for a hold that was found.
+func (s *Service) setLabelOf(ctx context.Context, f *found, label string) error {
 	c, err := s.awaitTakeOver(ctx, f, max(f.Left, time.Second), 0)
 	if err != nil {
 		return err

@@ -15,17 +15,16 @@ type Exchange struct {
 
 // Stats say what a service is doing.
 type Stats struct {
-	Waits    int // requests that wait for a lock
-	Places   int // acquisitions that have a place in a queue; some clients are between two requests
-	Streams  int // clients that listen to events
-	Draining bool
+	Waits   int // requests that wait for a lock
+	Places  int // acquisitions that have a place in a queue; some clients are between two requests
+	Streams int // clients that listen to events
 }
 
 // Stats returns what the service is doing.
 func (s *Service) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waits: s.polls, Places: len(s.places), Streams: s.streams, Draining: s.draining}
+	return Stats{Waits: s.polls, Places: len(s.places), Streams: s.streams}
 }
 
 // observe reports a request when the returned func is called. It returns the writer for the answer.

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -20,7 +19,7 @@ const longestReservation = 10 * 365 * 24 * time.Hour
 func (s *Service) checkReservation(msg *wire.Acquire) error {
 	switch {
 	case msg.Label == "":
-		return invalidf("label: it is missing; it says to others why the lock is reserved")
+		return errNoNote()
 	case msg.Wait != 0:
 		return invalidf("wait_ms: a reservation does not wait")
 	case msg.Host != "" || msg.PID != 0:
@@ -32,6 +31,11 @@ func (s *Service) checkReservation(msg *wire.Acquire) error {
 	}
 	msg.Label = driver.ReservedLabel + msg.Label
 	return nil
+}
+
+// errNoNote reports a reservation without a label.
+func errNoNote() error {
+	return invalidf("label: it is missing; it says to others why the lock is reserved")
 }
 
 // asKind returns a label for a hold that is a reservation, or is none.
@@ -57,50 +61,11 @@ func shown(h driver.Holder) (_ wire.Process, reserved bool) {
 	return wire.Process(h), reserved
 }
 
-// errChanged is the answer to a request about a hold that has ended.
-func errChanged() error {
-	return wire.NewProblem(wire.ProblemChanged, "the lock has no such hold with this token any more: nothing was done", 0)
-}
-
-// findReservation returns the reservation with a token.
-func (s *Service) findReservation(ctx context.Context, name string, token uint64) (*found, error) {
-	st, err := s.inspector.Status(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range st.Holders {
-		if h.Token == token && h.Holder.IsReserved() {
-			return &found{h, name, st.Shared, st.Slots}, nil
-		}
-	}
-	return nil, errChanged()
-}
-
 // takeOverReservation gives a reservation another label.
 func (s *Service) takeOverReservation(ctx context.Context, name string, token uint64, label string) error {
-	f, err := s.findReservation(ctx, name, token)
-	if err != nil {
-		return err
-	}
-	c, err := s.awaitTakeOver(ctx, f, max(f.Left, time.Second), 0)
+	f, err := s.findWhere(ctx, name, func(h driver.Holding) bool { return h.Token == token && h.Holder.IsReserved() })
 	if err == nil {
-		err = c.lease.SetLabel(ctx, driver.ReservedLabel+label)
+		err = s.setLabelOf(ctx, f, label)
 	}
-	if errors.Is(err, driver.ErrLost) {
-		return errChanged()
-	}
-	return err
-}
-
-// endReservation ends a reservation, whoever made it.
-func (s *Service) endReservation(ctx context.Context, name string, token uint64) error {
-	f, err := s.findReservation(ctx, name, token)
-	if err != nil {
-		return err
-	}
-	err = s.inspector.Break(ctx, name, f.Owner, f.Token)
-	if errors.Is(err, driver.ErrLost) {
-		return errChanged()
-	}
-	return err
+	return orChanged(err)
 }

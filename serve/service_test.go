@@ -299,13 +299,15 @@ func TestReservation(t *testing.T) {
 	wantHolder("bob's")
 	takeOver.Token++
 	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
-	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done"}
+	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done", OwnerDigest: driver.OwnerDigest("b")}
+	r2.post(wire.PathBreak, handBack, http.StatusConflict)
+	handBack.OwnerDigest = driver.OwnerDigest("ops")
 	r2.post(wire.PathBreak, handBack, http.StatusNoContent)
 	r1.post(wire.PathBreak, handBack, http.StatusConflict)
 	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
 
 	held := r1.acquire(msg("db", "worker"))
-	handBack.Token, takeOver.Token = held.Token, held.Token
+	handBack.Token, handBack.OwnerDigest, takeOver.Token = held.Token, "", held.Token
 	r2.post(wire.PathBreak, handBack, http.StatusConflict)
 	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
 	r1.release(held)

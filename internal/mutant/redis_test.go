@@ -24,6 +24,13 @@ var redisMutants = []mutant{
 		tests: "TestPlainTakeAfterLoss",
 	},
 	{
+		guarantee: "waiters for semaphores", pkg: "redislock",
+		file:  "script/acquire.lua",
+		old:   "if kind and not isQueued(owner, mode) then",
+		new:   "if kind then",
+		tests: "TestForeignHolderOfSemaphore",
+	},
+	{
 		guarantee: "counts of new servers", pkg: "redislock",
 		file:  "script/full.lua",
 		old:   "if start and lastToken < start then lastToken = now end",

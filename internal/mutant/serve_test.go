@@ -12,7 +12,7 @@ var serveMutants = []mutant{
 	{
 		guarantee: "the hold that was seen", pkg: "serve",
 		in:    "Service.breakSeen",
-		old:   "h.Token != msg.Token || ",
+		old:   "h.Token == msg.Token && ",
 		new:   "",
 		tests: "TestBreak",
 	},
@@ -71,6 +71,13 @@ var serveMutants = []mutant{
 		old:   "head := q.places[0]",
 		new:   "head := q.places[len(q.places)-1]",
 		tests: "TestOneWaiterInTheStore",
+	},
+	{
+		guarantee: "reservations only", pkg: "serve",
+		in:    "Service.breakSeen",
+		old:   "!msg.Reserved || h.Holder.IsReserved()",
+		new:   "true || h.Holder.IsReserved()",
+		tests: "TestReservation",
 	},
 	{
 		guarantee: "events after an outage", pkg: "serve/internal/events",

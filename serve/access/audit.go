@@ -139,9 +139,10 @@ func (a *Access) Recent(p *serve.Principal, n int) []Event {
 	if err != nil {
 		return nil // its rights have ended meanwhile
 	}
+	policy := a.policy.Load()
 	events := []Event{}
 	for _, e := range a.conf.Audit.Recent(recentEvents) {
-		name, ok := a.policy.Load().nameFor(rights, e)
+		name, ok := policy.nameFor(rights, e)
 		if ok && rights.Allows(serve.VerbAdmin, name) && len(events) < n {
 			events = append(events, e)
 		}
