@@ -105,8 +105,19 @@ type stats struct {
 // statsPath is where a replica in a process of its own tells its stats.
 const statsPath = "/test/stats"
 
+// withStats adds statsPath to a service. It changes no other path, as a ServeMux would.
+func withStats(s http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == statsPath {
+			ownStats(w)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}
+}
+
 // ownStats answers with the stats of this process.
-func ownStats(w http.ResponseWriter, _ *http.Request) {
+func ownStats(w http.ResponseWriter) {
 	s := stats{Goroutines: runtime.NumGoroutine()}
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it can't fail

@@ -40,10 +40,7 @@ func (j replicaJob) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	handler := http.NewServeMux()
-	handler.Handle("/", s)
-	handler.HandleFunc(statsPath, ownStats)
-	server := &http.Server{Handler: handler}
+	server := &http.Server{Handler: withStats(s)}
 	context.AfterFunc(ctx, func() { _ = server.Close() }) // it says nothing of interest
 	livetest.Say("ready")
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -50,9 +50,7 @@ func TestLooks(t *testing.T) {
 					if view.name == "break" {
 						p.askToBreak("deploy")
 					}
-					noOverflow(p, view.name)
-					allNamed(p, view.name)
-					enoughContrast(p, view.name)
+					checkLooks(p, view.name)
 					switch screen.name + " " + scheme {
 					case "wide light":
 						p.picture("console-" + view.name + ".png")
@@ -101,6 +99,14 @@ func scene(s *service) {
 	bob.hold("migrate/accounts")
 	carol.queue("migrate/accounts")
 	bob.queue("stock/count")
+}
+
+// checkLooks checks what TestLooks promises, of the page as it is.
+func checkLooks(p *page, view string) {
+	p.t.Helper()
+	noOverflow(p, view)
+	allNamed(p, view)
+	enoughContrast(p, view)
 }
 
 // allNamed reports controls that a screen reader can't name.

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
+	"cmp"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sniblock/snib/serve"
 	"github.com/sniblock/snib/serve/access"
 )
 
@@ -38,40 +38,22 @@ func rightsTable(all []access.Rights, now time.Time) string {
 	if len(all) == 0 {
 		return "nobody is admitted\n"
 	}
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "WHO\tMAY\tNAMESPACE\tLOCKS\tUNTIL")
+	rows := [][]string{{"WHO", "MAY", "NAMESPACE", "LOCKS", "UNTIL"}}
 	for _, r := range all {
-		verbs := make([]string, 0, len(r.Verbs))
-		for _, v := range r.Verbs {
-			verbs = append(verbs, string(v))
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(r.Name), strings.Join(verbs, " "), namespaceOf(r), locksOf(r), untilOf(r, now))
+		verbs := convert(r.Verbs, func(v serve.Verb) string { return string(v) })
+		rows = append(rows, []string{
+			printable(r.Name), strings.Join(verbs, " "), cmp.Or(printable(r.Namespace), "-"), locksOf(r), untilOf(r, now),
+		})
 	}
-	_ = w.Flush() // a Builder takes everything
-	return text.String()
-}
-
-func namespaceOf(r access.Rights) string {
-	if r.Namespace == "" {
-		return "-"
-	}
-	return printable(r.Namespace)
+	return columns(rows)
 }
 
 // locksOf describes the locks that rights are about.
 func locksOf(r access.Rights) string {
-	prefixes := make([]string, 0, len(r.Prefixes))
-	for _, p := range r.Prefixes {
-		if p == "" {
-			return "all"
-		}
-		prefixes = append(prefixes, printable(p)+"*")
-	}
-	if len(prefixes) == 0 {
+	if r.Covers("") {
 		return "all"
 	}
-	return strings.Join(prefixes, " ")
+	return strings.Join(convert(r.Prefixes, func(p string) string { return printable(p) + "*" }), " ")
 }
 
 func untilOf(r access.Rights, now time.Time) string {

@@ -70,7 +70,8 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
   );
 }
 
-function ends(h: Holder, age: number): string {
+// ends says when a hold ends that was seen so long ago, in ms.
+export function ends(h: Holder, age: number): string {
   if (h.endless) return "only by a release, or by force";
   if (h.reserved) return h.left_ms > 365 * 86_400_000 ? "when it is handed back" : `in ${duration(h.left_ms - age)}`;
   if (h.inherited) return "when the last of these processes ends";

@@ -1,4 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
+import { ends } from "./lock";
 import type { Model, Seen } from "./model";
 import { duration, link, visible } from "./text";
 import { Holder, Store, get, post } from "./wire";
@@ -90,10 +91,10 @@ function Reserved({ entry: { lock, hold }, now }: { entry: Entry; now: number })
       <dl>
         <dt>Why</dt><dd class="wrap">{visible(hold.label ?? "")}</dd>
         <dt>Since</dt><dd>{hold.held_ms ? duration(hold.held_ms + age) : "the store does not know"}</dd>
-        <dt>Ends</dt><dd>{hold.left_ms > year ? "when it is handed back" : `in ${duration(hold.left_ms - age)}`}</dd>
+        <dt>Ends</dt><dd>{ends(hold, age)}</dd>
         <dt>Waiting</dt><dd>{lock.waiters.length}</dd>
       </dl>
-      {editing === "" ? (
+      {!Number.isSafeInteger(hold.token) ? <p class="muted">This token is too great for a browser. End the reservation by command: snib release.</p> : editing === "" ? (
         <div class="actions">
           <button type="button" onClick={() => begin("take over")}>Take over…</button>
           <button type="button" onClick={() => begin("hand back")}>Hand back…</button>
