@@ -116,7 +116,7 @@ func (st *stream) send(b events.Batch) error {
 		if !ok {
 			continue
 		}
-		m := wire.Event{Type: string(e.Kind), ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
+		m := wire.Event{Type: string(e.Kind), ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock, End: string(e.End)}
 		if e.Kind != events.Changed {
 			one := e.Lock
 			one.Holders = []driver.Holding{e.Hold}

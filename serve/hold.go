@@ -8,6 +8,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // act does an action on a hold that has no answer but its success.
@@ -200,9 +201,24 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		return h.Token == msg.Token && (msg.OwnerDigest == "" || msg.OwnerDigest == digest) && (!msg.Reserved || h.Holder.IsReserved())
 	})
 	if err == nil {
-		err = s.inspector.Break(ctx, name, f.Owner, f.Token)
+		how := events.EndBroken
+		if msg.Reserved { // it is handed back
+			how = events.EndReleased
+		}
+		err = s.breakFound(ctx, f, how)
 	}
 	return orChanged(err)
+}
+
+// breakFound ends a hold in the store, and notes how it ended.
+func (s *Service) breakFound(ctx context.Context, f *found, how events.End) error {
+	hold := events.Hold{Name: f.name, Owner: f.Owner, Token: f.Token}
+	s.events.Ending(hold, how) // before it is missing
+	err := s.inspector.Break(ctx, f.name, f.Owner, f.Token)
+	if err != nil {
+		s.events.Ending(hold, events.EndUnknown)
+	}
+	return err
 }
 
 // orChanged returns err, or the answer to a request about a hold that was seen and has ended.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // A leaseKey names a lease: by the name of the lock, and the owner, in the store.
@@ -266,11 +267,7 @@ func (s *Service) end(ctx context.Context, r ref, minHold time.Duration) error {
 		if s.leases.isReleased(c) {
 			return nil // the client did not get the answer
 		}
-		err := c.lease.Release(ctx)
-		if err == nil {
-			s.leases.markReleased(c)
-			return nil
-		}
+		err := s.releaseCached(ctx, r.key(), c)
 		if !errors.Is(err, driver.ErrLost) {
 			return err
 		}
@@ -281,13 +278,22 @@ func (s *Service) end(ctx context.Context, r ref, minHold time.Duration) error {
 		return err
 	}
 	if minHold == 0 {
-		return s.inspector.Break(ctx, r.name, f.Owner, f.Token)
+		return s.breakFound(ctx, f, events.EndReleased)
 	}
 	c, err := s.awaitTakeOver(ctx, f, max(f.Left, time.Second), minHold)
 	if err != nil {
 		return err
 	}
-	if err := c.lease.Release(ctx); err != nil {
+	return s.releaseCached(ctx, leaseKey{f.name, f.Owner}, c)
+}
+
+// releaseCached releases a lease that this replica has.
+func (s *Service) releaseCached(ctx context.Context, key leaseKey, c *cached) error {
+	hold := events.Hold{Name: key.name, Owner: key.owner, Token: c.token}
+	s.events.Ending(hold, events.EndReleased) // before it is missing
+	err := c.lease.Release(ctx)
+	if err != nil {
+		s.events.Ending(hold, events.EndUnknown)
 		return err
 	}
 	s.leases.markReleased(c)

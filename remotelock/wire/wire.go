@@ -251,7 +251,18 @@ type Event struct {
 
 	// Holder is whose hold has begun or ended.
 	Holder *Holder `json:"holder,omitempty"`
+
+	// End says how the hold of a released event ended, if that is known: by a release or by force
+	// through this replica, or because nobody renewed it.
+	End string `json:"end,omitempty"`
 }
+
+// How a hold ended.
+const (
+	EndReleased = "released"
+	EndBroken   = "broken"
+	EndExpired  = "expired"
+)
 
 // The types of events.
 const (

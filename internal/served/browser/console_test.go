@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/redis/rueidis"
@@ -89,6 +90,22 @@ func TestBreak(t *testing.T) {
 	}
 	p.shows(".card", "second:42")
 	p.shows(".timeline", "granted")
+	p.shows(".timeline", "ended by force")
+	p.await("document.querySelectorAll('.timeline rect.lost').length === 1")
+}
+
+// TestHowHoldsEnd tells a hold that was released from one that nobody renewed.
+func TestHowHoldsEnd(t *testing.T) {
+	s := startService(t, nil, nil)
+	first := s.client("first").hold("a")
+	p := open(t, s.url()+"#/lock/a", 1440, 900)
+	p.shows(".card", "first:42")
+	free(t, first)
+	p.shows(".timeline", "released")
+	s.client("second").holdFor("a", 4*time.Second) // it is not renewed
+	p.shows(".card", "second:42")
+	p.shows(".timeline", "lost: nobody renewed it")
+	p.await("document.querySelectorAll('.timeline rect.lost').length === 1")
 }
 
 // TestBreakSeen does not break a hold that came after the one that was seen.

@@ -21,6 +21,16 @@ const (
 	Changed  Kind = "changed"  // the waiters, or what people see of a holder
 )
 
+// An End says how a hold ended.
+type End string
+
+const (
+	EndUnknown  End = ""
+	EndReleased End = "released" // by its client, through this service
+	EndBroken   End = "broken"   // by force, through this service
+	EndExpired  End = "expired"  // nobody renewed it, and its time was over
+)
+
 // An Event is what happened to a lock between two snapshots.
 type Event struct {
 	Seq  uint64 // of the event, in its epoch
@@ -28,6 +38,15 @@ type Event struct {
 	At   time.Time     // of the snapshot that showed it
 	Lock driver.Status // as the snapshot showed it; without holders and waiters, it is gone
 	Hold driver.Holding
+	End  End // of the hold that is Released
+}
+
+// isExpired reports whether a hold that is missing now has expired: nobody renewed it between two
+// looks, and its time was over before this one. A holder that lives renews every third of the TTL.
+// So between two looks without a renewal it has the more time left, the longer they are apart.
+func isExpired(older, last driver.Holding, between, since time.Duration) bool {
+	isRenewed := older.Left-last.Left < between/2
+	return !isRenewed && last.Left < since+since/4 // the store read its clock before we read ours
 }
 
 // diff calls yield with what happened to a lock between two snapshots of it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,13 +45,42 @@ type Hub struct {
 	mu        sync.Mutex
 	listeners int
 	poller    *poller // nil: nobody has listened for Linger
+	ends      map[Hold]note
 }
+
+// A Hold names a hold.
+type Hold struct {
+	Name, Owner string // in the store
+	Token       uint64
+}
+
+// A note says how a hold ended.
+type note struct {
+	end End
+	at  driver.Instant
+}
+
+// maxNotes is how many ends a hub notes between two snapshots.
+const maxNotes = 100_000
 
 // NewHub returns a hub that lists the store once in each interval, or less often if that takes
 // long. While the store does not answer, the pauses are as long as the attempts. Start runs a func
 // in the background, which ends when stop is closed.
 func NewHub(source Source, interval time.Duration, start func(func()), stop <-chan struct{}) *Hub {
-	return &Hub{source: source, interval: interval, start: start, stop: stop}
+	return &Hub{source: source, interval: interval, start: start, stop: stop, ends: map[Hold]note{}}
+}
+
+// Ending notes how a hold is about to end, for the event that tells so. If it does not end, call
+// Ending with EndUnknown.
+func (h *Hub) Ending(hold Hold, end End) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case end == EndUnknown:
+		delete(h.ends, hold)
+	case h.poller != nil && len(h.ends) < maxNotes:
+		h.ends[hold] = note{end, driver.Now()}
+	}
 }
 
 // A poller lists the store from the first listener on until Linger after the last one. Its epoch
@@ -62,11 +92,13 @@ type poller struct {
 	// These are guarded by the mu of the hub.
 	wake   chan struct{} // closed and replaced when something is new
 	locks  map[string]driver.Status
-	at     time.Time     // of the snapshot
-	err    error         // of the last listing; locks and at are older then
-	next   uint64        // the number of the next event
-	events []Event       // the last ones, at most Kept
-	came   chan struct{} // a listener has come
+	older  map[string]driver.Status // the snapshot before that
+	at     time.Time                // of the snapshot locks
+	apart  time.Duration            // from older to locks
+	err    error                    // of the last listing; locks and at are older then
+	next   uint64                   // the number of the next event
+	events []Event                  // the last ones, at most Kept
+	came   chan struct{}            // a listener has come
 }
 
 // A Listener reads the events of a hub. It is for one goroutine at a time.
@@ -231,6 +263,7 @@ func (p *poller) poll() error {
 	defer p.h.mu.Unlock()
 	if p.err = err; err == nil {
 		p.keepLocked(locks, at)
+		p.older, p.apart = p.locks, at.Sub(p.at)
 		p.locks, p.at = locks, at
 	}
 	close(p.wake)
@@ -261,7 +294,11 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 	add := func(name string, before, after driver.Status) {
 		after.Name = name
 		diff(before, after, func(kind Kind, hold driver.Holding) {
-			p.events = append(p.events, Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold})
+			e := Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold}
+			if kind == Released {
+				e.End = p.endLocked(name, hold, at)
+			}
+			p.events = append(p.events, e)
 			p.next++
 		})
 	}
@@ -276,4 +313,23 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 	if n := len(p.events) - Kept; n > 0 {
 		p.events = slices.Delete(p.events, 0, n)
 	}
+	p.h.forgetNotesLocked()
+}
+
+// endLocked returns how a hold ended that was in the last snapshot.
+func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) End {
+	if n, ok := p.h.ends[Hold{name, hold.Owner, hold.Token}]; ok {
+		return n.end
+	}
+	older := p.older[name].Holders
+	if i := find(older, hold); i >= 0 && isExpired(older[i], hold, p.apart, at.Sub(p.at)) {
+		return EndExpired
+	}
+	return EndUnknown
+}
+
+// forgetNotesLocked forgets the notes of holds that no snapshot has or will have.
+func (h *Hub) forgetNotesLocked() {
+	now := driver.Now()
+	maps.DeleteFunc(h.ends, func(_ Hold, n note) bool { return now.Sub(n.at) > 2*driver.AnswerTimeout })
 }

@@ -112,6 +112,56 @@ func text(b Batch) string {
 	return s
 }
 
+// TestEnds checks what a listener learns of how a hold ended. Each hold has the time left that
+// looks one second apart show, and is missing at the one after.
+func TestEnds(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	hold := Hold{"a", "o1", 1}
+	tests := []struct {
+		name string
+		left []time.Duration
+		note func(*Hub)
+		want End
+	}{
+		{"ReleasedElsewhere", []time.Duration{20 * s, 19 * s}, nil, EndUnknown},
+		{"Expired", []time.Duration{3 * s, 2 * s, 1 * s}, nil, EndExpired},
+		{"ExpiredLate", []time.Duration{2100 * ms, 1100 * ms}, nil, EndExpired},
+		{"RenewedOften", []time.Duration{800 * ms, 700 * ms, 900 * ms}, nil, EndUnknown},
+		{"JustRenewed", []time.Duration{2 * s, 1 * s, 3 * s}, nil, EndUnknown},
+		{"SeenOnce", []time.Duration{500 * ms}, nil, EndUnknown},
+		{"Endless", []time.Duration{driver.NoExpiry, driver.NoExpiry}, nil, EndUnknown},
+		{"Released", []time.Duration{2 * s, 1 * s}, func(h *Hub) { h.Ending(hold, EndReleased) }, EndReleased},
+		{"Broken", []time.Duration{20 * s}, func(h *Hub) { h.Ending(hold, EndBroken) }, EndBroken},
+		{"BrokenOther", []time.Duration{20 * s}, func(h *Hub) { h.Ending(Hold{"a", "o1", 2}, EndBroken) }, EndUnknown},
+		{"NotBroken", []time.Duration{20 * s}, func(h *Hub) {
+			h.Ending(hold, EndBroken)
+			h.Ending(hold, EndUnknown) // the store has refused it
+		}, EndUnknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+				l := h.Listen("", 0)
+				defer l.Close()
+				for _, left := range tt.left {
+					st := held("a", 1)
+					st.Holders[0].Left = left
+					f.put(st)
+					next(t, l)
+				}
+				if tt.note != nil {
+					tt.note(h)
+				}
+				f.remove("a")
+				b := next(t, l)
+				if len(b.Events) != 1 || b.Events[0].Kind != Released || b.Events[0].End != tt.want {
+					t.Errorf("events = %+v, want one that says %q", b.Events, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // TestEvents checks what a listener learns from one snapshot to the next.
 func TestEvents(t *testing.T) {
 	tests := []struct {

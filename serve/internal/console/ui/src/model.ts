@@ -1,6 +1,6 @@
 // The model is what the page knows of the locks: it follows the stream of events.
 
-import { Failure, Lock, Process, StreamEvent, hasToken, request } from "./wire";
+import { Failure, Holder, Lock, Process, StreamEvent, hasToken, request } from "./wire";
 
 // A Seen lock has the moment, by this page's clock, at which its relative times were true.
 export interface Seen extends Lock { seen: number }
@@ -8,6 +8,7 @@ export interface Seen extends Lock { seen: number }
 // A Span is a hold or a wait that was seen since the page was opened.
 export interface Span extends Process {
   kind: "hold" | "wait"; name: string; key: string; token?: number; start: number; end?: number; granted?: boolean;
+  how?: StreamEvent["end"]; // a hold ended, if the service knows it
 }
 
 export type Link = "connecting" | "live" | "stale" | "down" | "login" | "forbidden";
@@ -137,6 +138,7 @@ export class Model {
         this.set("stale", "the store does not answer the service");
         return next;
       case "acquired": case "released": case "changed":
+        if (e.end) this.noteEnd(holdKey(e.lock!.name, e.holder!), e.end);
         this.put({ ...e.lock!, seen: now }, now);
         break;
     }
@@ -164,11 +166,17 @@ export class Model {
     this.locks.set(lock.name, lock);
   }
 
+  // noteEnd notes how a hold ended. Its span may have ended with an earlier event.
+  private noteEnd(key: string, how: StreamEvent["end"]) {
+    const span = this.open.get(key) ?? this.spans.findLast((s) => s.key === key);
+    if (span) span.how = how;
+  }
+
   // track begins and ends the spans of a lock.
   private track(lock: Seen, now: number) {
     const there = new Set<string>();
     for (const h of lock.holders) {
-      const key = `h ${h.owner_digest} ${h.token} ${lock.name}`;
+      const key = holdKey(lock.name, h);
       there.add(key);
       this.begin(key, { kind: "hold", name: lock.name, key, token: h.token, host: h.host, pid: h.pid, label: h.label, start: now - (h.held_ms ?? 0) });
     }
@@ -179,7 +187,7 @@ export class Model {
     }
     const before = this.locks.get(lock.name);
     if (!before) return;
-    const keys = [...before.holders.map((h) => `h ${h.owner_digest} ${h.token} ${lock.name}`), ...before.waiters.map((w) => `w ${w.owner_digest} ${lock.name}`)];
+    const keys = [...before.holders.map((h) => holdKey(lock.name, h)), ...before.waiters.map((w) => `w ${w.owner_digest} ${lock.name}`)];
     for (const key of keys) {
       const span = this.open.get(key);
       if (there.has(key) || !span) continue;
@@ -199,6 +207,8 @@ export class Model {
     }
   }
 }
+
+function holdKey(name: string, h: Holder): string { return `h ${h.owner_digest} ${h.token} ${name}`; }
 
 function pause(ms: number, stopped: AbortSignal): Promise<void> {
   return new Promise((done) => {

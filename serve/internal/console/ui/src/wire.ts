@@ -19,7 +19,7 @@ export interface Waiter extends Process { owner_digest: string; shared?: boolean
 
 export interface Lock { name: string; mode: string; slots?: number; holders: Holder[]; waiters: Waiter[] }
 
-export interface StreamEvent { type: string; id?: string; at?: string; lock?: Lock; holder?: Holder }
+export interface StreamEvent { type: string; id?: string; at?: string; lock?: Lock; holder?: Holder; end?: "released" | "broken" | "expired" }
 
 export interface Store {
   api: string; backend: string; fencing: string; fencing_on_demand: string; shared: boolean; slots: boolean;
