@@ -481,6 +481,9 @@ func TestSavedOnTheSameConnection(t *testing.T) {
 				t.Errorf("Renew of lease %d = %v", i, r.Err)
 			}
 		}
+		if err := d.Close(); err != nil { // it ends what the driver does in the background
+			t.Error(err)
+		}
 	})
 }
 

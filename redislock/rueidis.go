@@ -104,7 +104,9 @@ func cloneCalls(calls []Call) []Call {
 	return own
 }
 
-// Dedicate implements [Conn]. After an error it closes the connection.
+// Dedicate implements [Conn]. After an error it closes the connection. All contexts here have a
+// deadline: without one, the client would unsubscribe when the connection goes back to the pool,
+// which is dangerous (see Subscribe).
 func (c *rueidisConn) Dedicate(ctx context.Context, use func(Pipeline) error) error {
 	dedicated, release := c.client.Dedicate()
 	err := use(func(calls ...Call) []Reply {
@@ -268,6 +270,11 @@ func asReplyError(err error) error {
 
 // Subscribe implements [Conn]. On a single server the subscription has its own connection: on
 // the connection for commands it would cost each command a switch between goroutines.
+//
+// No subscription ends by UNSUBSCRIBE. The client sends PING after that, and panics if the server
+// answers it with an error, as one does whose disk is full. The connection is closed instead, and
+// does not go back to the pool, which unsubscribes, too. That of a Cluster is shared, and stays
+// subscribed: a channel of each slot at most, on which nobody is told anything then.
 func (c *rueidisConn) Subscribe(
 	ctx context.Context, channel string, sharded bool, ready func(), message func(string),
 ) error {
@@ -282,17 +289,11 @@ func (c *rueidisConn) Subscribe(
 	}
 	receive := c.client.Receive
 	if !c.IsCluster() {
-		dedicated, release := c.client.Dedicate()
-		defer release()
+		dedicated, _ := c.client.Dedicate()
+		defer dedicated.Close()
 		receive = dedicated.Receive
 	}
 	err := receive(ctx, command, func(m rueidis.PubSubMessage) { message(m.Message) })
-	if sharded && ctx.Err() != nil { // otherwise the shared connection stays subscribed
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		// If this fails, so has the connection.
-		_ = c.client.Do(ctx, c.client.B().Sunsubscribe().Channel(channel).Build()).Error()
-	}
 	if err == nil {
 		err = errors.New("the server ended the subscription")
 	}

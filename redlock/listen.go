@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -20,6 +21,11 @@ const (
 	// its subscription. A timer backs up every wait, so a missing subscription only costs time.
 	subscribeTimeout = 250 * time.Millisecond
 
+	// maxUnneeded is to how many channels a connection stays subscribed that are not needed any
+	// more. Then it is made anew. It never sends UNSUBSCRIBE: the client sends PING after that, and
+	// panics if the server answers it with an error, as one does whose disk is full.
+	maxUnneeded = 10_000
+
 	// stragglerTimeout is how long other nodes may take to publish a release after the
 	// first one has.
 	stragglerTimeout = 5 * time.Millisecond
@@ -30,7 +36,8 @@ const (
 // subscribeDelay, and idleTimeout longer. All messages are hints: the driver asks the nodes
 // before it acts on them.
 type listener struct {
-	d *Driver
+	d           *Driver
+	maxUnneeded int
 
 	mu          sync.Mutex
 	topics      map[string]*topic // by channel
@@ -73,7 +80,7 @@ type subscriber struct {
 }
 
 func (l *listener) init(d *Driver) {
-	l.d, l.topics = d, make(map[string]*topic)
+	l.d, l.maxUnneeded, l.topics = d, maxUnneeded, make(map[string]*topic)
 }
 
 // subscribe subscribes to the releases of a lock. It returns when a majority of the nodes has
@@ -307,8 +314,8 @@ func (s *subscriber) listen() {
 	if client == nil {
 		return
 	}
-	conn, release := client.Dedicate()
-	defer release()
+	conn, _ := client.Dedicate() // it never goes back to the pool, which would unsubscribe: see maxUnneeded
+	defer conn.Close()
 	defer context.AfterFunc(s.ctx, conn.Close)()
 	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { s.l.onMessage(s.node.index, m.Channel, m.Message) },
@@ -318,9 +325,9 @@ func (s *subscriber) listen() {
 			}
 		},
 	})
-	subscribed := make(map[string]bool)
+	channels := make(map[string]bool)
 	for {
-		if err := s.syncSubscriptions(conn, subscribed); err != nil {
+		if err := s.syncSubscriptions(conn, channels); err != nil {
 			return
 		}
 		select {
@@ -333,35 +340,26 @@ func (s *subscriber) listen() {
 	}
 }
 
-// syncSubscriptions subscribes to the channels of new topics, and unsubscribes from those of
-// removed topics.
-func (s *subscriber) syncSubscriptions(conn rueidis.DedicatedClient, subscribed map[string]bool) error {
-	var more, less []string
+var errUnneeded = errors.New("the connection has too many channels that are not needed")
+
+// syncSubscriptions subscribes to the channels of new topics. Channels are those to which conn was
+// ever subscribed.
+func (s *subscriber) syncSubscriptions(conn rueidis.DedicatedClient, channels map[string]bool) error {
+	var more []string
 	s.l.mu.Lock()
-	for channel := range s.l.topics {
-		if !subscribed[channel] {
+	for channel, t := range s.l.topics {
+		if t.subscribed&(1<<s.node.index) == 0 { // a topic that is new may have the channel of an old one
 			more = append(more, channel)
+			channels[channel] = true
 		}
 	}
-	for channel := range subscribed {
-		if s.l.topics[channel] == nil {
-			less = append(less, channel)
-		}
-	}
+	unneeded := len(channels) - len(s.l.topics)
 	s.l.mu.Unlock()
-	for _, channel := range more {
-		subscribed[channel] = true
+	switch {
+	case unneeded > s.l.maxUnneeded:
+		return errUnneeded
+	case len(more) == 0:
+		return nil
 	}
-	for _, channel := range less {
-		delete(subscribed, channel)
-	}
-	if len(more) > 0 {
-		if err := conn.Do(s.ctx, conn.B().Subscribe().Channel(more...).Build()).Error(); err != nil {
-			return err
-		}
-	}
-	if len(less) > 0 {
-		return conn.Do(s.ctx, conn.B().Unsubscribe().Channel(less...).Build()).Error()
-	}
-	return nil
+	return conn.Do(s.ctx, conn.B().Subscribe().Channel(more...).Build()).Error()
 }

@@ -15,8 +15,8 @@ import (
 var shimSource string
 
 // A Shim stands between a server and the system: a test can step the server's wall clock, have its
-// fsync fail, and cut the power. The monotonic clock of the server does not change. The shim is a
-// preloaded library; libfaketime does not work with Redis.
+// fsync fail, fill the disk, and cut the power. The monotonic clock of the server does not change.
+// The shim is a preloaded library; libfaketime does not work with Redis.
 type Shim struct {
 	t          testing.TB
 	lib        string
@@ -24,6 +24,7 @@ type Shim struct {
 	synced     string   // file in which the library notes what it has synced
 	offset     time.Duration
 	fsyncFails bool
+	isFull     bool // the disk
 }
 
 // NewShim returns a shim for servers of any account. It skips t if there is no C compiler, or
@@ -85,6 +86,13 @@ func (s *Shim) FailFsync(fails bool) {
 	s.writeOrders()
 }
 
+// FillDisk sets whether the disk is full. Files can't be written then.
+func (s *Shim) FillDisk(full bool) {
+	s.t.Helper()
+	s.isFull = full
+	s.writeOrders()
+}
+
 // CutPower leaves of the files in dir what was on the disk for certain: what fsync has put there.
 // The server that wrote them must have been killed.
 func (s *Shim) CutPower(dir string) {
@@ -116,11 +124,14 @@ func (s *Shim) CutPower(dir string) {
 func (s *Shim) writeOrders() {
 	s.t.Helper()
 	orders := binary.NativeEndian.AppendUint64(nil, uint64(s.offset))
-	fails := uint64(0)
-	if s.fsyncFails {
-		fails = 1
+	for _, is := range []bool{s.fsyncFails, s.isFull} {
+		order := uint64(0)
+		if is {
+			order = 1
+		}
+		orders = binary.NativeEndian.AppendUint64(orders, order)
 	}
-	if _, err := s.file.WriteAt(binary.NativeEndian.AppendUint64(orders, fails), 0); err != nil {
+	if _, err := s.file.WriteAt(orders, 0); err != nil {
 		s.t.Fatalf("give the shim its orders: %v", err)
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
 
-// TestShim checks that the shim steps the clock of a program, fails its fsync, and cuts its files
-// back to what was synced.
+// TestShim checks that the shim steps the clock of a program, fails its fsync, fills its disk, and
+// cuts its files back to what was synced.
 func TestShim(t *testing.T) {
 	s := NewShim(t, "gcc")
 	run := func(program string, args ...string) (string, error) {
@@ -31,6 +32,13 @@ func TestShim(t *testing.T) {
 		s.FailFsync(fails)
 		if out, err := run("dd", "if=/dev/null", "of="+file, "conv=fsync"); (err != nil) != fails {
 			t.Errorf("fsync fails: %v, want %v\n%s", err, fails, out)
+		}
+	}
+	for _, full := range []bool{true, false} {
+		s.FillDisk(full)
+		out, err := run("dd", "if=/dev/zero", "bs=100", "count=1", "of="+file)
+		if (err != nil) != full || full && !strings.Contains(out, "No space left") {
+			t.Errorf("the disk is full (%v): %v\n%s", full, err, out)
 		}
 	}
 	dir := t.TempDir()

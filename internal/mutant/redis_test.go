@@ -24,6 +24,13 @@ var redisMutants = []mutant{
 		tests: "TestPlainTakeAfterLoss",
 	},
 	{
+		guarantee: "full disks", pkg: "redislock",
+		file:  "rueidis.go",
+		old:   "dedicated, _ := c.client.Dedicate()\n\t\tdefer dedicated.Close()",
+		new:   "dedicated, release := c.client.Dedicate()\n\t\tdefer release()",
+		tests: "TestSubscriptionOnFullDisk",
+	},
+	{
 		guarantee: "waiters for semaphores", pkg: "redislock",
 		file:  "script/acquire.lua",
 		old:   "if kind and not isQueued(owner, mode) then",

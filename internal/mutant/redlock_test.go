@@ -226,4 +226,11 @@ var redlockMutants = []mutant{
 		new:   "quick := true",
 		tests: "TestExtendedLeaseIsFreed",
 	},
+	{
+		guarantee: "unneeded channels", pkg: "redlock",
+		file:  "listen.go",
+		old:   "case unneeded > s.l.maxUnneeded:",
+		new:   "case unneeded > 1<<30:",
+		tests: "TestUnneededChannels",
+	},
 }

@@ -319,5 +319,8 @@ func TestSavedOnTheSameConnection(t *testing.T) {
 		if r := d.Renew(t.Context(), []driver.Lease{l})[0]; r.Err != nil {
 			t.Errorf("Renew = %v", r.Err)
 		}
+		if err := d.Close(); err != nil { // it ends what the driver does in the background
+			t.Error(err)
+		}
 	})
 }

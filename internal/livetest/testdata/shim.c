@@ -1,7 +1,8 @@
-// Preloaded into a server, this does what the two int64 say that stand in the file that SNIB_SHIM names, from the moment when
-// they are written: the first sets the wall clock ahead by so many nanoseconds, and if the second is not 0, nothing gets to the disk
-// for certain: fsync and fdatasync fail with EIO. Other clocks run on as they are. What does get to the disk is noted in the file
-// that SNIB_SYNCED names: after each fsync the inode of the file and its size, as two int64.
+// Preloaded into a server, this does what the three int64 say that stand in the file that SNIB_SHIM names, from the moment when
+// they are written: the first sets the wall clock ahead by so many nanoseconds. If the second is not 0, nothing gets to the disk
+// for certain: fsync and fdatasync fail with EIO. If the third is not 0, the disk is full: writes to files fail with ENOSPC, also
+// where the file has the place already, as on file systems that copy on write. Other clocks run on as they are. What does get to
+// the disk is noted in the file that SNIB_SYNCED names: after each fsync the inode of the file and its size, as two int64.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,7 +24,7 @@ static int64_t order(int which) {
 	if (!orders) {
 		const char *path = getenv("SNIB_SHIM");
 		int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-		void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof *orders, PROT_READ, MAP_SHARED, fd, 0);
+		void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 3 * sizeof *orders, PROT_READ, MAP_SHARED, fd, 0);
 		if (fd >= 0)
 			close(fd);
 		if (page == MAP_FAILED)
@@ -73,7 +75,7 @@ static int sync_with(long call, int fd) {
 	int notes = failed || !known || !path ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
 	if (notes >= 0) {
 		int64_t note[2] = {st.st_ino, st.st_size};
-		failed = write(notes, note, sizeof note) != sizeof note;
+		failed = syscall(SYS_write, notes, note, sizeof note) != sizeof note;
 		close(notes);
 	}
 	return failed ? -1 : 0;
@@ -85,4 +87,37 @@ int fsync(int fd) {
 
 int fdatasync(int fd) {
 	return sync_with(SYS_fdatasync, fd);
+}
+
+// is_full reports whether fd is a file, and the disk is full.
+static int is_full(int fd) {
+	struct stat st;
+	if (!order(2) || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return 0;
+	errno = ENOSPC;
+	return 1;
+}
+
+ssize_t write(int fd, const void *buf, size_t n) {
+	return is_full(fd) ? -1 : syscall(SYS_write, fd, buf, n);
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int n) {
+	return is_full(fd) ? -1 : syscall(SYS_writev, fd, parts, n);
+}
+
+ssize_t pwrite(int fd, const void *buf, size_t n, off_t at) {
+	return is_full(fd) ? -1 : syscall(SYS_pwrite64, fd, buf, n, at);
+}
+
+ssize_t pwrite64(int fd, const void *buf, size_t n, off64_t at) {
+	return pwrite(fd, buf, n, at);
+}
+
+ssize_t pwritev(int fd, const struct iovec *parts, int n, off_t at) {
+	return is_full(fd) ? -1 : syscall(SYS_pwritev, fd, parts, n, at, 0);
+}
+
+ssize_t pwritev64(int fd, const struct iovec *parts, int n, off64_t at) {
+	return pwritev(fd, parts, n, at);
 }
