@@ -22,6 +22,7 @@ const (
 	aReplica   need = "several servers, one of which leads"
 	aMajority  need = "redlock"
 	aClock     need = "a server that asks libc for the time, and a C compiler"
+	aDisk      need = "a server that writes its files by libc, and a C compiler"
 
 	aClientClock need = "a program that asks libc for the time, as those in Go don't, and a C compiler"
 )
@@ -62,6 +63,7 @@ func faults() []fault {
 		{"forget-quorum", "one node is down when a holder acquires; it comes back, and another one restarts without its memory", aMajority, forgetQuorum},
 		{"store-forward", "the clock of the server, or of one node of redlock, is set forward by 2 to 4 TTLs", aClock, stepStore("store-forward", 1)},
 		{"store-back", "the clock of the server, or of one node of redlock, is set back by 2 to 4 TTLs", aClock, stepStore("store-back", -1)},
+		{"disk-full", "the disk of the server is full for 0.5 to 2 TTLs; if that ends the server, it is restarted then", aDisk, fillDisk},
 		{"failover", "the server that leads is killed while a client holds the lock, and another one takes over", aReplica, failover},
 	}
 }
@@ -91,8 +93,8 @@ func (f fault) fits(c Contestant) bool {
 		return !c.Together
 	case aClientClock:
 		return c.LibcClock && hasCompiler()
-	case aClock:
-		return slices.Contains(kind.has, aClock) && hasCompiler()
+	case aClock, aDisk:
+		return slices.Contains(kind.has, f.needs) && hasCompiler()
 	case anOwnWay:
 		return slices.Contains(kind.has, anOwnWay) && (!c.OneWay || f.name == "delay" || f.name == "stall")
 	}

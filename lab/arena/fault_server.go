@@ -61,14 +61,27 @@ func stepStore(name string, direction int) func(context.Context, *bout, *client,
 	return func(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 		by := time.Duration(direction) * ttls(rng, 2, 4)
 		b.whileHeld(ctx, victim, func() {
-			b.during(name, func() { b.store.clock.StepClock(by) })
+			b.during(name, func() { b.store.shim.StepClock(by) })
 		})
 		b.store.revive(b.store.hit(rng))
 	}
 }
 
-// revive restarts a server that has ended by itself, as MariaDB may when its clock goes back. Only
-// servers whose clock is set may do that.
+func fillDisk(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
+	d, server := ttls(rng, 0.5, 2), b.store.hit(rng)
+	b.whileHeld(ctx, victim, func() {
+		b.during("disk-full", func() {
+			b.store.shim.FillDisk(true)
+			b.wait(ctx, d)
+			b.store.shim.FillDisk(false)
+		})
+	})
+	b.wait(ctx, TTL/2) // PostgreSQL may still fail then to recover from what it could not write
+	b.store.revive(server)
+}
+
+// revive restarts a server that has ended by itself, as MariaDB may when its clock goes back, and
+// PostgreSQL when its disk is full. Only servers with a shim may do that.
 func (s *store) revive(of server) {
 	if p, ok := of.(interface{ Up() bool }); ok && !p.Up() {
 		of.Restart()

@@ -49,7 +49,7 @@ type servers struct {
 	// moved is called when addrs have changed. The store sets it.
 	moved func()
 
-	clock *livetest.Shim // of the servers, or of one of several; nil if it can't be set
+	shim *livetest.Shim // of the servers, or of one of several; nil if there is no compiler
 
 	clear func(Contestant)  // removes all data; nil if that can't be done
 	nodes []*redistest.Node // of which one can forget what it has
@@ -64,8 +64,8 @@ func hasCompiler() bool {
 	return err == nil
 }
 
-// withClock returns a TB whose servers have a clock that can be set, if there is a compiler.
-func withClock(t testing.TB) (testing.TB, *livetest.Shim) {
+// withShim returns a TB whose servers have a shim, if there is a compiler.
+func withShim(t testing.TB) (testing.TB, *livetest.Shim) {
 	if !hasCompiler() {
 		return t, nil
 	}
@@ -74,10 +74,10 @@ func withClock(t testing.TB) (testing.TB, *livetest.Shim) {
 }
 
 func startRedis(t testing.TB) *servers {
-	t, clock := withClock(t)
+	t, shim := withShim(t)
 	node := redistest.Single(t, "appendonly yes")
 	all := []*redistest.Node{node}
-	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all, leaky: all, clock: clock}
+	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all, leaky: all, shim: shim}
 }
 
 func flush(nodes []*redistest.Node) func(Contestant) {
@@ -101,8 +101,8 @@ func forget(t testing.TB, n *redistest.Node) {
 }
 
 func startRedlock(t testing.TB) *servers {
-	first, clock := withClock(t)
-	s := &servers{clock: clock}
+	first, shim := withShim(t)
+	s := &servers{shim: shim}
 	for _, t := range []testing.TB{first, t, t} {
 		n := redistest.Single(t)
 		s.nodes, s.addrs = append(s.nodes, n), append(s.addrs, n.Addr())
@@ -175,9 +175,9 @@ func startCluster(t testing.TB) *servers {
 }
 
 func startPostgres(t testing.TB) *servers {
-	t, clock := withClock(t)
+	t, shim := withShim(t)
 	s := pgtest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), clock: clock, clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim, clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
 }
 
 func startPgBouncer(t testing.TB) *servers {
@@ -217,9 +217,9 @@ func execPostgres(addr, database string, statements ...string) error {
 }
 
 func startMySQL(t testing.TB) *servers {
-	t, clock := withClock(t)
+	t, shim := withShim(t)
 	s := mysqltest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), clock: clock}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim}
 }
 
 // etcdFlags make leases of a second possible: the shortest is three halves of the election

@@ -59,15 +59,15 @@ func storeTypes() []storeType {
 	const pg, mysql = "postgres://postgres@ADDRS/" + postgresDatabase + "?sslmode=disable", "mysql://" + mysqltest.User + ":" + mysqltest.Password + "@ADDRS/" + mysqltest.Database
 	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
 	return []storeType{
-		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock), start: startRedis},
+		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock, aDisk), start: startRedis},
 		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel, numbered: true},
 		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startCluster},
 		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: startRedlock},
-		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock), start: startPostgres},
+		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock, aDisk), start: startPostgres},
 		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: startPgBouncer},
 		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(true)},
 		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(false)},
-		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock), start: startMySQL, numbered: true},
+		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock, aDisk), start: startMySQL, numbered: true},
 		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(true), numbered: true},
 		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(false), numbered: true},
 		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: startEtcd, numbered: true},
