@@ -11,7 +11,7 @@ type Verb string
 
 const (
 	VerbRead    Verb = "read"    // see locks, their holders and waiters, without owner ids
-	VerbAcquire Verb = "acquire" // acquire, and then renew, label, withdraw and release
+	VerbAcquire Verb = "acquire" // acquire, and then renew, label, withdraw and release; fence a resource
 	VerbBreak   Verb = "break"   // end another's hold by force
 	VerbReserve Verb = "reserve" // keep a lock without a process
 	VerbAdmin   Verb = "admin"   // see the audit log, what doctor finds, and owner ids: anyone who knows one can release its lock
@@ -54,6 +54,7 @@ const (
 	OpRelease  Op = "release"
 	OpLabel    Op = "label"
 	OpBreak    Op = "break"
+	OpFence    Op = "fence"
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpStore    Op = "store"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -15,18 +16,20 @@ import (
 // FuzzRequest sends arbitrary requests. Each is answered with what its path can have, or with a
 // problem of a type that clients know.
 func FuzzRequest(f *testing.F) {
-	for _, path := range []string{wire.PathAcquire, wire.PathWithdraw, wire.PathRenew, wire.PathRelease, wire.PathLabel, wire.PathBreak} {
+	for _, path := range []string{wire.PathAcquire, wire.PathWithdraw, wire.PathRenew, wire.PathRelease, wire.PathLabel, wire.PathBreak, wire.PathFence} {
 		f.Add("POST", path, `{"name":"job","owner":"me","token":1,"reason":"r"}`)
 	}
 	f.Add("POST", wire.PathAcquire, `{"name":"job","owner":"me~00000000.X.AAAAAAAAAA","attempt":"X","ttl_ms":9223372036854775807}`)
 	f.Add("POST", wire.PathRenew, `{"leases":[{"name":"job","owner":"me","token":1,"ttl_ms":1}]}`)
+	f.Add("POST", wire.PathFence, `{"resource":"disk","owner":"me","token":2}`)
+	f.Add("POST", wire.PathFence, `{"resource":"disk","owner":"me~00000000.X.AAAAAAAAAA","token":9223372036854775808}`)
 	f.Add("GET", wire.PathLocks+"?prefix=%ff&limit=1", "")
 	f.Add("GET", wire.PathLock+"?name=job", "")
 	for _, path := range []string{"/", "/console", "/console/", "/console/nothing"} {
 		f.Add("GET", path, "")
 		f.Add("POST", path, "")
 	}
-	s, err := New(memlock.New(), Options{MaxWait: 1})
+	s, err := New(memlock.New(), Options{MaxWait: 1, Fence: new(fence.Memory)})
 	if err != nil {
 		f.Fatal(err)
 	}

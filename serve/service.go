@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve/internal/console"
 	"github.com/sniblock/snib/serve/internal/events"
@@ -44,6 +45,10 @@ type Options struct {
 
 	// Metrics serves /metrics to everybody who may read. Nil means that there is no such path.
 	Metrics http.Handler
+
+	// Fence keeps the marks of POST /v1/fence, durably and for all replicas. In its marks, the name of
+	// the resource in the store stands for the lock. Nil means that there is no such path.
+	Fence fence.Guard
 
 	// Audit returns up to n of the latest lines of the audit log that a principal may see, the latest
 	// first. Nil means that there is none.
@@ -182,7 +187,7 @@ type route struct {
 }
 
 // routeOf returns the route of a path. Paths are compared as they are: none is cleaned, and no
-// name of a lock is in one.
+// name of a lock or a resource is in one.
 func routeOf(path string) (route, bool) {
 	switch path {
 	case wire.PathAcquire:
@@ -197,6 +202,8 @@ func routeOf(path string) (route, bool) {
 		return route{http.MethodPost, (*Service).label}, true
 	case wire.PathBreak:
 		return route{http.MethodPost, (*Service).breakHold}, true
+	case wire.PathFence:
+		return route{http.MethodPost, (*Service).fence}, true
 	case wire.PathLock:
 		return route{http.MethodGet, (*Service).getLock}, true
 	case wire.PathLocks:

@@ -21,6 +21,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
@@ -124,6 +125,12 @@ var apiCases = []apiCase{
 	{204, "POST", "/v1/label", `{"name":"r","token":TOKEN,"reserved":true,"label":"still maintenance"}`, nil, nil},
 	{409, "POST", "/v1/label", `{"name":"r","token":9,"reserved":true,"label":"mine"}`, nil, nil},
 	{204, "POST", "/v1/break", `{"name":"r","token":TOKEN,"reserved":true,"reason":"it is done"}`, nil, nil},
+	{200, "POST", "/v1/fence", `{"resource":"disk","owner":"o","token":7}`, nil, nil},
+	{409, "POST", "/v1/fence", `{"resource":"disk","owner":"o","token":6}`, nil, nil},
+	{409, "POST", "/v1/fence", `{"resource":"disk","owner":"other","token":7}`, nil, nil},
+	{400, "POST", "/v1/fence", `{"resource":"disk","owner":"o"}`, nil, nil},
+	{413, "POST", "/v1/fence", strings.Repeat(" ", 1<<21), nil, nil},
+	{415, "POST", "/v1/fence", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{410, "POST", "/v1/release", `{"name":"a","owner":"o","token":TOKEN}`, nil, nil},
 	{204, "POST", "/v1/release", `{"name":"b","owner":"o","token":TOKEN}`, nil, func(a *api) { a.ask("POST", "/v1/acquire", `{"name":"b","owner":"o"}`, nil) }},
 	{400, "POST", "/v1/release", `{"name":"a","owner":"o","token":"1"}`, nil, nil},
@@ -151,7 +158,9 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	d := memlock.New()
-	s, err := serve.New(d, serve.Options{Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Metrics: http.HandlerFunc(someMetrics)})
+	s, err := serve.New(d, serve.Options{
+		Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Fence: new(fence.Memory), Metrics: http.HandlerFunc(someMetrics),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ type AuditEvent struct {
 	Verb      string    `json:"verb,omitempty"`      // the right that the request needs
 	Op        string    `json:"op,omitempty"`        // what the request asks for
 	Namespace string    `json:"namespace,omitempty"` // of the principal
-	Name      string    `json:"name,omitempty"`      // the lock, as the principal calls it
+	Name      string    `json:"name,omitempty"`      // the lock or the resource, as the principal calls it
 	Token     uint64    `json:"token,omitempty,string"`
 	Reason    string    `json:"reason,omitempty"`   // of a break or reservation: what the client said; of a refusal: ours
 	LeftOut   int       `json:"left_out,omitempty"` // refusals before this line that have none, because there were too many

@@ -19,6 +19,8 @@ const (
 	ProblemChanged     = "changed"              // 409
 	ProblemKind        = "other-kind"           // 409
 	ProblemRepeated    = "repeated"             // 409
+	ProblemStale       = "stale"                // 409
+	ProblemSameToken   = "same-token"           // 409
 	ProblemLost        = "lost"                 // 410
 	ProblemWithdrawn   = "withdrawn"            // 410
 	ProblemTooLarge    = "too-large"            // 413
@@ -44,6 +46,7 @@ type Problem struct {
 
 	RetryAfter int64    `json:"retry_after_ms,omitempty"` // more exact than the header Retry-After
 	Holders    []Holder `json:"holders,omitempty"`        // of a lock that is held
+	Mark       *Mark    `json:"mark,omitempty"`           // of a resource that refuses a hold
 }
 
 // NewProblem returns a problem of one of the types above.
@@ -88,6 +91,10 @@ func describe(kind string) (status int, title string) {
 		return 409, "the lock is of another kind"
 	case ProblemRepeated:
 		return 409, "a later request took over the place"
+	case ProblemStale:
+		return 409, "stale fencing token"
+	case ProblemSameToken:
+		return 409, "two holds have the same fencing token"
 	case ProblemLost:
 		return 410, "the lock was lost"
 	case ProblemWithdrawn:

@@ -23,6 +23,7 @@ const (
 	PathRelease  = "/v1/release"
 	PathLabel    = "/v1/label"
 	PathBreak    = "/v1/break"
+	PathFence    = "/v1/fence"
 
 	PathLock   = "/v1/lock"
 	PathLocks  = "/v1/locks"
@@ -182,6 +183,21 @@ type Break struct {
 
 	// Reserved hands a reservation back, whoever made it. No other hold is ended.
 	Reserved bool `json:"reserved,omitempty"`
+}
+
+// A Fence asks a resource to let a hold in.
+type Fence struct {
+	Resource string `json:"resource"`
+	Owner    string `json:"owner"` // as Granted has it or as the request had it
+	Token    uint64 `json:"token"`
+}
+
+// A Mark is what the service remembers of the last hold that a resource has let in. It is no
+// secret.
+type Mark struct {
+	Resource    string `json:"resource"`
+	Token       uint64 `json:"token"`
+	OwnerDigest string `json:"owner_digest"` // as lists have it
 }
 
 // A Lock is what the store knows of a lock.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
@@ -69,7 +70,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := serve.New(store, serve.Options{Access: s.Access, EventInterval: 5 * time.Millisecond})
+	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory), EventInterval: 5 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +201,9 @@ func TestServiceVerbs(t *testing.T) {
 		{"release", "acquire", func(token, lock string) answer {
 			g := s.acquire(tokens["all"], lock, "a")
 			return s.send("POST", wire.PathRelease, token, wire.Release{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
+		}},
+		{"fence", "acquire", func(token, resource string) answer {
+			return s.send("POST", wire.PathFence, token, wire.Fence{Resource: resource, Owner: "a", Token: 1})
 		}},
 		{"get", "read", func(token, lock string) answer {
 			return s.send("GET", wire.PathLock+"?name="+lock, token, nil)
@@ -345,6 +349,16 @@ prefixes = [""]
 		got := s.send("POST", wire.PathBreak, tokens["red"], wire.Break{Name: name, Token: blue.Token, Reason: "x"})
 		if got.status != http.StatusConflict {
 			t.Errorf("red breaks %s: %d %s, want 409: there is no such lock in its namespace", name, got.status, got.body)
+		}
+	}
+	// Nor does its resource, of the same name, know of red's tokens.
+	for _, who := range []struct {
+		name  string
+		token uint64
+	}{{"red", 9}, {"blue", 3}, {"red", 9}, {"blue", 4}} {
+		got := s.send("POST", wire.PathFence, tokens[who.name], wire.Fence{Resource: "disk", Owner: who.name, Token: who.token})
+		if got.status != http.StatusOK {
+			t.Errorf("%s fences its resource with %d: %d %s, want 200", who.name, who.token, got.status, got.body)
 		}
 	}
 	if n := len(s.lock(tokens["blue"], "deploy").Holders); n != 1 {
@@ -529,6 +543,7 @@ namespace = "red"
 	s.send("POST", wire.PathBreak, tokens["worker"], wire.Break{Name: "deploy", Token: g.Token, Reason: "mine"})
 	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"})
 	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "again"})
+	s.send("POST", wire.PathFence, tokens["ops"], wire.Fence{Resource: "disk", Owner: "a", Token: 5})
 	s.send("GET", wire.PathLocks, "", nil)
 	var got []string
 	for line := range strings.Lines(s.audit.String()) {
@@ -547,6 +562,7 @@ namespace = "red"
 		fmt.Sprintf("break done token.ops break red deploy %d", g.Token),
 		fmt.Sprintf("break begun token.ops break red deploy %d", g.Token),
 		fmt.Sprintf("break failed token.ops break red deploy %d", g.Token),
+		"refused  token.ops acquire red disk 5",
 		"refused      0",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

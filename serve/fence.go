@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// fence serves wire.Fence. It does not ask whether there is such a hold: one that has ended is
+// refused only once a later hold has come, as at any other resource.
+func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal) error {
+	var msg wire.Fence
+	if err := s.readBody(w, r, &msg); err != nil {
+		return err
+	}
+	m, err := markOf(p, &msg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := bounded(r.Context())
+	defer cancel()
+	a := Action{Verb: VerbAcquire, Op: OpFence, Name: msg.Resource, Owner: ClientOwner(msg.Owner), Token: msg.Token}
+	err = s.begun(ctx, p, a, func(ctx context.Context) error {
+		if s.opts.Fence == nil {
+			return wire.NewProblem(wire.ProblemPath, "this service guards no resources; docs/serve.md says how it would", 0)
+		}
+		return s.opts.Fence.Do(ctx, m, nil)
+	})
+	var refused *fence.RefusedError
+	if errors.As(err, &refused) {
+		w.Header().Set(fence.HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
+		return fenced(msg.Resource, refused)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, shownMark(msg.Resource, m))
+}
+
+// markOf returns the mark of the hold that a message names.
+func markOf(p *Principal, msg *wire.Fence) (fence.Mark, error) {
+	resource, err := storeName(p, msg.Resource)
+	if err != nil {
+		return fence.Mark{}, fmt.Errorf("resource: %w", err)
+	}
+	if err := checkOwner(msg.Owner); err != nil {
+		return fence.Mark{}, err
+	}
+	switch most := fence.ClockToken(); {
+	case msg.Token == 0:
+		return fence.Mark{}, invalidf("token: it is missing")
+	case msg.Token > most:
+		// A mark that is too great by mistake shuts everybody out until tokens have come that far.
+		return fence.Mark{}, invalidf("token: it is above %d, so no hold has it", most)
+	}
+	return fence.Mark{Lock: resource, Token: msg.Token, Owner: driver.OwnerDigest(ClientOwner(msg.Owner))}, nil
+}
+
+// shownMark returns the mark of a resource as clients see it.
+func shownMark(resource string, m fence.Mark) *wire.Mark {
+	return &wire.Mark{Resource: resource, Token: m.Token, OwnerDigest: m.Owner}
+}
+
+// fenced returns the answer to a hold that a resource refuses.
+func fenced(resource string, e *fence.RefusedError) *wire.Problem {
+	kind := wire.ProblemStale
+	detail := fmt.Sprintf("the resource has let in a later hold, with token %d: what was computed under token %d is out of date", e.Last.Token, e.Mark.Token)
+	if errors.Is(e, fence.ErrConflict) {
+		kind = wire.ProblemSameToken
+		detail = fmt.Sprintf("the resource has let in another hold with token %d: the owner is wrong, or the store of the lock has broken its promise", e.Last.Token)
+	}
+	problem := wire.NewProblem(kind, detail, 0)
+	problem.Mark = shownMark(resource, e.Last)
+	return problem
+}

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// fence asks a resource to let a hold in.
+func (r *replica) fence(resource, owner string, token uint64, want int) *answer {
+	r.t.Helper()
+	return r.post(wire.PathFence, wire.Fence{Resource: resource, Owner: owner, Token: token}, want)
+}
+
+// TestFence has holds come to a resource, through two replicas that share a guard. None is let in
+// after a later one, or after another one with the same token.
+func TestFence(t *testing.T) {
+	store, guard := new(memlock.Store), new(fence.Memory)
+	first, second := startReplica(t, store, Options{Fence: guard}), startReplica(t, store, Options{Fence: guard})
+	old := first.acquire(msg("job", "a"))
+	first.fence("disk", old.Owner, old.Token, http.StatusOK)
+	first.release(old)
+	later := second.acquire(msg("job", "b"))
+	for _, r := range []*replica{first, second} { // the old hold is the last one that has come
+		r.fence("disk", old.Owner, old.Token, http.StatusOK)
+		r.fence("disk", "a", old.Token, http.StatusOK) // as it called itself
+	}
+	second.fence("disk", later.Owner, later.Token, http.StatusOK)
+	for _, r := range []*replica{first, second} {
+		r.fence("disk", later.Owner, later.Token, http.StatusOK)
+		checkFenced(t, r.fence("disk", old.Owner, old.Token, http.StatusConflict), wire.ProblemStale, later.Token, "b")
+		checkFenced(t, r.fence("disk", "c", later.Token, http.StatusConflict), wire.ProblemSameToken, later.Token, "b")
+	}
+	first.fence("tape", old.Owner, old.Token, http.StatusOK) // it has seen no other hold
+}
+
+// checkFenced checks a refusal, which has the mark of a hold, and no owner.
+func checkFenced(t *testing.T, a *answer, kind string, token uint64, owner string) {
+	t.Helper()
+	want := wire.Mark{Resource: "disk", Token: token, OwnerDigest: driver.OwnerDigest(owner)}
+	if a.problem.Kind() != kind || a.problem.Mark == nil || *a.problem.Mark != want || strings.Contains(a.text, "~") {
+		t.Errorf("the refusal is %s, want %q with %+v", a.text, kind, want)
+	}
+	err := fence.CheckResponse(envHold{}, &http.Response{StatusCode: a.status, Header: a.header})
+	var refused *fence.RefusedError
+	if !errors.As(err, &refused) || refused.Last.Token != token {
+		t.Errorf("package fence reads the refusal as %v, want the token %d", err, token)
+	}
+}
+
+// envHold is a hold of the client that package fence asks about.
+type envHold struct{}
+
+func (envHold) Name() string  { return "job" }
+func (envHold) Token() uint64 { return 1 }
+func (envHold) Owner() string { return "a" }
+
+// TestFenceNamespaces has two principals with one name for two resources.
+func TestFenceNamespaces(t *testing.T) {
+	store, guard := new(memlock.Store), new(fence.Memory)
+	start := func(prefix string) *replica {
+		return startReplica(t, store, Options{Access: &testAccess{prefix: prefix}, Fence: guard})
+	}
+	red, blue := start("red/"), start("blue/")
+	red.fence("disk", "a", 9, http.StatusOK)
+	blue.fence("disk", "a", 3, http.StatusOK)
+	if got := red.fence("disk", "a", 8, http.StatusConflict); strings.Contains(got.text, "red/") {
+		t.Errorf("the answer shows the prefix: %s", got.text)
+	}
+	// A name that would reach into the other namespace stays in one's own.
+	red.fence("../blue/disk", "a", 1, http.StatusOK)
+	red.fence("blue/disk", "a", 1, http.StatusOK)
+	checkFenced(t, blue.fence("disk", "a", 2, http.StatusConflict), wire.ProblemStale, 3, "a")
+}
+
+// TestFenceRights checks that the Authorizer decides, and that nothing is remembered if it refuses.
+func TestFenceRights(t *testing.T) {
+	access := &testAccess{prefix: "team/"}
+	r := startReplica(t, new(memlock.Store), Options{Access: access, Fence: new(fence.Memory)})
+	var asked Action
+	access.begin = func(a Action) (func(Outcome) error, error) {
+		asked = a
+		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden}
+	}
+	r.fence("disk", newOwnerID("a", "1").String(), 9, http.StatusForbidden)
+	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", Owner: "a", Token: 9}); asked != want {
+		t.Errorf("the Authorizer is asked for %+v, want %+v", asked, want)
+	}
+	access.begin = nil
+	r.fence("disk", "a", 8, http.StatusOK)
+}
+
+// brokenGuard is a guard that fails.
+type brokenGuard struct{ err error }
+
+func (g brokenGuard) Do(context.Context, fence.Mark, func(context.Context) error) error { return g.err }
+
+// TestFenceGuardFails checks that no hold is let in whose mark is not remembered.
+func TestFenceGuardFails(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{driver.ErrUnavailable, http.StatusServiceUnavailable},
+		{context.DeadlineExceeded, http.StatusServiceUnavailable},
+		{errors.New("secret of the database"), http.StatusInternalServerError},
+	} {
+		r := startReplica(t, new(memlock.Store), Options{Fence: brokenGuard{tt.err}})
+		if got := r.fence("disk", "a", 1, tt.want); strings.Contains(got.text, "secret") {
+			t.Errorf("the answer is %s", got.text)
+		}
+	}
+}
