@@ -22,10 +22,10 @@ import (
 )
 
 // startService starts snib serve for a store, and returns its process and its URL.
-func startService(t *testing.T, store string) (*proc, string) {
+func startService(t *testing.T, store string, flags ...string) (*proc, string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "log")
-	p := start(t, "sh", "-c", `exec snib serve --url "$1" --listen 127.0.0.1:0 2>"$0"`, log, store)
+	p := start(t, append([]string{"sh", "-c", `exec snib serve --listen 127.0.0.1:0 --url "$@" 2>"$0"`, log, store}, flags...)...)
 	awaitText(t, log, "serving http://")
 	return p, regexp.MustCompile(`http://[0-9.:]+`).FindString(read(log))
 }
@@ -83,7 +83,11 @@ func TestServeDrains(t *testing.T) {
 
 // post posts a request to acquire a lock.
 func post(t *testing.T, url, body string) (status int, answer string) {
-	resp, err := http.Post(url+"/v1/acquire", "application/json", strings.NewReader(body))
+	return postTo(t, url+"/v1/acquire", body)
+}
+
+func postTo(t *testing.T, url, body string) (status int, answer string) {
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Error(err)
 		return 0, ""
@@ -188,14 +192,17 @@ func TestServePage(t *testing.T) {
 	livetest.Binary(t, "curl", "curl")
 	dir := newStore(t)
 	addr := fmt.Sprint("127.0.0.1:", livetest.FreePort(t))
+	page := shellBlocks(t, "serve.md")
 	var blocks []string
-	for _, block := range shellBlocks(t, "serve.md")["First steps"] {
+	for _, block := range slices.Concat(page["First steps"], page["Fencing for scripts"]) {
 		blocks = append(blocks, strings.ReplaceAll(block, "127.0.0.1:7420", addr))
 	}
 	script := strings.Replace(strings.Join(blocks, "\n"), "snib serve &", "snib serve --listen "+addr+" & trap \"kill $!\" EXIT", 1)
 	out := shell(t, dir, nil, script)
-	if !strings.Contains(out, "the lock is free\n") {
-		t.Errorf("the walk ends with:\n%s", out)
+	for _, want := range []string{"the lock is free\n", `serve.md#stale","title":"stale fencing token"`, "Monday is too late\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the walk lacks %q:\n%s", want, out)
+		}
 	}
 	var hold struct {
 		Owner string

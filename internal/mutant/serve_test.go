@@ -24,6 +24,20 @@ var serveMutants = []mutant{
 		tests: "TestPlaceIsKept",
 	},
 	{
+		guarantee: "fenced resources", pkg: "serve",
+		in:    "Service.fence",
+		old:   "return s.opts.Fence.Do(ctx, m, nil)",
+		new:   "return nil",
+		tests: "TestFence",
+	},
+	{
+		guarantee: "resources of others", pkg: "serve",
+		in:    "markOf",
+		old:   "Lock: resource,",
+		new:   "Lock: resource[len(p.Prefix):],",
+		tests: "TestFenceNamespaces",
+	},
+	{
 		guarantee: "places end", pkg: "serve",
 		in:    "place.detachLocked",
 		old:   "p.giveUpLocked(errAbandoned)",

@@ -4,6 +4,7 @@ package backend
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/sqlitelock"
 )
@@ -46,6 +48,10 @@ type location struct {
 
 	// openInheritable is open for leases with a file; nil if the store has none.
 	openInheritable func(context.Context) (driver.Driver, error)
+
+	// openMarks opens the store as a database that can keep marks, but does not connect; nil if it
+	// is none.
+	openMarks func() (*sql.DB, fence.Dialect, error)
 
 	transport *transport // nil if there is no server
 	graceOff  bool       // a Redis grants locks at once after a restart
@@ -80,6 +86,7 @@ type Store struct {
 	driver.Driver
 	URL string // canonical, without secrets
 
+	openMarks func() (*sql.DB, fence.Dialect, error)
 	transport *transport
 	graceOff  bool
 }
@@ -123,7 +130,7 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	if err != nil {
 		return nil, markTransient(withURL(at.url, err))
 	}
-	return &Store{d, at.url, at.transport, at.graceOff}, nil
+	return &Store{d, at.url, at.openMarks, at.transport, at.graceOff}, nil
 }
 
 // Warnings returns the assumptions that the driver has found not to be met.
@@ -278,6 +285,7 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 	return location{
 		url: "sqlite:" + path, empty: errors.Is(err, fs.ErrNotExist),
 		open: openWith(opts), openInheritable: openWith(append(slices.Clip(opts), inheritable()...)),
+		openMarks: func() (*sql.DB, fence.Dialect, error) { return openSQLiteMarks(path) },
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -45,7 +46,23 @@ func resolveMySQL(rest string) (location, error) {
 		c.Timeout = sqlDialTimeout
 	}
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
-	return location{url: name, open: func(ctx context.Context) (driver.Driver, error) { return openMySQL(ctx, name, c) }, transport: mySQLTransport(split, c)}, nil
+	return location{
+		url: name, open: func(ctx context.Context) (driver.Driver, error) { return openMySQL(ctx, name, c) }, transport: mySQLTransport(split, c),
+		openMarks: func() (*sql.DB, fence.Dialect, error) {
+			db, err := newMySQLPool(name, c)
+			return db, fence.MySQL, err
+		},
+	}, nil
+}
+
+// newMySQLPool returns a pool that has not connected yet.
+func newMySQLPool(name string, c *mysql.Config) (*sql.DB, error) {
+	c.Logger = &mysql.NopLogger{} // it would write to our standard error
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
+	}
+	return sql.OpenDB(connector), nil
 }
 
 func hostPort(u *url.URL, port string) string {
@@ -56,12 +73,10 @@ func hostPort(u *url.URL, port string) string {
 }
 
 func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver, error) {
-	c.Logger = &mysql.NopLogger{} // it would write to our standard error
-	connector, err := mysql.NewConnector(c)
+	db, err := newMySQLPool(name, c)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
+		return nil, err
 	}
-	db := sql.OpenDB(connector)
 	pingCtx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	if err := db.PingContext(pingCtx); err != nil {

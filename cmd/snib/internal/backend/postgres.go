@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +15,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -51,7 +54,10 @@ func resolvePostgres(rest string) (location, error) {
 	}
 	host := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
-	return location{url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) }, transport: postgresTransport(u, c.ConnConfig)}, nil
+	return location{
+		url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) }, transport: postgresTransport(u, c.ConnConfig),
+		openMarks: func() (*sql.DB, fence.Dialect, error) { return stdlib.OpenDB(*c.ConnConfig), fence.Postgres, nil },
+	}, nil
 }
 
 // readError returns the error for a URL that pgx could not parse. The error of pgx repeats the

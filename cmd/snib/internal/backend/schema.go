@@ -2,6 +2,7 @@ package backend
 
 import (
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/mysqllock"
 	"github.com/sniblock/snib/pglock"
 )
@@ -12,11 +13,22 @@ func Schemas() []string { return []string{"postgres", "mysql"} }
 // Schema returns the statements that create the tables for the command in a database of that
 // kind.
 func Schema(kind string) (string, error) {
+	var locks string
+	var err error
+	guard := fence.SQL{Table: guardTable}
 	switch kind {
 	case "postgres":
-		return pglock.Schema("")
+		guard.Dialect = fence.Postgres
+		locks, err = pglock.Schema("")
 	case "mysql":
-		return mysqllock.Schema("")
+		guard.Dialect = fence.MySQL
+		locks, err = mysqllock.Schema("")
+	default:
+		err = driver.Invalidf("kind: no tables are made in %q; there are postgres and mysql", kind)
 	}
-	return "", driver.Invalidf("kind: no tables are made in %q; there are postgres and mysql", kind)
+	if err != nil {
+		return "", err
+	}
+	marks, err := guard.Schema()
+	return locks + marks + ";\n", err
 }

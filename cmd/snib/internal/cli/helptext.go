@@ -367,6 +367,10 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   After a signal, it answers requests that wait, and refuses new ones. Holds
   stay in the store, and their clients go on at another replica.
 
+  Scripts ask /v1/fence whether a later hold has come to a resource. The service
+  keeps marks for that in its database. In Redis they would not last, so there
+  --fence names a place: sqlite:PATH, postgres://, mysql://, or dir:FOLDER.
+
   In ZooKeeper and etcd, a lock ends with the session of the process that took
   it, so they can't be served.
 `

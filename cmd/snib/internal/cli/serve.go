@@ -27,6 +27,7 @@ const drainTimeout = 10 * time.Second
 type serveCommand struct {
 	*app
 	listen string
+	fence  string // where marks are kept; "": in the store, if it is a database
 	flags  accessFlags
 }
 
@@ -42,6 +43,7 @@ func (a *app) newServeCommand() *cobra.Command {
 		ValidArgsFunction: a.completeURL,
 	}
 	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; without --policy, it must be one of this host's loopback addresses")
+	cmd.Flags().StringVar(&c.fence, "fence", "", "keep the marks of /v1/fence at `URL`, or in a folder, dir:PATH (default: in the store, if it is a database)")
 	c.flags.register(cmd.Flags())
 	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -85,9 +87,14 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if err != nil {
 		return err
 	}
+	guard, err := c.openGuard(s)
+	if err != nil {
+		return err
+	}
+	defer guard.close()
 	checks := serveChecks{c.app, s}
 	service, err := serve.New(s.Driver, serve.Options{
-		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks,
+		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
 		Metrics: metrics.handler(), Observe: metrics.observe,
 	})
 	if errors.Is(err, driver.ErrInvalid) {

@@ -1,0 +1,158 @@
+package backend
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/ncruces/go-sqlite3"
+	sqlite "github.com/ncruces/go-sqlite3/driver"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
+)
+
+// guardSyntax lists the places that can keep marks.
+const guardSyntax = "sqlite:PATH, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, or dir:FOLDER"
+
+// guardTable is the table of marks. It is not that of guards which programs use beside their data.
+const guardTable = "snib_marks"
+
+// guardConns bounds the connections of a guard to its server, and so of each replica.
+const guardConns = 8
+
+// A Guard lets holds in to resources, and keeps their marks. Those in a database are shared by all
+// processes that reach it.
+type Guard struct {
+	fence.Guard
+	URL   string // canonical, without secrets
+	close func() error
+}
+
+// Close closes what the guard uses.
+func (g *Guard) Close() error { return g.close() }
+
+// Guard returns a guard that keeps its marks in the store, as durably as its locks; nil if the
+// store is no database.
+func (s *Store) Guard() (*Guard, error) {
+	if s.openMarks == nil {
+		return nil, nil
+	}
+	return newGuard(s.URL, s.openMarks)
+}
+
+// OpenGuard returns a guard that keeps its marks at url: in the database of a store, or in a
+// folder. The error matches [ErrConfig] if they can't be kept there. A server that can't be reached
+// now is no error.
+func OpenGuard(ctx context.Context, url string) (*Guard, error) {
+	if folder, ok := strings.CutPrefix(url, "dir:"); ok {
+		return openFolder(folder)
+	}
+	at, err := resolve(url)
+	if err != nil {
+		return nil, err
+	}
+	if at.openMarks == nil {
+		return nil, fmt.Errorf("%w: %s can't keep marks for good; there are %s", ErrConfig, at.url, guardSyntax)
+	}
+	g, err := newGuard(at.url, at.openMarks)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sqlDialTimeout)
+	defer cancel()
+	if err := g.Guard.(sqlGuard).DB.PingContext(ctx); err != nil && !mayRecover(err) && !isTransient(err) {
+		return nil, errors.Join(withURL(at.url, err), g.Close())
+	}
+	return g, nil
+}
+
+// newGuard returns a guard in a database. It does not connect.
+func newGuard(url string, open func() (*sql.DB, fence.Dialect, error)) (*Guard, error) {
+	db, dialect, err := open()
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(guardConns)
+	return &Guard{sqlGuard{fence.SQL{DB: db, Dialect: dialect, Table: guardTable}}, url, db.Close}, nil
+}
+
+// openFolder returns a guard whose marks are files in a folder.
+func openFolder(folder string) (*Guard, error) {
+	folder, err := canonical(folder)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%w dir:%s: there is no such folder; make it, for this user only", ErrConfig, folder)
+	}
+	return &Guard{fence.Dir{Path: folder}, "dir:" + folder, func() error { return nil }}, nil
+}
+
+// A sqlGuard is a guard in a database. It creates its table when it is first needed, and its errors
+// match [driver.ErrUnavailable] if a retry may succeed.
+type sqlGuard struct{ fence.SQL }
+
+// Do implements [fence.Guard].
+func (g sqlGuard) Do(ctx context.Context, m fence.Mark, fn func(context.Context) error) error {
+	err := g.SQL.Do(ctx, m, fn)
+	if isNoTable(err) {
+		// Another process may create the table at the same time, which makes one of both fail.
+		created := g.Create(ctx)
+		if err = g.SQL.Do(ctx, m, fn); isNoTable(err) {
+			err = errors.Join(err, created)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err) // a driver may report something else
+	case mayRecover(err), isTransient(err), isConflict(err):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
+}
+
+// isNoTable reports whether a statement failed because its table does not exist.
+func isNoTable(err error) bool {
+	return isPostgresError(err, "42P01") || isMySQLError(err, 1146) ||
+		errors.Is(err, sqlite3.ERROR) && strings.Contains(err.Error(), "no such table")
+}
+
+// isConflict reports whether a database gave a transaction up because of others.
+func isConflict(err error) bool {
+	return isPostgresError(err, "40") || isMySQLError(err, 1205, 1213) || errors.Is(err, sqlite3.BUSY)
+}
+
+// openSQLiteMarks opens a SQLite file for marks. It creates the file if it does not exist.
+func openSQLiteMarks(file string) (*sql.DB, fence.Dialect, error) {
+	// SQLite would let everybody read a new file, and whoever may read it can lock it.
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case err == nil:
+		err = f.Close()
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	}
+	if err != nil {
+		return nil, 0, explainSQLite("sqlite:"+file, err)
+	}
+	// A file that is gone later is not created again: it would have no marks.
+	uri := url.URL{Scheme: "file", Path: path.Join("/", filepath.ToSlash(file)), RawQuery: "mode=rw&_txlock=immediate"}
+	db, err := sqlite.Open(uri.String(), func(c *sqlite3.Conn) error {
+		// As in sqlitelock, the write-ahead log stays when the last connection is closed.
+		if _, err := c.FileControl("main", sqlite3.FCNTL_PERSIST_WAL, true); err != nil {
+			return err
+		}
+		return c.Exec("PRAGMA synchronous = FULL")
+	})
+	return db, fence.SQLite, err
+}
