@@ -38,6 +38,13 @@ var serveMutants = []mutant{
 		tests: "TestFenceNamespaces",
 	},
 	{
+		guarantee: "connections of one client", pkg: "serve",
+		in:    "limitedListener.admit",
+		old:   "if l.open[client] >= l.most {",
+		new:   "if l.open[client] > l.most {",
+		tests: "TestLimitConnections",
+	},
+	{
 		guarantee: "places end", pkg: "serve",
 		in:    "place.detachLocked",
 		old:   "p.giveUpLocked(errAbandoned)",

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sniblock/snib/serve"
 )
 
 const (
@@ -103,7 +105,7 @@ func (t *throttle) giveBackLocked(c *client) {
 
 // client returns what is known of an address, as the latest.
 func (t *throttle) client(addr netip.Addr) *client {
-	network := network(addr)
+	network := serve.Network(addr)
 	if e, ok := t.clients[network]; ok {
 		t.recent.MoveToFront(e)
 		return e.Value.(*client)
@@ -115,18 +117,6 @@ func (t *throttle) client(addr netip.Addr) *client {
 	c := &client{network: network, failures: bucket{burst: failureBurst, interval: failureInterval}}
 	t.clients[network] = t.recent.PushFront(c)
 	return c
-}
-
-// network returns what counts as one client: an IPv4 address, or the /64 of an IPv6 address, whose
-// other half a client can choose.
-func network(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap().WithZone("")
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	p, _ := addr.Prefix(bits)
-	return p
 }
 
 // A bucket allows a burst, and then one more in each interval. Unlike a rate.Limiter, it can give

@@ -68,16 +68,3 @@ func TestThrottleManyAddresses(t *testing.T) {
 		t.Errorf("it remembers %d clients in a list of %d, want %d", got, th.recent.Len(), throttleSize)
 	}
 }
-
-func TestThrottleNetwork(t *testing.T) {
-	for _, tt := range []struct{ addr, want string }{
-		{"192.0.2.1", "192.0.2.1/32"},
-		{"::ffff:192.0.2.1", "192.0.2.1/32"},
-		{"2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"},
-		{"fe80::1%eth0", "fe80::/64"},
-	} {
-		if got := network(netip.MustParseAddr(tt.addr)).String(); got != tt.want {
-			t.Errorf("network(%s) = %s, want %s", tt.addr, got, tt.want)
-		}
-	}
-}

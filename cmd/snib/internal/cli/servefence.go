@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
@@ -64,32 +63,4 @@ func (g *serviceGuard) Do(ctx context.Context, m fence.Mark, fn func(context.Con
 		g.app.messagef("fence: %s: %s", g.URL, message(err))
 	}
 	return err
-}
-
-// seldomInterval is how long a seldom keeps a subject quiet.
-const seldomInterval = time.Minute
-
-// A seldom bounds what is printed about each subject. It is safe for concurrent use.
-type seldom struct {
-	mu   sync.Mutex
-	last map[string]time.Time // of the subjects that were printed less than seldomInterval ago
-}
-
-// allows reports whether something may be printed about a subject, and counts it.
-func (s *seldom) allows(subject string, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other, at := range s.last {
-		if now.Sub(at) >= seldomInterval {
-			delete(s.last, other)
-		}
-	}
-	if _, ok := s.last[subject]; ok {
-		return false
-	}
-	if s.last == nil {
-		s.last = map[string]time.Time{}
-	}
-	s.last[subject] = now
-	return true
 }
