@@ -25,6 +25,7 @@ const (
 	kazooPage     = "https://kazoo.readthedocs.io/en/latest/basic_usage.html#listening-for-connection-events"
 	flockPage     = "https://man7.org/linux/man-pages/man1/flock.1.html"
 	bsmPage       = "https://pkg.go.dev/github.com/bsm/redislock"
+	rueidisPage   = "https://github.com/redis/rueidis/tree/main/rueidislock"
 	zkPage        = "https://pkg.go.dev/github.com/go-zookeeper/zk#Lock"
 )
 
@@ -55,6 +56,7 @@ func All() []Peer {
 func onRedis() []Peer {
 	redsync := Peer{Store: arena.Redis, Language: "Go", Library: "redsync", Version: "4.18.1", kit: golang}
 	bsm := Peer{Store: arena.Redis, Language: "Go", Library: "bsm/redislock", Version: "0.9.4", kit: golang}
+	rueidis := Peer{Store: arena.Redis, Language: "Go", Library: "rueidis/rueidislock", Version: "1.0.79", kit: golang}
 	redisson := Peer{Store: arena.Redis, Language: "Java", Library: "Redisson", Version: "3.52.0", Held: "isHeldByCurrentThread()", kit: java}
 	redisPy := Peer{Store: arena.Redis, Language: "Python", Library: "redis-py", Version: "8.1.0", Held: "owned()", kit: python}
 	pyLock := Peer{Store: arena.Redis, Language: "Python", Library: "python-redis-lock", Version: "4.0.1", Held: "get_owner_id()", kit: python}
@@ -68,6 +70,8 @@ func onRedis() []Peer {
 		redsync.as("redsync", ttl, "Until()", distlock...),
 		bsm.as("bsm-redislock", ttl+"; LinearBackoff(100ms) for the wait, as there is no retry by default", "TTL()",
 			arena.Statement{Text: "the example asks for the remaining TTL before it relies on the lock", Page: bsmPage}),
+		rueidis.as("rueidislock", "KeyValidity 1 s, KeyMajority 2 by default, on one server", "the context of the hold", rueidislockStates()...),
+		rueidis.as("rueidislock-one", "KeyValidity 1 s, KeyMajority 1, as is said for one server", "the context of the hold", rueidislockStates()...),
 		redisson.as("redisson", "no lease time, lockWatchdogTimeout 1 s", redisson.Held, fence),
 		redisson.as("redisson-lease", "lease time 1 s", redisson.Held, fence,
 			arena.Statement{Text: "after the lease time, the lock is released by itself", Page: redissonPage}),
@@ -87,6 +91,10 @@ func onRedis() []Peer {
 		redlock.as("node-redlock-using", "using(), duration 1 s", "signal.aborted", append([]arena.Statement{
 			{Text: "the work must look at the signal, which says that an extension has failed", Page: nodePage}}, distlock...)...),
 	}
+}
+
+func rueidislockStates() []arena.Statement {
+	return append([]arena.Statement{{Text: "the context of a hold ends at once when the majority of its keys is not held any more", Page: rueidisPage}}, distlock...)
 }
 
 func shedlockStates() []arena.Statement {

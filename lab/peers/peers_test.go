@@ -73,7 +73,7 @@ func TestPins(t *testing.T) {
 	}
 	for _, p := range All() {
 		name := regexp.QuoteMeta(strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(p.Library, "redis-py", "redis"), "flock of ")))
-		name = strings.TrimSuffix(name, "/concurrency")
+		name = strings.TrimSuffix(strings.TrimSuffix(name, "/concurrency"), "/rueidislock")
 		if p.Library == "ShedLock" {
 			name = "shedlock-provider-[a-z-]+"
 		}

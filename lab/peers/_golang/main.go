@@ -18,6 +18,8 @@ type opener func(ctx context.Context, hello contestant.Message) (contestant.Lock
 var openers = map[string]opener{
 	"redsync":               openRedsync,
 	"bsm-redislock":         openBSM,
+	"rueidislock":           openRueidislock(2),
+	"rueidislock-one":       openRueidislock(1),
 	"etcd-concurrency":      openEtcd,
 	"etcdctl":               openEtcdctl,
 	"go-zookeeper":          openZooKeeper,

@@ -9,6 +9,8 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/sniblock/snib/lab/contestant"
 )
@@ -77,4 +79,40 @@ func openBSM(ctx context.Context, m contestant.Message) (contestant.Locker, erro
 			release: lock.Release,
 		}, nil
 	}), nil
+}
+
+// openRueidislock has the lock of rueidis with that KeyMajority. The context of a hold ends when the
+// lock is lost, and when the context ends that it was taken with.
+func openRueidislock(majority int32) opener {
+	return func(_ context.Context, m contestant.Message) (contestant.Locker, error) {
+		opts, err := rueidis.ParseURL(m.URL)
+		if err != nil {
+			return nil, err
+		}
+		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: opts, KeyValidity: ttl(m), KeyMajority: majority})
+		if err != nil {
+			return nil, err
+		}
+		return lockerFunc(func(ctx context.Context, wait time.Duration) (contestant.Hold, error) {
+			ctx, end := context.WithCancel(ctx)
+			giveUp := time.AfterFunc(wait, end)
+			held, release, err := locks.WithContext(ctx, m.Name)
+			inTime := giveUp.Stop()
+			switch {
+			case err == nil && inTime:
+				return hold{
+					held:    func() bool { return held.Err() == nil },
+					lost:    held.Done(),
+					release: func(context.Context) error { release(); end(); return nil },
+				}, nil
+			case err == nil:
+				release()
+			}
+			end()
+			if !inTime {
+				return nil, contestant.ErrDenied
+			}
+			return nil, err
+		}), nil
+	}
 }
