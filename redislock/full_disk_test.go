@@ -16,6 +16,7 @@ import (
 // TestSubscriptionOnFullDisk ends a subscription while the server's disk is full. Such a server
 // answers PING with an error. After UNSUBSCRIBE rueidis sends a PING, and panics if that fails.
 func TestSubscriptionOnFullDisk(t *testing.T) {
+	t.Parallel()
 	const key = "{x}"
 	t.Run("Single", func(t *testing.T) {
 		shim := livetest.NewShim(t, "redis")

@@ -17,6 +17,7 @@ import (
 // are full. They answer PING with an error then. After UNSUBSCRIBE rueidis sends a PING, and panics
 // if that fails.
 func TestChannelsOnFullDisk(t *testing.T) {
+	t.Parallel()
 	shim := livetest.NewShim(t, "redis")
 	c := start(livetest.WithEnv(t, shim.Env()...), 3, "appendonly yes")
 	c.init(t)
@@ -48,6 +49,7 @@ func TestChannelsOnFullDisk(t *testing.T) {
 // TestUnneededChannels has a process not need many channels any more. Its connections are made
 // anew.
 func TestUnneededChannels(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	holder, waiter := open(t, c.servers), open(t, c.servers)
