@@ -48,7 +48,8 @@ func (p *pair) failover(hold func(func())) {
 // startReplicatedPostgres returns how to start a primary with a standby.
 func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
 	return func(t testing.TB) *servers {
-		primary := pgtest.Start(t)
+		settings := statementStats(t)
+		primary := pgtest.Start(t, settings...)
 		var standby *pgtest.Server
 		p := &pair{synchronous: synchronous, link: livetest.NewProxy(t, primary.Addr()), primary: primary}
 		exec := func(s *pgtest.Server, statements ...string) {
@@ -59,7 +60,7 @@ func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
 		p.address = func() string { return primary.Addr() }
 		p.addReplica = func() {
 			p.link.Redirect(primary.Addr())
-			standby = pgtest.Standby(t, p.link.Addr())
+			standby = pgtest.Standby(t, p.link.Addr(), settings...)
 			if synchronous {
 				exec(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 			}
@@ -71,9 +72,10 @@ func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
 				exec(primary, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 			}
 		}
+		count := countPostgres(t, p.address) // before there is a standby, which gets the extension with all else
 		p.addReplica()
 		p.servers = &servers{
-			addrs: []string{primary.Addr()}, hit: func(*rand.Rand) server { return p.primary }, failover: p.failover,
+			addrs: []string{primary.Addr()}, hit: func(*rand.Rand) server { return p.primary }, failover: p.failover, count: count,
 			clear: func(c Contestant) { emptyPostgres(t, primary.Addr(), c) },
 		}
 		return p.servers
@@ -98,7 +100,10 @@ func startReplicatedMySQL(synchronous bool) func(testing.TB) *servers {
 			promote: m.makePrimary, address: func() string { return m.current.Addr() }, addReplica: m.follow,
 		}
 		m.follow()
-		m.servers = &servers{addrs: []string{m.current.Addr()}, hit: func(*rand.Rand) server { return m.current }, failover: m.failover}
+		m.servers = &servers{
+			addrs: []string{m.current.Addr()}, hit: func(*rand.Rand) server { return m.current }, failover: m.failover,
+			count: countMySQL(func(params ...string) string { return m.current.DSN(params...) }),
+		}
 		return m.servers
 	}
 }

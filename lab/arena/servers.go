@@ -51,6 +51,10 @@ type servers struct {
 
 	shim *livetest.Shim // of the servers, or of one of several; nil if there is no compiler
 
+	// count returns how many commands of clients the servers have executed. Only the difference of
+	// two numbers says something. It is nil if that is not known.
+	count func() (int64, error)
+
 	clear func(Contestant)  // removes all data; nil if that can't be done
 	nodes []*redistest.Node // of which one can forget what it has
 	leaky []*redistest.Node // whose keys are to end
@@ -77,7 +81,7 @@ func startRedis(t testing.TB) *servers {
 	t, shim := withShim(t)
 	node := redistest.Single(t, "appendonly yes")
 	all := []*redistest.Node{node}
-	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all, leaky: all, shim: shim}
+	return &servers{addrs: []string{node.Addr()}, hit: always(node), count: countRedis(all), clear: flush(all), nodes: all, leaky: all, shim: shim}
 }
 
 func flush(nodes []*redistest.Node) func(Contestant) {
@@ -107,7 +111,7 @@ func startRedlock(t testing.TB) *servers {
 		n := redistest.Single(t)
 		s.nodes, s.addrs = append(s.nodes, n), append(s.addrs, n.Addr())
 	}
-	s.clear = flush(s.nodes)
+	s.clear, s.count = flush(s.nodes), countRedis(s.nodes)
 	s.hit = func(rng *rand.Rand) server { return s.nodes[rng.IntN(len(s.nodes))] }
 	return s
 }
@@ -120,6 +124,7 @@ func startSentinel(t testing.TB) *servers {
 		addrs: s.Sentinels(), direct: true,
 		hit:    func(*rand.Rand) server { return s.Master() },
 		settle: s.WaitForReplicas,
+		count:  countRedis(s.Nodes()),
 		clear: func(c Contestant) {
 			if c.IsControl() { // for snib it would be a loss of memory, after which it waits for 20 s
 				s.Master().Must("FLUSHALL")
@@ -157,6 +162,7 @@ func startCluster(t testing.TB) *servers {
 		addrs: c.Addrs(), direct: true,
 		hit:    func(*rand.Rand) server { return c.MasterOf(slot) },
 		settle: c.WaitUntilWell,
+		count:  countRedis(c.Nodes()),
 		clear: func(Contestant) {
 			for _, n := range c.Nodes() {
 				_, _ = n.Do("FLUSHALL") // a replica refuses it
@@ -176,14 +182,20 @@ func startCluster(t testing.TB) *servers {
 
 func startPostgres(t testing.TB) *servers {
 	t, shim := withShim(t)
-	s := pgtest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim, clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
+	s := pgtest.Start(t, statementStats(t)...)
+	return &servers{
+		addrs: []string{s.Addr()}, hit: always(s), shim: shim, count: countPostgres(t, s.Addr),
+		clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) },
+	}
 }
 
 func startPgBouncer(t testing.TB) *servers {
-	s := pgtest.Start(t)
+	s := pgtest.Start(t, statementStats(t)...)
 	pool := pgtest.Pool(t, s, "transaction")
-	return &servers{addrs: []string{pool.Addr()}, hit: always(s), clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) }}
+	return &servers{
+		addrs: []string{pool.Addr()}, hit: always(s), count: countPostgres(t, s.Addr),
+		clear: func(c Contestant) { emptyPostgres(t, s.Addr(), c) },
+	}
 }
 
 // postgresDatabase is the database of a bout.
@@ -219,7 +231,7 @@ func execPostgres(addr, database string, statements ...string) error {
 func startMySQL(t testing.TB) *servers {
 	t, shim := withShim(t)
 	s := mysqltest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim, count: countMySQL(s.DSN)}
 }
 
 // etcdFlags make leases of a second possible: the shortest is three halves of the election
@@ -228,7 +240,7 @@ var etcdFlags = []string{"--heartbeat-interval", "50", "--election-timeout", "50
 
 func startEtcd(t testing.TB) *servers {
 	s := etcdtest.StartInstalled(t, etcdFlags...)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), count: countEtcd(s.Addr())}
 }
 
 func startEtcdCluster(t testing.TB) *servers {
@@ -246,6 +258,7 @@ func startEtcdCluster(t testing.TB) *servers {
 		hit:      func(*rand.Rand) server { return leader() },
 		failover: func(hold func(func())) { replaceLeader(hold, leader()) },
 		settle:   func() { leader() },
+		count:    countEtcd(c.Addrs()...),
 	}
 }
 
@@ -294,7 +307,7 @@ func get(addr, path string) (string, error) {
 
 func startZooKeeper(t testing.TB) *servers {
 	s := zktest.Single(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), count: countZooKeeper(s)}
 }
 
 func startZooKeepers(t testing.TB) *servers {
@@ -304,5 +317,6 @@ func startZooKeepers(t testing.TB) *servers {
 		hit:      func(*rand.Rand) server { return c.Leader() },
 		failover: func(hold func(func())) { replaceLeader(hold, c.Leader()) },
 		settle:   func() { c.Leader() },
+		count:    countZooKeeper(c.Servers...),
 	}
 }

@@ -242,6 +242,21 @@ func mode(addr string) (string, error) {
 	return found, nil
 }
 
+// Received returns how many requests a server has received since its start, of clients and of
+// itself: one for each call of Received, for example.
+func (s *Server) Received() (int64, error) {
+	text, err := sendCommand(s.Addr(), "srvr")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(text, "Received: ")
+	number, _, ok := strings.Cut(after, "\n")
+	if !ok {
+		return 0, fmt.Errorf("it says: %q", text)
+	}
+	return strconv.ParseInt(number, 10, 64)
+}
+
 // Watches returns how many watches a server has for its clients, and on how many nodes.
 func (s *Server) Watches(t testing.TB) (watches, nodes int) {
 	t.Helper()

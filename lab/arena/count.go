@@ -1,0 +1,160 @@
+package arena
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+)
+
+// Each function here returns a function that asks a store how many commands it has executed,
+// without those of the questions themselves. An error says that a server does not answer.
+
+// countTimeout is how long a server has for its answer.
+const countTimeout = 5 * time.Second
+
+// countRedis counts commands, and those that scripts call. Masters only are asked: a replica
+// executes each change of its master once more.
+func countRedis(nodes []*redistest.Node) func() (int64, error) {
+	asked := int64(0) // so often; each time is a command
+	return func() (int64, error) {
+		sum := int64(0)
+		for _, n := range nodes {
+			answer, err := n.Do("INFO")
+			if err != nil {
+				return 0, err
+			}
+			text := fmt.Sprint(answer)
+			if !strings.Contains(text, "\nrole:master") {
+				continue
+			}
+			commands, err := numberAfter(text, "\ntotal_commands_processed:")
+			if err != nil {
+				return 0, err
+			}
+			sum += commands - asked
+		}
+		asked++
+		return sum, nil
+	}
+}
+
+// statementStats returns the settings that make a PostgreSQL server count statements, or none if
+// the library that does so is not installed. The server's own statistics count transactions only,
+// and may be late by seconds.
+func statementStats(t testing.TB) []string {
+	program, err := filepath.EvalSymlinks(pgtest.Program(t))
+	if err != nil {
+		t.Fatalf("find the libraries of PostgreSQL: %v", err)
+	}
+	for _, dir := range []string{"lib", "lib/postgresql", "lib64/pgsql"} {
+		found, _ := filepath.Glob(filepath.Join(filepath.Dir(program), "..", dir, "pg_stat_statements.so")) // the pattern is right
+		if len(found) > 0 {
+			return []string{"shared_preload_libraries=pg_stat_statements"}
+		}
+	}
+	return nil
+}
+
+// countPostgres counts the statements of clients in the database of the bout, without those that
+// functions execute. The server must run with [statementStats]; if there are none, countPostgres
+// returns nil.
+func countPostgres(t testing.TB, addr func() string) func() (int64, error) {
+	if statementStats(t) == nil {
+		return nil
+	}
+	if err := execPostgres(addr(), "postgres", "CREATE EXTENSION IF NOT EXISTS pg_stat_statements"); err != nil {
+		t.Fatalf("count statements: %v", err)
+	}
+	const query = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements" +
+		" WHERE dbid = (SELECT oid FROM pg_database WHERE datname = '" + postgresDatabase + "')"
+	return func() (n int64, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr()+"/postgres?sslmode=disable")
+		if err != nil {
+			return 0, err
+		}
+		defer conn.Close(ctx) //nolint:errcheck // it has answered
+		err = conn.QueryRow(ctx, query).Scan(&n)
+		return n, err
+	}
+}
+
+// countMySQL counts statements, without those of stored programs.
+func countMySQL(dsn func(params ...string) string) func() (int64, error) {
+	own := int64(0)
+	return func() (n int64, err error) {
+		db, err := sql.Open("mysql", dsn("timeout="+countTimeout.String(), "readTimeout="+countTimeout.String()))
+		if err != nil {
+			return 0, err
+		}
+		defer db.Close() //nolint:errcheck // it has answered
+		var name string
+		if err := db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+			return 0, err
+		}
+		n -= own
+		own += 2 // the statement, and the end of the connection
+		return n, nil
+	}
+}
+
+// countEtcd counts requests, and messages in streams: those that make a watch, and keep-alives.
+func countEtcd(addrs ...string) func() (int64, error) {
+	return func() (int64, error) {
+		sum := 0.0
+		for _, addr := range addrs {
+			text, err := get(addr, "/metrics")
+			if err != nil {
+				return 0, err
+			}
+			for _, line := range received.FindAllStringSubmatch(text, -1) {
+				n, err := strconv.ParseFloat(line[1], 64)
+				if err != nil {
+					return 0, err
+				}
+				sum += n
+			}
+		}
+		return int64(sum), nil
+	}
+}
+
+// received matches the lines of etcd's metrics that count requests.
+var received = regexp.MustCompile(`(?m)^grpc_server_msg_received_total\{.*\} (.*)$`)
+
+// countZooKeeper counts requests, and the pings of sessions.
+func countZooKeeper(servers ...*zktest.Server) func() (int64, error) {
+	asked := int64(0) // so often; each time is a request to each server
+	return func() (int64, error) {
+		asked++
+		sum := int64(0)
+		for _, s := range servers {
+			n, err := s.Received()
+			if err != nil {
+				return 0, err
+			}
+			sum += n - asked
+		}
+		return sum, nil
+	}
+}
+
+// numberAfter returns the number that follows a key in an answer of Redis, up to the end of its line.
+func numberAfter(text, key string) (int64, error) {
+	_, after, _ := strings.Cut(text, key)
+	number, _, _ := strings.Cut(after, "\r\n")
+	return strconv.ParseInt(number, 10, 64)
+}

@@ -1,0 +1,97 @@
+package arena
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/lab/pattern"
+)
+
+// TestCount checks that the lab counts the commands of clients, and not its own questions.
+func TestCount(t *testing.T) {
+	const commands = 5
+	for _, tt := range []struct {
+		kind  StoreKind
+		atMin bool // the client sends more by itself, such as pings
+		do    func(t *testing.T, s *store) error
+	}{
+		{Redis, false, func(_ *testing.T, s *store) error {
+			_, err := redistest.Do(s.addrs[0], "SET", "key", "value")
+			return err
+		}},
+		{Redlock, false, func(_ *testing.T, s *store) error {
+			_, err := redistest.Do(s.addrs[1], "SET", "key", "value")
+			return err
+		}},
+		{Postgres, false, func(_ *testing.T, s *store) error { return execPostgres(s.addrs[0], postgresDatabase, "SELECT 1") }},
+		{PgBouncer, false, func(_ *testing.T, s *store) error { return execPostgres(s.addrs[0], postgresDatabase, "SELECT 1") }},
+		{MySQL, false, func(t *testing.T, s *store) error {
+			db, err := sql.Open("mysql", mysqltest.DSN(s.addrs[0]))
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { db.Close() })
+			_, err = db.Exec("DO 1")
+			return err
+		}},
+		{Etcd, false, tryPattern(pattern.PutIfAbsent)},
+		{ZooKeeper, true, tryPattern(pattern.Unwatched)},
+	} {
+		t.Run(string(tt.kind), func(t *testing.T) {
+			if tt.kind == Etcd {
+				t.Setenv("PATH", filepath.Dir(etcdtest.Built(t))+":"+os.Getenv("PATH")) // the lab builds none
+			}
+			for _, name := range tt.kind.of().needs {
+				programs[name](t)
+			}
+			s := openStore(t, Contestant{Store: tt.kind})
+			if err := s.empty(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if s.count == nil {
+				t.Skip("this server does not count: see statementStats")
+			}
+			count := func() int64 {
+				n, err := s.count()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			count() // a question that must not count
+			before := count()
+			for range commands {
+				if err := tt.do(t, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := count() - before
+			if got != commands && !(tt.atMin && got > commands) {
+				t.Errorf("%d commands are counted as %d", commands, got)
+			}
+		})
+	}
+}
+
+// tryPattern returns a function that tries to get the lock of a pattern, which takes a command, and
+// the connection of a client.
+func tryPattern(name pattern.Name) func(*testing.T, *store) error {
+	var client *pattern.Client
+	return func(t *testing.T, s *store) (err error) {
+		if client == nil {
+			client, err = pattern.Open(context.WithoutCancel(t.Context()), pattern.Spec{Pattern: name, URLs: s.addrs, Client: "A", TTL: TTL}, untraced{})
+			if err != nil {
+				return err
+			}
+			t.Cleanup(client.Close)
+		}
+		_, err = client.Try(t.Context())
+		return err
+	}
+}
