@@ -126,7 +126,10 @@ func (b *bout) end(c *client) {
 // direct does the faults, and waits until somebody gets the lock after the last one.
 func (b *bout) direct(ctx context.Context) {
 	b.await(ctx, 3*TTL+b.c.Settle, func() bool { return b.grants() > 0 })
+	b.logCommands()
 	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
+	b.logCommands()
+	b.logConnections()
 	endless := b.store.endless()
 	if len(b.plan) == 0 { // the work itself is the schedule
 		b.wait(ctx, 2*b.c.Work)

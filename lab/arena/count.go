@@ -13,12 +13,37 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/lab/judge"
 )
 
-// Each function here returns a function that asks a store how many commands it has executed,
+// logCommands records how many commands the store has executed, if it says so.
+func (b *bout) logCommands() {
+	if b.store.servers == nil || b.store.count == nil {
+		return
+	}
+	if n, err := b.store.count(); err == nil { // without an answer, the cost is not known
+		b.log(history.Event{Kind: judge.Commands, Token: uint64(n)})
+	}
+}
+
+// logConnections records how many connections clients have open, if the lab is on their way.
+func (b *bout) logConnections() {
+	ways := b.store.allWays()
+	if len(ways) == 0 {
+		return
+	}
+	n := 0
+	for _, way := range ways {
+		n += way.Open()
+	}
+	b.log(history.Event{Kind: judge.Connections, Token: uint64(n)})
+}
+
+// Each function below returns a function that asks a store how many commands it has executed,
 // without those of the questions themselves. An error says that a server does not answer.
 
 // countTimeout is how long a server has for its answer.
@@ -152,7 +177,7 @@ func countZooKeeper(servers ...*zktest.Server) func() (int64, error) {
 	}
 }
 
-// numberAfter returns the number that follows a key in an answer of Redis, up to the end of its line.
+// numberAfter returns the number between a key and the end of its line in an answer of Redis.
 func numberAfter(text, key string) (int64, error) {
 	_, after, _ := strings.Cut(text, key)
 	number, _, _ := strings.Cut(after, "\r\n")

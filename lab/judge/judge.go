@@ -61,6 +61,11 @@ type Result struct {
 	Starved int // acquisitions that saw at least 100 grants of others
 	Unknown int // acquisitions that were not answered; they count for nothing
 
+	// PerHold has, for each run, how many commands the store executed for a hold before the first
+	// fault, and Connections how many connections each process had open then. Runs in which that
+	// is not known are missing.
+	PerHold, Connections []float64
+
 	// Excused counts overlaps and damage after faults that a stated assumption excludes, and
 	// Assumption is the first of these assumptions.
 	Excused    int
@@ -97,6 +102,7 @@ func Judge(events []history.Event, rules Rules) Result {
 	}
 	r.countDamage(events, excused, rules.Unclaimed)
 	r.countAnswers(events)
+	r.countCosts(events)
 	return r
 }
 
@@ -239,6 +245,7 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.Overlaps += o.Overlaps
 	r.Overlap, r.ToldLate = max(r.Overlap, o.Overlap), max(r.ToldLate, o.ToldLate)
 	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
+	r.PerHold, r.Connections = append(r.PerHold, o.PerHold...), append(r.Connections, o.Connections...)
 	r.Tokens, r.Blocked = o.Tokens, r.Blocked || o.Blocked
 	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)

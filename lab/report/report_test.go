@@ -83,6 +83,25 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestCosts checks that the table has what a hold costs, and a dash where that is not known.
+func TestCosts(t *testing.T) {
+	for _, tt := range []struct {
+		result judge.Result
+		want   string
+	}{
+		{judge.Result{}, `<td class="n">–</td><td class="n">–</td></tr>`},
+		{judge.Result{PerHold: []float64{9, 5, 5.2}, Connections: []float64{2}}, `<td class="n">5.2</td><td class="n">2.0</td></tr>`},
+	} {
+		var out bytes.Buffer
+		if err := Write(&out, Page{Repeat: func(arena.Outcome) string { return "" }}, []arena.Outcome{{Result: tt.result}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), tt.want) {
+			t.Errorf("the page does not have %q:\n%s", tt.want, &out)
+		}
+	}
+}
+
 // TestLibrary checks that the page says with which settings a library was run, and what its
 // documentation says.
 func TestLibrary(t *testing.T) {

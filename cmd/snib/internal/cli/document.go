@@ -270,6 +270,9 @@ type verdictJSON struct {
 	Unknown    int              `json:"unknown"`              // acquisitions without an answer, which count for nothing
 	Excused    int              `json:"excused"`              // overlaps and lost writes that a stated assumption excuses
 	Assumption string           `json:"assumption,omitempty"` // the first of these assumptions
+
+	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the bouts. Missing if it is not known
+	Connections *float64 `json:"connections,omitempty"`       // connections that each process had open: likewise
 }
 
 type statementJSON struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -480,6 +481,7 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
 	}
+	v.Commands, v.Connections = median(o.PerHold), median(o.Connections)
 	for _, s := range o.Contestant.Statements {
 		v.Statements = append(v.Statements, statementJSON{s.Text, s.Page, s.Excludes})
 	}
@@ -492,6 +494,16 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 	}
 	v.Verdict, v.Text, v.Convicted = string(o.Verdict()), o.Text(), o.Convicted()
 	return v
+}
+
+// median returns the median as a document has it: nil if there are no numbers.
+func median(numbers []float64) *float64 {
+	n, ok := judge.Median(numbers)
+	if !ok {
+		return nil
+	}
+	n = math.Round(n*100) / 100
+	return &n
 }
 
 // serveContestant is the process of a contestant that comes with snib.
