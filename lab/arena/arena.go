@@ -62,7 +62,7 @@ type Contestant struct {
 	Statements                 []Statement
 
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
-	Assumes map[string]string // stated assumptions, by the fault that breaks them
+	Assumes map[string]string // stated assumptions, by the fault that breaks them, or by judge.Herd
 
 	// Guilt says what is wrong, for a broken pattern: a control, which must get the verdict Want
 	// under its own schedule.

@@ -55,7 +55,7 @@ func audience(t *testing.T) Audience {
 // TestMuseum checks that broken patterns are convicted of what they are guilty of.
 func TestMuseum(t *testing.T) {
 	checkConvicted(t, func(c Contestant) bool {
-		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart"}, c.Name)
+		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart", "zk-herd"}, c.Name)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ type bout struct {
 	granted int
 	ids     int64 // of faults
 	extras  int   // clients of crowds so far
+
+	hasty atomic.Bool // holds are short: see hastyWork
 }
 
 // run runs a bout, and returns its events.
@@ -126,9 +129,9 @@ func (b *bout) end(c *client) {
 // direct does the faults, and waits until somebody gets the lock after the last one.
 func (b *bout) direct(ctx context.Context) {
 	b.await(ctx, 3*TTL+b.c.Settle, func() bool { return b.grants() > 0 })
-	b.logCommands()
+	b.logCommands("", 0)
 	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
-	b.logCommands()
+	b.logCommands("", 0)
 	b.logConnections()
 	endless := b.store.endless()
 	if len(b.plan) == 0 { // the work itself is the schedule

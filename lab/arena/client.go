@@ -221,6 +221,8 @@ func (c *client) acquire(ctx context.Context, id int64, a act) bool {
 // workTime returns for how long to hold the lock.
 func (c *client) workTime() time.Duration {
 	switch {
+	case c.b.hasty.Load():
+		return hastyWork
 	case c.b.c.Work > 0:
 		return c.b.c.Work
 	case c.rng.IntN(3) == 0:

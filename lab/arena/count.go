@@ -20,13 +20,16 @@ import (
 	"github.com/sniblock/snib/lab/judge"
 )
 
-// logCommands records how many commands the store has executed, if it says so.
-func (b *bout) logCommands() {
+// logCommands records how many commands the store has executed, if it says so. fault is the one
+// whose cost that is, with its number, or "" before the first fault.
+func (b *bout) logCommands(fault string, number int64) {
 	if b.store.servers == nil || b.store.count == nil {
 		return
 	}
+	b.store.counting.Lock()
+	defer b.store.counting.Unlock()
 	if n, err := b.store.count(); err == nil { // without an answer, the cost is not known
-		b.log(history.Event{Kind: judge.Commands, Token: uint64(n)})
+		b.log(history.Event{Kind: judge.Commands, Fault: fault, ID: number, Token: uint64(n)})
 	}
 }
 

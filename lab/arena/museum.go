@@ -96,6 +96,8 @@ func exhibits() []exhibit {
 			Store: Etcd, Page: page + "zookeeper-pause", Source: etcdLock, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.PutIfAbsent, 0, 0},
 		{Contestant{Name: "zk-session", Title: "an ephemeral node in ZooKeeper, and no look at the session", Guilt: "The holder is cut off. Its session ends, and with it the node, and the holder works on.",
 			Store: ZooKeeper, Page: page + "zookeeper-pause", Source: zk, Faults: []string{"cut"}, Want: judge.Overlap}, pattern.Unwatched, 0, 0},
+		{Contestant{Name: "zk-herd", Title: "ephemeral sequential nodes in ZooKeeper, and a watch on all of them", Guilt: "Each release wakes all waiters, and each of them lists all nodes.",
+			Store: ZooKeeper, Page: "docs/backends/zklock.md#waiting", Source: zk, Faults: []string{"crowd"}, Want: judge.Herd}, pattern.Herd, 0, 0},
 	}
 }
 
@@ -157,6 +159,9 @@ const retryInterval = 10 * time.Millisecond
 
 // Acquire implements [contestant.Locker].
 func (l patternLocker) Acquire(ctx context.Context, wait time.Duration) (contestant.Hold, error) {
+	if l.client.Wait != nil {
+		return l.wait(ctx, wait)
+	}
 	for end := time.Now().Add(wait); ; {
 		held, err := l.client.Try(ctx)
 		switch {
@@ -173,6 +178,16 @@ func (l patternLocker) Acquire(ctx context.Context, wait time.Duration) (contest
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// wait is Acquire for a pattern that waits by itself.
+func (l patternLocker) wait(ctx context.Context, d time.Duration) (contestant.Hold, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, contestant.ErrDenied)
+	defer cancel()
+	if err := l.client.Wait(ctx); err != nil {
+		return nil, err
+	}
+	return patternHold(l), nil
 }
 
 // A patternHold is a hold of a pattern.

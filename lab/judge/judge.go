@@ -33,6 +33,7 @@ type Rules struct {
 	Unclaimed bool
 
 	// Assumes has, for each fault that the contestant's stated assumptions exclude, the assumption.
+	// By the verdict Herd, it has the one that excuses a herd.
 	Assumes map[string]string
 }
 
@@ -65,9 +66,10 @@ type Result struct {
 	// fault, and Connections how many connections each process had open then. Runs in which that
 	// is not known are missing.
 	PerHold, Connections []float64
+	Crowds               []Crowd
 
-	// Excused counts overlaps and damage after faults that a stated assumption excludes, and
-	// Assumption is the first of these assumptions.
+	// Excused counts overlaps and damage after faults that a stated assumption excludes, and herds
+	// that one excuses. Assumption is the first of these assumptions.
 	Excused    int
 	Assumption string
 
@@ -102,7 +104,7 @@ func Judge(events []history.Event, rules Rules) Result {
 	}
 	r.countDamage(events, excused, rules.Unclaimed)
 	r.countAnswers(events)
-	r.countCosts(events)
+	r.countCosts(events, rules.Assumes[string(Herd)])
 	return r
 }
 
@@ -246,6 +248,7 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.Overlap, r.ToldLate = max(r.Overlap, o.Overlap), max(r.ToldLate, o.ToldLate)
 	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
 	r.PerHold, r.Connections = append(r.PerHold, o.PerHold...), append(r.Connections, o.Connections...)
+	r.Crowds = append(r.Crowds, o.Crowds...)
 	r.Tokens, r.Blocked = o.Tokens, r.Blocked || o.Blocked
 	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)

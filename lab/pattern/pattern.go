@@ -127,6 +127,7 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 
 		Ephemeral:    ephemeral,
 		Unwatched:    onZooKeeper(unwatched),
+		Herd:         onZooKeeper(herd),
 		PutIfAbsent:  putIfAbsent,
 		FencedInFile: fencedInFile,
 	}[s.Pattern]

@@ -107,7 +107,7 @@ func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome, first i
 		return
 	}
 	fmt.Fprintf(b, "<h2>%s</h2>\n<div><table>\n<tr><th>name</th><th>verdict</th>", title)
-	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "lost writes", "with tokens", "unknown", "bouts", "commands per hold", "connections"} {
+	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "lost writes", "with tokens", "unknown", "bouts", "commands per hold", "in a crowd", "connections"} {
 		fmt.Fprintf(b, "<th class=\"n\">%s</th>", column)
 	}
 	b.WriteString("</tr>\n")
@@ -121,7 +121,7 @@ func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome, first i
 		for _, n := range []string{
 			fmt.Sprint(o.Acquired), fmt.Sprint(sum(o.Faults)), fmt.Sprint(o.Overlaps), fmt.Sprintf("%d ms", o.Overlap.Milliseconds()),
 			fmt.Sprint(o.Damage), fenced, fmt.Sprint(o.Unknown), fmt.Sprint(o.Bouts),
-			median(o.PerHold), median(o.Connections),
+			median(o.PerHold), median(o.InCrowds()), median(o.Connections),
 		} {
 			fmt.Fprintf(b, "<td class=\"n\">%s</td>", n)
 		}

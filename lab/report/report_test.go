@@ -89,8 +89,9 @@ func TestCosts(t *testing.T) {
 		result judge.Result
 		want   string
 	}{
-		{judge.Result{}, `<td class="n">–</td><td class="n">–</td></tr>`},
-		{judge.Result{PerHold: []float64{9, 5, 5.2}, Connections: []float64{2}}, `<td class="n">5.2</td><td class="n">2.0</td></tr>`},
+		{judge.Result{}, `<td class="n">–</td><td class="n">–</td><td class="n">–</td></tr>`},
+		{judge.Result{PerHold: []float64{9, 5, 5.2}, Crowds: []judge.Crowd{{PerHold: 14}}, Connections: []float64{2}},
+			`<td class="n">5.2</td><td class="n">14.0</td><td class="n">2.0</td></tr>`},
 	} {
 		var out bytes.Buffer
 		if err := Write(&out, Page{Repeat: func(arena.Outcome) string { return "" }}, []arena.Outcome{{Result: tt.result}}); err != nil {

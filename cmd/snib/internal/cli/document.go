@@ -268,11 +268,12 @@ type verdictJSON struct {
 	Leaked     int              `json:"leaked"`               // keys without an end that stayed in the store
 	Starved    int              `json:"starved"`              // acquisitions that saw 100 grants of others or more
 	Unknown    int              `json:"unknown"`              // acquisitions without an answer, which count for nothing
-	Excused    int              `json:"excused"`              // overlaps and lost writes that a stated assumption excuses
+	Excused    int              `json:"excused"`              // overlaps, lost writes and herds that a stated assumption excuses
 	Assumption string           `json:"assumption,omitempty"` // the first of these assumptions
 
 	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the bouts. Missing if it is not known
-	Connections *float64 `json:"connections,omitempty"`       // connections that each process had open: likewise
+	InCrowd     *float64 `json:"commands_in_crowd,omitempty"` // the same while a crowd waited, without those that come with time: the median of the crowds. Missing without a crowd
+	Connections *float64 `json:"connections,omitempty"`       // connections that each process had open before the first fault: the median of the bouts. Missing if it is not known
 }
 
 type statementJSON struct {

@@ -147,14 +147,17 @@ func labContestants() []arena.Contestant {
 }
 
 // labAssumptions has, for contestants that state assumptions in their Info, those that a fault of
-// the lab breaks, by the fault.
+// the lab breaks, by the fault, and the reason for a herd.
 var labAssumptions = map[string]map[string]string{
 	"snib-redis":          {"store-forward": "the server's wall clock does not jump forward: leases end by it"},
 	"snib-postgres":       {"store-forward": clockAssumed},
 	"snib-mysql":          {"store-forward": clockAssumed},
 	"snib-postgres-async": {"failover": "a standby is promoted only if it has all commits"},
 	"snib-mysql-async":    {"failover": "a replica is promoted only if it has all commits"},
-	"snib-redlock":        {"store-forward": "no wall clock of a server jumps forward"},
+	"snib-redlock": {
+		"store-forward":    "no wall clock of a server jumps forward",
+		string(judge.Herd): "few clients wait for a lock: the nodes have no common queue, so each release lets all waiters ask them (docs/backends/redlock.md)",
+	},
 }
 
 const clockAssumed = "the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left"
@@ -481,7 +484,7 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
 	}
-	v.Commands, v.Connections = median(o.PerHold), median(o.Connections)
+	v.Commands, v.InCrowd, v.Connections = median(o.PerHold), median(o.InCrowds()), median(o.Connections)
 	for _, s := range o.Contestant.Statements {
 		v.Statements = append(v.Statements, statementJSON{s.Text, s.Page, s.Excludes})
 	}
