@@ -40,7 +40,7 @@ FAULTS ?=
 SCENARIOS ?= all
 DELAY ?= 0
 OUT ?= bench/out
-CONTESTANTS ?=
+CONTESTANTS ?= snib foreign
 LABOUT ?= lab-out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
@@ -128,7 +128,7 @@ nemesis: deps ## processes on all stores under faults for TIME=3m, judged by the
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
 
-lab: deps ## the lab: controls, then each of CONTESTANTS (none: snib on all stores) for TIME=3m; the page goes to LABOUT=lab-out
+lab: deps ## the lab: controls, then each of CONTESTANTS (by default, snib on all stores and the libraries of others) for TIME=3m; the page goes to LABOUT=lab-out
 	cd cmd/snib && SNIB_LAB="--for $(TIME) --out $(abspath $(LABOUT)) $(addprefix --contestant ,$(CONTESTANTS))" \
 		go test -count=1 -timeout 24h -v -run '^TestLabMatrix$$' .
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,7 +109,8 @@ func judgeEach(t *testing.T, needs map[string]func(testing.TB) string, args ...s
 	}
 }
 
-// TestLabMatrix runs the lab with the flags that SNIB_LAB has: see "make lab".
+// TestLabMatrix runs the lab with the flags that SNIB_LAB has: see "make lab". Libraries of others
+// may be convicted.
 func TestLabMatrix(t *testing.T) {
 	flags := os.Getenv("SNIB_LAB")
 	if flags == "" {
@@ -117,8 +119,29 @@ func TestLabMatrix(t *testing.T) {
 	cmd := exec.Command("snib", append([]string{"lab", "run", "-o", "table"}, strings.Fields(flags)...)...)
 	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "PATH="+filepath.Dir(etcdtest.Built(t))+":"+os.Getenv("PATH")) // the lab builds no etcd
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Errorf("snib lab run %s: %v", flags, err)
+	err := cmd.Run()
+	if err == nil {
+		return
+	}
+	if cmd.ProcessState.ExitCode() != 1 { // a contestant was convicted, maybe one of others
+		t.Fatalf("snib lab run %s: %v", flags, err)
+	}
+	_, dir, _ := strings.Cut(flags, "--out ")
+	dir, _, _ = strings.Cut(dir, " ")
+	text, err := os.ReadFile(filepath.Join(dir, "verdicts.json"))
+	var found struct {
+		Verdicts []struct {
+			Contestant, Library, Text string
+			Control, Convicted        bool
+		}
+	}
+	if err := errors.Join(err, json.Unmarshal(text, &found)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range found.Verdicts {
+		if c.Convicted && !c.Control && c.Library == "" {
+			t.Errorf("%s is convicted: %s", c.Contestant, c.Text)
+		}
 	}
 }
 

@@ -205,7 +205,7 @@ func (l *labCommand) list() string {
 		}
 		b.WriteString("\n")
 	}
-	add("Contestants", labContestants())
+	add("Contestants ("+ownGroup+")", labContestants())
 	b.WriteString(listPeers())
 	add("Controls: broken patterns, which each run convicts first", museum())
 	b.WriteString("Stores\n")
@@ -246,10 +246,17 @@ func verdictNames() []string {
 	return convert(judge.Verdicts(), func(e judge.Explanation) string { return string(e.Verdict) })
 }
 
+// ownGroup is the name of snib on all stores that are installed.
+const ownGroup = "snib"
+
+func installedContestants() []arena.Contestant {
+	return slices.DeleteFunc(labContestants(), func(c arena.Contestant) bool { return c.Store.Missing() != nil })
+}
+
 // chosen returns the contestants that the flags name.
 func (l *labCommand) chosen() ([]arena.Contestant, error) {
 	if len(l.names) == 0 {
-		return slices.DeleteFunc(labContestants(), func(c arena.Contestant) bool { return c.Store.Missing() != nil }), nil
+		return installedContestants(), nil
 	}
 	var all []arena.Contestant
 	known := slices.Concat(labContestants(), museum())
@@ -258,6 +265,8 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 		switch {
 		case i >= 0:
 			all = append(all, known[i])
+		case name == ownGroup:
+			all = append(all, installedContestants()...)
 		case len(peers.Named(name)) > 0:
 			found, err := l.chosenPeers(name)
 			if err != nil {
