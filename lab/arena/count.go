@@ -33,17 +33,25 @@ func (b *bout) logCommands(fault string, number int64) {
 	}
 }
 
-// logConnections records how many connections clients have open, if the lab is on their way.
+// logConnections records how many connections clients have open, if that is known.
 func (b *bout) logConnections() {
-	ways := b.store.allWays()
-	if len(ways) == 0 {
-		return
+	if n, ok := b.store.connections(); ok {
+		b.log(history.Event{Kind: judge.Connections, Token: uint64(n)})
 	}
-	n := 0
+}
+
+// connections returns how many connections clients have open. It returns false if the lab is not on
+// their way, and the servers don't say so either.
+func (s *store) connections() (n int, ok bool) {
+	if s.servers != nil && s.clients != nil {
+		n, err := s.clients()
+		return n, err == nil
+	}
+	ways := s.allWays()
 	for _, way := range ways {
 		n += way.Open()
 	}
-	b.log(history.Event{Kind: judge.Connections, Token: uint64(n)})
+	return n, len(ways) > 0
 }
 
 // Each function below returns a function that asks a store how many commands it has executed,
@@ -74,6 +82,29 @@ func countRedis(nodes []*redistest.Node) func() (int64, error) {
 			sum += commands - asked
 		}
 		asked++
+		return sum, nil
+	}
+}
+
+// noClient matches the lines of CLIENT LIST that are about Sentinels, replicas and masters.
+var noClient = regexp.MustCompile(` name=sentinel-| flags=[SM]`)
+
+// redisClients returns a function that counts the connections of clients to all nodes.
+func redisClients(nodes []*redistest.Node) func() (int, error) {
+	return func() (int, error) {
+		sum := 0
+		for _, n := range nodes {
+			answer, err := n.Do("CLIENT", "LIST")
+			if err != nil {
+				return 0, err
+			}
+			for line := range strings.Lines(fmt.Sprint(answer)) {
+				if !noClient.MatchString(line) {
+					sum++
+				}
+			}
+			sum-- // the connection that asks
+		}
 		return sum, nil
 	}
 }

@@ -3,6 +3,8 @@ package arena
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -74,6 +76,35 @@ func TestCount(t *testing.T) {
 			got := count() - before
 			if got != commands && !(tt.atMin && got > commands) {
 				t.Errorf("%d commands are counted as %d", commands, got)
+			}
+		})
+	}
+}
+
+// TestClients checks that the lab counts the connections of clients where it is not on their way,
+// and not those of servers.
+func TestClients(t *testing.T) {
+	redistest.Program(t)
+	for _, kind := range []StoreKind{Sentinel, Cluster} {
+		t.Run(string(kind), func(t *testing.T) {
+			s := openStore(t, Contestant{Store: kind})
+			if n, ok := s.connections(); !ok || n != 0 {
+				t.Errorf("%d connections, %v, want none", n, ok)
+			}
+			server := s.hit(nil).(*redistest.Node)
+			conn, err := net.Dial("tcp", server.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := fmt.Fprint(conn, "PING\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Read(make([]byte, 1)); err != nil { // now the server knows the connection
+				t.Fatal(err)
+			}
+			if n, ok := s.connections(); !ok || n != 1 {
+				t.Errorf("%d connections, %v, want 1", n, ok)
 			}
 		})
 	}

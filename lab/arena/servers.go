@@ -55,6 +55,10 @@ type servers struct {
 	// two numbers says something. It is nil if that is not known.
 	count func() (int64, error)
 
+	// clients returns how many connections clients have to the servers. It is nil if they go
+	// through the lab, which counts them itself.
+	clients func() (int, error)
+
 	clear func(Contestant)  // removes all data; nil if that can't be done
 	nodes []*redistest.Node // of which one can forget what it has
 	leaky []*redistest.Node // whose keys are to end
@@ -124,7 +128,7 @@ func startSentinel(t testing.TB) *servers {
 		addrs: s.Sentinels(), direct: true,
 		hit:    func(*rand.Rand) server { return s.Master() },
 		settle: s.WaitForReplicas,
-		count:  countRedis(s.Nodes()),
+		count:  countRedis(s.Nodes()), clients: redisClients(s.Nodes()),
 		clear: func(c Contestant) {
 			if c.IsControl() { // for snib it would be a loss of memory, after which it waits for 20 s
 				s.Master().Must("FLUSHALL")
@@ -162,7 +166,7 @@ func startCluster(t testing.TB) *servers {
 		addrs: c.Addrs(), direct: true,
 		hit:    func(*rand.Rand) server { return c.MasterOf(slot) },
 		settle: c.WaitUntilWell,
-		count:  countRedis(c.Nodes()),
+		count:  countRedis(c.Nodes()), clients: redisClients(c.Nodes()),
 		clear: func(Contestant) {
 			for _, n := range c.Nodes() {
 				_, _ = n.Do("FLUSHALL") // a replica refuses it
