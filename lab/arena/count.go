@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/internal/history"
@@ -151,23 +152,48 @@ func countPostgres(t testing.TB, addr func() string) func() (int64, error) {
 	}
 }
 
-// countMySQL counts statements, without those of stored programs.
-func countMySQL(dsn func(params ...string) string) func() (int64, error) {
-	own := int64(0)
-	return func() (n int64, err error) {
-		db, err := sql.Open("mysql", dsn("timeout="+countTimeout.String(), "readTimeout="+countTimeout.String()))
-		if err != nil {
-			return 0, err
+// countMySQL counts statements, without those of stored programs, and ends of connections. It keeps
+// its own connection, whose end would count some time after it.
+func countMySQL(t testing.TB, dsn func(params ...string) string) func() (int64, error) {
+	var db *sql.DB
+	var address string
+	asked := int64(0) // so often; each time is a statement
+	t.Cleanup(func() {
+		if db != nil {
+			_ = db.Close() // the server ends, too
 		}
-		defer db.Close() //nolint:errcheck // it has answered
+	})
+	return func() (n int64, err error) {
+		if now := dsn("timeout="+countTimeout.String(), "readTimeout="+countTimeout.String()); db == nil || now != address {
+			if db != nil {
+				_ = db.Close() // its server has failed
+			}
+			if db, err = openMySQL(now); err != nil {
+				return 0, err
+			}
+			address = now
+		}
 		var name string
 		if err := db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
 			return 0, err
 		}
-		n -= own
-		own += 2 // the statement, and the end of the connection
-		return n, nil
+		asked++
+		return n - asked, nil
 	}
+}
+
+// openMySQL opens a pool that says nothing on the screen when its server has failed.
+func openMySQL(dsn string) (*sql.DB, error) {
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	c.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
 }
 
 // countEtcd counts requests, and messages in streams: those that make a watch, and keep-alives.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // Faults of the servers.
@@ -76,8 +78,21 @@ func fillDisk(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 			b.store.shim.FillDisk(false)
 		})
 	})
-	b.wait(ctx, TTL/2) // PostgreSQL may still fail then to recover from what it could not write
-	b.store.revive(server)
+	b.await(ctx, livetest.Patience, func() bool {
+		b.store.revive(server) // PostgreSQL may first fail to recover from what it could not write, and then end
+		return b.store.answers()
+	})
+}
+
+// answers reports whether the servers answer questions, as far as the lab can ask any.
+func (s *store) answers() bool {
+	if s.count == nil {
+		return true
+	}
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	_, err := s.count()
+	return err == nil
 }
 
 // revive restarts a server that has ended by itself, as MariaDB may when its clock goes back, and

@@ -102,7 +102,7 @@ func startReplicatedMySQL(synchronous bool) func(testing.TB) *servers {
 		m.follow()
 		m.servers = &servers{
 			addrs: []string{m.current.Addr()}, hit: func(*rand.Rand) server { return m.current }, failover: m.failover,
-			count: countMySQL(func(params ...string) string { return m.current.DSN(params...) }),
+			count: countMySQL(t, func(params ...string) string { return m.current.DSN(params...) }),
 		}
 		return m.servers
 	}

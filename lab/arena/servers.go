@@ -235,7 +235,7 @@ func execPostgres(addr, database string, statements ...string) error {
 func startMySQL(t testing.TB) *servers {
 	t, shim := withShim(t)
 	s := mysqltest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim, count: countMySQL(s.DSN)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim, count: countMySQL(t, s.DSN)}
 }
 
 // etcdFlags make leases of a second possible: the shortest is three halves of the election

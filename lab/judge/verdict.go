@@ -45,7 +45,7 @@ func Verdicts() []Explanation {
 			"a hold cost at least one command more than usual for every three additional waiters, and a third more than usual. Commands that come with time, such as " +
 			"those of polling, don't count.", true},
 		{Unfenced, "safe only with fencing, which it lacks", "As safe-fenced, but the lock gives no tokens that the resource could check: the writes are lost.", true},
-		{Leaks, "leaks", "When all holders had ended, and their leases too, the store had more keys than after the first hold.", true},
+		{Leaks, "leaks", "When all holders had ended, and their leases too, the store had more keys that never end than before the first fault.", true},
 		{Back, "tokens go back", "A hold got a token that is not greater than that of an earlier hold, or a write was lost on the resource that checks tokens.", true},
 		{ToldLate, "told late", "Two holders believed in the lock at the same time, until one of them was told of its loss.", true},
 		{Overlap, "overlap", "Two holders believed in the lock at the same time, and neither was told.", true},

@@ -135,7 +135,8 @@ func PoolProgram(t testing.TB) string {
 }
 
 // config is the configuration of PgBouncer. Tests have more clients than it has
-// server connections, so clients share them.
+// server connections, so clients share them. By default, PgBouncer waits for 15 s
+// before it connects again to a server that was down.
 const config = `[databases]
 * = host=%s port=%s
 [pgbouncer]
@@ -148,6 +149,7 @@ pool_mode = %s
 default_pool_size = 10
 max_client_conn = 500
 server_round_robin = 1
+server_login_retry = 1
 `
 
 // URL returns the URL of the server.
