@@ -141,12 +141,17 @@ func TestEnds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
-				l := h.Listen("", 0)
-				defer l.Close()
-				for _, left := range tt.left {
+				put := func(left time.Duration) {
 					st := held("a", 1)
 					st.Holders[0].Left = left
 					f.put(st)
+				}
+				put(tt.left[0]) // the first look is at once
+				l := h.Listen("", 0)
+				defer l.Close()
+				next(t, l)
+				for _, left := range tt.left[1:] {
+					put(left)
 					next(t, l)
 				}
 				if tt.note != nil {
