@@ -213,12 +213,7 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 // breakFound ends a hold in the store, and notes how it ended.
 func (s *Service) breakFound(ctx context.Context, f *found, how events.End) error {
 	hold := events.Hold{Name: f.name, Owner: f.Owner, Token: f.Token}
-	s.events.Ending(hold, how) // before it is missing
-	err := s.inspector.Break(ctx, f.name, f.Owner, f.Token)
-	if err != nil {
-		s.events.Ending(hold, events.EndUnknown)
-	}
-	return err
+	return s.events.Ending(hold, how, func() error { return s.inspector.Break(ctx, f.name, f.Owner, f.Token) })
 }
 
 // orChanged returns err, or the answer to a request about a hold that was seen and has ended.

@@ -290,14 +290,11 @@ func (s *Service) end(ctx context.Context, r ref, minHold time.Duration) error {
 // releaseCached releases a lease that this replica has.
 func (s *Service) releaseCached(ctx context.Context, key leaseKey, c *cached) error {
 	hold := events.Hold{Name: key.name, Owner: key.owner, Token: c.token}
-	s.events.Ending(hold, events.EndReleased) // before it is missing
-	err := c.lease.Release(ctx)
-	if err != nil {
-		s.events.Ending(hold, events.EndUnknown)
-		return err
+	err := s.events.Ending(hold, events.EndReleased, func() error { return c.lease.Release(ctx) })
+	if err == nil {
+		s.leases.markReleased(c)
 	}
-	s.leases.markReleased(c)
-	return nil
+	return err
 }
 
 // setLabel changes the label of a hold.

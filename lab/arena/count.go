@@ -24,14 +24,21 @@ import (
 // logCommands records how many commands the store has executed, if it says so. fault is the one
 // whose cost that is, with its number, or "" before the first fault.
 func (b *bout) logCommands(fault string, number int64) {
-	if b.store.servers == nil || b.store.count == nil {
-		return
-	}
-	b.store.counting.Lock()
-	defer b.store.counting.Unlock()
-	if n, err := b.store.count(); err == nil { // without an answer, the cost is not known
+	if n, ok := b.store.commands(); ok {
 		b.log(history.Event{Kind: judge.Commands, Fault: fault, ID: number, Token: uint64(n)})
 	}
+}
+
+// commands returns how many commands the store has executed. It returns false if the store does not
+// say so, or does not answer.
+func (s *store) commands() (n int64, ok bool) {
+	if s.servers == nil || s.count == nil {
+		return 0, false
+	}
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	n, err := s.count()
+	return n, err == nil
 }
 
 // logConnections records how many connections clients have open, if that is known.
@@ -68,15 +75,14 @@ func countRedis(nodes []*redistest.Node) func() (int64, error) {
 	return func() (int64, error) {
 		sum := int64(0)
 		for _, n := range nodes {
-			answer, err := n.Do("INFO")
+			info, err := n.Fields("INFO")
 			if err != nil {
 				return 0, err
 			}
-			text := fmt.Sprint(answer)
-			if !strings.Contains(text, "\nrole:master") {
+			if info["role"] != "master" {
 				continue
 			}
-			commands, err := numberAfter(text, "\ntotal_commands_processed:")
+			commands, err := strconv.ParseInt(info["total_commands_processed"], 10, 64)
 			if err != nil {
 				return 0, err
 			}
@@ -235,11 +241,4 @@ func countZooKeeper(servers ...*zktest.Server) func() (int64, error) {
 		}
 		return sum, nil
 	}
-}
-
-// numberAfter returns the number between a key and the end of its line in an answer of Redis.
-func numberAfter(text, key string) (int64, error) {
-	_, after, _ := strings.Cut(text, key)
-	number, _, _ := strings.Cut(after, "\r\n")
-	return strconv.ParseInt(number, 10, 64)
 }

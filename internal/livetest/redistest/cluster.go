@@ -285,7 +285,7 @@ func (c *ClusterSetup) WaitUntilWell() {
 // checkState returns nil if all nodes that are up report that the cluster works.
 func (c *ClusterSetup) checkState() error {
 	for _, n := range up(c.nodes) {
-		fields, err := n.info("CLUSTER", "INFO")
+		fields, err := n.Fields("CLUSTER", "INFO")
 		if err != nil {
 			return err
 		}

@@ -274,7 +274,7 @@ func (n *Node) TLS() *tls.Config { return n.tls.Clone() }
 // Info returns the fields of a section of INFO.
 func (n *Node) Info(section string) map[string]string {
 	n.t.Helper()
-	fields, err := n.info("INFO", section)
+	fields, err := n.Fields("INFO", section)
 	if err != nil {
 		n.t.Fatalf("INFO at %s: %v", n.Addr(), err)
 	}
@@ -306,8 +306,21 @@ func (n *Node) Used() *Node {
 	return n
 }
 
-// info returns the fields of a section of INFO, or of CLUSTER INFO.
-func (n *Node) info(command ...any) (map[string]string, error) {
+// AwaitFullDisk waits until the server has noticed that its disk is full: it then answers PING with
+// an error. It writes a key to notice that.
+func (n *Node) AwaitFullDisk(key string) {
+	n.t.Helper()
+	livetest.Await(n.t, "error of PING", func() error {
+		_, _ = n.Do("SET", key, 1)
+		if _, err := n.Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "MISCONF") {
+			return fmt.Errorf("the answer is %w", err)
+		}
+		return nil
+	})
+}
+
+// Fields returns the fields of the answer to a command such as INFO or CLUSTER INFO.
+func (n *Node) Fields(command ...any) (map[string]string, error) {
 	answer, err := n.Do(command...)
 	if err != nil {
 		return nil, err
@@ -348,7 +361,7 @@ func up(nodes []*Node) []*Node {
 func checkSynced(nodes []*Node) error {
 	all := map[string]map[string]string{}
 	for _, n := range up(nodes) {
-		fields, err := n.info("INFO", "replication")
+		fields, err := n.Fields("INFO", "replication")
 		if err != nil {
 			return err
 		}

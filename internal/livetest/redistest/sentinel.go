@@ -170,7 +170,7 @@ func (s *SentinelSetup) WaitForFailover(old *Node) *Node {
 		if master == old {
 			return fmt.Errorf("the master is still %s", old.Addr())
 		}
-		fields, err := master.info("INFO", "replication")
+		fields, err := master.Fields("INFO", "replication")
 		if err == nil && fields["role"] != "master" {
 			err = fmt.Errorf("the role of %s is still %s", master.Addr(), fields["role"])
 		}
@@ -228,7 +228,7 @@ func (s *SentinelSetup) WaitForReplicas() {
 			if n == master {
 				continue
 			}
-			fields, err := n.info("INFO", "replication")
+			fields, err := n.Fields("INFO", "replication")
 			if err != nil {
 				return err
 			}

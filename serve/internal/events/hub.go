@@ -70,17 +70,20 @@ func NewHub(source Source, interval time.Duration, start func(func()), stop <-ch
 	return &Hub{source: source, interval: interval, start: start, stop: stop, ends: map[Hold]note{}}
 }
 
-// Ending notes how a hold is about to end, for the event that tells so. If it does not end, call
-// Ending with EndUnknown.
-func (h *Hub) Ending(hold Hold, end End) {
+// Ending ends a hold by do, and notes how it ends for the event that tells so, unless do fails.
+func (h *Hub) Ending(hold Hold, end End, do func() error) error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case end == EndUnknown:
-		delete(h.ends, hold)
-	case h.poller != nil && len(h.ends) < maxNotes:
-		h.ends[hold] = note{end, driver.Now()}
+	if h.poller != nil && len(h.ends) < maxNotes {
+		h.ends[hold] = note{end, driver.Now()} // before a snapshot can miss the hold
 	}
+	h.mu.Unlock()
+	err := do()
+	if err != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.ends, hold)
+	}
+	return err
 }
 
 // A poller lists the store from the first listener on until Linger after the last one. Its epoch

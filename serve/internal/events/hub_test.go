@@ -117,10 +117,12 @@ func text(b Batch) string {
 func TestEnds(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	hold := Hold{"a", "o1", 1}
+	errRefused := errors.New("the store has refused it")
+	does, refused := func() error { return nil }, func() error { return errRefused }
 	tests := []struct {
 		name string
 		left []time.Duration
-		note func(*Hub)
+		note func(*Hub) error
 		want End
 	}{
 		{"ReleasedElsewhere", []time.Duration{20 * s, 19 * s}, nil, EndUnknown},
@@ -130,13 +132,10 @@ func TestEnds(t *testing.T) {
 		{"JustRenewed", []time.Duration{2 * s, 1 * s, 3 * s}, nil, EndUnknown},
 		{"SeenOnce", []time.Duration{500 * ms}, nil, EndUnknown},
 		{"Endless", []time.Duration{driver.NoExpiry, driver.NoExpiry}, nil, EndUnknown},
-		{"Released", []time.Duration{2 * s, 1 * s}, func(h *Hub) { h.Ending(hold, EndReleased) }, EndReleased},
-		{"Broken", []time.Duration{20 * s}, func(h *Hub) { h.Ending(hold, EndBroken) }, EndBroken},
-		{"BrokenOther", []time.Duration{20 * s}, func(h *Hub) { h.Ending(Hold{"a", "o1", 2}, EndBroken) }, EndUnknown},
-		{"NotBroken", []time.Duration{20 * s}, func(h *Hub) {
-			h.Ending(hold, EndBroken)
-			h.Ending(hold, EndUnknown) // the store has refused it
-		}, EndUnknown},
+		{"Released", []time.Duration{2 * s, 1 * s}, func(h *Hub) error { return h.Ending(hold, EndReleased, does) }, EndReleased},
+		{"Broken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, EndBroken, does) }, EndBroken},
+		{"BrokenOther", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(Hold{"a", "o1", 2}, EndBroken, does) }, EndUnknown},
+		{"NotBroken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, EndBroken, refused) }, EndUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -155,7 +154,9 @@ func TestEnds(t *testing.T) {
 					next(t, l)
 				}
 				if tt.note != nil {
-					tt.note(h)
+					if err := tt.note(h); err != nil && !errors.Is(err, errRefused) {
+						t.Fatal(err)
+					}
 				}
 				f.remove("a")
 				b := next(t, l)
