@@ -33,7 +33,7 @@ func hang(pid int) error {
 	return poll(Patience, nil, func() error {
 		var last error
 		for _, pid := range processTree(pid) {
-			if !isStopped(pid) {
+			if !isIn(pid, "TtZX") { // stopped, dead or gone
 				last = fmt.Errorf("process %d still runs", pid)
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					last = err
@@ -55,13 +55,23 @@ func resume(pid int) error {
 	return errors.Join(errs...)
 }
 
-// kill kills the process and its descendants. It stops the process first, so that it starts no
-// more children and does not reap dead ones: their ids are not reused.
+// kill kills the process and its descendants, and waits until they have ended: as long as one is
+// there, PostgreSQL refuses to start in the same folder. It stops the process first, so that it
+// starts no more children and does not reap dead ones: their ids are not reused.
 func kill(pid int) {
 	_ = hang(pid) // a process that can't be stopped can still be killed
-	for _, pid := range processTree(pid) {
+	tree := processTree(pid)
+	for _, pid := range tree {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // fails if it is gone already
 	}
+	_ = poll(Patience, nil, func() error { // that one lives on shows when it is in the way
+		for _, pid := range tree {
+			if !isIn(pid, "ZX") {
+				return fmt.Errorf("process %d still runs", pid)
+			}
+		}
+		return nil
+	})
 }
 
 // quit asks a process to end, also if it hangs.
@@ -111,10 +121,10 @@ func number(fields []string, index int) int64 {
 	return n
 }
 
-// isStopped reports whether all threads of the process are stopped, dead or gone.
-func isStopped(pid int) bool {
+// isIn reports whether all threads of the process are in one of the states, or gone.
+func isIn(pid int, states string) bool {
 	for _, stat := range readMatching(fmt.Sprintf("/proc/%d/task/*/stat", pid)) {
-		if !strings.Contains("TtZX", state(stat)) {
+		if !strings.Contains(states, state(stat)) {
 			return false
 		}
 	}

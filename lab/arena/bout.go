@@ -51,7 +51,12 @@ type bout struct {
 	extras  int   // clients of crowds so far
 
 	hasty atomic.Bool // holds are short: see hastyWork
+	brisk atomic.Bool // holds and the pauses between them are shorter still: see briskWork
 }
+
+// isBrisk reports whether the lock changes hands as often as it can during the faults of a bout:
+// that is so in every other one. A control has the pace that its pattern needs to fail.
+func (b *bout) isBrisk() bool { return !b.c.IsControl() && b.c.Work == 0 && b.seed%2 == 1 }
 
 // run runs a bout, and returns its events.
 func (b *bout) run(ctx context.Context) ([]history.Event, error) {
@@ -133,6 +138,7 @@ func (b *bout) direct(ctx context.Context) {
 	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
 	b.logCommands("", 0)
 	b.logConnections()
+	b.brisk.Store(b.isBrisk())
 	endless := b.store.endless()
 	if len(b.plan) == 0 { // the work itself is the schedule
 		b.wait(ctx, 2*b.c.Work)
@@ -145,6 +151,9 @@ func (b *bout) direct(ctx context.Context) {
 		rng := rand.New(rand.NewPCG(uint64(step.Number), 0))
 		faults()[i].do(ctx, b, b.clients[slices.Index(names[:], step.Client)], rng)
 		b.wait(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
+		if b.isBrisk() {
+			b.wait(ctx, TTL)
+		}
 	}
 	b.store.heal()
 	b.log(history.Event{Kind: history.Heal})

@@ -16,6 +16,9 @@ import (
 // sampling is how often a holder is asked whether it still holds the lock.
 const sampling = 20 * time.Millisecond
 
+// briskWork is what holds of a brisk bout, and the pauses between them, are shorter than.
+const briskWork = 5 * time.Millisecond
+
 // A client competes for the lock through a contestant's process. All fields belong to its own
 // goroutine, if they don't say otherwise.
 type client struct {
@@ -143,9 +146,20 @@ func (c *client) run(ctx context.Context) {
 		default:
 		}
 		c.cycle(ctx)
-		c.sleep(ctx, time.Duration(c.rng.IntN(20))*time.Millisecond)
+		c.sleep(ctx, c.pause())
 	}
 }
+
+// pause returns for how long not to want the lock after a hold.
+func (c *client) pause() time.Duration {
+	longest := 20 * time.Millisecond
+	if c.b.brisk.Load() {
+		longest = briskWork
+	}
+	return c.upTo(longest)
+}
+
+func (c *client) upTo(d time.Duration) time.Duration { return time.Duration(c.rng.Int64N(int64(d))) }
 
 // cycle acquires the lock once, and does what the director wants with it.
 func (c *client) cycle(ctx context.Context) {
@@ -225,10 +239,12 @@ func (c *client) workTime() time.Duration {
 		return hastyWork
 	case c.b.c.Work > 0:
 		return c.b.c.Work
+	case c.b.brisk.Load():
+		return c.upTo(briskWork)
 	case c.rng.IntN(3) == 0:
-		return time.Duration(100+c.rng.IntN(200)) * time.Millisecond
+		return 100*time.Millisecond + c.upTo(200*time.Millisecond)
 	default:
-		return time.Duration(5+c.rng.IntN(25)) * time.Millisecond
+		return 5*time.Millisecond + c.upTo(25*time.Millisecond)
 	}
 }
 

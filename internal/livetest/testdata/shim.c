@@ -1,12 +1,13 @@
 // Preloaded into a server, this does what the three int64 say that stand in the file that SNIB_SHIM names, from the moment when
 // they are written: the first sets the wall clock ahead by so many nanoseconds. If the second is not 0, nothing gets to the disk
 // for certain: fsync and fdatasync fail with EIO. If the third is not 0, the disk is full: writes to files fail with ENOSPC, also
-// where the file has the place already, as on file systems that copy on write. Other clocks run on as they are. What does get to
-// the disk is noted in the file that SNIB_SYNCED names: after each fsync the inode of the file and its size, as two int64.
+// where the file has the place already, as on file systems that copy on write. Other clocks run on as they are, and whoever waits
+// until a time of the wall clock waits as long as that clock says. What does get to the disk is noted in the file that SNIB_SYNCED names: after each fsync the inode of the file and its size, as two int64.
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -61,6 +62,16 @@ time_t time(time_t *t) {
 	if (t)
 		*t = ts.tv_sec;
 	return ts.tv_sec;
+}
+
+// Whoever waits is told apart by the time: the wall clock counts from 1970, and the others from the boot, which is not 30 years
+// ago.
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+	if (until->tv_sec < billion)
+		return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until);
+	int64_t at = until->tv_sec * billion + until->tv_nsec - order(0);
+	struct timespec real = {at / billion, at % billion};
+	return pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &real);
 }
 
 static int sync_with(long call, int fd) {

@@ -526,7 +526,7 @@ func serveContestant(name string) error {
 			open = openLabSessions
 		}
 		return contestant.Serve(os.Stdin, os.Stdout, func(ctx context.Context, m contestant.Message) (contestant.Locker, error) {
-			d, err := open(ctx, m)
+			d, err := openPatiently(ctx, m, open)
 			if err != nil {
 				return nil, err
 			}
@@ -541,6 +541,27 @@ func serveContestant(name string) error {
 		return usagef("%w; see snib lab list", err)
 	}
 	return nil
+}
+
+// openPatience is for how long a contestant tries to open a store that does not answer: it may be
+// started while the servers still recover from a fault.
+const openPatience = 20 * time.Second
+
+// openPause is between two tries.
+const openPause = 100 * time.Millisecond
+
+// openPatiently opens a store with open, again and again while the store does not answer.
+func openPatiently(ctx context.Context, m contestant.Message, open func(context.Context, contestant.Message) (snib.Driver, error)) (snib.Driver, error) {
+	for began := time.Now(); ; {
+		d, err := open(ctx, m)
+		if !errors.Is(err, snib.ErrUnavailable) || time.Since(began) > openPatience {
+			return d, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(openPause):
+		}
+	}
 }
 
 // A labLocker is snib as a contestant.
