@@ -34,6 +34,14 @@ func play(role string) int {
 		return 0
 	case "garbage":
 		fmt.Println("hello")
+	case "id is a text":
+		fmt.Println(`{"type":"granted","id":"1"}`)
+	case "token is negative":
+		fmt.Println(`{"type":"granted","id":1,"token":-7}`)
+	case "held is a number":
+		fmt.Println(`{"type":"held","id":1,"held":1}`)
+	case "error is a list":
+		fmt.Println(`{"type":"error","error":["no"]}`)
 	case "early":
 		fmt.Println(`{"type":"granted","id":1}`)
 	case "nameless":
@@ -147,6 +155,10 @@ func TestWrong(t *testing.T) {
 	tests := []struct{ role, want string }{
 		{"refuses", "it gives up: no such server"},
 		{"garbage", `line 1 of its output, "hello": it is no message`},
+		{"id is a text", `its field "id" must be an integer, and has the type string`},
+		{"token is negative", `its field "token" must be a positive integer, and has the type number`},
+		{"held is a number", `its field "held" must be true or false, and has the type number`},
+		{"error is a list", `its field "error" must be a string, and has the type array`},
 		{"early", `"granted" is no answer for hold 1`},
 		{"nameless", "it names no hold"},
 		{"unasked", `"granted" is no answer for hold 7`},

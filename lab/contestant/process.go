@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -177,7 +178,7 @@ func (c *Process) read() {
 func (c *Process) receive(line []byte) error {
 	var m Message
 	if err := json.Unmarshal(line, &m); err != nil {
-		return errors.New("it is no message, which is a JSON object")
+		return describe(err)
 	}
 	c.mu.Lock()
 	isUp := c.isUp
@@ -202,6 +203,25 @@ func (c *Process) receive(line []byte) error {
 		c.on(m)
 	}
 	return nil
+}
+
+// describe says what is wrong with a line that is no message.
+func describe(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok || wrong.Field == "" {
+		return errors.New("it is no message, which is a JSON object")
+	}
+	want := "a string"
+	switch wrong.Type.Kind() {
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Int64:
+		want = "an integer"
+	case reflect.Uint64:
+		want = "a positive integer"
+	}
+	got, _, _ := strings.Cut(wrong.Value, " ") // a number follows its type
+	return fmt.Errorf("its field %q must be %s, and has the type %s", wrong.Field, want, got)
 }
 
 // A tail keeps the end of what is written to it.
