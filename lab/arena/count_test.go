@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/lab/pattern"
 )
@@ -78,6 +81,34 @@ func TestCount(t *testing.T) {
 				t.Errorf("%d commands are counted as %d", commands, got)
 			}
 		})
+	}
+}
+
+// TestManyBouts checks that PostgreSQL forgets the statements of earlier bouts: it counts a limited
+// number of them.
+func TestManyBouts(t *testing.T) {
+	pgtest.Program(t)
+	s := openStore(t, Contestant{Store: Postgres})
+	if s.count == nil {
+		t.Skip("this server does not count: see statementStats")
+	}
+	for range 2 {
+		if err := s.empty(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := execPostgres(s.addrs[0], postgresDatabase, "SELECT 'a statement of a bout'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), "postgres://postgres@"+s.addrs[0]+"/postgres?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	const old = "SELECT count(*) FROM pg_stat_statements WHERE dbid NOT IN (SELECT oid FROM pg_database)"
+	var n int
+	if err := conn.QueryRow(t.Context(), old).Scan(&n); err != nil || n > 0 {
+		t.Errorf("%d statements of databases that do not exist any more are counted (%v)", n, err)
 	}
 }
 

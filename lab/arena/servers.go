@@ -205,9 +205,16 @@ func startPgBouncer(t testing.TB) *servers {
 // postgresDatabase is the database of a bout.
 const postgresDatabase = "lab"
 
+// forgetStatements makes room for the statements of the next bout, if the server counts them.
+const forgetStatements = `DO $$ BEGIN
+	IF EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_stat_statements') THEN
+		PERFORM pg_stat_statements_reset();
+	END IF;
+END $$`
+
 // emptyPostgres replaces the database, whoever still uses it.
 func emptyPostgres(t testing.TB, addr string, c Contestant) {
-	err := execPostgres(addr, "postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase)
+	err := execPostgres(addr, "postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase, forgetStatements)
 	if err == nil && c.IsControl() {
 		err = execPostgres(addr, postgresDatabase, pattern.PostgresSchema, "INSERT INTO articles VALUES (1, 100)")
 	}
