@@ -97,9 +97,9 @@ type Options struct {
 type Outcome struct {
 	Contestant Contestant
 	judge.Result
-	Seed   uint64          // of the decisive bout
+	Seed   uint64          // of the decisive bout; if Err is set, of the bout that failed
 	Events []history.Event // of the decisive bout; times are since its begin
-	Plan   []Step          // of the decisive bout, or a part of it that suffices
+	Plan   []Step          // of the bout that Seed is of, or a part of it that suffices
 	Bouts  int
 	Took   time.Duration
 	Err    error // why it could not be judged
@@ -110,6 +110,15 @@ func (o Outcome) Convicted() bool { return o.Err == nil && o.Verdict().Explain()
 
 // AsExpected reports whether a control got its verdict.
 func (o Outcome) AsExpected() bool { return o.Err == nil && o.Verdict() == o.Contestant.Want }
+
+// LastErrors returns the errors that may tell why nobody got the lock, the latest one last, or none
+// if clients got it until the end.
+func (o Outcome) LastErrors() []string {
+	if o.Blocked || o.Acquired == 0 {
+		return o.Errors
+	}
+	return nil
+}
 
 // An Audience is told what happens. Its functions are not called at the same time.
 type Audience struct {
@@ -124,7 +133,8 @@ const controlTime = time.Minute
 const width = 4
 
 // Run runs all contestants, and returns an outcome for each, in their order. It returns an error
-// only if ctx ends. When it returns, all processes have ended.
+// only if ctx ends. Then contestants that were not run are missing, and others are judged by the
+// bouts that were over. When Run returns, all processes have ended.
 func Run(ctx context.Context, opts Options, a Audience) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(opts.Contestants))
 	p := &progress{audience: a, shares: make([]float64, len(outcomes)), running: make(map[int]string)}
@@ -138,15 +148,19 @@ func Run(ctx context.Context, opts Options, a Audience) ([]Outcome, error) {
 				return
 			}
 			p.begin(i, c.Name)
-			outcomes[i] = run(ctx, c, opts, func(share float64) { p.set(i, share) })
-			if ctx.Err() == nil {
-				p.end(i, outcomes[i])
+			o, complete := run(ctx, c, opts, func(share float64) { p.set(i, share) })
+			if complete {
+				outcomes[i] = o
+				p.end(i, o)
+			} else if o.Bouts > 0 && !c.IsControl() { // a control that has not failed yet would look acquitted
+				outcomes[i] = o
 			}
 		})
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		missing := func(o Outcome) bool { return o.Bouts == 0 && o.Err == nil }
+		return slices.DeleteFunc(outcomes, missing), context.Cause(ctx)
 	}
 	return outcomes, nil
 }
@@ -197,14 +211,16 @@ func (p *progress) tell() {
 	p.audience.Progress(sum/float64(len(p.shares)), names)
 }
 
-// run runs one contestant, bout after bout.
-func run(ctx context.Context, c Contestant, opts Options, progress func(float64)) (o Outcome) {
-	o.Contestant, o.Seed = c, opts.Seed
+// run runs one contestant, bout after bout. It returns false if ctx ends before that: then the
+// outcome has the bouts that were over.
+func run(ctx context.Context, c Contestant, opts Options, progress func(float64)) (o Outcome, complete bool) {
+	o.Contestant, o.Seed, o.Plan = c, opts.Seed, opts.Plan
 	began := time.Now()
 	long := opts.For
 	if c.IsControl() {
 		long = controlTime
 	}
+	lastSeed, lastPlan := opts.Seed, opts.Plan // of the latest bout
 	err := livetest.Outside(func(t testing.TB) error {
 		faults, err := faultsFor(c, opts.Faults)
 		if err == nil {
@@ -215,8 +231,12 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 		}
 		s := openStore(t, c)
 		try := func(plan []Step, seed uint64) (trial, error) {
+			lastSeed, lastPlan = seed, plan
 			b := &bout{t: t, c: c, store: s, plan: plan, seed: seed}
 			events, err := b.run(ctx)
+			if ctx.Err() != nil { // the end of a bout that was cut short looks like a lock that is blocked
+				return trial{}, context.Cause(ctx)
+			}
 			if err != nil {
 				return trial{}, err
 			}
@@ -247,12 +267,23 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 			}
 		}
 		if o.Acquired == 0 && !o.Blocked {
-			return errors.New("it never got the lock")
+			text := "it never got the lock"
+			if n := len(o.Errors); n > 0 {
+				text += "; its last error: " + o.Errors[n-1]
+			}
+			return errors.New(text)
 		}
+		complete = true
 		return nil
 	})
-	o.Err, o.Took = err, time.Since(began)
-	return o
+	o.Took = time.Since(began)
+	if !complete && ctx.Err() != nil {
+		return o, false // whatever has failed, the end of ctx may be the reason
+	}
+	if o.Err = err; err != nil {
+		o.Seed, o.Plan = lastSeed, lastPlan
+	}
+	return o, true
 }
 
 // haveTokens reports whether each grant has a token.

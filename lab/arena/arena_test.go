@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/lab/contestant"
 	"github.com/sniblock/snib/lab/judge"
 	"github.com/sniblock/snib/lab/pattern"
 )
@@ -21,6 +23,10 @@ import (
 const contestantVar = "SNIB_TEST_CONTESTANT"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == contestantVar && strings.Contains(os.Args[2], "/") {
+		serveFile(os.Args[2])
+		os.Exit(0)
+	}
 	if len(os.Args) == 3 && os.Args[1] == contestantVar {
 		if err := ServePattern(os.Args[2], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -37,6 +43,108 @@ func command(name string) []string {
 		panic(err)
 	}
 	return []string{exe, contestantVar, name}
+}
+
+// serveFile is a contestant that grants its lock, once: it makes a file, and ends if there is one.
+func serveFile(name string) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	_ = file.Close()
+	_ = contestant.Serve(os.Stdin, os.Stdout, func(context.Context, contestant.Message) (contestant.Locker, error) {
+		return mutex{make(chan struct{}, 1)}, nil
+	})
+}
+
+// A mutex is a lock of one process.
+type mutex struct{ held chan struct{} }
+
+func (m mutex) Acquire(_ context.Context, wait time.Duration) (contestant.Hold, error) {
+	select {
+	case m.held <- struct{}{}:
+		return m, nil
+	case <-time.After(wait):
+		return nil, contestant.ErrDenied
+	}
+}
+
+func (m mutex) Token() uint64         { return 0 }
+func (m mutex) Held() bool            { return true }
+func (m mutex) Lost() <-chan struct{} { return nil }
+func (m mutex) Release(context.Context) error {
+	<-m.held
+	return nil
+}
+
+// inMemory returns a contestant that is a mutex in the first bout, and ends in the second one.
+func inMemory(t *testing.T) Contestant {
+	return Contestant{Name: "mutex", Store: None, Together: true, Command: command(filepath.Join(t.TempDir(), "once"))}
+}
+
+// TestFailingBout checks that the outcome has the seed and the plan of the bout that failed.
+func TestFailingBout(t *testing.T) {
+	c, only := inMemory(t), []string{"stop-waiter"}
+	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Faults: only, Seed: 7, For: time.Hour}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	among, err := faultsFor(c, only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := outcomes[0]
+	if failed, ok := errors.AsType[*contestant.Error](o.Err); !ok || o.Bouts != 1 {
+		t.Fatalf("after %d bouts: %v, %v, want that the contestant ends in the second bout", o.Bouts, o.Err, failed)
+	}
+	if want := newPlan(c, among, 8); o.Seed != 8 || !slices.Equal(o.Plan, want) {
+		t.Errorf("the failing bout has seed %d and plan %v, want 8 and %v", o.Seed, o.Plan, want)
+	}
+}
+
+// TestInterrupt checks that the bouts that were over are judged when a run is interrupted.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	bouts := 0
+	outcomes, err := Run(ctx, Options{Contestants: []Contestant{inMemory(t)}, Faults: []string{"stop-waiter"}, Seed: 7, For: time.Hour}, Audience{
+		Progress: func(share float64, _ []string) {
+			if share > 0 {
+				bouts++
+			}
+			if bouts == 2 {
+				cancel()
+			}
+		},
+		Done: func(o Outcome) { t.Errorf("done: %+v", o) },
+	})
+	if !errors.Is(err, context.Canceled) || len(outcomes) != 1 {
+		t.Fatalf("outcomes %+v, %v, want one, and that the run was canceled", outcomes, err)
+	}
+	if o := outcomes[0]; o.Err != nil || o.Bouts != 1 || o.Acquired == 0 || o.Verdict() != judge.Safe {
+		t.Errorf("the outcome is %s after %d bouts with %d holds (%v), want safe after one", o.Verdict(), o.Bouts, o.Acquired, o.Err)
+	}
+	outcomes, err = Run(ctx, Options{Contestants: []Contestant{inMemory(t)}}, audience(t))
+	if !errors.Is(err, context.Canceled) || len(outcomes) != 0 {
+		t.Errorf("after the interruption: outcomes %+v, %v, want none", outcomes, err)
+	}
+}
+
+// TestNeverGranted checks that the errors of a contestant tell why it never got the lock.
+func TestNeverGranted(t *testing.T) {
+	const program = `read start; echo '{"type":"ready"}'
+while read line; do
+	id=$(expr "$line" : '.*"id":\([0-9]*\)')
+	echo "{\"type\":\"error\",\"id\":$id,\"error\":\"wrong password\"}"
+done`
+	c := Contestant{Name: "x", Store: None, Command: []string{"sh", "-c", program}}
+	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Plan: []Step{}, Seed: 1}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := outcomes[0]
+	if o.Err != nil || !o.Blocked || !slices.Equal(o.LastErrors(), []string{"wrong password"}) {
+		t.Errorf("blocked %v (%v), errors %q, want blocked with the error that it sent", o.Blocked, o.Err, o.LastErrors())
+	}
 }
 
 func audience(t *testing.T) Audience {

@@ -5,7 +5,9 @@ package judge
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -62,6 +64,10 @@ type Result struct {
 	Starved int // acquisitions that saw at least 100 grants of others
 	Unknown int // acquisitions that were not answered; they count for nothing
 
+	// Errors are the last texts of the contestant's errors, each once, the latest one last. Those of
+	// the worst run count.
+	Errors []string
+
 	// PerHold has, for each run, how many commands the store executed for a hold before the first
 	// fault, and Connections how many connections each process had open then. Runs in which that
 	// is not known are missing.
@@ -104,6 +110,7 @@ func Judge(events []history.Event, rules Rules) Result {
 	}
 	r.countDamage(events, excused, rules.Unclaimed)
 	r.countAnswers(events)
+	r.Errors = lastErrors(events)
 	r.countCosts(events, rules.Assumes[string(Herd)])
 	return r
 }
@@ -233,6 +240,33 @@ func (r *Result) countAnswers(events []history.Event) {
 	r.Unknown = len(calls)
 }
 
+// The most errors that a result has, and the most characters of each.
+const (
+	mostErrors = 3
+	maxLength  = 300
+)
+
+var numbers = regexp.MustCompile("[0-9]+")
+
+// lastErrors returns the last texts of errors. Of texts that differ in numbers only, such as ports,
+// it returns the latest.
+func lastErrors(events []history.Event) (texts []string) {
+	found := make(map[string]bool) // without numbers
+	for _, e := range slices.Backward(events) {
+		text := numbers.ReplaceAllString(e.Err, "0")
+		if e.Kind != history.Failed || text == "" || found[text] {
+			continue
+		}
+		found[text] = true
+		texts = append(texts, fmt.Sprintf("%.*s", maxLength, e.Err))
+		if len(texts) == mostErrors {
+			break
+		}
+	}
+	slices.Reverse(texts)
+	return texts
+}
+
 // Add adds the result of another run of the same contestant, and reports whether that one is worse
 // than all before.
 func (r *Result) Add(o Result) (worse bool) {
@@ -254,6 +288,9 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {
 		r.Worst, r.First = o.Worst, o.First
+	}
+	if worse || r.Errors == nil {
+		r.Errors = o.Errors
 	}
 	return worse
 }

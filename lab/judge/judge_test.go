@@ -1,6 +1,8 @@
 package judge
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,6 +188,28 @@ func TestColumns(t *testing.T) {
 	got := Judge(r, Rules{Tokens: true})
 	if got.Acquired != 100 || got.Starved != 1 || got.Unknown != 1 || got.Faults["pause"] != 1 {
 		t.Errorf("got %+v, want 100 acquired, 1 starved, 1 unknown, 1 pause", got)
+	}
+}
+
+// TestErrors checks which texts of errors a result has.
+func TestErrors(t *testing.T) {
+	var r run
+	fail := func(at int64, text string) {
+		r.add(history.Failed, "A", at, at, func(e *history.Event) { e.Err = text })
+	}
+	for i, text := range []string{"too old", "refused at port 1", "", "no password", "refused at port 2", strings.Repeat("é", 400)} {
+		fail(int64(i+1), text)
+	}
+	got := Judge(r, Rules{})
+	if want := []string{"no password", "refused at port 2", strings.Repeat("é", 300)}; !slices.Equal(got.Errors, want) {
+		t.Errorf("the errors are %q, want %q", got.Errors, want)
+	}
+	var all Result
+	for _, r := range []Result{{Errors: []string{"first"}}, {Errors: []string{"second"}}, {Blocked: true, Errors: []string{"worst"}}, {Errors: []string{"last"}}} {
+		all.Add(r)
+	}
+	if !slices.Equal(all.Errors, []string{"worst"}) {
+		t.Errorf("the errors of several runs are %q, want those of the worst", all.Errors)
 	}
 }
 
