@@ -26,6 +26,9 @@ type Page struct {
 	Seed    uint64
 	Void    bool // a control did not get its verdict
 
+	// Interrupted says that the run ended early, so that contestants may be missing.
+	Interrupted bool
+
 	// Repeat returns the command that runs the decisive bout of an outcome again.
 	Repeat func(arena.Outcome) string
 }
@@ -49,7 +52,10 @@ section { margin-top: 2.5em }
 
 const legend = `<h2>How to read the pictures</h2>
 <p>Each client has a lane, and time goes to the right. A bar means that the client believed that it held the lock: green, or red
-while another one believed so, too. It is gray while the process was stopped. A thin line means that the client waited for the lock.
+while another one believed so, too. It ends when the client was last asked and answered that it still held the lock; that it was told
+of the loss may have reached the judge up to 20 ms later. The bar is gray while the process was stopped, which the verdict's number leaves
+out. The verdict has the longest overlap of all bouts; the picture may be of another bout, which fails with fewer faults. A thin line
+means that the client waited for the lock.
 A circle is a read of the resource, at the begin of a hold, and a triangle is the write at its end; a red one overwrote another
 write. A cross is a kill. The last lane shows faults of the store and of the network.</p>
 `
@@ -61,6 +67,9 @@ func Write(out io.Writer, p Page, outcomes []arena.Outcome) error {
 	fmt.Fprintf(&b, "<h1>snib lab</h1>\n<p>snib %s, %s, seed %d, TTL %v.</p>\n", html.EscapeString(p.Version), p.When.UTC().Format(time.RFC3339), p.Seed, arena.TTL)
 	if p.Void {
 		b.WriteString("<p class=\"bad\">This run is void: a control did not get the verdict that it must get, so the other verdicts say nothing.</p>\n")
+	}
+	if p.Interrupted {
+		b.WriteString("<p class=\"bad\">This run was interrupted. The page has what was judged until then.</p>\n")
 	}
 	controls, contestants := split(outcomes)
 	writeTable(&b, "Contestants", contestants, 0)
@@ -154,6 +163,7 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 		number, html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
 	fmt.Fprintf(b, "%s</p>\n", html.EscapeString(o.Contestant.Guilt))
 	writeLibrary(b, o.Contestant)
+	writeErrors(b, o.LastErrors())
 	if o.Err != nil {
 		fmt.Fprintf(b, "<p>%s</p>\n</section>\n", html.EscapeString(o.Err.Error()))
 		return
@@ -188,6 +198,18 @@ func writeLibrary(b *bytes.Buffer, c arena.Contestant) {
 			fmt.Fprintf(b, ". This excludes the faults %s", html.EscapeString(strings.Join(s.Excludes, ", ")))
 		}
 		b.WriteString("</li>\n")
+	}
+	b.WriteString("</ul>\n")
+}
+
+// writeErrors writes the errors that may tell why nobody got the lock.
+func writeErrors(b *bytes.Buffer, errors []string) {
+	if len(errors) == 0 {
+		return
+	}
+	b.WriteString("<p>The last errors that it answered:</p>\n<ul>\n")
+	for _, text := range errors {
+		fmt.Fprintf(b, "<li>%s</li>\n", html.EscapeString(text))
 	}
 	b.WriteString("</ul>\n")
 }
@@ -243,11 +265,12 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 		// Clients that share a process have the ids of their holds apart.
 		lane := laneOf(h.ID)
 		lanes[[2]any{h.Worker, h.ID}] = lane
+		end := min(h.End, h.Sure) // as the judge has it
 		text := ""
-		if h.Token > 0 && at(h.End-h.Acquired) > 200*time.Millisecond {
+		if h.Token > 0 && at(end-h.Acquired) > 200*time.Millisecond {
 			text = fmt.Sprint("token ", h.Token)
 		}
-		c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(h.Acquired), Until: at(h.End), Kind: timeline.Belief, Text: text})
+		c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(h.Acquired), Until: at(end), Kind: timeline.Belief, Text: text})
 		if v := o.Worst; v != nil && (same(h, v.Holds[0]) || same(h, v.Holds[1])) {
 			c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(v.At), Until: at(v.Until), Kind: timeline.Overlap})
 		}

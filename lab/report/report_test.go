@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/lab/arena"
 	"github.com/sniblock/snib/lab/judge"
+	"github.com/sniblock/snib/lab/timeline"
 )
 
 const ms = int64(time.Millisecond)
@@ -50,6 +51,8 @@ func TestPage(t *testing.T) {
 		{"Overlap", outcome(slices.DeleteFunc(holds(300*ms), func(e history.Event) bool { return e.Kind == history.Heal }), judge.Rules{}),
 			[]string{"overlap of 199 ms", "From 0.300 s to 0.499 s, A and B both believed", `<rect class="many"`}, ""},
 		{"Blocked", outcome(holds(600*ms), judge.Rules{Bound: time.Second}), []string{"blocked for ever", "B was the last to get the lock, at 0.600 s", `class="death"`}, `class="many"`},
+		{"Errors", arena.Outcome{Result: judge.Result{Blocked: true, Errors: []string{"no <password>"}}}, []string{"<li>no &lt;password&gt;</li>"}, "<svg"},
+		{"GoodWithErrors", arena.Outcome{Result: judge.Result{Acquired: 1, Errors: []string{"no port 7"}}}, []string{"safe"}, "no port 7"},
 		{"Error", arena.Outcome{Err: errors.New("a <bad> program")}, []string{"not judged", "a &lt;bad&gt; program"}, "<svg"},
 	}
 	for _, tt := range tests {
@@ -120,6 +123,42 @@ func TestLibrary(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the page does not have %q:\n%s", want, &out)
 		}
+	}
+}
+
+// TestInterrupted checks that the page says that the run was interrupted.
+func TestInterrupted(t *testing.T) {
+	for _, interrupted := range []bool{false, true} {
+		var out bytes.Buffer
+		if err := Write(&out, Page{Interrupted: interrupted}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), "This run was interrupted."); got != interrupted {
+			t.Errorf("the page says that it was interrupted: %v, want %v", got, interrupted)
+		}
+	}
+}
+
+// TestToldLate checks that the bar of a holder that was told of its loss ends where the overlap
+// does that the verdict counts.
+func TestToldLate(t *testing.T) {
+	events := append(holds(300*ms), history.Event{Kind: history.Told, Worker: "A", ID: 1, At: 510 * ms})
+	events = slices.DeleteFunc(events, func(e history.Event) bool {
+		return e.Kind == history.Heal || e.Worker == "A" && (e.Kind == judge.Write || e.Kind == history.Release)
+	})
+	o := outcome(events, judge.Rules{})
+	if o.Text() != "told late by 199 ms" {
+		t.Fatalf("the verdict is %q", o.Text())
+	}
+	_, chart, _ := Picture(o)
+	var ends []time.Duration
+	for _, s := range chart.Spans {
+		if s.Lane == "A" && (s.Kind == timeline.Belief || s.Kind == timeline.Overlap) {
+			ends = append(ends, s.Until)
+		}
+	}
+	if want := 499 * time.Millisecond; !slices.Equal(ends, []time.Duration{want, want}) {
+		t.Errorf("the bars of A end at %v, want both at %v", ends, want)
 	}
 }
 
