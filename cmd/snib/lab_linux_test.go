@@ -64,6 +64,97 @@ func TestLabEnds(t *testing.T) {
 	}
 }
 
+// TestLabInterrupted checks that an interrupted run writes what was judged until then.
+func TestLabInterrupted(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("snib", "lab", "run", "-q", "--no-controls", "-c", "echo hello; cat", "--store", "none", "-c", "snib-sqlite", "--fault", "pause", "--for", "1h", "--out", "out")
+	cmd.Dir = t.TempDir()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the program is not judged
+		t.Error(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // its state says the same
+	if got := cmd.ProcessState.ExitCode(); got != 130 {
+		t.Errorf("exit code = %d, want 130", got)
+	}
+	var found struct {
+		Interrupted bool
+		Verdicts    []struct{ Contestant, Error string }
+	}
+	text, err := os.ReadFile(filepath.Join(cmd.Dir, "out", "verdicts.json"))
+	if err := errors.Join(err, json.Unmarshal(text, &found)); err != nil {
+		t.Fatal(err)
+	}
+	if !found.Interrupted || len(found.Verdicts) == 0 || found.Verdicts[0].Error == "" {
+		t.Errorf("verdicts.json has %+v, want that the run was interrupted, and why the first program was not judged", found)
+	}
+	if page, err := os.ReadFile(filepath.Join(cmd.Dir, "out", "index.html")); err != nil || !strings.Contains(string(page), "This run was interrupted.") {
+		t.Errorf("the page does not say that the run was interrupted (%v)", err)
+	}
+}
+
+// TestLabUnread checks that signals end a run whose standard error is full.
+func TestLabUnread(t *testing.T) {
+	t.Parallel()
+	in, full, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer full.Close()
+	conn, err := full.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = conn.Write(func(fd uintptr) bool {
+		for err = nil; err == nil; {
+			_, err = syscall.Write(int(fd), make([]byte, 1))
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("snib", "lab", "run", "--no-controls", "--for", "1h", "--out", "out")
+	cmd.Dir, cmd.Env, cmd.Stderr = t.TempDir(), append(os.Environ(), "PATH=/nowhere"), full // it says which servers are missing
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	defer func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	}()
+	if !poll(func() bool { return exists(filepath.Join(cmd.Dir, "out")) }) {
+		t.Fatal("it does not begin")
+	}
+	over := poll(func() bool {
+		_ = cmd.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if !over {
+		t.Error("Ctrl-C does not end it")
+	}
+}
+
 // TestLabStores judges snib on each store that the lab starts: after a restart of its server, and
 // in the long tests also under all faults.
 func TestLabStores(t *testing.T) {

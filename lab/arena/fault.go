@@ -113,7 +113,7 @@ func faultsFor(c Contestant, only []string) ([]fault, error) {
 		}
 	}
 	if len(chosen) == 0 && c.Work == 0 {
-		return nil, fmt.Errorf("none of the faults %s fits the store %s", strings.Join(only, ", "), c.Store)
+		return nil, fmt.Errorf("%s on the store %s can't have the faults %s: snib lab list says what they need", c.Name, c.Store, strings.Join(only, ", "))
 	}
 	return chosen, nil
 }

@@ -54,12 +54,21 @@ func ParsePlan(text string) ([]Step, error) {
 	return plan, nil
 }
 
+// CheckFaults returns why a contestant can't have some faults, nil for all, or those of a plan. It
+// returns nil if the contestant can have all of the plan, and one of the faults at least.
+func CheckFaults(c Contestant, only []string, plan []Step) error {
+	if _, err := faultsFor(c, only); err != nil {
+		return err
+	}
+	return checkPlan(c, plan)
+}
+
 // checkPlan checks that a contestant can have the faults of a plan.
 func checkPlan(c Contestant, plan []Step) error {
 	for _, s := range plan {
 		i := slices.IndexFunc(faults(), func(f fault) bool { return f.name == s.Fault })
 		if !faults()[i].fits(c) {
-			return fmt.Errorf("the fault %s of the plan does not fit the store %s", s.Fault, c.Store)
+			return fmt.Errorf("%s can't have the fault %s of the plan, which needs %s", c.Name, s.Fault, faults()[i].needs)
 		}
 	}
 	return nil

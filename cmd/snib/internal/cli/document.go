@@ -109,12 +109,13 @@ type redlockJSON struct {
 }
 
 type labJSON struct {
-	Schema   string        `json:"schema"`
-	Version  string        `json:"version"`  // the version of snib
-	Time     string        `json:"time"`     // of the end of the run: RFC 3339, in UTC
-	Seed     uint64        `json:"seed"`     // of the first bout of each contestant
-	Void     bool          `json:"void"`     // whether a control did not get its verdict, so that the others say nothing
-	Verdicts []verdictJSON `json:"verdicts"` // the controls first
+	Schema      string        `json:"schema"`
+	Version     string        `json:"version"`     // the version of snib
+	Time        string        `json:"time"`        // of the end of the run: RFC 3339, in UTC
+	Seed        uint64        `json:"seed"`        // of the first bout of each contestant
+	Void        bool          `json:"void"`        // whether a control did not get its verdict, so that the others say nothing
+	Interrupted bool          `json:"interrupted"` // whether the run was interrupted: then `verdicts` has what was judged until that moment
+	Verdicts    []verdictJSON `json:"verdicts"`    // the controls first
 }
 
 type verdictLineJSON struct {
@@ -239,37 +240,38 @@ type partJSON struct {
 }
 
 type verdictJSON struct {
-	Contestant string           `json:"contestant"`           // its name, or that of its program
-	Title      string           `json:"title"`                // what it is
-	Library    string           `json:"library,omitempty"`    // the library of others that it locks with
-	Version    string           `json:"version,omitempty"`    // the version of the library
-	Settings   string           `json:"settings,omitempty"`   // the settings that differ from the defaults, and what answers whether the lock is held
-	Statements []statementJSON  `json:"statements,omitempty"` // what the documentation of the library says that the lock rests on
-	Control    bool             `json:"control"`              // whether it is broken on purpose
-	Expected   string           `json:"expected,omitempty"`   // the verdict that a control must get
-	Verdict    string           `json:"verdict,omitempty"`    // as `snib lab explain` has it. Missing if it could not be judged
-	Text       string           `json:"text,omitempty"`       // the verdict in words, with its number
-	Convicted  bool             `json:"convicted"`            // whether the verdict is against it
-	Error      string           `json:"error,omitempty"`      // why it could not be judged
-	Seed       uint64           `json:"seed"`                 // of the bout that decided
-	Repeat     string           `json:"repeat"`               // the command that runs that bout again
-	Bouts      int              `json:"bouts"`                // the number of bouts
-	Took       float64          `json:"took"`                 // the duration of all bouts
-	Acquired   int              `json:"acquired"`             // the number of holds
-	Faults     []faultCountJSON `json:"faults"`               // the faults that were injected
-	Overlaps   int              `json:"overlaps"`             // pairs of holds that were believed in at the same time
-	Overlap    float64          `json:"overlap"`              // the longest of them
-	ToldLate   float64          `json:"told_late"`            // the longest that ended because a holder was told of its loss
-	Damage     int              `json:"damage"`               // lost writes on the resource that any holder writes
-	HasTokens  bool             `json:"tokens"`               // whether the lock gives fencing tokens
-	Fenced     int              `json:"damage_fenced"`        // lost writes on the resource that checks tokens; 0 without tokens
-	Back       int              `json:"tokens_back"`          // tokens that are not greater than that of an earlier hold
-	Blocked    bool             `json:"blocked"`              // whether nobody got the lock any more
-	Leaked     int              `json:"leaked"`               // keys without an end that stayed in the store
-	Starved    int              `json:"starved"`              // acquisitions that saw 100 grants of others or more
-	Unknown    int              `json:"unknown"`              // acquisitions without an answer, which count for nothing
-	Excused    int              `json:"excused"`              // overlaps, lost writes and herds that a stated assumption excuses
-	Assumption string           `json:"assumption,omitempty"` // the first of these assumptions
+	Contestant string           `json:"contestant"`            // its name, or that of its program
+	Title      string           `json:"title"`                 // what it is
+	Library    string           `json:"library,omitempty"`     // the library of others that it locks with
+	Version    string           `json:"version,omitempty"`     // the version of the library
+	Settings   string           `json:"settings,omitempty"`    // the settings that differ from the defaults, and what answers whether the lock is held
+	Statements []statementJSON  `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
+	Control    bool             `json:"control"`               // whether it is broken on purpose
+	Expected   string           `json:"expected,omitempty"`    // the verdict that a control must get
+	Verdict    string           `json:"verdict,omitempty"`     // as `snib lab explain` has it. Missing if it could not be judged
+	Text       string           `json:"text,omitempty"`        // the verdict in words, with its number
+	Convicted  bool             `json:"convicted"`             // whether the verdict is against it
+	Error      string           `json:"error,omitempty"`       // why it could not be judged
+	LastErrors []string         `json:"last_errors,omitempty"` // the last texts of its `error` messages, the latest one last, if it is blocked or never got the lock
+	Seed       uint64           `json:"seed"`                  // of the bout that decided, or that could not be judged
+	Repeat     string           `json:"repeat"`                // the command that runs that bout again
+	Bouts      int              `json:"bouts"`                 // the number of bouts
+	Took       float64          `json:"took"`                  // the duration of all bouts
+	Acquired   int              `json:"acquired"`              // the number of holds
+	Faults     []faultCountJSON `json:"faults"`                // the faults that were injected
+	Overlaps   int              `json:"overlaps"`              // pairs of holds that were believed in at the same time
+	Overlap    float64          `json:"overlap"`               // the longest of them
+	ToldLate   float64          `json:"told_late"`             // the longest that ended because a holder was told of its loss
+	Damage     int              `json:"damage"`                // lost writes on the resource that any holder writes
+	HasTokens  bool             `json:"tokens"`                // whether the lock gives fencing tokens
+	Fenced     int              `json:"damage_fenced"`         // lost writes on the resource that checks tokens; 0 without tokens
+	Back       int              `json:"tokens_back"`           // tokens that are not greater than that of an earlier hold
+	Blocked    bool             `json:"blocked"`               // whether nobody got the lock any more
+	Leaked     int              `json:"leaked"`                // keys without an end that stayed in the store
+	Starved    int              `json:"starved"`               // acquisitions that saw 100 grants of others or more
+	Unknown    int              `json:"unknown"`               // acquisitions without an answer, which count for nothing
+	Excused    int              `json:"excused"`               // overlaps, lost writes and herds that a stated assumption excuses
+	Assumption string           `json:"assumption,omitempty"`  // the first of these assumptions
 
 	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the bouts. Missing if it is not known
 	InCrowd     *float64 `json:"commands_in_crowd,omitempty"` // the same while a crowd waited, without those that come with time: the median of the crowds. Missing without a crowd

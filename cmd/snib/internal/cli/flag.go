@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,14 +72,7 @@ func (c *choice) Type() string {
 	if c.kind != "" {
 		return c.kind
 	}
-	text := ""
-	for i, a := range c.allowed {
-		if i > 0 {
-			text += "|"
-		}
-		text += a
-	}
-	return text
+	return strings.Join(c.allowed, "|")
 }
 
 func (c *choice) Set(text string) error {
@@ -88,7 +82,7 @@ func (c *choice) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is not one of %s", c.Type())
+	return fmt.Errorf("it is not one of %s", strings.Join(c.allowed, "|"))
 }
 
 // addChoice adds a flag with a few allowed values to cmd. The first is the

@@ -451,7 +451,8 @@ const labNotes = `  Three clients of a contestant compete for a lock, while proc
 
   Verdicts are printed as they come: as a table on a terminal, and as JSON
   lines elsewhere. Exit code 1 means that a contestant was convicted. Ctrl-C
-  ends all that was started.
+  ends all that was started, and writes what was judged so far. If snib does not
+  end within a second, another Ctrl-C ends it without that.
 `
 
 const versionExamples = `  snib version

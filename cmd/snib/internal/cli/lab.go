@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -40,8 +41,9 @@ type labCommand struct {
 	planText      string
 	plan          []arena.Step
 	store         *choice
+	hasStore      bool // --store was given
 	time          *duration
-	seed          uint64
+	seed          seed
 	noControls    bool
 	dir           string
 	output        *choice
@@ -74,7 +76,7 @@ func (a *app) newLabCommand() *cobra.Command {
 	l.store.kind = "KIND" // "snib lab list" has them
 	f.StringSliceVar(&l.faults, "fault", nil, "run: only these `FAULTS` (default: all that fit)")
 	l.time = addDuration(cmd, "for", "", "run: for how long to try each contestant", 20*time.Second, time.Millisecond)
-	f.Uint64Var(&l.seed, "seed", 0, "run: the `SEED` of the faults (default: a new one)")
+	f.Var(&l.seed, "seed", "run: the `SEED` of the faults (default: a new one)")
 	f.StringVar(&l.planText, "plan", "", "run: do the faults of `PLAN` in each bout, as FAULT:CLIENT:NUMBER,...")
 	f.BoolVar(&l.noControls, "no-controls", false, "run: don't check first that the lab convicts broken locks")
 	f.StringVar(&l.dir, "out", "snib-lab", "run: write index.html and verdicts.json into `DIR`")
@@ -93,9 +95,29 @@ func (a *app) newLabCommand() *cobra.Command {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
+		// Later signals end the process although its output may block. Programs such as timeout
+		// send the same signal twice at once.
+		context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
+		l.hasStore = cmd.Flags().Changed("store")
 		return l.run(ctx)
 	}
 	return cmd
+}
+
+// A seed is the value of a flag: a number from 1, or 0 if it is not given.
+type seed uint64
+
+func (s *seed) String() string { return "" }
+
+func (s *seed) Type() string { return "SEED" }
+
+func (s *seed) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return fmt.Errorf("it is not a whole number from 1 to %d", uint64(math.MaxUint64))
+	}
+	*s = seed(n)
+	return nil
 }
 
 // ownCommand returns how to start a contestant that comes with snib.
@@ -273,7 +295,7 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 				return nil, err
 			}
 			all = append(all, found...)
-		case strings.ContainsAny(name, "/ "):
+		case isProgram(name):
 			all = append(all, arena.Contestant{
 				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name}, LibcClock: true,
 			})
@@ -284,7 +306,17 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 	return all, nil
 }
 
-func (l *labCommand) checkFaults() error {
+// isProgram reports whether the name of a contestant is a program.
+func isProgram(name string) bool { return strings.ContainsAny(name, "/ ") }
+
+// checkFlags checks what the flags about faults and stores say, and that they fit together.
+func (l *labCommand) checkFlags() error {
+	if l.hasStore && !slices.ContainsFunc(l.names, isProgram) {
+		return usagef("--store is for programs: a contestant of the list has its own store; see snib lab list")
+	}
+	if l.planText != "" && len(l.faults) > 0 {
+		return usagef("--fault and --plan exclude each other: a plan has the faults already")
+	}
 	names := convert(arena.Faults(), func(f arena.FaultInfo) string { return f.Name })
 	for _, name := range l.faults {
 		if !slices.Contains(names, name) {
@@ -301,12 +333,40 @@ func (l *labCommand) checkFaults() error {
 	return nil
 }
 
+// fitting returns the contestants that can have the faults of the flags. It leaves out those of a
+// group that can't, as long as one is left.
+func (l *labCommand) fitting(chosen []arena.Contestant) ([]arena.Contestant, error) {
+	var fit []arena.Contestant
+	var errs []error
+	for _, c := range chosen {
+		err := arena.CheckFaults(c, l.faults, l.plan)
+		switch {
+		case err == nil:
+			fit = append(fit, c)
+		case slices.Contains(l.names, c.Name):
+			return nil, usagef("%w", err)
+		default:
+			errs = append(errs, err)
+		}
+	}
+	if len(fit) == 0 && len(errs) > 0 {
+		return nil, usagef("%w", errs[0])
+	}
+	for _, err := range errs {
+		l.infof("left out: %s", message(err))
+	}
+	return fit, nil
+}
+
 // prepare returns what to run, or the error that would otherwise end the run after minutes.
 func (l *labCommand) prepare() (controls, chosen []arena.Contestant, err error) {
+	if err := l.checkFlags(); err != nil {
+		return nil, nil, err
+	}
 	if chosen, err = l.chosen(); err != nil {
 		return nil, nil, err
 	}
-	if err := l.checkFaults(); err != nil {
+	if chosen, err = l.fitting(chosen); err != nil {
 		return nil, nil, err
 	}
 	if !l.noControls {
@@ -343,33 +403,34 @@ func (l *labCommand) run(ctx context.Context) error {
 			l.output.value = "table"
 		}
 	}
-	l.seed = cmp.Or(l.seed, rand.Uint64N(1<<32)+1)
+	l.seed = cmp.Or(l.seed, seed(rand.Uint64N(1<<32)+1))
 	l.line = l.newProgressLine()
 	defer l.line.clear()
-	var outcomes []arena.Outcome
-	void := false
-	if !l.noControls {
-		if outcomes, err = l.part(ctx, "controls", controls); err != nil {
-			return err
-		}
-		void = slices.ContainsFunc(outcomes, func(o arena.Outcome) bool { return !o.AsExpected() })
-	}
-	if !void {
-		judged, err := l.part(ctx, "contestants", chosen)
-		if err != nil {
-			return err
-		}
+	outcomes, err := l.part(ctx, "controls", controls, nil)
+	void := slices.ContainsFunc(outcomes, func(o arena.Outcome) bool { return !o.AsExpected() })
+	if err == nil && !void {
+		var judged []arena.Outcome
+		judged, err = l.part(ctx, "contestants", chosen, l.plan)
 		outcomes = append(outcomes, judged...)
+	}
+	switch {
+	case errors.Is(err, errInterrupted):
+		return l.interrupted(outcomes, void)
+	case err != nil:
+		return err
 	}
 	return l.conclude(outcomes, void)
 }
 
-// part runs some contestants.
-func (l *labCommand) part(ctx context.Context, what string, all []arena.Contestant) ([]arena.Outcome, error) {
+// errInterrupted is the error of a part of a run that a signal ended.
+var errInterrupted = errors.New("the run was interrupted")
+
+// part runs some contestants. If a signal ends it, it returns what was judged until then.
+func (l *labCommand) part(ctx context.Context, what string, all []arena.Contestant, plan []arena.Step) ([]arena.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed error
-	outcomes, err := arena.Run(ctx, arena.Options{Contestants: all, Faults: l.faults, For: l.time.value, Seed: l.seed, Plan: l.plan}, arena.Audience{
+	outcomes, err := arena.Run(ctx, arena.Options{Contestants: all, Faults: l.faults, For: l.time.value, Seed: uint64(l.seed), Plan: plan}, arena.Audience{
 		Progress: func(share float64, running []string) {
 			const width = 20
 			done := int(share * width)
@@ -389,7 +450,7 @@ func (l *labCommand) part(ctx context.Context, what string, all []arena.Contesta
 	case failed != nil:
 		return nil, failed
 	case err != nil:
-		return nil, silentExit(exitSignal + int(syscall.SIGINT))
+		return outcomes, errInterrupted
 	}
 	for _, o := range outcomes {
 		if err := missingServer(o.Contestant, o.Err); err != nil {
@@ -421,7 +482,11 @@ func (l *labCommand) show(o arena.Outcome) error {
 			case o.Convicted():
 				text = "convicted: " + o.Text()
 			}
-			return fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %s\n", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
+			line := fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %s", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
+			if all := o.LastErrors(); len(all) > 0 && o.Err == nil { // the text of Err has it
+				line += "; its last error: " + oneLine(all[len(all)-1])
+			}
+			return line + "\n"
 		},
 	})
 }
@@ -433,12 +498,22 @@ func countFaults(o arena.Outcome) (n int) {
 	return n
 }
 
+// interrupted writes the files of a run that a signal has ended.
+func (l *labCommand) interrupted(outcomes []arena.Outcome, void bool) error {
+	l.line.clear()
+	if len(outcomes) > 0 { // otherwise the files of an earlier run stay
+		if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
+			return err
+		}
+		l.infof("interrupted: what was judged so far is in %s", filepath.Join(l.dir, "index.html"))
+	}
+	return silentExit(exitSignal + int(syscall.SIGINT))
+}
+
 // conclude writes the files, and returns the error for the worst that was found.
 func (l *labCommand) conclude(outcomes []arena.Outcome, void bool) error {
-	current, _ := buildVersion()
-	page := report.Page{Version: current, When: time.Now(), Seed: l.seed, Void: void, Repeat: l.repeat}
-	if err := l.write(page, outcomes); err != nil {
-		return failf(exitOutput, "--out: %w", err)
+	if err := l.write(report.Page{Void: void}, outcomes); err != nil {
+		return err
 	}
 	l.infof("the pictures are in %s", filepath.Join(l.dir, "index.html"))
 	for _, o := range outcomes {
@@ -459,6 +534,15 @@ func (l *labCommand) conclude(outcomes []arena.Outcome, void bool) error {
 
 // write writes the page and the verdicts.
 func (l *labCommand) write(page report.Page, outcomes []arena.Outcome) error {
+	page.Version, _ = buildVersion()
+	page.When, page.Seed, page.Repeat = time.Now(), uint64(l.seed), l.repeat
+	if err := l.writeFiles(page, outcomes); err != nil {
+		return failf(exitOutput, "--out: %w", err)
+	}
+	return nil
+}
+
+func (l *labCommand) writeFiles(page report.Page, outcomes []arena.Outcome) error {
 	file, err := os.Create(filepath.Join(l.dir, "index.html"))
 	if err != nil {
 		return err
@@ -466,7 +550,9 @@ func (l *labCommand) write(page report.Page, outcomes []arena.Outcome) error {
 	if err := errors.Join(report.Write(file, page, outcomes), file.Close()); err != nil {
 		return err
 	}
-	document, err := encode(labJSON{"snib.lab/1", page.Version, page.When.UTC().Format(time.RFC3339), l.seed, page.Void, convert(outcomes, l.toVerdict)}, "  ")
+	document, err := encode(labJSON{
+		"snib.lab/1", page.Version, page.When.UTC().Format(time.RFC3339), page.Seed, page.Void, page.Interrupted, convert(outcomes, l.toVerdict),
+	}, "  ")
 	if err != nil {
 		return err
 	}
@@ -476,7 +562,7 @@ func (l *labCommand) write(page report.Page, outcomes []arena.Outcome) error {
 // repeat returns the command that runs the decisive bout of an outcome again.
 func (l *labCommand) repeat(o arena.Outcome) string {
 	text := fmt.Sprintf("snib lab run --no-controls --contestant %s --seed %d --for 1ms", shellQuote(o.Contestant.Name), o.Seed)
-	if o.Contestant.Command[0] == "sh" {
+	if isProgram(o.Contestant.Name) {
 		text += " --store " + l.store.value
 	}
 	if len(o.Plan) > 0 {
@@ -493,6 +579,7 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
 	}
+	v.LastErrors = o.LastErrors()
 	v.Commands, v.InCrowd, v.Connections = median(o.PerHold), median(o.InCrowds()), median(o.Connections)
 	for _, s := range o.Contestant.Statements {
 		v.Statements = append(v.Statements, statementJSON{s.Text, s.Page, s.Excludes})
