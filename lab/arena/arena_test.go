@@ -14,6 +14,7 @@ import (
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/lab/contestant"
 	"github.com/sniblock/snib/lab/judge"
 	"github.com/sniblock/snib/lab/pattern"
@@ -234,7 +235,8 @@ func TestFaultsFit(t *testing.T) {
 		{Contestant{Store: EtcdCluster}, nil, len(Faults()) - 7},
 		{Contestant{Store: Sentinel}, []string{"failover", "cut"}, 1},
 		{Contestant{Store: File}, nil, 6},
-		{Contestant{Store: ZooKeeper}, []string{"store-forget"}, 0},
+		{Contestant{Store: ZooKeeper}, []string{"store-forget", "disk-full"}, 1},
+		{Contestant{Store: ZooKeepers}, []string{"store-forget"}, 0},
 		{Contestant{Store: None, Together: true}, nil, 3},
 		{Contestant{Store: None}, []string{"cut"}, 0},
 		{Contestant{Store: Redis, Guilt: "x", Faults: []string{"kill"}}, []string{"cut"}, 1},
@@ -243,6 +245,30 @@ func TestFaultsFit(t *testing.T) {
 		if len(got) != tt.want || (err != nil) != (tt.want == 0) {
 			t.Errorf("faultsFor(%+v, %v) = %d faults, %v, want %d", tt.c, tt.only, len(got), err, tt.want)
 		}
+	}
+}
+
+// TestZooKeeperDisk checks that a full disk reaches a server in Java, which ends, and that the lab
+// restarts it.
+func TestZooKeeperDisk(t *testing.T) {
+	zktest.Java(t)
+	if !hasCompiler() {
+		t.Skip("there is no C compiler, so no disk can be full")
+	}
+	s := openStore(t, Contestant{Store: ZooKeeper})
+	server := s.hit(nil).(zooKeeper)
+	s.shim.FillDisk(true)
+	_ = tryPattern(pattern.Unwatched)(t, s) // the server can't write it down
+	livetest.Await(t, "end of the server", func() error {
+		if server.Up() {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
+	s.shim.FillDisk(false)
+	s.revive(server)
+	if !s.answers() {
+		t.Error("the server does not answer after its restart")
 	}
 }
 

@@ -317,8 +317,24 @@ func get(addr, path string) (string, error) {
 }
 
 func startZooKeeper(t testing.TB) *servers {
+	t, shim := withShim(t)
 	s := zktest.Single(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), count: countZooKeeper(s)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(zooKeeper{s}), shim: shim, count: countZooKeeper(s)}
+}
+
+// A zooKeeper is a server that is restarted as an operator does it: without the log that is empty
+// because the disk was full: ZooKeeper does not start with it (ZOOKEEPER-2332).
+type zooKeeper struct{ *zktest.Server }
+
+// Restart implements [server].
+func (s zooKeeper) Restart() {
+	logs, _ := filepath.Glob(filepath.Join(s.Dir(), "version-2", "log.*")) // the pattern is right
+	for _, file := range logs {
+		if info, err := os.Stat(file); err == nil && info.Size() == 0 {
+			_ = os.Remove(file) // or else the restart fails, and says so
+		}
+	}
+	s.Server.Restart()
 }
 
 func startZooKeepers(t testing.TB) *servers {

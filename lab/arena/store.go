@@ -73,7 +73,7 @@ func storeTypes() []storeType {
 		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(false), numbered: true},
 		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: startEtcd, numbered: true},
 		{kind: EtcdCluster, about: "three etcd servers", url: "etcd://ADDRS", needs: []string{"etcd"}, has: several, start: startEtcdCluster, numbered: true},
-		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: single, start: startZooKeeper, numbered: true},
+		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: append(single, aDisk), start: startZooKeeper, numbered: true},
 		{kind: ZooKeepers, about: "three ZooKeeper servers", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: several, start: startZooKeepers, numbered: true},
 		{kind: File, about: "the path of a file that does not exist yet"},
 		{kind: None, about: "the contestant has its own"},
