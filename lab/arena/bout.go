@@ -149,6 +149,7 @@ func (b *bout) direct(ctx context.Context) {
 		}
 		i := slices.IndexFunc(faults(), func(f fault) bool { return f.name == step.Fault })
 		rng := rand.New(rand.NewPCG(uint64(step.Number), 0))
+		b.store.reviveAny()
 		faults()[i].do(ctx, b, b.clients[slices.Index(names[:], step.Client)], rng)
 		b.wait(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
 		if b.isBrisk() {

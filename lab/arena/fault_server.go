@@ -90,6 +90,14 @@ func (s *store) answers() bool {
 	return ok || s.count == nil
 }
 
+// reviveAny revives the server that the next fault would hit. It may have ended by itself long after
+// its clock went back.
+func (s *store) reviveAny() {
+	if s.servers != nil && s.shim != nil {
+		s.revive(s.hit(rand.New(rand.NewPCG(0, 0))))
+	}
+}
+
 // revive restarts a server that has ended by itself, as MariaDB may when its clock goes back, and
 // PostgreSQL when its disk is full. Only servers with a shim may do that.
 func (s *store) revive(of server) {

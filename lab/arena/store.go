@@ -179,6 +179,7 @@ func (s *store) follow() {
 func (s *store) empty(ctx context.Context) error {
 	s.bouts++
 	s.heal()
+	s.reviveAny()
 	if s.c.Store == File {
 		s.file = filepath.Join(s.t.TempDir(), "locks.db")
 	}

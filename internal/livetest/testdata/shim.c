@@ -69,8 +69,12 @@ time_t time(time_t *t) {
 int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
 	if (until->tv_sec < billion)
 		return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until);
-	int64_t at = until->tv_sec * billion + until->tv_nsec - order(0);
-	struct timespec real = {at / billion, at % billion};
+	int64_t ahead = order(0), ns = until->tv_nsec - ahead % billion; // the whole in ns may be too large: some wait for centuries
+	struct timespec real = {until->tv_sec - ahead / billion, ns};
+	if (ns < 0 || ns >= billion) {
+		real.tv_sec += ns < 0 ? -1 : 1;
+		real.tv_nsec -= ns < 0 ? -billion : billion;
+	}
 	return pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &real);
 }
 
