@@ -121,6 +121,16 @@ type Inspector interface {
 	Break(ctx context.Context, name, owner string, token uint64) error
 }
 
+// A Withdrawer is a [Driver] that can withdraw the requests of other processes that wait. A driver
+// implements it where a waiter that has died is in the way of others until the store notices.
+type Withdrawer interface {
+	// Withdraw removes the places of an owner from the queue of a lock, and lets those behind them
+	// have their turn. It leaves holds alone: a request that is granted meanwhile stays so. Where
+	// there is no such place, it does nothing. If the process that waits is alive after all, its
+	// request goes to the end of the queue. Withdraw returns soon after ctx is done.
+	Withdraw(ctx context.Context, name, owner string) error
+}
+
 // A Request says what to acquire. The zero values of all fields but Name, Owner and TTL ask for
 // the plain case: an exclusive lock, and to wait for it.
 type Request struct {

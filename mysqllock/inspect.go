@@ -54,6 +54,19 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	return d.rows.Break(ctx, name, owner, token)
 }
 
+// Withdraw implements [driver.Withdrawer].
+func (d *Driver) Withdraw(ctx context.Context, name, owner string) error {
+	return d.rows.Withdraw(ctx, name, owner)
+}
+
+func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error {
+	return d.change(ctx, name, func(s *state) (bool, error) {
+		s.reap(func(w entry) bool { return w.Owner == owner })
+		s.signalFirst()
+		return s.reaped, nil
+	})
+}
+
 // breakLease ends a lease by force.
 func (d *Driver) breakLease(ctx context.Context, name, owner string, token uint64) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {

@@ -64,7 +64,7 @@ func newDriver(db *sql.DB, c config, session bool) *Driver {
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, SetLabel: d.setLabel, Prune: d.prune, Listen: d.watch,
+		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetLabel: d.setLabel, Prune: d.prune, Listen: d.watch,
 	}
 	if session {
 		backend.Connect, backend.LockKey = d.connect, c.key

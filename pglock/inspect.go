@@ -63,6 +63,15 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	return d.rows.Break(ctx, name, owner, token)
 }
 
+// Withdraw implements [driver.Withdrawer].
+func (d *Driver) Withdraw(ctx context.Context, name, owner string) error {
+	return d.rows.Withdraw(ctx, name, owner)
+}
+
+func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error {
+	return d.query(ctx, d.sql.withdraw, []any{name, owner}, nil)
+}
+
 // breakLease ends a lease by force.
 func (d *Driver) breakLease(ctx context.Context, name, owner string, token uint64) error {
 	found, err := d.execOnce(ctx, d.sql.breakLease, []any{name, int64(token), owner})

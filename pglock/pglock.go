@@ -65,7 +65,7 @@ func newDriver(pool *pgxpool.Pool, c config, session bool) *Driver {
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, SetLabel: d.setLabel, Prune: d.prune, Listen: d.listen,
+		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetLabel: d.setLabel, Prune: d.prune, Listen: d.listen,
 	}
 	if session {
 		d.sql = newStatements(c.table, liveSession)

@@ -263,6 +263,15 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND (l.holders || l.waiters) @> jsonb_build_array(jsonb_build_object('nonce', $2::text))
 RETURNING {wake}`
 
+// withdraw removes the waiters of $2 owner from the row of $1 name.
+const withdraw = `
+UPDATE {table} l SET used = {clock},
+	waiters = (SELECT coalesce(jsonb_agg(e ORDER BY i) FILTER (WHERE e->>'owner' <> $2::text), '[]')
+		FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i))
+FROM (SELECT {noflush}) f
+WHERE l.name = $1::text AND l.waiters @> jsonb_build_array(jsonb_build_object('owner', $2::text))
+RETURNING {wake}`
+
 // renew extends the leases of $1 names and $2 tokens by $3, and returns the tokens that are held
 // under each name. It locks rows in the order of names, so that two renewals never deadlock. As
 // renewUnlocked, it skips the rows that others have locked.
@@ -347,14 +356,14 @@ const skipLocked = `SKIP LOCKED`
 
 // statements are the statements for one table.
 type statements struct {
-	takeOne, takeAll, freeOne, freeAll, acquire, acquirePrechecked, nextToken, release, breakLease, setLabel, removeEntry, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
+	takeOne, takeAll, freeOne, freeAll, acquire, acquirePrechecked, nextToken, release, breakLease, setLabel, removeEntry, withdraw, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
 	fill := func(sql string, parts ...string) string { return fill(table, live, sql, parts...) }
 	return statements{
 		takeOne: fill(takeOne), takeAll: fill(takeAll), freeOne: fill(freeOne), freeAll: fill(freeAll), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
-		release: fill(release), breakLease: fill(breakLease), setLabel: fill(setLabel), removeEntry: fill(removeEntry),
+		release: fill(release), breakLease: fill(breakLease), setLabel: fill(setLabel), removeEntry: fill(removeEntry), withdraw: fill(withdraw),
 		renew: fill(renew), renewUnlocked: fill(renew, "{skip}", skipLocked), confirm: fill(confirm),
 		nextToken: fill(nextToken), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),

@@ -131,6 +131,9 @@ func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg
 		if err == nil || !errors.Is(err, driver.ErrLost) {
 			return c, err
 		}
+		if err := s.withdrawPlaces(ctx, key); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,6 +173,30 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 		return nil, err
 	}
 	return &taken{c, f.Owner, c.lease.Grant().Start}, nil
+}
+
+// withdrawPlaces removes the places in the store that other replicas have for an acquisition. The
+// client asks us now, so such a replica may be dead, and its place in the way of others.
+func (s *Service) withdrawPlaces(ctx context.Context, key placeKey) error {
+	d, ok := s.driver.(driver.Withdrawer)
+	if !ok {
+		return nil // the store notices by itself
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	st, err := s.inspector.Status(ctx, key.name)
+	if err != nil {
+		return err
+	}
+	for _, w := range st.Waiters {
+		if !parseOwner(w.Owner).isOf(key) {
+			continue
+		}
+		if err := d.Withdraw(ctx, key.name, w.Owner); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitLocked waits until a place has its hold, or the poll ends.
@@ -342,6 +369,9 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 			return context.Cause(ctx)
 		}
 	}
+	if err := s.withdrawPlaces(ctx, key); err != nil {
+		return err
+	}
 	return s.takeBackHold(ctx, key)
 }
 
@@ -353,7 +383,7 @@ func (s *Service) takeBackHold(ctx context.Context, key placeKey) error {
 	}
 	for _, h := range st.Holders {
 		o := parseOwner(h.Owner)
-		if o.nonce == "" || o.client != key.client || o.attempt != key.attempt {
+		if !o.isOf(key) {
 			continue
 		}
 		if _, waits := withoutWaitingLabel(h.Holder); waits {

@@ -68,6 +68,11 @@ func (o ownerID) names(inStore string) bool {
 	return parseOwner(inStore).client == o.client
 }
 
+// isOf reports whether a replica has made the owner for an acquisition.
+func (o ownerID) isOf(key placeKey) bool {
+	return o.nonce != "" && o.client == key.client && o.attempt == key.attempt
+}
+
 // waitingLabel begins the label of a request that waits in the store, and of a hold that the store
 // has granted to it, until the replica takes the hold for good. Only until then may the replica
 // give it up. So no other replica takes over a hold with this label: it could end at once.

@@ -56,6 +56,47 @@ func TestPlaceEnds(t *testing.T) {
 	awaitStatus(t, store, "job", "release of a hold that was not fetched", isFree)
 }
 
+// A slowToNotice driver does not notice that a waiter is dead, and says which waiters are withdrawn.
+type slowToNotice struct {
+	*memlock.Driver
+	withdrawn chan string // their owners in the store
+}
+
+func (d slowToNotice) Withdraw(_ context.Context, _, owner string) error {
+	d.withdrawn <- owner
+	return nil
+}
+
+// TestPlaceOfAnotherReplica checks that a client that comes to another replica leaves no place behind
+// where others would wait for it, and that the places of others stay.
+func TestPlaceOfAnotherReplica(t *testing.T) {
+	store := new(memlock.Store)
+	first := startReplica(t, store, Options{})
+	d := slowToNotice{store.Open(), make(chan string, 10)}
+	second := startReplicaOf(t, d, Options{})
+	first.acquire(msg("job", "a"))
+	b := msg("job", "b")
+	b.Attempt = "1"
+	first.queue(b)
+	old := status(t, store, "job").Waiters[0].Owner
+	for _, other := range []wire.Acquire{{Owner: "c", Attempt: "1"}, {Owner: "b", Attempt: "2"}, {Owner: "b", Attempt: "1", First: true}} {
+		other.Name, other.TTL = "job", long
+		second.queue(other)
+	}
+	if n := len(d.withdrawn); n > 0 {
+		t.Fatalf("%d places are withdrawn, and none was the client's", n)
+	}
+	third := startReplicaOf(t, slowToNotice{store.Open(), d.withdrawn}, Options{})
+	third.queue(b)
+	if got := len(d.withdrawn); got != 1 {
+		t.Fatalf("%d places are withdrawn, want that of the client at the first replica", got)
+	}
+	if got := <-d.withdrawn; got != old {
+		t.Errorf("the place of %q is withdrawn, want %q", got, old)
+	}
+	first.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "1"}, http.StatusNoContent)
+}
+
 // TestGrantWhileAway grants a lock between two requests of a client. The TTL counts from the
 // second one, so the lease must not be older.
 func TestGrantWhileAway(t *testing.T) {

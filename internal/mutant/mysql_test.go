@@ -3,6 +3,13 @@ package mutant
 // mysqlMutants are the mutants of mysqllock.
 var mysqlMutants = []mutant{
 	{
+		guarantee: "withdrawn by others", pkg: "mysqllock",
+		in:    "Driver.withdrawWaiters",
+		old:   "w.Owner == owner",
+		new:   "false",
+		tests: "TestWithdraw",
+	},
+	{
 		guarantee: "watchers leave connections", pkg: "mysqllock",
 		in:    "Driver.watch",
 		old:   "if d.rows.MustYield() {",

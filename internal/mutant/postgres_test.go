@@ -3,6 +3,13 @@ package mutant
 // postgresMutants are the mutants of pglock.
 var postgresMutants = []mutant{
 	{
+		guarantee: "withdrawn by others", pkg: "pglock",
+		in:    "withdraw",
+		old:   "SET used = {clock},",
+		new:   "SET used = {clock}, holders = '[]',",
+		tests: "TestWithdraw",
+	},
+	{
 		guarantee: "waiters wake", pkg: "pglock",
 		in:    "Driver.onNotification",
 		old:   "d.rows.Wake(nonce)",

@@ -52,6 +52,13 @@ var serveMutants = []mutant{
 		tests: "TestPlaceEnds",
 	},
 	{
+		guarantee: "places of dead replicas", pkg: "serve",
+		in:    "Service.withdrawPlaces",
+		old:   "!parseOwner(w.Owner).isOf(key)",
+		new:   "true",
+		tests: "TestPlaceOfAnotherReplica",
+	},
+	{
 		guarantee: "hidden owners", pkg: "serve",
 		in:    "Service.lockOf",
 		old:   "if isAdmin {",

@@ -243,23 +243,18 @@ func TestKilledReplicasLong(t *testing.T) {
 	testKilledReplicas(t, time.Minute)
 }
 
-// deathInterval is the time between two deaths. PostgreSQL needs 3 s to find out that a waiter is
-// dead. Where all replicas die more often than that, waiters die before their turn.
-func deathInterval(kind storeKind) time.Duration {
-	if kind == postgres {
-		return 6 * time.Second
-	}
-	return 2 * time.Second
-}
+// deathInterval is the time between two deaths. It is less than PostgreSQL needs to notice that a
+// waiter is dead.
+const deathInterval = 2 * time.Second
 
 func testKilledReplicas(t *testing.T, lasts time.Duration) {
 	for _, kind := range []storeKind{sqlite, redis, postgres} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, kind)
-			every := time.NewTicker(deathInterval(kind))
+			every := time.NewTicker(deathInterval)
 			defer every.Stop()
-			for i := range int(lasts / deathInterval(kind)) {
+			for i := range int(lasts / deathInterval) {
 				<-every.C
 				dead := w.replicas[i%2]
 				w.fault("kill-replica", func() {

@@ -77,6 +77,11 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	})
 }
 
+// Withdraw implements [driver.Withdrawer].
+func (d *Driver) Withdraw(ctx context.Context, name, owner string) error {
+	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Withdraw(ctx, name, owner) })
+}
+
 // Inspect prepares the store and runs fn, which answers a question about it.
 func (d *Driver) Inspect(ctx context.Context, fn func(context.Context) error) error {
 	if err := d.Life.Ready(ctx); err != nil {

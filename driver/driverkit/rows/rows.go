@@ -88,6 +88,9 @@ type Backend struct {
 	// Break frees the hold of the given owner and token, or returns [driver.ErrLost].
 	Break func(ctx context.Context, name, owner string, token uint64) error
 
+	// Withdraw removes the waiters of the owner from the row of the name, if there are any.
+	Withdraw func(ctx context.Context, name, owner string) error
+
 	// Prune forgets the locks that were unused for the given time.
 	Prune func(ctx context.Context, unused time.Duration) error
 
