@@ -56,7 +56,8 @@ func TestPlaceEnds(t *testing.T) {
 	awaitStatus(t, store, "job", "release of a hold that was not fetched", isFree)
 }
 
-// A slowToNotice driver does not notice that a waiter is dead, and says which waiters are withdrawn.
+// A slowToNotice driver does not notice that a waiter is dead, and says which waiters are
+// withdrawn.
 type slowToNotice struct {
 	*memlock.Driver
 	withdrawn chan string // their owners in the store
@@ -67,8 +68,8 @@ func (d slowToNotice) Withdraw(_ context.Context, _, owner string) error {
 	return nil
 }
 
-// TestPlaceOfAnotherReplica checks that a client that comes to another replica leaves no place behind
-// where others would wait for it, and that the places of others stay.
+// TestPlaceOfAnotherReplica checks that a client that comes to another replica leaves no place
+// behind where others would wait for it, and that the places of others stay.
 func TestPlaceOfAnotherReplica(t *testing.T) {
 	store := new(memlock.Store)
 	first := startReplica(t, store, Options{})

@@ -90,8 +90,8 @@ func (s *store) answers() bool {
 	return ok || s.count == nil
 }
 
-// reviveAny revives the server that the next fault would hit. It may have ended by itself long after
-// its clock went back.
+// reviveAny revives the server that the next fault would hit. It may have ended by itself long
+// after its clock went back.
 func (s *store) reviveAny() {
 	if s.servers != nil && s.shim != nil {
 		s.revive(s.hit(rand.New(rand.NewPCG(0, 0))))
