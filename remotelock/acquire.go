@@ -120,6 +120,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// client returns the client for the next request. Once the lock is known to be held, requests share
+// connections: thousands of them may wait, or be withdrawn at once.
+func (a *attempt) client() *client {
+	if a.queued {
+		return a.d.waiting
+	}
+	return a.d.client
+}
+
 // send sends one request, which waits for that long. It returns nothing if the request is queued.
 func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) {
 	var granted *lease
@@ -132,7 +141,7 @@ func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) 
 		a.msg.First = false // from now on, the service may know this owner
 		start := driver.Now()
 		var answer wire.Granted
-		status, err := a.d.client.post(ctx, server, wire.PathAcquire, msg, &answer)
+		status, err := a.client().post(ctx, server, wire.PathAcquire, msg, &answer)
 		if err == nil && status == http.StatusOK {
 			granted = a.granted(start, &answer)
 		}
@@ -187,7 +196,7 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 	msg := wire.Withdraw{Name: a.msg.Name, Owner: a.msg.Owner, Attempt: a.msg.Attempt}
 	for ctx.Err() == nil {
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
-			_, err := a.d.client.post(ctx, server, wire.PathWithdraw, msg, nil)
+			_, err := a.client().post(ctx, server, wire.PathWithdraw, msg, nil)
 			return err
 		})
 		var failed *attemptError

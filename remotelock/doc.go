@@ -12,6 +12,9 @@
 // then sent again. The service keeps its place in the queue meanwhile. The order of arrival is kept
 // among the clients of one replica of the service, and not over several.
 //
+// Over TLS, requests that wait share connections if the server speaks HTTP/2. Renewals and all
+// other requests have connections of their own, so none of them waits behind a request that waits.
+//
 // # Liveness
 //
 // Each lease ends by itself after its TTL in the store, whatever becomes of the service. If a

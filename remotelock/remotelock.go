@@ -40,11 +40,11 @@ type Config struct {
 
 // A Driver acquires leases in a lock service. It is safe for concurrent use.
 type Driver struct {
-	client    *client
-	transport *http.Transport
-	info      driver.Info
-	backend   string // behind the service
-	maxWait   time.Duration
+	client  *client
+	waiting *client // for acquisitions that wait; its current server is not used
+	info    driver.Info
+	backend string // behind the service
+	maxWait time.Duration
 
 	ctx       context.Context // of all requests; ends with Close
 	cancel    context.CancelCauseFunc
@@ -64,12 +64,12 @@ func Open(ctx context.Context, conf Config) (*Driver, error) {
 	}
 	var store wire.Store
 	if err := d.client.get(ctx, wire.PathStore, nil, &store); err != nil {
-		d.transport.CloseIdleConnections()
+		d.closeConnections()
 		return nil, err
 	}
 	d.info, err = infoOf(&store)
 	if err != nil {
-		d.transport.CloseIdleConnections()
+		d.closeConnections()
 		return nil, err
 	}
 	d.backend = store.Backend
@@ -81,21 +81,17 @@ func newDriver(conf Config) (*Driver, error) {
 	if len(conf.Servers) == 0 {
 		return nil, driver.Invalidf("remotelock.Config: it has no Servers")
 	}
-	dial := conf.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
-	}
-	d := &Driver{transport: &http.Transport{
-		DialContext: dial, TLSClientConfig: conf.TLS, TLSHandshakeTimeout: dialTimeout,
-		MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000, IdleConnTimeout: time.Minute, DisableCompression: true,
-	}}
-	d.client = &client{token: conf.Token, http: &http.Client{Transport: d.transport, CheckRedirect: noRedirect}}
+	var servers []string
 	for _, server := range conf.Servers {
 		u, err := url.Parse(server)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return nil, driver.Invalidf("remotelock.Config: an address of a server is not of the form http://HOST:PORT")
 		}
-		d.client.servers = append(d.client.servers, strings.TrimSuffix(u.String(), "/"))
+		servers = append(servers, strings.TrimSuffix(u.String(), "/"))
+	}
+	d := &Driver{
+		client:  newClient(servers, conf.Token, newTransport(conf)),
+		waiting: newClient(servers, conf.Token, newSharedTransport(conf)),
 	}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	return d, nil
@@ -106,12 +102,38 @@ const (
 	// that another one needs.
 	dialTimeout = 2 * time.Second
 
+	// pingInterval is how long a shared connection is silent before the driver asks the server for a
+	// sign of life.
+	pingInterval = 2 * time.Second
+
 	// pollTimeout is how long a request that waits stays open.
 	pollTimeout = 20 * time.Second
 )
 
-// noRedirect makes a redirect an answer: the service has none.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// newTransport returns a transport that gives each open request a connection to itself. So a
+// renewal waits neither behind other requests, nor for a connection that hangs because of them.
+func newTransport(conf Config) *http.Transport {
+	dial := conf.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
+	}
+	t := &http.Transport{
+		DialContext: dial, TLSClientConfig: conf.TLS.Clone(), TLSHandshakeTimeout: dialTimeout, Protocols: new(http.Protocols),
+		MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000, IdleConnTimeout: time.Minute, DisableCompression: true,
+	}
+	t.Protocols.SetHTTP1(true)
+	return t
+}
+
+// newSharedTransport returns a transport whose requests share connections if the server speaks
+// HTTP/2 over TLS. A dead connection is closed within AnswerTimeout, so that neither the requests
+// that wait on it nor later ones hang for longer.
+func newSharedTransport(conf Config) *http.Transport {
+	t := newTransport(conf)
+	t.Protocols.SetHTTP2(true) // without TLS, nothing tells whether a server, or a proxy, speaks it
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingInterval, PingTimeout: driver.AnswerTimeout - pingInterval}
+	return t
+}
 
 // infoOf returns what the store behind a service promises, through the service.
 func infoOf(s *wire.Store) (driver.Info, error) {
@@ -164,9 +186,15 @@ func (d *Driver) Close() error {
 		d.mu.Unlock()
 		d.cancel(driver.ErrClosed)
 		d.working.Wait()
-		d.transport.CloseIdleConnections()
+		d.closeConnections()
 	})
 	return nil
+}
+
+// closeConnections closes the connections, which no request uses any more.
+func (d *Driver) closeConnections() {
+	d.client.http.CloseIdleConnections()
+	d.waiting.http.CloseIdleConnections()
 }
 
 // Renew implements [driver.Driver].

@@ -4,6 +4,7 @@ package served
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/remotelock"
 )
 
@@ -28,18 +30,19 @@ const (
 	loadHolds   = 10   // of each client
 	loadPolls   = 5000 // acquisitions that wait
 	loadNames   = 500  // that they wait for
+	loadStarts  = 50   // acquisitions that begin at a time
 )
 
 // BenchmarkLoad measures acquisitions beside 10,000 holds of 1,000 clients, which renew them every
 // third of 30 s: through a replica over Redis, and in Redis itself. A lost hold fails it.
 func BenchmarkLoad(b *testing.B) {
 	b.Run("Service", func(b *testing.B) {
-		p := newProcess(b, startStore(b, redis))
-		holdAll(b, func() driver.Driver { return client(b, p) })
+		p := newProcess(b, startStore(b, redis), "")
+		holdAll(b, func() driver.Driver { return client(b, p, nil) })
 		b.ReportMetric(0, "ns/op")
 		cpu := p.stats().CPU
 		began := time.Now()
-		measureAcquire(b, client(b, p))
+		measureAcquire(b, client(b, p, nil))
 		s := p.stats()
 		b.ReportMetric(100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(), "service-cpu%")
 		b.ReportMetric(float64(s.Memory)/(1<<20), "service-MiB")
@@ -60,11 +63,21 @@ func BenchmarkLoad(b *testing.B) {
 	})
 }
 
-// BenchmarkPolls measures what 5,000 acquisitions that wait for 500 names cost a replica.
+// BenchmarkPolls measures what 5,000 acquisitions that wait for 500 names cost a replica: over
+// HTTP/1.1, and over HTTP/2 with TLS.
 func BenchmarkPolls(b *testing.B) {
-	p := newProcess(b, startStore(b, redis))
+	b.Run("HTTP1", func(b *testing.B) { measurePolls(b, newProcess(b, startStore(b, redis), ""), nil) })
+	b.Run("HTTP2", func(b *testing.B) {
+		certs := b.TempDir()
+		secure := livetest.Certify(b, certs)
+		measurePolls(b, newProcess(b, startStore(b, redis), certs), secure)
+	})
+}
+
+func measurePolls(b *testing.B, p *process, secure *tls.Config) {
+	b.Helper()
 	idle := p.stats()
-	d := client(b, p)
+	d := client(b, p, secure)
 	for i := range loadNames {
 		if _, err := d.Acquire(b.Context(), driver.Request{Name: fmt.Sprint(i), Owner: fmt.Sprint("holder", i), TTL: time.Hour}); err != nil {
 			b.Fatal(err)
@@ -74,10 +87,12 @@ func BenchmarkPolls(b *testing.B) {
 	var queued, ended sync.WaitGroup
 	var told [loadPolls]sync.Once
 	queued.Add(loadPolls)
+	starting := make(chan struct{}, loadStarts)
 	for i := range loadPolls {
+		starting <- struct{}{}
 		ended.Go(func() {
 			req := driver.Request{Name: fmt.Sprint(i % loadNames), Owner: fmt.Sprint("waiter", i), TTL: time.Hour}
-			req.OnWait = func(error) { told[i].Do(queued.Done) }
+			req.OnWait = func(error) { told[i].Do(func() { queued.Done(); <-starting }) }
 			_, _ = d.Acquire(ctx, req) // it ends with ctx
 		})
 	}
@@ -132,7 +147,13 @@ func ownStats(w http.ResponseWriter) {
 
 func (p *process) stats() (s stats) {
 	p.t.Helper()
-	resp, err := http.Get("http://" + p.job.Addr + statsPath)
+	// The transport keeps no connection, which would count.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	scheme := "http://"
+	if p.job.Certs != "" {
+		scheme = "https://"
+	}
+	resp, err := client.Get(scheme + p.job.Addr + statsPath)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -162,9 +183,9 @@ func storeWaiters(b *testing.B, s store) (n int) {
 }
 
 // client returns a driver for a replica, with a connection of its own.
-func client(b *testing.B, p *process) driver.Driver {
+func client(b *testing.B, p *process, secure *tls.Config) driver.Driver {
 	b.Helper()
-	d, err := remotelock.Open(b.Context(), remotelock.Config{Servers: []string{"http://" + p.job.Addr}})
+	d, err := remotelock.Open(b.Context(), remotelock.Config{Servers: []string{urlOf(p.job.Addr, secure)}, TLS: secure})
 	if err != nil {
 		b.Fatal(err)
 	}

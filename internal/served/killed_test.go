@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, replicaJob.serve)) }
 type replicaJob struct {
 	Store store
 	Addr  string
+	Certs string // a folder of livetest.Certify; "": without TLS
 }
 
 // serve runs until the tests end.
@@ -43,7 +44,7 @@ func (j replicaJob) serve(ctx context.Context) error {
 	server := &http.Server{Handler: withStats(s)}
 	context.AfterFunc(ctx, func() { _ = server.Close() }) // it says nothing of interest
 	livetest.Say("ready")
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := serveOn(server, listener, j.Certs); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return s.Drain(context.Background())
@@ -56,10 +57,10 @@ type process struct {
 	child *livetest.Child // nil while it is dead
 }
 
-// newProcess starts a replica.
-func newProcess(t testing.TB, s store) *process {
+// newProcess starts a replica, with the certificate in a folder or, if that is "", without TLS.
+func newProcess(t testing.TB, s store, certs string) *process {
 	t.Helper()
-	p := &process{t: t, job: replicaJob{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))}}
+	p := &process{t: t, job: replicaJob{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t))), certs}}
 	p.start()
 	return p
 }
@@ -88,8 +89,8 @@ func TestConformanceKilled(t *testing.T) {
 				livetest.Long(t)
 			}
 			s := startStore(t, kind)
-			first, second := newProcess(t, s), newProcess(t, s)
-			h := harness(first.job.Addr, second.job.Addr)
+			first, second := newProcess(t, s, ""), newProcess(t, s, "")
+			h := harness(nil, first.job.Addr, second.job.Addr)
 			open := h.Open
 			var current *testing.T
 			h.Open = func(t *testing.T) driver.Driver {

@@ -1,8 +1,10 @@
 package served
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +27,12 @@ const ttl = 400 * time.Millisecond
 // own path to the service, which can be cut.
 func TestConformance(t *testing.T) {
 	t.Run("Memory", func(t *testing.T) {
-		drivertest.Run(t, harness(startReplica(t, memlock.New(), serve.Options{}).addr))
+		drivertest.Run(t, harness(nil, startReplica(t, memlock.New(), serve.Options{}, "").addr))
+	})
+	t.Run("HTTP2", func(t *testing.T) {
+		certs := t.TempDir()
+		secure := livetest.Certify(t, certs)
+		drivertest.Run(t, harness(secure, startReplica(t, memlock.New(), serve.Options{}, certs).addr))
 	})
 	for _, kind := range []storeKind{sqlite, redis, postgres} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -33,7 +40,7 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := harness(startReplica(t, d, serve.Options{}).addr)
+			h := harness(nil, startReplica(t, d, serve.Options{}, "").addr)
 			if kind == postgres {
 				h.Secret = pgtest.Password
 			}
@@ -50,8 +57,9 @@ type replica struct {
 }
 
 // startReplica starts a replica over the store of d, which it closes in the end. All that clients
-// exchange with it is compared with the description of the API.
-func startReplica(t testing.TB, d driver.Driver, opts serve.Options) *replica {
+// exchange with it is compared with the description of the API. Certs is a folder of
+// livetest.Certify; "" means that the replica is without TLS.
+func startReplica(t testing.TB, d driver.Driver, opts serve.Options, certs string) *replica {
 	t.Helper()
 	s, err := serve.New(d, opts)
 	if err != nil {
@@ -63,7 +71,7 @@ func startReplica(t testing.TB, d driver.Driver, opts serve.Options) *replica {
 	}
 	handler := described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)
 	r := &replica{s, &http.Server{Handler: handler}, listener.Addr().String()}
-	go func() { _ = r.server.Serve(listener) }() // until it is closed
+	go func() { _ = serveOn(r.server, listener, certs) }() // until it is closed
 	t.Cleanup(func() {
 		_ = r.server.Close() // clients that have gone are of no interest
 		if err := s.Drain(t.Context()); err != nil && t.Context().Err() == nil {
@@ -74,15 +82,31 @@ func startReplica(t testing.TB, d driver.Driver, opts serve.Options) *replica {
 	return r
 }
 
+// serveOn serves with the certificate in a folder, and then also HTTP/2; "" means without TLS.
+func serveOn(server *http.Server, l net.Listener, certs string) error {
+	if certs == "" {
+		return server.Serve(l)
+	}
+	return server.ServeTLS(l, filepath.Join(certs, livetest.CertFile), filepath.Join(certs, livetest.KeyFile))
+}
+
+// urlOf returns the URL of a server. Secure is the configuration of its clients, or nil.
+func urlOf(addr string, secure *tls.Config) string {
+	if secure != nil {
+		return "https://" + addr
+	}
+	return "http://" + addr
+}
+
 // connect returns a driver with a path of its own to each replica, in this order.
-func connect(t testing.TB, addrs ...string) (*remotelock.Driver, []*livetest.Proxy) {
+func connect(t testing.TB, secure *tls.Config, addrs ...string) (*remotelock.Driver, []*livetest.Proxy) {
 	t.Helper()
-	var conf remotelock.Config
+	conf := remotelock.Config{TLS: secure}
 	var proxies []*livetest.Proxy
 	for _, addr := range addrs {
 		p := livetest.NewProxy(t, addr)
 		proxies = append(proxies, p)
-		conf.Servers = append(conf.Servers, "http://"+p.Addr())
+		conf.Servers = append(conf.Servers, urlOf(p.Addr(), secure))
 	}
 	d, err := remotelock.Open(t.Context(), conf)
 	if err != nil {
@@ -93,18 +117,18 @@ func connect(t testing.TB, addrs ...string) (*remotelock.Driver, []*livetest.Pro
 }
 
 // harness returns a harness whose drivers reach the replicas in this order.
-func harness(addrs ...string) drivertest.Harness {
+func harness(secure *tls.Config, addrs ...string) drivertest.Harness {
 	paths := jobtest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
-			d, proxies := connect(t, addrs...)
+			d, proxies := connect(t, secure, addrs...)
 			paths[d] = proxies
 			return d
 		},
 		TTL:   ttl,
 		Sever: paths.Sever, Stall: paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
-			d, proxies := connect(t, addrs...)
+			d, proxies := connect(t, secure, addrs...)
 			return jobtest.KeepThrough(t, proxies, d, req)
 		},
 	}
