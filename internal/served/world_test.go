@@ -209,9 +209,8 @@ func (w *worker) work(ctx context.Context) {
 		cancel()
 		if err != nil {
 			// If the machine is slow, a grant may come after its TTL: then it is lost.
-			// On a slow machine, a grant may come when its TTL is over.
 			tooLate := errors.Is(err, snib.ErrLost) && w.world.slack() > worldTTL
-			odd := waiting.Err() == nil && !errors.Is(err, snib.ErrUnavailable) && !tooLate && !errors.Is(err, snib.ErrLost)
+			odd := waiting.Err() == nil && !errors.Is(err, snib.ErrUnavailable) && !tooLate
 			w.log.Add(history.Event{At: now(), Kind: history.Failed, ID: e.ID, Err: err.Error(), Odd: odd})
 			continue
 		}
