@@ -2,7 +2,8 @@
 // they are written: the first sets the wall clock ahead by so many nanoseconds. If the second is not 0, nothing gets to the disk
 // for certain: fsync and fdatasync fail with EIO. If the third is not 0, the disk is full: writes to files fail with ENOSPC, also
 // where the file has the place already, as on file systems that copy on write. Other clocks run on as they are, and whoever waits
-// until a time of the wall clock waits as long as that clock says. What does get to the disk is noted in the file that SNIB_SYNCED names: after each fsync the inode of the file and its size, as two int64.
+// until a time of the wall clock waits as long as that clock says. What does get to the disk is noted in the file that SNIB_SYNCED
+// names: after each fsync the inode of the file and its size, as two int64.
 
 #define _GNU_SOURCE
 #include <errno.h>
