@@ -47,6 +47,7 @@ type bout struct {
 	mu      sync.Mutex
 	events  []history.Event
 	granted int
+	latest  int64 // when the latest grant came
 	ids     int64 // of faults
 	extras  int   // clients of crowds so far
 
@@ -157,8 +158,9 @@ func (b *bout) direct(ctx context.Context) {
 		}
 	}
 	b.store.heal()
-	b.log(history.Event{Kind: history.Heal})
-	b.waited = b.awaitGrant(ctx, bound+b.c.Settle+handOvers*healthy/time.Duration(2*len(names)))
+	healed := b.now()
+	b.log(history.Event{Kind: history.Heal, At: healed})
+	b.waited = b.awaitGrant(ctx, healed, bound+b.c.Settle+handOvers*healthy/time.Duration(2*len(names)))
 	if extra := b.store.endless() - endless; extra > 0 && ctx.Err() == nil {
 		// They may belong to those who hold the lock now, or wait for it.
 		b.await(ctx, 2*TTL, func() bool { return b.store.endless() <= endless })
@@ -168,16 +170,17 @@ func (b *bout) direct(ctx context.Context) {
 	}
 }
 
-// awaitGrant waits until somebody gets the lock, for at most d. Time in which the machine was late
-// does not count. awaitGrant returns how long it has waited in all.
-func (b *bout) awaitGrant(ctx context.Context, d time.Duration) time.Duration {
+// awaitGrant waits until somebody has got the lock after a moment, for at most d. Time in which the
+// machine was late does not count. awaitGrant returns how long it has waited in all.
+//
+// A grant counts by when it came, not by when it was recorded: a busy machine may stop us in between.
+func (b *bout) awaitGrant(ctx context.Context, after int64, d time.Duration) time.Duration {
 	const tick = 20 * time.Millisecond
-	before, began := b.grants(), time.Now()
-	for counted := time.Duration(0); counted < d && b.grants() == before && ctx.Err() == nil; {
-		took := b.await(ctx, tick, func() bool { return b.grants() > before })
+	for counted := time.Duration(0); counted < d && b.latestGrant() <= after && ctx.Err() == nil; {
+		took := b.await(ctx, tick, func() bool { return b.latestGrant() > after })
 		counted += min(took, tick)
 	}
-	return time.Since(began)
+	return time.Duration(b.now() - after)
 }
 
 // await waits until ok returns true, for at most d. It returns how long it has waited.
@@ -211,6 +214,7 @@ func (b *bout) log(e history.Event) {
 	}
 	if e.Kind == history.Acquired {
 		b.granted++
+		b.latest = max(b.latest, e.At)
 	}
 	b.events = append(b.events, e)
 }
@@ -219,6 +223,12 @@ func (b *bout) grants() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.granted
+}
+
+func (b *bout) latestGrant() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.latest
 }
 
 // begin records the begin of a fault, and returns a function that records its end. worker is the

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/lab/judge"
 )
@@ -66,20 +67,41 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestAwaitGrant checks how long the judge waits for a grant.
+// TestAwaitGrant checks how long the judge waits for a grant that comes after the last fault.
 func TestAwaitGrant(t *testing.T) {
-	for _, after := range []time.Duration{time.Second, time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			b := &bout{}
-			go func() {
-				time.Sleep(after) // fake time
-				b.log(history.Event{At: 1, Kind: history.Acquired})
-			}()
-			want := min(after, bound)
-			if got := b.awaitGrant(context.Background(), bound); got < want || got > want+time.Second {
-				t.Errorf("a grant after %v: it waits %v, want %v", after, got, want)
-			}
-			time.Sleep(after)
+	const healed = 10
+	tests := []struct {
+		name   string
+		came   int64         // when a grant came
+		logged time.Duration // after how much of the wait it was recorded
+		want   time.Duration
+	}{
+		{"Soon", healed + 1, time.Second, time.Second},
+		{"Late", healed + 1, time.Minute, bound},
+		{"BeforeTheWait", healed + 1, 0, 0},
+		{"CameBefore", healed - 1, 0, bound},
+		{"CameBeforeAndIsRecordedLater", healed - 1, time.Second, bound},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bout{began: driver.Now().Add(-time.Second)}
+				grant := func() { b.log(history.Event{At: tt.came, Kind: history.Acquired}) }
+				if tt.logged == 0 {
+					grant()
+				} else {
+					timer := time.AfterFunc(tt.logged, grant)
+					defer timer.Stop()
+				}
+				began := time.Now()
+				waited := b.awaitGrant(t.Context(), healed, bound)
+				if got := time.Since(began); got < tt.want || got > tt.want+time.Second {
+					t.Errorf("it waits %v, want %v", got, tt.want)
+				}
+				if real := time.Duration(b.now() - healed); waited <= 0 || waited > real {
+					t.Errorf("it says that it has waited %v of %v", waited, real)
+				}
+			})
 		})
 	}
 }

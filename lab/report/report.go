@@ -243,6 +243,7 @@ func Picture(o arena.Outcome) (sentence string, c timeline.Chart, ok bool) {
 		c.Lanes = slices.Insert(c.Lanes, 3, crowdLane)
 	}
 	addHolds(&c, holds, o)
+	addWaits(&c, o.Events)
 	addFaults(&c, o.Events)
 	return sentence, c, true
 }
@@ -275,16 +276,9 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 			c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(v.At), Until: at(v.Until), Kind: timeline.Overlap})
 		}
 	}
-	waits := make(map[[2]any]int64) // when the acquisition was called that a hold has
 	for _, e := range o.Events {
-		key := [2]any{e.Worker, e.ID}
-		mark := timeline.Mark{Lane: lanes[key], At: at(e.At)}
+		mark := timeline.Mark{Lane: lanes[[2]any{e.Worker, e.ID}], At: at(e.At)}
 		switch e.Kind {
-		case history.Call:
-			waits[key] = e.At
-		case history.Acquired, history.Failed:
-			c.Spans = append(c.Spans, timeline.Span{Lane: laneOf(e.ID), From: at(waits[key]), Until: at(e.At), Kind: timeline.Waiting})
-			delete(waits, key)
 		case judge.Read:
 			mark.Kind = timeline.Read
 			c.Marks = append(c.Marks, mark)
@@ -295,6 +289,31 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 			}
 			c.Marks = append(c.Marks, mark)
 		}
+	}
+}
+
+// addWaits adds for how long clients waited for the lock: until they had an answer or died, or else
+// until the end of the chart.
+func addWaits(c *timeline.Chart, events []history.Event) {
+	answered := make(map[[2]any]int64)
+	died := make(map[string]int64)
+	for _, e := range events {
+		switch {
+		case e.Kind == history.Acquired || e.Kind == history.Failed:
+			answered[[2]any{e.Worker, e.ID}] = e.At
+		case e.Kind == history.Begin && e.Fault == history.KillWorker:
+			died[e.Worker] = e.At
+		}
+	}
+	for _, e := range events {
+		if e.Kind != history.Call {
+			continue
+		}
+		until := c.Until
+		if end := cmp.Or(answered[[2]any{e.Worker, e.ID}], died[e.Worker]); end > 0 {
+			until = at(end)
+		}
+		c.Spans = append(c.Spans, timeline.Span{Lane: laneOf(e.ID), From: at(e.At), Until: until, Kind: timeline.Waiting})
 	}
 }
 

@@ -30,6 +30,7 @@ func holds(b int64) []history.Event {
 		{Kind: history.Acquired, Worker: "B", ID: id, At: b, Token: 2}, {Kind: judge.Read, Worker: "B", ID: id, At: b},
 		{Kind: history.Valid, Worker: "A", ID: 1, At: 499 * ms}, {Kind: judge.Write, Worker: "A", ID: 1, At: 500 * ms},
 		{Kind: history.Release, Worker: "A", ID: 1, At: 500 * ms},
+		{Kind: history.Call, Worker: "B", ID: id + 1, At: 650 * ms, Any: true},
 		{Kind: history.Begin, Worker: "B", ID: 9, Fault: history.KillWorker, At: 700 * ms},
 		{Kind: history.Heal, At: 800 * ms},
 		{Kind: history.Valid, Worker: "B", ID: id, At: 690 * ms},
@@ -50,7 +51,8 @@ func TestPage(t *testing.T) {
 	}{
 		{"Overlap", outcome(slices.DeleteFunc(holds(300*ms), func(e history.Event) bool { return e.Kind == history.Heal }), judge.Rules{}),
 			[]string{"overlap of 199 ms", "From 0.300 s to 0.499 s, A and B both believed", `<rect class="many"`}, ""},
-		{"Blocked", outcome(holds(600*ms), judge.Rules{Bound: time.Second}), []string{"blocked for ever", "B was the last to get the lock, at 0.600 s", `class="death"`}, `class="many"`},
+		{"Blocked", outcome(holds(600*ms), judge.Rules{Bound: time.Second}), []string{"blocked for ever", "B was the last to get the lock, at 0.600 s", `class="death"`,
+			`<rect class="waiting" x="146" y="109" width="8"`, `<rect class="waiting" x="528" y="51" width="422"`}, `class="many"`}, // without an answer
 		{"Errors", arena.Outcome{Result: judge.Result{Blocked: true, Errors: []string{"no <password>"}}}, []string{"<li>no &lt;password&gt;</li>"}, "<svg"},
 		{"GoodWithErrors", arena.Outcome{Result: judge.Result{Acquired: 1, Errors: []string{"no port 7"}}}, []string{"safe"}, "no port 7"},
 		{"Error", arena.Outcome{Err: errors.New("a <bad> program")}, []string{"not judged", "a &lt;bad&gt; program"}, "<svg"},
