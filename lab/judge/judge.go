@@ -51,8 +51,8 @@ type Result struct {
 	Faults   map[string]int
 
 	Overlaps int           // pairs of holds that both believed in, at the same time
-	Overlap  time.Duration // the longest of them
 	ToldLate time.Duration // the longest overlap that ended because a holder was told of its loss
+	Untold   time.Duration // the longest other overlap
 
 	Damage int // writes that are lost on the resource that any holder writes
 	Fenced int // the same on the one that checks tokens; 0 without tokens
@@ -79,8 +79,8 @@ type Result struct {
 	Excused    int
 	Assumption string
 
-	// Worst is the longest overlap, and First the first damage on the resource that any holder
-	// writes. They are nil if there is none.
+	// Worst is the longest overlap, of those of which nobody was told if there are any. First is the
+	// first damage on the resource that any holder writes. They are nil if there is none.
 	Worst *history.Violation
 	First *Damage
 }
@@ -115,19 +115,24 @@ func Judge(events []history.Event, rules Rules) Result {
 	return r
 }
 
-// excuses returns a function that returns the assumption that a fault between two moments breaks,
-// or "".
+// excuses returns a function that returns the assumption that a fault breaks which was active at
+// some time between two moments, or "".
 func (rules Rules) excuses(events []history.Event) func(from, until int64) string {
 	var broken []history.Event
+	ends := make(map[int64]int64) // of faults
 	for _, e := range events {
-		if e.Kind == history.Begin && rules.Assumes[e.Fault] != "" {
+		switch {
+		case e.Kind == history.End:
+			ends[e.ID] = e.At
+		case e.Kind == history.Begin && rules.Assumes[e.Fault] != "":
 			broken = append(broken, e)
 		}
 	}
 	return func(from, until int64) string {
-		i, _ := slices.BinarySearchFunc(broken, from, func(e history.Event, at int64) int { return cmp.Compare(e.At, at) })
-		if i < len(broken) && broken[i].At <= until {
-			return rules.Assumes[broken[i].Fault]
+		for _, e := range broken {
+			if end, ended := ends[e.ID]; e.At <= until && (!ended || end >= from) {
+				return rules.Assumes[e.Fault]
+			}
 		}
 		return ""
 	}
@@ -151,12 +156,14 @@ func (r *Result) addOverlap(v history.Violation, assumption string) {
 		return
 	}
 	r.Overlaps++
-	if v.Sum > r.Overlap {
-		r.Overlap, r.Worst = v.Sum, &v
-	}
-	for _, h := range v.Holds {
-		if h.Lost {
-			r.ToldLate = max(r.ToldLate, v.Sum)
+	told := slices.ContainsFunc(v.Holds, func(h *history.Hold) bool { return h.Lost })
+	switch {
+	case !told && v.Sum > r.Untold:
+		r.Untold, r.Worst = v.Sum, &v
+	case told && v.Sum > r.ToldLate:
+		r.ToldLate = v.Sum
+		if r.Untold == 0 {
+			r.Worst = &v
 		}
 	}
 }
@@ -270,7 +277,8 @@ func lastErrors(events []history.Event) (texts []string) {
 // Add adds the result of another run of the same contestant, and reports whether that one is worse
 // than all before.
 func (r *Result) Add(o Result) (worse bool) {
-	worse = severity(o.Verdict()) > severity(r.Verdict()) || o.Verdict() == r.Verdict() && o.Overlap > r.Overlap
+	worse = severity(o.Verdict()) > severity(r.Verdict()) || o.Verdict() == r.Verdict() && o.size() > r.size()
+	r.Tokens = o.Tokens && (r.Tokens || r.Acquired == 0)
 	if r.Faults == nil {
 		r.Faults = make(map[string]int)
 	}
@@ -279,11 +287,11 @@ func (r *Result) Add(o Result) (worse bool) {
 		r.Faults[name] += o.Faults[name]
 	}
 	r.Overlaps += o.Overlaps
-	r.Overlap, r.ToldLate = max(r.Overlap, o.Overlap), max(r.ToldLate, o.ToldLate)
+	r.ToldLate, r.Untold = max(r.ToldLate, o.ToldLate), max(r.Untold, o.Untold)
 	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
 	r.PerHold, r.Connections = append(r.PerHold, o.PerHold...), append(r.Connections, o.Connections...)
 	r.Crowds = append(r.Crowds, o.Crowds...)
-	r.Tokens, r.Blocked = o.Tokens, r.Blocked || o.Blocked
+	r.Blocked = r.Blocked || o.Blocked
 	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {

@@ -81,6 +81,13 @@ func TestJudge(t *testing.T) {
 			r.hold("B", 1, 2, 300, 700)
 			r.add(history.Told, "A", 1, 510)
 		}, ToldLate, "told late by 200 ms"},
+		{"ToldLateAndUntold", true, func(r *run) { // the shorter overlap is the worse one
+			r.hold("A", 1, 1, 100, 500)
+			r.hold("B", 1, 2, 300, 700)
+			r.add(history.Told, "A", 1, 510)
+			r.hold("A", 2, 3, 600, 900)
+			r.add(history.Release, "B", 1, 700)
+		}, Overlap, "overlap of 100 ms"},
 		{"KilledHolder", true, func(r *run) {
 			r.hold("A", 1, 1, 100, 200)
 			r.fault(history.KillWorker, "A", 250, 250)
@@ -154,6 +161,11 @@ func TestJudge(t *testing.T) {
 			r.add(Write, "B", 1, 2000)
 			r.add(history.Release, "B", 1, 2000)
 		}, Assuming, "safe within its stated assumptions"},
+		{"ExcusedByFaultInProgress", true, func(r *run) { // A got the lock before the fault took effect
+			r.fault("forget", "", 50, 200)
+			r.work("A", 1, 1, 100, 1000)
+			r.work("B", 1, 2, 300, 701)
+		}, Assuming, "safe within its stated assumptions"},
 		{"ExcuseOfAnotherHold", true, func(r *run) { // the fault was over before A got the lock
 			r.fault("forget", "", 50, 60)
 			r.work("A", 1, 1, 100, 1000)
@@ -222,16 +234,24 @@ func TestAdd(t *testing.T) {
 		worse bool
 	}{
 		{Result{Acquired: 1, Damage: 1, Tokens: true}, true},
-		{Result{Acquired: 1, Overlaps: 1, Overlap: time.Second, Worst: great, Tokens: true}, true},
-		{Result{Acquired: 1, Overlaps: 1, Overlap: time.Millisecond, Worst: small, Tokens: true}, false},
+		{Result{Acquired: 1, Overlaps: 1, ToldLate: 2 * time.Second, Worst: small, Tokens: true}, true},
+		{Result{Acquired: 1, Overlaps: 1, Untold: time.Second, Worst: great, Tokens: true}, true},
+		{Result{Acquired: 1, Overlaps: 1, Untold: time.Millisecond, Worst: small, Tokens: true}, false},
+		{Result{Acquired: 1, Overlaps: 1, ToldLate: 3 * time.Second, Worst: small, Tokens: true}, false},
 		{Result{Acquired: 1, Tokens: true}, false},
 	} {
 		if got := all.Add(r.Result); got != r.worse {
 			t.Errorf("Add(%+v) = %v, want %v", r.Result, got, r.worse)
 		}
 	}
-	if all.Acquired != 4 || all.Overlaps != 2 || all.Text() != "overlap of 1000 ms" || all.Worst != great {
+	if all.Acquired != 6 || all.Overlaps != 4 || all.Text() != "overlap of 1000 ms" || all.Overlap() != 3*time.Second || all.Worst != great || !all.Tokens {
 		t.Errorf("the sum is %+v", all)
+	}
+	if all.Add(Result{Acquired: 1}); all.Tokens {
+		t.Error("a run without tokens is forgotten")
+	}
+	if all.Add(Result{Tokens: true}); all.Tokens {
+		t.Error("a run without grants brings tokens back")
 	}
 }
 

@@ -58,9 +58,9 @@ func (r Result) Verdict() Verdict {
 	switch {
 	case r.Blocked:
 		return Blocked
-	case r.Overlaps > 0 && r.ToldLate < r.Overlap:
+	case r.Untold > 0:
 		return Overlap
-	case r.Overlaps > 0:
+	case r.ToldLate > 0:
 		return ToldLate
 	case r.Back > 0 || r.Fenced > 0:
 		return Back
@@ -89,12 +89,26 @@ func severity(v Verdict) int {
 func (r Result) Text() string {
 	switch v := r.Verdict(); v {
 	case Overlap:
-		return "overlap of " + millis(r.Overlap)
+		return "overlap of " + millis(r.size())
 	case ToldLate:
-		return "told late by " + millis(r.ToldLate)
+		return "told late by " + millis(r.size())
 	default:
 		return v.Explain().Short
 	}
+}
+
+// Overlap returns the length of the longest overlap, or 0.
+func (r Result) Overlap() time.Duration { return max(r.ToldLate, r.Untold) }
+
+// size returns the length of the overlap that the verdict is about, or 0.
+func (r Result) size() time.Duration {
+	switch r.Verdict() {
+	case Overlap:
+		return r.Untold
+	case ToldLate:
+		return r.ToldLate
+	}
+	return 0
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%d ms", max(1, d.Milliseconds())) }

@@ -128,7 +128,7 @@ func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome, first i
 		}
 		fmt.Fprintf(b, "<tr><td><a href=\"#o%d\">%s</a></td><td class=\"%s\">%s</td>", first+i, html.EscapeString(o.Contestant.Name), class, text)
 		for _, n := range []string{
-			fmt.Sprint(o.Acquired), fmt.Sprint(sum(o.Faults)), fmt.Sprint(o.Overlaps), fmt.Sprintf("%d ms", o.Overlap.Milliseconds()),
+			fmt.Sprint(o.Acquired), fmt.Sprint(sum(o.Faults)), fmt.Sprint(o.Overlaps), fmt.Sprintf("%d ms", o.Overlap().Milliseconds()),
 			fmt.Sprint(o.Damage), fenced, fmt.Sprint(o.Unknown), fmt.Sprint(o.Bouts),
 			median(o.PerHold), median(o.InCrowds()), median(o.Connections),
 		} {

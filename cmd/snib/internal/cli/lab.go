@@ -576,7 +576,7 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Library: o.Contestant.Library, Version: o.Contestant.Version,
 		Settings: o.Contestant.Settings, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
 		Seed: o.Seed, Repeat: l.repeat(o), Bouts: o.Bouts, Took: seconds(o.Took), Faults: []faultCountJSON{}, Acquired: o.Acquired,
-		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
+		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap()), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
 	}
 	v.LastErrors = o.LastErrors()
