@@ -130,8 +130,6 @@ type timeline struct {
 	left      []Event
 	healed    int64
 	lastEvent int64 // the last event
-	failed    []Event
-	released  []Event
 }
 
 // Holds returns the holds of a run, in the order of Acquired.
@@ -175,8 +173,6 @@ func buildTimeline(events []Event) *timeline {
 				Event: calls[key], Acquired: e.At, End: math.MaxInt64, Sure: e.At + int64(e.Valid), Token: e.Token,
 			}
 			s.holds = append(s.holds, holds[key])
-		case Failed:
-			s.failed = append(s.failed, e)
 		case Valid:
 			if h := holds[key]; h != nil && e.At < h.End {
 				h.Sure = max(h.Sure, e.At+int64(e.Valid))
@@ -188,7 +184,6 @@ func buildTimeline(events []Event) *timeline {
 				h.Lost = h.Lost || e.Kind == Told && h.End == e.At
 			}
 		case Released:
-			s.released = append(s.released, e)
 			if h := holds[key]; h != nil && e.Err != "" {
 				h.Released = false
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/internal/history"
@@ -33,8 +32,6 @@ type client struct {
 	shared   *client // whose process it uses, or nil
 	sharers  []*client
 	ids      int64
-
-	resumed atomic.Int64 // when the process last went on after a pause; others that share it read this, too
 
 	way int // the number of the client whose ways to the store it uses
 
@@ -267,20 +264,26 @@ func (c *client) answer(ctx context.Context, id int64) (answer, bool) {
 }
 
 // ask asks whether the client still holds the lock, and records the answer. A client that says yes
-// believed so at least until the question was sent.
-func (c *client) ask(ctx context.Context, id int64) bool {
-	sent := c.b.now()
+// believed so at least until the question was sent: at the moment that ask returns.
+func (c *client) ask(ctx context.Context, id int64) (sent int64, held bool) {
+	sent = c.b.now()
 	c.owner().process.Send(contestant.Message{Type: contestant.Check, ID: id})
 	m, ok := c.answer(ctx, id)
 	if !ok {
-		return false
+		return sent, false
 	}
-	e := history.Event{At: max(sent, c.owner().resumed.Load()), Kind: history.Valid, Worker: c.owner().worker, ID: id}
+	e := history.Event{At: sent, Kind: history.Valid, Worker: c.owner().worker, ID: id}
 	if !m.Held {
 		e.At, e.Kind = m.at, history.Told
 	}
 	c.b.log(e)
-	return m.Held
+	return sent, m.Held
+}
+
+// holds is ask without the moment.
+func (c *client) holds(ctx context.Context, id int64) bool {
+	_, held := c.ask(ctx, id)
+	return held
 }
 
 // stay works for a time, and asks again and again. It returns false if the lock is lost.
@@ -291,29 +294,36 @@ func (c *client) stay(ctx context.Context, id int64, d time.Duration) bool {
 			return true
 		}
 		c.sleep(ctx, min(left, sampling))
-		if ctx.Err() != nil || !c.ask(ctx, id) {
+		if ctx.Err() != nil || !c.holds(ctx, id) {
 			return false
 		}
 	}
 }
 
-// finish writes what the work has made, if the client still holds the lock.
+// finish writes what the work has made, if the client still holds the lock. The write counts from
+// the last moment at which the client is known to have believed in the lock: what comes after that
+// may be our own delay.
 func (c *client) finish(ctx context.Context, id int64) {
-	if c.ask(ctx, id) {
-		c.write(id)
+	if sent, held := c.ask(ctx, id); held {
+		c.write(id, sent)
 	}
 }
 
-// write records a write that reaches the resource now.
-func (c *client) write(id int64) {
-	c.b.log(history.Event{Kind: judge.Write, Worker: c.owner().worker, ID: id})
+// write records a write that reaches the resource at a moment.
+func (c *client) write(id, at int64) {
+	c.b.log(history.Event{Kind: judge.Write, At: at, Worker: c.owner().worker, ID: id})
 }
 
 func (c *client) release(ctx context.Context, id int64) {
 	worker := c.owner().worker
 	c.b.log(history.Event{Kind: history.Release, Worker: worker, ID: id})
 	c.owner().process.Send(contestant.Message{Type: contestant.Release, ID: id})
-	c.answer(ctx, id)
+	for {
+		m, ok := c.answer(ctx, id)
+		if !ok || m.Type == contestant.Released || m.Type == contestant.Failed {
+			return
+		}
+	}
 }
 
 func (c *client) sleep(ctx context.Context, d time.Duration) {

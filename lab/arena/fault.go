@@ -212,7 +212,6 @@ func (c *client) stopFor(ctx context.Context, d time.Duration, before func()) {
 		c.b.failf("resume %s: %w", owner.worker, err)
 	}
 	end()
-	owner.resumed.Store(c.b.now())
 }
 
 // restart kills the process of a client as a crash would, and starts it again.

@@ -13,7 +13,7 @@ import (
 func pause(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 	d := ttls(rng, 0.8, 2.2)
 	b.let(ctx, victim, act{holding: func(c *client, id int64) {
-		if c.ask(ctx, id) {
+		if c.holds(ctx, id) {
 			end := b.begin("pause", c.owner().worker)
 			c.stopFor(ctx, d, func() {})
 			end()
@@ -28,9 +28,9 @@ func pause(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 func lateWrite(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 	d := ttls(rng, 1.3, 2.2)
 	b.let(ctx, victim, act{holding: func(c *client, id int64) {
-		if c.ask(ctx, id) {
+		if c.holds(ctx, id) {
 			end := b.begin("late-write", c.owner().worker)
-			c.stopFor(ctx, d, func() { c.write(id) })
+			c.stopFor(ctx, d, func() { c.write(id, b.now()) })
 			end()
 			c.stay(ctx, id, 5*sampling)
 		}
@@ -115,7 +115,7 @@ func crowd(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 		b.let(ctx, victim, act{holding: func(c *client, id int64) {
 			lineUp()
 			b.countWaiting(ctx, c, id, number)
-			b.hasty.Store(true)
+			b.hasty.Store(all.Err() == nil) // it may come to this late
 			c.release(ctx, id)
 		}})
 		lineUp() // if the victim has not got the lock

@@ -3,6 +3,7 @@ package arena
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
@@ -81,6 +82,7 @@ func lostRelease(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 func slowAcquire(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 	d := ttls(rng, 1.1, 1.4)
 	granted := make(chan struct{})
+	grant := sync.OnceFunc(func() { close(granted) }) // a client may come to an earlier try late
 	for try := 0; try < 3 && !isClosed(granted) && ctx.Err() == nil; try++ {
 		end := func() {}
 		b.let(ctx, victim, act{before: func(c *client) {
@@ -90,7 +92,7 @@ func slowAcquire(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 			c.delay(0, 0)
 			end()
 		}, holding: func(c *client, id int64) {
-			close(granted)
+			grant()
 			if c.stay(ctx, id, TTL/2) {
 				c.finish(ctx, id)
 			}

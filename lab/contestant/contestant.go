@@ -61,6 +61,7 @@ const (
 	unknown phase = iota
 	asked         // by Acquire
 	holding
+	checking // by Check
 	releasing
 	over
 )
@@ -68,14 +69,15 @@ const (
 // follow returns the phase of a hold after a message from the contestant, or an error if the
 // protocol does not allow the message.
 func (now phase) follow(m Message) (phase, error) {
+	held := now == holding || now == checking
 	switch {
-	case m.Type == Granted && now == asked:
+	case m.Type == Granted && now == asked, (m.Type == Check || m.Type == Failed) && now == checking:
 		return holding, nil
 	case m.Type == Denied && now == asked, m.Type == Released && now == releasing,
 		m.Type == Failed && (now == asked || now == releasing):
 		return over, nil
-	case (m.Type == Lost || m.Type == Check || m.Type == Failed) && (now == holding || now == releasing),
-		m.Type == Lost && now == over: // it may cross a release
+	case m.Type == Lost && (held || now == releasing || now == over), // it may cross a release
+		m.Type == Check && now == releasing: // the judge has not waited for it
 		return now, nil
 	}
 	return now, fmt.Errorf("%q is no answer for hold %d", m.Type, m.ID)

@@ -1,10 +1,12 @@
 package contestant
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -50,6 +52,24 @@ func play(role string) int {
 	case "unasked":
 		fmt.Println(`{"type":"ready"}`)
 		fmt.Println(`{"type":"granted","id":7}`)
+	case "twice":
+		fmt.Println(`{"type":"ready"}`)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			switch text := lines.Text(); {
+			case strings.Contains(text, `"acquire"`):
+				fmt.Println(`{"type":"granted","id":1}`)
+			case strings.Contains(text, `"held"`):
+				fmt.Println(`{"type":"held","id":1,"held":true}`)
+				fmt.Println(`{"type":"held","id":1,"held":true}`)
+			}
+		}
+	case "child":
+		child := exec.Command("sleep", "1000") // it keeps the output open
+		child.Stdout = os.Stdout
+		if err := child.Start(); err != nil {
+			return 1
+		}
+		return 8
 	case "long":
 		fmt.Println(strings.Repeat("x", maxLine+1))
 	case "crash":
@@ -162,6 +182,8 @@ func TestWrong(t *testing.T) {
 		{"early", `"granted" is no answer for hold 1`},
 		{"nameless", "it names no hold"},
 		{"unasked", `"granted" is no answer for hold 7`},
+		{"twice", `"held" is no answer for hold 1`},
+		{"child", "it ended by itself: exit status 8"},
 		{"long", "a line of its output is longer than 65536 bytes"},
 		{"crash", "it ended by itself: exit status 7; its standard error ends with: out of luck"},
 	}
@@ -169,6 +191,8 @@ func TestWrong(t *testing.T) {
 		t.Run(tt.role, func(t *testing.T) {
 			p, _, err := start(t, tt.role)
 			if err == nil { // it fails when it is ready
+				p.Send(Message{Type: Acquire, ID: 1})
+				p.Send(Message{Type: Check, ID: 1})
 				<-p.Failed()
 				err = p.Err()
 			}

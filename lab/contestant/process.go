@@ -98,6 +98,10 @@ func (c *Process) Send(m Message) {
 	switch m.Type {
 	case Acquire:
 		c.phases[m.ID] = asked
+	case Check:
+		if c.phases[m.ID] == holding {
+			c.phases[m.ID] = checking
+		}
 	case Release:
 		c.phases[m.ID] = releasing
 	}

@@ -18,7 +18,8 @@ type Process struct {
 	exited chan struct{}
 }
 
-// Start starts a program with pipes for its standard input and output.
+// Start starts a program with pipes for its standard input and output. When the program ends, its
+// process group is killed.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = attributes()
 	in, err := cmd.StdinPipe()
@@ -44,6 +45,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 			return
 		}
 		_ = cmd.Wait() // State says the same
+		kill(p.PID())  // the rest of its group; the id is not another's so soon
 		close(p.exited)
 	}()
 	if err := <-started; err != nil {
