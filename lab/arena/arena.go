@@ -103,6 +103,7 @@ type Outcome struct {
 	Bouts  int
 	Took   time.Duration
 	Err    error // why it could not be judged
+	Late   error // why it was run no further when it was convicted already
 }
 
 // Convicted reports whether the contestant was judged and found wanting.
@@ -280,8 +281,11 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 	if !complete && ctx.Err() != nil {
 		return o, false // whatever has failed, the end of ctx may be the reason
 	}
-	if o.Err = err; err != nil {
-		o.Seed, o.Plan = lastSeed, lastPlan
+	switch {
+	case err != nil && o.Convicted(): // what has failed since does not acquit it
+		o.Late = err
+	case err != nil:
+		o.Err, o.Seed, o.Plan = err, lastSeed, lastPlan
 	}
 	return o, true
 }

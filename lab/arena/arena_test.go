@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,12 @@ const contestantVar = "SNIB_TEST_CONTESTANT"
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == contestantVar && strings.Contains(os.Args[2], "/") {
 		serveFile(os.Args[2])
+		os.Exit(0)
+	}
+	if len(os.Args) == 3 && os.Args[1] == contestantVar && os.Args[2] == leaks {
+		_ = contestant.Serve(os.Stdin, os.Stdout, func(_ context.Context, m contestant.Message) (contestant.Locker, error) {
+			return &leaky{mutex{make(chan struct{}, 1)}, strings.TrimPrefix(m.URL, "redis://"), 0}, nil
+		})
 		os.Exit(0)
 	}
 	if len(os.Args) == 3 && os.Args[1] == contestantVar {
@@ -78,6 +85,47 @@ func (m mutex) Release(context.Context) error {
 	return nil
 }
 
+// leaks is the name of the contestant that is a leaky lock.
+const leaks = "leaks"
+
+// A leaky is a lock of one process that leaves a key in Redis with each hold.
+type leaky struct {
+	mutex
+	addr string
+	n    int
+}
+
+func (l *leaky) Acquire(ctx context.Context, wait time.Duration) (contestant.Hold, error) {
+	h, err := l.mutex.Acquire(ctx, wait)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("tcp", l.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	l.n++
+	if _, err := fmt.Fprintf(conn, "SET left%d x\r\n", l.n); err != nil {
+		return nil, err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return h, err
+}
+
+// TestLeak checks that keys are counted that a lock leaves in Redis.
+func TestLeak(t *testing.T) {
+	livetest.Binary(t, "redis", "redis-server")
+	c := Contestant{Name: leaks, Store: Redis, Together: true, Command: command(leaks)}
+	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Plan: []Step{{"stop-waiter", "A", 1}}, Seed: 7}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || o.Verdict() != judge.Leaks || o.Leaked < 1 {
+		t.Errorf("verdict %s with %d keys left (%v), want leaks", o.Verdict(), o.Leaked, o.Err)
+	}
+}
+
 // inMemory returns a contestant that is a mutex in the first bout, and ends in the second one.
 func inMemory(t *testing.T) Contestant {
 	return Contestant{Name: "mutex", Store: None, Together: true, Command: command(filepath.Join(t.TempDir(), "once"))}
@@ -100,6 +148,25 @@ func TestFailingBout(t *testing.T) {
 	}
 	if want := newPlan(c, among, 8); o.Seed != 8 || !slices.Equal(o.Plan, want) {
 		t.Errorf("the failing bout has seed %d and plan %v, want 8 and %v", o.Seed, o.Plan, want)
+	}
+}
+
+// TestLateFailure checks that a conviction stands when a later bout fails.
+func TestLateFailure(t *testing.T) {
+	livetest.Binary(t, "redis", "redis-server")
+	prepared := 0
+	c := Contestant{Name: leaks, Store: Redis, Together: true, Command: command(leaks), Prepare: func(context.Context, string) error {
+		if prepared++; prepared > 1 {
+			return errors.New("no more")
+		}
+		return nil
+	}}
+	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Plan: []Step{{"stop-waiter", "A", 1}}, Seed: 7, For: time.Hour}, audience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || !o.Convicted() || o.Late == nil || o.Late.Error() != "no more" || o.Seed != 7 {
+		t.Errorf("%s of bout %d (%v), and then %v, want that it leaks, in bout 7, and then the error", o.Verdict(), o.Seed, o.Err, o.Late)
 	}
 }
 

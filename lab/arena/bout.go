@@ -40,6 +40,7 @@ type bout struct {
 
 	began   driver.Instant
 	waited  time.Duration // for somebody to get the lock after the last fault
+	endless int           // how many keys without an end there were before the first fault
 	clients []*client
 	over    chan struct{} // closed when clients are to release what they hold, and end
 	stop    context.CancelCauseFunc
@@ -84,6 +85,7 @@ func (b *bout) run(ctx context.Context) ([]history.Event, error) {
 	late := time.AfterFunc(bound, func() { b.stop(nil) }) // whoever does not answer now is unknown
 	running.Wait()
 	late.Stop()
+	b.countLeft(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := context.Cause(ctx); err != nil && err != context.Canceled { //nolint:errorlint // it is what stop was given
@@ -140,7 +142,7 @@ func (b *bout) direct(ctx context.Context) {
 	b.logCommands("", 0)
 	b.logConnections()
 	b.brisk.Store(b.isBrisk())
-	endless := b.store.endless()
+	b.endless = b.store.endless()
 	if len(b.plan) == 0 { // the work itself is the schedule
 		b.wait(ctx, 2*b.c.Work)
 	}
@@ -157,16 +159,21 @@ func (b *bout) direct(ctx context.Context) {
 			b.wait(ctx, TTL)
 		}
 	}
+	b.store.reviveAny()
 	b.store.heal()
 	healed := b.now()
 	b.log(history.Event{Kind: history.Heal, At: healed})
 	b.waited = b.awaitGrant(ctx, healed, bound+b.c.Settle+handOvers*healthy/time.Duration(2*len(names)))
-	if extra := b.store.endless() - endless; extra > 0 && ctx.Err() == nil {
-		// They may belong to those who hold the lock now, or wait for it.
-		b.await(ctx, 2*TTL, func() bool { return b.store.endless() <= endless })
-		for range b.store.endless() - endless {
-			b.log(history.Event{Kind: history.Left, Name: lockName, Err: "a key without an end"})
-		}
+}
+
+// countLeft counts the keys without an end that the clients, which have ended their work, have left.
+func (b *bout) countLeft(ctx context.Context) {
+	b.await(ctx, 2*TTL, func() bool { return b.store.endless() <= b.endless })
+	if ctx.Err() != nil {
+		return
+	}
+	for range b.store.endless() - b.endless {
+		b.log(history.Event{Kind: history.Left, Name: lockName, Err: "a key without an end"})
 	}
 }
 
@@ -177,6 +184,7 @@ func (b *bout) direct(ctx context.Context) {
 func (b *bout) awaitGrant(ctx context.Context, after int64, d time.Duration) time.Duration {
 	const tick = 20 * time.Millisecond
 	for counted := time.Duration(0); counted < d && b.latestGrant() <= after && ctx.Err() == nil; {
+		b.store.reviveAny()
 		took := b.await(ctx, tick, func() bool { return b.latestGrant() > after })
 		counted += min(took, tick)
 	}

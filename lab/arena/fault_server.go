@@ -90,16 +90,21 @@ func (s *store) answers() bool {
 	return ok || s.count == nil
 }
 
-// reviveAny revives the server that the next fault would hit. It may have ended by itself long
-// after its clock went back.
+// reviveAny revives the server that the next fault would hit. It may end by itself, also long after
+// its clock went back. Only servers with a shim may do that.
 func (s *store) reviveAny() {
-	if s.servers != nil && s.shim != nil {
-		s.revive(s.hit(rand.New(rand.NewPCG(0, 0))))
+	if s.servers == nil || s.shim == nil {
+		return
+	}
+	of := s.hit(rand.New(rand.NewPCG(0, 0)))
+	s.revive(of)
+	if p, ok := of.(interface{ MayEnd() }); ok {
+		p.MayEnd()
 	}
 }
 
 // revive restarts a server that has ended by itself, as MariaDB may when its clock goes back, and
-// PostgreSQL when its disk is full. Only servers with a shim may do that.
+// PostgreSQL when its disk is full.
 func (s *store) revive(of server) {
 	if p, ok := of.(interface{ Up() bool }); ok && !p.Up() {
 		of.Restart()

@@ -85,7 +85,7 @@ func TestAwaitGrant(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := &bout{began: driver.Now().Add(-time.Second)}
+				b := &bout{began: driver.Now().Add(-time.Second), store: &store{}}
 				grant := func() { b.log(history.Event{At: tt.came, Kind: history.Acquired}) }
 				if tt.logged == 0 {
 					grant()

@@ -179,6 +179,7 @@ func (s *store) follow() {
 func (s *store) empty(ctx context.Context) error {
 	s.bouts++
 	s.heal()
+	s.resetClocks()
 	s.reviveAny()
 	if s.c.Store == File {
 		s.file = filepath.Join(s.t.TempDir(), "locks.db")
@@ -190,6 +191,19 @@ func (s *store) empty(ctx context.Context) error {
 		return s.c.Prepare(ctx, s.url(0))
 	}
 	return nil
+}
+
+// resetClocks ends what earlier bouts have done to clocks: the plan of a bout is all that it needs to
+// be repeated.
+func (s *store) resetClocks() {
+	for _, shim := range s.clientClocks {
+		if shim != nil {
+			shim.SetClock(0)
+		}
+	}
+	if s.servers != nil && s.shim != nil {
+		s.shim.SetClock(0)
+	}
 }
 
 // lockName returns the name of the lock in the store.

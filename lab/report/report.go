@@ -169,6 +169,9 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 		return
 	}
 	fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(o.Verdict().Explain().Long))
+	if o.Late != nil {
+		fmt.Fprintf(b, "<p>It was run no further: %s</p>\n", html.EscapeString(o.Late.Error()))
+	}
 	if o.Assumption != "" {
 		fmt.Fprintf(b, "<p>Its assumption: %s.</p>\n", html.EscapeString(o.Assumption))
 	}

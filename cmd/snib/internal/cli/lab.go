@@ -483,6 +483,9 @@ func (l *labCommand) show(o arena.Outcome) error {
 				text = "convicted: " + o.Text()
 			}
 			line := fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %s", o.Contestant.Name, text, o.Acquired, countFaults(o), short(o.Took))
+			if o.Late != nil {
+				line += "; it was run no further: " + oneLine(message(o.Late))
+			}
 			if all := o.LastErrors(); len(all) > 0 && o.Err == nil { // the text of Err has it
 				line += "; its last error: " + oneLine(all[len(all)-1])
 			}
@@ -523,13 +526,21 @@ func (l *labCommand) conclude(outcomes []arena.Outcome, void bool) error {
 		case void && !o.AsExpected():
 			return failf(exitVoid, "the run is void: control %s got the verdict %s, and not %s", o.Contestant.Name, o.Verdict(), o.Contestant.Want)
 		case o.Err != nil:
-			return failf(exitProtocol, "%w", o.Err)
+			return failf(exitOf(o.Err), "%w", o.Err)
 		}
 	}
 	if slices.ContainsFunc(outcomes, func(o arena.Outcome) bool { return o.Convicted() && (!o.Contestant.IsControl() || l.noControls) }) {
 		return silentExit(exitFound)
 	}
 	return nil
+}
+
+// exitOf returns the exit code for the error of a contestant that was not judged.
+func exitOf(err error) int {
+	if _, ok := errors.AsType[*contestant.Error](err); ok {
+		return exitProtocol
+	}
+	return exitUnavailable // a server of the lab, and no fault of the contestant
 }
 
 // write writes the page and the verdicts.
@@ -591,6 +602,9 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 		v.Error = message(o.Err)
 		return v
 	}
+	if o.Late != nil {
+		v.Error = message(o.Late)
+	}
 	v.Verdict, v.Text, v.Convicted = string(o.Verdict()), o.Text(), o.Convicted()
 	return v
 }
@@ -646,6 +660,7 @@ func openPatiently(ctx context.Context, m contestant.Message, open func(context.
 		}
 		select {
 		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		case <-time.After(openPause):
 		}
 	}
