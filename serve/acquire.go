@@ -146,8 +146,12 @@ func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg
 		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
 	}
 	p = s.places[key]
-	if p == nil {
+	switch {
+	case p == nil:
 		p = s.newPlaceLocked(key, req, wait > 0)
+	case !p.fits(req):
+		return nil, wire.NewProblem(wire.ProblemKind, "another request of this owner and attempt is under way, with other shared, "+
+			"slots, min_hold_ms, tokens, fencing or reserve; send the same ones, or use another attempt", 0)
 	}
 	me := p.attachLocked()
 	defer p.detachLocked(me)

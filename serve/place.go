@@ -80,6 +80,14 @@ func (s *Service) newPlaceLocked(key placeKey, req driver.Request, waits bool) *
 	return p
 }
 
+// fits reports whether a request asks for what the place gets: its client would take a shared hold
+// for an exclusive one. The TTL may be another one, because the answer has that of the hold.
+func (p *place) fits(req driver.Request) bool {
+	own := p.req
+	return own.Shared == req.Shared && own.Slots == req.Slots && own.Fencing == req.Fencing && own.MinHold == req.MinHold &&
+		own.Tokens == req.Tokens && own.Holder.IsReserved() == req.Holder.IsReserved()
+}
+
 // enqueueLocked puts a place into the queue of its name: at the end, or before all but the one
 // that the store is being asked for.
 func (p *place) enqueueLocked(first bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,42 @@ func TestPlaceIsKept(t *testing.T) {
 	}
 	r.release(g)
 	r.check(<-later, "the request of the next client", http.StatusOK)
+}
+
+// TestPlaceOfAnotherKind repeats a request that waits, but asks for another kind of hold. It must
+// not get the hold that the first one waits for.
+func TestPlaceOfAnotherKind(t *testing.T) {
+	r := startReplica(t, new(memlock.Store), Options{})
+	g := r.acquire(msg("job", "a"))
+	waits := msg("job", "b")
+	waits.Shared = true
+	r.queue(waits)
+	for name, change := range map[string]func(*wire.Acquire){
+		"Exclusive": func(m *wire.Acquire) { m.Shared = false },
+		"Slots":     func(m *wire.Acquire) { m.Shared, m.Slots = false, 3 },
+		"Fencing":   func(m *wire.Acquire) { m.Fencing = "clock" },
+		"MinHold":   func(m *wire.Acquire) { m.MinHold = 1 },
+		"Tokens":    func(m *wire.Acquire) { m.Tokens = 2 },
+		"Reserved":  func(m *wire.Acquire) { m.Reserve, m.Label = true, "maintenance" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := waits
+			change(&other)
+			a := r.post(wire.PathAcquire, other, http.StatusConflict)
+			if a.problem.Kind() != wire.ProblemKind || !strings.Contains(a.problem.Detail, "another attempt") {
+				t.Errorf("the problem is %+v, want one that says to use another attempt", a.problem)
+			}
+		})
+	}
+	waits.TTL, waits.Label = long/2, "release 7"
+	r.queue(waits) // the same request otherwise
+	exclusive := msg("job", "b")
+	exclusive.Attempt = "1"
+	r.queue(exclusive)
+	r.release(g)
+	waits.Wait = long
+	r.acquire(waits)
+	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "1"}, http.StatusNoContent)
 }
 
 // TestPlaceEnds checks that a client that does not come back loses its place, and does not keep
