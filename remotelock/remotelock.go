@@ -289,7 +289,7 @@ func (l *lease) Release(ctx context.Context) error {
 
 // SetLabel implements [driver.Lease].
 func (l *lease) SetLabel(ctx context.Context, label string) error {
-	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Label: shortLabel(label)})
+	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Label: shortLabel(label), TTL: l.ttl})
 }
 
 // shortLabel returns the part of a label that the service takes.

@@ -149,8 +149,12 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 	if err := errors.Join(err, checkLabel(msg.Label)); err != nil {
 		return err
 	}
-	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setLabel(ctx, ref, msg.Label) })
+	if msg.TTL <= 0 {
+		return invalidf("ttl_ms: it must be that of the hold's renewals, because the replica may have to renew the hold")
+	}
+	ttl := wire.Duration(msg.TTL)
+	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token, TTL: ttl}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setLabel(ctx, ref, msg.Label, ttl) })
 }
 
 // relabel serves a wire.Label that takes a reservation over.
@@ -162,6 +166,8 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 	switch {
 	case msg.Owner != "":
 		return invalidf("owner: a reservation is taken over by its token alone")
+	case msg.TTL != 0:
+		return invalidf("ttl_ms: a reservation that is taken over keeps its end")
 	case msg.Token == 0:
 		return invalidf("token: it is missing")
 	case msg.Label == "":

@@ -297,8 +297,8 @@ func (s *Service) releaseCached(ctx context.Context, key leaseKey, c *cached) er
 	return err
 }
 
-// setLabel changes the label of a hold.
-func (s *Service) setLabel(ctx context.Context, r ref, label string) error {
+// setLabel changes the label of a hold whose renewals have a TTL.
+func (s *Service) setLabel(ctx context.Context, r ref, label string, ttl time.Duration) error {
 	if c := s.cached(r); c != nil && !s.leases.isReleased(c) {
 		if err := c.lease.SetLabel(ctx, asKind(label, c.reserved)); !errors.Is(err, driver.ErrLost) {
 			return err
@@ -309,6 +309,7 @@ func (s *Service) setLabel(ctx context.Context, r ref, label string) error {
 	if err != nil {
 		return err
 	}
+	f.Left = max(f.Left, ttl) // another replica may have renewed it since
 	return s.setLabelOf(ctx, f, label)
 }
 

@@ -46,6 +46,7 @@ func TestProblems(t *testing.T) {
 		{"NoToken", "POST", wire.PathRelease, wire.TypeJSON, `{"name":"x","owner":"o"}`, wire.ProblemInvalid},
 		{"NoOwner", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","token":1}`, wire.ProblemInvalid},
 		{"BothForms", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","leases":[{"name":"x","owner":"o","token":1}]}`, wire.ProblemInvalid},
+		{"LabelNoTTL", "POST", wire.PathLabel, wire.TypeJSON, `{"name":"x","owner":"o","token":1,"label":"l"}`, wire.ProblemInvalid},
 		{"NoReason", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1}`, wire.ProblemInvalid},
 		{"NoResource", "POST", wire.PathFence, wire.TypeJSON, `{"owner":"o","token":1}`, wire.ProblemInvalid},
 		{"FenceNoOwner", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","token":1}`, wire.ProblemInvalid},
@@ -240,7 +241,7 @@ func TestOtherOwners(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
-				r.post(wire.PathLabel, wire.Label{Lease: l, Label: "x"}, http.StatusGone)
+				r.post(wire.PathLabel, wire.Label{Lease: l, Label: "x", TTL: long}, http.StatusGone)
 				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
 			})
 		}
@@ -299,7 +300,7 @@ func TestReservation(t *testing.T) {
 		t.Errorf("who reserves a lock again gets token %d, want that of the first reservation, %d", again.Token, g.Token)
 	}
 	r2.post(wire.PathAcquire, msg("db", "ops"), http.StatusLocked) // as a hold of a process
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: "indexes"}, http.StatusNoContent)
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: "indexes", TTL: long}, http.StatusNoContent)
 	wantHolder("indexes")
 	takeOver := wire.Label{Lease: wire.Lease{Name: "db", Token: g.Token}, Reserved: true, Label: "bob's"}
 	r2.post(wire.PathLabel, takeOver, http.StatusNoContent)
@@ -362,6 +363,7 @@ func TestReservationsRefused(t *testing.T) {
 		"begin":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: driver.ReservedLabel + "x"}},
 		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.ReservedLabel + "x"}},
 		"owner":   {wire.PathLabel, wire.Label{Lease: lease(g), Label: "x", Reserved: true}},
+		"end":     {wire.PathLabel, wire.Label{Lease: wire.Lease{Name: "held", Token: g.Token}, Label: "x", Reserved: true, TTL: long}},
 		"reason":  {wire.PathBreak, wire.Break{Name: "a", Token: 1, Reserved: true}},
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
@@ -397,7 +399,7 @@ func TestReplicaServesOthers(t *testing.T) {
 	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Second {
 		t.Errorf("after a renewal the lock is %+v", st)
 	}
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(all[1]), Label: "half"}, http.StatusNoContent)
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(all[1]), Label: "half", TTL: long}, http.StatusNoContent)
 	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != "half" {
 		t.Errorf("after a new label the lock is %+v", st)
 	}
@@ -405,6 +407,37 @@ func TestReplicaServesOthers(t *testing.T) {
 	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(all[1])), TTL: long}, http.StatusGone)
 	if st := status(t, store, "job1"); len(st.Holders) != 0 {
 		t.Errorf("after a release the lock is %+v", st)
+	}
+}
+
+// An interrupted driver calls a func after each look at the store.
+type interrupted struct {
+	*memlock.Driver
+	after func()
+}
+
+func (d interrupted) Status(ctx context.Context, name string) (driver.Status, error) {
+	st, err := d.Driver.Status(ctx, name)
+	d.after()
+	return st, err
+}
+
+// TestLabelDuringRenewal renews a hold at one replica while another one labels it, which has seen
+// the hold before it was renewed. The label must not take from it what the renewal gave.
+func TestLabelDuringRenewal(t *testing.T) {
+	store := new(memlock.Store)
+	r1 := startReplica(t, store, Options{})
+	m := msg("job", "a")
+	m.TTL = long / 2
+	g := r1.acquire(m)
+	var end driver.Instant
+	r2 := startReplicaOf(t, interrupted{store.Open(), func() {
+		end = driver.Now().Add(wire.Duration(long))
+		r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
+	}}, Options{})
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: "half", TTL: long}, http.StatusNoContent)
+	if st := status(t, store, "job"); st.Holders[0].Holder.Label != "half" || driver.Now().Add(st.Holders[0].Left).Before(end) {
+		t.Errorf("the hold is %+v, want it labelled, and to last %v more", st.Holders[0], end.Left(driver.Now()))
 	}
 }
 

@@ -170,7 +170,11 @@ type Label struct {
 	Lease
 	Label string `json:"label"`
 
-	// Reserved takes a reservation over, whoever made it: then Owner is empty.
+	// TTL is that of the renewals of the hold. A replica that has not granted the hold renews it,
+	// and must not end it before the client thinks. It is 0 only if Reserved is set.
+	TTL int64 `json:"ttl_ms,omitempty"`
+
+	// Reserved takes a reservation over, whoever made it: then Owner is empty. Its end stays.
 	Reserved bool `json:"reserved,omitempty"`
 }
 

@@ -69,7 +69,7 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 	switch act.Op {
 	case serve.OpAcquire:
 		return m.acquire(ctx, id, act)
-	case serve.OpRenew:
+	case serve.OpRenew, serve.OpLabel: // a label may renew the hold
 		if err := m.lease(act); err != nil {
 			return nil, err
 		}

@@ -193,7 +193,7 @@ func TestServiceVerbs(t *testing.T) {
 		}},
 		{"label", "acquire", func(token, lock string) answer {
 			g := s.acquire(tokens["all"], lock, "a")
-			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}, Label: "x"})
+			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}, Label: "x", TTL: 1000})
 		}},
 		{"withdraw", "acquire", func(token, lock string) answer {
 			return s.send("POST", wire.PathWithdraw, token, wire.Withdraw{Name: lock + "3", Owner: "a"})
@@ -626,6 +626,11 @@ namespace = "small"
 	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, Owner: "a", TTL: 120_000})
 	if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
 		t.Errorf("a long TTL: %d %s, want 403 quota", a.status, a.body)
+	}
+	l := wire.Lease{Name: page.Locks[0].Name, Owner: "a", Token: page.Locks[0].Holders[0].Token}
+	a = s.send("POST", wire.PathLabel, ci, wire.Label{Lease: l, Label: "x", TTL: 120_000})
+	if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
+		t.Errorf("a label with a long TTL: %d %s, want 403 quota", a.status, a.body)
 	}
 	// As another replica, which knows only what the store has: the holds count, and their
 	// owners may ask again.
