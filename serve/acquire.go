@@ -258,10 +258,10 @@ func (p *place) lookLocked(me *poll, over bool, arrived driver.Instant) (_ *take
 // takeLocked makes the hold that the store has granted final. It returns nothing if the hold has
 // ended, or the client has withdrawn the request. It unlocks mu meanwhile.
 func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
-	s, lease, final := p.s, p.lease, p.final
+	s, lease, labelled := p.s, p.lease, p.labelled
 	p.settling = true
 	s.mu.Unlock()
-	start, err := p.confirm(lease, final, arrived)
+	start, err := p.confirm(lease, labelled, arrived)
 	s.mu.Lock()
 	p.settling = false
 	switch {
@@ -273,7 +273,7 @@ func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
 		p.releaseLocked(lease)
 		return nil, nil
 	}
-	p.final = true
+	p.final = true // even after an error: the label may be either
 	if err != nil {
 		return nil, err
 	}
@@ -284,13 +284,13 @@ func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
 }
 
 // confirm makes a hold final, and returns the start of its lease. The client counts the TTL from
-// when it sent its request, which has arrived since. So a lease that began before is renewed.
-func (p *place) confirm(lease driver.Lease, final bool, arrived driver.Instant) (driver.Instant, error) {
+// when it sent its request, which has arrived since. So a lease that began before is renewed. After
+// an error the next poll confirms the hold again: under waitingLabel no other replica would see it.
+func (p *place) confirm(lease driver.Lease, labelled bool, arrived driver.Instant) (driver.Instant, error) {
 	ctx, cancel := unbroken(context.Background())
 	defer cancel()
-	if !final {
-		// After any other error the label may be either. Then no replica gives the hold up.
-		if err := lease.SetLabel(ctx, p.req.Holder.Label); errors.Is(err, driver.ErrLost) {
+	if !labelled {
+		if err := lease.SetLabel(ctx, p.req.Holder.Label); err != nil {
 			return driver.Instant{}, err
 		}
 	}

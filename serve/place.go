@@ -34,6 +34,7 @@ type place struct {
 	lease    driver.Lease
 	err      error // of a place that has failed
 	final    bool  // other replicas may take the hold over, so only the client may end it
+	labelled bool  // the store granted the hold with its own label, and not with waitingLabel
 	gaveUp   error // why nobody wants the place any more; nil: somebody does
 	told     bool  // the store has said that the lock is held, or waitErr says why it grants nothing
 	waitErr  error
@@ -215,7 +216,7 @@ func (p *place) settleLocked(lease driver.Lease, final bool, err error) {
 	case p.gaveUp != nil && (!final || errors.Is(p.gaveUp, errWithdrawn)):
 		p.releaseLocked(lease)
 	default:
-		p.state, p.lease, p.final = granted, lease, final
+		p.state, p.lease, p.final, p.labelled = granted, lease, final, final
 		if p.gaveUp != nil { // the client may get the hold at another replica; else it lapses
 			p.collectLocked()
 		}

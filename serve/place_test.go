@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -153,6 +154,34 @@ func TestGrantWhileAway(t *testing.T) {
 	end := sent.Add(time.Duration(got.TTL) * time.Millisecond)
 	if st := status(t, store, "job"); driver.Now().Add(st.Holders[0].Left).Before(end) {
 		t.Errorf("the client relies on its hold for %v, and the store ends it after %v", end.Left(driver.Now()), st.Holders[0].Left)
+	}
+}
+
+// TestLabelFails lets a replica fail to change the label of a hold that a waiting client has got.
+// Whatever the client is told to have, the other replica must know of.
+func TestLabelFails(t *testing.T) {
+	for _, effect := range []fault.Effect{fault.Fail, fault.Drop} {
+		t.Run(fmt.Sprint("Effect=", effect), func(t *testing.T) {
+			store := new(memlock.Store)
+			plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: effect, Err: driver.ErrUnavailable}}}
+			r1, r2 := startReplicaOf(t, fault.Wrap(store.Open(), plan), Options{}), startReplica(t, store, Options{})
+			g := r1.acquire(msg("job", "a"))
+			b := msg("job", "b")
+			b.Label = "release 7"
+			r1.queue(b)
+			r1.release(g)
+			b.Wait = long
+			a := <-r1.start(t.Context(), wire.PathAcquire, b)
+			if a != nil && a.status == http.StatusServiceUnavailable { // the client asks again
+				a = <-r1.start(t.Context(), wire.PathAcquire, b)
+			}
+			got := r1.check(a, "the request that waited", http.StatusOK).granted
+			r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(got)), TTL: long}, http.StatusOK)
+			if st := status(t, store, "job"); st.Holders[0].Holder.Label != "release 7" {
+				t.Errorf("the hold is %+v, want its own label", st.Holders[0])
+			}
+			r2.release(got)
+		})
 	}
 }
 
