@@ -37,6 +37,7 @@ type attempt struct {
 	msg     wire.Acquire
 	servers []int // that may have got a request, and to which a withdrawal must go
 	queued  bool  // the service has said that the lock is held
+	down    error // why the last request that has ended got no answer; nil: it got one
 }
 
 // Acquire implements [driver.Driver].
@@ -52,7 +53,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if !utf8.ValidString(req.Owner) || req.Owner == "" || len(req.Owner) > wire.MaxOwner {
 		return nil, driver.Invalidf("owner: it must be UTF-8 of 1 to %d bytes", wire.MaxOwner)
 	}
-	a := &attempt{d: d, req: req, msg: wire.Acquire{
+	a := &attempt{d: d, req: req, down: driver.ErrUnavailable, msg: wire.Acquire{
 		Name: req.Name, Owner: req.Owner, Attempt: rand.Text(), First: req.UniqueOwner, Brief: true,
 		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold), Tokens: req.Tokens,
 		Host: req.Holder.Host, PID: max(req.Holder.PID, 0), Label: shortLabel(req.Holder.Label),
@@ -83,30 +84,31 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case err == nil && l != nil:
 			return l, nil
 		case err == nil: // it is queued
-			a.queued = true
+			a.queued, a.down = true, nil
 			a.req.NoteWait(nil)
 			answered, wait = driver.Now(), a.d.maxWait
 			continue
 		case ctx.Err() != nil:
-			return nil, a.ended(ctx, err)
+			return nil, a.ended(ctx)
 		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
+		a.down = err
 		a.req.NoteWait(err)
 		if sleep(ctx, retryInterval) != nil {
-			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+			return nil, a.ended(ctx)
 		}
 	}
 }
 
 // ended returns the error of an acquisition whose context is done. It matches ErrUnavailable unless
-// the service was waiting for the lock.
-func (a *attempt) ended(ctx context.Context, err error) error {
+// the service was waiting for the lock: an outage is not a lock that is held.
+func (a *attempt) ended(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	if errors.Is(cause, driver.ErrClosed) || a.queued {
+	if errors.Is(cause, driver.ErrClosed) || a.down == nil {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, cause)
+	return fmt.Errorf("%w: %w", a.down, cause)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

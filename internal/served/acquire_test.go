@@ -1,0 +1,105 @@
+package served
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock"
+	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve"
+)
+
+// A scripted server is a replica whose answers a test can replace.
+type scripted struct {
+	*httptest.Server
+	before atomic.Pointer[func(http.ResponseWriter, *http.Request) bool] // reports whether it has answered
+}
+
+// startScripted starts a replica over the store of d.
+func startScripted(t *testing.T, d driver.Driver) *scripted {
+	t.Helper()
+	s, err := serve.New(d, serve.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := new(scripted)
+	server.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if before := server.before.Load(); before == nil || !(*before)(w, r) {
+			s.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		_ = s.Drain(context.Background()) // nothing is under way
+	})
+	return server
+}
+
+// setBefore sets a func that gets each request first. It reports whether it has answered it.
+func (s *scripted) setBefore(f func(http.ResponseWriter, *http.Request) bool) { s.before.Store(&f) }
+
+// hang reads a request, so that the server notices if its client goes, and then waits for that.
+func hang(r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // a client that has gone is noticed below
+	<-r.Context().Done()
+}
+
+// openAll returns a driver for replicas.
+func openAll(t *testing.T, servers ...*scripted) *remotelock.Driver {
+	t.Helper()
+	var conf remotelock.Config
+	for _, s := range servers {
+		conf.Servers = append(conf.Servers, s.URL)
+	}
+	d, err := remotelock.Open(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// TestOutageOfWaiter ends a wait while the service is down, which had said before that the lock is
+// held. The error must say that it is down now.
+func TestOutageOfWaiter(t *testing.T) {
+	for _, isDown := range []bool{false, true} {
+		t.Run(fmt.Sprint("Down=", isDown), func(t *testing.T) {
+			server := startScripted(t, memlock.New())
+			d := openAll(t, server)
+			jobtest.Acquire(t, d, driver.Request{Name: "a", Owner: "holder", TTL: time.Hour})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var requests atomic.Int64
+			server.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != wire.PathAcquire {
+					return false
+				}
+				switch n := requests.Add(1); {
+				case n == 1: // it is queued
+					return false
+				case n == 2 && isDown:
+					w.WriteHeader(http.StatusBadGateway)
+				default:
+					cancel()
+					hang(r)
+				}
+				return true
+			})
+			_, err := d.Acquire(ctx, driver.Request{Name: "a", Owner: "waiter", TTL: time.Hour})
+			if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) != isDown {
+				t.Errorf("Acquire = %v, want one that matches ErrUnavailable: %t", err, isDown)
+			}
+		})
+	}
+}
