@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -181,9 +182,11 @@ func (a *attempt) withdraw() {
 		defer cancel()
 		stop := context.AfterFunc(a.d.ctx, func() { time.AfterFunc(closeTimeout, cancel) })
 		defer stop()
-		for _, server := range a.servers {
-			a.withdrawFrom(ctx, server)
+		var all sync.WaitGroup
+		for _, server := range a.servers { // at the same time: one may not answer at all
+			all.Go(func() { a.withdrawFrom(ctx, server) })
 		}
+		all.Wait()
 	}()
 	timer := time.NewTimer(cleanupTimeout)
 	defer timer.Stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -101,5 +102,41 @@ func TestOutageOfWaiter(t *testing.T) {
 				t.Errorf("Acquire = %v, want one that matches ErrUnavailable: %t", err, isDown)
 			}
 		})
+	}
+}
+
+// TestWithdrawalFromAll gives an acquisition up that may be known to two replicas, of which one
+// hangs. The other one must learn it nevertheless.
+func TestWithdrawalFromAll(t *testing.T) {
+	store := new(memlock.Store)
+	hung, other := startScripted(t, store.Open()), startScripted(t, store.Open())
+	d := openAll(t, hung, other)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	withdrawn := make(chan struct{})
+	hung.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == wire.PathAcquire {
+			w.WriteHeader(http.StatusBadGateway)
+		} else {
+			hang(r)
+		}
+		return true
+	})
+	other.setBefore(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == wire.PathAcquire {
+			cancel()
+			hang(r)
+		} else {
+			close(withdrawn)
+		}
+		return true
+	})
+	if _, err := d.Acquire(ctx, driver.Request{Name: "a", Owner: "o", TTL: time.Hour}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v, want that of its context", err)
+	}
+	select {
+	case <-withdrawn:
+	case <-time.After(livetest.Patience):
+		t.Error("the replica that answers gets no withdrawal")
 	}
 }
