@@ -354,7 +354,8 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 	})
 }
 
-// takeBack undoes an acquisition.
+// takeBack undoes an acquisition: what this replica has of it, and what others have left in the
+// store. Behind a balancer, the client does not know which of them it asked.
 func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 	s.mu.Lock()
 	if key.attempt != "" {
@@ -368,7 +369,6 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 	if p != nil {
 		select {
 		case <-p.ended:
-			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -292,6 +292,29 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
+// TestWithdrawnBehindBalancer withdraws an acquisition at a replica that has a place for it, while
+// another replica has granted it to a repetition of the request. Nothing is left of either.
+func TestWithdrawnBehindBalancer(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	semaphore := func(owner string) wire.Acquire {
+		m := msg("job", owner)
+		m.Slots, m.Attempt = 2, "X"
+		return m
+	}
+	holders := []wire.Granted{r1.acquire(semaphore("a")), r1.acquire(semaphore("c"))}
+	r1.queue(semaphore("b"))
+	for _, g := range holders {
+		r1.release(g)
+	}
+	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
+	r2.acquire(semaphore("b"))
+	r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "X"}, http.StatusNoContent)
+	if st := status(t, store, "job"); !isFree(st) {
+		t.Errorf("the lock is %+v, want it free", st)
+	}
+}
+
 // TestOneWaiterInTheStore has many clients wait for one name. They are served in the order of
 // their arrival.
 func TestOneWaiterInTheStore(t *testing.T) {
