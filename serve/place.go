@@ -346,6 +346,6 @@ func (w *withdrawals) add(key placeKey) {
 }
 
 func (w *withdrawals) has(key placeKey) bool {
-	_, ok := w.at[key]
-	return ok
+	at, ok := w.at[key]
+	return ok && driver.Now().Sub(at) <= withdrawalTimeout
 }

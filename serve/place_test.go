@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -290,6 +292,36 @@ func TestWithdrawn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWithdrawalEnds uses an attempt again after it was withdrawn. For how long that is refused
+// must not depend on how many others were withdrawn since.
+func TestWithdrawalEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(memlock.New(), Options{Access: &testAccess{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		post := func(path, body string, want int) {
+			t.Helper()
+			req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+			req.Header.Set("Content-Type", wire.TypeJSON)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, req)
+			if w.Code != want {
+				t.Errorf("%s after %v = %d %s, want %d", path, withdrawalTimeout, w.Code, w.Body, want)
+			}
+		}
+		const attempt = `{"name": "job", "owner": "a", "attempt": "X"}`
+		post(wire.PathWithdraw, attempt, http.StatusNoContent)
+		time.Sleep(withdrawalTimeout)
+		post(wire.PathAcquire, attempt, http.StatusGone)
+		time.Sleep(time.Nanosecond)
+		post(wire.PathAcquire, attempt, http.StatusOK)
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
 }
 
 // TestWithdrawnBehindBalancer withdraws an acquisition at a replica that has a place for it, while
