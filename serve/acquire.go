@@ -54,9 +54,10 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	grant := c.lease.Grant()
+	waited := max(0, c.start.Left(arrived)) // not Sub: by the clock that saw less, so the client relies on no more
 	return writeJSON(w, http.StatusOK, wire.Granted{
 		Name: msg.Name, Owner: c.owner, Token: c.token, Tokens: grant.Tokens,
-		TTL: int64(c.ttl / time.Millisecond), Waited: int64(max(0, c.start.Sub(arrived)) / time.Millisecond),
+		TTL: int64(c.ttl / time.Millisecond), Waited: int64(waited / time.Millisecond),
 	})
 }
 
