@@ -166,7 +166,7 @@ func (b *bout) direct(ctx context.Context) {
 	b.waited = b.awaitGrant(ctx, healed, bound+b.c.Settle+handOvers*healthy/time.Duration(2*len(names)))
 }
 
-// countLeft counts the keys without an end that the clients, which have ended their work, have left.
+// countLeft counts the keys without an end that the clients have left, which have ended their work.
 func (b *bout) countLeft(ctx context.Context) {
 	b.await(ctx, 2*TTL, func() bool { return b.store.endless() <= b.endless })
 	if ctx.Err() != nil {
@@ -180,7 +180,8 @@ func (b *bout) countLeft(ctx context.Context) {
 // awaitGrant waits until somebody has got the lock after a moment, for at most d. Time in which the
 // machine was late does not count. awaitGrant returns how long it has waited in all.
 //
-// A grant counts by when it came, not by when it was recorded: a busy machine may stop us in between.
+// A grant counts by when it came, not by when it was recorded: a busy machine may stop us in
+// between.
 func (b *bout) awaitGrant(ctx context.Context, after int64, d time.Duration) time.Duration {
 	const tick = 20 * time.Millisecond
 	for counted := time.Duration(0); counted < d && b.latestGrant() <= after && ctx.Err() == nil; {

@@ -193,8 +193,8 @@ func (s *store) empty(ctx context.Context) error {
 	return nil
 }
 
-// resetClocks ends what earlier bouts have done to clocks: the plan of a bout is all that it needs to
-// be repeated.
+// resetClocks ends what earlier bouts have done to clocks: the plan of a bout is all that it needs
+// to be repeated.
 func (s *store) resetClocks() {
 	for _, shim := range s.clientClocks {
 		if shim != nil {
