@@ -94,7 +94,7 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
 	case ttl < s.info.MinTTL, s.info.MaxTTL > 0 && ttl > s.info.MaxTTL:
-		return none(invalidf("ttl_ms: this store takes from %d to %d", wire.Millis(s.info.MinTTL), s.info.MaxTTL/time.Millisecond))
+		return none(invalidf("ttl_ms: this store takes %s", ttlRange(s.info)))
 	}
 	key := placeKey{name, parseOwner(msg.Owner).client, msg.Attempt}
 	req := driver.Request{

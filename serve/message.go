@@ -199,3 +199,11 @@ func ttlOf(ms int64) (time.Duration, error) {
 	}
 	return wire.Duration(ms), nil
 }
+
+// ttlRange says which TTLs a store takes, in milliseconds.
+func ttlRange(info driver.Info) string {
+	if info.MaxTTL == 0 {
+		return fmt.Sprintf("%d or more", wire.Millis(info.MinTTL))
+	}
+	return fmt.Sprintf("from %d to %d", wire.Millis(info.MinTTL), info.MaxTTL.Milliseconds())
+}

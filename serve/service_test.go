@@ -328,18 +328,38 @@ func TestReservation(t *testing.T) {
 	r2.release(timed)
 }
 
-// limited is a store that keeps no lock for longer than an hour.
-type limited struct{ *memlock.Driver }
+// limited is a store with the least TTL of a second, and no lock for longer than max.
+type limited struct {
+	*memlock.Driver
+	max time.Duration // 0: without end
+}
 
 func (l limited) Info() driver.Info {
 	info := l.Driver.Info()
-	info.MaxTTL = time.Hour
+	info.MinTTL, info.MaxTTL = time.Second, l.max
 	return info
+}
+
+// TestTTLRange checks what is said of a TTL that the store does not take.
+func TestTTLRange(t *testing.T) {
+	for _, tt := range []struct {
+		max  time.Duration
+		want string
+	}{
+		{0, "ttl_ms: this store takes 1000 or more"},
+		{time.Hour, "ttl_ms: this store takes from 1000 to 3600000"},
+	} {
+		r := startReplicaOf(t, limited{memlock.New(), tt.max}, Options{})
+		a := r.post(wire.PathAcquire, wire.Acquire{Name: "x", TTL: 1}, http.StatusBadRequest)
+		if a.problem.Detail != tt.want {
+			t.Errorf("detail = %q, want %q", a.problem.Detail, tt.want)
+		}
+	}
 }
 
 // TestReservationsWithAnEnd demands an end where a store would set one by itself.
 func TestReservationsWithAnEnd(t *testing.T) {
-	r := startReplicaOf(t, limited{memlock.New()}, Options{})
+	r := startReplicaOf(t, limited{memlock.New(), time.Hour}, Options{})
 	reserve := wire.Acquire{Name: "db", Reserve: true, Label: "maintenance"}
 	a := r.post(wire.PathAcquire, reserve, http.StatusBadRequest)
 	if !strings.Contains(a.text, "at most 3600000") {

@@ -118,31 +118,34 @@ prefixes = ["deploy/", "migrate/"]
 		t.Errorf("principal = %+v, want token.ci below payments/", p)
 	}
 	tests := []struct {
-		act serve.Action
-		ok  bool
+		act     serve.Action
+		refusal string // "": none
 	}{
-		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "deploy/shop"}, true},
-		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "deploy"}, false},
-		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "payments/deploy/shop"}, false},
-		{serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "migrate/x"}, true},
-		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "", List: true}, true},
-		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "deploy/shop/", List: true}, true},
-		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "build/", List: true}, false},
-		{serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy/shop"}, false},
-		{serve.Action{Verb: serve.VerbReserve, Op: serve.OpAcquire, Name: "deploy/shop"}, false},
-		{serve.Action{Verb: serve.VerbRead, Op: serve.OpStore}, true}, // clients ask for what the store promises
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "deploy/shop"}, ""},
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "deploy"}, `token.ci may not acquire "deploy"`},
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: "payments/deploy/shop"}, `token.ci may not acquire "payments/deploy/shop"`},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "migrate/x"}, ""},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "", List: true}, ""},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "deploy/shop/", List: true}, ""},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "build/", List: true}, `token.ci may not read locks whose names begin with "build/"`},
+		{serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy/shop"}, `token.ci may not break "deploy/shop"`},
+		{serve.Action{Verb: serve.VerbReserve, Op: serve.OpAcquire, Name: "deploy/shop"}, `token.ci may not reserve "deploy/shop"`},
+		{serve.Action{Verb: serve.VerbAdmin, Op: serve.OpAudit, List: true}, "token.ci does not have the verb admin"},
+		{serve.Action{Verb: serve.VerbRead, Op: serve.OpStore}, ""}, // clients ask for what the store promises
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s/%s %q", tt.act.Verb, tt.act.Op, tt.act.Name), func(t *testing.T) {
 			a.audit.Reset()
 			_, err := a.Begin(t.Context(), p, tt.act)
-			if tt.ok {
+			if tt.refusal == "" {
 				if err != nil {
 					t.Errorf("error = %v, want nil", err)
 				}
 				return
 			}
-			wantRefusal(t, err, http.StatusForbidden, "forbidden")
+			if r := wantRefusal(t, err, http.StatusForbidden, "forbidden"); r.Detail != tt.refusal {
+				t.Errorf("detail = %q, want %q", r.Detail, tt.refusal)
+			}
 			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) {
 				t.Errorf("audit = %q, want a line about the refusal", got)
 			}

@@ -174,7 +174,10 @@ type forbiddenError struct {
 
 // Error implements the error interface.
 func (e *forbiddenError) Error() string {
-	if e.act.List {
+	switch {
+	case e.act.List && e.act.Name == "": // whoever has the verb gets a list of what it covers
+		return fmt.Sprintf("%s does not have the verb %s", e.who, e.act.Verb)
+	case e.act.List:
 		return fmt.Sprintf("%s may not %s locks whose names begin with %q", e.who, e.act.Verb, e.act.Name)
 	}
 	return fmt.Sprintf("%s may not %s %q", e.who, e.act.Verb, e.act.Name)
