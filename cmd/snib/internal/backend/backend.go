@@ -171,7 +171,14 @@ func resolve(url string) (location, error) {
 		}
 	}
 	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
-		return location{}, fmt.Errorf("%w URL: it has no scheme; did you mean redis://%s:%s?", ErrConfig, name, port)
+		meant := suggest("", "")
+		switch port {
+		case "6379":
+			meant = fmt.Sprintf("did you mean redis://%s:%s?", name, port)
+		case ServicePort:
+			meant = fmt.Sprintf("did you mean http://%s:%s?", name, port)
+		}
+		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, meant)
 	}
 	// The message repeats only the scheme: the rest may contain a password.
 	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(name, ""))

@@ -285,6 +285,8 @@ func (r *runCommand) checkSupport(info driver.Info) error {
 		missing = "shared locks: drop --shared"
 	case r.slots > 0 && !info.Slots:
 		missing = "semaphores: drop --slots"
+	case r.fair && info.Backend == "remote":
+		return failf(exitConfig, "a lock service does not serve the waiters of all its replicas in order: drop --fair, or name its store with --url")
 	case r.fair && info.Fairness == driver.FairNever:
 		missing = "order of arrival: drop --fair"
 	default:
