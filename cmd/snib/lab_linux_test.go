@@ -102,6 +102,22 @@ func TestLabInterrupted(t *testing.T) {
 	}
 }
 
+// TestLabInterruptedEarly checks that a run that is interrupted before anything is judged says so,
+// and writes nothing.
+func TestLabInterruptedEarly(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	p := start(t, "snib", "lab", "run", "--no-controls", "-c", "snib-sqlite", "--fault", "pause", "--for", "1h", "--out", dir)
+	await(t, "run", func() bool { return exists(dir) })
+	p.signal(syscall.SIGINT)
+	if code, out := p.wait(), p.out.String(); code != 130 || !strings.Contains(out, "snib: interrupted: nothing was judged yet\n") {
+		t.Errorf("exit code = %d, want 130, and that nothing was judged yet: %s", code, out)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the run wrote %v (%v)", left, err)
+	}
+}
+
 // TestLabUnread checks that signals end a run whose standard error is full.
 func TestLabUnread(t *testing.T) {
 	t.Parallel()

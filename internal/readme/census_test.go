@@ -27,6 +27,7 @@ var checks = []struct {
 	{"docs/coming-from-commands.md", []string{"sh"}, []string{"TestPageBlocks"}, ""},
 	{"docs/coming-from-commands.md", []string{"text"}, nil, "Consul is not at hand, and the page says so"},
 	{"docs/lab.md", []string{"python"}, []string{"TestLabPage"}, ""},
+	{"docs/lab.md", []string{"text"}, []string{"TestPageDialogue"}, ""},
 	{"docs/command.md", []string{"sh"}, []string{"TestPageBlocks"}, ""},
 	{"docs/command.md", []string{"toml"}, []string{"TestConfigPage"}, ""},
 	{"docs/command.md", []string{"text"}, nil, "the forms of a call, which the scripts of the command try"},

@@ -80,5 +80,15 @@ func (now phase) follow(m Message) (phase, error) {
 		m.Type == Check && now == releasing: // the judge has not waited for it
 		return now, nil
 	}
-	return now, fmt.Errorf("%q is no answer for hold %d", m.Type, m.ID)
+	return now, fmt.Errorf("%q is no answer for hold %d: %s", m.Type, m.ID, answers[now])
+}
+
+// answers says in each phase what the contestant may send.
+var answers = map[phase]string{
+	unknown:   `the judge has not sent "acquire" with this id`,
+	asked:     `answer "acquire" with "granted", "denied" or "error"`,
+	holding:   `the judge has asked nothing; only "lost" is sent unasked`,
+	checking:  `answer "held" with "held" or "error"`,
+	releasing: `answer "release" with "released" or "error"`,
+	over:      "the hold is over already",
 }

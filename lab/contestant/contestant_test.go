@@ -3,8 +3,10 @@ package contestant
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -52,6 +54,13 @@ func play(role string) int {
 	case "unasked":
 		fmt.Println(`{"type":"ready"}`)
 		fmt.Println(`{"type":"granted","id":7}`)
+	case "other words":
+		fmt.Println(`{"type":"ready"}`)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			if strings.Contains(lines.Text(), `"acquire"`) {
+				fmt.Println(`{"type":"ok","id":1}`)
+			}
+		}
 	case "twice":
 		fmt.Println(`{"type":"ready"}`)
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -179,10 +188,11 @@ func TestWrong(t *testing.T) {
 		{"token is negative", `its field "token" must be a positive integer, and has the type number`},
 		{"held is a number", `its field "held" must be true or false, and has the type number`},
 		{"error is a list", `its field "error" must be a string, and has the type array`},
-		{"early", `"granted" is no answer for hold 1`},
-		{"nameless", "it names no hold"},
-		{"unasked", `"granted" is no answer for hold 7`},
-		{"twice", `"held" is no answer for hold 1`},
+		{"early", `"granted" is no answer for hold 1: the judge has not sent "acquire" with this id`},
+		{"nameless", `it has no "id"; repeat the id of the judge's message`},
+		{"unasked", `"granted" is no answer for hold 7: the judge has not sent "acquire" with this id`},
+		{"other words", `"ok" is no answer for hold 1: answer "acquire" with "granted", "denied" or "error"`},
+		{"twice", `"held" is no answer for hold 1: the judge has asked nothing; only "lost" is sent unasked`},
 		{"child", "it ended by itself: exit status 8"},
 		{"long", "a line of its output is longer than 65536 bytes"},
 		{"crash", "it ended by itself: exit status 7; its standard error ends with: out of luck"},
@@ -208,5 +218,47 @@ func TestWrong(t *testing.T) {
 func TestNoProgram(t *testing.T) {
 	if _, err := Start(t.Context(), []string{"/nowhere/lock"}, nil, Message{}, nil); err == nil || !strings.Contains(err.Error(), "contestant /nowhere/lock: ") {
 		t.Errorf("Start = %v", err)
+	}
+}
+
+// TestPageDialogue has a contestant answer the messages that docs/lab.md shows.
+func TestPageDialogue(t *testing.T) {
+	page, err := os.ReadFile("../../docs/lab.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```text\n")
+	text, _, found := strings.Cut(text, "```")
+	if !found {
+		t.Fatal("docs/lab.md has no dialogue")
+	}
+	in, judge := io.Pipe()
+	answers, out := io.Pipe()
+	go func() {
+		out.CloseWithError(Serve(in, out, func(context.Context, Message) (Locker, error) { return &fake{n: 6}, nil }))
+	}()
+	defer judge.Close() // ends Serve
+	lines := bufio.NewScanner(answers)
+	for line := range strings.Lines(text) {
+		who, message, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch who {
+		case ">":
+			var m Message
+			if err := json.Unmarshal([]byte(message), &m); err != nil {
+				t.Fatal(err)
+			}
+			if sent, err := json.Marshal(m); err != nil || string(sent) != message {
+				t.Errorf("the judge sends %s (%v); the page has %s", sent, err, message)
+			}
+			if _, err := io.WriteString(judge, message+"\n"); err != nil {
+				t.Fatal(err)
+			}
+		case "<":
+			if !lines.Scan() || lines.Text() != message {
+				t.Fatalf("the contestant answers %q (%v); the page has %s", lines.Text(), lines.Err(), message)
+			}
+		default:
+			t.Errorf("a line of neither: %s", line)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func Start(ctx context.Context, command, env []string, hello Message, on func(Me
 		return c, nil
 	case <-c.failed:
 	case <-late.C:
-		c.fail(fmt.Errorf("it did not get ready within %v", readyTimeout))
+		c.fail(fmt.Errorf(`it did not send {"type":"ready"} within %v; does it flush its standard output after each line?`, readyTimeout))
 	case <-ctx.Done():
 		c.Kill()
 		return nil, context.Cause(ctx)
@@ -202,7 +202,7 @@ func (c *Process) receive(line []byte) error {
 	case !isUp:
 		return fmt.Errorf("the first message must be %q", Ready)
 	case m.ID == 0:
-		return errors.New("it names no hold")
+		return errors.New(`it has no "id"; repeat the id of the judge's message`)
 	default:
 		c.on(m)
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -296,6 +298,9 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 			}
 			all = append(all, found...)
 		case isProgram(name):
+			if err := checkProgram(name); err != nil {
+				return nil, err
+			}
 			all = append(all, arena.Contestant{
 				Name: name, Title: "a program", Store: arena.StoreKind(l.store.value), Command: []string{"sh", "-c", name}, LibcClock: true,
 			})
@@ -308,6 +313,23 @@ func (l *labCommand) chosen() ([]arena.Contestant, error) {
 
 // isProgram reports whether the name of a contestant is a program.
 func isProgram(name string) bool { return strings.ContainsAny(name, "/ ") }
+
+// checkProgram reports that a program which is named by its path can't be run. Whatever is no plain
+// path is left to the shell.
+func checkProgram(name string) error {
+	path, _, _ := strings.Cut(name, " ")
+	if !strings.Contains(path, "/") || shellQuote(path) != path {
+		return nil
+	}
+	_, err := exec.LookPath(path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return usagef("%s is not executable: chmod +x it, or name its interpreter, such as python3 %[1]s", path)
+	case err != nil:
+		return usagef("there is no program %s: give the path of a file, or see snib lab list", path)
+	}
+	return nil
+}
 
 // checkFlags checks what the flags about faults and stores say, and that they fit together.
 func (l *labCommand) checkFlags() error {
@@ -504,12 +526,14 @@ func countFaults(o arena.Outcome) (n int) {
 // interrupted writes the files of a run that a signal has ended.
 func (l *labCommand) interrupted(outcomes []arena.Outcome, void bool) error {
 	l.line.clear()
-	if len(outcomes) > 0 { // otherwise the files of an earlier run stay
-		if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
-			return err
-		}
-		l.infof("interrupted: what was judged so far is in %s", filepath.Join(l.dir, "index.html"))
+	if len(outcomes) == 0 { // the files of an earlier run stay
+		l.infof("interrupted: nothing was judged yet")
+		return silentExit(exitSignal + int(syscall.SIGINT))
 	}
+	if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
+		return err
+	}
+	l.infof("interrupted: what was judged so far is in %s", filepath.Join(l.dir, "index.html"))
 	return silentExit(exitSignal + int(syscall.SIGINT))
 }
 
