@@ -186,21 +186,43 @@ func TestServedChecks(t *testing.T) {
 	}
 }
 
-// TestServePage runs the shell blocks of the page, as one script: it stays in one shell, which has
-// the service and a waiter in the background. The port is another one, so that two runs of the test
-// don't disturb each other.
+// runServed runs the shell blocks of a page's sections, as one script: it stays in one shell, which
+// has the service and its waiters in the background. The port is another one, so that two runs of
+// the test don't disturb each other. It returns the folder and the output of the script.
+func runServed(t *testing.T, page string, sections ...string) (dir, out string) {
+	t.Helper()
+	livetest.Binary(t, "curl", "curl")
+	dir = newStore(t)
+	addr := fmt.Sprint("127.0.0.1:", livetest.FreePort(t))
+	blocks := shellBlocks(t, page)
+	var script string
+	for _, section := range sections {
+		script += strings.Join(blocks[section], "\n")
+	}
+	const start = "& service=$!"
+	if !strings.Contains(script, start) {
+		t.Fatalf("%s starts no service by %q", page, start)
+	}
+	script = strings.Replace(script, start, "--listen "+addr+" & service=$!; trap 'kill $service' EXIT", 1)
+	return dir, shell(t, dir, nil, strings.ReplaceAll(script, "127.0.0.1:7420", addr))
+}
+
+// TestServeAccessPage runs the first steps with a policy.
+func TestServeAccessPage(t *testing.T) {
+	t.Parallel()
+	dir, out := runServed(t, "serve-access.md", "First steps")
+	if strings.Count(out, "deploy/shop ") != 1 || !strings.Contains(out, `"token":`) {
+		t.Errorf("the walk takes or lists no lock:\n%s", out)
+	}
+	if token := strings.TrimSpace(read(filepath.Join(dir, "deploy.token"))); token == "" || strings.Contains(out, token) {
+		t.Errorf("the walk makes no token, or shows it:\n%s", out)
+	}
+}
+
+// TestServePage runs the shell blocks of the page.
 func TestServePage(t *testing.T) {
 	t.Parallel()
-	livetest.Binary(t, "curl", "curl")
-	dir := newStore(t)
-	addr := fmt.Sprint("127.0.0.1:", livetest.FreePort(t))
-	page := shellBlocks(t, "serve.md")
-	var blocks []string
-	for _, block := range slices.Concat(page["First steps"], page["Fencing for scripts"]) {
-		blocks = append(blocks, strings.ReplaceAll(block, "127.0.0.1:7420", addr))
-	}
-	script := strings.Replace(strings.Join(blocks, "\n"), "snib serve &", "snib serve --listen "+addr+" & trap \"kill $!\" EXIT", 1)
-	out := shell(t, dir, nil, script)
+	dir, out := runServed(t, "serve.md", "First steps", "Fencing for scripts")
 	for _, want := range []string{"the lock is free\n", `serve.md#stale","title":"stale fencing token"`, "Monday is too late\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the walk lacks %q:\n%s", want, out)

@@ -32,6 +32,7 @@ var checks = []struct {
 	{"docs/command.md", []string{"toml"}, []string{"TestConfigPage"}, ""},
 	{"docs/command.md", []string{"text"}, nil, "the forms of a call, which the scripts of the command try"},
 	{"docs/serve-access.md", []string{"toml", "json"}, []string{"TestPolicyPage", "TestAuditPage"}, ""},
+	{"docs/serve-access.md", []string{"sh"}, []string{"TestServeAccessPage"}, ""},
 	{"docs/serve-access.md", []string{"text"}, nil, "calls with the files of a service that runs elsewhere"},
 	{"docs/stores.md", []string{"sh"}, []string{"TestPageBlocks"}, ""},
 	{"docs/serve.md", []string{"sh"}, []string{"TestServePage"}, ""},
