@@ -248,9 +248,9 @@ type verdictJSON struct {
 	Statements []statementJSON  `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
 	Control    bool             `json:"control"`               // whether it is broken on purpose
 	Expected   string           `json:"expected,omitempty"`    // the verdict that a control must get
-	Verdict    string           `json:"verdict,omitempty"`     // as `snib lab explain` has it. Missing if it could not be judged
-	Text       string           `json:"text,omitempty"`        // the verdict in words, with its number
-	Convicted  bool             `json:"convicted"`             // whether the verdict is against it
+	Verdict    string           `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `herd`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
+	Text       string           `json:"text,omitempty"`        // the verdict in words, such as `overlap of 238 ms`
+	Convicted  bool             `json:"convicted"`             // whether the verdict is against it; also false if it could not be judged: look at `error` first
 	Error      string           `json:"error,omitempty"`       // why it could not be judged
 	LastErrors []string         `json:"last_errors,omitempty"` // the last texts of its `error` messages, the latest one last, if it is blocked or never got the lock
 	Seed       uint64           `json:"seed"`                  // of the bout that decided, or that could not be judged
