@@ -71,7 +71,7 @@ func TestLooks(t *testing.T) {
 func TestFirstSteps(t *testing.T) {
 	s := startService(t, nil, nil)
 	var alice wire.Granted
-	s.post(wire.PathAcquire, `{"name": "deploy", "owner": "alice", "ttl_ms": 60000, "label": "release 7"}`, &alice)
+	s.post(wire.PathAcquire, `{"name": "deploy", "owner": "alice", "ttl_ms": 600000, "host": "laptop", "label": "release 7"}`, &alice)
 	granted := make(chan wire.Granted, 1)
 	go func() {
 		var bob wire.Granted
