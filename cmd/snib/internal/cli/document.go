@@ -251,7 +251,7 @@ type verdictJSON struct {
 	Verdict    string           `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `herd`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
 	Text       string           `json:"text,omitempty"`        // the verdict in words, such as `overlap of 238 ms`
 	Convicted  bool             `json:"convicted"`             // whether the verdict is against it; also false if it could not be judged: look at `error` first
-	Error      string           `json:"error,omitempty"`       // why it could not be judged
+	Error      string           `json:"error,omitempty"`       // why it could not be judged; beside a verdict, why it was run no further
 	LastErrors []string         `json:"last_errors,omitempty"` // the last texts of its `error` messages, the latest one last, if it is blocked or never got the lock
 	Seed       uint64           `json:"seed"`                  // of the bout that decided, or that could not be judged
 	Repeat     string           `json:"repeat"`                // the command that runs that bout again
