@@ -177,7 +177,7 @@ func (st *stream) write(m wire.Event) error {
 	if err != nil {
 		return err
 	}
-	_ = http.NewResponseController(st.w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	limitWrite(st.w)
 	if st.isLines {
 		_, err = st.w.Write(append(text, '\n'))
 		return err
@@ -191,9 +191,8 @@ func (st *stream) write(m wire.Event) error {
 
 // flush sends what was written on its way.
 func (st *stream) flush() error {
-	c := http.NewResponseController(st.w)
-	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
-	return c.Flush()
+	limitWrite(st.w)
+	return http.NewResponseController(st.w).Flush()
 }
 
 // eventID and parseEventID make the id of an event, and take it apart. An id that the service did

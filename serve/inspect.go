@@ -248,7 +248,6 @@ func (h *lastFirst) Pop() any {
 // writeLines writes each lock on a line of its own, as the store lists it. If the list fails in
 // the middle, the connection is closed without the end that HTTP demands.
 func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
-	c := http.NewResponseController(w)
 	lines := json.NewEncoder(w)
 	started := false
 	var failed error
@@ -258,7 +257,7 @@ func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Prin
 			w.Header().Set("Content-Type", wire.TypeLines)
 			w.WriteHeader(http.StatusOK)
 		}
-		_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		limitWrite(w)
 		failed = lines.Encode(s.toLock(p, st))
 		return failed == nil && ctx.Err() == nil
 	})

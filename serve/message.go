@@ -26,6 +26,20 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
+// limitRead gives a client readTimeout to send the body of its request, if it has one. Whoever does
+// not read the body leaves the deadline as it is: net/http reads the rest.
+func limitRead(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // a writer of tests has no deadlines
+	}
+}
+
+// limitWrite gives a client writeTimeout to take in what is written next. Over HTTP/2, a request
+// that waits would end then, even if nothing is written.
+func limitWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // likewise
+}
+
 // invalidf returns a problem with a request.
 func invalidf(format string, args ...any) error {
 	return wire.NewProblem(wire.ProblemInvalid, fmt.Sprintf(format, args...), 0)
@@ -36,10 +50,8 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != wire.TypeJSON {
 		return wire.NewProblem(wire.ProblemContentType, "send JSON with the header Content-Type: "+wire.TypeJSON+"; with curl, use --json", 0)
 	}
-	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(readTimeout)) // a writer of tests has no deadlines
+	limitRead(w, r)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
-	_ = c.SetReadDeadline(time.Time{}) // else a request that waits would end then
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -47,6 +59,7 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 	case err != nil:
 		return invalidf("the body could not be read")
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // else a request that waits would end then
 	return decode(body, message)
 }
 
@@ -97,7 +110,7 @@ func writeDocument(w http.ResponseWriter, status int, contentType string, messag
 }
 
 func writeText(w http.ResponseWriter, status int, contentType string, text []byte) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	limitWrite(w)
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)

@@ -65,6 +65,7 @@ func (s *Service) getMetrics(w http.ResponseWriter, r *http.Request, p *Principa
 		if s.opts.Metrics == nil {
 			return errNoPath()
 		}
+		limitWrite(w)
 		s.opts.Metrics.ServeHTTP(w, r)
 		return nil
 	})

@@ -14,6 +14,9 @@ func (s *Service) NewServer() *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler: s, Protocols: protocols,
+		// A deadline of an answer resets its stream, which the client does not take in either if it
+		// reads nothing from the connection.
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: writeTimeout},
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
 }

@@ -230,6 +230,8 @@ func routeOf(path string) (route, bool) {
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w, done := s.observe(w, r)
 	defer done()
+	limitRead(w, r)
+	defer limitWrite(w) // net/http sends what is left in its buffers
 	w.Header().Set("Cache-Control", "no-store")
 	protect(w.Header())
 	switch r.URL.Path {
@@ -241,6 +243,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if console.Has(r) { // its files are no secret: what they show comes from the API
+		limitWrite(w)
 		s.console.ServeHTTP(w, r)
 		return
 	}

@@ -1,0 +1,179 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// A pipeListener accepts the connections that dial makes. They have no buffers, so what the server
+// writes waits until the client reads.
+type pipeListener struct {
+	net.Listener // for Addr, which nobody calls
+	conns        chan net.Conn
+	closed       chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error { close(l.closed); return nil }
+
+// A localPipe is a connection that seems to come over the loopback interface.
+type localPipe struct{ net.Conn }
+
+var loopback = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7420}
+
+func (localPipe) LocalAddr() net.Addr  { return loopback }
+func (localPipe) RemoteAddr() net.Addr { return loopback }
+
+// dialSlow returns a connection to a server in the bubble of a test. Its client waits for a minute
+// at most, by the fake clock.
+func dialSlow(t *testing.T) net.Conn {
+	t.Helper()
+	store := new(memlock.Store).Open()
+	s, err := New(store, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 1<<20))
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := s.NewServer()
+	go func() { _ = server.Serve(l) }() // until it is closed
+	client, accepted := net.Pipe()
+	l.conns <- localPipe{accepted}
+	t.Cleanup(func() {
+		if err := errors.Join(client.Close(), server.Close(), s.Drain(context.Background()), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := client.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// wantCut checks that a connection was cut off after a time, and not by the client.
+func wantCut(t *testing.T, err error, began time.Time, want time.Duration) {
+	t.Helper()
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection ends with %v, want that the server cuts it off", err)
+	}
+	if got := time.Since(began); got != want {
+		t.Errorf("the client was cut off after %v, want %v", got, want)
+	}
+}
+
+// TestBodyThatDoesNotCome sends the header of a request with a body, and no body. The service does
+// not read it, but net/http does.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	for _, path := range []string{wire.PathHealth, "/", wire.PathAcquire} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, began := dialSlow(t), time.Now()
+				head := "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+				if _, err := io.WriteString(conn, head); err != nil {
+					t.Fatal(err)
+				}
+				_, err := io.Copy(io.Discard, conn)
+				if err == nil {
+					err = io.EOF
+				}
+				wantCut(t, err, began, readTimeout)
+			})
+		})
+	}
+}
+
+// TestAnswerThatIsNotTakenIn requests what is written in large pieces, and reads nothing.
+func TestAnswerThatIsNotTakenIn(t *testing.T) {
+	for _, path := range []string{"/console/console.js", wire.PathMetrics} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn, began := dialSlow(t), time.Now()
+				if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				// The server reads one byte, to learn whether the client goes, and the others once the
+				// answer is sent.
+				_, err := io.WriteString(conn, "GET")
+				wantCut(t, err, began, writeTimeout)
+			})
+		})
+	}
+}
+
+// TestStreamThatIsNotTakenIn requests a file over HTTP/2, and never allows the server to send any
+// of it.
+func TestStreamThatIsNotTakenIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, began := dialSlow(t), time.Now()
+		go func() { _ = requestWithoutWindow(conn) }() // the answers say whether it was sent
+		frames := bufio.NewReader(conn)
+		for {
+			kind, err := readFrame(frames)
+			if err != nil {
+				t.Fatalf("the stream is not reset: %v", err)
+			}
+			if kind == 3 { // RST_STREAM
+				break
+			}
+		}
+		if got := time.Since(began); got != writeTimeout {
+			t.Errorf("the stream was reset after %v, want %v", got, writeTimeout)
+		}
+	})
+}
+
+// TestConnectionThatIsNotRead requests the same, and does not even read that the stream is reset.
+func TestConnectionThatIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := dialSlow(t)
+		if err := requestWithoutWindow(conn); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(writeTimeout + time.Second)
+		if _, err := io.WriteString(conn, noWindow); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("after %v without a read, a write of the client = %v, want that the connection is closed", writeTimeout, err)
+		}
+	})
+}
+
+// noWindow is a frame of settings in which INITIAL_WINDOW_SIZE is 0.
+const noWindow = "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x00\x00\x00\x00"
+
+// requestWithoutWindow sends a request over HTTP/2 whose answer may have no bytes.
+func requestWithoutWindow(conn net.Conn) error {
+	header := "\x82\x86" + "\x04\x13/console/console.js" + "\x01\x09localhost" // GET and http are in HPACK's table
+	headers := "\x00\x00" + string(rune(len(header))) + "\x01\x05\x00\x00\x00\x01" + header
+	_, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+noWindow+headers)
+	return err
+}
+
+// readFrame returns the type of the next frame.
+func readFrame(r *bufio.Reader) (kind byte, err error) {
+	var head [9]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, err
+	}
+	_, err = r.Discard(int(binary.BigEndian.Uint32(head[:4]) >> 8))
+	return head[3], err
+}
