@@ -22,7 +22,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	action := Action{Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, Owner: key.client, TTL: req.TTL, Wait: msg.Wait > 0}
+	action := Action{Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, Owner: key.client, TTL: req.TTL, MinHold: req.MinHold, Wait: msg.Wait > 0}
 	if msg.Reserve {
 		label, _ := shown(req.Holder)
 		action.Verb, action.Why = VerbReserve, label.Label

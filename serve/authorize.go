@@ -33,15 +33,16 @@ type Principal struct {
 // An Action is what a principal wants to do with one lock, or with those whose names begin with a
 // prefix.
 type Action struct {
-	Verb  Verb
-	Name  string        // as the principal calls it; of a list, the prefix of the names that are asked for
-	List  bool          // Name is a prefix: of the locks behind it, those that may not be read are left out
-	Op    Op            // what the request asks for
-	Owner string        // of the hold, without the service's suffix; "" if the request has none. It is a secret
-	Token uint64        // of the hold, as the request names it
-	TTL   time.Duration // of the lease that is asked for
-	Wait  bool          // the request waits if the lock is held
-	Why   string        // the reason that the client gives for a break or a reservation
+	Verb    Verb
+	Name    string        // as the principal calls it; of a list, the prefix of the names that are asked for
+	List    bool          // Name is a prefix: of the locks behind it, those that may not be read are left out
+	Op      Op            // what the request asks for
+	Owner   string        // of the hold, without the service's suffix; "" if the request has none. It is a secret
+	Token   uint64        // of the hold, as the request names it
+	TTL     time.Duration // of the lease that is asked for
+	MinHold time.Duration // for which the lock is taken, even if it is released; of an acquisition or a release
+	Wait    bool          // the request waits if the lock is held
+	Why     string        // the reason that the client gives for a break or a reservation
 }
 
 // An Op is an operation of the service.

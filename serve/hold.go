@@ -132,7 +132,7 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if msg.MinHold < 0 {
 		return invalidf("min_hold_ms: it can't be negative")
 	}
-	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token}
+	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token, MinHold: wire.Duration(msg.MinHold)}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref, wire.Duration(msg.MinHold)) })
 }
 

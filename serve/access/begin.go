@@ -69,12 +69,15 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 	switch act.Op {
 	case serve.OpAcquire:
 		return m.acquire(ctx, id, act)
-	case serve.OpRenew, serve.OpLabel: // a label may renew the hold
+	case serve.OpRenew, serve.OpLabel: // a replica that sets a label may renew the hold
 		if err := m.lease(act); err != nil {
 			return nil, err
 		}
 		return none, m.renew(ctx, id, time.Now())
 	case serve.OpRelease:
+		if err := m.lease(act); err != nil {
+			return nil, err
+		}
 		return func(out serve.Outcome) error {
 			if out.Err == nil {
 				m.released(id)

@@ -649,6 +649,41 @@ namespace = "small"
 	}
 }
 
+// TestServiceMaxHold checks that a lock is not kept for longer in other ways than by renewals.
+func TestServiceMaxHold(t *testing.T) {
+	tokens := map[string]string{"ci": ""}
+	s := startService(t, `
+[namespace.small]
+max-hold = "2m"
+[token.ci]
+{ci}
+verbs = ["read", "acquire", "reserve"]
+namespace = "small"
+`, tokens, nil)
+	const long = 121_000 // ms
+	g := s.acquire(tokens["ci"], "deploy", "a")
+	lease := wire.Lease{Name: "deploy", Owner: "a", Token: g.Token}
+	for _, tt := range []struct {
+		name, path string
+		message    any
+	}{
+		{"ttl_ms", wire.PathAcquire, wire.Acquire{Name: "free", TTL: long}},
+		{"min_hold_ms", wire.PathAcquire, wire.Acquire{Name: "free", MinHold: long}},
+		{"min_hold_ms of a reservation", wire.PathAcquire, wire.Acquire{Name: "free", Reserve: true, Label: "x", TTL: 1000, MinHold: long}},
+		{"min_hold_ms of a holder", wire.PathAcquire, wire.Acquire{Name: "deploy", Owner: "a", MinHold: long}},
+		{"min_hold_ms of a release", wire.PathRelease, wire.Release{Lease: lease, MinHold: long}},
+		{"ttl_ms of a renewal", wire.PathRenew, wire.Renew{Lease: &lease, TTL: long}},
+	} {
+		if a := s.send("POST", tt.path, tokens["ci"], tt.message); a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
+			t.Errorf("a long %s: %d %s, want 403 quota", tt.name, a.status, a.body)
+		}
+	}
+	a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "free", Owner: "a", TTL: 1000, MinHold: 120_000})
+	if a.status != http.StatusOK {
+		t.Errorf("a min_hold_ms of max-hold: %d %s, want 200", a.status, a.body)
+	}
+}
+
 // TestServiceCertificates checks mutual TLS and HTTP/2.
 func TestServiceCertificates(t *testing.T) {
 	authority := livetest.NewAuthority(t)

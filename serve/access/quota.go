@@ -18,7 +18,7 @@ type Quota struct {
 	Locks    int           // holds at a time
 	Waiters  int           // requests that wait at a time
 	MaxTTL   time.Duration // of a lease
-	MaxHold  time.Duration // from the grant to the end
+	MaxHold  time.Duration // from the grant to the last renewal, and of a single lease
 	Requests float64       // each second
 }
 
@@ -131,16 +131,17 @@ func (m *meter) wait() (done func(), err error) {
 	}), nil
 }
 
-// lease checks the TTL of a lease, or for how long the service is to keep a lock.
+// lease checks for how long an action takes a lock without a renewal. A reservation may last for
+// longer than other leases.
 func (m *meter) lease(act serve.Action) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	longest, what := m.quota.MaxTTL, "max-ttl"
-	if act.Verb == serve.VerbReserve {
-		longest, what = m.quota.MaxHold, "max-hold"
-	}
-	if longest > 0 && act.TTL > longest {
-		return &ExceededError{What: what, Limit: longest.String()}
+	q := m.quota
+	switch {
+	case q.MaxTTL > 0 && act.TTL > q.MaxTTL && act.Verb != serve.VerbReserve:
+		return &ExceededError{What: "max-ttl", Limit: q.MaxTTL.String()}
+	case q.MaxHold > 0 && max(act.TTL, act.MinHold) > q.MaxHold:
+		return &ExceededError{What: "max-hold", Limit: q.MaxHold.String()}
 	}
 	return nil
 }

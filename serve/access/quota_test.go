@@ -113,6 +113,27 @@ func TestQuotaOfHoldTime(t *testing.T) {
 	})
 }
 
+// TestOldHold checks what the holder of a lock may do after max-hold.
+func TestOldHold(t *testing.T) {
+	token, line := NewToken()
+	a := newTestAccess(t, "[namespace.small]\nmax-hold = \"2h\"\n[token.ci]\n"+line+"\nverbs = [\"acquire\"]\nnamespace = \"small\"\n")
+	a.store["small/old"] = driver.Holding{Owner: "a", Token: 7, Held: 2 * time.Hour}
+	a.store["small/young"] = driver.Holding{Owner: "a", Token: 7, Held: time.Hour}
+	p := a.admit(request(token))
+	for _, tt := range []struct {
+		op serve.Op
+		ok bool
+	}{{serve.OpAcquire, false}, {serve.OpRenew, false}, {serve.OpLabel, false}, {serve.OpRelease, true}} {
+		for _, name := range []string{"young", "old"} {
+			act := serve.Action{Verb: serve.VerbAcquire, Op: tt.op, Name: name, Owner: "a", Token: 7, TTL: time.Minute}
+			_, err := a.Begin(t.Context(), p, act)
+			if want := tt.ok || name == "young"; (err == nil) != want {
+				t.Errorf("%s of the %s hold: %v, want it allowed: %v", tt.op, name, err, want)
+			}
+		}
+	}
+}
+
 func TestQuotaOfRequestsAndWaiters(t *testing.T) {
 	m := newMeter("", Quota{Requests: 2, Waiters: 1, MaxTTL: time.Minute}, fakeStore{}.list)
 	now := time.Now()
