@@ -351,7 +351,7 @@ namespace = "small"
 		if err := first(serve.Outcome{Token: 1}); err != nil {
 			t.Fatal(err)
 		}
-		a.store["small/a"] = driver.Holding{Owner: "one"}
+		a.store["small/a"] = driver.Holding{Owner: "one", Token: 1}
 		_, err = a.Begin(t.Context(), p, acquire("b"))
 		wantRefusal(t, err, http.StatusTooManyRequests, "quota")
 		again, err := a.Begin(t.Context(), p, acquire("a"))
@@ -371,7 +371,7 @@ namespace = "small"
 		_, err = a.Begin(t.Context(), p, reserve)
 		wantRefusal(t, err, http.StatusForbidden, "quota")
 
-		renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", TTL: 2 * time.Minute}
+		renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", Token: 1, TTL: 2 * time.Minute}
 		_, err = a.Begin(t.Context(), p, renew)
 		wantRefusal(t, err, http.StatusForbidden, "quota")
 		renew.TTL = time.Minute
@@ -380,14 +380,15 @@ namespace = "small"
 		}
 		// A hold that is too old is not renewed, by whatever way.
 		m := a.meters["small"]
-		id := newHoldID("small/a", "one")
-		m.holds[id] = m.holds[id].Add(-time.Hour)
-		for _, act := range []serve.Action{renew, acquire("a")} {
+		m.holds.add(holdID{newOwnerID("small/a", "one"), 1}, time.Now().Add(-time.Hour))
+		label := renew
+		label.Op, label.TTL = serve.OpLabel, 0
+		for _, act := range []serve.Action{renew, label, acquire("a")} {
 			_, err = a.Begin(t.Context(), p, act)
 			wantRefusal(t, err, http.StatusForbidden, "quota")
 		}
 
-		release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one"})
+		release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one", Token: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

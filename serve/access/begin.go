@@ -65,10 +65,11 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 	if m == nil {
 		return none, nil
 	}
-	id := newHoldID(rights.prefix+act.Name, act.Owner)
+	owner := newOwnerID(rights.prefix+act.Name, act.Owner)
+	id := holdID{owner, act.Token}
 	switch act.Op {
 	case serve.OpAcquire:
-		return m.acquire(ctx, id, act)
+		return m.acquire(ctx, owner, act)
 	case serve.OpRenew, serve.OpLabel: // a replica that sets a label may renew the hold
 		if err := m.lease(act); err != nil {
 			return nil, err
@@ -89,15 +90,15 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 }
 
 // acquire applies the quota to an acquisition.
-func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(serve.Outcome) error, error) {
+func (m *meter) acquire(ctx context.Context, owner ownerID, act serve.Action) (func(serve.Outcome) error, error) {
 	if err := m.lease(act); err != nil {
 		return nil, err
 	}
-	if err := m.admit(ctx, id); err != nil {
+	if err := m.admit(ctx, owner); err != nil {
 		return nil, err
 	}
 	// An owner that acquires again renews the hold that it has.
-	if err := m.renew(ctx, id, time.Now()); err != nil {
+	if err := m.renew(ctx, holdID{owner: owner}, time.Now()); err != nil {
 		return nil, err
 	}
 	done := func() {}
@@ -110,7 +111,7 @@ func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(
 	return func(out serve.Outcome) error {
 		done()
 		if out.Err == nil {
-			if err := m.granted(id, time.Now()); err != nil {
+			if err := m.granted(holdID{owner, out.Token}, time.Now()); err != nil {
 				return refusal(err)
 			}
 		}

@@ -636,7 +636,7 @@ namespace = "small"
 	// owners may ask again.
 	m := s.Access.meters["small"]
 	m.mu.Lock()
-	clear(m.holds)
+	m.holds = newLedger(nil)
 	m.nextAfter = time.Time{}
 	m.mu.Unlock()
 	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, Owner: "a", TTL: 60_000})
@@ -646,6 +646,48 @@ namespace = "small"
 	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", Owner: "a", TTL: 60_000})
 	if a.status != http.StatusTooManyRequests {
 		t.Errorf("one more, at another replica: %d %s, want 429", a.status, a.body)
+	}
+}
+
+// TestServiceQuotaOfShared checks that all holds of one lock count, also if they have one owner.
+func TestServiceQuotaOfShared(t *testing.T) {
+	for name, kind := range map[string]wire.Acquire{"Shared": {Shared: true}, "Slots": {Slots: 1000}} {
+		t.Run(name, func(t *testing.T) {
+			tokens := map[string]string{"ci": ""}
+			s := startService(t, `
+[namespace.small]
+locks = 2
+[token.ci]
+{ci}
+verbs = ["read", "acquire"]
+namespace = "small"
+`, tokens, nil)
+			msg := kind
+			msg.Name, msg.Owner, msg.First = "pool", "a", true
+			acquire := func(want int) (g wire.Granted) {
+				t.Helper()
+				a := s.send("POST", wire.PathAcquire, tokens["ci"], msg)
+				if a.status != want {
+					t.Fatalf("%d %s, want %d", a.status, a.body, want)
+				}
+				a.decode(t, &g)
+				return g
+			}
+			g := acquire(http.StatusOK)
+			acquire(http.StatusOK)
+			acquire(http.StatusTooManyRequests)
+			if n := len(s.lock(tokens["ci"], "pool").Holders); n != 2 {
+				t.Errorf("the lock has %d holders, want 2", n)
+			}
+			msg.First = false // as one whose answer was lost
+			acquire(http.StatusOK)
+			msg.First = true
+			release := wire.Release{Lease: wire.Lease{Name: g.Name, Owner: g.Owner, Token: g.Token}}
+			if a := s.send("POST", wire.PathRelease, tokens["ci"], release); a.status != http.StatusNoContent {
+				t.Fatalf("release: %d %s", a.status, a.body)
+			}
+			acquire(http.StatusOK)
+		})
 	}
 }
 

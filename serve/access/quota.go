@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -51,7 +50,7 @@ type meter struct {
 	mu        sync.Mutex
 	quota     Quota
 	waiters   int
-	holds     map[holdID]time.Time // when each was granted, as far as the store knows it
+	holds     ledger
 	recent    map[holdID]time.Time // granted since the last survey began; zero time: released since
 	nextAfter time.Time            // a survey before that is not needed
 	underWay  chan struct{}        // closed at the end of the survey that is under way; nil: there is none
@@ -66,16 +65,9 @@ const (
 	surveyShare = 10
 )
 
-// A holdID stands for a hold without being a secret.
-type holdID [sha256.Size]byte
-
-func newHoldID(name, owner string) holdID {
-	return sha256.Sum256(fmt.Appendf(nil, "%q %q", name, owner))
-}
-
 // newMeter returns a meter of the holds that list finds under a prefix.
 func newMeter(prefix string, q Quota, list listFunc) *meter {
-	m := &meter{prefix: prefix, list: list, holds: map[holdID]time.Time{}, recent: map[holdID]time.Time{}}
+	m := &meter{prefix: prefix, list: list, holds: newLedger(nil), recent: map[holdID]time.Time{}}
 	m.setQuota(q)
 	return m
 }
@@ -93,7 +85,7 @@ func (m *meter) setQuota(q Quota) {
 	}
 	m.quota = q
 	if !m.countsHolds() {
-		clear(m.holds)
+		m.holds = newLedger(nil)
 		clear(m.recent)
 	}
 }
@@ -146,15 +138,16 @@ func (m *meter) lease(act serve.Action) error {
 	return nil
 }
 
-// admit reports whether the namespace may have one more hold. A hold that is there already is
-// admitted: its owner may ask again because it has not got an answer.
-func (m *meter) admit(ctx context.Context, id holdID) error {
+// admit reports whether the namespace may have one more hold. An owner that has one already is
+// admitted: it may ask again because it has not got an answer. If it gets another one, granted
+// decides.
+func (m *meter) admit(ctx context.Context, id ownerID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.surveyLocked(ctx); err != nil {
 		return err
 	}
-	return m.roomLocked(id)
+	return m.roomLocked(holdID{owner: id})
 }
 
 // granted counts a hold that the store has granted. If it returns an error, the namespace had
@@ -165,15 +158,15 @@ func (m *meter) granted(id holdID, now time.Time) error {
 	if err := m.roomLocked(id); err != nil {
 		return err
 	}
-	if _, had := m.holds[id]; !had && m.countsHolds() {
-		m.holds[id] = now
+	if _, had := m.holds.since(id); !had && m.countsHolds() {
+		m.holds.add(id, now)
 		m.recent[id] = now
 	}
 	return nil
 }
 
 func (m *meter) roomLocked(id holdID) error {
-	if _, had := m.holds[id]; had || m.quota.Locks == 0 || len(m.holds) < m.quota.Locks {
+	if _, had := m.holds.since(id); had || m.quota.Locks == 0 || m.holds.size < m.quota.Locks {
 		return nil
 	}
 	return &ExceededError{What: "locks", Limit: fmt.Sprint(m.quota.Locks), RetryAfter: surveyInterval}
@@ -186,12 +179,12 @@ func (m *meter) renew(ctx context.Context, id holdID, now time.Time) error {
 	if m.quota.MaxHold == 0 {
 		return nil
 	}
-	since, ok := m.holds[id]
+	since, ok := m.holds.since(id)
 	if !ok {
 		if err := m.surveyLocked(ctx); err != nil {
 			return err
 		}
-		if since, ok = m.holds[id]; !ok {
+		if since, ok = m.holds.since(id); !ok {
 			return nil // the store will say that it is lost
 		}
 	}
@@ -206,7 +199,7 @@ func (m *meter) released(id holdID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.countsHolds() {
-		delete(m.holds, id)
+		m.holds.remove(id)
 		m.recent[id] = time.Time{}
 	}
 }
@@ -239,7 +232,7 @@ func (m *meter) surveyLocked(ctx context.Context) error {
 	found := map[holdID]time.Time{}
 	err := m.list(ctx, m.prefix, func(st driver.Status) bool {
 		for _, h := range st.Holders {
-			found[newHoldID(st.Name, serve.ClientOwner(h.Owner))] = began.Add(-h.Held)
+			found[holdID{newOwnerID(st.Name, serve.ClientOwner(h.Owner)), h.Token}] = began.Add(-h.Held)
 		}
 		return true
 	})
@@ -258,7 +251,7 @@ func (m *meter) surveyLocked(ctx context.Context) error {
 // adoptLocked makes what a survey found the count, with what happened here since it began.
 func (m *meter) adoptLocked(found map[holdID]time.Time) {
 	for id, since := range found {
-		if known, ok := m.holds[id]; ok && known.Before(since) {
+		if known, ok := m.holds.since(id); ok && known.Before(since) {
 			found[id] = known // a store that does not know the age would make it new in each survey
 		}
 	}
@@ -269,5 +262,5 @@ func (m *meter) adoptLocked(found map[holdID]time.Time) {
 			found[id] = since
 		}
 	}
-	m.holds = found
+	m.holds = newLedger(found)
 }

@@ -24,6 +24,9 @@ func (s fakeStore) list(_ context.Context, _ string, yield func(driver.Status) b
 	return nil
 }
 
+// idOf names the hold of an owner whose token is 1.
+func idOf(name string) holdID { return holdID{newOwnerID(name, "1"), 1} }
+
 func exceeded(t *testing.T, err error, what string) {
 	t.Helper()
 	var e *ExceededError
@@ -37,9 +40,9 @@ func TestQuotaOfLocks(t *testing.T) {
 		ctx := t.Context()
 		store := fakeStore{"other": {Owner: "replica 2"}}
 		m := newMeter("", Quota{Locks: 3}, store.list)
-		a, b, c := newHoldID("a", "1"), newHoldID("b", "1"), newHoldID("c", "1")
+		a, b, c := idOf("a"), idOf("b"), idOf("c")
 		for _, id := range []holdID{a, b} {
-			if err := m.admit(ctx, id); err != nil {
+			if err := m.admit(ctx, id.owner); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -50,22 +53,22 @@ func TestQuotaOfLocks(t *testing.T) {
 			}
 		}
 		exceeded(t, m.granted(c, time.Now()), "locks")
-		exceeded(t, m.admit(ctx, c), "locks")
-		if err := m.admit(ctx, a); err != nil {
+		exceeded(t, m.admit(ctx, c.owner), "locks")
+		if err := m.admit(ctx, a.owner); err != nil {
 			t.Errorf("the owner of a hold asks again: %v, want nil", err)
 		}
 
 		m.released(a)
-		if err := m.admit(ctx, c); err != nil {
+		if err := m.admit(ctx, c.owner); err != nil {
 			t.Errorf("after a release: %v, want nil", err)
 		}
 
 		// The store has neither of ours: their leases have ended. The next survey finds that out.
 		time.Sleep(surveyInterval)
-		if err := m.admit(ctx, c); err != nil {
+		if err := m.admit(ctx, c.owner); err != nil {
 			t.Error(err)
 		}
-		if got := len(m.holds); got != 1 {
+		if got := m.holds.size; got != 1 {
 			t.Errorf("the survey counts %d holds, want 1", got)
 		}
 	})
@@ -75,26 +78,26 @@ func TestQuotaOfLocks(t *testing.T) {
 // granted while it ran, nor counts one that was released.
 func TestSurveyKeepsWhatHappensMeanwhile(t *testing.T) {
 	var m *meter
-	old, fresh := newHoldID("old", "1"), newHoldID("fresh", "1")
+	old, fresh := idOf("old"), idOf("fresh")
 	m = newMeter("", Quota{Locks: 5}, func(_ context.Context, _ string, yield func(driver.Status) bool) error {
-		yield(driver.Status{Name: "old", Holders: []driver.Holding{{Owner: "1"}}})
+		yield(driver.Status{Name: "old", Holders: []driver.Holding{{Owner: "1", Token: 1}}})
 		m.released(old)
 		return m.granted(fresh, time.Now())
 	})
-	if err := m.admit(t.Context(), newHoldID("next", "1")); err != nil {
+	if err := m.admit(t.Context(), idOf("next").owner); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := m.holds[fresh]; !ok || len(m.holds) != 1 {
-		t.Errorf("the count has %d holds, want only the one that was granted meanwhile", len(m.holds))
+	if _, ok := m.holds.since(fresh); !ok || m.holds.size != 1 {
+		t.Errorf("the count has %d holds, want only the one that was granted meanwhile", m.holds.size)
 	}
 }
 
 func TestQuotaOfHoldTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// This store does not know how old our hold is.
-		store := fakeStore{"ours": {Owner: "1"}, "theirs": {Owner: "1", Held: 50 * time.Minute}}
+		store := fakeStore{"ours": {Owner: "1", Token: 1}, "theirs": {Owner: "1", Token: 1, Held: 50 * time.Minute}}
 		m := newMeter("", Quota{MaxHold: time.Hour}, store.list)
-		ours, theirs := newHoldID("ours", "1"), newHoldID("theirs", "1")
+		ours, theirs := idOf("ours"), idOf("theirs")
 		if err := m.granted(ours, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -111,27 +114,6 @@ func TestQuotaOfHoldTime(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		exceeded(t, m.renew(t.Context(), ours, time.Now()), "max-hold")
 	})
-}
-
-// TestOldHold checks what the holder of a lock may do after max-hold.
-func TestOldHold(t *testing.T) {
-	token, line := NewToken()
-	a := newTestAccess(t, "[namespace.small]\nmax-hold = \"2h\"\n[token.ci]\n"+line+"\nverbs = [\"acquire\"]\nnamespace = \"small\"\n")
-	a.store["small/old"] = driver.Holding{Owner: "a", Token: 7, Held: 2 * time.Hour}
-	a.store["small/young"] = driver.Holding{Owner: "a", Token: 7, Held: time.Hour}
-	p := a.admit(request(token))
-	for _, tt := range []struct {
-		op serve.Op
-		ok bool
-	}{{serve.OpAcquire, false}, {serve.OpRenew, false}, {serve.OpLabel, false}, {serve.OpRelease, true}} {
-		for _, name := range []string{"young", "old"} {
-			act := serve.Action{Verb: serve.VerbAcquire, Op: tt.op, Name: name, Owner: "a", Token: 7, TTL: time.Minute}
-			_, err := a.Begin(t.Context(), p, act)
-			if want := tt.ok || name == "young"; (err == nil) != want {
-				t.Errorf("%s of the %s hold: %v, want it allowed: %v", tt.op, name, err, want)
-			}
-		}
-	}
 }
 
 func TestQuotaOfRequestsAndWaiters(t *testing.T) {
@@ -177,7 +159,7 @@ func TestSurveyFails(t *testing.T) {
 	down := fmt.Errorf("%w: down", driver.ErrUnavailable)
 	m := newMeter("", Quota{Locks: 1}, func(context.Context, string, func(driver.Status) bool) error { return down })
 	for range 2 {
-		if err := m.admit(t.Context(), newHoldID("a", "1")); !errors.Is(err, driver.ErrUnavailable) {
+		if err := m.admit(t.Context(), idOf("a").owner); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("error = %v, want ErrUnavailable", err)
 		}
 	}
