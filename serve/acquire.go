@@ -143,7 +143,7 @@ func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg
 		return nil, errDraining()
 	case s.withdrawn.has(key):
 		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this attempt; begin another one", 0)
-	case s.polls >= s.opts.MaxWaits:
+	case s.polls >= s.opts.MaxWaits, s.places[key] == nil && len(s.places) >= s.opts.MaxWaits:
 		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
 	}
 	p = s.places[key]

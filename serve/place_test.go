@@ -417,3 +417,19 @@ func TestRepeatedPoll(t *testing.T) {
 	r.release(g)
 	r.check(<-second, "the second request", http.StatusOK)
 }
+
+// TestPlacesAreBounded checks that places count whose clients are between two requests.
+func TestPlacesAreBounded(t *testing.T) {
+	r := startReplica(t, new(memlock.Store), Options{MaxWaits: 2, PlaceTimeout: time.Hour})
+	r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	r.queue(msg("job", "c"))
+	d := msg("job", "d")
+	d.Wait = 1
+	if a := r.post(wire.PathAcquire, d, http.StatusTooManyRequests); a.problem.Kind() != wire.ProblemQuota {
+		t.Errorf("a third place is refused with %+v, want %s", a.problem, wire.ProblemQuota)
+	}
+	r.queue(msg("job", "b")) // it has a place
+	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "c"}, http.StatusNoContent)
+	r.queue(msg("job", "d"))
+}

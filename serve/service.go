@@ -31,7 +31,8 @@ type Options struct {
 	// request again. The default is 10 s.
 	PlaceTimeout time.Duration
 
-	// MaxWaits is how many requests may wait at a time. The default is 10,000.
+	// MaxWaits is how many requests may wait at a time, and how many clients may have a place, which
+	// lasts for longer than a request. The default is 10,000.
 	MaxWaits int
 
 	// EventInterval is how often the store is listed for those who listen to events. If a list
