@@ -22,7 +22,10 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	action := Action{Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, Owner: key.client, TTL: req.TTL, MinHold: req.MinHold, Wait: msg.Wait > 0}
+	action := Action{
+		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, Owner: key.client, Attempt: key.attempt, TTL: req.TTL, MinHold: req.MinHold,
+		Wait: msg.Wait > 0, PlaceTimeout: s.opts.PlaceTimeout,
+	}
 	if msg.Reserve {
 		label, _ := shown(req.Holder)
 		action.Verb, action.Why = VerbReserve, label.Label
@@ -350,7 +353,7 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 		return err
 	}
 	key := placeKey{name, parseOwner(msg.Owner).client, msg.Attempt}
-	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name, Owner: key.client}, func(ctx context.Context) error {
+	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name, Owner: key.client, Attempt: key.attempt}, func(ctx context.Context) error {
 		return s.takeBack(ctx, key)
 	})
 }

@@ -42,7 +42,11 @@ type Action struct {
 	TTL     time.Duration // of the lease that is asked for
 	MinHold time.Duration // for which the lock is taken, even if it is released; of an acquisition or a release
 	Wait    bool          // the request waits if the lock is held
+	Attempt string        // of the acquisition or withdrawal, as the client calls it
 	Why     string        // the reason that the client gives for a break or a reservation
+
+	// PlaceTimeout is how long an acquisition that waits keeps its place after the request.
+	PlaceTimeout time.Duration
 }
 
 // An Op is an operation of the service.

@@ -485,7 +485,7 @@ func TestAuthorizer(t *testing.T) {
 		return func(o Outcome) error { outcomes = append(outcomes, o); return refuse }, nil
 	}
 	g := r.acquire(msg("job", "a"))
-	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", Owner: "a", TTL: time.Minute}
+	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", Owner: "a", TTL: time.Minute, PlaceTimeout: 10 * time.Second}
 	if len(actions) != 1 || actions[0] != want || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Token != g.Token {
 		t.Errorf("actions %+v, outcomes %+v; want %+v", actions, outcomes, want)
 	}

@@ -75,18 +75,25 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 			return nil, err
 		}
 		return none, m.renew(ctx, id, time.Now())
+	case serve.OpWithdraw:
+		return ifDone(func() { m.withdrawn(waiterID{owner, act.Attempt}) }), nil
 	case serve.OpRelease:
 		if err := m.lease(act); err != nil {
 			return nil, err
 		}
-		return func(out serve.Outcome) error {
-			if out.Err == nil {
-				m.released(id)
-			}
-			return nil
-		}, nil
+		return ifDone(func() { m.released(id) }), nil
 	}
 	return none, nil
+}
+
+// ifDone returns what Begin returns for an action after whose success do is called.
+func ifDone(do func()) func(serve.Outcome) error {
+	return func(out serve.Outcome) error {
+		if out.Err == nil {
+			do()
+		}
+		return nil
+	}
 }
 
 // acquire applies the quota to an acquisition.
@@ -101,15 +108,15 @@ func (m *meter) acquire(ctx context.Context, owner ownerID, act serve.Action) (f
 	if err := m.renew(ctx, holdID{owner: owner}, time.Now()); err != nil {
 		return nil, err
 	}
-	done := func() {}
+	done := func(serve.Outcome) {}
 	if act.Wait {
 		var err error
-		if done, err = m.wait(); err != nil {
+		if done, err = m.wait(waiterID{owner, act.Attempt}, act.PlaceTimeout); err != nil {
 			return nil, err
 		}
 	}
 	return func(out serve.Outcome) error {
-		done()
+		done(out)
 		if out.Err == nil {
 			if err := m.granted(holdID{owner, out.Token}, time.Now()); err != nil {
 				return refusal(err)

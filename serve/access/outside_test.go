@@ -70,7 +70,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory), EventInterval: 5 * time.Millisecond})
+	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory), EventInterval: 5 * time.Millisecond, PlaceTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -689,6 +689,36 @@ namespace = "small"
 			acquire(http.StatusOK)
 		})
 	}
+}
+
+// TestServiceQuotaOfPlaces checks that a place counts whose client is between two requests.
+func TestServiceQuotaOfPlaces(t *testing.T) {
+	tokens := map[string]string{"ci": ""}
+	s := startService(t, `
+[namespace.small]
+waiters = 1
+[token.ci]
+{ci}
+verbs = ["acquire"]
+namespace = "small"
+`, tokens, nil)
+	s.acquire(tokens["ci"], "deploy", "a")
+	queue := func(owner, attempt string, want int) {
+		t.Helper()
+		a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "deploy", Owner: owner, Attempt: attempt, Wait: 1})
+		if a.status != want {
+			t.Errorf("%s waits: %d %s, want %d", owner, a.status, a.body, want)
+		}
+	}
+	queue("b", "1", http.StatusAccepted)
+	queue("c", "1", http.StatusTooManyRequests)
+	queue("b", "2", http.StatusTooManyRequests)
+	queue("b", "1", http.StatusAccepted)
+	a := s.send("POST", wire.PathWithdraw, tokens["ci"], wire.Withdraw{Name: "deploy", Owner: "b", Attempt: "1"})
+	if a.status != http.StatusNoContent {
+		t.Fatalf("withdraw: %d %s", a.status, a.body)
+	}
+	queue("c", "1", http.StatusAccepted)
 }
 
 // TestServiceMaxHold checks that a lock is not kept for longer in other ways than by renewals.

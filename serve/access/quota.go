@@ -15,7 +15,7 @@ import (
 // A Quota bounds what the principals of one namespace use together. A zero field is no bound.
 type Quota struct {
 	Locks    int           // holds at a time
-	Waiters  int           // requests that wait at a time
+	Waiters  int           // acquisitions that wait at a time
 	MaxTTL   time.Duration // of a lease
 	MaxHold  time.Duration // from the grant to the last renewal, and of a single lease
 	Requests float64       // each second
@@ -38,7 +38,8 @@ type listFunc = func(ctx context.Context, prefix string, yield func(driver.Statu
 
 // A meter counts what a namespace uses, and compares it with its quota.
 //
-// Requests and waiters are those of this replica. Holds are those in the store: what the last
+// Requests and waiters are those of this replica. A waiter counts until its place has ended for
+// certain. Holds are those in the store: what the last
 // survey found, and what this replica was granted and released since. A hold that another
 // replica grants is counted from the next survey on.
 type meter struct {
@@ -49,7 +50,7 @@ type meter struct {
 
 	mu        sync.Mutex
 	quota     Quota
-	waiters   int
+	waiters   map[waiterID]*waiter
 	holds     ledger
 	recent    map[holdID]time.Time // granted since the last survey began; zero time: released since
 	nextAfter time.Time            // a survey before that is not needed
@@ -67,7 +68,7 @@ const (
 
 // newMeter returns a meter of the holds that list finds under a prefix.
 func newMeter(prefix string, q Quota, list listFunc) *meter {
-	m := &meter{prefix: prefix, list: list, holds: newLedger(nil), recent: map[holdID]time.Time{}}
+	m := &meter{prefix: prefix, list: list, waiters: map[waiterID]*waiter{}, holds: newLedger(nil), recent: map[holdID]time.Time{}}
 	m.setQuota(q)
 	return m
 }
@@ -108,19 +109,63 @@ func (m *meter) request(now time.Time) error {
 	return &ExceededError{What: "requests", Limit: fmt.Sprintf("%v each second", m.quota.Requests), RetryAfter: wait}
 }
 
-// wait counts a request that waits, until done is called.
-func (m *meter) wait() (done func(), err error) {
+// A waiterID names an acquisition that waits.
+type waiterID struct {
+	owner   ownerID
+	attempt string
+}
+
+// A waiter is an acquisition that waits: in a request, or in a place that it has between two.
+type waiter struct {
+	requests int
+	forget   *time.Timer // ends the waiter, if there is no request; nil while the first one waits
+}
+
+// wait counts an acquisition that waits, until a request gets the hold, or place after the last one.
+// Done must be called with what came of the request.
+func (m *meter) wait(id waiterID, place time.Duration) (done func(serve.Outcome), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.quota.Waiters > 0 && m.waiters >= m.quota.Waiters {
+	w := m.waiters[id]
+	switch {
+	case w == nil && m.quota.Waiters > 0 && len(m.waiters) >= m.quota.Waiters:
 		return nil, &ExceededError{What: "waiters", Limit: fmt.Sprint(m.quota.Waiters), RetryAfter: surveyInterval}
+	case w == nil:
+		w = new(waiter)
+		m.waiters[id] = w
+	case w.forget != nil:
+		w.forget.Stop()
 	}
-	m.waiters++
-	return sync.OnceFunc(func() {
+	w.requests++
+	return func(out serve.Outcome) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.waiters--
-	}), nil
+		w.requests--
+		switch {
+		case out.Err == nil:
+			m.forgetLocked(id, w)
+		case w.requests == 0:
+			w.forget = time.AfterFunc(place, func() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.forgetLocked(id, w)
+			})
+		}
+	}, nil
+}
+
+// forgetLocked ends a waiter that has no request.
+func (m *meter) forgetLocked(id waiterID, w *waiter) {
+	if m.waiters[id] == w && w.requests == 0 {
+		delete(m.waiters, id)
+	}
+}
+
+// withdrawn forgets a waiter that was withdrawn.
+func (m *meter) withdrawn(id waiterID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiters, id)
 }
 
 // lease checks for how long an action takes a lock without a renewal. A reservation may last for

@@ -116,8 +116,48 @@ func TestQuotaOfHoldTime(t *testing.T) {
 	})
 }
 
-func TestQuotaOfRequestsAndWaiters(t *testing.T) {
-	m := newMeter("", Quota{Requests: 2, Waiters: 1, MaxTTL: time.Minute}, fakeStore{}.list)
+// TestQuotaOfWaiters checks that an acquisition counts until it can't have a place any more.
+func TestQuotaOfWaiters(t *testing.T) {
+	const place = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeter("", Quota{Waiters: 1}, fakeStore{}.list)
+		one, other := waiterID{newOwnerID("a", "1"), "x"}, waiterID{newOwnerID("a", "1"), "y"}
+		wait := func(id waiterID) func(serve.Outcome) {
+			t.Helper()
+			done, err := m.wait(id, place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		}
+		refused := func() {
+			t.Helper()
+			time.Sleep(place - 1)
+			_, err := m.wait(other, place)
+			exceeded(t, err, "waiters")
+		}
+		queued, granted := serve.Outcome{Err: driver.ErrHeld}, serve.Outcome{Token: 1}
+
+		first := wait(one)
+		refused()
+		repeated := wait(one) // the client sends its request again
+		first(queued)
+		refused()
+		refused() // place after the first request, the other one still waits
+		repeated(queued)
+		refused()
+		wait(one)(queued) // it comes back in time
+		refused()
+		time.Sleep(1)
+		wait(other)(granted)
+		wait(one)(queued)
+		m.withdrawn(one)
+		wait(other)(granted)
+	})
+}
+
+func TestQuotaOfRequests(t *testing.T) {
+	m := newMeter("", Quota{Requests: 2, MaxTTL: time.Minute}, fakeStore{}.list)
 	now := time.Now()
 	for range 4 {
 		if err := m.request(now); err != nil {
@@ -132,20 +172,6 @@ func TestQuotaOfRequestsAndWaiters(t *testing.T) {
 	}
 	if err := m.request(now.Add(e.RetryAfter)); err != nil {
 		t.Errorf("after Retry-After: %v", err)
-	}
-
-	done, err := m.wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = m.wait()
-	exceeded(t, err, "waiters")
-	done()
-	done()
-	for i := range 2 {
-		if _, err := m.wait(); (err != nil) != (i == 1) {
-			t.Errorf("waiter %d after one has ended: %v", i, err)
-		}
 	}
 
 	exceeded(t, m.lease(serve.Action{TTL: 2 * time.Minute}), "max-ttl")
