@@ -299,15 +299,34 @@ func TestBruteForce(t *testing.T) {
 		a.admit(from("203.0.113.1", token)) // it has worked from there
 		a.admit(from("203.0.113.2", token))
 
-		// Who is blocked can't show a new token either, however right it is.
 		b := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
 		for range failureBurst {
 			guess, _ := NewToken()
 			_, err := b.Authenticate(from("203.0.113.1", guess))
 			wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
 		}
-		_, err := b.Authenticate(from("203.0.113.5", token)) // not believed: 192.0.2.1 is no proxy here
+		guess, _ := NewToken()
+		_, err := b.Authenticate(from("203.0.113.5", guess)) // not believed: 192.0.2.1 is no proxy here
 		wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+		b.admit(request(token)) // who has a token has not guessed
+	})
+}
+
+// TestStrangersBlockNobody checks that a token is admitted while clients of many networks show wrong
+// ones.
+func TestStrangersBlockNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, line := NewToken()
+		a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"read\"]\nprefixes = [\"\"]\n")
+		guess, _ := NewToken()
+		var err error
+		for i := range allBurst + 1 {
+			r := request(guess)
+			r.RemoteAddr = fmt.Sprintf("[2001:db8:0:%x::1]:80", i)
+			_, err = a.Authenticate(r)
+		}
+		wantRefusal(t, err, http.StatusTooManyRequests, "blocked")
+		a.admit(request(token))
 	})
 }
 

@@ -148,7 +148,7 @@ func TestQuotaOfWaiters(t *testing.T) {
 		refused()
 		wait(one)(queued) // it comes back in time
 		refused()
-		time.Sleep(1)
+		time.Sleep(2)
 		wait(other)(granted)
 		wait(one)(queued)
 		m.withdrawn(one)

@@ -28,7 +28,8 @@ const (
 )
 
 // A throttle slows clients that try credentials. When it has no more room, it forgets the client
-// that has tried least recently.
+// that has tried least recently. Clients that fail come in no faster than allInterval, so those that
+// come back within most of throttleSize times that are not forgotten.
 //
 // A credential that has worked for a client is not blocked by failures of others at its address.
 type throttle struct {
@@ -60,6 +61,11 @@ func newThrottle() *throttle {
 func (t *throttle) try(addr netip.Addr, credential string, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, known := t.clients[serve.Network(addr)]; !known {
+		if wait := t.all.wait(now); wait > 0 {
+			return &BlockedError{RetryAfter: wait, First: true}
+		}
+	}
 	c := t.client(addr)
 	if slices.Contains(c.working, sha256.Sum256([]byte(credential))) {
 		return nil
@@ -95,7 +101,12 @@ func (t *throttle) worked(addr netip.Addr, credential string) {
 func (t *throttle) giveBack(addr netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.giveBackLocked(t.client(addr))
+	c := t.client(addr)
+	t.giveBackLocked(c)
+	if c.failures.used == 0 && len(c.working) == 0 { // it needs no room, which others may
+		t.recent.Remove(t.clients[c.network])
+		delete(t.clients, c.network)
+	}
 }
 
 func (t *throttle) giveBackLocked(c *client) {

@@ -54,15 +54,39 @@ func TestThrottle(t *testing.T) {
 func TestThrottleManyAddresses(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	th := newThrottle()
+	good := netip.MustParseAddr("192.0.2.1")
+	if got := wait(th, good, "good", now); got != 0 {
+		t.Fatalf("the first credential waits %v", got)
+	}
+	th.worked(good, "good")
+	stranger := func(i int) netip.Addr {
+		return netip.AddrFrom16([16]byte{0: 0x20, 4: byte(i >> 16), 5: byte(i >> 8), 6: byte(i)})
+	}
+	guess := func(i int) bool { return wait(th, stranger(i), "guess", now) == 0 }
+	for i := range 2 * throttleSize {
+		if !guess(i) {
+			t.Fatalf("guess %d waits, although those before could not be checked", i)
+		}
+		th.giveBack(stranger(i))
+	}
+	if got := len(th.clients); got != 1 {
+		t.Errorf("it remembers %d clients, want 1: the others have not failed", got)
+	}
 	tried := 0
 	for i := range 2 * throttleSize {
-		addr := netip.AddrFrom16([16]byte{0: 0x20, 4: byte(i >> 16), 5: byte(i >> 8), 6: byte(i)})
-		if wait(th, addr, "guess", now) == 0 {
+		if guess(i) {
 			tried++
 		}
 	}
 	if tried != allBurst {
 		t.Errorf("%d guesses of many addresses were checked at once, want %d", tried, allBurst)
+	}
+	if got := wait(th, good, "good", now); got != 0 {
+		t.Errorf("after that, a credential that worked waits %v, want 0", got)
+	}
+	for i := range 2 * throttleSize {
+		now = now.Add(allInterval)
+		guess(i)
 	}
 	if got := len(th.clients); got != throttleSize || th.recent.Len() != got {
 		t.Errorf("it remembers %d clients in a list of %d, want %d", got, th.recent.Len(), throttleSize)
