@@ -382,12 +382,16 @@ func TestReservationsRefused(t *testing.T) {
 		"host":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Host: "h"}},
 		"begin":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: driver.ReservedLabel + "x"}},
 		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.ReservedLabel + "x"}},
+		"waits":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: waitingLabel + " " + driver.ReservedLabel + "x"}},
+		"rewait":  {wire.PathLabel, wire.Label{Lease: lease(g), Label: waitingLabel}},
+		"note":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: waitingLabel + " x"}},
 		"owner":   {wire.PathLabel, wire.Label{Lease: lease(g), Label: "x", Reserved: true}},
 		"end":     {wire.PathLabel, wire.Label{Lease: wire.Lease{Name: "held", Token: g.Token}, Label: "x", Reserved: true, TTL: long}},
 		"reason":  {wire.PathBreak, wire.Break{Name: "a", Token: 1, Reserved: true}},
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
 	}
+	r.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.KeptLabel}, http.StatusNoContent) // by a program that keeps its leases
 }
 
 // TestReplicaServesOthers renews, labels and releases at a replica what another one granted.
