@@ -235,5 +235,8 @@ func (t *pacedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // isUnavailable reports whether a token could not be verified because the keys of its issuer
-// could not be had. The library wraps that cause with a text only.
-func isUnavailable(err error) bool { return strings.Contains(err.Error(), "fetching keys") }
+// could not be had. The library wraps that cause with a text only. Other texts may quote the token,
+// but do not begin like that.
+func isUnavailable(err error) bool {
+	return strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys ")
+}

@@ -70,6 +70,8 @@ func TestIssuerTokens(t *testing.T) {
 		{name: "NoSignature", token: strings.Join(strings.Split(i.token(t, nil), ".")[:2], ".") + ".", err: "did not issue"},
 		{name: "AlgorithmNone", token: sign(t, stranger, map[string]any{"alg": "none"}, i.claims(nil)), err: "did not issue"},
 		{name: "AlgorithmHMAC", token: sign(t, stranger, map[string]any{"alg": "HS256", "kid": "one"}, i.claims(nil)), err: "did not issue"},
+		{name: "AlgorithmQuoted", token: sign(t, stranger, map[string]any{"alg": "fetching keys"}, i.claims(nil)), err: "did not issue"},
+		{name: "AudienceQuoted", token: i.token(t, map[string]any{"aud": "fetching keys"}), err: "did not issue"},
 		{name: "Rubbish", token: "a.b.c", err: "not known"},
 	}
 	for _, tt := range tests {
