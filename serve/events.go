@@ -87,7 +87,7 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 	defer l.Close()
 	for st.flush() == nil {
 		batch, err := l.Next(ctx)
-		if err != nil || st.send(batch) != nil {
+		if err != nil || st.send(ctx, batch) != nil {
 			break
 		}
 	}
@@ -104,10 +104,10 @@ type stream struct {
 }
 
 // send sends what is new.
-func (st *stream) send(b events.Batch) error {
+func (st *stream) send(ctx context.Context, b events.Batch) error {
 	last, at := eventID(b.Epoch, b.Last), b.At
 	if b.Reset {
-		if err := st.sendAll(b); err != nil {
+		if err := st.sendAll(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -124,22 +124,22 @@ func (st *stream) send(b events.Batch) error {
 				m.Holder = &shown.Holders[0]
 			}
 		}
-		if err := st.write(m); err != nil {
+		if err := st.write(ctx, m); err != nil {
 			return err
 		}
 	}
 	if b.Err != nil {
-		return st.write(wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())})
+		return st.write(ctx, wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())})
 	}
 	if b.Reset {
-		return st.write(wire.Event{Type: wire.EventReady, ID: last, At: timestamp(at)})
+		return st.write(ctx, wire.Event{Type: wire.EventReady, ID: last, At: timestamp(at)})
 	}
-	return st.write(wire.Event{Type: wire.EventSeen, ID: last, At: timestamp(at)})
+	return st.write(ctx, wire.Event{Type: wire.EventSeen, ID: last, At: timestamp(at)})
 }
 
 // sendAll sends all locks that there are.
-func (st *stream) sendAll(b events.Batch) error {
-	if err := st.write(wire.Event{Type: wire.EventReset, At: timestamp(b.At)}); err != nil {
+func (st *stream) sendAll(ctx context.Context, b events.Batch) error {
+	if err := st.write(ctx, wire.Event{Type: wire.EventReset, At: timestamp(b.At)}); err != nil {
 		return err
 	}
 	for _, status := range b.Locks {
@@ -147,7 +147,7 @@ func (st *stream) sendAll(b events.Batch) error {
 		if !ok {
 			continue
 		}
-		if err := st.write(wire.Event{Type: wire.EventLock, Lock: lock}); err != nil {
+		if err := st.write(ctx, wire.Event{Type: wire.EventLock, Lock: lock}); err != nil {
 			return err
 		}
 	}
@@ -171,8 +171,12 @@ func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	return &lock, true
 }
 
-// write writes one message. A client that does not take it in within writeTimeout is cut off.
-func (st *stream) write(m wire.Event) error {
+// write writes one message, unless the stream is over. A client that does not take it in within
+// writeTimeout is cut off.
+func (st *stream) write(ctx context.Context, m wire.Event) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err

@@ -5,14 +5,17 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -48,7 +51,12 @@ func (localPipe) RemoteAddr() net.Addr { return loopback }
 // at most, by the fake clock.
 func dialSlow(t *testing.T) net.Conn {
 	t.Helper()
-	store := new(memlock.Store).Open()
+	return dialSlowOf(t, memlock.New())
+}
+
+// dialSlowOf is dialSlow to a service over a store.
+func dialSlowOf(t *testing.T, store *memlock.Driver) net.Conn {
+	t.Helper()
 	s, err := New(store, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 1<<20))
 	})})
@@ -153,6 +161,39 @@ func TestConnectionThatIsNotRead(t *testing.T) {
 		time.Sleep(writeTimeout + time.Second)
 		if _, err := io.WriteString(conn, noWindow); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("after %v without a read, a write of the client = %v, want that the connection is closed", writeTimeout, err)
+		}
+	})
+}
+
+// TestSlowReaderOfEvents reads a long list of locks in pieces, each in time. The stream ends
+// nevertheless.
+func TestSlowReaderOfEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		for i := range 400 {
+			req := driver.Request{Name: fmt.Sprint("lock ", i), Owner: "a", TTL: time.Hour, Holder: driver.Holder{Label: strings.Repeat("x", 1000)}}
+			if _, err := store.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn, began := dialSlowOf(t, store), time.Now()
+		if err := conn.SetDeadline(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET "+wire.PathEvents+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		piece := make([]byte, 1<<20)
+		for {
+			if _, err := conn.Read(piece); err != nil {
+				break
+			}
+			time.Sleep(writeTimeout - time.Second)
+		}
+		// The last write, what is left in buffers, and the pause before the client notices: each takes
+		// writeTimeout at most.
+		if got, most := time.Since(began), streamTimeout+3*writeTimeout; got < streamTimeout || got > most {
+			t.Errorf("the stream ended after %v, want %v, and %v at most", got, streamTimeout, most)
 		}
 	})
 }
