@@ -312,8 +312,8 @@ func TestBruteForce(t *testing.T) {
 	})
 }
 
-// TestStrangersBlockNobody checks that a token is admitted while clients of many networks show wrong
-// ones.
+// TestStrangersBlockNobody checks that a token is admitted while clients of many networks show
+// wrong ones.
 func TestStrangersBlockNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token, line := NewToken()

@@ -121,8 +121,8 @@ type waiter struct {
 	forget   *time.Timer // ends the waiter, if there is no request; nil while the first one waits
 }
 
-// wait counts an acquisition that waits, until a request gets the hold, or place after the last one.
-// Done must be called with what came of the request.
+// wait counts an acquisition that waits, until a request gets the hold, or place after the last
+// one. Done must be called with what came of the request.
 func (m *meter) wait(id waiterID, place time.Duration) (done func(serve.Outcome), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

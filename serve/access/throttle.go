@@ -28,8 +28,8 @@ const (
 )
 
 // A throttle slows clients that try credentials. When it has no more room, it forgets the client
-// that has tried least recently. Clients that fail come in no faster than allInterval, so those that
-// come back within most of throttleSize times that are not forgotten.
+// that has tried least recently. Clients that fail come in no faster than allInterval, so those
+// that come back within most of throttleSize times that are not forgotten.
 //
 // A credential that has worked for a client is not blocked by failures of others at its address.
 type throttle struct {
