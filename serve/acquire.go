@@ -128,40 +128,53 @@ func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
 func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*taken, error) {
 	wait := min(wire.Duration(msg.Wait), s.opts.MaxWait)
 	s.mu.Lock()
-	p := s.places[key]
-	s.mu.Unlock()
-	if p == nil && !msg.First {
-		c, err := s.regain(ctx, key, req)
-		if err == nil || !errors.Is(err, driver.ErrLost) {
+	defer s.mu.Unlock()
+	if s.places[key] == nil && !msg.First {
+		s.mu.Unlock()
+		c, err := s.resume(ctx, key, req)
+		s.mu.Lock()
+		if c != nil || err != nil {
 			return c, err
 		}
-		if err := s.withdrawPlaces(ctx, key); err != nil {
-			return nil, err
-		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.draining:
-		return nil, errDraining()
-	case s.withdrawn.has(key):
-		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this attempt; begin another one", 0)
-	case s.polls >= s.opts.MaxWaits, s.places[key] == nil && len(s.places) >= s.opts.MaxWaits:
-		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
-	}
-	p = s.places[key]
-	switch {
-	case p == nil:
-		p = s.newPlaceLocked(key, req, wait > 0)
-	case !p.fits(req):
-		return nil, wire.NewProblem(wire.ProblemKind, "another request of this owner and attempt is under way, with other shared, "+
-			"slots, min_hold_ms, tokens, fencing or reserve; send the same ones, or use another attempt", 0)
+	p, err := s.placeLocked(key, req, wait > 0)
+	if err != nil {
+		return nil, err
 	}
 	me := p.attachLocked()
 	defer p.detachLocked(me)
 	s.polls++
 	defer func() { s.polls-- }()
 	return s.awaitLocked(ctx, p, me, wait, arrived)
+}
+
+// placeLocked returns the place of an acquisition, which may be a new one.
+func (s *Service) placeLocked(key placeKey, req driver.Request, waits bool) (*place, error) {
+	p := s.places[key]
+	switch {
+	case s.draining:
+		return nil, errDraining()
+	case s.withdrawn.has(key):
+		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this attempt; begin another one", 0)
+	case s.polls >= s.opts.MaxWaits, p == nil && len(s.places) >= s.opts.MaxWaits:
+		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
+	case p == nil:
+		return s.newPlaceLocked(key, req, waits), nil
+	case !p.fits(req):
+		return nil, wire.NewProblem(wire.ProblemKind, "another request of this owner and attempt is under way, with other shared, "+
+			"slots, min_hold_ms, tokens, fencing or reserve; send the same ones, or use another attempt", 0)
+	}
+	return p, nil
+}
+
+// resume returns the hold that the client of an acquisition has from another replica, or from an
+// earlier request. If it has none, resume ends the places that other replicas have for it.
+func (s *Service) resume(ctx context.Context, key placeKey, req driver.Request) (*taken, error) {
+	c, err := s.regain(ctx, key, req)
+	if errors.Is(err, driver.ErrLost) {
+		return nil, s.withdrawPlaces(ctx, key)
+	}
+	return c, err
 }
 
 // regain takes over the hold that the client of an acquisition has already. If it has none, the

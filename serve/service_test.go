@@ -381,9 +381,9 @@ func TestReservationsRefused(t *testing.T) {
 		"wait":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Wait: 1}},
 		"host":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Host: "h"}},
 		"begin":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: driver.ReservedLabel + "x"}},
-		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.ReservedLabel + "x"}},
+		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.ReservedLabel + "x", TTL: long}},
 		"waits":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: waitingLabel + " " + driver.ReservedLabel + "x"}},
-		"rewait":  {wire.PathLabel, wire.Label{Lease: lease(g), Label: waitingLabel}},
+		"rewait":  {wire.PathLabel, wire.Label{Lease: lease(g), Label: waitingLabel, TTL: long}},
 		"note":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: waitingLabel + " x"}},
 		"owner":   {wire.PathLabel, wire.Label{Lease: lease(g), Label: "x", Reserved: true}},
 		"end":     {wire.PathLabel, wire.Label{Lease: wire.Lease{Name: "held", Token: g.Token}, Label: "x", Reserved: true, TTL: long}},
@@ -391,7 +391,7 @@ func TestReservationsRefused(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
 	}
-	r.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.KeptLabel}, http.StatusNoContent) // by a program that keeps its leases
+	r.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.KeptLabel, TTL: long}, http.StatusNoContent) // by a program that keeps its leases
 }
 
 // TestReplicaServesOthers renews, labels and releases at a replica what another one granted.

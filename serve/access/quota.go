@@ -39,9 +39,9 @@ type listFunc = func(ctx context.Context, prefix string, yield func(driver.Statu
 // A meter counts what a namespace uses, and compares it with its quota.
 //
 // Requests and waiters are those of this replica. A waiter counts until its place has ended for
-// certain. Holds are those in the store: what the last
-// survey found, and what this replica was granted and released since. A hold that another
-// replica grants is counted from the next survey on.
+// certain. Holds are those in the store: what the last survey found, and what this replica was
+// granted and released since. A hold that another replica grants is counted from the next survey
+// on.
 type meter struct {
 	prefix string // of the namespace's names in the store
 	list   listFunc
