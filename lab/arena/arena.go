@@ -63,6 +63,7 @@ type Contestant struct {
 
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
 	Assumes map[string]string // stated assumptions, by the fault that breaks them, or by judge.Herd
+	Restart judge.Restart     // when its tokens may begin anew
 
 	// Guilt says what is wrong, for a broken pattern: a control, which must get the verdict Want
 	// under its own schedule.
@@ -241,7 +242,7 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 			if err != nil {
 				return trial{}, err
 			}
-			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Unclaimed: c.Unclaimed}
+			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Restart: c.Restart, Unclaimed: c.Unclaimed}
 			return trial{judge.Judge(events, rules), events}, nil
 		}
 		for seed := opts.Seed; o.Bouts == 0 || time.Since(began) < long; seed++ {

@@ -37,6 +37,26 @@ type Rules struct {
 	// Assumes has, for each fault that the contestant's stated assumptions exclude, the assumption.
 	// By the verdict Herd, it has the one that excuses a herd.
 	Assumes map[string]string
+
+	// Restart says when the tokens of the contestant may begin anew.
+	Restart Restart
+}
+
+// A Restart is a stated assumption about tokens: that not all of some faults happen. If they do,
+// in any order, later tokens may be smaller.
+type Restart struct {
+	Faults     []string // none: tokens never begin anew
+	Assumption string
+}
+
+// excuses returns the assumption if all the faults have begun by a moment, or "".
+func (a Restart) excuses(events []history.Event, until int64) string {
+	for _, name := range a.Faults {
+		if !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Begin && e.Fault == name && e.At <= until }) {
+			return ""
+		}
+	}
+	return a.Assumption
 }
 
 // A Damage is a write that overwrote another one: its hold had read the resource before.
@@ -99,7 +119,8 @@ func Judge(events []history.Event, rules Rules) Result {
 			r.addOverlap(v, excused(v.Holds[0].Acquired, v.At))
 		case history.Order:
 			// A grant may reach us late. What counts is the order of a grant and a later request.
-			if rules.Tokens && v.Holds[0].Acquired <= v.Holds[1].Call() && excused(v.Holds[0].Acquired, v.At) == "" {
+			if rules.Tokens && v.Holds[0].Acquired <= v.Holds[1].Call() && excused(v.Holds[0].Acquired, v.At) == "" &&
+				!r.excuse(rules.Restart.excuses(events, v.At)) {
 				r.Back++
 			}
 		case history.Stuck:

@@ -117,6 +117,24 @@ func TestJudge(t *testing.T) {
 			r.work("A", 1, 7, 100, 200)
 			r.work("B", 1, 6, 210, 300)
 		}, Back, "tokens go back"},
+		{"TokensBeginAnew", true, func(r *run) { // both faults of the assumption, and long ago
+			r.fault("clock", "", 10, 11)
+			r.fault("loss", "", 50, 60)
+			r.work("A", 1, 7, 100, 200)
+			r.work("B", 1, 6, 210, 300)
+		}, Assuming, "safe within its stated assumptions"},
+		{"TokensAfterOneFault", true, func(r *run) {
+			r.fault("clock", "", 10, 11)
+			r.work("A", 1, 7, 100, 200)
+			r.work("B", 1, 6, 210, 300)
+			r.fault("loss", "", 350, 360)
+		}, Back, "tokens go back"},
+		{"OverlapWhereTokensBeginAnew", true, func(r *run) {
+			r.fault("clock", "", 10, 11)
+			r.fault("loss", "", 50, 60)
+			r.work("A", 1, 1, 100, 1000)
+			r.work("B", 1, 2, 300, 701)
+		}, Overlap, "overlap of 400 ms"},
 		{"GrantReachesUsLate", true, func(r *run) { // B asked before A was granted, and was stopped
 			r.add(history.Call, "B", 1, 50)
 			r.work("A", 1, 7, 100, 200)
@@ -179,7 +197,10 @@ func TestJudge(t *testing.T) {
 				r.add(history.Start, worker, 0, 1)
 			}
 			tt.write(&r)
-			got := Judge(r, Rules{Tokens: tt.tokens, Bound: 2 * time.Second, Assumes: map[string]string{"forget": "the server keeps its memory"}})
+			got := Judge(r, Rules{
+				Tokens: tt.tokens, Bound: 2 * time.Second, Assumes: map[string]string{"forget": "the server keeps its memory"},
+				Restart: Restart{[]string{"clock", "loss"}, "not both"},
+			})
 			if got.Verdict() != tt.want || got.Text() != tt.text {
 				t.Errorf("verdict = %s, %q, want %s, %q: %+v", got.Verdict(), got.Text(), tt.want, tt.text, got)
 			}

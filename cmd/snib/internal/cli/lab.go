@@ -166,8 +166,17 @@ func labContestants() []arena.Contestant {
 	}
 	for i := range all {
 		all[i].Assumes = labAssumptions[all[i].Name]
+		if all[i].Store == arena.Redis {
+			all[i].Restart = redisTokens
+		}
 	}
 	return all
+}
+
+// redisTokens is when tokens of snib-redis go back (docs/backends/redislock.md, Fencing).
+var redisTokens = judge.Restart{
+	Faults:     []string{"store-back", "store-forget"},
+	Assumption: "the clock of a server that has lost its memory is not behind: tokens go on from it",
 }
 
 // labAssumptions has, for contestants that state assumptions in their Info, those that a fault of
