@@ -68,7 +68,7 @@ var serveMutants = []mutant{
 	{
 		guarantee: "repeated requests", pkg: "serve",
 		in:    "Service.get",
-		old:   "p == nil && !msg.First",
+		old:   "s.places[key] == nil && !msg.First",
 		new:   "false",
 		tests: "TestAnswerLost",
 	},
