@@ -148,7 +148,7 @@ func TestQuotaOfWaiters(t *testing.T) {
 		refused()
 		wait(one)(queued) // it comes back in time
 		refused()
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		wait(other)(granted)
 		wait(one)(queued)
 		m.withdrawn(one)
