@@ -17,7 +17,6 @@ import (
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
-	"github.com/sniblock/snib/serve"
 )
 
 // A scripted server is a replica whose answers a test can replace.
@@ -29,21 +28,11 @@ type scripted struct {
 // startScripted starts a replica over the store of d.
 func startScripted(t *testing.T, d driver.Driver) *scripted {
 	t.Helper()
-	s, err := serve.New(d, serve.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	server := new(scripted)
-	server.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if before := server.before.Load(); before == nil || !(*before)(w, r) {
-			s.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-		_ = s.Drain(context.Background()) // nothing is under way
-	})
+	server.Server = startWatched(t, d, func(w http.ResponseWriter, r *http.Request) bool {
+		before := server.before.Load()
+		return before != nil && (*before)(w, r)
+	}, (*httptest.Server).Start)
 	return server
 }
 
@@ -63,12 +52,7 @@ func openAll(t *testing.T, servers ...*scripted) *remotelock.Driver {
 	for _, s := range servers {
 		conf.Servers = append(conf.Servers, s.URL)
 	}
-	d, err := remotelock.Open(t.Context(), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
+	return openDriver(t, conf)
 }
 
 // TestOutageOfWaiter ends a wait while the service is down, which had said before that the lock is

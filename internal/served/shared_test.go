@@ -22,12 +22,8 @@ import (
 // as usual. Polls gets the client's address of each acquisition that comes over HTTP/2.
 func startHTTP2(t *testing.T, streams int) (_ *httptest.Server, polls chan string) {
 	t.Helper()
-	s, err := serve.New(memlock.New(), serve.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	polls = make(chan string, 10_000)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	watch := func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.ProtoMajor == 2 {
 			switch r.URL.Path {
 			case wire.PathAcquire:
@@ -37,24 +33,48 @@ func startHTTP2(t *testing.T, streams int) (_ *httptest.Server, polls chan strin
 				t.Errorf("%s shares a connection with requests that wait", r.URL.Path)
 			}
 		}
-		s.ServeHTTP(w, r)
+		return false
+	}
+	return startWatched(t, memlock.New(), watch, func(server *httptest.Server) {
+		server.EnableHTTP2 = true
+		server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
+		server.StartTLS()
+	}), polls
+}
+
+// startWatched starts a replica over the store of d, in the way that start says. Before gets each
+// request first, and reports whether it has answered it.
+func startWatched(t *testing.T, d driver.Driver, before func(http.ResponseWriter, *http.Request) bool, start func(*httptest.Server)) *httptest.Server {
+	t.Helper()
+	s, err := serve.New(d, serve.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !before(w, r) {
+			s.ServeHTTP(w, r)
+		}
 	}))
-	server.EnableHTTP2 = true
-	server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
-	server.StartTLS()
+	start(server)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 		_ = s.Drain(context.Background()) // nothing is under way
 	})
-	return server, polls
+	return server
 }
 
 // open returns a driver for the service at addr, which may be a proxy for the server.
 func open(t *testing.T, server *httptest.Server, addr string) *remotelock.Driver {
 	t.Helper()
 	secure := server.Client().Transport.(*http.Transport).TLSClientConfig
-	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: []string{"https://" + addr}, TLS: secure})
+	return openDriver(t, remotelock.Config{Servers: []string{"https://" + addr}, TLS: secure})
+}
+
+// openDriver returns a driver, which is closed in the end.
+func openDriver(t *testing.T, conf remotelock.Config) *remotelock.Driver {
+	t.Helper()
+	d, err := remotelock.Open(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}

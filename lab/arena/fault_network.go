@@ -3,7 +3,7 @@ package arena
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
@@ -81,9 +81,8 @@ func lostRelease(ctx context.Context, b *bout, victim *client, _ *rand.Rand) {
 // slowAcquire may need several tries to meet the lock when it is free.
 func slowAcquire(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 	d := ttls(rng, 1.1, 1.4)
-	granted := make(chan struct{})
-	grant := sync.OnceFunc(func() { close(granted) }) // a client may come to an earlier try late
-	for try := 0; try < 3 && !isClosed(granted) && ctx.Err() == nil; try++ {
+	var granted atomic.Bool
+	for try := 0; try < 3 && !granted.Load() && ctx.Err() == nil; try++ {
 		end := func() {}
 		b.let(ctx, victim, act{before: func(c *client) {
 			end = b.begin("slow-acquire", "")
@@ -92,21 +91,12 @@ func slowAcquire(ctx context.Context, b *bout, victim *client, rng *rand.Rand) {
 			c.delay(0, 0)
 			end()
 		}, holding: func(c *client, id int64) {
-			grant()
+			granted.Store(true)
 			if c.stay(ctx, id, TTL/2) {
 				c.finish(ctx, id)
 			}
 			c.release(ctx, id)
 		}})
-	}
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 

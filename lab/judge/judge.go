@@ -95,7 +95,7 @@ type Result struct {
 	Crowds               []Crowd
 
 	// Excused counts overlaps and damage after faults that a stated assumption excludes, and herds
-	// that one excuses. Assumption is the first of these assumptions.
+	// and tokens that go back which one excuses. Assumption is the first of these assumptions.
 	Excused    int
 	Assumption string
 

@@ -270,7 +270,7 @@ type verdictJSON struct {
 	Leaked     int              `json:"leaked"`                // keys without an end that stayed in the store
 	Starved    int              `json:"starved"`               // acquisitions that saw 100 grants of others or more
 	Unknown    int              `json:"unknown"`               // acquisitions without an answer, which count for nothing
-	Excused    int              `json:"excused"`               // overlaps, lost writes and herds that a stated assumption excuses
+	Excused    int              `json:"excused"`               // overlaps, lost writes, herds and tokens that go back, which a stated assumption excuses
 	Assumption string           `json:"assumption,omitempty"`  // the first of these assumptions
 
 	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the bouts. Missing if it is not known

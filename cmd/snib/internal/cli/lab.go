@@ -535,14 +535,14 @@ func countFaults(o arena.Outcome) (n int) {
 // interrupted writes the files of a run that a signal has ended.
 func (l *labCommand) interrupted(outcomes []arena.Outcome, void bool) error {
 	l.line.clear()
-	if len(outcomes) == 0 { // the files of an earlier run stay
-		l.infof("interrupted: nothing was judged yet")
-		return silentExit(exitSignal + int(syscall.SIGINT))
+	what := "nothing was judged yet" // the files of an earlier run stay
+	if len(outcomes) > 0 {
+		if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
+			return err
+		}
+		what = "what was judged so far is in " + filepath.Join(l.dir, "index.html")
 	}
-	if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
-		return err
-	}
-	l.infof("interrupted: what was judged so far is in %s", filepath.Join(l.dir, "index.html"))
+	l.infof("interrupted: %s", what)
 	return silentExit(exitSignal + int(syscall.SIGINT))
 }
 
