@@ -391,8 +391,8 @@ func TestOutageOfWaiter(t *testing.T) {
 				first := acquire(t, d, request("a", "1"))
 				time.AfterFunc(time.Second, func() {
 					if !tt.sleep {
+						tb.fail(errDown, "Request") // before the waiter can hear of the release
 						first.Release(context.Background())
-						tb.fail(errDown, "Request")
 						return
 					}
 					tb.fail(errDown, "Request", "Poll")
