@@ -45,7 +45,7 @@ type Hub struct {
 	mu        sync.Mutex
 	listeners int
 	poller    *poller // nil: nobody has listened for Linger
-	ends      map[Hold]note
+	ends      map[Hold]*note
 }
 
 // A Hold names a hold.
@@ -67,23 +67,34 @@ const maxNotes = 100_000
 // long. While the store does not answer, the pauses are as long as the attempts. Start runs a func
 // in the background, which ends when stop is closed.
 func NewHub(source Source, interval time.Duration, start func(func()), stop <-chan struct{}) *Hub {
-	return &Hub{source: source, interval: interval, start: start, stop: stop, ends: map[Hold]note{}}
+	return &Hub{source: source, interval: interval, start: start, stop: stop, ends: map[Hold]*note{}}
 }
 
-// Ending ends a hold by do, and notes how it ends for the event that tells so, unless do fails.
+// Ending ends a hold by do, and notes how it ends for the event that tells so, unless do fails. Of
+// several that end a hold at the same time, the one counts that does not fail.
 func (h *Hub) Ending(hold Hold, end End, do func() error) error {
+	n := &note{end, driver.Now()}
 	h.mu.Lock()
-	if h.poller != nil && len(h.ends) < maxNotes {
-		h.ends[hold] = note{end, driver.Now()} // before a snapshot can miss the hold
+	if h.ends[hold] == nil {
+		h.noteLocked(hold, n) // before a snapshot can miss the hold
 	}
 	h.mu.Unlock()
 	err := do()
-	if err != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err == nil:
+		h.noteLocked(hold, n)
+	case h.ends[hold] == n:
 		delete(h.ends, hold)
 	}
 	return err
+}
+
+func (h *Hub) noteLocked(hold Hold, n *note) {
+	if h.poller != nil && len(h.ends) < maxNotes {
+		h.ends[hold] = n
+	}
 }
 
 // A poller lists the store from the first listener on until Linger after the last one. Its epoch
@@ -334,5 +345,5 @@ func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) End {
 // forgetNotesLocked forgets the notes of holds that no snapshot has or will have.
 func (h *Hub) forgetNotesLocked() {
 	now := driver.Now()
-	maps.DeleteFunc(h.ends, func(_ Hold, n note) bool { return now.Sub(n.at) > 2*driver.AnswerTimeout })
+	maps.DeleteFunc(h.ends, func(_ Hold, n *note) bool { return now.Sub(n.at) > 2*driver.AnswerTimeout })
 }

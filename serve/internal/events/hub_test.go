@@ -135,6 +135,12 @@ func TestEnds(t *testing.T) {
 		{"Released", []time.Duration{2 * s, 1 * s}, func(h *Hub) error { return h.Ending(hold, EndReleased, does) }, EndReleased},
 		{"Broken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, EndBroken, does) }, EndBroken},
 		{"BrokenOther", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(Hold{"a", "o1", 2}, EndBroken, does) }, EndUnknown},
+		{"BrokenBeforeRelease", []time.Duration{20 * s}, func(h *Hub) error {
+			return errors.Join(h.Ending(hold, EndBroken, does), h.Ending(hold, EndReleased, refused))
+		}, EndBroken},
+		{"BrokenDuringRelease", []time.Duration{20 * s}, func(h *Hub) error {
+			return h.Ending(hold, EndReleased, func() error { return errors.Join(h.Ending(hold, EndBroken, does), errRefused) })
+		}, EndBroken},
 		{"NotBroken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, EndBroken, refused) }, EndUnknown},
 	}
 	for _, tt := range tests {
