@@ -115,6 +115,7 @@ func (l *lease) check() *command {
 	}}
 	if !recorded {
 		age := driver.Now().Sub(l.grant.Start).Microseconds()
+		cmd.saved = true
 		cmd.nargs = copy(cmd.args[checkArgs:], []string{
 			l.d.millis(l.req.TTL), strconv.FormatInt(age, 10), l.d.encode(&l.req, l.id, l.slot),
 		}) + checkArgs

@@ -94,6 +94,13 @@ var redisMutants = []mutant{
 		tests: "TestSavedOnTheSameConnection",
 	},
 	{
+		guarantee: "records are saved, too", pkg: "redislock",
+		in:    "lease.check",
+		old:   "cmd.saved = true",
+		new:   "cmd.saved = false",
+		tests: "TestSavedOnTheSameConnection",
+	},
+	{
 		guarantee: "saved on the same connection", pkg: "redislock/goredis",
 		in:    "conn.sendText",
 		old:   "n < len(commands) && scripts[n] == nil",
