@@ -263,7 +263,7 @@ func showsWaiters(t *trial) {
 	waits[1].cancel(errGone)
 	_ = t.mustFail(waits[1])
 	want = slices.Delete(want, 1, 2)
-	t.mustBeWithdrawn(waits[1], givenUp, func() error {
+	t.mustBeWithdrawn(waits[1].returnedTime.Sub(givenUp), func() error {
 		if st := t.status(d1); len(st.Waiters) != len(want) {
 			return fmt.Errorf("Status shows waiters: %+v", st.Waiters)
 		}

@@ -277,18 +277,18 @@ func (t *trial) mustBeFree(d driver.Driver, when string) {
 	}
 }
 
-// mustBeWithdrawn checks that nothing is left of a request that was given up at givenUp.
-// Nothing may be left at once; or within waitTimeout, where the store took so long to answer that
-// the driver may not have waited for it: it may take as long again for each step of the withdrawal.
-// The function check returns an error while something is left.
-func (t *trial) mustBeWithdrawn(w *waiter, givenUp time.Time, check func() error) {
+// mustBeWithdrawn checks that nothing is left of a request whose Acquire took that long to return
+// after it was given up. Nothing may be left at once; or within waitTimeout, where the store took so
+// long to answer that the driver may not have waited for it: it may take as long again for each step
+// of the withdrawal. The function check returns an error while something is left.
+func (t *trial) mustBeWithdrawn(took time.Duration, check func() error) {
 	t.Helper()
-	if t.mayBeWithdrawnLater(w.returnedTime.Sub(givenUp)) {
+	if t.mayBeWithdrawnLater(took) {
 		t.eventually("withdrawal by a store that is slow to answer", waitTimeout, check)
 		return
 	}
 	if err := check(); err != nil {
-		t.Fatalf("after Acquire returned %v: %v", w.err, err)
+		t.Fatalf("%v after the request was given up, Acquire has returned, and %v", took, err)
 	}
 }
 
