@@ -32,12 +32,14 @@ const (
 // late are the faults after which a holder may work on when its lease is over.
 var late = []string{"pause", "late-write"}
 
-// longer are the faults under which a hold lasts for more than a TTL: those, and the ones that the
-// lab lets a holder work through.
-var longer = []string{"pause", "late-write", "cut", "store-pause", "store-restart", "store-forget"}
+// longer are the faults under which a hold may last for more than a TTL: those, and the ones that
+// the lab lets a holder work through. The holder works on while a waiter is stopped or restarted.
+var longer = []string{
+	"pause", "late-write", "stop-waiter", "kill-waiter", "lost-renewal", "cut", "late-cut", "no-answers", "store-pause", "store-restart", "store-forget", "disk-full",
+}
 
 // parted are the faults after which client and server may disagree about a lease.
-var parted = []string{"pause", "late-write", "cut", "store-pause", "store-restart"}
+var parted = []string{"pause", "late-write", "cut", "late-cut", "no-answers", "store-pause", "store-restart"}
 
 // distlock are the statements of the page that the libraries for Redlock refer to.
 var distlock = []arena.Statement{

@@ -64,6 +64,30 @@ func TestContestant(t *testing.T) {
 	}
 }
 
+// TestExclusions checks that a statement excludes a fault together with those that are like it for
+// a holder: a cut ends in three ways, and a hold lasts as long while a waiter is stopped as while
+// the holder is cut off.
+func TestExclusions(t *testing.T) {
+	alike := map[string][]string{
+		"cut":          {"late-cut", "no-answers"},
+		"store-forget": {"lost-renewal", "late-cut", "no-answers", "stop-waiter", "kill-waiter", "disk-full"},
+	}
+	for _, p := range All() {
+		for _, s := range p.Statements {
+			for fault, others := range alike {
+				if len(s.Excludes) < 2 || !slices.Contains(s.Excludes, fault) { // one alone is what the server forgets
+					continue
+				}
+				for _, other := range others {
+					if !slices.Contains(s.Excludes, other) {
+						t.Errorf("%s: %q excludes %s, and not %s", p.Name, s.Text, fault, other)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestPins checks that the versions of the catalog are those that are installed, and that package
 // interop and the examples test the same.
 func TestPins(t *testing.T) {
