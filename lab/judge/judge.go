@@ -42,21 +42,20 @@ type Rules struct {
 	Restart Restart
 }
 
-// A Restart is a stated assumption about tokens: that not all of some faults happen. If they do,
-// in any order, later tokens may be smaller.
+// A Restart is a stated assumption about tokens: that a fault does not come after another one. If
+// it does, tokens begin anew, and may be smaller than those before it.
 type Restart struct {
-	Faults     []string // none: tokens never begin anew
-	Assumption string
+	Fault, After string // no Fault: tokens never begin anew
+	Assumption   string
 }
 
-// excuses returns the assumption if all the faults have begun by a moment, or "".
-func (a Restart) excuses(events []history.Event, until int64) string {
-	for _, name := range a.Faults {
-		if !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Begin && e.Fault == name && e.At <= until }) {
-			return ""
-		}
+// beginAnew returns the assumption that a fault breaks by which tokens may begin anew, or "". begun
+// has the faults that have begun.
+func (rules Rules) beginAnew(fault string, begun map[string]bool) string {
+	if fault == rules.Restart.Fault && begun[rules.Restart.After] {
+		return rules.Restart.Assumption
 	}
-	return a.Assumption
+	return rules.Assumes[fault]
 }
 
 // A Damage is a write that overwrote another one: its hold had read the resource before.
@@ -64,6 +63,9 @@ type Damage struct {
 	At          int64
 	Hold, Other *history.Hold // Other's write is lost
 }
+
+// A Disorder is a token that is not greater than that of an earlier hold, or the same one.
+type Disorder struct{ Hold, Before *history.Hold }
 
 // A Result is the judgement of one run, or of several, see [Result.Add].
 type Result struct {
@@ -99,10 +101,12 @@ type Result struct {
 	Excused    int
 	Assumption string
 
-	// Worst is the longest overlap, of those of which nobody was told if there are any. First is the
-	// first damage on the resource that any holder writes. They are nil if there is none.
-	Worst *history.Violation
-	First *Damage
+	// Worst is the longest overlap, of those of which nobody was told if there are any. Disorder is
+	// the first token that goes back. First is the first damage on the resource that checks tokens,
+	// or else on the other one. They are nil if there is none.
+	Worst    *history.Violation
+	Disorder *Disorder
+	First    *Damage
 }
 
 // Judge judges a run by its events.
@@ -117,19 +121,20 @@ func Judge(events []history.Event, rules Rules) Result {
 		switch v.Fact {
 		case history.Exclusion:
 			r.addOverlap(v, excused(v.Holds[0].Acquired, v.At))
-		case history.Order:
-			// A grant may reach us late. What counts is the order of a grant and a later request.
-			if rules.Tokens && v.Holds[0].Acquired <= v.Holds[1].Call() && excused(v.Holds[0].Acquired, v.At) == "" &&
-				!r.excuse(rules.Restart.excuses(events, v.At)) {
-				r.Back++
-			}
 		case history.Stuck:
 			r.Blocked = true
 		case history.Leftover:
 			r.Leaked++
 		}
 	}
-	r.countDamage(events, excused, rules.Unclaimed)
+	holds := make(map[[2]any]*history.Hold)
+	for _, h := range history.Holds(events) {
+		holds[[2]any{h.Worker, h.ID}] = h
+	}
+	if rules.Tokens {
+		r.countBack(events, holds, rules)
+	}
+	r.countDamage(events, holds, excused, rules.Unclaimed)
 	r.countAnswers(events)
 	r.Errors = lastErrors(events)
 	r.countCosts(events, rules.Assumes[string(Herd)])
@@ -189,6 +194,66 @@ func (r *Result) addOverlap(v history.Violation, assumption string) {
 	}
 }
 
+// countBack counts tokens that are not greater than that of a hold which was granted before the
+// acquisition began. Of two acquisitions that ran at the same time, it can't tell which was granted
+// first, because a grant may reach us late; but they may not have the same token. Tokens that begin
+// anew are excused, and their order counts from then on.
+func (r *Result) countBack(events []history.Event, holds map[[2]any]*history.Hold, rules Rules) {
+	type tokens struct {
+		all      uint64        // the greatest
+		last     *history.Hold // with the greatest since they began anew, or nil
+		restarts int
+	}
+	var now tokens
+	atCall := make(map[[2]any]tokens)
+	given := make(map[uint64]*history.Hold) // by the token, since tokens began anew
+	begun := make(map[string]bool)          // faults
+	active := make(map[int64]bool)          // faults by which tokens begin anew
+	assumption := ""
+	for _, e := range events {
+		key := [2]any{e.Worker, e.ID}
+		switch e.Kind {
+		case history.Begin:
+			begun[e.Fault] = true
+			if broken := rules.beginAnew(e.Fault, begun); broken != "" {
+				assumption = broken
+				active[e.ID] = true
+				now.last = nil
+				now.restarts++
+				clear(given)
+			}
+		case history.End:
+			delete(active, e.ID)
+		case history.Call:
+			atCall[key] = now
+		case history.Acquired:
+			h, before := holds[key], atCall[key]
+			inOne := before.restarts == now.restarts // or else the token may be from before a restart
+			earlier := given[e.Token]
+			if inOne && before.last != nil && e.Token <= before.last.Token {
+				earlier = before.last
+			}
+			switch {
+			case inOne && earlier != nil:
+				r.Back++
+				if r.Disorder == nil {
+					r.Disorder = &Disorder{h, earlier}
+				}
+			case e.Token <= before.all:
+				r.excuse(assumption)
+			}
+			now.all = max(now.all, e.Token)
+			if !inOne || len(active) > 0 {
+				continue
+			}
+			given[e.Token] = h
+			if now.last == nil || e.Token > now.last.Token {
+				now.last = h
+			}
+		}
+	}
+}
+
 // A register is a resource of which each holder reads the state, and then writes the next one.
 type register struct {
 	writes int
@@ -208,11 +273,7 @@ func (g *register) write(h *history.Hold) (overwritten *history.Hold) {
 }
 
 // countDamage does what the holders did to both resources.
-func (r *Result) countDamage(events []history.Event, excused func(from, until int64) string, unclaimed bool) {
-	holds := make(map[[2]any]*history.Hold)
-	for _, h := range history.Holds(events) {
-		holds[[2]any{h.Worker, h.ID}] = h
-	}
+func (r *Result) countDamage(events []history.Event, holds map[[2]any]*history.Hold, excused func(from, until int64) string, unclaimed bool) {
 	plain, checked := register{seen: map[*history.Hold]int{}}, register{seen: map[*history.Hold]int{}}
 	greatest := uint64(0)
 	for _, e := range events {
@@ -239,7 +300,9 @@ func (r *Result) countDamage(events []history.Event, excused func(from, until in
 			if _, claimed := checked.seen[h]; claimed && r.Tokens && h.Token >= greatest {
 				greatest = h.Token
 				if other := checked.write(h); other != nil && excused(min(h.Acquired, other.Acquired), e.At) == "" {
-					r.Fenced++
+					if r.Fenced++; r.Fenced == 1 {
+						r.First = &Damage{e.At, h, other}
+					}
 				}
 			}
 		}
@@ -316,7 +379,7 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {
-		r.Worst, r.First = o.Worst, o.First
+		r.Worst, r.Disorder, r.First = o.Worst, o.Disorder, o.First
 	}
 	if worse || r.Errors == nil {
 		r.Errors = o.Errors

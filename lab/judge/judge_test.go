@@ -117,17 +117,65 @@ func TestJudge(t *testing.T) {
 			r.work("A", 1, 7, 100, 200)
 			r.work("B", 1, 6, 210, 300)
 		}, Back, "tokens go back"},
-		{"TokensBeginAnew", true, func(r *run) { // both faults of the assumption, and long ago
+		{"TokensBeginAnew", true, func(r *run) {
+			r.fault("clock", "", 10, 11)
+			r.work("A", 1, 7, 100, 200)
+			r.fault("loss", "", 210, 260)
+			r.work("B", 1, 5, 300, 400)
+			r.work("A", 2, 6, 410, 500)
+		}, Assuming, "safe within its stated assumptions"},
+		{"TokensBeginAnewDuringAcquire", true, func(r *run) { // it is answered before the fault takes effect, or after it
+			r.fault("clock", "", 10, 11)
+			r.work("A", 1, 7, 100, 200)
+			r.fault("loss", "", 297, 350)
+			r.work("B", 1, 8, 300, 320)
+			r.work("A", 2, 5, 352, 400)
+			r.work("B", 2, 6, 410, 500)
+		}, Assuming, "safe within its stated assumptions"},
+		{"TokenFromBeforeItsAnswer", true, func(r *run) { // the server gave it before the fault, and it comes after it
+			r.fault("clock", "", 10, 11)
+			r.work("A", 1, 7, 100, 200)
+			r.add(history.Call, "B", 1, 205)
+			r.fault("loss", "", 210, 260)
+			r.add(history.Acquired, "B", 1, 270, func(e *history.Event) { e.Token = 8 })
+			r.work("A", 2, 5, 300, 400)
+			r.work("B", 2, 6, 410, 500)
+		}, Assuming, "safe within its stated assumptions"},
+		{"TokensBeginAnewTwice", true, func(r *run) { // once without a fault
+			r.fault("clock", "", 10, 11)
+			r.work("A", 1, 7, 100, 200)
+			r.fault("loss", "", 210, 260)
+			r.work("B", 1, 5, 300, 400)
+			r.work("A", 2, 5, 410, 500)
+		}, Back, "tokens go back"},
+		{"TokensAfterBothFaults", true, func(r *run) { // they have begun anew before
 			r.fault("clock", "", 10, 11)
 			r.fault("loss", "", 50, 60)
 			r.work("A", 1, 7, 100, 200)
 			r.work("B", 1, 6, 210, 300)
-		}, Assuming, "safe within its stated assumptions"},
+		}, Back, "tokens go back"},
 		{"TokensAfterOneFault", true, func(r *run) {
 			r.fault("clock", "", 10, 11)
 			r.work("A", 1, 7, 100, 200)
 			r.work("B", 1, 6, 210, 300)
 			r.fault("loss", "", 350, 360)
+		}, Back, "tokens go back"},
+		{"TokensAfterFaultsInOtherOrder", true, func(r *run) { // the server has not forgotten what it gave since
+			r.fault("loss", "", 10, 11)
+			r.work("A", 1, 7, 100, 200)
+			r.fault("clock", "", 205, 206)
+			r.work("B", 1, 6, 210, 300)
+		}, Back, "tokens go back"},
+		{"TokensAfterExcludedFault", true, func(r *run) {
+			r.work("A", 1, 7, 100, 200)
+			r.fault("forget", "", 210, 260)
+			r.work("B", 1, 5, 300, 400)
+		}, Assuming, "safe within its stated assumptions"},
+		{"TokensLongAfterExcludedFault", true, func(r *run) { // A's first token excuses nothing that comes later
+			r.work("A", 1, 7, 100, 200)
+			r.fault("forget", "", 210, 260)
+			r.work("B", 1, 5, 300, 400)
+			r.work("A", 2, 4, 410, 500)
 		}, Back, "tokens go back"},
 		{"OverlapWhereTokensBeginAnew", true, func(r *run) {
 			r.fault("clock", "", 10, 11)
@@ -148,6 +196,11 @@ func TestJudge(t *testing.T) {
 			r.add(Read, "B", 1, 140)
 			r.add(Write, "A", 1, 150)
 			r.add(Write, "B", 1, 160)
+		}, Back, "tokens go back"},
+		{"SameTokenOfTwoThatRan", true, func(r *run) { // whoever was granted first
+			r.add(history.Call, "B", 1, 50)
+			r.work("A", 1, 7, 100, 200)
+			r.add(history.Acquired, "B", 1, 210, func(e *history.Event) { e.Token = 7 })
 		}, Back, "tokens go back"},
 		{"Blocked", true, func(r *run) {
 			r.work("A", 1, 1, 100, 200)
@@ -199,7 +252,7 @@ func TestJudge(t *testing.T) {
 			tt.write(&r)
 			got := Judge(r, Rules{
 				Tokens: tt.tokens, Bound: 2 * time.Second, Assumes: map[string]string{"forget": "the server keeps its memory"},
-				Restart: Restart{[]string{"clock", "loss"}, "not both"},
+				Restart: Restart{"loss", "clock", "not after the other"},
 			})
 			if got.Verdict() != tt.want || got.Text() != tt.text {
 				t.Errorf("verdict = %s, %q, want %s, %q: %+v", got.Verdict(), got.Text(), tt.want, tt.text, got)

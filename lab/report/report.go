@@ -235,6 +235,11 @@ func Picture(o arena.Outcome) (sentence string, c timeline.Chart, ok bool) {
 		a, b := o.Worst.Holds[0], o.Worst.Holds[1]
 		sentence = fmt.Sprintf("From %s to %s, %s and %s both believed that they held the lock.", seconds(o.Worst.At), seconds(o.Worst.Until), client(a.Worker), client(b.Worker))
 		c.From, c.Until = max(at(a.Acquired)-300*time.Millisecond, at(o.Worst.At)-3*arena.TTL), at(o.Worst.Until)+300*time.Millisecond
+	case o.Disorder != nil:
+		h, before := o.Disorder.Hold, o.Disorder.Before
+		sentence = fmt.Sprintf("%s got the lock with token %d at %s, and then %s got it with token %d at %s.",
+			client(before.Worker), before.Token, seconds(before.Acquired), client(h.Worker), h.Token, seconds(h.Acquired))
+		c.From, c.Until = max(at(before.Acquired)-300*time.Millisecond, at(h.Acquired)-3*arena.TTL), at(h.Acquired)+300*time.Millisecond
 	case o.First != nil:
 		sentence = fmt.Sprintf("At %s, the write of %s overwrote that of %s, which %[2]s had not seen when it read.", seconds(o.First.At), client(o.First.Hold.Worker), client(o.First.Other.Worker))
 		c.From, c.Until = max(at(o.First.Hold.Acquired)-300*time.Millisecond, at(o.First.At)-3*arena.TTL), at(o.First.At)+300*time.Millisecond
@@ -271,7 +276,8 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o arena.Outcome) {
 		lanes[[2]any{h.Worker, h.ID}] = lane
 		end := min(h.End, h.Sure) // as the judge has it
 		text := ""
-		if h.Token > 0 && at(end-h.Acquired) > 200*time.Millisecond {
+		decides := o.Disorder != nil && (same(h, o.Disorder.Hold) || same(h, o.Disorder.Before))
+		if h.Token > 0 && (decides || at(end-h.Acquired) > 200*time.Millisecond) {
 			text = fmt.Sprint("token ", h.Token)
 		}
 		c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(h.Acquired), Until: at(end), Kind: timeline.Belief, Text: text})

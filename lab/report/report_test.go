@@ -38,6 +38,14 @@ func holds(b int64) []history.Event {
 	}
 }
 
+// smallerToken returns events of which the last is a grant with a token that is not greater than
+// those before it.
+func smallerToken() []history.Event {
+	const id = 1<<32 | 2 // of client B
+	events := slices.DeleteFunc(holds(600*ms), func(e history.Event) bool { return e.Kind == history.Heal || e.Kind == history.Begin })
+	return append(events, history.Event{Kind: history.Acquired, Worker: "B", ID: id, At: 660 * ms, Token: 1})
+}
+
 // metas matches the elements that HTML does not close.
 var metas = regexp.MustCompile("<meta [^>]*>")
 
@@ -53,6 +61,8 @@ func TestPage(t *testing.T) {
 			[]string{"overlap of 199 ms", "From 0.300 s to 0.499 s, A and B both believed", `<rect class="many"`}, ""},
 		{"Blocked", outcome(holds(600*ms), judge.Rules{Bound: time.Second}), []string{"blocked for ever", "B was the last to get the lock, at 0.600 s", `class="death"`,
 			`<rect class="waiting" x="146" y="109" width="8"`, `<rect class="waiting" x="528" y="51" width="422"`}, `class="many"`}, // without an answer
+		{"TokensGoBack", outcome(smallerToken(), judge.Rules{Tokens: true}), []string{
+			"B got the lock with token 2 at 0.600 s, and then B got it with token 1 at 0.660 s.", "class=\"\">token 1<"}, `class="many"`},
 		{"Errors", arena.Outcome{Result: judge.Result{Blocked: true, Errors: []string{"no <password>"}}}, []string{"<li>no &lt;password&gt;</li>"}, "<svg"},
 		{"GoodWithErrors", arena.Outcome{Result: judge.Result{Acquired: 1, Errors: []string{"no port 7"}}}, []string{"safe"}, "no port 7"},
 		{"Error", arena.Outcome{Err: errors.New("a <bad> program")}, []string{"not judged", "a &lt;bad&gt; program"}, "<svg"},

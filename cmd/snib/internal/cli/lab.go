@@ -175,7 +175,7 @@ func labContestants() []arena.Contestant {
 
 // redisTokens is when tokens of snib-redis go back (docs/backends/redislock.md, Fencing).
 var redisTokens = judge.Restart{
-	Faults:     []string{"store-back", "store-forget"},
+	Fault: "store-forget", After: "store-back",
 	Assumption: "the clock of a server that has lost its memory is not behind: tokens go on from it",
 }
 
