@@ -340,11 +340,8 @@ func checkProgram(name string) error {
 	return nil
 }
 
-// checkFlags checks what the flags about faults and stores say, and that they fit together.
+// checkFlags checks what the flags about faults say, and that they fit together.
 func (l *labCommand) checkFlags() error {
-	if l.hasStore && !slices.ContainsFunc(l.names, isProgram) {
-		return usagef("--store is for programs: a contestant of the list has its own store; see snib lab list")
-	}
 	if l.planText != "" && len(l.faults) > 0 {
 		return usagef("--fault and --plan exclude each other: a plan has the faults already")
 	}
@@ -397,6 +394,9 @@ func (l *labCommand) prepare() (controls, chosen []arena.Contestant, err error) 
 	if chosen, err = l.chosen(); err != nil {
 		return nil, nil, err
 	}
+	if l.hasStore && !slices.ContainsFunc(l.names, isProgram) {
+		return nil, nil, usagef("--store is for programs: a contestant of the list has its own store; see snib lab list")
+	}
 	if chosen, err = l.fitting(chosen); err != nil {
 		return nil, nil, err
 	}
@@ -408,7 +408,7 @@ func (l *labCommand) prepare() (controls, chosen []arena.Contestant, err error) 
 			return nil, nil, err
 		}
 	}
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+	if err := makeWritable(l.dir); err != nil {
 		return nil, nil, failf(exitOutput, "--out: %w", err)
 	}
 	for _, c := range labContestants() {
@@ -417,6 +417,18 @@ func (l *labCommand) prepare() (controls, chosen []arena.Contestant, err error) 
 		}
 	}
 	return controls, chosen, nil
+}
+
+// makeWritable makes a folder, and checks that files can be written into it.
+func makeWritable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, ".snib-lab-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // run runs the controls, and then the contestants.
