@@ -50,6 +50,10 @@ section { margin-top: 2.5em }
 </style></head><body>
 `
 
+const columns = `<p>Told late is the longest overlap of which a holder was told. Leaked are keys that never end and are left in a single
+Redis server. Starved are acquisitions during which others got the lock at least 100 times, and unknown those without an answer.</p>
+`
+
 const legend = `<h2>How to read the pictures</h2>
 <p>Each client has a lane, and time goes to the right. A bar means that the client believed that it held the lock: green, or red
 while another one believed so, too. It ends when the client was last asked and answered that it still held the lock; that it was told
@@ -74,6 +78,7 @@ func Write(out io.Writer, p Page, outcomes []arena.Outcome) error {
 	controls, contestants := split(outcomes)
 	writeTable(&b, "Contestants", contestants, 0)
 	writeTable(&b, "Controls: broken patterns, which must be convicted", controls, len(contestants))
+	b.WriteString(columns)
 	b.WriteString("<h2>The verdicts</h2>\n<div><table>\n")
 	for _, e := range judge.Verdicts() {
 		fmt.Fprintf(&b, "<tr><td><code>%s</code><br/>%s</td><td>%s</td></tr>\n", e.Verdict, e.Short, html.EscapeString(e.Long))
@@ -116,7 +121,7 @@ func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome, first i
 		return
 	}
 	fmt.Fprintf(b, "<h2>%s</h2>\n<div><table>\n<tr><th>name</th><th>verdict</th>", title)
-	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "lost writes", "with tokens", "unknown", "bouts", "commands per hold", "in a crowd", "connections"} {
+	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "told late", "lost writes", "with tokens", "leaked", "starved", "unknown", "bouts", "commands per hold", "in a crowd", "connections"} {
 		fmt.Fprintf(b, "<th class=\"n\">%s</th>", column)
 	}
 	b.WriteString("</tr>\n")
@@ -129,7 +134,7 @@ func writeTable(b *bytes.Buffer, title string, outcomes []arena.Outcome, first i
 		fmt.Fprintf(b, "<tr><td><a href=\"#o%d\">%s</a></td><td class=\"%s\">%s</td>", first+i, html.EscapeString(o.Contestant.Name), class, text)
 		for _, n := range []string{
 			fmt.Sprint(o.Acquired), fmt.Sprint(sum(o.Faults)), fmt.Sprint(o.Overlaps), fmt.Sprintf("%d ms", o.Overlap().Milliseconds()),
-			fmt.Sprint(o.Damage), fenced, fmt.Sprint(o.Unknown), fmt.Sprint(o.Bouts),
+			fmt.Sprintf("%d ms", o.ToldLate.Milliseconds()), fmt.Sprint(o.Damage), fenced, fmt.Sprint(o.Leaked), fmt.Sprint(o.Starved), fmt.Sprint(o.Unknown), fmt.Sprint(o.Bouts),
 			median(o.PerHold), median(o.InCrowds()), median(o.Connections),
 		} {
 			fmt.Fprintf(b, "<td class=\"n\">%s</td>", n)

@@ -118,6 +118,31 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// TestColumns checks that the table has what leads to a verdict, also to one that another one hides.
+func TestColumns(t *testing.T) {
+	r := judge.Result{ToldLate: 70 * time.Millisecond, Untold: 90 * time.Millisecond, Damage: 2, Leaked: 3, Starved: 4, Unknown: 5}
+	var out bytes.Buffer
+	if err := Write(&out, Page{Repeat: func(arena.Outcome) string { return "" }}, []arena.Outcome{{Result: r, Bouts: 6}}); err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`<th class="n">([^<]*)</th>`).FindAllStringSubmatch(out.String(), -1)
+	values := regexp.MustCompile(`<td class="n">([^<]*)</td>`).FindAllStringSubmatch(out.String(), -1)
+	if len(names) != len(values) {
+		t.Fatalf("%d columns, and %d values", len(names), len(values))
+	}
+	got := make(map[string]string)
+	for i, name := range names {
+		got[name[1]] = values[i][1]
+	}
+	for name, want := range map[string]string{
+		"longest": "90 ms", "told late": "70 ms", "lost writes": "2", "with tokens": "–", "leaked": "3", "starved": "4", "unknown": "5", "bouts": "6",
+	} {
+		if got[name] != want {
+			t.Errorf("column %q has %q, want %q", name, got[name], want)
+		}
+	}
+}
+
 // TestLibrary checks that the page says with which settings a library was run, and what its
 // documentation says.
 func TestLibrary(t *testing.T) {
