@@ -263,7 +263,7 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 				break
 			}
 		}
-		if o.Convicted() && !c.IsControl() {
+		if o.Convicted() && !c.IsControl() && o.Acquired > 0 { // or else no fault has to do with it
 			if err := o.shrink(ctx, func(plan []Step) (trial, error) { return try(plan, o.Seed) }); err != nil {
 				return err
 			}

@@ -197,7 +197,8 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestNeverGranted checks that the errors of a contestant tell why it never got the lock.
+// TestNeverGranted checks that the errors of a contestant tell why it never got the lock, and that
+// the lab does not search for the faults that cause this.
 func TestNeverGranted(t *testing.T) {
 	const program = `read start; echo '{"type":"ready"}'
 while read line; do
@@ -205,13 +206,17 @@ while read line; do
 	echo "{\"type\":\"error\",\"id\":$id,\"error\":\"wrong password\"}"
 done`
 	c := Contestant{Name: "x", Store: None, Command: []string{"sh", "-c", program}}
-	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Plan: []Step{}, Seed: 1}, audience(t))
+	plan := []Step{{"stop-waiter", "A", 1}, {"stop-waiter", "B", 2}}
+	outcomes, err := Run(t.Context(), Options{Contestants: []Contestant{c}, Plan: plan, Seed: 1}, audience(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := outcomes[0]
 	if o.Err != nil || !o.Blocked || !slices.Equal(o.LastErrors(), []string{"wrong password"}) {
 		t.Errorf("blocked %v (%v), errors %q, want blocked with the error that it sent", o.Blocked, o.Err, o.LastErrors())
+	}
+	if !slices.Equal(o.Plan, plan) {
+		t.Errorf("the plan is %v, want all of %v", o.Plan, plan)
 	}
 }
 
