@@ -118,7 +118,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestColumns checks that the table has what leads to a verdict, also to one that another one hides.
+// TestColumns checks that the table has what leads to a verdict, also if a worse one hides it.
 func TestColumns(t *testing.T) {
 	r := judge.Result{ToldLate: 70 * time.Millisecond, Untold: 90 * time.Millisecond, Damage: 2, Leaked: 3, Starved: 4, Unknown: 5}
 	var out bytes.Buffer
