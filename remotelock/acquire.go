@@ -80,7 +80,14 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		wait = time.Millisecond // the first answer says soon whether the lock is held
 	}
 	for answered := driver.Now(); ; {
+		withdrawn := a.withdrawn()
 		l, err := a.send(ctx, wait)
+		if i := slices.IndexFunc(withdrawn, l.isOf); i >= 0 {
+			if err := a.d.client.call(ctx, wire.PathWithdraw, withdrawn[i].withdrawal(), nil); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		switch {
 		case err == nil && l != nil:
 			return l, nil
@@ -100,6 +107,22 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 			return nil, a.ended(ctx)
 		}
 	}
+}
+
+// withdrawn returns the attempts of the same owner that have failed, and whose withdrawal goes on in
+// the background. It would end a hold that such an attempt got, also once this one uses it.
+func (a *attempt) withdrawn() (all []*attempt) {
+	if a.req.UniqueOwner {
+		return nil
+	}
+	a.d.mu.Lock()
+	defer a.d.mu.Unlock()
+	for other := range a.d.withdrawing {
+		if other.msg.Name == a.msg.Name && other.msg.Owner == a.msg.Owner {
+			all = append(all, other)
+		}
+	}
+	return all
 }
 
 // ended returns the error of an acquisition whose context is done. It matches ErrUnavailable unless
@@ -175,9 +198,11 @@ func (a *attempt) withdraw() {
 	}
 	done := make(chan struct{})
 	a.d.working.Add(1) // Acquire has begun, so Close waits
+	a.setWithdrawing(true)
 	go func() {
 		defer a.d.working.Done()
 		defer close(done)
+		defer a.setWithdrawing(false)
 		ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
 		defer cancel()
 		stop := context.AfterFunc(a.d.ctx, func() { time.AfterFunc(closeTimeout, cancel) })
@@ -196,12 +221,26 @@ func (a *attempt) withdraw() {
 	}
 }
 
+func (a *attempt) setWithdrawing(is bool) {
+	a.d.mu.Lock()
+	defer a.d.mu.Unlock()
+	if is {
+		a.d.withdrawing[a] = true
+	} else {
+		delete(a.d.withdrawing, a)
+	}
+}
+
+// withdrawal returns the message that withdraws the attempt.
+func (a *attempt) withdrawal() wire.Withdraw {
+	return wire.Withdraw{Name: a.msg.Name, Owner: a.msg.Owner, Attempt: a.msg.Attempt}
+}
+
 // withdrawFrom withdraws the attempt from one server, until that has answered or ctx is done.
 func (a *attempt) withdrawFrom(ctx context.Context, server int) {
-	msg := wire.Withdraw{Name: a.msg.Name, Owner: a.msg.Owner, Attempt: a.msg.Attempt}
 	for ctx.Err() == nil {
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
-			_, err := a.client().post(ctx, server, wire.PathWithdraw, msg, nil)
+			_, err := a.client().post(ctx, server, wire.PathWithdraw, a.withdrawal(), nil)
 			return err
 		})
 		var failed *attemptError

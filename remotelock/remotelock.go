@@ -50,9 +50,10 @@ type Driver struct {
 	cancel    context.CancelCauseFunc
 	closeOnce sync.Once
 
-	mu      sync.Mutex
-	closed  bool
-	working sync.WaitGroup // calls, and withdrawals in the background
+	mu          sync.Mutex
+	closed      bool
+	working     sync.WaitGroup    // calls, and withdrawals in the background
+	withdrawing map[*attempt]bool // in the background
 }
 
 // Open returns a driver for a service. It asks the service once what its store promises. If the
@@ -90,8 +91,9 @@ func newDriver(conf Config) (*Driver, error) {
 		servers = append(servers, strings.TrimSuffix(u.String(), "/"))
 	}
 	d := &Driver{
-		client:  newClient(servers, conf.Token, newTransport(conf)),
-		waiting: newClient(servers, conf.Token, newSharedTransport(conf)),
+		client:      newClient(servers, conf.Token, newTransport(conf)),
+		waiting:     newClient(servers, conf.Token, newSharedTransport(conf)),
+		withdrawing: map[*attempt]bool{},
 	}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	return d, nil
@@ -265,6 +267,11 @@ type lease struct {
 
 	mu       sync.Mutex
 	released bool
+}
+
+// isOf reports whether an attempt got the hold, by the owner that the service gave it.
+func (l *lease) isOf(a *attempt) bool {
+	return l != nil && strings.Contains(l.ref.Owner, a.msg.Attempt)
 }
 
 // Grant implements [driver.Lease].

@@ -124,3 +124,40 @@ func TestWithdrawalFromAll(t *testing.T) {
 		t.Error("the replica that answers gets no withdrawal")
 	}
 }
+
+// TestLateWithdrawal loses the answer to an acquisition, and delays its withdrawal until the owner
+// has acquired the lock again. The withdrawal must not end the hold that the owner has then.
+func TestLateWithdrawal(t *testing.T) {
+	store := new(memlock.Store)
+	server := startScripted(t, store.Open())
+	d := openAll(t, server)
+	again := make(chan struct{})
+	var acquisitions, withdrawals atomic.Int64
+	server.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path == wire.PathAcquire && acquisitions.Add(1) == 1:
+			server.Config.Handler.ServeHTTP(httptest.NewRecorder(), r)
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		case r.URL.Path == wire.PathWithdraw && withdrawals.Add(1) == 1:
+			<-again
+		}
+		return false
+	})
+	req := driver.Request{Name: "a", Owner: "o", TTL: time.Hour, NoWait: true}
+	if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("the first Acquire = %v, want ErrUnavailable", err)
+	}
+	l, err := d.Acquire(t.Context(), req)
+	close(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil { // after the withdrawal
+		t.Fatal(err)
+	}
+	st, err := store.Open().Status(t.Context(), "a")
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != l.Grant().Token {
+		t.Errorf("the lock is %+v, %v, want the hold with the token %d", st, err, l.Grant().Token)
+	}
+}

@@ -99,7 +99,8 @@ type Acquire struct {
 type Granted struct {
 	Name string `json:"name"`
 
-	// Owner is the id of the hold. It begins with the owner of the request, and it is a secret.
+	// Owner is the id of the hold. It begins with the owner of the request, and it is a secret. It
+	// contains the attempt that got the hold, which may be an earlier one of the same owner.
 	Owner  string `json:"owner"`
 	Token  uint64 `json:"token"`
 	Tokens int    `json:"tokens,omitempty"` // from Token on; 0: one
