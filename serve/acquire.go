@@ -96,8 +96,9 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(invalidf("wait_ms, min_hold_ms, tokens and pid can't be negative"))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
-	case ttl < s.info.MinTTL, s.info.MaxTTL > 0 && ttl > s.info.MaxTTL:
-		return none(invalidf("ttl_ms: this store takes %s", ttlRange(s.info)))
+	}
+	if err := s.checkTTL(ttl); err != nil {
+		return none(err)
 	}
 	key := placeKey{name, parseOwner(msg.Owner).client, msg.Attempt}
 	req := driver.Request{

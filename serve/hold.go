@@ -91,7 +91,9 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 	var places []int
 	for i, m := range msgs {
 		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, Owner: all[i].owner.client, Token: m.Token, TTL: ttls[i]}
-		ends[i], errs[i] = s.opts.Access.Begin(ctx, p, action)
+		if errs[i] = s.checkTTL(ttls[i]); errs[i] == nil {
+			ends[i], errs[i] = s.opts.Access.Begin(ctx, p, action)
+		}
 		if errs[i] == nil {
 			due, dueTTLs, places = append(due, all[i]), append(dueTTLs, ttls[i]), append(places, i)
 		}
@@ -153,6 +155,9 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 		return invalidf("ttl_ms: it must be that of the hold's renewals, because the replica may have to renew the hold")
 	}
 	ttl := wire.Duration(msg.TTL)
+	if err := s.checkTTL(ttl); err != nil {
+		return err
+	}
 	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token, TTL: ttl}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setLabel(ctx, ref, msg.Label, ttl) })
 }

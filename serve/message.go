@@ -213,10 +213,15 @@ func ttlOf(ms int64) (time.Duration, error) {
 	return wire.Duration(ms), nil
 }
 
-// ttlRange says which TTLs a store takes, in milliseconds.
-func ttlRange(info driver.Info) string {
-	if info.MaxTTL == 0 {
-		return fmt.Sprintf("%d or more", wire.Millis(info.MinTTL))
+// checkTTL reports a TTL that the store does not take. Renewals may take a hold over by acquiring it
+// once more, and not every driver checks what the core has checked.
+func (s *Service) checkTTL(ttl time.Duration) error {
+	least, most := s.info.MinTTL, s.info.MaxTTL
+	switch {
+	case ttl >= least && (most == 0 || ttl <= most):
+		return nil
+	case most == 0:
+		return invalidf("ttl_ms: this store takes %d or more", wire.Millis(least))
 	}
-	return fmt.Sprintf("from %d to %d", wire.Millis(info.MinTTL), info.MaxTTL.Milliseconds())
+	return invalidf("ttl_ms: this store takes from %d to %d", wire.Millis(least), most.Milliseconds())
 }

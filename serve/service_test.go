@@ -350,10 +350,30 @@ func TestTTLRange(t *testing.T) {
 		{time.Hour, "ttl_ms: this store takes from 1000 to 3600000"},
 	} {
 		r := startReplicaOf(t, limited{memlock.New(), tt.max}, Options{})
-		a := r.post(wire.PathAcquire, wire.Acquire{Name: "x", TTL: 1}, http.StatusBadRequest)
-		if a.problem.Detail != tt.want {
-			t.Errorf("detail = %q, want %q", a.problem.Detail, tt.want)
+		g := r.acquire(msg("held", "a"))
+		for path, message := range map[string]any{
+			wire.PathAcquire: wire.Acquire{Name: "x", TTL: 1},
+			wire.PathRenew:   wire.Renew{Lease: new(lease(g)), TTL: 1},
+			wire.PathLabel:   wire.Label{Lease: lease(g), TTL: 1},
+		} {
+			if a := r.post(path, message, http.StatusBadRequest); a.problem.Detail != tt.want {
+				t.Errorf("%s: detail = %q, want %q", path, a.problem.Detail, tt.want)
+			}
 		}
+	}
+}
+
+// TestTTLRangeOfBatch renews two holds, one of them for longer than the store takes.
+func TestTTLRangeOfBatch(t *testing.T) {
+	r := startReplicaOf(t, limited{memlock.New(), time.Hour}, Options{})
+	batch := wire.Renew{Leases: []wire.Renewable{
+		{Lease: lease(r.acquire(msg("one", "a"))), TTL: 3_600_001},
+		{Lease: lease(r.acquire(msg("two", "a"))), TTL: 3_600_000},
+	}}
+	var got wire.RenewedAll
+	text := r.post(wire.PathRenew, batch, http.StatusOK).text
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.Results[0].Type == "" || got.Results[1].Type != "" {
+		t.Errorf("the answer is %s, %v, want that only the first hold was not renewed", text, err)
 	}
 }
 
