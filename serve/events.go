@@ -196,6 +196,7 @@ func (st *stream) write(ctx context.Context, m wire.Event) error {
 // flush sends what was written on its way.
 func (st *stream) flush() error {
 	limitWrite(st.w)
+	defer liftWrite(st.w)
 	return http.NewResponseController(st.w).Flush()
 }
 

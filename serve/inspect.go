@@ -259,6 +259,7 @@ func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Prin
 		}
 		limitWrite(w)
 		failed = lines.Encode(s.toLock(p, st))
+		liftWrite(w)
 		return failed == nil && ctx.Err() == nil
 	})
 	switch {

@@ -34,10 +34,15 @@ func limitRead(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// limitWrite gives a client writeTimeout to take in what is written next. Over HTTP/2, a request
-// that waits would end then, even if nothing is written.
+// limitWrite gives a client writeTimeout to take in what is written next. Over HTTP/2, the request
+// ends then even if nothing is written, so a pause that may be long begins with liftWrite.
 func limitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // likewise
+}
+
+// liftWrite ends the limit of limitWrite.
+func liftWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // likewise
 }
 
 // invalidf returns a problem with a request.

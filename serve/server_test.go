@@ -57,26 +57,37 @@ func dialSlow(t *testing.T) net.Conn {
 // dialSlowOf is dialSlow to a service over a store.
 func dialSlowOf(t *testing.T, store *memlock.Driver) net.Conn {
 	t.Helper()
-	s, err := New(store, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	dial := servePipes(t, store, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 1<<20))
 	})})
+	client := dial()
+	t.Cleanup(func() { _ = client.Close() }) // the server may have closed it
+	if err := client.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// servePipes starts a server in the bubble of a test, and returns a func that connects to it.
+func servePipes(t *testing.T, store driver.Driver, opts Options) (dial func() net.Conn) {
+	t.Helper()
+	s, err := New(store, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := s.NewServer()
 	go func() { _ = server.Serve(l) }() // until it is closed
-	client, accepted := net.Pipe()
-	l.conns <- localPipe{accepted}
 	t.Cleanup(func() {
-		if err := errors.Join(client.Close(), server.Close(), s.Drain(context.Background()), store.Close()); err != nil {
+		if err := errors.Join(server.Close(), s.Drain(context.Background()), store.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := client.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
+	return func() net.Conn {
+		client, accepted := net.Pipe()
+		l.conns <- localPipe{accepted}
+		return client
 	}
-	return client
 }
 
 // wantCut checks that a connection was cut off after a time, and not by the client.
@@ -196,6 +207,62 @@ func TestSlowReaderOfEvents(t *testing.T) {
 			t.Errorf("the stream ended after %v, want %v, and %v at most", got, streamTimeout, most)
 		}
 	})
+}
+
+// A slowList is a store that needs a pause before each lock of a list.
+type slowList struct {
+	*memlock.Driver
+	pause time.Duration
+}
+
+func (s slowList) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	return s.Driver.List(ctx, prefix, func(st driver.Status) bool {
+		time.Sleep(s.pause)
+		return yield(st)
+	})
+}
+
+// TestPausesOfAnswers reads what has pauses that are longer than writeTimeout. It is not cut off, for
+// nothing is to be taken in meanwhile.
+func TestPausesOfAnswers(t *testing.T) {
+	const pause = writeTimeout + time.Second
+	for _, isHTTP2 := range []bool{false, true} {
+		for path, want := range map[string]time.Duration{wire.PathEvents: streamTimeout, wire.PathLocks: 2 * pause} {
+			t.Run(fmt.Sprintf("HTTP2=%t%s", isHTTP2, path), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := memlock.New()
+					if path == wire.PathLocks {
+						for _, name := range []string{"a", "b"} {
+							if _, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: "a", TTL: time.Hour}); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					dial := servePipes(t, slowList{store, pause}, Options{EventInterval: pause})
+					transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
+						return dial(), nil
+					}}
+					transport.Protocols.SetHTTP1(!isHTTP2)
+					transport.Protocols.SetUnencryptedHTTP2(isHTTP2)
+					defer transport.CloseIdleConnections()
+					req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					req.Header.Set("Accept", wire.TypeLines)
+					began := time.Now()
+					resp, err := transport.RoundTrip(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer resp.Body.Close()
+					if _, err := io.Copy(io.Discard, resp.Body); err != nil || time.Since(began) != want {
+						t.Errorf("the answer ended after %v, with %v, want %v", time.Since(began), err, want)
+					}
+				})
+			})
+		}
+	}
 }
 
 // noWindow is a frame of settings in which INITIAL_WINDOW_SIZE is 0.
