@@ -108,12 +108,9 @@ func (m *meter) acquire(ctx context.Context, owner ownerID, act serve.Action) (f
 	if err := m.renew(ctx, holdID{owner: owner}, time.Now()); err != nil {
 		return nil, err
 	}
-	done := func(serve.Outcome) {}
-	if act.Wait {
-		var err error
-		if done, err = m.wait(waiterID{owner, act.Attempt}, act.PlaceTimeout); err != nil {
-			return nil, err
-		}
+	done, err := m.wait(waiterID{owner, act.Attempt}, act.Wait, act.PlaceTimeout)
+	if err != nil {
+		return nil, err
 	}
 	return func(out serve.Outcome) error {
 		done(out)

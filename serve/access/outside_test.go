@@ -5,15 +5,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/fence"
@@ -719,6 +722,48 @@ namespace = "small"
 		t.Fatalf("withdraw: %d %s", a.status, a.body)
 	}
 	queue("c", "1", http.StatusAccepted)
+}
+
+// TestServiceQuotaOfPolls keeps a place by requests that don't wait. It counts as long as they come.
+func TestServiceQuotaOfPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, line := NewToken()
+		a := newTestAccess(t, "[namespace.small]\nwaiters = 1\n[token.ci]\n"+line+`
+verbs = ["acquire"]
+namespace = "small"
+`)
+		const place = 10 * time.Second
+		store := memlock.New()
+		s, err := serve.New(store, serve.Options{Access: a, PlaceTimeout: place})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquire := func(owner string, wait int64, want int) {
+			t.Helper()
+			body, err := json.Marshal(wire.Acquire{Name: "deploy", Owner: owner, Wait: wait, TTL: 3_600_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, w := httptest.NewRequest("POST", wire.PathAcquire, bytes.NewReader(body)), httptest.NewRecorder()
+			r.Header.Set("Content-Type", wire.TypeJSON)
+			r.Header.Set("Authorization", "Bearer "+token)
+			if s.ServeHTTP(w, r); w.Code != want {
+				t.Errorf("the request of %s: %d %s, want %d", owner, w.Code, w.Body, want)
+			}
+		}
+		acquire("a", 0, http.StatusOK)
+		acquire("b", 1, http.StatusAccepted)
+		for range 3 {
+			time.Sleep(place - time.Second)
+			acquire("b", 0, http.StatusAccepted)
+		}
+		acquire("c", 1, http.StatusTooManyRequests)
+		time.Sleep(place + time.Second)
+		acquire("c", 1, http.StatusAccepted)
+		if err := errors.Join(s.Drain(t.Context()), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestServiceMaxHold checks that a lock is not kept for longer in other ways than by renewals.

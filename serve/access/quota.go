@@ -122,12 +122,15 @@ type waiter struct {
 }
 
 // wait counts an acquisition that waits, until a request gets the hold, or place after the last
-// one. Done must be called with what came of the request.
-func (m *meter) wait(id waiterID, place time.Duration) (done func(serve.Outcome), err error) {
+// one. A request that does not wait keeps the place of an earlier one that did. Done must be called
+// with what came of the request.
+func (m *meter) wait(id waiterID, waits bool, place time.Duration) (done func(serve.Outcome), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.waiters[id]
 	switch {
+	case w == nil && !waits:
+		return func(serve.Outcome) {}, nil
 	case w == nil && m.quota.Waiters > 0 && len(m.waiters) >= m.quota.Waiters:
 		return nil, &ExceededError{What: "waiters", Limit: fmt.Sprint(m.quota.Waiters), RetryAfter: surveyInterval}
 	case w == nil:

@@ -124,7 +124,7 @@ func TestQuotaOfWaiters(t *testing.T) {
 		one, other := waiterID{newOwnerID("a", "1"), "x"}, waiterID{newOwnerID("a", "1"), "y"}
 		wait := func(id waiterID) func(serve.Outcome) {
 			t.Helper()
-			done, err := m.wait(id, place)
+			done, err := m.wait(id, true, place)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestQuotaOfWaiters(t *testing.T) {
 		refused := func() {
 			t.Helper()
 			time.Sleep(place - 1)
-			_, err := m.wait(other, place)
+			_, err := m.wait(other, true, place)
 			exceeded(t, err, "waiters")
 		}
 		queued, granted := serve.Outcome{Err: driver.ErrHeld}, serve.Outcome{Token: 1}
