@@ -293,6 +293,9 @@ func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
 	}
 	p.final = true // even after an error: the label may be either
 	if err != nil {
+		if p.gaveUp != nil { // whoever gave it up left it to us, and no poll comes again
+			p.collectLocked()
+		}
 		return nil, err
 	}
 	c := s.keep(p.req, lease)
