@@ -116,7 +116,16 @@ func (p *place) requeueLocked() {
 	case p.waits:
 		p.enqueueLocked(true)
 	default:
-		p.state, p.err = failed, driver.ErrHeld
+		p.failLocked(driver.ErrHeld)
+	}
+}
+
+// failLocked ends a place with an error. If no client waits for it, the next request begins anew: the
+// error may be out of date then.
+func (p *place) failLocked(err error) {
+	p.state, p.err = failed, err
+	if p.gaveUp != nil || p.poll == nil {
+		p.collectLocked()
 	}
 }
 
@@ -209,10 +218,7 @@ func (p *place) wakeLocked() {
 func (p *place) settleLocked(lease driver.Lease, final bool, err error) {
 	switch {
 	case err != nil:
-		p.state, p.err = failed, err
-		if p.gaveUp != nil {
-			p.collectLocked()
-		}
+		p.failLocked(err)
 	case p.gaveUp != nil && (!final || errors.Is(p.gaveUp, errWithdrawn)):
 		p.releaseLocked(lease)
 	default:

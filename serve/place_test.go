@@ -324,6 +324,43 @@ func TestWithdrawalEnds(t *testing.T) {
 	})
 }
 
+// TestHeldBeforeClientCameBack lets a client go before the store says that the lock is held. When it
+// comes back, the lock is free, and it must get it.
+func TestHeldBeforeClientCameBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		plan := fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Call: 1, After: 2 * time.Second}}}
+		s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquire := func(ctx context.Context) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, strings.NewReader(`{"name": "job", "owner": "b"}`))
+			r.Header.Set("Content-Type", wire.TypeJSON)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			return w
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		acquire(ctx)
+		time.Sleep(2 * time.Second)
+		if err := g.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if w := acquire(t.Context()); w.Code != http.StatusOK {
+			t.Errorf("the client is answered %d %s, want 200", w.Code, w.Body)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
+}
+
 // TestLabelFailsAfterClient lets the label of a hold fail after the client has gone for longer than
 // its place lasts. The place must end nevertheless.
 func TestLabelFailsAfterClient(t *testing.T) {
