@@ -54,7 +54,7 @@ type meter struct {
 	holds     ledger
 	recent    map[holdID]time.Time // granted since the last survey began; zero time: released since
 	nextAfter time.Time            // a survey before that is not needed
-	underWay  chan struct{}        // closed at the end of the survey that is under way; nil: there is none
+	underWay  *survey              // nil: there is none
 }
 
 const (
@@ -64,7 +64,19 @@ const (
 	// surveyShare bounds the cost of surveys: a survey that took d is not repeated for
 	// surveyShare*d.
 	surveyShare = 10
+
+	// surveyTimeout bounds a survey.
+	surveyTimeout = time.Minute
 )
+
+// A survey is a count of the holds in the store.
+type survey struct {
+	ended chan struct{}
+	err   error // once ended is closed
+}
+
+// errSlowSurvey is what a request is told that can't wait for a survey any longer.
+var errSlowSurvey = fmt.Errorf("%w: it takes long to count the holds of the namespace", driver.ErrUnavailable)
 
 // newMeter returns a meter of the holds that list finds under a prefix.
 func newMeter(prefix string, q Quota, list listFunc) *meter {
@@ -253,30 +265,34 @@ func (m *meter) released(id holdID) {
 }
 
 // surveyLocked counts the holds in the store, unless the last survey is young enough. Callers
-// at the same time share a survey. It unlocks mu meanwhile.
+// at the same time share a survey, which goes on without them. It unlocks mu meanwhile.
 func (m *meter) surveyLocked(ctx context.Context) error {
-	if !m.countsHolds() {
+	if !m.countsHolds() || m.underWay == nil && time.Now().Before(m.nextAfter) {
 		return nil
 	}
-	for m.underWay != nil {
-		ended := m.underWay
-		m.mu.Unlock()
-		select {
-		case <-ended:
-			m.mu.Lock()
-		case <-ctx.Done():
-			m.mu.Lock()
-			return context.Cause(ctx)
-		}
+	if m.underWay == nil {
+		m.underWay = &survey{ended: make(chan struct{})}
+		clear(m.recent)
+		go m.run(context.WithoutCancel(ctx), m.underWay)
 	}
-	began := time.Now()
-	if began.Before(m.nextAfter) {
-		return nil
-	}
-	m.underWay = make(chan struct{})
-	clear(m.recent)
+	s := m.underWay
 	m.mu.Unlock()
+	defer m.mu.Lock()
+	ctx, cancel := context.WithTimeoutCause(ctx, driver.AnswerTimeout, errSlowSurvey)
+	defer cancel()
+	select {
+	case <-s.ended:
+		return s.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
+// run runs a survey.
+func (m *meter) run(ctx context.Context, s *survey) {
+	ctx, cancel := context.WithTimeoutCause(ctx, surveyTimeout, errSlowSurvey)
+	defer cancel()
+	began := time.Now()
 	found := map[holdID]time.Time{}
 	err := m.list(ctx, m.prefix, func(st driver.Status) bool {
 		for _, h := range st.Holders {
@@ -286,14 +302,13 @@ func (m *meter) surveyLocked(ctx context.Context) error {
 	})
 
 	m.mu.Lock()
-	close(m.underWay)
-	m.underWay = nil
-	if err != nil {
-		return err
+	defer m.mu.Unlock()
+	if err == nil {
+		m.adoptLocked(found)
+		m.nextAfter = time.Now().Add(max(surveyInterval, surveyShare*time.Since(began)))
 	}
-	m.adoptLocked(found)
-	m.nextAfter = time.Now().Add(max(surveyInterval, surveyShare*time.Since(began)))
-	return nil
+	m.underWay, s.err = nil, err
+	close(s.ended)
 }
 
 // adoptLocked makes what a survey found the count, with what happened here since it began.

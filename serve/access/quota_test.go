@@ -190,3 +190,28 @@ func TestSurveyFails(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowSurvey lets the store take longer for a list than clients wait. They are told in time, and
+// once the list is complete it counts.
+func TestSlowSurvey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeter("", Quota{Locks: 1}, func(ctx context.Context, _ string, _ func(driver.Status) bool) error {
+			select {
+			case <-time.After(2*driver.AnswerTimeout - time.Second):
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		began := time.Now()
+		err := m.admit(t.Context(), idOf("a").owner)
+		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != driver.AnswerTimeout {
+			t.Errorf("admit = %v after %v, want ErrUnavailable after %v", err, time.Since(began), driver.AnswerTimeout)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
+		defer cancel()
+		if err := m.admit(ctx, idOf("a").owner); err != nil {
+			t.Errorf("admit of the next client = %v, want nil", err)
+		}
+	})
+}
