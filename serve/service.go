@@ -117,8 +117,8 @@ type Service struct {
 }
 
 // New returns a service over the store of d, which the caller closes after [Service.Drain]. Its
-// error matches [driver.ErrInvalid] if the leases of that store end with a session: they would end
-// with a replica.
+// error matches [driver.ErrInvalid] if the leases of that store end with a session, for they would end
+// with a replica, or if the store is another service.
 func New(d driver.Driver, opts Options) (*Service, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -127,6 +127,9 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	if info.Tenure == driver.TenureSession {
 		return nil, driver.Invalidf("store %s: its locks end with the session of the process that took them, so a lock service "+
 			"could not keep them for its clients; use memory, SQLite, Redis, Redlock, or rows in PostgreSQL or MySQL", info.Backend)
+	}
+	if info.Backend == "remote" { // it takes our owners for those of its clients, and refuses our labels
+		return nil, driver.Invalidf("store %s: it is another lock service; give clients its address", info.Backend)
 	}
 	inspector, ok := d.(driver.Inspector)
 	if !ok {

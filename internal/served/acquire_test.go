@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve"
 )
 
 // A scripted server is a replica whose answers a test can replace.
@@ -159,5 +161,14 @@ func TestLateWithdrawal(t *testing.T) {
 	st, err := store.Open().Status(t.Context(), "a")
 	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != l.Grant().Token {
 		t.Errorf("the lock is %+v, %v, want the hold with the token %d", st, err, l.Grant().Token)
+	}
+}
+
+// TestServiceOverService checks that a service does not begin to serve another one: all requests
+// that wait would fail.
+func TestServiceOverService(t *testing.T) {
+	d := openAll(t, startScripted(t, memlock.New()))
+	if _, err := serve.New(d, serve.Options{}); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another lock service") {
+		t.Errorf("New = %v, want ErrInvalid", err)
 	}
 }
