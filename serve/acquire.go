@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // acquire serves wire.Acquire.
@@ -411,10 +412,12 @@ func (s *Service) takeBackHold(ctx context.Context, key placeKey) error {
 		if !o.isOf(key) {
 			continue
 		}
-		if _, waits := withoutWaitingLabel(h.Holder); waits {
-			continue // its replica gives it up
+		var err error
+		if _, waits := withoutWaitingLabel(h.Holder); waits { // at another replica, or its label could not be changed
+			err = s.breakFound(ctx, &found{h, key.name, st.Shared, st.Slots}, events.EndReleased)
+		} else {
+			err = s.end(ctx, ref{key.name, o, h.Token}, 0)
 		}
-		err := s.end(ctx, ref{key.name, o, h.Token}, 0)
 		if err != nil && !errors.Is(err, driver.ErrLost) {
 			return err
 		}
