@@ -109,8 +109,8 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 	}
 }
 
-// withdrawn returns the attempts of the same owner that have failed, and whose withdrawal goes on in
-// the background. It would end a hold that such an attempt got, also once this one uses it.
+// withdrawn returns the attempts of the same owner that have failed, and whose withdrawal goes on
+// in the background. It would end a hold that such an attempt got, also once this one uses it.
 func (a *attempt) withdrawn() (all []*attempt) {
 	if a.req.UniqueOwner {
 		return nil

@@ -218,8 +218,8 @@ func ttlOf(ms int64) (time.Duration, error) {
 	return wire.Duration(ms), nil
 }
 
-// checkTTL reports a TTL that the store does not take. Renewals may take a hold over by acquiring it
-// once more, and not every driver checks what the core has checked.
+// checkTTL reports a TTL that the store does not take. Renewals may take a hold over by acquiring
+// it once more, and not every driver checks what the core has checked.
 func (s *Service) checkTTL(ttl time.Duration) error {
 	least, most := s.info.MinTTL, s.info.MaxTTL
 	switch {

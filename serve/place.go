@@ -120,8 +120,8 @@ func (p *place) requeueLocked() {
 	}
 }
 
-// failLocked ends a place with an error. If no client waits for it, the next request begins anew: the
-// error may be out of date then.
+// failLocked ends a place with an error. If no client waits for it, the next request begins anew:
+// the error may be out of date then.
 func (p *place) failLocked(err error) {
 	p.state, p.err = failed, err
 	if p.gaveUp != nil || p.poll == nil {

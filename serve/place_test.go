@@ -324,8 +324,8 @@ func TestWithdrawalEnds(t *testing.T) {
 	})
 }
 
-// TestHeldBeforeClientCameBack lets a client go before the store says that the lock is held. When it
-// comes back, the lock is free, and it must get it.
+// TestHeldBeforeClientCameBack lets a client go before the store says that the lock is held. When
+// it comes back, the lock is free, and it must get it.
 func TestHeldBeforeClientCameBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()

@@ -222,8 +222,8 @@ func (s slowList) List(ctx context.Context, prefix string, yield func(driver.Sta
 	})
 }
 
-// TestPausesOfAnswers reads what has pauses that are longer than writeTimeout. It is not cut off, for
-// nothing is to be taken in meanwhile.
+// TestPausesOfAnswers reads what has pauses that are longer than writeTimeout. It is not cut off,
+// for nothing is to be taken in meanwhile.
 func TestPausesOfAnswers(t *testing.T) {
 	const pause = writeTimeout + time.Second
 	for _, isHTTP2 := range []bool{false, true} {

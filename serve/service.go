@@ -117,8 +117,8 @@ type Service struct {
 }
 
 // New returns a service over the store of d, which the caller closes after [Service.Drain]. Its
-// error matches [driver.ErrInvalid] if the leases of that store end with a session, for they would end
-// with a replica, or if the store is another service.
+// error matches [driver.ErrInvalid] if the leases of that store end with a session, for they would
+// end with a replica, or if the store is another service.
 func New(d driver.Driver, opts Options) (*Service, error) {
 	if err := opts.check(); err != nil {
 		return nil, err

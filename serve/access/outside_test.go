@@ -724,7 +724,8 @@ namespace = "small"
 	queue("c", "1", http.StatusAccepted)
 }
 
-// TestServiceQuotaOfPolls keeps a place by requests that don't wait. It counts as long as they come.
+// TestServiceQuotaOfPolls keeps a place by requests that don't wait. It counts as long as they
+// come.
 func TestServiceQuotaOfPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token, line := NewToken()

@@ -191,8 +191,8 @@ func TestSurveyFails(t *testing.T) {
 	}
 }
 
-// TestSlowSurvey lets the store take longer for a list than clients wait. They are told in time, and
-// once the list is complete it counts.
+// TestSlowSurvey lets the store take longer for a list than clients wait. They are told in time,
+// and once the list is complete it counts.
 func TestSlowSurvey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeter("", Quota{Locks: 1}, func(ctx context.Context, _ string, _ func(driver.Status) bool) error {
