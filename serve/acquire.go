@@ -297,6 +297,7 @@ func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
 		if p.gaveUp != nil { // whoever gave it up left it to us, and no poll comes again
 			p.collectLocked()
 		}
+		p.wakeLocked() // a repetition of the request may wait for us
 		return nil, err
 	}
 	c := s.keep(p.req, lease)

@@ -361,43 +361,54 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 	})
 }
 
-// TestLabelFailsAfterClient lets the label of a hold fail after the client has gone for longer than
-// its place lasts. The place must end nevertheless.
-func TestLabelFailsAfterClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New()
-		plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: fault.Hang}}}
-		s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}, PlaceTimeout: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		wait := func(ctx context.Context) {
-			body := strings.NewReader(`{"name": "job", "owner": "b", "wait_ms": 30000}`)
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, body)
-			r.Header.Set("Content-Type", wire.TypeJSON)
-			s.ServeHTTP(httptest.NewRecorder(), r)
-		}
-		go wait(t.Context())
-		synctest.Wait()
-		if err := g.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		wait(ctx) // the client sends it again, and goes
-		time.Sleep(time.Minute)
-		if got := s.Stats(); got != (Stats{}) {
-			t.Errorf("the service has %+v, want nothing", got)
-		}
-		if err := s.Drain(t.Context()); err != nil {
-			t.Errorf("Drain = %v", err)
-		}
-	})
+// TestLabelFailsLate lets the change of a label take until it fails. Meanwhile the client sends its
+// request again, and may go for longer than its place lasts.
+func TestLabelFailsLate(t *testing.T) {
+	for _, goes := range []bool{false, true} {
+		t.Run(fmt.Sprint("Goes=", goes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New()
+				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: fault.Hang}}}
+				s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}, PlaceTimeout: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wait := func(ctx context.Context) int {
+					body := strings.NewReader(`{"name": "job", "owner": "b", "wait_ms": 30000}`)
+					r, w := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, body), httptest.NewRecorder()
+					r.Header.Set("Content-Type", wire.TypeJSON)
+					s.ServeHTTP(w, r)
+					return w.Code
+				}
+				go wait(t.Context())
+				synctest.Wait()
+				if err := g.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				began, timeout, want := time.Now(), time.Minute, http.StatusOK
+				if goes {
+					timeout, want = time.Second, http.StatusServiceUnavailable
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				if got := wait(ctx); got != want || time.Since(began) > driver.AnswerTimeout {
+					t.Errorf("the second request is answered %d after %v, want %d within %v", got, time.Since(began), want, driver.AnswerTimeout)
+				}
+				time.Sleep(time.Minute)
+				if got := s.Stats(); got != (Stats{}) {
+					t.Errorf("the service has %+v, want nothing", got)
+				}
+				if err := s.Drain(t.Context()); err != nil {
+					t.Errorf("Drain = %v", err)
+				}
+			})
+		})
+	}
 }
 
 // TestWithdrawnBehindBalancer withdraws an acquisition at a replica that has a place for it, while
