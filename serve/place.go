@@ -115,17 +115,9 @@ func (p *place) requeueLocked() {
 		p.collectLocked()
 	case p.waits:
 		p.enqueueLocked(true)
-	default:
-		p.failLocked(driver.ErrHeld)
-	}
-}
-
-// failLocked ends a place with an error. If no client waits for it, the next request begins anew:
-// the error may be out of date then.
-func (p *place) failLocked(err error) {
-	p.state, p.err = failed, err
-	if p.gaveUp != nil || p.poll == nil {
-		p.collectLocked()
+	default: // the lock may be free
+		p.state = queued
+		p.s.running.Go(p.tryOnce)
 	}
 }
 
@@ -218,7 +210,10 @@ func (p *place) wakeLocked() {
 func (p *place) settleLocked(lease driver.Lease, final bool, err error) {
 	switch {
 	case err != nil:
-		p.failLocked(err)
+		p.state, p.err = failed, err
+		if p.gaveUp != nil || p.poll == nil { // the error may be out of date when the client comes back
+			p.collectLocked()
+		}
 	case p.gaveUp != nil && (!final || errors.Is(p.gaveUp, errWithdrawn)):
 		p.releaseLocked(lease)
 	default:

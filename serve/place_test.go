@@ -361,6 +361,49 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 	})
 }
 
+// TestLostBeforeClientCameBack breaks a hold whose client has gone, while the client sends its
+// request twice. The second request must get the lock, which is free.
+func TestLostBeforeClientCameBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		plan := fault.Plan{Rules: []fault.Rule{
+			{Op: fault.Acquire, Call: 1, After: 2 * time.Second},
+			{Op: fault.Renew, Call: 1, Before: 2 * time.Second},
+		}}
+		s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquire := func(timeout time.Duration) int {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, strings.NewReader(`{"name": "job", "owner": "b"}`))
+			r.Header.Set("Content-Type", wire.TypeJSON)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			return w.Code
+		}
+		acquire(time.Second)
+		time.Sleep(2 * time.Second) // now the place has the hold
+		st, err := store.Status(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go acquire(time.Minute)
+		synctest.Wait()
+		if err := store.Break(t.Context(), "job", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if got := acquire(time.Minute); got != http.StatusOK || time.Since(began) > 2*time.Second {
+			t.Errorf("the second request is answered %d after %v, want %d within 2s", got, time.Since(began), http.StatusOK)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
+}
+
 // TestLabelFailsLate lets the change of a label take until it fails. Meanwhile the client sends its
 // request again, and may go for longer than its place lasts.
 func TestLabelFailsLate(t *testing.T) {
