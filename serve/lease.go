@@ -19,7 +19,7 @@ type leaseKey struct{ name, owner string }
 type leases struct {
 	mu      sync.Mutex
 	all     map[leaseKey]*cached
-	sweepAt int // number of leases at which those that have ended are removed
+	sweepAt int // number of leases at which those whose time is over are removed
 }
 
 // A cached lease is one that the replica has the driver's lease for.
@@ -31,9 +31,16 @@ type cached struct {
 	reserved bool
 
 	// Guarded by leases.mu.
-	until    driver.Instant // the lease has ended then if nobody has renewed it elsewhere
+	until    driver.Instant // the lease is forgotten then, unless it is renewed here
 	released bool           // by this replica: a client that asks again is told so
 }
+
+// cacheTimeout is how long a lease is remembered that is not renewed. It may last for years, and
+// end at another replica.
+const cacheTimeout = 10 * time.Minute
+
+// startedAt notes when the lease was granted or renewed.
+func (c *cached) startedAt(start driver.Instant) { c.until = start.Add(min(c.ttl, cacheTimeout)) }
 
 // add adds a lease.
 func (l *leases) add(key leaseKey, c *cached) {
@@ -65,7 +72,7 @@ func (l *leases) get(key leaseKey, token uint64) *cached {
 func (l *leases) renewed(c *cached, start driver.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.until = start.Add(c.ttl)
+	c.startedAt(start)
 }
 
 // drop forgets a lease.
@@ -97,7 +104,7 @@ func (s *Service) keep(req driver.Request, granted driver.Lease) *cached {
 	if g.TTL > 0 {
 		c.ttl = g.TTL
 	}
-	c.until = g.Start.Add(c.ttl)
+	c.startedAt(g.Start)
 	s.leases.add(leaseKey{req.Name, req.Owner}, c)
 	return c
 }

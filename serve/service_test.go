@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -547,6 +549,53 @@ func (s sessions) Info() driver.Info {
 	info := s.Driver.Info()
 	info.Tenure = driver.TenureSession
 	return info
+}
+
+// TestLeasesAreForgotten takes many locks for years, and ends the holds here and elsewhere. The
+// replica must not remember them for years.
+func TestLeasesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		s, err := New(store, Options{Access: &testAccess{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		post := func(path string, message any, want int) []byte {
+			body, err := json.Marshal(message)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, w := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)), httptest.NewRecorder()
+			r.Header.Set("Content-Type", wire.TypeJSON)
+			if s.ServeHTTP(w, r); w.Code != want {
+				t.Fatalf("%s: %d %s, want %d", path, w.Code, w.Body, want)
+			}
+			return w.Body.Bytes()
+		}
+		const n = 2000
+		for i := range n {
+			var g wire.Granted
+			text := post(wire.PathAcquire, wire.Acquire{Name: fmt.Sprint("job ", i), Reserve: true, Label: "x"}, http.StatusOK)
+			if err := json.Unmarshal(text, &g); err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 {
+				post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
+			} else if err := store.Break(t.Context(), g.Name, g.Owner, g.Token); err != nil { // at another replica
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		s.leases.mu.Lock()
+		got := len(s.leases.all)
+		s.leases.mu.Unlock()
+		if got >= n {
+			t.Errorf("%d holds have ended in %v, and the replica remembers %d", n, n*10*time.Second, got)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
 }
 
 // TestPages reads a list in pages.
