@@ -44,9 +44,25 @@ func (c *cached) startedAt(start driver.Instant) { c.until = start.Add(min(c.ttl
 
 // add adds a lease.
 func (l *leases) add(key leaseKey, c *cached) {
-	now := driver.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.addLocked(key, c)
+}
+
+// join is add for a lease that was taken over, unless another request of the client has taken over
+// the same one, and one of them releases it. Then join returns what the other one has added.
+func (l *leases) join(key leaseKey, c *cached) *cached {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other := l.all[key]; other != nil && other.token == c.token && other.released != c.released {
+		return other
+	}
+	l.addLocked(key, c)
+	return c
+}
+
+func (l *leases) addLocked(key leaseKey, c *cached) {
+	now := driver.Now()
 	if len(l.all) >= l.sweepAt {
 		for key, c := range l.all {
 			if c.until.Reached(now) {
@@ -99,13 +115,18 @@ func (l *leases) isReleased(c *cached) bool {
 
 // keep adds a lease that was granted to a request.
 func (s *Service) keep(req driver.Request, granted driver.Lease) *cached {
+	c := newCached(req, granted)
+	s.leases.add(leaseKey{req.Name, req.Owner}, c)
+	return c
+}
+
+func newCached(req driver.Request, granted driver.Lease) *cached {
 	g := granted.Grant()
 	c := &cached{lease: granted, token: g.Token, ttl: req.TTL, minHold: req.MinHold, reserved: req.Holder.IsReserved()}
 	if g.TTL > 0 {
 		c.ttl = g.TTL
 	}
 	c.startedAt(g.Start)
-	s.leases.add(leaseKey{req.Name, req.Owner}, c)
 	return c
 }
 
@@ -164,11 +185,18 @@ func (s *Service) takeOver(ctx context.Context, f *found, ttl, minHold time.Dura
 		return nil, driver.ErrLost
 	case err != nil:
 		return nil, err
-	case granted.Grant().Token != f.Token: // it was free: this is a new hold
+	}
+	c := newCached(req, granted)
+	isNew := c.token != f.Token // the lock was free
+	c.released = isNew
+	joined := s.leases.join(leaseKey{req.Name, req.Owner}, c)
+	if isNew && joined == c {
 		_ = granted.Release(ctx) // otherwise it lapses
+	}
+	if isNew || s.leases.isReleased(joined) {
 		return nil, driver.ErrLost
 	}
-	return s.keep(req, granted), nil
+	return c, nil
 }
 
 // awaitTakeOver is takeOver for a caller that waits until ctx is done. The take-over goes on.

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -354,6 +356,67 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 		}
 		if w := acquire(t.Context()); w.Code != http.StatusOK {
 			t.Errorf("the client is answered %d %s, want 200", w.Code, w.Body)
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
+}
+
+// slowOnce is a store whose second acquisition is slow, and so is the release of what it got.
+type slowOnce struct {
+	driver.Driver
+	driver.Inspector
+	acquisitions *atomic.Int64
+	before       time.Duration
+}
+
+func (s slowOnce) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if s.acquisitions.Add(1) != 2 {
+		return s.Driver.Acquire(ctx, req)
+	}
+	time.Sleep(s.before)
+	l, err := s.Driver.Acquire(ctx, req)
+	return slowRelease{l}, err
+}
+
+type slowRelease struct{ driver.Lease }
+
+func (l slowRelease) Release(ctx context.Context) error {
+	time.Sleep(2 * time.Second)
+	return l.Lease.Release(ctx)
+}
+
+// TestRenewalAfterTheEnd lets a renewal reach the store after the hold has ended. The replica then
+// gets a new hold, which it releases, while the same client acquires the lock again.
+func TestRenewalAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		s, err := New(slowOnce{store, store, new(atomic.Int64), 3 * time.Second}, Options{Access: &testAccess{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		post := func(path, body string) *httptest.ResponseRecorder {
+			r, w := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)), httptest.NewRecorder()
+			r.Header.Set("Content-Type", wire.TypeJSON)
+			s.ServeHTTP(w, r)
+			return w
+		}
+		acquire := func(ttl int64) (g wire.Granted) {
+			t.Helper()
+			w := post(wire.PathAcquire, fmt.Sprintf(`{"name": "job", "owner": "a", "ttl_ms": %d, "wait_ms": 10000}`, ttl))
+			if err := json.Unmarshal(w.Body.Bytes(), &g); err != nil || w.Code != http.StatusOK {
+				t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+			}
+			return g
+		}
+		g := acquire(1000)
+		go post(wire.PathRenew, fmt.Sprintf(`{"name": "job", "owner": "a", "token": %d, "ttl_ms": 2000}`, g.Token))
+		time.Sleep(4 * time.Second)
+		got := acquire(long)
+		time.Sleep(4 * time.Second)
+		if st, err := store.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != got.Token {
+			t.Errorf("the lock is %+v, %v, want the hold with the token %d", st, err, got.Token)
 		}
 		if err := s.Drain(t.Context()); err != nil {
 			t.Errorf("Drain = %v", err)
