@@ -135,8 +135,9 @@ func repeatState(n int, state redlockadmin.NodeState) []redlockadmin.NodeState {
 	return slices.Repeat([]redlockadmin.NodeState{state}, n)
 }
 
-// awaitRefusal asks for a lock until the error contains the texts, and returns that error. On a busy
-// machine, a node that takes part may miss the time limit of a request, and then counts as absent.
+// awaitRefusal asks for a lock until the error contains the texts, and returns that error. On a
+// busy machine, a node that takes part may miss the time limit of a request, and then counts as
+// absent.
 func awaitRefusal(t *testing.T, d *redlock.Driver, req driver.Request, texts ...string) (err error) {
 	t.Helper()
 	livetest.Await(t, fmt.Sprintf("error that says %q", texts), func() error {

@@ -193,6 +193,21 @@ func TestLabStores(t *testing.T) {
 	})
 }
 
+// TestLabAcquits has the lab judge snib by plans for which it convicts broken variants of snib
+// (package internal/mutant).
+func TestLabAcquits(t *testing.T) {
+	t.Parallel()
+	for name, plan := range map[string]string{
+		"LateEnd":     "cut:A:1,cut:B:2",
+		"LateRelease": "slow-release:A:1,slow-release:B:2,slow-release:C:3,slow-release:A:4",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			judgeEach(t, map[string]func(testing.TB) string{"snib-redis": redistest.Program}, "--for", "1ms", "--plan", plan)
+		})
+	}
+}
+
 func judgeStores(t *testing.T, args ...string) {
 	judgeEach(t, map[string]func(testing.TB) string{
 		"snib-postgres": pgtest.Program, "snib-postgres-sessions": pgtest.Program, "snib-mysql": mysqltest.Program, "snib-etcd": etcdtest.Built,

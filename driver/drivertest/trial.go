@@ -278,9 +278,9 @@ func (t *trial) mustBeFree(d driver.Driver, when string) {
 }
 
 // mustBeWithdrawn checks that nothing is left of a request whose Acquire took that long to return
-// after it was given up. Nothing may be left at once; or within waitTimeout, where the store took so
-// long to answer that the driver may not have waited for it: it may take as long again for each step
-// of the withdrawal. The function check returns an error while something is left.
+// after it was given up. Nothing may be left at once; or within waitTimeout, where the store took
+// so long to answer that the driver may not have waited for it: it may take as long again for each
+// step of the withdrawal. The function check returns an error while something is left.
 func (t *trial) mustBeWithdrawn(took time.Duration, check func() error) {
 	t.Helper()
 	if t.mayBeWithdrawnLater(took) {

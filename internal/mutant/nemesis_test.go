@@ -1,6 +1,7 @@
 package mutant
 
-// nemesisMutants are the mutants of the judges of the nemesis and of the lab.
+// nemesisMutants are the mutants of the judges of the nemesis and of the lab, and some of snib
+// itself that the lab must convict.
 var nemesisMutants = []mutant{
 	{
 		guarantee: "lost writes are found", pkg: "lab/judge",
@@ -11,9 +12,9 @@ var nemesisMutants = []mutant{
 	},
 	{
 		guarantee: "late grants are no disorder", pkg: "lab/judge",
-		in:    "Judge",
-		old:   "v.Holds[0].Acquired <= v.Holds[1].Call() && ",
-		new:   "",
+		in:    "Result.countBack",
+		old:   "if inOne && before.last != nil && e.Token <= before.last.Token {\nearlier = before.last",
+		new:   "if inOne && now.last != nil && e.Token <= now.last.Token {\nearlier = now.last",
 		tests: "TestJudge",
 	},
 	{
@@ -50,5 +51,19 @@ var nemesisMutants = []mutant{
 		old:   "if f.name == a.Fault && (",
 		new:   "if (",
 		tests: "TestCheck TestAllowance",
+	},
+	{
+		guarantee: "the lab convicts holders that end late", pkg: ".",
+		in:    "lease.extend",
+		old:   "le.deadline = start.Add(le.ttl - safetyOf(le.ttl))",
+		new:   "le.deadline = start.Add(4 * le.ttl)",
+		tests: "TestLabAcquits/LateEnd", testsIn: "cmd/snib",
+	},
+	{
+		guarantee: "the lab convicts releases of another's hold", pkg: "redislock",
+		file:  "script/free.lua",
+		old:   "if held[1] ~= ARGV[7] or held[2] and string.sub(held[2], 1, #head) ~= head then return {'?'} end",
+		new:   "if not held[1] then return {'?'} end",
+		tests: "TestLabAcquits/LateRelease", testsIn: "cmd/snib",
 	},
 }
