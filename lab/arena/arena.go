@@ -97,6 +97,7 @@ type Options struct {
 // An Outcome is what became of a contestant.
 type Outcome struct {
 	Contestant Contestant
+	Server     string // the name and version of the store's servers, or ""
 	judge.Result
 	Seed   uint64          // of the decisive bout; if Err is set, of the bout that failed
 	Events []history.Event // of the decisive bout; times are since its begin
@@ -120,6 +121,32 @@ func (o Outcome) LastErrors() []string {
 		return o.Errors
 	}
 	return nil
+}
+
+// A FaultTime is when a fault took effect, since the begin of its bout.
+type FaultTime struct {
+	Name       string // of the fault; or history.StopWorker or history.KillWorker, if it does that
+	Client     string // that it hits, or ""
+	Begin, End time.Duration
+	Ended      bool // whether there is an End
+}
+
+// Schedule returns when the faults of the decisive bout took effect.
+func (o Outcome) Schedule() (all []FaultTime) {
+	index := make(map[int64]int)
+	for _, e := range o.Events {
+		at := time.Duration(e.At)
+		switch e.Kind {
+		case history.Begin:
+			index[e.ID] = len(all)
+			all = append(all, FaultTime{Name: e.Fault, Client: e.Worker, Begin: at})
+		case history.End:
+			if i, begun := index[e.ID]; begun {
+				all[i].End, all[i].Ended = at, true
+			}
+		}
+	}
+	return all
 }
 
 // An Audience is told what happens. Its functions are not called at the same time.
@@ -232,6 +259,7 @@ func run(ctx context.Context, c Contestant, opts Options, progress func(float64)
 			return err
 		}
 		s := openStore(t, c)
+		o.Server = s.version(t)
 		try := func(plan []Step, seed uint64) (trial, error) {
 			lastSeed, lastPlan = seed, plan
 			b := &bout{t: t, c: c, store: s, plan: plan, seed: seed}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -269,6 +270,9 @@ func checkConvicted(t *testing.T, of func(Contestant) bool) {
 		}
 		if !o.Convicted() {
 			t.Errorf("%s is acquitted", o.Contestant.Name)
+		}
+		if !regexp.MustCompile(`^(Redis|Valkey|PostgreSQL|MariaDB|MySQL|etcd|ZooKeeper) [0-9]+\.[0-9.]+`).MatchString(o.Server) {
+			t.Errorf("%s was run on the server %q, want its name and version", o.Contestant.Name, o.Server)
 		}
 	}
 }

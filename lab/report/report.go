@@ -168,6 +168,9 @@ func writeOutcome(b *bytes.Buffer, p Page, number int, o arena.Outcome) {
 		number, html.EscapeString(o.Contestant.Name), class, text, html.EscapeString(o.Contestant.Title))
 	fmt.Fprintf(b, "%s</p>\n", html.EscapeString(o.Contestant.Guilt))
 	writeLibrary(b, o.Contestant)
+	if o.Server != "" {
+		fmt.Fprintf(b, "<p>Server: %s.</p>\n", html.EscapeString(o.Server))
+	}
 	writeErrors(b, o.LastErrors())
 	if o.Err != nil {
 		fmt.Fprintf(b, "<p>%s</p>\n</section>\n", html.EscapeString(o.Err.Error()))

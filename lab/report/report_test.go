@@ -143,18 +143,18 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestLibrary checks that the page says with which settings a library was run, and what its
-// documentation says.
+// TestLibrary checks that the page says with which settings and on which server a library was run,
+// and what its documentation says.
 func TestLibrary(t *testing.T) {
 	var out bytes.Buffer
 	c := arena.Contestant{Name: "x", Title: "x 1.2, in C", Library: "x", Settings: "TTL < 1 s", Statements: []arena.Statement{
 		{Text: "clocks & leases", Page: "https://x/?a&b", Excludes: []string{"pause", "cut"}}, {Text: "nothing else", Page: "https://y"},
 	}}
-	if err := Write(&out, Page{Repeat: func(arena.Outcome) string { return "" }}, []arena.Outcome{{Contestant: c}}); err != nil {
+	if err := Write(&out, Page{Repeat: func(arena.Outcome) string { return "" }}, []arena.Outcome{{Contestant: c, Server: "Redis <7>"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"x 1.2, in C. ", "Settings: TTL &lt; 1 s.", `<li>clocks &amp; leases (<a href="https://x/?a&amp;b">page</a>). This excludes the faults pause, cut</li>`,
+		"x 1.2, in C. ", "<p>Server: Redis &lt;7&gt;.</p>", "Settings: TTL &lt; 1 s.", `<li>clocks &amp; leases (<a href="https://x/?a&amp;b">page</a>). This excludes the faults pause, cut</li>`,
 		`<li>nothing else (<a href="https://y">page</a>)</li>`,
 	} {
 		if !strings.Contains(out.String(), want) {

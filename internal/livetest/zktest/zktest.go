@@ -245,7 +245,7 @@ func mode(addr string) (string, error) {
 // Received returns how many requests a server has received since its start, of clients and of
 // itself: one for each call of Received, for example.
 func (s *Server) Received() (int64, error) {
-	text, err := sendCommand(s.Addr(), "srvr")
+	text, err := Stat(s.Addr())
 	if err != nil {
 		return 0, err
 	}
@@ -256,6 +256,9 @@ func (s *Server) Received() (int64, error) {
 	}
 	return strconv.ParseInt(number, 10, 64)
 }
+
+// Stat returns what the server at addr says about itself, beginning with its version.
+func Stat(addr string) (string, error) { return sendCommand(addr, "srvr") }
 
 // Watches returns how many watches a server has for its clients, and on how many nodes.
 func (s *Server) Watches(t testing.TB) (watches, nodes int) {

@@ -245,6 +245,7 @@ type verdictJSON struct {
 	Library    string           `json:"library,omitempty"`     // the library of others that it locks with
 	Version    string           `json:"version,omitempty"`     // the version of the library
 	Settings   string           `json:"settings,omitempty"`    // the settings that differ from the defaults, and what answers whether the lock is held
+	Server     string           `json:"server,omitempty"`      // the name and version of the servers of its store. Missing if there are none, or they did not start
 	Statements []statementJSON  `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
 	Control    bool             `json:"control"`               // whether it is broken on purpose
 	Expected   string           `json:"expected,omitempty"`    // the verdict that a control must get
@@ -259,6 +260,7 @@ type verdictJSON struct {
 	Took       float64          `json:"took"`                  // the duration of all bouts
 	Acquired   int              `json:"acquired"`              // the number of holds
 	Faults     []faultCountJSON `json:"faults"`                // the faults that were injected
+	Schedule   []faultTimeJSON  `json:"schedule"`              // when the faults of the bout that decided took effect
 	Overlaps   int              `json:"overlaps"`              // pairs of holds that were believed in at the same time
 	Overlap    float64          `json:"overlap"`               // the longest of them
 	ToldLate   float64          `json:"told_late"`             // the longest that ended because a holder was told of its loss
@@ -287,6 +289,13 @@ type statementJSON struct {
 type faultCountJSON struct {
 	Name  string `json:"name"`  // as `snib lab list` has it
 	Count int    `json:"count"` // how often it was injected
+}
+
+type faultTimeJSON struct {
+	Name   string   `json:"name"`             // the name of the fault; for a client that it stops or kills, there is also `stop-worker` or `kill-worker`
+	Client string   `json:"client,omitempty"` // the client that it hits
+	Begin  float64  `json:"begin"`            // the time since the bout began
+	End    *float64 `json:"end,omitempty"`    // the same for its end. Missing if it has none
 }
 
 type nodeJSON struct {

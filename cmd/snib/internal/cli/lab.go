@@ -630,8 +630,8 @@ func (l *labCommand) repeat(o arena.Outcome) string {
 func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 	v := verdictJSON{
 		Contestant: o.Contestant.Name, Title: o.Contestant.Title, Library: o.Contestant.Library, Version: o.Contestant.Version,
-		Settings: o.Contestant.Settings, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
-		Seed: o.Seed, Repeat: l.repeat(o), Bouts: o.Bouts, Took: seconds(o.Took), Faults: []faultCountJSON{}, Acquired: o.Acquired,
+		Settings: o.Contestant.Settings, Server: o.Server, Control: o.Contestant.IsControl(), Expected: string(o.Contestant.Want),
+		Seed: o.Seed, Repeat: l.repeat(o), Bouts: o.Bouts, Took: seconds(o.Took), Faults: []faultCountJSON{}, Schedule: []faultTimeJSON{}, Acquired: o.Acquired,
 		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap()), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
 		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
 	}
@@ -642,6 +642,14 @@ func (l *labCommand) toVerdict(o arena.Outcome) verdictJSON {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
 		v.Faults = append(v.Faults, faultCountJSON{name, o.Faults[name]})
+	}
+	for _, f := range o.Schedule() {
+		line := faultTimeJSON{Name: f.Name, Client: f.Client, Begin: seconds(f.Begin)}
+		if f.Ended {
+			end := seconds(f.End)
+			line.End = &end
+		}
+		v.Schedule = append(v.Schedule, line)
 	}
 	if o.Err != nil {
 		v.Error = message(o.Err)
