@@ -141,12 +141,15 @@ func (b *bout) countWaiting(ctx context.Context, c *client, id, crowd int64) {
 // gather starts the clients of a crowd, which use the victim's way to the store.
 func (b *bout) gather(ctx context.Context, victim *client) (extra []*client) {
 	var starting sync.WaitGroup
+	turns := make(chan struct{}, 4) // twelve JVMs at once would take too long to get ready
 	for range crowdSize {
 		b.extras++
 		c := b.newClient(len(names)+b.extras, fmt.Sprintf("D%d.", b.extras))
 		c.way = victim.number
 		extra = append(extra, c)
 		starting.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
 			if err := c.start(ctx); err != nil && ctx.Err() == nil {
 				b.stop(err)
 			}
