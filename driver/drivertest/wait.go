@@ -235,7 +235,7 @@ func cancelWithAnyCause(t *trial) {
 		t.release(l)
 		t.mustBeWithdrawn(slowest, func() error {
 			if err := t.checkFree(d1); err != nil {
-				return fmt.Errorf("after the release of a lock whose waiters were cancelled with %q: %w", cause, err)
+				return fmt.Errorf("after the release of a lock whose waiters were cancelled with %q: %w", cause.Error(), err)
 			}
 			return nil
 		})

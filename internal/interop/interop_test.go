@@ -342,6 +342,10 @@ func releaseThere(t *testing.T, w fixture, name string) {
 }
 
 func releaseHere(t *testing.T, w fixture, name string) {
+	// The program of the foreign client may have to start yet, which takes seconds on a busy machine.
+	if err := w.takeForeign(t, name+" before", longTTL).release(); err != nil {
+		t.Fatalf("the foreign client can't release: %v", err)
+	}
 	locker, _ := w.newLocker(t)
 	lock := acquire(t, locker, name)
 	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
