@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +23,31 @@ type replica struct {
 	t       testing.TB
 	service *Service
 	url     string
+}
+
+// newService returns a service that anybody may use and that no server serves, as in the bubble of
+// a test. It is drained in the end.
+func newService(t *testing.T, d driver.Driver, opts Options) *Service {
+	t.Helper()
+	opts.Access = &testAccess{}
+	s, err := New(d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Drain(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+	})
+	return s
+}
+
+// post returns the answer of a service to a message, without a network.
+func post(ctx context.Context, s *Service, path, message string) *httptest.ResponseRecorder {
+	r, w := httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(message)), httptest.NewRecorder()
+	r.Header.Set("Content-Type", wire.TypeJSON)
+	s.ServeHTTP(w, r)
+	return w
 }
 
 // startReplica starts a replica over a store.

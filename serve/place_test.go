@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -300,29 +299,19 @@ func TestWithdrawn(t *testing.T) {
 // must not depend on how many others were withdrawn since.
 func TestWithdrawalEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(memlock.New(), Options{Access: &testAccess{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		post := func(path, body string, want int) {
+		s := newService(t, memlock.New(), Options{})
+		check := func(path, body string, want int) {
 			t.Helper()
-			req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
-			req.Header.Set("Content-Type", wire.TypeJSON)
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, req)
-			if w.Code != want {
+			if w := post(t.Context(), s, path, body); w.Code != want {
 				t.Errorf("%s after %v = %d %s, want %d", path, withdrawalTimeout, w.Code, w.Body, want)
 			}
 		}
 		const attempt = `{"name": "job", "owner": "a", "attempt": "X"}`
-		post(wire.PathWithdraw, attempt, http.StatusNoContent)
+		check(wire.PathWithdraw, attempt, http.StatusNoContent)
 		time.Sleep(withdrawalTimeout)
-		post(wire.PathAcquire, attempt, http.StatusGone)
+		check(wire.PathAcquire, attempt, http.StatusGone)
 		time.Sleep(time.Nanosecond)
-		post(wire.PathAcquire, attempt, http.StatusOK)
-		if err := s.Drain(t.Context()); err != nil {
-			t.Errorf("Drain = %v", err)
-		}
+		check(wire.PathAcquire, attempt, http.StatusOK)
 	})
 }
 
@@ -332,33 +321,21 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
 		plan := fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Call: 1, After: 2 * time.Second}}}
-		s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newService(t, fault.Wrap(store, plan), Options{})
 		g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		acquire := func(ctx context.Context) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, strings.NewReader(`{"name": "job", "owner": "b"}`))
-			r.Header.Set("Content-Type", wire.TypeJSON)
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, r)
-			return w
-		}
+		const acquire = `{"name": "job", "owner": "b"}`
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		acquire(ctx)
+		post(ctx, s, wire.PathAcquire, acquire)
 		time.Sleep(2 * time.Second)
 		if err := g.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if w := acquire(t.Context()); w.Code != http.StatusOK {
+		if w := post(t.Context(), s, wire.PathAcquire, acquire); w.Code != http.StatusOK {
 			t.Errorf("the client is answered %d %s, want 200", w.Code, w.Body)
-		}
-		if err := s.Drain(t.Context()); err != nil {
-			t.Errorf("Drain = %v", err)
 		}
 	})
 }
@@ -392,34 +369,22 @@ func (l slowRelease) Release(ctx context.Context) error {
 func TestRenewalAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		s, err := New(slowOnce{store, store, new(atomic.Int64), 3 * time.Second}, Options{Access: &testAccess{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		post := func(path, body string) *httptest.ResponseRecorder {
-			r, w := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)), httptest.NewRecorder()
-			r.Header.Set("Content-Type", wire.TypeJSON)
-			s.ServeHTTP(w, r)
-			return w
-		}
+		s := newService(t, slowOnce{store, store, new(atomic.Int64), 3 * time.Second}, Options{})
 		acquire := func(ttl int64) (g wire.Granted) {
 			t.Helper()
-			w := post(wire.PathAcquire, fmt.Sprintf(`{"name": "job", "owner": "a", "ttl_ms": %d, "wait_ms": 10000}`, ttl))
+			w := post(t.Context(), s, wire.PathAcquire, fmt.Sprintf(`{"name": "job", "owner": "a", "ttl_ms": %d, "wait_ms": 10000}`, ttl))
 			if err := json.Unmarshal(w.Body.Bytes(), &g); err != nil || w.Code != http.StatusOK {
 				t.Fatalf("%d %s, %v", w.Code, w.Body, err)
 			}
 			return g
 		}
 		g := acquire(1000)
-		go post(wire.PathRenew, fmt.Sprintf(`{"name": "job", "owner": "a", "token": %d, "ttl_ms": 2000}`, g.Token))
+		go post(t.Context(), s, wire.PathRenew, fmt.Sprintf(`{"name": "job", "owner": "a", "token": %d, "ttl_ms": 2000}`, g.Token))
 		time.Sleep(4 * time.Second)
 		got := acquire(long)
 		time.Sleep(4 * time.Second)
 		if st, err := store.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != got.Token {
 			t.Errorf("the lock is %+v, %v, want the hold with the token %d", st, err, got.Token)
-		}
-		if err := s.Drain(t.Context()); err != nil {
-			t.Errorf("Drain = %v", err)
 		}
 	})
 }
@@ -433,18 +398,11 @@ func TestLostBeforeClientCameBack(t *testing.T) {
 			{Op: fault.Acquire, Call: 1, After: 2 * time.Second},
 			{Op: fault.Renew, Call: 1, Before: 2 * time.Second},
 		}}
-		s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newService(t, fault.Wrap(store, plan), Options{})
 		acquire := func(timeout time.Duration) int {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
-			r := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, strings.NewReader(`{"name": "job", "owner": "b"}`))
-			r.Header.Set("Content-Type", wire.TypeJSON)
-			w := httptest.NewRecorder()
-			s.ServeHTTP(w, r)
-			return w.Code
+			return post(ctx, s, wire.PathAcquire, `{"name": "job", "owner": "b"}`).Code
 		}
 		acquire(time.Second)
 		time.Sleep(2 * time.Second) // now the place has the hold
@@ -461,9 +419,6 @@ func TestLostBeforeClientCameBack(t *testing.T) {
 		if got := acquire(time.Minute); got != http.StatusOK || time.Since(began) > 2*time.Second {
 			t.Errorf("the second request is answered %d after %v, want %d within 2s", got, time.Since(began), http.StatusOK)
 		}
-		if err := s.Drain(t.Context()); err != nil {
-			t.Errorf("Drain = %v", err)
-		}
 	})
 }
 
@@ -475,20 +430,13 @@ func TestLabelFailsLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
 				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: fault.Hang}}}
-				s, err := New(fault.Wrap(store, plan), Options{Access: &testAccess{}, PlaceTimeout: time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := newService(t, fault.Wrap(store, plan), Options{PlaceTimeout: time.Second})
 				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}
 				wait := func(ctx context.Context) int {
-					body := strings.NewReader(`{"name": "job", "owner": "b", "wait_ms": 30000}`)
-					r, w := httptest.NewRequestWithContext(ctx, http.MethodPost, wire.PathAcquire, body), httptest.NewRecorder()
-					r.Header.Set("Content-Type", wire.TypeJSON)
-					s.ServeHTTP(w, r)
-					return w.Code
+					return post(ctx, s, wire.PathAcquire, `{"name": "job", "owner": "b", "wait_ms": 30000}`).Code
 				}
 				go wait(t.Context())
 				synctest.Wait()
@@ -508,9 +456,6 @@ func TestLabelFailsLate(t *testing.T) {
 				time.Sleep(time.Minute)
 				if got := s.Stats(); got != (Stats{}) {
 					t.Errorf("the service has %+v, want nothing", got)
-				}
-				if err := s.Drain(t.Context()); err != nil {
-					t.Errorf("Drain = %v", err)
 				}
 			})
 		})

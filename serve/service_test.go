@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -556,18 +555,14 @@ func (s sessions) Info() driver.Info {
 func TestLeasesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		s, err := New(store, Options{Access: &testAccess{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		post := func(path string, message any, want int) []byte {
+		s := newService(t, store, Options{})
+		send := func(path string, message any, want int) []byte {
 			body, err := json.Marshal(message)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, w := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)), httptest.NewRecorder()
-			r.Header.Set("Content-Type", wire.TypeJSON)
-			if s.ServeHTTP(w, r); w.Code != want {
+			w := post(t.Context(), s, path, string(body))
+			if w.Code != want {
 				t.Fatalf("%s: %d %s, want %d", path, w.Code, w.Body, want)
 			}
 			return w.Body.Bytes()
@@ -575,12 +570,12 @@ func TestLeasesAreForgotten(t *testing.T) {
 		const n = 2000
 		for i := range n {
 			var g wire.Granted
-			text := post(wire.PathAcquire, wire.Acquire{Name: fmt.Sprint("job ", i), Reserve: true, Label: "x"}, http.StatusOK)
+			text := send(wire.PathAcquire, wire.Acquire{Name: fmt.Sprint("job ", i), Reserve: true, Label: "x"}, http.StatusOK)
 			if err := json.Unmarshal(text, &g); err != nil {
 				t.Fatal(err)
 			}
 			if i%2 == 0 {
-				post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
+				send(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
 			} else if err := store.Break(t.Context(), g.Name, g.Owner, g.Token); err != nil { // at another replica
 				t.Fatal(err)
 			}
@@ -591,9 +586,6 @@ func TestLeasesAreForgotten(t *testing.T) {
 		s.leases.mu.Unlock()
 		if got >= n {
 			t.Errorf("%d holds have ended in %v, and the replica remembers %d", n, n*10*time.Second, got)
-		}
-		if err := s.Drain(t.Context()); err != nil {
-			t.Errorf("Drain = %v", err)
 		}
 	})
 }
