@@ -18,6 +18,13 @@ var nemesisMutants = []mutant{
 		tests: "TestJudge",
 	},
 	{
+		guarantee: "tokens begin anew once", pkg: "lab/judge",
+		in:    "Rules.beginAnew",
+		old:   "fault == rules.Restart.Fault && begun[rules.Restart.After]",
+		new:   "begun[rules.Restart.Fault] && begun[rules.Restart.After]",
+		tests: "TestJudge",
+	},
+	{
 		guarantee: "the protocol is kept", pkg: "lab/contestant",
 		in:    "phase.follow",
 		old:   "m.Type == Granted && now == asked",

@@ -94,6 +94,27 @@ var serveMutants = []mutant{
 		tests: "TestLabelFails",
 	},
 	{
+		guarantee: "late withdrawals", pkg: "remotelock",
+		in:    "attempt.run",
+		old:   "slices.IndexFunc(withdrawn, l.isOf); i >= 0 {",
+		new:   "slices.IndexFunc(withdrawn, l.isOf); i > len(withdrawn) {",
+		tests: "TestLateWithdrawal", testsIn: "internal/served",
+	},
+	{
+		guarantee: "late renewals", pkg: "serve",
+		in:    "leases.join",
+		old:   "other.released != c.released {",
+		new:   "false {",
+		tests: "TestRenewalAfterTheEnd",
+	},
+	{
+		guarantee: "TTLs of renewals", pkg: "serve",
+		in:    "Service.renewed",
+		old:   "if errs[i] = s.checkTTL(ttls[i]); errs[i] == nil {",
+		new:   "if errs[i] == nil {",
+		tests: "TestTTLRangeOfBatch",
+	},
+	{
 		guarantee: "withdrawals behind a balancer", pkg: "serve",
 		in:    "Service.takeBack",
 		old:   "case <-p.ended:",
