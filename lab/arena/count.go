@@ -146,16 +146,21 @@ func countPostgres(t testing.TB, addr func() string) func() (int64, error) {
 	const query = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements" +
 		" WHERE dbid = (SELECT oid FROM pg_database WHERE datname = '" + postgresDatabase + "')"
 	return func() (n int64, err error) {
-		ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr()+"/postgres?sslmode=disable")
-		if err != nil {
-			return 0, err
-		}
-		defer conn.Close(ctx) //nolint:errcheck // it has answered
-		err = conn.QueryRow(ctx, query).Scan(&n)
+		err = askPostgres(addr(), query, &n)
 		return n, err
 	}
+}
+
+// askPostgres reads the only answer to a query. The simple protocol also passes PgBouncer.
+func askPostgres(addr, query string, answer any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable&default_query_exec_mode=simple_protocol")
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx) //nolint:errcheck // it has answered
+	return conn.QueryRow(ctx, query).Scan(answer)
 }
 
 // countMySQL counts statements, without those of stored programs, and ends of connections. It keeps

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -100,14 +98,9 @@ func TestManyBouts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conn, err := pgx.Connect(t.Context(), "postgres://postgres@"+s.addrs[0]+"/postgres?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
 	const old = "SELECT count(*) FROM pg_stat_statements WHERE dbid NOT IN (SELECT oid FROM pg_database)"
 	var n int
-	if err := conn.QueryRow(t.Context(), old).Scan(&n); err != nil || n > 0 {
+	if err := askPostgres(s.addrs[0], old, &n); err != nil || n > 0 {
 		t.Errorf("%d statements of databases that do not exist any more are counted (%v)", n, err)
 	}
 }

@@ -112,8 +112,7 @@ func (o *Outcome) shrink(ctx context.Context, try func(plan []Step) (trial, erro
 				return err
 			}
 			if t.result.Verdict() == verdict {
-				o.Plan, o.Events = smaller, t.events
-				o.Worst, o.Disorder, o.First = t.result.Worst, t.result.Disorder, t.result.First
+				o.Plan, o.Events, o.Evidence = smaller, t.events, t.result.Evidence
 				break
 			}
 		}

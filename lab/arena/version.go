@@ -1,13 +1,10 @@
 package arena
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -41,16 +38,8 @@ func redisVersion(addr string) (string, error) {
 	return find("Redis", `\nredis_version:(\S+)`, answer, err)
 }
 
-func postgresVersion(addr string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable&default_query_exec_mode=simple_protocol")
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close(ctx) //nolint:errcheck // it has answered
-	var text string
-	err = conn.QueryRow(ctx, "SHOW server_version").Scan(&text)
+func postgresVersion(addr string) (text string, err error) {
+	err = askPostgres(addr, "SHOW server_version", &text)
 	return find("PostgreSQL", `^(\S+)`, text, err)
 }
 

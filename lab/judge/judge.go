@@ -67,6 +67,13 @@ type Damage struct {
 // A Disorder is a token that is not greater than that of an earlier hold, or the same one.
 type Disorder struct{ Hold, Before *history.Hold }
 
+// The Evidence of a run is what a picture shows of it. What there is none of is nil.
+type Evidence struct {
+	Worst    *history.Violation // the longest overlap, of those of which nobody was told if there are any
+	Disorder *Disorder          // the first token that goes back
+	First    *Damage            // the first on the resource that checks tokens, or else on the other one
+}
+
 // A Result is the judgement of one run, or of several, see [Result.Add].
 type Result struct {
 	Acquired int
@@ -101,12 +108,7 @@ type Result struct {
 	Excused    int
 	Assumption string
 
-	// Worst is the longest overlap, of those of which nobody was told if there are any. Disorder is
-	// the first token that goes back. First is the first damage on the resource that checks tokens,
-	// or else on the other one. They are nil if there is none.
-	Worst    *history.Violation
-	Disorder *Disorder
-	First    *Damage
+	Evidence
 }
 
 // Judge judges a run by its events.
@@ -379,7 +381,7 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {
-		r.Worst, r.Disorder, r.First = o.Worst, o.Disorder, o.First
+		r.Evidence = o.Evidence
 	}
 	if worse || r.Errors == nil {
 		r.Errors = o.Errors

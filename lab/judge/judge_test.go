@@ -308,10 +308,10 @@ func TestAdd(t *testing.T) {
 		worse bool
 	}{
 		{Result{Acquired: 1, Damage: 1, Tokens: true}, true},
-		{Result{Acquired: 1, Overlaps: 1, ToldLate: 2 * time.Second, Worst: small, Tokens: true}, true},
-		{Result{Acquired: 1, Overlaps: 1, Untold: time.Second, Worst: great, Tokens: true}, true},
-		{Result{Acquired: 1, Overlaps: 1, Untold: time.Millisecond, Worst: small, Tokens: true}, false},
-		{Result{Acquired: 1, Overlaps: 1, ToldLate: 3 * time.Second, Worst: small, Tokens: true}, false},
+		{Result{Acquired: 1, Overlaps: 1, ToldLate: 2 * time.Second, Evidence: Evidence{Worst: small}, Tokens: true}, true},
+		{Result{Acquired: 1, Overlaps: 1, Untold: time.Second, Evidence: Evidence{Worst: great}, Tokens: true}, true},
+		{Result{Acquired: 1, Overlaps: 1, Untold: time.Millisecond, Evidence: Evidence{Worst: small}, Tokens: true}, false},
+		{Result{Acquired: 1, Overlaps: 1, ToldLate: 3 * time.Second, Evidence: Evidence{Worst: small}, Tokens: true}, false},
 		{Result{Acquired: 1, Tokens: true}, false},
 	} {
 		if got := all.Add(r.Result); got != r.worse {

@@ -260,7 +260,7 @@ func Picture(o arena.Outcome) (sentence string, c timeline.Chart, ok bool) {
 	}
 	addHolds(&c, holds, o)
 	addWaits(&c, o.Events)
-	addFaults(&c, o.Events)
+	addFaults(&c, o.Schedule())
 	return sentence, c, true
 }
 
@@ -348,20 +348,18 @@ func laneOf(id int64) string {
 // same reports whether two holds are one.
 func same(h, o *history.Hold) bool { return h.Worker == o.Worker && h.ID == o.ID }
 
-func addFaults(c *timeline.Chart, events []history.Event) {
-	begun := make(map[int64]int64)
-	for _, e := range events {
+func addFaults(c *timeline.Chart, faults []arena.FaultTime) {
+	for _, f := range faults {
+		span := timeline.Span{Lane: server, From: f.Begin, Until: f.End, Kind: timeline.Fault, Text: f.Name}
 		switch {
-		case e.Kind == history.Begin:
-			begun[e.ID] = e.At
-			if e.Fault == history.KillWorker {
-				c.Marks = append(c.Marks, timeline.Mark{Lane: client(e.Worker), At: at(e.At), Kind: timeline.Death})
-			}
-		case e.Kind != history.End || e.Fault == history.KillWorker:
-		case e.Fault == history.StopWorker:
-			c.Spans = append(c.Spans, timeline.Span{Lane: client(e.Worker), From: at(begun[e.ID]), Until: at(e.At), Kind: timeline.Stopped, Text: "stopped"})
-		case e.Worker == "":
-			c.Spans = append(c.Spans, timeline.Span{Lane: server, From: at(begun[e.ID]), Until: at(e.At), Kind: timeline.Fault, Text: e.Fault})
+		case f.Name == history.KillWorker:
+			c.Marks = append(c.Marks, timeline.Mark{Lane: client(f.Client), At: f.Begin, Kind: timeline.Death})
+		case !f.Ended:
+		case f.Name == history.StopWorker:
+			span.Lane, span.Kind, span.Text = client(f.Client), timeline.Stopped, "stopped"
+			c.Spans = append(c.Spans, span)
+		case f.Client == "":
+			c.Spans = append(c.Spans, span)
 		}
 	}
 }
