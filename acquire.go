@@ -96,10 +96,10 @@ func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration
 // traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
 func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin, err error) {
 	e := Event{Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept, Err: err})
+	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Err: err})
 	if lock != nil {
 		e.Token = lock.Token()
-		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept})
+		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined})
 	}
 }
 
@@ -107,7 +107,6 @@ func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Du
 type holdOrigin struct {
 	local  bool // no request was sent to the store
 	joined bool // it added a lock to an existing hold
-	kept   bool // the lease was kept: see Keep
 }
 
 // acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold.
@@ -124,7 +123,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 		h = nil
 	}
 	if h != nil || err != nil {
-		return h, holdOrigin{local: true, kept: h != nil && h.reused}, err
+		return h, holdOrigin{local: true}, err
 	}
 	le, granted, err := l.request(ctx, p, noWait)
 	if err == nil {

@@ -16,9 +16,9 @@ import (
 // [Lock.Owner] in a safe place. With it, any process can call [Locker.Adopt], to release the lock
 // or to keep it longer.
 //
-// The Lock may be forgotten without Release; [TrackLeaks] does not report that. Its context ends,
-// as lost, at the end of the TTL or when the Locker is closed, while the lock stays taken in the
-// store. The process may learn only then that another process has released the lock.
+// The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
+// when the Locker is closed, while the lock stays taken in the store. The process may learn only
+// then that another process has released the lock.
 //
 // Where leases end with a session, Detached is an [ErrInvalid]: those backends free the locks of a
 // process that has ended.

@@ -3,7 +3,6 @@ package snib_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,22 +98,6 @@ func TestDetachedDoesNotBlockItsProcess(t *testing.T) {
 			t.Errorf("the process that took the lock got it again after %v, want a minute", got)
 		}
 	})
-}
-
-// A detached Lock may be forgotten: that is no leak, and the one who adopts it in the same process
-// can release it.
-func TestDetachedForgotten(t *testing.T) {
-	store := new(memlock.Store)
-	l := open(t, store.Open(), snib.TrackLeaks(), snib.Detached(), snib.Owner("user 7"), snib.TTL(time.Hour),
-		snib.Tracing(&snib.Trace{Leaked: func(e snib.LeakedEvent) { t.Errorf("reported as leaked: %+v", e) }}))
-	owner := acquire(t, l, "a").Owner()
-	for range 5 {
-		runtime.GC()
-	}
-	adopted, err := l.Adopt(t.Context(), "a", owner)
-	wantErr(t, "Adopt", err, nil)
-	release(t, adopted)
-	release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
 }
 
 func TestDetachedRefused(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 //
 // Do returns by the deadline of ctx, or [driver.CancelTimeout] (50 ms) later, even if the store
 // does not answer the release, unless fn itself takes longer. The release then goes on in the
-// background for up to [ReleaseTimeout].
+// background for up to 5 seconds.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error) (err error) {
 	lock, err := l.Acquire(ctx, name)
 	if err != nil {
@@ -43,7 +43,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 func (l *Locker) releaseBy(ctx context.Context, lock *Lock) error {
 	deadline, ok := ctx.Deadline()
 	patience := max(time.Until(deadline), driver.CancelTimeout)
-	if !ok || patience >= l.conf.releaseTimeout {
+	if !ok || patience >= releaseTimeout {
 		return lock.Release() // which ends in time by itself
 	}
 	done := make(chan error, 1)

@@ -100,15 +100,11 @@ const (
 )
 
 // RetryAfter returns after what time another attempt makes sense, for people or for the HTTP header
-// Retry-After: whole seconds, from 1 s to 1 min. It is 1 s if the lease is only kept ([Keep]).
-// Otherwise it is a guess: that a holder needs as long as it has needed so far, but at most the
-// rest of its lease. It does not consider the waiters.
+// Retry-After: whole seconds, from 1 s to 1 min. It is a guess: that a holder needs as long as it
+// has needed so far, but at most the rest of its lease. It does not consider the waiters.
 func (i HeldInfo) RetryAfter() time.Duration {
 	first := maxRetryAfter
 	for _, h := range i.Holders {
-		if h.IsKept() {
-			return minRetryAfter
-		}
 		if h.Held > 0 {
 			first = min(first, h.Held)
 		}
@@ -154,10 +150,7 @@ func (h HolderInfo) String() string {
 		words = append(words, "a program other than snib")
 	default:
 		words = append(words, graphic(h.Host), "pid "+strconv.Itoa(h.PID))
-		switch {
-		case h.IsKept():
-			words = append(words, "(kept)")
-		case h.Label != "":
+		if h.Label != "" {
 			words = append(words, "("+graphic(h.Label)+")")
 		}
 	}

@@ -39,8 +39,7 @@ type (
 //	request   the driver acquires the lease, with retries while the store is unavailable
 //	adopt     the lease is checked, and becomes a hold
 //	keep      the keeper renews the lease, and ends the hold if it can't
-//	release   the lease goes to the next goroutine (handover.go), stays here (kept.go), or goes back to
-//	          the store
+//	release   the lease goes to the next goroutine (handover.go), or back to the store
 //
 // Locker.acquireHold leads through the first four. The keeper is goroutines, and Lock.Release leads
 // through the last.
@@ -63,7 +62,6 @@ type core struct {
 	isClosed     bool
 	queues       map[string]*nameQueue
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
-	keepings     map[string]*keeping
 	ownerHolds   ownerHolds
 	keeper       keeper
 	watermarks   watermarks
@@ -77,7 +75,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: "none", Err: driver.Invalidf("driver: it is nil")}
 	}
 	info := d.Info()
-	conf, err := config{releaseTimeout: defaultReleaseTimeout, retryTimeout: driver.RetryTimeout}.withOptions(info, opts)
+	conf, err := config{retryTimeout: driver.RetryTimeout}.withOptions(info, opts)
 	if err != nil {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
@@ -91,7 +89,6 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
-		keepings:     make(map[string]*keeping),
 		ownerHolds:   make(ownerHolds),
 		watermarks:   make(watermarks),
 	}}
@@ -128,17 +125,14 @@ func (l *Locker) Info() Info { return l.core.info }
 // driver. Pending and later acquisitions return [ErrClosed]. Close of a Locker that [Locker.With]
 // has made does nothing: the driver, queues and holds belong to the one that [New] has made.
 //
-// The store gives the locks away when their leases lapse. Leases that are only kept ([Keep]) are
-// released first, which takes up to [ReleaseTimeout] if the store does not answer. Work that still
-// runs under them has that long to wind down. To give the locks away at once, release them before
-// Close.
+// The store gives the locks away when their leases lapse. Work that still runs under them has that
+// long to wind down. To give the locks away at once, release them before Close.
 func (l *Locker) Close() error {
 	if l.derived {
 		return nil
 	}
 	c := l.core
 	var ended endings
-	var kept []*lease
 	c.mu.Lock()
 	if !c.isClosed {
 		c.isClosed = true
@@ -146,18 +140,12 @@ func (l *Locker) Close() error {
 			q.closeWaiters()
 		}
 		for len(c.keeper.heap) > 0 {
-			if le := c.keeper.heap[0]; le.isKept() {
-				c.endKeepLocked(le)
-				kept = append(kept, le)
-				continue
-			}
 			ended = append(ended, c.loseLocked(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
 		}
 		c.keeper.wake()
 	}
 	c.mu.Unlock()
 	ended.run()
-	c.giveBackAll(kept)
 	return c.driver.Close()
 }
 

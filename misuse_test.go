@@ -129,7 +129,7 @@ func TestCloseOfDerivedLocker(t *testing.T) {
 }
 
 // If the store dies during the body, Do returns by the caller's deadline, and says that the release
-// is not confirmed. Without a deadline it waits for ReleaseTimeout.
+// is not confirmed. Without a deadline it waits for 5 seconds.
 func TestDoOnDyingStore(t *testing.T) {
 	errBody := errors.New("body")
 	tests := []struct {

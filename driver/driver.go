@@ -267,19 +267,12 @@ type Holder struct {
 	Label string // free text, such as the command that runs under the lock
 }
 
-// KeptLabel is the label of a lease that no hold uses, and that its process keeps: see
-// Request.Keep. Tools show such a lease as kept. No hold has this label.
-const KeptLabel = "snib:kept"
-
 // ReservedLabel begins the label of a lease that somebody has reserved: no process holds it, and it
 // lasts until it is handed back, or until its TTL ends. A lock service makes such leases.
 const ReservedLabel = "reserved: "
 
 // IsReserved reports whether the lease is a reservation: see [ReservedLabel].
 func (h Holder) IsReserved() bool { return strings.HasPrefix(h.Label, ReservedLabel) }
-
-// IsKept reports whether the holder only keeps its lease: see [KeptLabel].
-func (h Holder) IsKept() bool { return h.Label == KeptLabel }
 
 // A Grant is what the store gave. A field that the driver knows nothing of has its zero value.
 type Grant struct {

@@ -349,9 +349,3 @@ func (x agedTxn) Commit() (*clientv3.TxnResponse, error) {
 	}
 	return answer, err
 }
-
-// TestKept has two processes whose leases stay with them until the other one wants the lock.
-func TestKept(t *testing.T) {
-	client := dial(t, etcdtest.Start(t))
-	jobtest.KeptLease(t, func() driver.Driver { return open(t, client) })
-}

@@ -62,9 +62,3 @@ func TestStaleHandOver(t *testing.T) {
 		}
 	})
 }
-
-// TestKept has two processes whose leases stay with them until the other one wants the lock.
-func TestKept(t *testing.T) {
-	s := new(memlock.Store)
-	jobtest.KeptLease(t, func() driver.Driver { return s.Open() })
-}

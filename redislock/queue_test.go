@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -465,36 +464,4 @@ func subscribers(t testing.TB, n *redistest.Node) int {
 	t.Helper()
 	text, _ := n.Must("CLIENT", "LIST", "TYPE", "pubsub").(string)
 	return strings.Count(text, "id=")
-}
-
-// TestKept has two processes whose leases stay with them until the other one wants the lock.
-func TestKept(t *testing.T) {
-	t.Parallel()
-	t.Run("Single", func(t *testing.T) {
-		t.Parallel()
-		node := used(t, redistest.Single(t))
-		jobtest.KeptLease(t, func() driver.Driver { return open(t, at(node.Addr())) })
-	})
-	t.Run("Cluster", func(t *testing.T) {
-		t.Parallel()
-		c := redistest.Cluster(t)
-		o := rueidis.ClientOption{InitAddress: c.Addrs()}
-		usedCluster(t, c, o)
-		jobtest.KeptLease(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) })
-	})
-}
-
-// TestKeptToldAtOnce has another process wait just after the grant of a lease that may be kept: its
-// holder is told by then, although most leases get a record, and a listener, only if they last.
-func TestKeptToldAtOnce(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d := open(t, at(node.Addr()))
-	req := uniqueRequest("job", "holder")
-	req.Keep, req.Tokens = true, 2
-	l := take(t, d, req)
-	if n := node.Must("EXISTS", "snib.r:{job}"); n != int64(1) {
-		t.Errorf("EXISTS of the record of a lease that may be kept = %v, want 1", n)
-	}
-	free(t, l)
 }

@@ -412,7 +412,6 @@ func TestReservationsRefused(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
 	}
-	r.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.KeptLabel, TTL: long}, http.StatusNoContent) // by a program that keeps its leases
 }
 
 // TestReplicaServesOthers renews, labels and releases at a replica what another one granted.

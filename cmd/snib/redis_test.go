@@ -4,15 +4,12 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	library "github.com/sniblock/snib"
@@ -89,7 +86,6 @@ func TestRedis(t *testing.T) {
 			node := redistest.Single(t).Used()
 			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 				"redis": func(ts *testscript.TestScript, _ bool, args []string) { sendRedis(ts, node, args) },
-				"keep":  func(ts *testscript.TestScript, _ bool, args []string) { keepLease(t, ts, node, args) },
 			}}
 			_, port, _ := strings.Cut(node.Addr(), ":")
 			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
@@ -110,26 +106,6 @@ func sendRedis(ts *testscript.TestScript, n *redistest.Node, args []string) {
 	answer, err := n.Do(command...)
 	ts.Check(err)
 	fmt.Fprintln(ts.Stdout(), answer)
-}
-
-// keepLease implements the script command "keep NAME": this process takes and frees the lock, and
-// keeps its lease. The command returns when the store shows that.
-func keepLease(t *testing.T, ts *testscript.TestScript, n *redistest.Node, args []string) {
-	d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{n.Addr()}})
-	ts.Check(err)
-	locker, err := library.New(d, library.Keep(time.Hour))
-	ts.Check(err)
-	t.Cleanup(func() { _ = locker.Close() })
-	lock, err := locker.Acquire(t.Context(), args[0])
-	ts.Check(err)
-	ts.Check(lock.Release())
-	livetest.Await(t, "kept lease in the store", func() error {
-		st, err := locker.Status(t.Context(), args[0])
-		if err == nil && (len(st.Holders) != 1 || !st.Holders[0].Holder.IsKept()) {
-			return errors.New("it is not shown as kept")
-		}
-		return err
-	})
 }
 
 // oldRedis returns the address of a server that claims to be Redis 6.0, and

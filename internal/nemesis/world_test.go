@@ -105,9 +105,6 @@ func (w *world) startWorker(p *workerProcess) {
 	j := w.Job
 	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calmFile()
 	j.Quiet = p.number == 0
-	if p.number == 1 {
-		j.Release = time.Second
-	}
 	p.Child = livetest.StartChild(w.t, j)
 }
 
