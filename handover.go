@@ -93,7 +93,7 @@ func (c *core) confirmLocked(h *hold, now driver.Instant) (confirmed bool, _ dri
 	}
 	le.renewing = true
 	c.scheduleLocked(le)
-	before, timeout := le.confirmedAt, min(releaseTimeout, h.deadline().Left(now)/2)
+	before, timeout := le.confirmedAt, min(releaseTimeout/2, h.deadline().Left(now)/2)
 	c.mu.Unlock()
 	c.renewBatch([]*lease{le}, []driver.Lease{le.granted}, timeout)
 	now = driver.Now()

@@ -32,6 +32,9 @@ type (
 // The answer may be out of date when it arrives: show it to people, and never base a decision on
 // it. Anyone who knows an owner id in it can release the lock, so do not log it.
 func (l *Locker) Status(ctx context.Context, name string) (st Status, err error) {
+	if err := l.check(); err != nil {
+		return Status{}, err
+	}
 	err = l.inspect(ctx, "status", l.conf.prefix+name, func(in driver.Inspector, name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
@@ -47,6 +50,10 @@ func (l *Locker) Status(ctx context.Context, name string) (st Status, err error)
 // meanwhile may or may not be in it, and a store that is being reorganised may show a lock twice.
 func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
+		if err := l.check(); err != nil {
+			yield(Status{}, err)
+			return
+		}
 		stopped := false
 		err := l.inspect(ctx, "list", l.conf.prefix+prefix, func(in driver.Inspector, prefix string) error {
 			return in.List(ctx, prefix, func(st Status) bool {
@@ -66,6 +73,9 @@ func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // next renewal, or with [NoRenewal] at the end of its TTL. Until then it may still write, which
 // only a check of fencing tokens refuses.
 func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) error {
+	if err := l.check(); err != nil {
+		return err
+	}
 	return l.inspect(ctx, "break", l.conf.prefix+name, func(in driver.Inspector, name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
@@ -83,8 +93,8 @@ func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) er
 // that ended the request. Other errors are the backend's own, such as a wrong password. A store
 // that answers may still refuse to grant locks, for example during the grace period of Redis.
 func (l *Locker) Ping(ctx context.Context) error {
-	if l.err != nil {
-		return l.err
+	if err := l.check(); err != nil {
+		return err
 	}
 	err := l.withInspector(ctx, func(in driver.Inspector) error {
 		_, err := statusInTime(ctx, in, l.conf.prefix+"ping") // with the prefix: the access rights may be limited to it
@@ -99,9 +109,6 @@ func (l *Locker) Ping(ctx context.Context) error {
 // inspect calls f with the driver's Inspector and a name or prefix in the store. It returns f's
 // error as an [Error] for the operation op. ctx is the context that f uses.
 func (l *Locker) inspect(ctx context.Context, op, name string, f func(in driver.Inspector, name string) error) error {
-	if l.err != nil {
-		return l.err
-	}
 	err := l.withInspector(ctx, func(in driver.Inspector) error { return f(in, name) })
 	if err != nil {
 		return l.wrapError(op, name, err)

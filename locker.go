@@ -100,6 +100,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 // option can't be used, each acquisition through the new Locker returns the error. Of [NoWait] and
 // [MaxWait], the one that is given last replaces the other. The new Locker need not be closed.
 func (l *Locker) With(opts ...Option) *Locker {
+	l.mustBeMade()
 	conf, err := l.conf.withOptions(l.core.info, opts)
 	if l.err != nil {
 		err = l.err
@@ -119,7 +120,28 @@ func (l *Locker) noteTraces() {
 }
 
 // Info returns what the backend promises.
-func (l *Locker) Info() Info { return l.core.info }
+func (l *Locker) Info() Info {
+	l.mustBeMade()
+	return l.core.info
+}
+
+// noLocker says what is wrong with a Locker that no New has returned.
+const noLocker = "it is nil or zero; check the error of New before you use the Locker"
+
+// check returns why l can't be used, or nil.
+func (l *Locker) check() error {
+	if l == nil || l.core == nil {
+		return &Error{Op: "use", Backend: "none", Err: driver.Invalidf("Locker: %s", noLocker)}
+	}
+	return l.err
+}
+
+// mustBeMade panics if no New has returned l, in a method that returns no error.
+func (l *Locker) mustBeMade() {
+	if l == nil || l.core == nil {
+		panic("snib: invalid Locker: " + noLocker)
+	}
+}
 
 // Close ends all holds of the Locker and of the Lockers derived from it, as lost, and closes the
 // driver. Pending and later acquisitions return [ErrClosed]. Close of a Locker that [Locker.With]
@@ -128,6 +150,9 @@ func (l *Locker) Info() Info { return l.core.info }
 // The store gives the locks away when their leases lapse. Work that still runs under them has that
 // long to wind down. To give the locks away at once, release them before Close.
 func (l *Locker) Close() error {
+	if l == nil || l.core == nil {
+		return l.check()
+	}
 	if l.derived {
 		return nil
 	}

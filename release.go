@@ -13,8 +13,8 @@ import (
 
 // leave releases one Lock of the hold. The release of the last Lock ends the hold.
 func (c *core) leave(h *hold) error {
-	l, le := h.locker, h.lease
-	now := driver.Now()
+	l, le, began := h.locker, h.lease, time.Now()
+	now := driver.At(began)
 	c.mu.Lock()
 	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
@@ -54,18 +54,19 @@ func (c *core) leave(h *hold) error {
 	if next != nil && next.prevDone != nil {
 		close(next.prevDone)
 	}
-	return c.completeRelease(h, now, next != nil, queued)
+	return c.completeRelease(h, began, now, next != nil, queued)
 }
 
 // completeRelease completes the release of h. If local is true, the lease has been handed over to
 // another hold. Otherwise completeRelease releases the lease in the store, and makes
 // the next waiter the head of the queue.
-func (c *core) completeRelease(h *hold, now driver.Instant, local bool, queued int) error {
+// The whole release, which began at began, takes releaseTimeout at most.
+func (c *core) completeRelease(h *hold, began time.Time, now driver.Instant, local bool, queued int) error {
 	l, le := h.locker, h.lease
 	var err error
 	var sentAt time.Time
 	if !local {
-		if sentAt, err = c.releaseLease(le.granted, releaseTimeout); err != nil {
+		if sentAt, err = c.releaseLease(le.granted, releaseTimeout-time.Since(began)); err != nil {
 			err = l.wrapError("release", le.name, withUnreleased(err))
 		}
 		if le.queue != nil {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"

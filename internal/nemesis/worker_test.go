@@ -37,8 +37,8 @@ type Job struct {
 	Seed  uint64
 	Calm  string // a file that exists after the heal: then holds are short
 
-	Mixed   bool          // some holds have a different TTL
-	Abandon bool          // some lost holds are released only at the end
+	Mixed   bool // some holds have a different TTL
+	Abandon bool // some lost holds are released only at the end
 	// It sends fewer requests, so that no other request tells it of a loss, and
 	// holds locks longer.
 	Quiet bool
