@@ -218,8 +218,8 @@ func TestContextOfAnEndedHold(t *testing.T) {
 	}
 }
 
-// A Locker that no New has returned is an error with a clear text, and no panic by a nil pointer. The
-// methods that return no error panic with that text.
+// A Locker that no New has returned is an error with a clear text, and no panic by a nil pointer.
+// The methods that return no error panic with that text.
 func TestNilLocker(t *testing.T) {
 	for _, l := range []*snib.Locker{nil, {}} {
 		ctx := t.Context()

@@ -39,11 +39,12 @@ func TestReleaseTimeoutWithWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
 		d := fault.Wrap(store.Open(), fault.Plan{})
-		l, other := open(t, d), acquire(t, open(t, store.Open()), "a")
+		l := open(t, d)
+		first := acquire(t, l, "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		locks := make(chan *snib.Lock, 2)
-		for range 2 { // the first one gets a lease with tokens for both
+		for range 2 { // the first one gets a lease with a token for the second
 			go func() {
 				if lock, err := l.Acquire(ctx, "a"); err == nil {
 					locks <- lock
@@ -51,7 +52,7 @@ func TestReleaseTimeoutWithWaiter(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		release(t, other)
+		release(t, first)
 		lock := <-locks
 		time.Sleep(time.Second) // the last confirmation is too old for a hand-over
 		d.Sever(fault.Hang)
