@@ -202,15 +202,10 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	cmd.keys, cmd.ttl, cmd.saved = &a.keys, a.req.TTL, true
 	if !queue && a.rounds == 1 && a.needsNoRecord() {
 		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
-		cmd.plain = !a.req.NoWait && !a.d.conn.IsCluster() // which could redirect some of the commands
 		if err := a.send(ctx, cmd); err != nil {
 			return nil, err
 		}
 		switch {
-		case cmd.answer == "w":
-			if _, err := a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal()); err != nil {
-				return nil, err
-			}
 		case cmd.answer != "?":
 			return a.parseAnswer(ctx, cmd.answer)
 		case !a.req.NoWait:

@@ -17,13 +17,6 @@ var redisMutants = []mutant{
 		tests: "TestFlush",
 	},
 	{
-		guarantee: "known counts", pkg: "redislock",
-		in:    "sender.countPlain",
-		old:   "token < check.token+n || ",
-		new:   "",
-		tests: "TestPlainTakeAfterLoss",
-	},
-	{
 		guarantee: "full disks", pkg: "redislock",
 		file:  "rueidis.go",
 		old:   "dedicated, _ := c.client.Dedicate()\n\t\tdefer dedicated.Close()",
@@ -36,13 +29,6 @@ var redisMutants = []mutant{
 		old:   "if kind and not isQueued(owner, mode) then",
 		new:   "if kind then",
 		tests: "TestForeignHolderOfSemaphore",
-	},
-	{
-		guarantee: "counts of new servers", pkg: "redislock",
-		file:  "script/full.lua",
-		old:   "if start and lastToken < start then lastToken = now end",
-		new:   "",
-		tests: "TestPlainTakeAfterPromotion",
 	},
 	{
 		guarantee: "undisturbed transactions", pkg: "redislock",
@@ -120,13 +106,6 @@ var redisMutants = []mutant{
 		old:   ", 'aof_rewrites:0'",
 		new:   "",
 		tests: "TestDurableGrace/SnapshotThenFile",
-	},
-	{
-		guarantee: "takes give way", pkg: "redislock",
-		in:    "sender.takePlain",
-		old:   ` && queue.Lines[0] == "0"`,
-		new:   "",
-		tests: "TestPlainTakeYieldsToQueue",
 	},
 	{
 		guarantee: "wanted", pkg: "redislock",

@@ -1,0 +1,78 @@
+package redislock_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A recordingConn keeps a copy of each call, as a network may that delivers it late.
+type recordingConn struct {
+	redislock.Conn
+	mu   sync.Mutex
+	sent [][]redislock.Call
+}
+
+func (c *recordingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	own := slices.Clone(calls)
+	for i, call := range own {
+		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
+	}
+	c.mu.Lock()
+	c.sent = append(c.sent, own)
+	c.mu.Unlock()
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// recorded returns the calls since it was last called.
+func (c *recordingConn) recorded() [][]redislock.Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sent := c.sent
+	c.sent = nil
+	return sent
+}
+
+// deliver sends recorded calls again.
+func (c *recordingConn) deliver(t *testing.T, late []redislock.Call) {
+	t.Helper()
+	for _, r := range c.Conn.Eval(t.Context(), late...) {
+		if r.Err != nil {
+			t.Errorf("a call that is delivered late = %v", r.Err)
+		}
+	}
+}
+
+// TestLateRequestsOfHold delivers all requests that led to a hold once more. They must not end it.
+// The lock has a queue without a holder, as a host leaves it on which a holder and a waiter died.
+func TestLateRequestsOfHold(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var c *recordingConn
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c = &recordingConn{Conn: inner}
+		return c
+	})
+	other := open(t, at(node.Addr()))
+	for i := range 50 { // a take depends on when the server was identified
+		free(t, take(t, d, uniqueRequest("another job", string(rune('a'+i)))))
+		node.Must("ZADD", "snib.q:{job}", "1", "a dead waiter")
+		c.recorded()
+		l := take(t, d, uniqueRequest("job", "holder"))
+		sent := c.recorded()
+		if len(sent) == 0 {
+			t.Fatal("no request led to the hold")
+		}
+		for _, late := range sent {
+			c.deliver(t, late)
+			if st := status(t, other, "job"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
+				t.Fatalf("after a late %+v the status is %+v, want the token %d", late, st, token(l))
+			}
+		}
+		free(t, l)
+	}
+}
