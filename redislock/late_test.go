@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -74,5 +75,35 @@ func TestLateRequestsOfHold(t *testing.T) {
 			}
 		}
 		free(t, l)
+	}
+}
+
+// TestRenewalNeverShortens renews a hold with a shorter TTL than that of a later request of the same
+// owner.
+func TestRenewalNeverShortens(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	for _, tt := range []struct {
+		name string
+		ttl  time.Duration // of the renewal
+	}{
+		{"Short", floor / 2},
+		{"AboveFloor", 2 * floor},
+	} {
+		for _, mode := range modes {
+			t.Run(tt.name+"/"+mode.name, func(t *testing.T) {
+				first, later := open(t, at(node.Addr())), open(t, at(node.Addr()))
+				name := "job " + tt.name + mode.name
+				l := take(t, first, mode.as(request(name, "owner", tt.ttl)))
+				long := take(t, later, mode.as(request(name, "owner", time.Minute)))
+				if err := renew(t, first, l); err != nil {
+					t.Fatalf("Renew = %v", err)
+				}
+				if left := status(t, later, name).Holders[0].Left; left < time.Minute/2 {
+					t.Errorf("after a renewal for %v the lease of a minute ends in %v", tt.ttl, left)
+				}
+				free(t, long)
+			})
+		}
 	}
 }
