@@ -53,7 +53,6 @@ type attempt struct {
 	abandoned *command // the request that was given up; nil without one
 	late      bool     // the store may still execute a request that got no answer
 
-	hinted    bool           // the last pause was ended by a hint
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
 
@@ -219,13 +218,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	}
 	request := a.d.encode(&a.req, a.id, a.slot)
 	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
-	switch {
-	case cmd.args[1] != "x":
-	case queue && !a.queued:
-		cmd.small = true
-	case a.hinted && driver.Now().Sub(a.sent) < a.req.TTL/8:
-		cmd.queuedAt, cmd.id = a.sent, strconv.FormatUint(a.id, 10)
-	}
+	cmd.small = cmd.args[1] == "x" && queue && !a.queued
 	a.recorded = true
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -426,7 +419,6 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	a.hinted = false
 	select {
 	case <-timer.C:
 		a.hintPause = 0
@@ -434,7 +426,6 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 		return
 	case <-a.woken:
-		a.hinted = true
 	}
 	if left := a.hintedAt.Add(a.hintPause).Left(driver.Now()); left > 0 {
 		timer.Reset(left)

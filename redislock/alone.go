@@ -2,8 +2,6 @@ package redislock
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -21,11 +19,6 @@ func (s *sender) sendAlone(ctx context.Context, q *slotQueue, b *batch) bool {
 		}, sent)
 	case cmd.small:
 		return s.evalSmall(ctx, q, cmd, s.freeCall(q, b, sent), sent)
-	case cmd.code == "A" && !cmd.queuedAt.IsZero():
-		if r, ok := s.readGrant(ctx, cmd); ok {
-			deliver([]*command{cmd}, r, nil, cmd.queuedAt)
-			return true
-		}
 	}
 	return false
 }
@@ -51,22 +44,4 @@ func (s *sender) freeCall(q *slotQueue, b *batch, now driver.Instant) Call {
 	b.keys = append(b.keys, cmd.keys[:]...)
 	b.args = append(b.args, cmd.args[0], cmd.args[1], cmd.args[3])
 	return Call{Script: freeScript, Keys: b.keys, Args: b.args}
-}
-
-// readGrant reads whether a release has handed the lock over to the request, which was in the queue
-// at cmd.queuedAt. The lease is not extended, so it counts from then.
-func (s *sender) readGrant(ctx context.Context, cmd *command) (r Reply, ok bool) {
-	held := s.conn.Eval(ctx, Call{Command: "MGET", Keys: cmd.keys[:2]})[0].Lines
-	if len(held) != 2 || held[0] != cmd.args[0] {
-		return r, false
-	}
-	var hold request
-	if err := json.Unmarshal([]byte(held[1]), &hold); err != nil || hold.Owner != cmd.args[0] || hold.ID != cmd.id {
-		return r, false
-	}
-	wanted := 1 // as far as is known, if an earlier version has granted it
-	if hold.Wanted != nil {
-		wanted = *hold.Wanted
-	}
-	return Reply{Lines: []string{fmt.Sprintf("g %d %d %d", hold.Token, hold.Tokens, wanted)}}, true
 }

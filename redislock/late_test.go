@@ -4,9 +4,11 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -105,5 +107,74 @@ func TestRenewalNeverShortens(t *testing.T) {
 				free(t, long)
 			})
 		}
+	}
+}
+
+// A cutConn loses all requests while it is cut. Its subscriptions hear nothing then, but the server
+// does not know that.
+type cutConn struct {
+	redislock.Conn
+	cut atomic.Bool
+}
+
+func (c *cutConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	if !c.cut.Load() {
+		return c.Conn.Eval(ctx, calls...)
+	}
+	lost := make([]redislock.Reply, len(calls))
+	for i := range lost {
+		lost[i].Err = errLost
+	}
+	return lost
+}
+
+func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, ready func(), message func(string)) error {
+	return c.Conn.Subscribe(ctx, channel, sharded, ready, func(payload string) {
+		if !c.cut.Load() {
+			message(payload)
+		}
+	})
+}
+
+// TestHandedOverBeforeRestart hands a lock to a waiter that is cut off, and restarts the server with
+// its memory. The waiter is told of its hold although nothing is granted then, and its lease counts
+// from before that request.
+func TestHandedOverBeforeRestart(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			var c *cutConn
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c = &cutConn{Conn: inner}
+				return c
+			})
+			req, first := mode.as(request("job", "waiter", time.Minute)), request("job", "holder", time.Minute)
+			if req.Slots > 0 {
+				req.Slots, first.Slots = 1, 1
+			}
+			held := take(t, d, first)
+			waiting := wait(t, other, req, 1)
+			c.cut.Store(true)
+			free(t, held)
+			handed := status(t, d, "job").Holders
+			if len(handed) != 1 || handed[0].Owner != "waiter" {
+				t.Fatalf("after the release the holders are %+v, want the waiter", handed)
+			}
+			node.Must("HSET", "snib.m", "r", "another server")
+			withheld(t, d, request("another job", "other", time.Minute), "after the restart")
+			c.cut.Store(false)
+			l, _ := granted(t, waiting, enough, "the waiter")
+			left := status(t, d, "job").Holders[0].Left
+			if start := l.Grant().Start; left < start.Add(req.TTL).Left(driver.Now()) {
+				t.Errorf("the lease ends %v before its holder believes", start.Add(req.TTL).Left(driver.Now())-left)
+			}
+			if token(l) != handed[0].Token {
+				t.Errorf("token %d, want that of the hand-over, %d", token(l), handed[0].Token)
+			}
+			free(t, l)
+		})
 	}
 }

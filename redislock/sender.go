@@ -94,11 +94,6 @@ type command struct {
 	small bool // a small script may serve codes r, R and A, whose answer is "?" if it can't
 	saved bool // with DurableAOF, what it did counts only when it is on the disk
 
-	// With code A: if the request was in the queue before, and may have been granted since, when
-	// that was, and the id of the attempt.
-	queuedAt driver.Instant
-	id       string
-
 	maybeServed bool // an earlier try failed, but may have been served
 
 	sent      driver.Instant // just before the call

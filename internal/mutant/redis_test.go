@@ -219,13 +219,6 @@ var redisMutants = []mutant{
 		tests: "TestHungServerReturns",
 	},
 	{
-		guarantee: "grants that are read", pkg: "redislock",
-		in:    "sender.sendAlone",
-		old:   "r, nil, cmd.queuedAt)",
-		new:   "r, nil, driver.Now())",
-		tests: "TestGrantIsRead",
-	},
-	{
 		guarantee: "hand-overs in the grace period", pkg: "redislock",
 		file:  "script/handover.lua",
 		old:   " or grace(request.ttl) > 0 then",
