@@ -230,7 +230,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 // record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
 func (a *attempt) needsNoRecord() bool {
 	r := &a.req
-	return !a.d.scriptless && r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
+	return r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
 		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 

@@ -31,27 +31,6 @@ var redisMutants = []mutant{
 		tests: "TestForeignHolderOfSemaphore",
 	},
 	{
-		guarantee: "undisturbed transactions", pkg: "redislock",
-		in:    "transaction.exec",
-		old:   "if len(results) == 0 {",
-		new:   "if false {",
-		tests: "TestScriptlessMixed",
-	},
-	{
-		guarantee: "tokens of the memory", pkg: "redislock",
-		in:    "serverMemory.isVouched",
-		old:   " && m.token > 0 && m.token >= m.start",
-		new:   "",
-		tests: "TestScriptlessTokens",
-	},
-	{
-		guarantee: "restarts without scripts", pkg: "redislock",
-		in:    "serverMemory.isVouched",
-		old:   `m.runID == m.info["run_id"] && `,
-		new:   "",
-		tests: "TestScriptlessRestart",
-	},
-	{
 		guarantee: "saved grants", pkg: "redislock",
 		in:    "evalSaved",
 		old:   "r := eval(ctx, call, waitAOF)",
