@@ -53,7 +53,6 @@ type attempt struct {
 	abandoned *command // the request that was given up; nil without one
 	late      bool     // the store may still execute a request that got no answer
 
-	hinted    bool           // the last pause was ended by a hint
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
 
@@ -202,15 +201,10 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	cmd.keys, cmd.ttl, cmd.saved = &a.keys, a.req.TTL, true
 	if !queue && a.rounds == 1 && a.needsNoRecord() {
 		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
-		cmd.plain = !a.req.NoWait && !a.d.conn.IsCluster() // which could redirect some of the commands
 		if err := a.send(ctx, cmd); err != nil {
 			return nil, err
 		}
 		switch {
-		case cmd.answer == "w":
-			if _, err := a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal()); err != nil {
-				return nil, err
-			}
 		case cmd.answer != "?":
 			return a.parseAnswer(ctx, cmd.answer)
 		case !a.req.NoWait:
@@ -224,13 +218,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	}
 	request := a.d.encode(&a.req, a.id, a.slot)
 	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
-	switch {
-	case cmd.args[1] != "x":
-	case queue && !a.queued:
-		cmd.small = true
-	case a.hinted && driver.Now().Sub(a.sent) < a.req.TTL/8:
-		cmd.queuedAt, cmd.id = a.sent, strconv.FormatUint(a.id, 10)
-	}
+	cmd.small = cmd.args[1] == "x" && queue && !a.queued
 	a.recorded = true
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -242,7 +230,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 // record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
 func (a *attempt) needsNoRecord() bool {
 	r := &a.req
-	return !a.d.scriptless && r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
+	return r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
 		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 
@@ -431,7 +419,6 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	a.hinted = false
 	select {
 	case <-timer.C:
 		a.hintPause = 0
@@ -439,7 +426,6 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 		return
 	case <-a.woken:
-		a.hinted = true
 	}
 	if left := a.hintedAt.Add(a.hintPause).Left(driver.Now()); left > 0 {
 		timer.Reset(left)

@@ -527,10 +527,6 @@ func (savingConn) Subscribe(ctx context.Context, _ string, _ bool, _ func(), _ f
 	return context.Cause(ctx)
 }
 
-func (savingConn) Dedicate(context.Context, func(redislock.Pipeline) error) error {
-	return errors.New("it runs scripts")
-}
-
 func (savingConn) IsCluster() bool  { return false }
 func (savingConn) IsSentinel() bool { return false }
 func (savingConn) Close()           {}

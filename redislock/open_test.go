@@ -32,7 +32,8 @@ func TestOpenRefuses(t *testing.T) {
 	plain := redistest.Single(t, redistest.Password(secret))
 	users := redistest.Single(t,
 		"user noinfo on >"+secret+" ~* &* +@all -info",
-		"user nokeys on >"+secret+" ~other:* &* +@all")
+		"user nokeys on >"+secret+" ~other:* &* +@all",
+		"user noscripts on >"+secret+" ~* &* +@all -@scripting")
 	lonely := redistest.ClusterNode(t)
 	sentinel := redistest.Sentinel(t)
 	hung := redistest.Single(t)
@@ -50,6 +51,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"NOAUTH"}},
 		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }), want: []string{"WRONGPASS"}},
 		{name: "NoInfo", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noinfo" }), want: []string{"NOPERM"}},
+		{name: "NoScripts", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noscripts" }), want: []string{"+eval and +evalsha"}},
 		{name: "ClusterOnSingle", o: addr(plain.Addr()), opts: []redislock.Option{redislock.Cluster()}, want: []string{"no node of a Cluster"}},
 		{name: "SingleOnCluster", o: with(addr(lonely.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), opts: []redislock.Option{redislock.Single()}, want: []string{"node of a Cluster"}},
 		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { briefly(o); o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},

@@ -44,8 +44,6 @@ type Driver struct {
 	conf config
 	info driver.Info
 
-	scriptless bool // conn is a scriptlessConn
-
 	sender   sender
 	listener listener
 
@@ -162,11 +160,8 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 		conn.Close()
 		return nil, err
 	}
-	if found.refusal != "" {
-		conn = newScriptlessConn(conn)
-	}
 	d := &Driver{
-		conn: conn, conf: conf, scriptless: found.refusal != "",
+		conn: conn, conf: conf,
 		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -224,11 +219,6 @@ func newInfo(conf config, found findings) driver.Info {
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
 			"nobody else changes or deletes the keys of locks",
 		},
-	}
-	if found.refusal != "" {
-		info.Shared, info.Slots, info.MaxTTL = false, false, min(conf.maxTTL, conf.floor)
-		info.Assumptions = append(info.Assumptions,
-			"the server refuses scripts ("+found.refusal+"): there are exclusive locks only, and a release leaves the lock free for a moment before the next waiter has it")
 	}
 	if conf.durable {
 		info.Fencing = driver.FencingDurable

@@ -104,30 +104,6 @@ func cloneCalls(calls []Call) []Call {
 	return own
 }
 
-// Dedicate implements [Conn]. After an error it closes the connection. All contexts here have a
-// deadline: without one, the client would unsubscribe when the connection goes back to the pool,
-// which is dangerous (see Subscribe).
-func (c *rueidisConn) Dedicate(ctx context.Context, use func(Pipeline) error) error {
-	dedicated, release := c.client.Dedicate()
-	err := use(func(calls ...Call) []Reply {
-		commands := make(rueidis.Commands, len(calls))
-		for i, call := range calls {
-			commands[i] = c.command(call, false)
-		}
-		replies := make([]Reply, len(calls))
-		for i, r := range dedicated.DoMulti(ctx, commands...) {
-			replies[i] = commandReply(r)
-		}
-		return replies
-	})
-	if err != nil {
-		dedicated.Close()
-		return err
-	}
-	release()
-	return nil
-}
-
 // failed returns n replies with an error.
 func failed(n int, err error) []Reply {
 	replies := make([]Reply, n)

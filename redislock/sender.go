@@ -30,7 +30,6 @@ type sender struct {
 	durable bool // DurableAOF
 
 	lastCallFailed atomic.Bool // the last call returned an error
-	plainDenied    atomic.Bool // the user may not run the commands of takePlain
 
 	batchPool   sync.Pool // of *batch
 	commandPool sync.Pool // of *command
@@ -92,16 +91,8 @@ type command struct {
 	args  [6]string
 	nargs int // number of args
 	ttl   time.Duration
-	plain bool // code a may be sent as commands of Redis
 	small bool // a small script may serve codes r, R and A, whose answer is "?" if it can't
 	saved bool // with DurableAOF, what it did counts only when it is on the disk
-
-	// With code A: if the request was in the queue before, and may have been granted since, when
-	// that was, and the id of the attempt.
-	queuedAt driver.Instant
-	id       string
-
-	plainCalls plainCalls
 
 	maybeServed bool // an earlier try failed, but may have been served
 

@@ -17,13 +17,6 @@ var redisMutants = []mutant{
 		tests: "TestFlush",
 	},
 	{
-		guarantee: "known counts", pkg: "redislock",
-		in:    "sender.countPlain",
-		old:   "token < check.token+n || ",
-		new:   "",
-		tests: "TestPlainTakeAfterLoss",
-	},
-	{
 		guarantee: "full disks", pkg: "redislock",
 		file:  "rueidis.go",
 		old:   "dedicated, _ := c.client.Dedicate()\n\t\tdefer dedicated.Close()",
@@ -36,34 +29,6 @@ var redisMutants = []mutant{
 		old:   "if kind and not isQueued(owner, mode) then",
 		new:   "if kind then",
 		tests: "TestForeignHolderOfSemaphore",
-	},
-	{
-		guarantee: "counts of new servers", pkg: "redislock",
-		file:  "script/full.lua",
-		old:   "if start and lastToken < start then lastToken = now end",
-		new:   "",
-		tests: "TestPlainTakeAfterPromotion",
-	},
-	{
-		guarantee: "undisturbed transactions", pkg: "redislock",
-		in:    "transaction.exec",
-		old:   "if len(results) == 0 {",
-		new:   "if false {",
-		tests: "TestScriptlessMixed",
-	},
-	{
-		guarantee: "tokens of the memory", pkg: "redislock",
-		in:    "serverMemory.isVouched",
-		old:   " && m.token > 0 && m.token >= m.start",
-		new:   "",
-		tests: "TestScriptlessTokens",
-	},
-	{
-		guarantee: "restarts without scripts", pkg: "redislock",
-		in:    "serverMemory.isVouched",
-		old:   `m.runID == m.info["run_id"] && `,
-		new:   "",
-		tests: "TestScriptlessRestart",
 	},
 	{
 		guarantee: "saved grants", pkg: "redislock",
@@ -120,13 +85,6 @@ var redisMutants = []mutant{
 		old:   ", 'aof_rewrites:0'",
 		new:   "",
 		tests: "TestDurableGrace/SnapshotThenFile",
-	},
-	{
-		guarantee: "takes give way", pkg: "redislock",
-		in:    "sender.takePlain",
-		old:   ` && queue.Lines[0] == "0"`,
-		new:   "",
-		tests: "TestPlainTakeYieldsToQueue",
 	},
 	{
 		guarantee: "wanted", pkg: "redislock",
@@ -238,13 +196,6 @@ var redisMutants = []mutant{
 		old:   " || ctx.Err() != nil",
 		new:   "",
 		tests: "TestHungServerReturns",
-	},
-	{
-		guarantee: "grants that are read", pkg: "redislock",
-		in:    "sender.sendAlone",
-		old:   "r, nil, cmd.queuedAt)",
-		new:   "r, nil, driver.Now())",
-		tests: "TestGrantIsRead",
 	},
 	{
 		guarantee: "hand-overs in the grace period", pkg: "redislock",

@@ -7,6 +7,13 @@
 -- Provides  acquire(owner, mode, ttl, tokens, waits, rest)
 -- Answer    g, q, h, e or k, see full.lua
 
+local function checkTokens()
+  if exhausted() then
+    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. meta[1]
+      .. ', above which none can be counted', 0)
+  end
+end
+
 -- reacquire answers an owner that holds the lock already, because its earlier answer was lost. It
 -- returns nil if the owner does not hold the lock.
 local function reacquire(value, owner, mode, ttl, tokens, rest)
@@ -25,6 +32,7 @@ local function reacquire(value, owner, mode, ttl, tokens, rest)
     token, since, tokens = hold.token, hold.since, hold.tokens
     rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', tokens), 1)
   else
+    checkTokens()
     token = reserve(tokens)
   end
   writeHold(token, since, owner, mode, ttl, rest)
@@ -94,21 +102,18 @@ end
 
 local function acquire(owner, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
+  local value, keyType = lockValue()
+  local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)
+  if answer then return answer end -- also in the grace period: it is held already
   local wait = grace(ttl)
   if wait > 0 then
-    local value = lockValue()
-    if value and value ~= owner and waits ~= '1' and not hasRoom(mode) then
-      return 'h ' .. timeLeft(value, mode)
-    end
+    if value and waits ~= '1' and not hasRoom(mode) then return 'h ' .. timeLeft(value, mode) end
     return 'e ' .. wait
   end
-  if exhausted() then
-    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. meta[1]
-      .. ', above which none can be counted', 0)
-  end
-  local value, keyType = currentValue(mode)
+  checkTokens()
+  value, keyType = currentValue(mode)
   if value == nil then return 'k a ' .. keyType end
-  local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)
+  answer = value and reacquire(value, owner, mode, ttl, tokens, rest)
   if answer then return answer end
   local kind = conflictingKind(value, mode)
   if kind and not isQueued(owner, mode) then return 'k ' .. kind end

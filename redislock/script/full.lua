@@ -39,9 +39,6 @@ for k = 3, #KEYS, 4 do
   answers[#answers + 1] = answer
   arg = arg + 2 + n
 end
--- A server that was promoted, or has restarted, may lack the last tokens that were granted before.
--- The scripts never count below the clock, but a plain take counts on from this one.
-if start and lastToken < start then lastToken = now end
 if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
 saveMeta()
 local vouched = checked()

@@ -79,7 +79,7 @@ local function serveQueue(self, value)
         writeHold(token, now, first, request.mode, request.ttl,
           wantedJSON(wanted, string.sub(entry, 18)))
         if first == self then return grantAnswer(token, request.tokens, wanted) end
-        -- The waiter reads its grant, or sends its request again, and the answer is the grant.
+        -- The waiter sends its request again, and the answer is the grant.
         if request.mode == 'x' then return end -- no other hold fits
         value = nil
       end

@@ -1,4 +1,4 @@
--- Extends leases of any kind with everything that belongs to them.
+-- Extends leases of any kind with everything that belongs to them, and never shortens one.
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS[2]  the long leases, see longlease.lua
@@ -26,19 +26,17 @@ for i = 3, #ARGV, 4 do
       local json = redis.pcall('GET', record)
       ok = not json or isRecordOf(json, token)
       if ok then
-        redis.call('PEXPIRE', lock, ttl)
-        redis.call('PEXPIRE', record, 4 * ttl + 60000)
+        extendTo(lock, ttl)
+        extendTo(record, 4 * ttl + 60000)
       end
     else
       local entry = redis.pcall('HGET', record, owner)
-      ok = type(entry) == 'string' and tonumber(string.sub(entry, 1, 16)) > now
-        and isRecordOf(string.sub(entry, 17), token)
+      local expiry = type(entry) == 'string' and tonumber(string.sub(entry, 1, 16)) or 0
+      ok = expiry > now and isRecordOf(string.sub(entry, 17), token)
       if ok then
         redis.call('HSET', record, owner,
-          string.format('%016d', now + ttl * 1000) .. string.sub(entry, 17))
-        for _, key in ipairs({lock, record}) do
-          if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
-        end
+          string.format('%016d', math.max(expiry, now + ttl * 1000)) .. string.sub(entry, 17))
+        for _, key in ipairs({lock, record}) do extendTo(key, ttl) end
       end
     end
   end
