@@ -107,7 +107,7 @@ func (d *Driver) startTakeOver(ctx context.Context, req *driver.Request, l *lock
 		nonce = old[i]
 	}
 	r := d.newRound(req, l, nonce)
-	r.old = old
+	r.old, r.quorum = old, d.params.TakeOver(r.start, req.TTL)
 	for i := range r.commands {
 		r.commands[i].set('g', l, nonce, rediskit.Millis(req.TTL), old[i])
 	}

@@ -71,7 +71,10 @@ func (c *client) try(lock, failed int) {
 // begin sends the first requests of an attempt. If plain is set, it tries plain takes before.
 func (a *attempt) begin(failed int, plain bool, request func(node int) Request) {
 	c, w := a.c, a.c.w
-	a.Attempt, a.floor, a.own = w.params.Attempt(a.start, a.ttl), w.judge.greatest[a.lock], make([]key, len(w.nodes))
+	if a.Attempt = w.params.Attempt(a.start, a.ttl); a.old != nil {
+		a.Attempt = w.params.TakeOver(a.start, a.ttl)
+	}
+	a.floor, a.own = w.judge.greatest[a.lock], make([]key, len(w.nodes))
 	for node := range w.nodes {
 		onAnswer := func(r Answer) {
 			if r.OK {
