@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"strings"
@@ -185,6 +186,8 @@ func TestRows(t *testing.T) {
 		{"Wanted", wanted},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
+		{"BlockIsBounded", blockIsBounded},
+		{"BreakEndsMinHold", breakEndsMinHold},
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
 		{"BusyRow", busyRow},
@@ -378,13 +381,68 @@ func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	var next uint64
 	for i := range 3 {
 		req := request("reserved", fmt.Sprint("a", i))
-		req.Tokens = 1_000_000
+		req.Tokens = 1000
 		l := acquire(t, d, req)
 		if g := l.Grant(); g.Tokens != req.Tokens || g.Token < next {
 			t.Errorf("Grant of %d tokens = %d from %d on, want all from %d on", req.Tokens, g.Tokens, g.Token, next)
 		}
 		next = l.Grant().Token + uint64(req.Tokens)
 		release(t, l)
+	}
+}
+
+// blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay close
+// to the server's clock.
+func blockIsBounded(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	for _, modify := range []func(driver.Request) driver.Request{
+		func(r driver.Request) driver.Request { return r },
+		func(r driver.Request) driver.Request { r.Shared = true; return r }, // by the full statement
+	} {
+		for range 2 { // the row exists from the second time on
+			req := modify(request("block", "greedy"))
+			req.Tokens = math.MaxInt
+			l := acquire(t, d, req)
+			if got := l.Grant().Tokens; got != 4096 {
+				t.Errorf("Grant has %d tokens, want 4096", got)
+			}
+			release(t, l)
+		}
+	}
+	l := acquire(t, d, request("block", "next"))
+	defer release(t, l)
+	if ahead := time.UnixMicro(int64(l.Grant().Token)).Sub(time.Now()); ahead > time.Hour {
+		t.Errorf("the next token is %v ahead of the clock", ahead)
+	}
+}
+
+// breakEndsMinHold breaks what MinHold keeps of a lease that was released.
+func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d, other := newDriver(t, pool), newDriver(t, pool)
+	for _, modify := range []func(driver.Request) driver.Request{
+		func(r driver.Request) driver.Request { return r },
+		func(r driver.Request) driver.Request { r.Shared = true; return r },
+	} {
+		req := modify(request("kept for an hour", "a"))
+		req.MinHold = time.Hour
+		release(t, acquire(t, d, req))
+		mustBeHeld(t, other, req.Name, "of a lock that MinHold keeps")
+		st, err := other.Status(t.Context(), req.Name)
+		if err != nil || len(st.Holders) != 1 {
+			t.Fatalf("Status = %+v, %v; want the hold that was released", st, err)
+		}
+		w := jobtest.Waiting(t, other, request(req.Name, "b"))
+		h := st.Holders[0]
+		if err := other.Break(t.Context(), req.Name, h.Owner, h.Token); err != nil {
+			t.Errorf("Break of what MinHold keeps = %v", err)
+			w.Cancel()
+			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", req.Name)
+			continue
+		}
+		release(t, w.Get(t))
+		if err := other.Break(t.Context(), req.Name, h.Owner, h.Token); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Break of a hold that has ended = %v, want ErrLost", err)
+		}
 	}
 }
 

@@ -225,13 +225,14 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND {held}
 RETURNING {wake}`
 
-// breakLease is a forced release, which must survive a crash.
+// breakLease is a forced release, which must survive a crash. It also ends what MinHold keeps of a
+// lease that was released.
 const breakLease = `
 UPDATE {table} l SET used = {clock}, holders = (
 	SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
 	WHERE NOT ((e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text))
 FROM (SELECT {flush}) f
-WHERE l.name = $1::text AND {held}
+WHERE l.name = $1::text AND {taken}
 RETURNING {wake}, (SELECT count(pg_notify(e->>'channel', 'b' || (e->>'nonce'))) FROM {table} o
 	CROSS JOIN LATERAL jsonb_array_elements(o.holders) e
 	WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint)`
@@ -250,6 +251,11 @@ RETURNING l.name`
 const held = `
 EXISTS (SELECT FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
 	WHERE (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND NOT e ? 'kept' AND {live})`
+
+// taken is held, or true if the lease was released and is kept until MinHold has passed.
+const taken = `
+EXISTS (SELECT FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
+	WHERE (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND {live})`
 
 // removeEntry removes what the attempt of $2 nonce has left in the row of $1 name: a waiter, or a
 // lease that was never returned to a caller.
@@ -374,7 +380,7 @@ func newStatements(table pgx.Identifier, live string) statements {
 func fill(table pgx.Identifier, live, sql string, parts ...string) string {
 	parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
 		"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{grant}", grant, "{isFree}", isFree, "{granted}", granted, "{isEndable}", isEndable, "{wakeFirst}", wakeFirst, "{wake}", wake,
-		"{held}", held, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
+		"{held}", held, "{taken}", taken, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 	for i := 0; i < len(parts); i += 2 {
 		sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
 	}

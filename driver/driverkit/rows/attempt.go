@@ -13,7 +13,7 @@ import (
 // An Attempt is one try of Acquire to get the lock. If the session ends before an attempt has its
 // lock in the session, Acquire makes another attempt, up to three in all.
 type Attempt struct {
-	Req    driver.Request // Tokens is at least 1
+	Req    driver.Request // Tokens is 1 to maxTokens
 	Entry  Entry          // to be stored; the store may complete it
 	Queued bool           // the store has queued the attempt
 
@@ -68,10 +68,14 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 }
 
+// maxTokens is the largest block of tokens that a lease gets. The store adds the block to the token
+// of the row, so an unlimited block would leave no tokens for the leases after it.
+const maxTokens = 4096
+
 // newAttempt returns an attempt. served reports whether the store has answered an earlier one for
 // the same request.
 func (d *Driver) newAttempt(req driver.Request, served bool) *Attempt {
-	req.Tokens = max(req.Tokens, 1)
+	req.Tokens = min(max(req.Tokens, 1), maxTokens)
 	return &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1), served: served}
 }
 
