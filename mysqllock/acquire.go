@@ -9,12 +9,16 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
+// maxTokens is the most tokens that one lease gets. Without a bound, two requests could use up the
+// tokens of a lock.
+const maxTokens = 4096
+
 // request sends the request of an attempt.
 func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	if err := d.prepareFor(ctx); err != nil {
 		return nil, err
 	}
-	a.Entry.Tokens, a.Entry.TTL = a.Req.Tokens, a.Req.TTL.Microseconds()
+	a.Entry.Tokens, a.Entry.TTL = min(a.Req.Tokens, maxTokens), a.Req.TTL.Microseconds()
 	if !a.Req.Shared && a.Req.Slots == 0 {
 		if l, err := d.take(ctx, a); l != nil || err != nil {
 			return l, err

@@ -34,7 +34,7 @@ type taking struct {
 // take takes a free exclusive lock if nobody waits, or this attempt is the first waiter. Otherwise
 // it returns neither a lease nor an error.
 func (d *Driver) take(ctx context.Context, a *attempt) (*lease, error) {
-	t := &taking{Name: []byte(a.Req.Name), Nonce: a.Entry.Nonce, Tokens: a.Req.Tokens, TTL: d.rows.RowTTL(a.Req), Line: encode(a.Entry)}
+	t := &taking{Name: []byte(a.Req.Name), Nonce: a.Entry.Nonce, Tokens: a.Entry.Tokens, TTL: d.rows.RowTTL(a.Req), Line: encode(a.Entry)}
 	// A waiter goes alone. It is signaled before the lock's row is unlocked, and must wait for
 	// that.
 	if a.Queued || !d.store.batches.Load() {
