@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -67,14 +68,14 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error 
 	})
 }
 
-// breakLease ends a lease by force.
+// breakLease ends a lease by force, also one that was released and that MinHold keeps.
 func (d *Driver) breakLease(ctx context.Context, name, owner string, token uint64) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		h := s.HolderByToken(token)
-		if h == nil || h.Owner != owner {
+		before := len(s.Holders)
+		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Token == token && h.Owner == owner })
+		if len(s.Holders) == before {
 			return false, driver.ErrLost
 		}
-		s.removeHolder(token)
 		s.signalFirst()
 		return true, nil
 	})

@@ -28,39 +28,28 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
 func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err error) {
-	maybeRemoved := false
-	if isExclusive(l) {
-		freed, maybeRemoved, err = d.free(ctx, l)
-	} else {
-		freed, maybeRemoved, err = d.removeEntryOf(ctx, l)
-	}
-	if err == nil && !freed && maybeRemoved {
-		err = errUnconfirmed
-	}
-	return freed, d.rowError(l.Req.Name, err)
-}
-
-// removeEntryOf removes a lease that is not exclusive. maybeRemoved reports that a try without an
-// answer may have done that before.
-func (d *Driver) removeEntryOf(ctx context.Context, l *lease) (freed, maybeRemoved bool, err error) {
 	leave, err := d.releasing.enter(ctx)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer leave()
+	maybeRemoved := false // by a try without an answer
 	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
 		h := s.HolderByToken(l.Grant().Token)
 		if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
 			return false, nil
 		}
-		h.Since = min(h.Since, s.Now) // as releaseFast does
+		h.Since = min(h.Since, s.Now) // the clock may have been set back since
 		if h.Until, h.Kept = h.Since+l.Req.MinHold.Microseconds(), true; h.Until <= s.Now {
 			s.removeHolder(l.Grant().Token)
 		}
 		s.signalFirst()
 		return true, nil
 	})
-	return freed, maybeRemoved, err
+	if err == nil && !freed && maybeRemoved {
+		err = errUnconfirmed
+	}
+	return freed, err
 }
 
 // setLabel changes the label of a lease in its row.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -27,8 +26,6 @@ type Driver struct {
 	store                          storeInfo
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
-	takings                        *driverkit.Batcher[*taking]
-	freeings                       *driverkit.Batcher[*freeing]
 	processes                      processes
 	ended                          endedSet // sessions of other drivers that have ended
 }
@@ -61,7 +58,6 @@ func newDriver(db *sql.DB, c config, session bool) *Driver {
 	d.processes.init()
 	d.rowMutexes.init()
 	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections), make(semaphore, c.connections)
-	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
 		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetLabel: d.setLabel, Prune: d.prune, Listen: d.watch,

@@ -59,7 +59,6 @@ func render(sql, table string) string { return strings.ReplaceAll(sql, "{table}"
 type storeInfo struct {
 	ready    atomic.Bool // the table exists and is usable
 	explicit atomic.Bool // autocommit is off: our statements need transactions
-	batches  atomic.Bool // the server can run acquireBatch and releaseBatch
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
@@ -106,9 +105,6 @@ func (d *Driver) examine(ctx context.Context) error {
 		return err
 	}
 	d.store.explicit.Store(!commits)
-	if err := d.examineBatches(ctx, name); err != nil {
-		return err
-	}
 	found := -1
 	err := d.query(ctx, d.sql.inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
@@ -122,29 +118,6 @@ func (d *Driver) examine(ctx context.Context) error {
 		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found, version)
 	}
 	return d.checkEngine(ctx)
-}
-
-// examineBatches finds out whether the server with this version can run batches. That is MariaDB
-// 10.6 or later. Where replicas execute the statements again, the driver sends none, because a
-// replica would not skip the same rows. It sends none to Galera either, where they were not
-// tested.
-func (d *Driver) examineBatches(ctx context.Context, version string) error {
-	var major, minor int
-	product := strings.Contains(version, "MariaDB")
-	if parseVersion(version, &major, &minor) != nil || !product || major*100+minor < 1006 {
-		return nil //nolint:nilerr // a version that can't be read is no MariaDB that is known
-	}
-	settings := map[string]string{}
-	const text = `SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'wsrep_on')`
-	err := d.query(ctx, text, nil, func(rows *sql.Rows) error {
-		var name, value string
-		err := rows.Scan(&name, &value)
-		settings[name] = value
-		return err
-	})
-	replays := settings["log_bin"] != "OFF" && settings["binlog_format"] == "STATEMENT"
-	d.store.batches.Store(err == nil && !replays && settings["wsrep_on"] != "ON")
-	return err
 }
 
 // checkEngine checks that the table is in InnoDB: other engines lose data when the server

@@ -7,8 +7,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"slices"
+	"sync"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -65,7 +65,7 @@ func parseEntries(text []byte) ([]entry, error) {
 	return all, nil
 }
 
-// tooHigh is the least token that the driver does not compute with: acquireFast doubles it.
+// tooHigh is the least token that the driver does not compute with.
 const tooHigh = 1 << 62
 
 // A state is a row as it was read. Its waiters include dead ones until reapDead removes them.
@@ -179,11 +179,23 @@ func (s *state) signalFirst() {
 // read reads the states of names. Names without a row are missing from the result, unless it is
 // the only name.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
+	return d.readBy(ctx, d.sql.read, all)
+}
+
+// readCommitted reads the state of a name. It waits for the transactions that are changing the
+// row, because a change of an older state would fail.
+func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
+	found, err := d.readBy(ctx, d.sql.readCommitted, []string{name})
+	return found[name], err
+}
+
+// readBy is read by one of the statements read and readCommitted.
+func (d *Driver) readBy(ctx context.Context, text string, all []string) (map[string]*state, error) {
 	found := map[string]*state{}
 	for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
 		n := batchSize(len(chunk))
 		start := driver.Now()
-		err := d.query(ctx, expandNames(d.sql.read, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
+		err := d.query(ctx, expandNames(text, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
 			s, err := d.scanState(rows)
 			s.start = start
 			if s.Name == "" && len(all) == 1 {
@@ -217,19 +229,45 @@ func statesOf(found map[string]*state) map[string]*rows.State {
 	return states
 }
 
-// rowMutexes serialize the goroutines of one process that want to change the same row: if they
-// raced, all but one would fail. Several names may share a mutex.
-type rowMutexes [64]semaphore
-
-func (l *rowMutexes) init() {
-	for i := range l {
-		l[i] = make(semaphore, 1)
-	}
+// rowMutexes has a mutex for each name whose row a goroutine of this process wants to change. If
+// these goroutines raced, all but one would fail.
+type rowMutexes struct {
+	mu  sync.Mutex
+	all map[string]*rowMutex
 }
+
+// A rowMutex exists while a goroutine has locked it or wants to lock it.
+type rowMutex struct {
+	semaphore
+
+	users int
+}
+
+func (l *rowMutexes) init() { l.all = map[string]*rowMutex{} }
 
 // lock locks the mutex of a name, and returns a function that unlocks it.
 func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err error) {
-	return l[crc32.ChecksumIEEE([]byte(name))%uint32(len(l))].enter(ctx)
+	l.mu.Lock()
+	m := l.all[name]
+	if m == nil {
+		m = &rowMutex{semaphore: make(semaphore, 1)}
+		l.all[name] = m
+	}
+	m.users++
+	l.mu.Unlock()
+	forget := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if m.users--; m.users == 0 {
+			delete(l.all, name)
+		}
+	}
+	leave, err := m.enter(ctx)
+	if err != nil {
+		forget()
+		return nil, err
+	}
+	return func() { leave(); forget() }, nil
 }
 
 // change reads a row, lets fn change its state, and writes the state if fn returns true. If another
@@ -247,11 +285,10 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	maybeWritten := false
 	for try := 0; ; try++ {
-		found, err := d.read(ctx, []string{name})
+		s, err := d.readCommitted(ctx, name)
 		if err != nil {
 			return err
 		}
-		s := found[name]
 		if s.Err != nil {
 			return s.Err
 		}
@@ -262,7 +299,6 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 		}
 		res, err := d.save(ctx, s)
 		maybeWritten = maybeWritten || res.repeated
-		s.maybeWritten = maybeWritten
 		if err != nil || res.rows == 1 {
 			return d.rowError(name, err)
 		}

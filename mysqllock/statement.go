@@ -1,15 +1,13 @@
 package mysqllock
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
-// One row stores all that is known of a lock. The fast paths, which take a free lock and release
-// one, are one UPDATE each. All other changes read the row, decide in Go, and write it with an
-// UPDATE that finds the row only if its version is still the one that was read. So no statement
-// leaves a transaction open, which would keep its rows locked until the server notices that the
-// client is stopped or cut off.
+// One row stores all that is known of a lock. To take a lock, to free it, and to change anything
+// else, the driver reads the row, decides in Go, and writes the row with an UPDATE that finds it
+// only if its version is still the one that was read. So a request that the server executes late,
+// after another one, changes nothing. And no statement leaves a transaction open, which would keep
+// its rows locked until the server notices that the client is stopped or cut off. Only renewals of
+// exclusive leases are one UPDATE without a read.
 //
 // Each change of a row raises its version. Holders and waiters are lines: a nonce, a space, an
 // [entry] as JSON, a newline.
@@ -25,82 +23,18 @@ const (
 
 	// nextVersion is the next version of a row. It contains the time, so that a version that was
 	// rolled back is not used again: a reader that does not wait for commits may have seen it.
-	nextVersion = `GREATEST({row}version + 1, {clock})`
+	nextVersion = `GREATEST(version + 1, {clock})`
 
 	// columns are the columns that hold the state of a row.
 	columns = `version, token, slots, held, kept, since, ends, holder, holders, waiters, called, used`
-
-	// free is true if the lock can be granted to the first waiter, which must have this nonce, or
-	// to a newcomer if nobody waits. Parameter: nonce.
-	free = `ends <= {clock} AND holders = '' AND (waiters = '' OR SUBSTRING_INDEX(waiters, ' ', 1) = {nonce})`
-
-	// cappedSince is the beginning of a hold, but at most now: the clock may have been set back
-	// since.
-	cappedSince = `LEAST({row}since, {clock})`
-
-	// firstWaiter is the driver of the first waiter.
-	firstWaiter = `NULLIF(SUBSTRING_INDEX({row}waiters, '-', 1), '')`
 )
-
-// acquireFast takes a lock that is free. Parameters: those of taken, name, nonce. It returns,
-// through LAST_INSERT_ID, twice the token, plus one if others wait.
-const acquireFast = `UPDATE {table} SET {taken} WHERE name = ? AND {free}`
-
-// releaseFast ends an exclusive lease, or keeps it until it has lasted for MinHold. Parameters:
-// those of ended, name, token. It signals the first waiter in either case, because the end that it
-// knows has changed.
-const releaseFast = `UPDATE {table} SET {ended} WHERE name = ? AND {endable}`
-
-// These are parts of acquireFast and acquireBatch, and of releaseFast and releaseBatch: what they
-// write, and which lease can be ended. Parameters of taken: tokens, TTL, holder. Parameters of
-// ended: MinHold four times. Parameter of endable: token.
-const (
-	taken = `
-	version = {bump} + 0 * LAST_INSERT_ID(2 * GREATEST({row}token + 1, {clock}) + (LOCATE(0x0a, {row}waiters) < LENGTH({row}waiters))),
-	held = GREATEST({row}token + 1, {clock}),
-	token = GREATEST({row}token + 1, {clock}) + {tokens} - 1,
-	slots = 0, kept = 0, since = {clock}, ends = {clock} + {ttl}, holder = {holder}, called = NULL, used = {clock},
-	waiters = SUBSTRING({row}waiters, LOCATE(0x0a, {row}waiters) + 1)`
-
-	ended = `
-	version = {bump}, called = {first}, used = {clock},
-	held = IF({began} + {least} > {clock}, {row}held, 0), kept = {began} + {least} > {clock},
-	ends = IF({began} + {least} > {clock}, {began} + {least}, 0), since = {began}`
-
-	endable = `held = {held} AND kept = 0 AND ends > {clock}`
-)
-
-// acquireBatch is acquireFast for many locks. Parameter: an array of [taking] as JSON. It returns
-// the nonce and the token of each grant, and whether others wait. It skips the rows that other
-// transactions have locked. The rows exist and stay locked, so it inserts none: INSERT is only the
-// statement that returns what it has changed. It carries the parameters in columns of the row
-// that is not inserted.
-const acquireBatch = `
-INSERT INTO {table} (name, ` + columns + `)
-SELECT l.name, 0, r.tokens, 0, 0, 0, 0, r.ttl, FROM_BASE64(r.line), '', '', NULL, 0
-FROM JSON_TABLE(?, '$[*]' COLUMNS (lock_name VARCHAR(1024) PATH '$.name', nonce VARCHAR(64) PATH '$.nonce',
-	tokens BIGINT PATH '$.tokens', ttl BIGINT PATH '$.ttl', line LONGTEXT PATH '$.line')) r
-STRAIGHT_JOIN {table} l ON l.name = FROM_BASE64(r.lock_name)
-WHERE {free}
-FOR UPDATE SKIP LOCKED
-ON DUPLICATE KEY UPDATE {taken}
-RETURNING SUBSTRING_INDEX(holder, ' ', 1), held, waiters <> ''`
-
-// releaseBatch is releaseFast for many locks. Parameter: an array of [freeing] as JSON. It returns
-// the name of each lock that it has released. See acquireBatch.
-const releaseBatch = `
-INSERT INTO {table} (name, ` + columns + `)
-SELECT l.name, 0, 0, 0, 0, 0, r.least, 0, '', '', '', NULL, 0
-FROM JSON_TABLE(?, '$[*]' COLUMNS (lock_name VARCHAR(1024) PATH '$.name', token BIGINT PATH '$.token', least BIGINT PATH '$.least')) r
-STRAIGHT_JOIN {table} l ON l.name = FROM_BASE64(r.lock_name)
-WHERE {endable}
-FOR UPDATE SKIP LOCKED
-ON DUPLICATE KEY UPDATE {ended}
-RETURNING name`
 
 // read reads rows. Parameters: any number of names.
 const read = `SELECT f.token, {clock}, l.name, l.version, l.token, l.slots, l.held, l.kept, l.since, l.ends, l.holder, l.holders,
 	l.waiters, l.called FROM {table} f LEFT JOIN {table} l ON l.name IN ({names}) WHERE f.name = ''`
+
+// readCommitted is read, and waits for the transactions that have changed the row.
+const readCommitted = read + ` LOCK IN SHARE MODE`
 
 // readLocked reads a row, and keeps it unchanged until the transaction ends. Parameter: name.
 const readLocked = `SELECT 0, {clock}, name, version, token, slots, held, kept, since, ends, holder, holders, waiters, called FROM {table}
@@ -178,29 +112,21 @@ const digits = `(SELECT 0 AS i UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL S
 // statements are the statements for one table. Those with {names} are completed when they are
 // run.
 type statements struct {
-	inspect, acquireFast, acquireBatch, releaseFast, releaseBatch, read, list, save, insert, renew, nextToken, heartbeat, readLive, capProcesses, deleteRows, stale, prune, setFloor, highestToken, watch, readLocked string
+	inspect, read, readCommitted, list, save, insert, renew, nextToken, heartbeat, readLive, capProcesses, deleteRows, stale, prune, setFloor, highestToken, watch, readLocked string
 }
 
 func newStatements(table string) statements {
-	fill := func(sql string, parts ...string) string {
-		parts = slices.Concat(
-			[]string{"{taken}", taken, "{ended}", ended, "{endable}", endable, "{free}", free, "{first}", firstWaiter, "{began}", cappedSince,
-				"{bump}", nextVersion, "{digits}", digits, "{clock}", clock},
-			parts, []string{"{row}", "", "{nonce}", "?", "{tokens}", "?", "{ttl}", "?", "{holder}", "?", "{held}", "?", "{least}", "?"})
-		for i := 0; i < len(parts); i += 2 {
-			sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
+	fill := func(sql string) string {
+		for _, part := range [][2]string{{"{bump}", nextVersion}, {"{digits}", digits}, {"{clock}", clock}} {
+			sql = strings.ReplaceAll(sql, part[0], part[1])
 		}
 		return render(sql, table)
 	}
-	const row = "{table}." // in a batch, a column without it could be that of the SELECT as well
 	return statements{
-		inspect:     fill(`SELECT slots + 0 * LENGTH(CONCAT_WS('', ` + columns + `)) FROM {table} WHERE name = ''`),
-		acquireFast: fill(acquireFast), releaseFast: fill(releaseFast), read: fill(read), list: fill(list), save: fill(save), insert: fill(insert), renew: fill(renew),
+		inspect: fill(`SELECT slots + 0 * LENGTH(CONCAT_WS('', ` + columns + `)) FROM {table} WHERE name = ''`),
+		read:    fill(read), readCommitted: fill(readCommitted), list: fill(list), save: fill(save), insert: fill(insert), renew: fill(renew),
 		nextToken: fill(nextToken), heartbeat: fill(heartbeat), readLive: fill(readLive), capProcesses: fill(capProcesses), deleteRows: fill(deleteRows), stale: fill(stale), prune: fill(prune),
-		acquireBatch: fill(acquireBatch, "{row}", row, "{nonce}", "r.nonce", "{tokens}", "VALUES(token)", "{ttl}", "VALUES(ends)",
-			"{holder}", "VALUES(holder)"),
-		releaseBatch: fill(releaseBatch, "{row}", row, "{held}", "r.token", "{least}", "VALUES(since)"),
-		setFloor:     fill(setFloor), highestToken: fill(highestToken), watch: fill(watch), readLocked: fill(readLocked),
+		setFloor: fill(setFloor), highestToken: fill(highestToken), watch: fill(watch), readLocked: fill(readLocked),
 	}
 }
 

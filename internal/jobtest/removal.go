@@ -32,7 +32,7 @@ func AcquireDuringRemoval(t *testing.T, proxy *livetest.Proxy, d, other interfac
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	lost := proxy.LoseAnswers(1, livetest.ThenHang, name)
+	lost := proxy.LoseAnswers(1, livetest.ThenHang, name, `"owner":"owner"`) // to the write, not to a read before it
 	severed := make(chan func(), 1)
 	go func() {
 		<-lost

@@ -32,9 +32,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "tokens increase", pkg: "mysqllock",
-		in:    "taken",
-		old:   "LAST_INSERT_ID(2 * GREATEST({row}token + 1, {clock}) +",
-		new:   "LAST_INSERT_ID(2 * {clock} +",
+		in:    "state.nextTokens",
+		old:   "last := s.token",
+		new:   "last := uint64(0)",
 		tests: "TestServerKilled",
 	},
 	{
@@ -46,9 +46,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "clocks that go back", pkg: "mysqllock",
-		in:    "cappedSince",
-		old:   "cappedSince = `LEAST({row}since, {clock})`",
-		new:   "cappedSince = `{row}since`",
+		in:    "Driver.removeLease",
+		old:   "h.Since = min(h.Since, s.Now)",
+		new:   "_ = min(h.Since, s.Now)",
 		tests: "TestClockBack/Released TestClockBack/MinHold",
 	},
 	{
@@ -60,9 +60,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "absurd times", pkg: "mysqllock",
-		in:    "free",
-		old:   "ends <= {clock} AND holders",
-		new:   "ends - {clock} <= 0 AND holders",
+		in:    "state.parse",
+		old:   "h.Until <= s.Now",
+		new:   "h.Until-s.Now <= 0",
 		tests: "TestWildRow/Rows",
 	},
 	{
@@ -74,9 +74,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "late requests", pkg: "mysqllock",
-		in:    "Driver.take",
-		old:   "if t.repeated {",
-		new:   "if false {",
+		in:    "Driver.removeEntry",
+		old:   "return true, nil",
+		new:   "return len(s.Holders)+len(s.Waiters) > 0, nil",
 		tests: "TestLateOnFullServer",
 	},
 	{
@@ -99,33 +99,5 @@ var mysqlMutants = []mutant{
 		old:   "return rows.Between(e.Since, e.Until)",
 		new:   "return time.Millisecond",
 		tests: "TestClockBack/KeptBefore",
-	},
-	{
-		guarantee: "own answers", pkg: "mysqllock",
-		in:    "Driver.takeBatch",
-		old:   "if t := byNonce[nonce]; t != nil {",
-		new:   "for _, t := range some {",
-		tests: "TestBatchAnswers",
-	},
-	{
-		guarantee: "one grant of a batch", pkg: "mysqllock",
-		in:    "firstOfEach",
-		old:   "!seen[n] {",
-		new:   "true {",
-		tests: "TestBatchAnswers",
-	},
-	{
-		guarantee: "rolled-back answers", pkg: "mysqllock",
-		in:    "Driver.runBatch",
-		old:   "forget()\n\t\trows, err := stmt",
-		new:   "rows, err := stmt",
-		tests: "TestRolledBackBatch",
-	},
-	{
-		guarantee: "held-up requests", pkg: "mysqllock",
-		in:    "acquireBatch",
-		old:   "FOR UPDATE SKIP LOCKED",
-		new:   "FOR UPDATE",
-		tests: "TestBatchBesideLockedRows",
 	},
 }
