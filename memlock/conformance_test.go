@@ -68,3 +68,5 @@ func TestKept(t *testing.T) {
 	s := new(memlock.Store)
 	jobtest.KeptLease(t, func() driver.Driver { return s.Open() })
 }
+
+func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }
