@@ -24,8 +24,8 @@
 //
 // # Failover
 //
-// There is none. Several drivers on one Store stand for several
-// processes, which is what tests need.
+// There is none: no lease survives the process, not even a detached one. Several drivers on one
+// Store stand for several processes, which is what tests need.
 //
 // # Options
 //
