@@ -62,3 +62,5 @@ func TestStaleHandOver(t *testing.T) {
 		}
 	})
 }
+
+func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }

@@ -24,8 +24,8 @@
 //
 // # Failover
 //
-// There is none. Several drivers on one Store stand for several
-// processes, which is what tests need.
+// There is none: no lease survives the process, not even a detached one. Several drivers on one
+// Store stand for several processes, which is what tests need.
 //
 // # Options
 //
@@ -338,12 +338,16 @@ func (s *Store) grantWaiters(k *lock, now driver.Instant) {
 	}
 }
 
+// maxTokens is how many tokens a lease may reserve. It keeps the counter, which all names share, near
+// the clock and far from its end.
+const maxTokens = 4096
+
 // grant grants a request a new lease.
 func (d *Driver) grant(k *lock, req driver.Request, now driver.Instant) *handle {
 	s := d.store
 	l := &lease{
 		driver: d, lock: k, req: req,
-		token: driver.NextToken(s.lastToken, time.Now()), tokens: max(req.Tokens, 1), since: now, end: now.Add(req.TTL),
+		token: driver.NextToken(s.lastToken, time.Now()), tokens: min(max(req.Tokens, 1), maxTokens), since: now, end: now.Add(req.TTL),
 	}
 	l.addListener(req)
 	s.lastToken = l.token + uint64(l.tokens) - 1

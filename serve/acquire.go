@@ -95,6 +95,8 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(invalidf("fencing: this store does not have %s tokens", fencing))
 	case msg.Wait < 0 || msg.MinHold < 0 || msg.Tokens < 0 || msg.PID < 0:
 		return none(invalidf("wait_ms, min_hold_ms, tokens and pid can't be negative"))
+	case msg.Tokens > wire.MaxTokens:
+		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
 	}

@@ -228,9 +228,13 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 	return err
 }
 
+// maxTokens is how many tokens a lease may reserve. It keeps the counter, which all names share, near
+// the clock and far from its end.
+const maxTokens = 4096
+
 // grant adds a new lease.
 func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
-	block := max(a.req.Tokens, 1)
+	block := min(max(a.req.Tokens, 1), maxTokens)
 	if a.mode == modeInherit { // a child of one hold must not keep the lock for the next
 		block = 1
 	}
@@ -238,11 +242,11 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	if err := l.lock(t); err != nil {
 		return err
 	}
-	h := a.req.Holder
+	h, ttl := a.req.Holder, nanos(l.ttl)
 	_, err := t.db.exec(`INSERT INTO leases
-		(name, token, owner, mode, shared, slots, byte, process, since, deadline, host, pid, label)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.name, l.token, l.owner, l.mode, a.req.Shared, a.req.Slots, l.byte, t.w.process, t.now, deadlineAfter(t.now, l.ttl),
+		(name, token, owner, mode, shared, slots, byte, process, since, deadline, until, ttl, host, pid, label)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		l.name, l.token, l.owner, l.mode, a.req.Shared, a.req.Slots, l.byte, t.w.process, t.now, t.now+ttl, t.wall+ttl, ttl,
 		h.Host, h.PID, h.Label)
 	if err != nil {
 		return err
@@ -266,10 +270,10 @@ func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant
 	} else {
 		t.unlock(old.byte)
 	}
-	h := a.req.Holder
-	_, err := t.db.exec(`UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, host = ?, pid = ?, label = ?
+	h, ttl := a.req.Holder, nanos(l.ttl)
+	_, err := t.db.exec(`UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?
 		WHERE name = ? AND token = ?`,
-		l.mode, l.byte, t.w.process, deadlineAfter(t.now, l.ttl), h.Host, h.PID, h.Label, l.name, l.token)
+		l.mode, l.byte, t.w.process, t.now+ttl, t.wall+ttl, ttl, h.Host, h.PID, h.Label, l.name, l.token)
 	if err != nil {
 		return err
 	}
@@ -325,7 +329,7 @@ func (a *attempt) withdraw(l *lease) {
 func (a *attempt) cleanUp(l *lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	a.d.do(ctx, &op{run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
+	a.d.do(ctx, &op{durable: l != nil, run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
 		if l != nil {
 			if err := l.revoke(t); err != nil {
 				return err

@@ -34,10 +34,10 @@
 // # Liveness
 //
 // A lease ends at its TTL unless it is renewed. Times are those of CLOCK_BOOTTIME,
-// which nobody can set and which counts sleep. A lease of an earlier boot has ended. A
-// lease ends at once if its process dies or closes the driver: in a second file beside
-// the database, whose name ends in .live, each lease and each waiter keeps a byte of
-// its own locked, and the kernel unlocks it.
+// which nobody can set and which counts sleep. A lease ends
+// at once if its process dies or closes the driver: in a second file beside the database,
+// whose name ends in .live, each lease and each waiter keeps a byte of its own locked, and
+// the kernel unlocks it. A restart of the host ends it, too.
 //
 // With [Inheritable], the file that [Driver.File] returns keeps that byte locked. After the
 // process that took the lease has died, the processes that inherited the file keep the lease,
@@ -46,7 +46,8 @@
 // file open.
 //
 // A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
-// no file. A lease that MinHold keeps after its release outlives the process too.
+// no file. A lease that MinHold keeps after its release outlives the process too. Across a
+// restart of the host, both last until their end by the wall clock, and at most for a TTL.
 //
 // A transaction takes less than a millisecond. A process that is stopped in the middle of one
 // blocks all others that use the file until it resumes or is killed. Their calls return soon
@@ -62,8 +63,7 @@
 // Tokens come from one counter in the file, which the granting transaction increases. They
 // increase over all names for as long as the file exists. If the file is lost, they follow the
 // wall clock in microseconds. A grant is on the disk before Acquire returns
-// ([driver.FencingDurable]); releases and renewals need not be, because no lease survives a
-// power cut. A lease may have a block of tokens, which goroutines of one process use up by
+// ([driver.FencingDurable]); releases and renewals are, too, if the lease is detached. A lease may have a block of tokens, which goroutines of one process use up by
 // handing the lease over among themselves. A holder is not told that another process waits
 // (Request.OnWanted), so after 5 ms or 128 holds the lock goes back to the file in any case, and
 // to the waiters there.

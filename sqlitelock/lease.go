@@ -3,14 +3,19 @@ package sqlitelock
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
-// maxTime bounds the durations that the database adds to times: 36 years in nanoseconds.
-const maxTime = 1 << 60
+// maxTime bounds the durations that the database adds to times: 146 years in nanoseconds. The sum of
+// this and the time since 1970 fits.
+const maxTime = 1 << 62
+
+// nanos returns a duration as the database adds it to times.
+func nanos(d time.Duration) int64 { return int64(min(d, maxTime)) }
 
 // A lease implements [driver.Lease].
 type lease struct {
@@ -67,7 +72,8 @@ func (l *lease) Release(ctx context.Context) error {
 		return l.err
 	}
 	var found bool
-	err := l.d.do(ctx, &op{run: func(t *tx) (err error) {
+	durable := l.mode == modeDetached || l.minHold > 0 // the row would come back, or MinHold be lost
+	err := l.d.do(ctx, &op{durable: durable, run: func(t *tx) (err error) {
 		found, err = l.end(t)
 		return err
 	}})
@@ -91,10 +97,10 @@ func (l *lease) Release(ctx context.Context) error {
 // whether the lease was still valid.
 func (l *lease) end(t *tx) (bool, error) {
 	if l.minHold > 0 {
-		least := int64(min(l.minHold, maxTime))
-		n, err := t.db.exec(`UPDATE leases SET mode = ?, deadline = since + ?
+		least := nanos(l.minHold)
+		n, err := t.db.exec(`UPDATE leases SET mode = ?, deadline = since + ?, until = since + ?, ttl = ?
 			WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ? AND since + ? > ?`,
-			modeKept, least, l.name, l.token, l.owner, modeKept, t.now, least, t.now)
+			modeKept, least, least+t.wall-t.now, least, l.name, l.token, l.owner, modeKept, t.now, least, t.now)
 		if err != nil || n > 0 {
 			return n > 0, err
 		}
@@ -164,7 +170,8 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	start := driver.Now()
 	found := make([]bool, len(due)) // read only if do returned nil
-	err := d.do(ctx, &op{run: func(t *tx) error {
+	detached := slices.ContainsFunc(due, func(l driver.Lease) bool { return l.(*lease).mode == modeDetached })
+	err := d.do(ctx, &op{durable: detached, run: func(t *tx) error {
 		for i, l := range due {
 			var err error
 			if found[i], err = l.(*lease).renew(t); err != nil {
@@ -190,9 +197,10 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 
 // renew extends the lease unless it has ended. It reports whether it was still valid.
 func (l *lease) renew(t *tx) (bool, error) {
-	n, err := t.db.exec(`UPDATE leases SET deadline = ?
+	ttl := nanos(l.ttl)
+	n, err := t.db.exec(`UPDATE leases SET deadline = ?, until = ?, ttl = ?
 		WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,
-		deadlineAfter(t.now, l.ttl), l.name, l.token, l.owner, modeKept, t.now)
+		t.now+ttl, t.wall+ttl, ttl, l.name, l.token, l.owner, modeKept, t.now)
 	return n > 0, err
 }
 
@@ -209,7 +217,7 @@ func (l *lease) markLost() {
 // Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	found := false
-	err := d.do(ctx, &op{run: func(t *tx) error {
+	err := d.do(ctx, &op{durable: true, run: func(t *tx) error {
 		found = false
 		q, err := t.load(name, 0)
 		if err != nil {

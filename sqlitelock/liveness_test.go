@@ -423,15 +423,24 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 }
 
-// TestOtherBoot checks that leases end with the boot, but not because a container
+// restart returns a driver as a process opens it after a restart of the host, where the wall clock
+// shows as much more than now as is given.
+func restart(t *testing.T, path string, later time.Duration) *Driver {
+	t.Helper()
+	d := open(t, path)
+	d.boot = "another boot"
+	now := d.now
+	d.now = func() int64 { return now() % int64(time.Hour) } // it began anew
+	d.wall = func() int64 { return time.Now().Add(later).UnixNano() }
+	return d
+}
+
+// TestOtherBoot checks that leases of processes end with the boot, but not because a container
 // shows a boot id of its own.
 func TestOtherBoot(t *testing.T) {
 	path := newPath(t)
-	before, later := open(t, path), open(t, path)
-	later.boot = "another boot"
-	req := request("before")
-	req.Detached = true
-	l := acquire(t, before, req)
+	before, later := open(t, path), restart(t, path, 0)
+	l := acquire(t, before, request("before"))
 	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another boot id") {
 		t.Fatalf("Acquire while processes of another boot id live = %v, want ErrInvalid that says so", err)
 	}
@@ -444,6 +453,61 @@ func TestOtherBoot(t *testing.T) {
 	}
 	if got, old := next.Grant().Token, l.Grant().Token; got <= old {
 		t.Errorf("token %d after a reboot, want more than %d", got, old)
+	}
+}
+
+// TestDetachedOutlivesBoot restarts the host under leases that do not depend on a process. They
+// last until their end by the wall clock, and never for longer than their TTL.
+func TestDetachedOutlivesBoot(t *testing.T) {
+	const ttl = 10 * time.Minute
+	for _, tt := range []struct {
+		name        string
+		later, left time.Duration
+	}{
+		{"AtOnce", 0, ttl},
+		{"Later", ttl / 2, ttl / 2},
+		{"TooLate", ttl + time.Second, 0},
+		{"ClockBack", -time.Hour, ttl},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := newPath(t)
+			before := open(t, path)
+			detached, keeps := requestTTL("detached", ttl), requestTTL("keeps", time.Minute)
+			detached.Detached = true
+			keeps.Name, keeps.MinHold = "kept", ttl
+			acquire(t, before, detached)
+			release(t, acquire(t, before, keeps))
+			if err := before.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			d := restart(t, path, tt.later)
+			list := map[string]driver.Status{}
+			if err := d.List(t.Context(), "", func(st driver.Status) bool { list[st.Name] = st; return true }); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{detached.Name, keeps.Name} {
+				other := request("other")
+				other.Name = name
+				_, err := try(d, other)
+				if tt.left == 0 {
+					if err != nil {
+						t.Errorf("Acquire of %q after its end = %v", name, err)
+					}
+					continue
+				}
+				if !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("Acquire of %q after a restart = %v, want ErrHeld", name, err)
+				}
+				holders := list[name].Holders
+				if len(holders) != 1 || holders[0].Left > tt.left || holders[0].Left < tt.left-time.Minute {
+					t.Errorf("the holders of %q are %v, want one with %v left, or little less", name, holders, tt.left)
+				}
+			}
+			if again, err := try(d, detached); tt.left > 0 && (err != nil || d.Renew(t.Context(), []driver.Lease{again})[0].Err != nil) {
+				t.Errorf("Acquire by the holder after a restart = %v, want its lease", err)
+			}
+		})
 	}
 }
 
@@ -637,12 +701,11 @@ func TestClockBehind(t *testing.T) {
 	}
 }
 
-// TestListOfNothing lists files without rows of this boot: a new one, and one of an
-// earlier boot.
+// TestListOfNothing lists a new file, and one with rows of processes of an earlier boot.
 func TestListOfNothing(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
-	list := func(what string) {
+	list := func(d *Driver, what string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := d.List(ctx, "", func(st driver.Status) bool {
@@ -653,8 +716,10 @@ func TestListOfNothing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	list("a new file")
+	list(d, "a new file")
 	acquire(t, d, request("holder"))
-	d.boot = "another boot" // as for a process after a restart of the machine
-	list("a file of another boot")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list(restart(t, path, 0), "a file of another boot")
 }

@@ -229,14 +229,6 @@ func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 	return wait, bytes
 }
 
-// deadlineAfter returns the time d after now, or the greatest time if that overflows.
-func deadlineAfter(now int64, d time.Duration) int64 {
-	if int64(d) > math.MaxInt64-now {
-		return math.MaxInt64
-	}
-	return now + int64(d)
-}
-
 // sweep deletes the rows that dead processes have left for the name after the last
 // one that was swept. Each grant sweeps one name, so leftovers go sooner or later,
 // and no request ever scans the whole table.

@@ -19,11 +19,12 @@ import (
 // docs/backends/sqlitelock.md, "Wire format".
 const (
 	applicationID = 0x736e6962 // "snib"
-	version       = 1
+	version       = 2
 )
 
 // schema returns the statements that create the tables. Times are nanoseconds of the boot
-// clock; bytes are offsets in the sidecar.
+// clock, except until, which is deadline by the wall clock. ttl is how long the lease had left when
+// the two were written. Bytes are offsets in the sidecar.
 func schema() []string {
 	return []string{
 		// One row. counter is the greatest fencing token or ticket ever issued. blocks is
@@ -49,6 +50,8 @@ func schema() []string {
 			process  INTEGER NOT NULL,
 			since    INTEGER NOT NULL,
 			deadline INTEGER NOT NULL,
+			until    INTEGER NOT NULL,
+			ttl      INTEGER NOT NULL,
 			host     TEXT    NOT NULL,
 			pid      INTEGER NOT NULL,
 			label    TEXT    NOT NULL,
@@ -271,7 +274,7 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 	case app != applicationID:
 		err = driver.Invalidf("file: %s is an SQLite database of another program; name another file, or none", d.path)
 	default:
-		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use a newer program", d.path, ver, version)
+		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use the program that made the file, or name another file", d.path, ver, version)
 	}
 	return nil, false, errors.Join(err, db.close())
 }

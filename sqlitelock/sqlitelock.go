@@ -27,7 +27,8 @@ type Driver struct {
 	side    *sidecar
 	live    int64 // the sidecar's inode
 	boot    string
-	now     func() int64   // the boot clock
+	now     func() int64   // the boot clock, in nanoseconds
+	wall    func() int64   // the wall clock, in nanoseconds since 1970
 	fencing driver.Fencing // 0 is the default
 	mode    fs.FileMode    // of a database that Open creates
 
@@ -109,7 +110,7 @@ const openTimeout = 10 * time.Second
 // used: it is the database of another program or of a newer version, it is on a network
 // file system, or the system is not one of Linux, macOS, FreeBSD and Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
-	d := &Driver{mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
+	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
 		if err := opt.apply(d); err != nil {
 			return nil, err
@@ -221,7 +222,8 @@ func (d *Driver) Info() driver.Info {
 		Assumptions: []string{
 			"all processes run on one host, under one kernel, and use the same file",
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",
-			"the disk keeps what it has acknowledged (fsync is honest)",
+			"the disk keeps what it has acknowledged (fsync is honest), " +
+				"and the wall clock is right across a restart of the host: detached leases end by it",
 		},
 	}
 	if d.fencing == driver.FencingClock {

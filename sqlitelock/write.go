@@ -22,8 +22,8 @@ type op struct {
 	// work does no harm.
 	revert func(*tx) error
 
-	// durable means that a power cut must not undo the work. Only tokens need it:
-	// leases end with the boot anyway.
+	// durable means that a power cut must not undo the work. Tokens need it, and detached leases
+	// and those that MinHold keeps. The other leases end with the boot.
 	durable bool
 
 	state atomic.Int32
@@ -152,7 +152,7 @@ func (w *writer) finish(o *op, err error) {
 	case o.state.CompareAndSwap(opRunning, opDone), err != nil && o.state.CompareAndSwap(opWaiting, opDone):
 		o.done <- err
 	case err == nil && o.ran && o.revert != nil:
-		w.commit([]*op{{run: o.revert}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
+		w.commit([]*op{{run: o.revert, durable: true}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
 	}
 }
 
@@ -194,10 +194,11 @@ func (w *writer) setSync(durable bool) error {
 
 // A tx is a write transaction. No other process writes at the same time.
 type tx struct {
-	w   *writer
-	d   *Driver
-	db  conn
-	now int64 // the boot clock when the transaction began
+	w    *writer
+	d    *Driver
+	db   conn
+	now  int64 // the boot clock when the transaction began
+	wall int64 // the wall clock then
 
 	meta    meta
 	changed bool // meta must be written
@@ -260,42 +261,71 @@ func (t *tx) fill(batch []*op) error {
 	return err
 }
 
-// begin reads the clock and meta. It deletes the rows of an earlier boot or another
-// sidecar, or fails if they may still be in use.
+// begin reads the clocks and meta, and takes the file over if its rows are of an earlier boot or
+// rely on another sidecar.
 func (t *tx) begin() error {
 	if err := t.d.checkIntact(); err != nil {
 		return err
 	}
-	t.now = t.d.now()
+	t.now, t.wall = t.d.now(), t.d.wall()
 	m, err := readMeta(t.db)
 	if err != nil {
 		return err
 	}
 	t.meta = m
-	switch {
-	case m.boot == t.d.boot && m.live == t.d.live:
+	if t.d.matches(m) {
 		return nil
-	case m.boot == t.d.boot:
-		if err := t.checkAdoption(); err != nil {
+	}
+	return t.takeOver()
+}
+
+// matches reports whether the rows are of this boot and rely on our sidecar.
+func (d *Driver) matches(m meta) bool { return m.boot == d.boot && m.live == d.live }
+
+// takeOver deletes the rows of processes, which are gone, and keeps the leases that do not depend
+// on a process. It fails if processes may still be there.
+func (t *tx) takeOver() error {
+	restarted := t.meta.boot != t.d.boot
+	switch {
+	case !restarted:
+		if err := t.checkSidecar(); err != nil {
 			return err
 		}
 	// Containers may show boot ids of their own. Then the rows are still valid,
 	// whatever the id says.
 	case t.d.side.inUse():
 		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container", t.d.path)
+	default:
+		if err := t.moveDeadlines(); err != nil {
+			return err
+		}
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
 	return firstError(
-		func() error { _, err := t.db.exec(`DELETE FROM leases`); return err },
+		func() error {
+			_, err := t.db.exec(`DELETE FROM leases WHERE mode IN (?, ?)`, modePlain, modeInherit)
+			return err
+		},
 		func() error { _, err := t.db.exec(`DELETE FROM waiters`); return err })
 }
 
-// checkAdoption returns an error if there are leases that rely on another sidecar,
+// moveDeadlines gives the leases that do not depend on a process their end by the clock of this
+// boot. If the wall clock went back, a lease has at most as much left as when it was last renewed.
+func (t *tx) moveDeadlines() error {
+	_, err := t.db.exec(`UPDATE leases SET
+			since    = ?1 + min(max(until - ?2, 0), ttl) - (deadline - since),
+			deadline = ?1 + min(max(until - ?2, 0), ttl)
+		WHERE mode IN (?3, ?4)`, t.now, t.wall, modeDetached, modeKept)
+	return err
+}
+
+// checkSidecar returns an error if there are leases of processes that rely on another sidecar,
 // whose bytes this driver can't see.
-func (t *tx) checkAdoption() error {
+func (t *tx) checkSidecar() error {
 	var live int64
 	count := func(r row) { live = r.int(0) }
-	if err := t.db.query(`SELECT count(*) FROM leases WHERE deadline > ?`, count, t.now); err != nil {
+	err := t.db.query(`SELECT count(*) FROM leases WHERE deadline > ? AND mode IN (?, ?)`, count, t.now, modePlain, modeInherit)
+	if err != nil {
 		return err
 	}
 	if live > 0 {

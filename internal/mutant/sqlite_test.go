@@ -60,10 +60,17 @@ var sqliteMutants = []mutant{
 	},
 	{
 		guarantee: "restarted hosts", pkg: "sqlitelock",
-		in:    "tx.begin",
-		old:   "case m.boot == t.d.boot && m.live == t.d.live:",
-		new:   `case m.boot != "":`,
+		in:    "Driver.matches",
+		old:   "return m.boot == d.boot && m.live == d.live",
+		new:   `return m.boot != ""`,
 		tests: "TestOtherBoot",
+	},
+	{
+		guarantee: "detached leases outlive restarts", pkg: "sqlitelock",
+		in:    "tx.takeOver",
+		old:   "DELETE FROM leases WHERE mode IN (?, ?)`, modePlain, modeInherit)",
+		new:   "DELETE FROM leases`)",
+		tests: "TestDetachedOutlivesBoot",
 	},
 	{
 		guarantee: "replaced files", pkg: "sqlitelock",

@@ -121,7 +121,7 @@ var assumptions = []assumption{
 		breach: func(s *site) { s.overlap(func() { s.moveFiles(s.t.TempDir()) }) },
 	},
 	{
-		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest)",
+		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest), and the wall clock is right across a restart of the host: detached leases end by it",
 		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
 		breach: breakPower,
 	},
