@@ -578,7 +578,7 @@ func (a *attempt) grant(connSeq int) (*handle, error) {
 	}
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
-		solePos: a.solePos, releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+		grantedAt: driver.Now(), solePos: a.solePos, releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := a.s.register(l, connSeq, a.ownEvent); err != nil {
 		return nil, err

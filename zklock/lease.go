@@ -23,7 +23,8 @@ type lease struct {
 	path       string
 	zxid       int64          // of the transaction that created the node
 	blockSize  int            // the number of tokens that are reserved
-	start      driver.Instant // of the grant
+	start      driver.Instant // from which the session is certain to live for leaseTTL; see driver.Grant
+	grantedAt  driver.Instant // when the node was seen to be first: at the grant or later
 	solePos    position       // of its node, if there was no other; else zero
 	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
@@ -258,7 +259,7 @@ func (o *orphan) wait(ctx context.Context) error {
 
 // release deletes the node, or keeps it until MinHold is over.
 func (l *lease) release(ctx context.Context) error {
-	if left := l.req.MinHold - driver.Now().Sub(l.start); left > 0 {
+	if left := l.grantedAt.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
 		return l.keepForMinHold(ctx, left)
 	}
 	_, _, err := do(ctx, l.s, deleteNode(l.path))

@@ -17,6 +17,13 @@ var zookeeperMutants = []mutant{
 		tests: "TestLockDelayWithoutConnection",
 	},
 	{
+		guarantee: "MinHold", pkg: "zklock",
+		in:    "lease.release",
+		old:   "l.grantedAt.Add(l.req.MinHold)",
+		new:   "l.start.Add(l.req.MinHold)",
+		tests: "TestMinHoldOfWaiter",
+	},
+	{
 		guarantee: "renewed together", pkg: "zklock",
 		in:    "Driver.renewAll",
 		old:   "start, err := s.renew(ctx, leases)",
