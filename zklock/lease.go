@@ -25,7 +25,6 @@ type lease struct {
 	blockSize  int            // the number of tokens that are reserved
 	start      driver.Instant // from which the session is certain to live for leaseTTL; see driver.Grant
 	grantedAt  driver.Instant // when the node was seen to be first: at the grant or later
-	solePos    position       // of its node, if there was no other; else zero
 	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
 	done       chan struct{}  // closed when the lease has ended
@@ -265,7 +264,6 @@ func (l *lease) release(ctx context.Context) error {
 	_, _, err := do(ctx, l.s, deleteNode(l.path))
 	switch {
 	case err == nil:
-		l.s.recordDeleted(l)
 		return nil
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver):
 		return l.lostBeforeRelease(err)
@@ -275,32 +273,6 @@ func (l *lease) release(ctx context.Context) error {
 		return err
 	}
 	return o.wait(ctx) // the sweeper finds out whether the node was deleted
-}
-
-// maxLastSole bounds how many folders a session remembers.
-const maxLastSole = 1 << 14
-
-// lastSolePos returns the position of our last node in a folder, if it was alone there and is
-// deleted. Otherwise it returns zero.
-func (s *session) lastSolePos(folder string) position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastSole[folder]
-}
-
-// recordDeleted remembers the position of a node that was just deleted, for
-// [attempt.inferStat].
-func (s *session) recordDeleted(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.solePos == (position{}) {
-		delete(s.lastSole, l.folder)
-		return
-	}
-	if len(s.lastSole) >= maxLastSole {
-		clear(s.lastSole)
-	}
-	s.lastSole[l.folder] = l.solePos
 }
 
 // lostBeforeRelease returns the error of Release if the lease turns out to have ended before.

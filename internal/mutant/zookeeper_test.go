@@ -41,7 +41,7 @@ var zookeeperMutants = []mutant{
 		guarantee: "tokens increase", pkg: "zklock",
 		in:    "attempt.grant",
 		old:   "zxid: a.stat.Czxid,",
-		new:   "zxid: int64(a.solePos.seq) + 1,",
+		new:   "zxid: func() int64 { c, _ := parse(a.node); return int64(c.seq) + 1 }(),",
 		tests: "TestFolderComesAgain",
 	},
 	{
