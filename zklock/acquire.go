@@ -46,18 +46,12 @@ type attempt struct {
 	// sent.
 	list      *call[snapshot]
 	node      string  // the node's name; "" if it is not known whether the node exists
-	stat      zk.Stat // of the node; without a Czxid until the node was read
+	stat      zk.Stat // of the node; zero until the node was read
 	start     driver.Instant
 	createdAt driver.Instant // the node's Ctime or later
-	// prevSole is the position of the session's previous node, if that was alone in the folder
-	// and was deleted before this one was created; else zero.
-	prevSole position
-	solePos  position    // of the node, if it was the only one at the last check; else zero
-	ownEvent *watchEvent // of the node; nil if it is not watched
+	ownEvent  *watchEvent    // of the node; nil if it is not watched
 
-	createAnswered bool // the creation was answered on the connection that it was sent on
-	hasFollower    bool // another node stood behind ours at the last check
-
+	hasFollower       bool        // another node stood behind ours at the last check
 	wasQueued         bool        // the attempt has had a node
 	unanswered        *time.Timer // ends an attempt that may wait, and that gets no node in time
 	disconnectedSince time.Time   // when the ensemble became unreachable; zero if it is reachable
@@ -232,11 +226,25 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 	}
 }
 
-// enqueue creates the node, or finds it if it was created and the answer was lost.
+// enqueue makes sure that the attempt has a node, and has read it.
 func (a *attempt) enqueue(ctx context.Context) error {
-	if a.node != "" {
+	if a.node == "" {
+		if err := a.ensureNode(ctx); err != nil {
+			return err
+		}
+	}
+	if a.stat.Czxid != 0 {
 		return nil
 	}
+	err := a.verifyOwn(ctx, a.readOwn())
+	if err != nil {
+		a.list = nil // it may be from another connection
+	}
+	return err
+}
+
+// ensureNode creates the node, or finds it if it was created and the answer was lost.
+func (a *attempt) ensureNode(ctx context.Context) error {
 	if a.creation != nil {
 		path, start, err := a.s.find(ctx, a.folder, a.id)
 		if err != nil {
@@ -265,7 +273,6 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	a.id = newID()
 	path := child(a.folder, nodePrefix+a.id+a.d.conf.nodeSuffix(a.req))
-	a.prevSole = a.s.lastSolePos(a.folder)
 	sent := a.s.expectCreate(path)
 	a.creation = startCall(a.s, func(conn *zk.Conn) (string, error) {
 		defer a.s.createSent(path)
@@ -280,7 +287,6 @@ func (a *attempt) create(ctx context.Context) error {
 	made, err := a.creation.wait(ctx)
 	if err == nil {
 		a.setNode(made, a.s.recordConfirmation(a.creation.start)) // the leader answers every write
-		a.createAnswered = true
 	} else if a.creation.isRejected() {
 		a.creation = nil
 	}
@@ -296,7 +302,7 @@ func (a *attempt) setNode(path string, start driver.Instant) {
 	if a.unanswered != nil {
 		a.unanswered.Stop()
 	}
-	a.wasQueued, a.createAnswered, a.ownEvent = true, false, nil
+	a.wasQueued, a.ownEvent = true, nil
 }
 
 // newID returns a random UUID, in the form that Curator writes.
@@ -367,11 +373,8 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 	if a.list = nil; list == nil {
 		list = startCall(a.s, listChildren(a.folder))
 	}
-	statKnown := a.stat.Czxid != 0
-	if statKnown { // the leader is asked at the same time as the list
-		if err := a.ensureConfirmed(ctx); err != nil {
-			return 0, st, err
-		}
+	if err := a.ensureConfirmed(ctx); err != nil { // at the same time as the list
+		return 0, st, err
 	}
 	snap, err := list.wait(ctx)
 	if err != nil {
@@ -383,10 +386,6 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		a.node, a.creation = "", nil
 		return 0, st, errNodeGone
 	}
-	a.solePos = position{}
-	if len(snap.names) == 1 {
-		a.solePos = position{folder: snap.stat.Czxid, seq: all[mine].seq}
-	}
 	a.hasFollower = mine < len(all)-1
 	if err := a.s.checkKind(ctx, a.folder, snap); err != nil {
 		return 0, st, err
@@ -395,10 +394,7 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		return 0, st, err
 	}
 	st.isNext = mine == 1 && !st.watchFolder
-	if st.granted && !statKnown {
-		err = a.verifyGrant(ctx, snap)
-	}
-	return connSeq, st, err
+	return connSeq, st, nil
 }
 
 // judge returns the verdict on the attempt's place in the queue. Before, it deletes the kept
@@ -419,17 +415,6 @@ func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (s
 	return st, err
 }
 
-// verifyGrant makes sure that a list in which nobody blocks us can be relied on: our node
-// belongs to our session, its Czxid is known, and the leader has recently heard from us.
-func (a *attempt) verifyGrant(ctx context.Context, snap snapshot) error {
-	if a.stat.Czxid == 0 && !a.inferStat(snap) {
-		if err := a.verifyOwn(ctx, a.readOwn()); err != nil {
-			return err
-		}
-	}
-	return a.ensureConfirmed(ctx)
-}
-
 // ensureConfirmed makes sure that the leader has recently heard from us. A server that is cut
 // off from the leader may show a node whose session is over.
 func (a *attempt) ensureConfirmed(ctx context.Context) (err error) {
@@ -437,16 +422,6 @@ func (a *attempt) ensureConfirmed(ctx context.Context) (err error) {
 		a.start, err = a.s.confirm(ctx)
 	}
 	return err
-}
-
-// inferStat sets our node's stat without a request, and reports whether it did. It can if the
-// creation of that node was the last change of its folder.
-func (a *attempt) inferStat(snap snapshot) bool {
-	if !a.createAnswered || !a.prevSole.directlyBefore(a.node, snap) {
-		return false
-	}
-	a.stat = zk.Stat{Czxid: snap.stat.Pzxid, EphemeralOwner: a.s.id}
-	return true
 }
 
 // recentConfirmation reports whether the leader has answered us recently enough for a lease,
@@ -494,7 +469,7 @@ func (a *attempt) wait(ctx context.Context, st queueStatus) (free bool, err erro
 	if err := a.s.ready(ctx); err != nil {
 		return false, err
 	}
-	ownAnswer := a.startOwnRead(st)
+	ownAnswer := a.startOwnWatch(st)
 	key := watchKey{path: child(a.folder, st.watch)}
 	if st.watchFolder {
 		key = watchKey{path: a.folder, children: true}
@@ -525,14 +500,11 @@ func (a *attempt) wait(ctx context.Context, st queueStatus) (free bool, err erro
 	return a.awaitChange(ctx, st, ahead, decode(snap.data))
 }
 
-// startOwnRead reads the attempt's own node, in the same round trip as the node ahead, and
-// returns nil if that is not necessary. If the attempt is next, it also watches its own node.
-func (a *attempt) startOwnRead(st queueStatus) (answer *call[snapshot]) {
-	switch {
-	case st.isNext && a.ownEvent == nil:
+// startOwnWatch watches the attempt's own node if the attempt is next, in the same round trip as
+// the node ahead. It returns nil if that is not necessary.
+func (a *attempt) startOwnWatch(st queueStatus) (answer *call[snapshot]) {
+	if st.isNext && a.ownEvent == nil {
 		a.ownEvent, answer = a.s.startWatch(watchKey{path: child(a.folder, a.node)})
-	case a.stat.Czxid == 0:
-		answer = a.readOwn()
 	}
 	return answer
 }
@@ -578,7 +550,7 @@ func (a *attempt) grant(connSeq int) (*handle, error) {
 	}
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
-		solePos: a.solePos, releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+		grantedAt: driver.Now(), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := a.s.register(l, connSeq, a.ownEvent); err != nil {
 		return nil, err

@@ -51,11 +51,6 @@ func (l *lease) keepForMinHold(ctx context.Context, left time.Duration) error {
 // reapKept deletes a kept node if its time is over; otherwise it returns how much is left. It
 // measures by the leader's clock, which it knows from the moment when our own node was created.
 func (a *attempt) reapKept(ctx context.Context, c contender) (left time.Duration, err error) {
-	if a.stat.Czxid == 0 {
-		if err := a.verifyOwn(ctx, a.readOwn()); err != nil {
-			return 0, err
-		}
-	}
 	path := child(a.folder, c.node)
 	snap, _, err := do(ctx, a.s, readNode(path))
 	if errors.Is(err, zk.ErrNoNode) {

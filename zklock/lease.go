@@ -23,8 +23,8 @@ type lease struct {
 	path       string
 	zxid       int64          // of the transaction that created the node
 	blockSize  int            // the number of tokens that are reserved
-	start      driver.Instant // of the grant
-	solePos    position       // of its node, if there was no other; else zero
+	start      driver.Instant // from which the session is certain to live for leaseTTL; see driver.Grant
+	grantedAt  driver.Instant // when the node was seen to be first: at the grant or later
 	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
 	done       chan struct{}  // closed when the lease has ended
@@ -258,13 +258,12 @@ func (o *orphan) wait(ctx context.Context) error {
 
 // release deletes the node, or keeps it until MinHold is over.
 func (l *lease) release(ctx context.Context) error {
-	if left := l.req.MinHold - driver.Now().Sub(l.start); left > 0 {
+	if left := l.grantedAt.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
 		return l.keepForMinHold(ctx, left)
 	}
 	_, _, err := do(ctx, l.s, deleteNode(l.path))
 	switch {
 	case err == nil:
-		l.s.recordDeleted(l)
 		return nil
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver):
 		return l.lostBeforeRelease(err)
@@ -274,32 +273,6 @@ func (l *lease) release(ctx context.Context) error {
 		return err
 	}
 	return o.wait(ctx) // the sweeper finds out whether the node was deleted
-}
-
-// maxLastSole bounds how many folders a session remembers.
-const maxLastSole = 1 << 14
-
-// lastSolePos returns the position of our last node in a folder, if it was alone there and is
-// deleted. Otherwise it returns zero.
-func (s *session) lastSolePos(folder string) position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastSole[folder]
-}
-
-// recordDeleted remembers the position of a node that was just deleted, for
-// [attempt.inferStat].
-func (s *session) recordDeleted(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.solePos == (position{}) {
-		delete(s.lastSole, l.folder)
-		return
-	}
-	if len(s.lastSole) >= maxLastSole {
-		clear(s.lastSole)
-	}
-	s.lastSole[l.folder] = l.solePos
 }
 
 // lostBeforeRelease returns the error of Release if the lease turns out to have ended before.

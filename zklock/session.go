@@ -52,7 +52,6 @@ type session struct {
 	lastTransaction int64
 
 	unsentCreates map[string]chan struct{} // by path; closed when the request was sent
-	lastSole      map[string]position      // by folder; see lastSolePos
 
 	sweeper sweeper
 }
@@ -62,7 +61,7 @@ func (d *Driver) openSession() *session {
 	s := &session{
 		d: d, authenticated: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
 		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1), watches: map[watchKey]*watchEvent{},
-		unsentCreates: map[string]chan struct{}{}, lastSole: map[string]position{},
+		unsentCreates: map[string]chan struct{}{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hostProvider{done: s.ctx.Done()}),

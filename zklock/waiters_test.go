@@ -257,6 +257,28 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	tree.awaitChildren("/snib/job", 0)
 }
 
+// TestMinHoldOfWaiter checks that MinHold of a hold that had to wait counts from the grant, and not
+// from the last confirmation of the session, which the waiter got when it began to wait.
+func TestMinHoldOfWaiter(t *testing.T) {
+	t.Parallel()
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	first, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	l := acquire(t, first, request("job", "first"))
+	req := request("job", "waiter")
+	req.MinHold = 2 * time.Second
+	waiting := jobtest.Acquiring(t, d, req)
+	tree.awaitChildren("/snib/job", 2)
+	time.Sleep(time.Second) // the wait, which must not count
+	freed := driver.Now()
+	release(t, l)
+	release(t, waiting.Get(t))
+	release(t, acquire(t, first, request("job", "next")))
+	if kept := driver.Now().Sub(freed); kept < req.MinHold {
+		t.Errorf("the lock was given to the next %v after the grant at the earliest, want %v", kept, req.MinHold)
+	}
+}
+
 // TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.
 // It is not shown as a hold, and an acquisition with NoWait succeeds.
 func TestMinHoldLapsed(t *testing.T) {

@@ -17,6 +17,13 @@ var zookeeperMutants = []mutant{
 		tests: "TestLockDelayWithoutConnection",
 	},
 	{
+		guarantee: "MinHold", pkg: "zklock",
+		in:    "lease.release",
+		old:   "l.grantedAt.Add(l.req.MinHold)",
+		new:   "l.start.Add(l.req.MinHold)",
+		tests: "TestMinHoldOfWaiter",
+	},
+	{
 		guarantee: "renewed together", pkg: "zklock",
 		in:    "Driver.renewAll",
 		old:   "start, err := s.renew(ctx, leases)",
@@ -34,7 +41,7 @@ var zookeeperMutants = []mutant{
 		guarantee: "tokens increase", pkg: "zklock",
 		in:    "attempt.grant",
 		old:   "zxid: a.stat.Czxid,",
-		new:   "zxid: int64(a.solePos.seq) + 1,",
+		new:   "zxid: func() int64 { c, _ := parse(a.node); return int64(c.seq) + 1 }(),",
 		tests: "TestFolderComesAgain",
 	},
 	{
