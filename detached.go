@@ -78,11 +78,11 @@ func (l *Locker) tokenOf(ctx context.Context, name, owner string) (token uint64,
 	if l.core.info.Fencing == driver.FencingNone {
 		return 0, l.wrapError("adopt", name, driver.Invalidf("use of Adopt: this backend has no tokens, by which it could tell holds apart"))
 	}
-	err = l.inspect(ctx, "adopt", l.conf.prefix+name, func(in driver.Inspector, name string) error {
+	err = l.inspect(ctx, "adopt", l.conf.prefix+name, func(name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
-		st, err := statusInTime(ctx, in, name)
+		st, err := l.statusInTime(ctx, name)
 		if err != nil {
 			return err
 		}

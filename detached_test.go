@@ -53,7 +53,7 @@ func TestDetachedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
 		d := newSpy(store)
-		l := open(t, inspectedSpy{d}, snib.TTL(time.Hour), snib.Detached())
+		l := open(t, d, snib.TTL(time.Hour), snib.Detached())
 		owner := acquire(t, l, "a").Owner()
 		began := time.Now()
 		time.Sleep(40 * time.Minute)
@@ -164,22 +164,7 @@ func TestAdoptOfWhatEndsMeanwhile(t *testing.T) {
 		release(t, lock) // after the Status that Adopt has asked for
 		return send()
 	}
-	_, err := open(t, inspectedSpy{d}).Adopt(t.Context(), "a", lock.Owner())
+	_, err := open(t, d).Adopt(t.Context(), "a", lock.Owner())
 	wantErr(t, "Adopt", err, snib.ErrLost)
 	release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
-}
-
-// An inspectedSpy is a spy whose store can be inspected.
-type inspectedSpy struct{ *spy }
-
-func (s inspectedSpy) Status(ctx context.Context, name string) (driver.Status, error) {
-	return s.Driver.(driver.Inspector).Status(ctx, name)
-}
-
-func (s inspectedSpy) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	return s.Driver.(driver.Inspector).List(ctx, prefix, yield)
-}
-
-func (s inspectedSpy) Break(ctx context.Context, name, owner string, token uint64) error {
-	return s.Driver.(driver.Inspector).Break(ctx, name, owner, token)
 }

@@ -48,11 +48,9 @@ func (e *HeldError) Unwrap() error { return e.refusal }
 // [HeldInfo.RetryAfter] can be used as well.
 func (e *HeldError) Info(ctx context.Context) (info HeldInfo, err error) {
 	var st Status
-	err = e.locker.inspect(ctx, "status", e.name, func(in driver.Inspector, name string) error {
-		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-		defer bounded.cancel()
-		st, err = in.Status(bounded, name)
-		return withCallerContext(ctx, callerError(ctx, err))
+	err = e.locker.inspect(ctx, "status", e.name, func(name string) error {
+		st, err = e.locker.statusInTime(ctx, name)
+		return withCallerContext(ctx, err)
 	})
 	if err != nil {
 		return HeldInfo{}, err

@@ -284,7 +284,7 @@ func TestTraceTellsTheKindOfLoss(t *testing.T) {
 		{want: snib.LossMaxHold, opts: []snib.Option{snib.MaxHold(time.Second)}},
 		{want: snib.LossExpired, lose: func(d *spy, _ *snib.Locker, _ *snib.Lock) error { d.renew = unreachable; return nil }},
 		{want: snib.LossRefused, lose: func(d *spy, _ *snib.Locker, lock *snib.Lock) error {
-			return d.Driver.(driver.Inspector).Break(context.Background(), "a", lock.Owner(), lock.Token())
+			return d.Driver.Break(context.Background(), "a", lock.Owner(), lock.Token())
 		}},
 		{want: snib.LossClosed, lose: func(_ *spy, l *snib.Locker, _ *snib.Lock) error { return l.Close() }},
 	}
@@ -402,7 +402,7 @@ func TestLogKeys(t *testing.T) {
 	release(t, acquire(t, l, "a"))
 	lock := acquire(t, l, "broken")
 	until("lock renewed")
-	if err := d.Driver.(driver.Inspector).Break(t.Context(), "broken", lock.Owner(), lock.Token()); err != nil {
+	if err := d.Driver.Break(t.Context(), "broken", lock.Owner(), lock.Token()); err != nil {
 		t.Fatal(err)
 	}
 	until("lock lost")

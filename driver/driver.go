@@ -1,7 +1,6 @@
 // Package driver is the contract between snib and the stores that keep its locks.
 //
-// A backend implements [Driver], [Lease] and [Inspector]. Package snib calls them; its users
-// never do. The conformance suite in driver/drivertest checks the sentences with MUST below,
+// A backend implements [Driver] and [Lease]. Package snib calls them; its users never do. The conformance suite in driver/drivertest checks the sentences with MUST below,
 // case by case.
 //
 // The contract grows by fields of [Request], [Grant], [Renewal] and [Info] whose zero values
@@ -73,6 +72,8 @@ type Driver interface {
 	// that had ended when Renew was called, before it returns. An error does not match ErrLost.
 	Renew(ctx context.Context, due []Lease) []Renewal
 
+	Inspector
+
 	// Close frees the resources that the driver uses on the client side. Leases that were not
 	// released lapse by themselves or, where the tenure is a session, end. Close may be called
 	// more than once.
@@ -97,8 +98,7 @@ type Lease interface {
 	SetLabel(ctx context.Context, label string) error
 }
 
-// An Inspector answers people's questions about a store. Every driver implements it, and every
-// wrapper of drivers forwards it. Its methods return soon after their context is done. Where the
+// An Inspector answers people's questions about a store. Its methods return soon after their context is done. Where the
 // store can't be reached, the error of Status matches [ErrUnavailable], as that of Acquire does:
 // readiness probes ask for it.
 type Inspector interface {

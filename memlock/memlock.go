@@ -41,10 +41,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // A Store holds locks. The zero Store is empty and ready for use. It is safe for concurrent use.
 type Store struct {

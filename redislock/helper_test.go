@@ -156,7 +156,7 @@ func queued(t testing.TB, in driver.Driver, name string, n int) {
 
 func status(t testing.TB, in driver.Driver, name string) driver.Status {
 	t.Helper()
-	st, err := in.(driver.Inspector).Status(t.Context(), name)
+	st, err := in.Status(t.Context(), name)
 	if err != nil {
 		t.Fatalf("Status(%q) = %v", name, err)
 	}

@@ -209,7 +209,7 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey) error {
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	st, err := s.inspector.Status(ctx, key.name)
+	st, err := s.driver.Status(ctx, key.name)
 	if err != nil {
 		return err
 	}
@@ -356,7 +356,7 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 func (s *Service) holders(ctx context.Context, p *Principal, name string) []wire.Holder {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	st, err := s.inspector.Status(ctx, name)
+	st, err := s.driver.Status(ctx, name)
 	if err != nil {
 		return nil
 	}
@@ -406,7 +406,7 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 
 // takeBackHold releases the hold of an acquisition whose answer the client did not get.
 func (s *Service) takeBackHold(ctx context.Context, key placeKey) error {
-	st, err := s.inspector.Status(ctx, key.name)
+	st, err := s.driver.Status(ctx, key.name)
 	if err != nil {
 		return err
 	}

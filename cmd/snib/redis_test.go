@@ -12,10 +12,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	library "github.com/sniblock/snib"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
-	"github.com/sniblock/snib/redislock"
 )
 
 // The password of the servers, which must be encoded in a URL, and its encoded form.

@@ -74,7 +74,6 @@ func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d
 // release by a script that deletes the key before it grants the lock again.
 func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1 driver.Driver, d2 interface {
 	driver.Driver
-	driver.Inspector
 },
 ) {
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)

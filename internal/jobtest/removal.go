@@ -15,7 +15,6 @@ import (
 // acquires the lock again, before d has removed that. It must keep the lock.
 func AcquireDuringRemoval(t *testing.T, proxy *livetest.Proxy, d, other interface {
 	driver.Driver
-	driver.Inspector
 }) {
 	const name = "removed"
 	try := func(ctx context.Context, d driver.Driver, owner string, noWait bool) (driver.Lease, error) {

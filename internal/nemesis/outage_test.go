@@ -176,7 +176,7 @@ func testOutageBound(t *testing.T, s outageStore, begin func() (end func())) {
 	outage := make(chan time.Time, 1)
 	acquire("queued", queued, "held", func() time.Time { return <-outage })
 	livetest.Await(t, "waiter", func() error {
-		st, err := d.(driver.Inspector).Status(ctx, "held")
+		st, err := d.Status(ctx, "held")
 		if err == nil && len(st.Waiters) != 1 {
 			err = fmt.Errorf("%d waiters", len(st.Waiters))
 		}

@@ -154,7 +154,6 @@ type driverWithClient struct {
 // An inspectableDriver is a driver that can be inspected, as all of ours can.
 type inspectableDriver interface {
 	driver.Driver
-	driver.Inspector
 }
 
 // Close closes the driver and then the client.
