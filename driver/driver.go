@@ -1,7 +1,7 @@
 // Package driver is the contract between snib and the stores that keep its locks.
 //
-// A backend implements [Driver] and [Lease]. Package snib calls them; its users never do. The conformance suite in driver/drivertest checks the sentences with MUST below,
-// case by case.
+// A backend implements [Driver] and [Lease]. Package snib calls them; its users never do. The
+// conformance suite in driver/drivertest checks the sentences with MUST below, case by case.
 //
 // The contract grows by fields of [Request], [Grant], [Renewal] and [Info] whose zero values
 // mean "as before", and never by optional interfaces, so that a wrapper (fault injection,
@@ -98,9 +98,9 @@ type Lease interface {
 	SetLabel(ctx context.Context, label string) error
 }
 
-// An Inspector answers people's questions about a store. Its methods return soon after their context is done. Where the
-// store can't be reached, the error of Status matches [ErrUnavailable], as that of Acquire does:
-// readiness probes ask for it.
+// An Inspector answers people's questions about a store. Its methods return soon after their
+// context is done. Where the store can't be reached, the error of Status matches [ErrUnavailable],
+// as that of Acquire does: readiness probes ask for it.
 type Inspector interface {
 	// Status returns who holds a lock and who waits for it. A lock that nobody holds has a
 	// Status without Holders.
