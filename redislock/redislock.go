@@ -70,10 +70,9 @@ type Driver struct {
 // client is configured for locks: one connection, which pipelines all commands, and no
 // client-side caching.
 //
-// If o.Sentinel has a MasterSet, Open uses Sentinel. It detects by itself whether there is a
-// Cluster or a single server, unless [Cluster] or [Single] says which it must be. Open fails when
-// ctx is done, or within o.Dialer.Timeout, 5 s by default, if nothing answers, if the topology is
-// not the required one, or if the server is older than Redis 6.2. The error matches
+// If o.Sentinel has a MasterSet, Open uses Sentinel. Otherwise it finds out whether there is a
+// Cluster or a single server. Open fails when ctx is done, or within o.Dialer.Timeout, 5 s by
+// default, if nothing answers, or if the server is older than Redis 6.2. The error matches
 // [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
 func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	conf, err := configure(opts)
@@ -82,7 +81,6 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	}
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
-	o.ForceSingleClient = conf.topology == single
 	if o.Dialer.Timeout == 0 {
 		o.Dialer.Timeout = dialTimeout
 	}
