@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -48,7 +47,6 @@ type Driver struct {
 	listener listener
 
 	contended nameSet
-	lastTTL   atomic.Pointer[ttlText]
 
 	mu        sync.Mutex
 	attempts  map[uint64]*attempt // by id
@@ -90,13 +88,11 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout
 	}
-	w := &wires{dial: o.DialCtxFn}
-	o.DialCtxFn = w.open
 	client, err := newClient(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, &rueidisConn{client: client, wires: w}, conf)
+	return start(ctx, &rueidisConn{client: client, own: true}, conf)
 }
 
 // newClient makes a client, which is connected. If ctx is done before, the dialer's timeout ends
@@ -168,8 +164,6 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 		conn: conn, queues: make(map[uint16]*slotQueue),
 		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
 	}
-	d.sender.batchPool.New = func() any { return new(batch) }
-	d.sender.commandPool.New = func() any { return new(command) }
 	if conf.grace {
 		d.sender.floor = rediskit.Millis(conf.floor)
 	}

@@ -24,13 +24,6 @@ var coreMutants = []mutant{
 		tests: "TestKeptIsGivenBack",
 	},
 	{
-		guarantee: "kept leases are told at once", pkg: "redislock",
-		in:    "attempt.needsNoRecord",
-		old:   "&& !r.Keep ",
-		new:   "",
-		tests: "TestKeptToldAtOnce",
-	},
-	{
 		guarantee: "Keep ends", pkg: ".",
 		in:    "core.keepLocked",
 		old:   "now.Add(keep)",
