@@ -15,12 +15,6 @@ codes = true
 
 -- The shared files provide more than these scripts use.
 files["redislock.renew.lua"].ignore = {"211/maxTTL", "211/meta", "211/setMeta", "211/saveMeta"}
-files["redislock.free.lua"].ignore = {
-  "211/grantAnswer", "211/newEntry", "211/parseHold", "211/hint", "211/isListening", "581",
-}
-files["redislock.enqueue.lua"].ignore = {
-  "211/floor", "211/findRequest", "211/wake", "211/isListening",
-}
 files["redlock.admin.lua"].ignore = {"231/closed"}
 -- A claim is what admit.lua does; the KEYS and ARGV that it provides are for other scripts.
 files["redisfence.claim.lua"].ignore = {"211/KEYS", "211/ARGV"}

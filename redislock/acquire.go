@@ -44,7 +44,6 @@ type attempt struct {
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
 	rounds    int
-	recorded  bool           // the store has a record of what it has granted; guarded by Driver.mu after that
 	maybeSent bool           // a request may have reached the store
 	refused   bool           // the store answered the last round, and keeps nothing of it
 	queued    bool           // the store has said that the request is in the queue
@@ -97,22 +96,6 @@ func (d *Driver) removeAttempt(a *attempt) {
 	d.mu.Lock()
 	delete(d.attempts, a.id)
 	d.mu.Unlock()
-}
-
-// millis is [rediskit.Millis], but caches the text of the last TTL: most TTLs are the
-// same.
-func (d *Driver) millis(ttl time.Duration) string {
-	if last := d.lastTTL.Load(); last != nil && last.ttl == ttl {
-		return last.text
-	}
-	last := &ttlText{ttl, rediskit.Millis(ttl)}
-	d.lastTTL.Store(last)
-	return last.text
-}
-
-type ttlText struct {
-	ttl  time.Duration
-	text string
 }
 
 // Acquire implements [driver.Driver].
@@ -190,48 +173,21 @@ func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), max
 // maxTokens is how many tokens a request may reserve.
 const maxTokens = 1 << 20
 
-// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held;
-// otherwise it takes the cheapest way.
+// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	a.rounds++
 	a.refused = false
-	ttl, tokens := a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
-	cmd := a.d.sender.newCommand()
-	defer a.d.sender.recycle(cmd)
-	cmd.keys, cmd.ttl, cmd.saved = &a.keys, a.req.TTL, true
-	if !queue && a.rounds == 1 && a.needsNoRecord() {
-		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
-		if err := a.send(ctx, cmd); err != nil {
-			return nil, err
-		}
-		switch {
-		case cmd.answer != "?":
-			return a.parseAnswer(ctx, cmd.answer)
-		case !a.req.NoWait:
-			a.refused = true
-			return nil, &HeldError{} // wait sends it again with queue set
-		}
-	}
 	waits := "0"
 	if queue {
 		waits = "1"
 	}
-	request := a.d.encode(&a.req, a.id, a.slot)
-	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
-	cmd.small = cmd.args[1] == "x" && queue && !a.queued
-	a.recorded = true
+	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
+		a.req.Owner, mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return a.parseAnswer(ctx, cmd.answer)
-}
-
-// needsNoRecord reports whether the request may be granted a hold that has no record yet. The
-// record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
-func (a *attempt) needsNoRecord() bool {
-	r := &a.req
-	return r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
-		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 
 func (a *attempt) send(ctx context.Context, cmd *command) error {
@@ -245,7 +201,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	if cmd.abandoned {
 		a.abandoned = cmd
 	}
-	if waited := time.Since(start); err != nil && err == context.Cause(ctx) && !cmd.unsent && waited > directTimeout { //nolint:errorlint // it says nothing else
+	if waited := time.Since(start); err != nil && err == context.Cause(ctx) && !cmd.unsent && waited > unansweredTimeout { //nolint:errorlint // it says nothing else
 		return &unansweredError{waited, err}
 	}
 	return err
@@ -486,7 +442,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 }
 
 func (a *attempt) withdrawal() *command {
-	return &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
+	return &command{keys: &a.keys, code: "w", args: []string{
 		a.req.Owner, a.d.listener.process, strconv.FormatUint(a.id, 10),
 	}}
 }
@@ -513,16 +469,18 @@ func (a *attempt) withdrawAgain() {
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
 // is over. If the answer is that there is no such hold, but an earlier try may have ended the
 // hold, it returns "!".
-func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
+func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original *command) (answer string, err error) {
 	var retries rediskit.Backoff
+	maybeServed := false
 	for {
-		if answer, err = d.sender.sendCopy(ctx, slot, cmd); err == nil {
-			if cmd.maybeServed && answer == "l" {
+		cmd := *original // an earlier one may still be in flight
+		if err = d.sender.send(ctx, slot, &cmd); err == nil {
+			if maybeServed && cmd.answer == "l" {
 				return "!", nil
 			}
-			return answer, nil
+			return cmd.answer, nil
 		}
-		cmd.maybeServed = cmd.maybeServed || mayBeServed(err)
+		maybeServed = maybeServed || mayBeServed(err)
 		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
 			return "", err

@@ -62,6 +62,6 @@
 // [GraceFloor] and [MaxTTL] bound how long nothing is granted after a failover. Turning
 // [FailoverGrace] off trades this protection for speed. [DurableAOF] makes a single server
 // remember all leases and tokens. [AllowSplitBrain] accepts Sentinels that can't prevent two
-// masters. [Single] and [Cluster] require a topology. [YieldToForeign] keeps clients of other
+// masters. [YieldToForeign] keeps clients of other
 // libraries from starving behind the queue.
 package redislock

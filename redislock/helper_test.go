@@ -241,3 +241,10 @@ func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 		t.Fatalf("%s did not happen within %v", what, enough)
 	}
 }
+
+// uniqueRequest is a request as the core sends it.
+func uniqueRequest(name, owner string) driver.Request {
+	req := request(name, owner, floor)
+	req.UniqueOwner = true
+	return req
+}

@@ -44,41 +44,8 @@ type lockStatus struct {
 	snapshot
 }
 
-// recordTimeout is how long after its grant a hold of snib has its record, unless its process or
-// the network is slow.
-const recordTimeout = 4 * recordDelay
-
-// readStatuses returns the status of each lock. All of them lie in one slot. While one of the
-// locks has no record it reads again for up to recordTimeout: the lock's holder may be a foreign
-// client, or a process of snib that will write the record.
+// readStatuses returns the status of each lock. All of them lie in one slot.
 func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus, error) {
-	for began := time.Now(); ; {
-		all, err := d.readOnce(ctx, names)
-		if err != nil || time.Since(began) >= recordTimeout || !slices.ContainsFunc(all, lockStatus.lacksRecord) {
-			return all, err
-		}
-		if err := d.pause(ctx, recordDelay/2); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// pause waits for t. It returns an error if ctx is done, or the driver closed, before that.
-func (d *Driver) pause(ctx context.Context, t time.Duration) error {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-d.ctx.Done():
-		return driver.ErrClosed
-	}
-}
-
-// readOnce returns the status of each lock as the store knows it now.
-func (d *Driver) readOnce(ctx context.Context, names []string) ([]lockStatus, error) {
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
@@ -161,13 +128,6 @@ func (s snapshot) ownRecord() (r request, ok bool) {
 	return r, err == nil && s.Type == "string" && (r.Owner == string(s.Value) || s.Value == "snib:kept")
 }
 
-// lacksRecord reports whether the key's value may be the owner of a hold whose record is not
-// written yet.
-func (s lockStatus) lacksRecord() bool {
-	_, recorded := s.ownRecord()
-	return s.Type == "string" && !recorded && !strings.HasPrefix(string(s.Value), "snib:") && s.Left != -1
-}
-
 // Silence implements [redisadmin.Admin].
 func (d admin) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
 	all, err := d.readStatuses(ctx, []string{name})
@@ -191,12 +151,12 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
 // of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if _, err := d.readStatuses(ctx, []string{name}); err != nil { // which waits for the hold's record
-		return err
+	if d.ctx.Err() != nil {
+		return driver.ErrClosed
 	}
 	keys := keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
-		keys: &keys, code: "b", saved: true, nargs: 2, args: [6]string{owner, strconv.FormatUint(token, 10)},
+		keys: &keys, code: "b", saved: true, args: []string{owner, strconv.FormatUint(token, 10)},
 	})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost

@@ -178,3 +178,23 @@ func TestHandedOverBeforeRestart(t *testing.T) {
 		})
 	}
 }
+
+// TestCutOffAfterGrant cuts a holder off as soon as it has the lock. Others see its hold with its
+// token all the same, and do not take it for that of a foreign client.
+func TestCutOffAfterGrant(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var c *cutConn
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c = &cutConn{Conn: inner}
+		return c
+	})
+	l := take(t, d, uniqueRequest("job", "holder"))
+	c.cut.Store(true)
+	holders := status(t, open(t, at(node.Addr())), "job").Holders
+	if len(holders) != 1 || holders[0].Owner != "holder" || holders[0].Token != token(l) {
+		t.Errorf("the holders are %+v, want the token %d", holders, token(l))
+	}
+	c.cut.Store(false)
+	free(t, l)
+}

@@ -129,26 +129,15 @@ func (l *lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// sendRelease releases the lease: by the fast path or a small script if that is possible, and
-// otherwise by the full script.
+// sendRelease releases the lease.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
-	cmd := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
-		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.MinHold), rediskit.Millis(l.d.conf.yieldEvery),
-	}}
-	// If a crash undid the release, MinHold would end with the lease, and the same owner would get
-	// the old token again.
-	cmd.saved = l.req.MinHold > 0 || !l.req.UniqueOwner
-	if l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
-		cmd.small = true
-		if !l.wanted.Load() {
-			cmd.code, cmd.nargs = "r", 2
-		}
-		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &cmd); err != nil || answer != "?" {
-			return answer, err
-		}
-		cmd.code, cmd.nargs, cmd.small = "R", 4, false
-	}
-	return l.d.sendUntilAnswered(ctx, l.slot, &cmd)
+	return l.d.sendUntilAnswered(ctx, l.slot, &command{
+		keys: &l.keys, code: "R",
+		args: []string{l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.MinHold), rediskit.Millis(l.d.conf.yieldEvery)},
+		// If a crash undid the release, MinHold would end with the lease, and the same owner would get
+		// the old token again.
+		saved: l.req.MinHold > 0 || !l.req.UniqueOwner,
+	})
 }
 
 // SetLabel implements [driver.Lease].
@@ -156,31 +145,15 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	if l.d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	if err := l.writeRecord(ctx); err != nil {
-		return asUnavailable(err)
-	}
 	var quoted strings.Builder
 	writeJSONString(&quoted, label)
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", nargs: 3, args: [6]string{
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", args: []string{
 		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), quoted.String(),
 	}})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost
 	}
 	return asUnavailable(err)
-}
-
-// writeRecord makes sure that the store has a record of the lease.
-func (l *lease) writeRecord(ctx context.Context) error {
-	cmd := l.check()
-	if cmd.nargs == checkArgs {
-		return nil // there is one
-	}
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, cmd)
-	if err == nil && answer == "l" {
-		err = driver.ErrLost
-	}
-	return err
 }
 
 // Renew implements [driver.Driver].

@@ -19,13 +19,8 @@ const scanCount = 500
 // other strings; [Driver.Status] shows them, and [Driver.Admin] lists those that are in the format
 // of a library, or under a prefix. List scans the servers step by step, including all other keys
 // that they keep, in the order of their hash tables. A lock whose record or queue is created,
-// deleted or moved between two steps may be missed or shown twice. Before it scans, List waits for
-// recordTimeout, so that the holds that were granted before the call have their records. It misses
-// those whose records are later, because their process or the server is slow.
+// deleted or moved between two steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	if err := d.pause(ctx, recordTimeout); err != nil {
-		return err
-	}
 	return d.scan(ctx, "snib.[rq]:*"+rediskit.EscapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
 		return d.yieldLocks(ctx, prefix, keys, yield)
 	})

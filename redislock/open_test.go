@@ -34,7 +34,6 @@ func TestOpenRefuses(t *testing.T) {
 		"user noinfo on >"+secret+" ~* &* +@all -info",
 		"user nokeys on >"+secret+" ~other:* &* +@all",
 		"user noscripts on >"+secret+" ~* &* +@all -@scripting")
-	lonely := redistest.ClusterNode(t)
 	sentinel := redistest.Sentinel(t)
 	hung := redistest.Single(t)
 	hung.Hang()
@@ -52,8 +51,6 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }), want: []string{"WRONGPASS"}},
 		{name: "NoInfo", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noinfo" }), want: []string{"NOPERM"}},
 		{name: "NoScripts", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noscripts" }), want: []string{"+eval and +evalsha"}},
-		{name: "ClusterOnSingle", o: addr(plain.Addr()), opts: []redislock.Option{redislock.Cluster()}, want: []string{"no node of a Cluster"}},
-		{name: "SingleOnCluster", o: with(addr(lonely.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), opts: []redislock.Option{redislock.Single()}, want: []string{"node of a Cluster"}},
 		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { briefly(o); o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
 		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))), want: []string{"refused"}},
 		{name: "NoAddress", o: addr(), want: []string{"address"}},

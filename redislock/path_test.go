@@ -58,8 +58,8 @@ func (c *lossyConn) Eval(ctx context.Context, calls ...redislock.Call) []redislo
 }
 
 // TestPathsUnderLoss has three processes whose requests and answers are lost, and are executed in
-// another order than they were sent in. All ways to take and free a lock occur: alone, in batches,
-// by a hint, and by the full script.
+// another order than they were sent in. Locks are taken and freed alone, in batches and
+// by a hint.
 func TestPathsUnderLoss(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -48,7 +47,6 @@ type Driver struct {
 	listener listener
 
 	contended nameSet
-	lastTTL   atomic.Pointer[ttlText]
 
 	mu        sync.Mutex
 	attempts  map[uint64]*attempt // by id
@@ -70,10 +68,9 @@ type Driver struct {
 // client is configured for locks: one connection, which pipelines all commands, and no
 // client-side caching.
 //
-// If o.Sentinel has a MasterSet, Open uses Sentinel. It detects by itself whether there is a
-// Cluster or a single server, unless [Cluster] or [Single] says which it must be. Open fails when
-// ctx is done, or within o.Dialer.Timeout, 5 s by default, if nothing answers, if the topology is
-// not the required one, or if the server is older than Redis 6.2. The error matches
+// If o.Sentinel has a MasterSet, Open uses Sentinel. Otherwise it finds out whether there is a
+// Cluster or a single server. Open fails when ctx is done, or within o.Dialer.Timeout, 5 s by
+// default, if nothing answers, or if the server is older than Redis 6.2. The error matches
 // [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
 func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	conf, err := configure(opts)
@@ -82,7 +79,6 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	}
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
-	o.ForceSingleClient = conf.topology == single
 	if o.Dialer.Timeout == 0 {
 		o.Dialer.Timeout = dialTimeout
 	}
@@ -92,13 +88,11 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout
 	}
-	w := &wires{dial: o.DialCtxFn}
-	o.DialCtxFn = w.open
 	client, err := newClient(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, &rueidisConn{client: client, wires: w}, conf)
+	return start(ctx, &rueidisConn{client: client, own: true}, conf)
 }
 
 // newClient makes a client, which is connected. If ctx is done before, the dialer's timeout ends
@@ -170,8 +164,6 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 		conn: conn, queues: make(map[uint16]*slotQueue),
 		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
 	}
-	d.sender.batchPool.New = func() any { return new(batch) }
-	d.sender.commandPool.New = func() any { return new(command) }
 	if conf.grace {
 		d.sender.floor = rediskit.Millis(conf.floor)
 	}

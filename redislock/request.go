@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A request describes a process in the keys of a lock: in the queue while it waits, and in the
@@ -43,7 +44,7 @@ func (d *Driver) encode(req *driver.Request, id uint64, slot uint16) string {
 	b.WriteString(`","mode":"`)
 	b.WriteString(mode(*req))
 	b.WriteString(`","ttl":`)
-	b.WriteString(d.millis(req.TTL))
+	b.WriteString(rediskit.Millis(req.TTL))
 	b.WriteString(`,"tokens":`)
 	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(*req)), 10))
 	b.WriteString(`,"channel":`)

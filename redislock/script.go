@@ -14,17 +14,6 @@ import (
 // all their keys, which lie in one slot, except those of Redisson (script/redisson.lua). The files
 // say what their arguments and answers are.
 var (
-	// fastPathScript acquires free locks and releases exclusive ones, as long as nobody waits
-	// for them, which is the common case. It leaves the other cases to fullScript.
-	fastPathScript = rediskit.NewScript(scripts, "clock", "fastpath")
-
-	// freeScript releases one exclusive lock, and hands it over if that is simple. enqueueScript puts
-	// one request for an exclusive lock into the queue if that is simple. They leave the other
-	// cases to fullScript.
-	freeScript = rediskit.NewScript(scripts, "free",
-		"clock", "limits", "memory", "longlease", "identity", "grace", "keys", "token", "record", "entry", "hint", "handover")
-	enqueueScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "entry", "hint", "place", "enqueue")
-
 	// fullScript serves any request.
 	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server

@@ -88,7 +88,7 @@ func checkScripts(ctx context.Context, m Node) error {
 	return context.Cause(ctx)
 }
 
-// checkServer rejects a server that is too old, or not of the required kind.
+// checkServer rejects a server that is too old, or of a kind that the client can't use.
 func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 	switch {
 	case info.IsSentinel():
@@ -100,10 +100,6 @@ func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 		return driver.Invalidf("server: it is a replica of %s:%s; connect to that server, or through the Sentinels that watch it", info["master_host"], info["master_port"])
 	case info.IsClusterNode() && !isCluster:
 		return driver.Invalidf("topology: the server is a node of a Cluster; connect to it as to a Cluster")
-	case conf.topology == cluster && !isCluster:
-		return driver.Invalidf("topology: the server is no node of a Cluster")
-	case conf.topology == single && isCluster:
-		return driver.Invalidf("topology: the client speaks to a Cluster, not to one server")
 	case conf.grace && info["run_id"] == "":
 		return driver.Invalidf("server: INFO does not show its run_id, so a restart can't be noticed: turn failover-grace off")
 	}

@@ -88,7 +88,7 @@ func TestRedis(t *testing.T) {
 			_, port, _ := strings.Cut(node.Addr(), ":")
 			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
 				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authorityFile(secure), "LOSSY="+lossy.Addr(),
-				"NODE="+redistest.ClusterNode(t).Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(), "AOF="+aof.Addr(),
+				"FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(), "AOF="+aof.Addr(),
 				"SENTINELS="+strings.Join(sentinel.Sentinels(), ","), "MASTER="+sentinel.MasterName(), "OLD="+oldRedis(t))
 		})
 	}

@@ -68,9 +68,9 @@ var nemesisMutants = []mutant{
 	},
 	{
 		guarantee: "the lab convicts releases of another's hold", pkg: "redislock",
-		file:  "script/free.lua",
-		old:   "if held[1] ~= ARGV[7] or held[2] and string.sub(held[2], 1, #head) ~= head then return {'?'} end",
-		new:   "if not held[1] then return {'?'} end",
+		file:  "script/release.lua",
+		old:   "  if not found then return answerLost() end\n  removeLongLease",
+		new:   "  if not lockValue() then return answerLost() end\n  removeLongLease",
 		tests: "TestLabAcquits/LateRelease", testsIn: "cmd/snib",
 	},
 }

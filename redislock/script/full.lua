@@ -7,8 +7,7 @@
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  1 with DurableAOF, see identity.lua
--- ARGV[4]  to ARGV[6]: see grace.lua
--- ARGV     then for each request: its code, the owner, the number of further arguments, and these.
+-- ARGV     then for each request: its code, the number of its arguments, and these.
 --          The code is that of a function below, whose arguments stand in its own file
 -- Expects  all files before this one
 -- Answer   one text for each request:
@@ -24,11 +23,10 @@
 --            w                      the hold exists, and another process waits
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
---          then, if the server was checked, "v NOW TTL TOKEN", see fastpath.lua
 
 local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
   L = setLabel}
-local answers, arg = {}, 7
+local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
   lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
@@ -41,6 +39,4 @@ for k = 3, #KEYS, 4 do
 end
 if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
 saveMeta()
-local vouched = checked()
-if vouched then answers[#answers + 1] = string.format('%s %d', vouched, lastToken) end
 return answers

@@ -23,8 +23,7 @@ local function withdraw(owner, process, id)
     end
   elseif value == owner then
     local hold = exclusiveHold()
-    -- Only the first request of an owner is granted a hold without a record.
-    if not hold or hold.owner ~= owner or isGivenUp(hold) then
+    if isGivenUp(hold) then
       removeLongLease(hold)
       redis.call('DEL', lock, record)
     end
