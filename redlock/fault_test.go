@@ -68,15 +68,17 @@ func TestHungNodes(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease that
-// was extended is freed when the nodes have memory again, and any other one at once.
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease is
+// freed at once, unless MinHold keeps it: that needs memory.
 func TestNodesWithoutMemory(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	l, kept := acquire(t, d, request("x", "o", time.Minute)), acquire(t, d, request("kept", "o", time.Minute))
+	closed := request("x", "o", time.Minute)
+	closed.MinHold = time.Minute
+	l, kept := acquire(t, d, closed), acquire(t, d, request("kept", "o", time.Minute))
 	short := acquire(t, d, request("short", "o", time.Minute))
-	if err := renew(t, d, l); err != nil {
+	if err := renew(t, d, short); err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
 	c.awaitKeys(t, "kept", "short", "x")
@@ -92,10 +94,10 @@ func TestNodesWithoutMemory(t *testing.T) {
 		t.Errorf("Renew without memory = %v", err)
 	}
 	if err := short.Release(within(t, testTimeout)); err != nil {
-		t.Errorf("Release of a lease that was never extended, without memory = %v", err)
+		t.Errorf("Release without memory = %v", err)
 	}
 	if err := l.Release(within(t, testTimeout)); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("Release without memory = %v, want an error that says OOM", err)
+		t.Errorf("Release with MinHold without memory = %v, want an error that says OOM", err)
 	}
 	if _, err := d.Status(within(t, testTimeout), "kept"); err != nil {
 		t.Errorf("Status while a release waits for memory = %v", err)
@@ -111,7 +113,14 @@ func TestNodesWithoutMemory(t *testing.T) {
 		t.Errorf("%d of %d renewals while a release waits for memory", renewed, times)
 	}
 	limit("0")
-	c.awaitKeys(t, "kept")
+	livetest.Await(t, "release with MinHold", func() error {
+		for i, n := range c.nodes {
+			if value := fmt.Sprint(n.Must("GET", "x")); !strings.HasPrefix(value, "kept:") {
+				return fmt.Errorf("node %d has %q", i, value)
+			}
+		}
+		return nil
+	})
 	if err := renew(t, d, kept); err != nil {
 		t.Errorf("Renew = %v", err)
 	}

@@ -14,14 +14,10 @@ type config struct {
 	maxTTL  time.Duration
 	timeout time.Duration
 	loss    LossPolicy
-
-	// scriptedRounds is how many rounds for a stripe of names use the script after one that met
-	// another client's.
-	scriptedRounds int32
 }
 
 func configure(opts []Option) (config, error) {
-	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond, scriptedRounds: 16}
+	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond}
 	for _, o := range opts {
 		if o.set == nil {
 			return conf, driver.Invalidf("option: the zero Option")
