@@ -143,13 +143,6 @@ var redlockMutants = []mutant{
 		tests: "TestReading",
 	},
 	{
-		guarantee: "forgetful majorities", pkg: "redlock",
-		in:    "agent.counterFloor",
-		old:   "if g.d.conf.loss == Refuse {",
-		new:   "if false {",
-		tests: "TestMajorityForgets",
-	},
-	{
 		guarantee: "counters never go back", pkg: "redlock",
 		file:  "script/serve.lua",
 		old:   "elseif mine and c <= to then",
