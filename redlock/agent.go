@@ -86,7 +86,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		suspect, busy := n.suspected, !n.busySince.IsZero()
 		n.mu.Unlock()
 		if suspect {
-			next, admitted, err := g.d.admit(g.d.ctx, &g.admissions[i], i, g.counterFloor)
+			next, admitted, err := g.d.admit(g.d.ctx, &g.admissions[i], i, floorByTime)
 			if admitted {
 				n.mu.Lock()
 				n.suspected = false
@@ -104,15 +104,6 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		}
 	}
 	return pause, more
-}
-
-// counterFloor returns the floor for counters that no majority knows any more, according to the
-// loss policy.
-func (g *agent) counterFloor() (least uint64, operator bool, err error) {
-	if g.d.conf.loss == Refuse {
-		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and the operator must give the floor from which they continue (recover)", errNoMajority)
-	}
-	return driver.NextToken(0, time.Now()), false, nil
 }
 
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
@@ -138,9 +129,13 @@ func (g *agent) probe(n *node) {
 	}
 }
 
-// A floorFunc returns the floor for counters that no majority knows any more. The result
-// operator reports whether an operator chose the floor, rather than a clock.
-type floorFunc func() (least uint64, operator bool, err error)
+// A floor is where counters go on that no majority knows any more.
+type floor struct {
+	least    uint64 // 0 for the present time
+	operator bool   // an operator chose it, and not a clock
+}
+
+var floorByTime = floor{}
 
 // formatBool formats a boolean for the scripts.
 func formatBool(b bool) string {
@@ -162,7 +157,7 @@ type standing struct {
 // admit takes the next step towards the admission of a node, and returns how long to wait
 // before the step after it.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
+	ctx context.Context, a *quorum.Admission, i int, f floor,
 ) (next time.Duration, admitted bool, err error) {
 	s, err := d.requestStanding(ctx, i, 's')
 	for tries := 0; err == nil && tries < 2; tries++ {
@@ -173,7 +168,7 @@ func (d *Driver) admit(
 		case quorum.Wait:
 			return wait, false, nil
 		case quorum.Read:
-			return d.readCountersAndAdmit(ctx, a, i, floor)
+			return d.readCountersAndAdmit(ctx, a, i, f)
 		case quorum.Mark:
 			s, err = d.requestStanding(ctx, i, 'm', rand.Text())
 		}
@@ -212,7 +207,7 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 
 // readCountersAndAdmit reads the counters of a majority and admits the node with them.
 func (d *Driver) readCountersAndAdmit(
-	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
+	ctx context.Context, a *quorum.Admission, i int, f floor,
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
@@ -229,17 +224,17 @@ func (d *Driver) readCountersAndAdmit(
 		}
 		reading.Answer(node, counts, counters)
 	}
-	least, operator := uint64(0), false
+	least := uint64(0)
 	if reading.Verdict() != quorum.Won {
 		if !reading.MajorityLost() {
 			return checkInterval, false, errors.Join(wrong...)
 		}
-		if least, operator, err = floor(); err != nil {
-			return 0, false, err
+		if least = f.least; least == 0 {
+			least = driver.NextToken(0, time.Now())
 		}
 	}
 	run, mark := a.Ticket()
-	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(operator))
+	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
 

@@ -66,7 +66,6 @@ type Driver struct {
 	nonceID    string // the prefix of all nonces of this driver
 	rounds     atomic.Uint64
 	lastTokens [stripes]atomic.Uint64 // the last token seen, by stripe
-	scripted   [stripes]atomic.Int32  // how many rounds must use the script, by stripe
 
 	mu sync.Mutex
 

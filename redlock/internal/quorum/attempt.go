@@ -47,10 +47,10 @@ func (p Params) Attempt(start driver.Instant, ttl time.Duration) Attempt {
 	return Attempt{params: p, end: start.Add(Validity(ttl))}
 }
 
-// TakeOver is Attempt for a lease that another attempt of the same owner may have. It keeps the token
-// of that lease if a majority still has it. So unlike another attempt, it waits for further answers
-// if the first ones differ: a node that granted after the majority had decided may have a greater
-// counter.
+// TakeOver is Attempt for a lease that another attempt of the same owner may have. It keeps the
+// token of that lease if a majority still has it. So unlike another attempt, it waits for further
+// answers if the first ones differ: a node that granted after the majority had decided may have a
+// greater counter.
 func (p Params) TakeOver(start driver.Instant, ttl time.Duration) Attempt {
 	a := p.Attempt(start, ttl)
 	a.takeOver = true
@@ -140,8 +140,8 @@ func (a *Attempt) setTarget() (raise Set) {
 	return raise
 }
 
-// agreedCounter returns the counter that a majority has granted with, or 0 if there is none yet. The
-// result mayAgree reports whether answers to come can make a majority agree.
+// agreedCounter returns the counter that a majority has granted with, or 0 if there is none yet.
+// The result mayAgree reports whether answers to come can make a majority agree.
 func (a *Attempt) agreedCounter() (counter uint64, mayAgree bool) {
 	pending := a.params.Nodes - (a.granted | a.refused).Len()
 	for node := range a.granted.All() {

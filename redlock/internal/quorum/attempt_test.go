@@ -181,8 +181,8 @@ func runSteps(t *testing.T, a *quorum.Attempt, steps []testStep) {
 	}
 }
 
-// TestTakeOver takes over a lease whose token is 7. Nodes that granted it after that was decided have
-// greater counters, in their keys as well.
+// TestTakeOver takes over a lease whose token is 7. Nodes that granted it after that was decided
+// have greater counters, in their keys as well.
 func TestTakeOver(t *testing.T) {
 	tests := []struct {
 		name  string
