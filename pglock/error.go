@@ -20,6 +20,7 @@ import (
 // Error codes that the driver distinguishes (PostgreSQL, Appendix A).
 const (
 	protocolViolation     = "08P01" // PgBouncer's own errors
+	notSupported          = "0A000" // on a standby, of a transaction that is to write
 	readOnly              = "25006"
 	idleInTransaction     = "25P03" // idle_in_transaction_session_timeout, which closes the connection
 	noStatement           = "26000" // the pooler chose a connection without the prepared statement
@@ -50,6 +51,17 @@ func code(err error) string {
 		return refused.SQLState()
 	}
 	return ""
+}
+
+// errStandby means that the server replays the commits of another one.
+var errStandby = fmt.Errorf("%w: the server is a standby, which can't be written to; connect to the primary "+
+	"(target_session_attrs=read-write)", driver.ErrUnavailable)
+
+// refusesWrites reports whether the server takes no writes: it is a standby, or a primary that was
+// demoted and made read-only. None of our statements needs a feature that a server does not have.
+func refusesWrites(err error) bool {
+	c := code(err)
+	return c == readOnly || c == notSupported || errors.Is(err, errStandby)
 }
 
 // isTransient reports whether a retry may succeed: the server or the network is down or
@@ -116,8 +128,8 @@ func (d *Driver) explain(err error) error {
 	switch c := code(err); {
 	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid):
 		return err
-	case c == readOnly:
-		return driver.Invalidf("server: it accepts no writes, as a standby or by default_transaction_read_only: %w", err)
+	case refusesWrites(err):
+		return fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only: %w", driver.ErrUnavailable, err)
 	case c == noDatabase:
 		return driver.Invalidf("database: %w", err)
 	case c == insufficientPrivilege:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // queryModes are the ways to run statements that have turned out to be necessary. The zero value
@@ -41,6 +42,7 @@ func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bo
 func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any, scan func(pgx.Rows) error) error {
 	const tries = 10
 	unlimited, stale := false, 0
+	oldConns := int(d.pool.Stat().TotalConns())
 	for try := 1; ; {
 		answered := false
 		err := d.runOnce(ctx, unlimited, sql, args, func(rows pgx.Rows) error {
@@ -60,6 +62,9 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 				beforeRepeat()
 			}
 			stale++ // each retry leaves one fewer of them
+			continue
+		case refusesWrites(err) && stale < oldConns: // runOnce has thrown that connection away
+			stale++
 			continue
 		case try == tries:
 			return d.explain(err)
@@ -102,19 +107,35 @@ func wasNotRun(err error) bool {
 	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
 }
 
+// runOnce runs a statement on a connection of the pool. It throws the connection away if the server
+// refuses writes: the next one may lead to the server that has replaced it.
 func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	err = d.runOn(ctx, conn, unlimited, sql, args, scan)
+	if refusesWrites(err) {
+		hangUp(conn.Conn())
+	}
+	return err
+}
+
+// runOn runs a statement on a connection.
+func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
 	if d.store.unprepared.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
 	if !unlimited && !d.store.explicit.Load() {
-		return forEachRow(d.pool.Query(ctx, sql, args...))(scan)
+		return forEachRow(conn.Query(ctx, sql, args...))(scan)
 	}
 	opts := txOptions()
 	if unlimited { // our own contexts limit the time
 		opts.BeginQuery = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 			SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
 	}
-	return pgx.BeginTxFunc(ctx, d.pool, opts, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, conn, opts, func(tx pgx.Tx) error {
 		return forEachRow(tx.Query(ctx, sql, args...))(scan)
 	})
 }

@@ -2,6 +2,7 @@ package pglock_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -78,16 +79,60 @@ func TestReadOnly(t *testing.T) {
 		switch {
 		case err == nil:
 			return errors.New("it still renews")
-		case !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrLost):
-			t.Fatalf("Renew on a server that is read only = %v, want ErrInvalid", err)
+		case !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrLost):
+			t.Fatalf("Renew on a server that is read only = %v, want ErrUnavailable", err)
 		}
 		return nil
 	})
-	if _, err := d.Acquire(t.Context(), noWait("other", "c")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "standby") {
-		t.Errorf("Acquire on a server that is read only = %v, want ErrInvalid and why", err)
+	if _, err := d.Acquire(t.Context(), noWait("other", "c")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("Acquire on a server that is read only = %v, want ErrUnavailable and why", err)
 	}
 	w.Cancel()
 	if err := w.End(t); err == nil {
 		t.Error("a waiter got the lock")
+	}
+}
+
+// TestOldWriter has pools with connections that refuse writes, as those to a primary that was
+// demoted and lives on. New connections lead to a server that takes writes.
+func TestOldWriter(t *testing.T) {
+	const conns = 4
+	server := pgtest.Start(t)
+	admin := dial(t, server.URL())
+	release(t, acquire(t, newDriver(t, admin), request("first", "a"))) // the table exists
+	must(t, admin, "ALTER ROLE postgres SET default_transaction_read_only = on")
+	held, renewing, labelling := openOld(t, server, conns), openOld(t, server, conns), openOld(t, server, conns)
+	must(t, admin, "ALTER ROLE postgres RESET default_transaction_read_only")
+
+	d := newDriver(t, held)
+	for i := range conns {
+		release(t, acquire(t, d, noWait(fmt.Sprint("new ", i), "a")))
+	}
+	l := acquire(t, newDriver(t, admin), request("held", "a"))
+	if got := newDriver(t, renewing).Renew(t.Context(), []driver.Lease{l})[0]; got.Err != nil {
+		t.Errorf("Renew with connections to the old writer = %v", got.Err)
+	}
+	if err := newDriver(t, labelling).Break(t.Context(), "held", "a", l.Grant().Token); err != nil {
+		t.Errorf("Break with connections to the old writer = %v", err)
+	}
+}
+
+// openOld returns a pool with n connections.
+func openOld(t *testing.T, server *pgtest.Server, n int) *pgxpool.Pool {
+	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = int32(n) })
+	openConns(t, pool, n)
+	return pool
+}
+
+// TestStandby sends requests to a standby.
+func TestStandby(t *testing.T) {
+	primary := pgtest.Start(t, "wal_level=replica")
+	release(t, acquire(t, newDriver(t, dial(t, primary.URL())), request("first", "a")))
+	standby := pgtest.Standby(t, primary.Addr())
+	for _, table := range []string{"snib_locks", "not_created_yet"} {
+		d := newDriver(t, dial(t, standby.URL()), pglock.Table(table))
+		if _, err := d.Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+			t.Errorf("Acquire on a standby, in the table %s, = %v, want ErrUnavailable and why", table, err)
+		}
 	}
 }

@@ -472,7 +472,7 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 		{"MayNotCreate", asWeak, "absent_locks", false, "CREATE TABLE IF NOT EXISTS \"absent_locks\""},
 		{"MayNotUse", asWeak, "many", false, "GRANT SELECT, INSERT, UPDATE, DELETE ON \"many\""},
 		{"NoSchema", same, "nowhere.locks", false, "nowhere"},
-		{"ReadOnly", settings("default_transaction_read_only", "on"), "many", true, "accepts no writes"},
+		{"ReadOnly", settings("default_transaction_read_only", "on"), "many", false, "accepts no writes"},
 		{"Encoding", func(c *pgxpool.Config) { c.ConnConfig.Database = "latin" }, "latin_locks", true, "UTF8"},
 	}
 	for _, tt := range tests {

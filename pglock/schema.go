@@ -79,16 +79,17 @@ func (d *Driver) examine(ctx context.Context) error {
 	found := -1
 	err := d.query(ctx, render(`SELECT current_setting('server_encoding'), pg_is_in_recovery(),
 		coalesce((SELECT slots FROM {table} WHERE name = ''), 0)`, d.conf.table), nil, func(rows pgx.Rows) error {
-		return rows.Scan(&encoding, &standby, &found)
+		err := rows.Scan(&encoding, &standby, &found)
+		if err == nil && standby {
+			err = errStandby
+		}
+		return err
 	})
 	switch {
 	case code(err) == undefinedColumn || code(err) == undefinedFunction || code(err) == wrongObjectType:
 		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table.Sanitize(), err)
 	case err != nil:
 		return err
-	case standby:
-		return driver.Invalidf("server: it is a standby, which can't be written to; connect to the primary " +
-			"(target_session_attrs=read-write)")
 	case encoding != "UTF8":
 		return driver.Invalidf("database: its encoding is %s, and names need UTF8", encoding)
 	case found != version:
@@ -102,9 +103,12 @@ func (d *Driver) create(ctx context.Context) error {
 	sql := render(schema, d.conf.table)
 	err := pgx.BeginTxFunc(ctx, d.pool, txOptions(), func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		if refusesWrites(err) {
+			hangUp(tx.Conn())
+		}
 		return err
 	})
-	if c := code(err); c == insufficientPrivilege || c == readOnly {
+	if code(err) == insufficientPrivilege {
 		return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
 			d.conf.table.Sanitize(), err, sql)
 	}
