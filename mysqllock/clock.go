@@ -55,14 +55,10 @@ func (w *processes) expireUnchanged(s *state) {
 	})
 }
 
-// lifetime is how long a hold counts if it is not renewed, or 0 if it counts while its session
-// lives, or if its row does not say.
+// lifetime is how long a hold counts if it is not renewed, or 0 if its row does not say.
 func lifetime(e *entry) time.Duration {
-	switch {
-	case e.Kept:
+	if e.Kept {
 		return rows.Between(e.Since, e.Until)
-	case e.Session != "":
-		return 0
 	}
 	return rows.Between(0, e.TTL)
 }

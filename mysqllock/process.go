@@ -85,12 +85,8 @@ func (w *processes) deleteRow(d *Driver) {
 }
 
 // reapDead removes dead entries from states: waiters whose process sends no heartbeats, waiters
-// of this process that the driver does not know, holders that expireUnchanged finds, and holders
-// whose session has ended.
+// of this process that the driver does not know, and holders that expireUnchanged finds.
 func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
-	if err := d.reapSessions(ctx, states); err != nil {
-		return err
-	}
 	w := &d.processes
 	w.mu.Lock()
 	var unknown []string

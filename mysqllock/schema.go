@@ -40,12 +40,12 @@ INSERT IGNORE INTO {table} (name, version, token, slots, held, kept, since, ends
 
 // Schema returns the statements that create the table, for users who create tables by migrations.
 // Each statement ends with a semicolon and a new line. They may be run repeatedly and
-// concurrently. If table is empty, the name is snib_locks; [NewSession] needs snib_sessions.
+// concurrently. If table is empty, the name is snib_locks.
 //
 // A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. An
 // invalid name of a table is a [driver.ErrInvalid].
 func Schema(table string) (string, error) {
-	quoted, err := quote(cmp.Or(table, "snib_locks"))
+	quoted, err := quote(cmp.Or(table, defaultTable))
 	if err != nil {
 		return "", err
 	}
@@ -132,8 +132,7 @@ func (d *Driver) checkEngine(ctx context.Context) error {
 	return err
 }
 
-// usable refuses servers whose GET_LOCK releases one lock when it takes another, and all servers
-// that are older than the versions we know.
+// usable refuses servers that are older than the versions we know.
 func usable(name string) error {
 	var major, minor int
 	if err := parseVersion(name, &major, &minor); err != nil {

@@ -24,7 +24,7 @@ type (
 // are stored in columns of their own, so that one statement can change them. Waiters have no end
 // of their own, see reapDead.
 func encode(e entry) []byte {
-	o := object{e, e.Session, e.Shared}
+	o := object{e, e.Shared}
 	o.Nonce = ""
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,8 +38,7 @@ func encode(e entry) []byte {
 type object struct {
 	entry
 
-	Session string `json:"session,omitempty"` // the lock that its session holds
-	Shared  bool   `json:"shared,omitempty"`
+	Shared bool `json:"shared,omitempty"`
 }
 
 func encodeEntries(all []entry) []byte {
@@ -59,7 +58,7 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Session, o.entry.Shared = string(nonce), o.Session, o.Shared
+		o.entry.Nonce, o.entry.Shared = string(nonce), o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
@@ -133,11 +132,6 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 		h.Token, h.Kept, h.Since, h.Until = exclusive.Token, exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
-	for _, h := range s.Holders {
-		if len(h.Session) > longestKey { // the server would refuse to look for it
-			return parseError{fmt.Errorf("the session of a holder has %d bytes, and %d are allowed", len(h.Session), longestKey)}
-		}
-	}
 	return nil
 }
 

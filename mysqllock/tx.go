@@ -26,9 +26,10 @@ const lockTxRow = `INSERT INTO {table} (name, ` + columns + `) VALUES (?, 1, 0, 
 // and writes of tx after Tx without a token, because the lock can't be lost before the
 // transaction is.
 //
-// The lock is InnoDB's, on a row for the name in the table of [New], which must exist (see
-// [TxTable]). It excludes other calls of Tx, but neither leases nor sessions. It is reentrant
-// within a transaction.
+// The lock is InnoDB's, on a row for the name in the table snib_locks of the connection's database.
+// The table is created by [Schema], or by the first lease of a [New]; Tx can't create it, because
+// that would end the transaction. The lock excludes other calls of Tx, but not leases. It is
+// reentrant within a transaction.
 //
 // Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say. After such a limit it returns
 // [driver.ErrHeld], and tx can still be used. If ctx is done while the server waits, the
@@ -50,10 +51,7 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 		}
 		opt.set(&c)
 	}
-	table, err := quote(cmp.Or(c.table, "snib_locks"))
-	if err != nil {
-		return err
-	}
+	const table = "`" + defaultTable + "`"
 	row := []byte(txPrefix + name)
 	return withLockTimeout(ctx, tx, c.wait, func() error {
 		if c.wait == 0 { // only a SELECT supports NOWAIT
@@ -72,8 +70,7 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 type TxOption struct{ set func(*txConfig) }
 
 type txConfig struct {
-	table string
-	wait  time.Duration // negative: until the context is done
+	wait time.Duration // negative: until the context is done
 }
 
 // TxNoWait makes [Tx] return [driver.ErrHeld] at once if the lock is taken.
@@ -82,11 +79,6 @@ func TxNoWait() TxOption { return TxWait(0) }
 // TxWait limits how long [Tx] waits. The server counts whole seconds, so the limit is rounded up
 // to those. Zero is [TxNoWait].
 func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
-
-// TxTable names the table whose rows [Tx] locks, as [Table] does for leases. The default is
-// snib_locks. The table is created by [Schema], or by the first lease of a [New]; Tx can't create
-// it, because that would end the transaction.
-func TxTable(name string) TxOption { return TxOption{func(c *txConfig) { c.table = name }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:

@@ -24,13 +24,6 @@ var mysqlMutants = []mutant{
 		tests: "TestIsOwnerKeepsTheLock",
 	},
 	{
-		guarantee: "losses are told", pkg: "mysqllock",
-		in:    "link.checkOpen",
-		old:   "return c.ResetSession(ctx)",
-		new:   "_ = c",
-		tests: "TestSession/TellsWhenServerDies TestSession/TellsBeforeGrant",
-	},
-	{
 		guarantee: "tokens increase", pkg: "mysqllock",
 		in:    "state.nextTokens",
 		old:   "last := s.token",
@@ -42,7 +35,7 @@ var mysqlMutants = []mutant{
 		in:    "Driver.release",
 		old:   "l.RetryRelease(err)",
 		new:   "_ = l.RetryRelease",
-		tests: "TestHungServer/ReleaseSession",
+		tests: "TestHungServer/Release",
 	},
 	{
 		guarantee: "clocks that go back", pkg: "mysqllock",
