@@ -99,7 +99,7 @@ func (d *Driver) capEnds(ctx context.Context, seen *state) error {
 		for chunk := range slices.Chunk(names, batchSizes[len(batchSizes)-1]) {
 			n, timeout := batchSize(len(chunk)), rows.HeartbeatTimeout.Microseconds()
 			args := append([]any{timeout, timeout}, nameArgs(chunk, n)...)
-			if _, err := d.exec(ctx, expandNames(d.sql.capProcesses, n), args...); err != nil {
+			if _, err := d.exec(ctx, expandNames(d.sql.CapProcesses, n), args...); err != nil {
 				return err
 			}
 		}

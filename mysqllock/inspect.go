@@ -35,7 +35,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 		from = append(from, '\xff')
 	}
 	states := map[string]*state{}
-	err = d.query(ctx, d.sql.list, []any{from, last}, func(row *sql.Rows) error {
+	err = d.query(ctx, d.sql.List, []any{from, last}, func(row *sql.Rows) error {
 		s, err := d.scanState(row)
 		page = append(page, &s.State)
 		states[s.Name] = &s

@@ -153,7 +153,7 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 		named = append(named, name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, expandNames(d.sql.renew, n), slices.Concat(ttls, named, tokens)...)
+	res, err := d.exec(ctx, expandNames(d.sql.Renew, n), slices.Concat(ttls, named, tokens)...)
 	if err != nil {
 		return err
 	}

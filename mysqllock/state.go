@@ -173,13 +173,13 @@ func (s *state) signalFirst() {
 // read reads the states of names. Names without a row are missing from the result, unless it is
 // the only name.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
-	return d.readBy(ctx, d.sql.read, all)
+	return d.readBy(ctx, d.sql.Read, all)
 }
 
 // readCommitted reads the state of a name. It waits for the transactions that are changing the
 // row, because a change of an older state would fail.
 func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
-	found, err := d.readBy(ctx, d.sql.readCommitted, []string{name})
+	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name})
 	return found[name], err
 }
 
@@ -305,11 +305,11 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 // save writes a state, unless the row has changed since it was read.
 func (d *Driver) save(ctx context.Context, s *state) (execResult, error) {
 	if s.exists {
-		return d.exec(ctx, d.sql.save, append(s.args(), []byte(s.Name), s.version)...)
+		return d.exec(ctx, d.sql.Save, append(s.args(), []byte(s.Name), s.version)...)
 	}
 	// Versions contain the time, so that no two rows of one name ever have the same version.
 	args := append([]any{[]byte(s.Name), s.Now}, s.args()...)
-	res, err := d.exec(ctx, d.sql.insert, append(args, s.floor)...)
+	res, err := d.exec(ctx, d.sql.Insert, append(args, s.floor)...)
 	if code(err) == duplicateKey {
 		return execResult{repeated: res.repeated}, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -16,10 +17,8 @@ import (
 // txPrefix begins the names of rows that [Tx] locks. No lock has a NUL in its name.
 const txPrefix = "\x00t"
 
-// lockTxRow locks the row of a name until the transaction ends, and creates it if it is missing.
-// Parameter: name.
-const lockTxRow = `INSERT INTO {table} (name, ` + columns + `) VALUES (?, 1, 0, 0, 0, 0, 0, 0, '', '', '', NULL, ` + clock + `)
-	ON DUPLICATE KEY UPDATE used = ` + clock
+// txStatements are the statements of [Tx].
+var txStatements = sync.OnceValue(func() statements { return newStatements("`" + defaultTable + "`") })
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
 // rollback, or the connection. It is for data in the same database: the lock guards the reads
@@ -51,17 +50,17 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 		}
 		opt.set(&c)
 	}
-	const table = "`" + defaultTable + "`"
+	statements := txStatements()
 	row := []byte(txPrefix + name)
 	return withLockTimeout(ctx, tx, c.wait, func() error {
 		if c.wait == 0 { // only a SELECT supports NOWAIT
 			var one int
-			err := tx.QueryRowContext(ctx, render(`SELECT 1 FROM {table} WHERE name = ? FOR UPDATE NOWAIT`, table), row).Scan(&one)
+			err := tx.QueryRowContext(ctx, statements.TryTxRow, row).Scan(&one)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, render(lockTxRow, table), row)
+		_, err := tx.ExecContext(ctx, statements.LockTxRow, row)
 		return err
 	})
 }
@@ -168,7 +167,7 @@ func (d *Driver) Token(ctx context.Context, name string) (token uint64, err erro
 		return 0, err
 	}
 	err = d.rows.Inspect(ctx, func(ctx context.Context) error {
-		out, err := d.exec(ctx, d.sql.nextToken, []byte(name))
+		out, err := d.exec(ctx, d.sql.NextToken, []byte(name))
 		if token = uint64(out.id); err != nil || out.rows == 1 {
 			return d.rowError(name, err)
 		}

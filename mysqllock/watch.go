@@ -104,7 +104,7 @@ func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	stmt, err := conn.PrepareContext(ctx, d.sql.watch)
+	stmt, err := conn.PrepareContext(ctx, d.sql.Watch)
 	if err != nil {
 		hangUp(conn)
 	}

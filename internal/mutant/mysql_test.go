@@ -18,9 +18,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "a check keeps the lock", pkg: "mysqllock",
-		in:    "readLocked",
-		old:   "WHERE name = ? LOCK IN SHARE MODE`",
-		new:   "WHERE name = ?`",
+		file:  "sql/read_locked.sql",
+		old:   "WHERE l.name = ? LOCK IN SHARE MODE",
+		new:   "WHERE l.name = ?",
 		tests: "TestIsOwnerKeepsTheLock",
 	},
 	{
@@ -60,9 +60,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "places are kept", pkg: "mysqllock",
-		in:    "heartbeat",
+		file:  "sql/heartbeat.sql",
 		old:   "ON DUPLICATE KEY UPDATE ends",
-		new:   "ON DUPLICATE KEY UPDATE version = {bump}, ends",
+		new:   "ON DUPLICATE KEY UPDATE version = {next_version}, ends",
 		tests: "TestWildProcess",
 	},
 	{
