@@ -74,12 +74,12 @@ func (d *Driver) prepareFor(ctx context.Context) error {
 // decide changes the state s as the attempt requests. It returns the entry that holds the lock
 // then, or nil, and whether s has to be written.
 func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, write bool, err error) {
-	req, ttl := a.Req, d.rows.RowTTL(a.Req)
+	req, ttl := a.Req, a.Req.TTL.Microseconds()
 	if h = s.HolderFor(req); h != nil && slices.Contains(a.Removing(), h.Nonce) {
 		s.removeHolder(h.Token) // it is released, but the server has not confirmed that
 		h = nil
 	}
-	if h != nil && h.Session == a.Entry.Session { // entries of rows have no session
+	if h != nil {
 		reacquire(h, &a.Entry, s.Now+ttl)
 		s.removeWaiter(a.Entry.Nonce)
 		s.signalFirst()

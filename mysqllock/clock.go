@@ -55,14 +55,10 @@ func (w *processes) expireUnchanged(s *state) {
 	})
 }
 
-// lifetime is how long a hold counts if it is not renewed, or 0 if it counts while its session
-// lives, or if its row does not say.
+// lifetime is how long a hold counts if it is not renewed, or 0 if its row does not say.
 func lifetime(e *entry) time.Duration {
-	switch {
-	case e.Kept:
+	if e.Kept {
 		return rows.Between(e.Since, e.Until)
-	case e.Session != "":
-		return 0
 	}
 	return rows.Between(0, e.TTL)
 }
@@ -103,7 +99,7 @@ func (d *Driver) capEnds(ctx context.Context, seen *state) error {
 		for chunk := range slices.Chunk(names, batchSizes[len(batchSizes)-1]) {
 			n, timeout := batchSize(len(chunk)), rows.HeartbeatTimeout.Microseconds()
 			args := append([]any{timeout, timeout}, nameArgs(chunk, n)...)
-			if _, err := d.exec(ctx, expandNames(d.sql.capProcesses, n), args...); err != nil {
+			if _, err := d.exec(ctx, expandNames(d.sql.CapProcesses, n), args...); err != nil {
 				return err
 			}
 		}

@@ -9,8 +9,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// Status implements [driver.Inspector]. It does not show a foreign client that has the lock of a
-// session by GET_LOCK: MySQL has no row of it.
+// Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	return d.rows.Status(ctx, name)
 }
@@ -36,7 +35,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 		from = append(from, '\xff')
 	}
 	states := map[string]*state{}
-	err = d.query(ctx, d.sql.list, []any{from, last}, func(row *sql.Rows) error {
+	err = d.query(ctx, d.sql.List, []any{from, last}, func(row *sql.Rows) error {
 		s, err := d.scanState(row)
 		page = append(page, &s.State)
 		states[s.Name] = &s
@@ -48,9 +47,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 	return page, d.reapDead(ctx, states)
 }
 
-// Break implements [driver.Inspector]. A hold in a session loses its row at once. It loses its
-// lock of GET_LOCK when its process next pings, which is after a third of [Timeout] at the
-// latest.
+// Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	return d.rows.Break(ctx, name, owner, token)
 }

@@ -64,8 +64,8 @@ func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bo
 	return found, err
 }
 
-// Renew implements [driver.Driver]. Up to 256 exclusive leases of rows take one statement
-// together. Other leases of rows take two statements each.
+// Renew implements [driver.Driver]. Up to 256 exclusive leases take one statement together. Other
+// leases take two statements each.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	if len(due) == 0 {
@@ -83,7 +83,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	var exclusive, others []renewal
 	for i, one := range due {
 		r := renewal{one.(*lease), &answers[i]}
-		if isExclusive(r.Lease) && !d.rows.HasSession() {
+		if isExclusive(r.Lease) {
 			exclusive = append(exclusive, r)
 		} else {
 			others = append(others, r)
@@ -153,7 +153,7 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 		named = append(named, name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, expandNames(d.sql.renew, n), slices.Concat(ttls, named, tokens)...)
+	res, err := d.exec(ctx, expandNames(d.sql.Renew, n), slices.Concat(ttls, named, tokens)...)
 	if err != nil {
 		return err
 	}
@@ -175,11 +175,8 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 	return nil
 }
 
-// extendEach extends leases of sessions together, and other leases one by one.
+// extendEach extends leases that are not exclusive.
 func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
-	if d.rows.HasSession() {
-		return d.confirm(ctx, all)
-	}
 	for _, r := range all {
 		held := false
 		var start driver.Instant

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -63,27 +62,19 @@ func TestWildRow(t *testing.T) {
 		{Name: "UntilText", Change: until(`"soon"`), RenewFails: true, ListFails: true, WaitFails: true},
 		{Name: "UntilOverflow", Change: until("92233720368547758070"), RenewFails: true, ListFails: true, WaitFails: true},
 	}
-	session := func(value string) string {
-		return `holder = REGEXP_REPLACE(holder, '"session":"[^"]*"', '"session":` + value + `')`
-	}
-	sessions := append(slices.Clone(wildRows),
-		jobtest.MalformedRow{Name: "SessionEnded", Change: session(`"none"`), Ends: true},
-		jobtest.MalformedRow{Name: "SessionNumber", Change: session("7"), RenewFails: true, ListFails: true, WaitFails: true})
 	tests := []struct {
 		name   string
-		open   func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver
 		shared bool
 		rows   []jobtest.MalformedRow
 	}{
-		{"Rows", newDriver, false, wildRows},
-		{"Readers", newDriver, true, readers},
-		{"Session", newSession, false, sessions},
+		{"Rows", false, wildRows},
+		{"Readers", true, readers},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			table := "wild_" + strings.ToLower(tt.name)
-			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver { return tt.open(t, db, mysqllock.Table(table)) })
+			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table(table)) })
 			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
 		})
 	}
@@ -152,13 +143,6 @@ func TestWildProcess(t *testing.T) {
 func TestMalformedRow(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	session := []jobtest.MalformedRow{
-		{Name: "SessionLong", Change: `holder = REPLACE(holder, '"session":"', CONCAT('"session":"', REPEAT('x', 300)))`, RenewFails: true, ListFails: true, WaitFails: true},
-	}
-	for _, m := range malformations {
-		m.RenewFails = m.ListFails // a session reads
-		session = append(session, m)
-	}
 	readers := append(slices.Clone(malformations[:2]),
 		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true, WaitFails: true})
 	for i := range 2 {
@@ -166,15 +150,11 @@ func TestMalformedRow(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		open   func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver
-		opts   []mysqllock.Option
 		shared bool
 		rows   []jobtest.MalformedRow
 	}{
-		{"Rows", newDriver, nil, false, malformations},
-		{"Readers", newDriver, nil, true, readers},
-		// The session looks at its rows after each third of the timeout.
-		{"Session", newSession, []mysqllock.Option{mysqllock.Timeout(3 * time.Second)}, false, session},
+		{"Rows", false, malformations},
+		{"Readers", true, readers},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,7 +164,7 @@ func TestMalformedRow(t *testing.T) {
 				tt.rows[i].MayRenew = m.ListFails
 			}
 			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver {
-				return tt.open(t, db, append(tt.opts, mysqllock.Table(table))...)
+				return newDriver(t, db, mysqllock.Table(table))
 			})
 			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
 		})

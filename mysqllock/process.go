@@ -61,7 +61,7 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 		return nil
 	}
 	sentAt, timeout := time.Now(), rows.HeartbeatTimeout.Microseconds()
-	_, err := d.exec(ctx, d.sql.heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	_, err := d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
 	if err == nil {
 		w.mu.Lock()
 		w.lastHeartbeat = sentAt
@@ -81,16 +81,12 @@ func (w *processes) deleteRow(d *Driver) {
 	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
 	defer cancel()
 	// If this fails, the process soon counts as dead.
-	_, _ = d.exec(ctx, expandNames(d.sql.deleteRows, 1), []byte(processPrefix+d.rows.ID))
+	_, _ = d.exec(ctx, expandNames(d.sql.DeleteRows, 1), []byte(processPrefix+d.rows.ID))
 }
 
 // reapDead removes dead entries from states: waiters whose process sends no heartbeats, waiters
-// of this process that the driver does not know, holders that expireUnchanged finds, and holders
-// whose session has ended.
+// of this process that the driver does not know, and holders that expireUnchanged finds.
 func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
-	if err := d.reapSessions(ctx, states); err != nil {
-		return err
-	}
 	w := &d.processes
 	w.mu.Lock()
 	var unknown []string
@@ -110,7 +106,7 @@ func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
 	live := map[string]int64{}
 	for chunk := range slices.Chunk(unknown, batchSizes[len(batchSizes)-1]) {
 		n := batchSize(len(chunk))
-		err := d.query(ctx, expandNames(d.sql.readLive, n), nameArgs(chunk, n), func(row *sql.Rows) error {
+		err := d.query(ctx, expandNames(d.sql.ReadLive, n), nameArgs(chunk, n), func(row *sql.Rows) error {
 			var name string
 			var ends int64
 			err := row.Scan(&name, &ends)

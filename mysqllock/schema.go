@@ -17,43 +17,22 @@ import (
 // version is the version of the table; see "Wire format" in docs/backends/mysqllock.md.
 const version = 1
 
-// schema creates the table. It may be run repeatedly and concurrently.
-const schema = `CREATE TABLE IF NOT EXISTS {table} (
-	name    VARBINARY(767) NOT NULL PRIMARY KEY,
-	version BIGINT         NOT NULL,
-	token   BIGINT         NOT NULL,
-	slots   INT            NOT NULL,
-	held    BIGINT         NOT NULL,
-	kept    TINYINT        NOT NULL,
-	since   BIGINT         NOT NULL,
-	ends    BIGINT         NOT NULL,
-	holder  MEDIUMBLOB     NOT NULL,
-	holders MEDIUMBLOB     NOT NULL,
-	waiters MEDIUMBLOB     NOT NULL,
-	called  VARBINARY(32),
-	used    BIGINT         NOT NULL,
-	KEY called (called)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
-INSERT IGNORE INTO {table} (name, version, token, slots, held, kept, since, ends, holder, holders, waiters, called, used)
-	VALUES ('', 0, 0, 1, 0, 0, 0, 0, '', '', '', NULL, 0);
-`
-
 // Schema returns the statements that create the table, for users who create tables by migrations.
 // Each statement ends with a semicolon and a new line. They may be run repeatedly and
-// concurrently. If table is empty, the name is snib_locks; [NewSession] needs snib_sessions.
+// concurrently. If table is empty, the name is snib_locks.
 //
 // A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. An
 // invalid name of a table is a [driver.ErrInvalid].
 func Schema(table string) (string, error) {
-	quoted, err := quote(cmp.Or(table, "snib_locks"))
+	quoted, err := quote(cmp.Or(table, defaultTable))
 	if err != nil {
 		return "", err
 	}
-	return render(schema, quoted), nil
+	return newStatements(quoted).schema(), nil
 }
 
-// render inserts the name of the table into a statement.
-func render(sql, table string) string { return strings.ReplaceAll(sql, "{table}", table) }
+// schema returns the statements that create the table.
+func (s statements) schema() string { return s.CreateTable + ";\n" + s.FillTable + ";\n" }
 
 // A storeInfo is what the driver knows of the database. The zero value knows nothing.
 type storeInfo struct {
@@ -106,7 +85,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	}
 	d.store.explicit.Store(!commits)
 	found := -1
-	err := d.query(ctx, d.sql.inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
+	err := d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
 	case code(err) == unknownColumn:
 		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table, err)
@@ -132,8 +111,7 @@ func (d *Driver) checkEngine(ctx context.Context) error {
 	return err
 }
 
-// usable refuses servers whose GET_LOCK releases one lock when it takes another, and all servers
-// that are older than the versions we know.
+// usable refuses servers that are older than the versions we know.
 func usable(name string) error {
 	var major, minor int
 	if err := parseVersion(name, &major, &minor); err != nil {
@@ -158,15 +136,11 @@ func parseVersion(name string, major, minor *int) error {
 
 // create creates the table.
 func (d *Driver) create(ctx context.Context) error {
-	text := render(schema, d.conf.table)
-	for _, statement := range strings.SplitAfter(text, ";\n") {
-		if strings.TrimSpace(statement) == "" {
-			continue
-		}
+	for _, statement := range []string{d.sql.CreateTable, d.sql.FillTable} {
 		_, err := d.exec(ctx, statement)
 		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied, optionPrevents, readOnlyMode, readOnlySession}, code(err)) {
 			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
-				d.conf.table, err, text)
+				d.conf.table, err, d.sql.schema())
 		}
 		if err != nil {
 			return err

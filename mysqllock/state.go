@@ -24,7 +24,7 @@ type (
 // are stored in columns of their own, so that one statement can change them. Waiters have no end
 // of their own, see reapDead.
 func encode(e entry) []byte {
-	o := object{e, e.Session, e.Shared}
+	o := object{e, e.Shared}
 	o.Nonce = ""
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,8 +38,7 @@ func encode(e entry) []byte {
 type object struct {
 	entry
 
-	Session string `json:"session,omitempty"` // the lock that its session holds
-	Shared  bool   `json:"shared,omitempty"`
+	Shared bool `json:"shared,omitempty"`
 }
 
 func encodeEntries(all []entry) []byte {
@@ -59,7 +58,7 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Session, o.entry.Shared = string(nonce), o.Session, o.Shared
+		o.entry.Nonce, o.entry.Shared = string(nonce), o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
@@ -133,11 +132,6 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 		h.Token, h.Kept, h.Since, h.Until = exclusive.Token, exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
-	for _, h := range s.Holders {
-		if len(h.Session) > longestKey { // the server would refuse to look for it
-			return parseError{fmt.Errorf("the session of a holder has %d bytes, and %d are allowed", len(h.Session), longestKey)}
-		}
-	}
 	return nil
 }
 
@@ -179,13 +173,13 @@ func (s *state) signalFirst() {
 // read reads the states of names. Names without a row are missing from the result, unless it is
 // the only name.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
-	return d.readBy(ctx, d.sql.read, all)
+	return d.readBy(ctx, d.sql.Read, all)
 }
 
 // readCommitted reads the state of a name. It waits for the transactions that are changing the
 // row, because a change of an older state would fail.
 func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
-	found, err := d.readBy(ctx, d.sql.readCommitted, []string{name})
+	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name})
 	return found[name], err
 }
 
@@ -311,11 +305,11 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 // save writes a state, unless the row has changed since it was read.
 func (d *Driver) save(ctx context.Context, s *state) (execResult, error) {
 	if s.exists {
-		return d.exec(ctx, d.sql.save, append(s.args(), []byte(s.Name), s.version)...)
+		return d.exec(ctx, d.sql.Save, append(s.args(), []byte(s.Name), s.version)...)
 	}
 	// Versions contain the time, so that no two rows of one name ever have the same version.
 	args := append([]any{[]byte(s.Name), s.Now}, s.args()...)
-	res, err := d.exec(ctx, d.sql.insert, append(args, s.floor)...)
+	res, err := d.exec(ctx, d.sql.Insert, append(args, s.floor)...)
 	if code(err) == duplicateKey {
 		return execResult{repeated: res.repeated}, nil
 	}

@@ -29,8 +29,7 @@ const (
 
 // lacksSpareConnection reports whether the user's db has no connection to spare for watching.
 func (d *Driver) lacksSpareConnection() bool {
-	most := d.db.Stats().MaxOpenConnections
-	return most == 1 || most == 2 && d.rows.HasSession()
+	return d.db.Stats().MaxOpenConnections == 1
 }
 
 // watch connects, has the server watch, and handles signals, until there is nothing to watch
@@ -105,7 +104,7 @@ func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	stmt, err := conn.PrepareContext(ctx, d.sql.watch)
+	stmt, err := conn.PrepareContext(ctx, d.sql.Watch)
 	if err != nil {
 		hangUp(conn)
 	}

@@ -18,17 +18,10 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "a check keeps the lock", pkg: "mysqllock",
-		in:    "readLocked",
-		old:   "WHERE name = ? LOCK IN SHARE MODE`",
-		new:   "WHERE name = ?`",
+		file:  "sql/read_locked.sql",
+		old:   "WHERE l.name = ? LOCK IN SHARE MODE",
+		new:   "WHERE l.name = ?",
 		tests: "TestIsOwnerKeepsTheLock",
-	},
-	{
-		guarantee: "losses are told", pkg: "mysqllock",
-		in:    "link.checkOpen",
-		old:   "return c.ResetSession(ctx)",
-		new:   "_ = c",
-		tests: "TestSession/TellsWhenServerDies TestSession/TellsBeforeGrant",
 	},
 	{
 		guarantee: "tokens increase", pkg: "mysqllock",
@@ -42,7 +35,7 @@ var mysqlMutants = []mutant{
 		in:    "Driver.release",
 		old:   "l.RetryRelease(err)",
 		new:   "_ = l.RetryRelease",
-		tests: "TestHungServer/ReleaseSession",
+		tests: "TestHungServer/Release",
 	},
 	{
 		guarantee: "clocks that go back", pkg: "mysqllock",
@@ -67,9 +60,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "places are kept", pkg: "mysqllock",
-		in:    "heartbeat",
+		file:  "sql/heartbeat.sql",
 		old:   "ON DUPLICATE KEY UPDATE ends",
-		new:   "ON DUPLICATE KEY UPDATE version = {bump}, ends",
+		new:   "ON DUPLICATE KEY UPDATE version = {next_version}, ends",
 		tests: "TestWildProcess",
 	},
 	{

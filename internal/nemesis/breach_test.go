@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -29,7 +28,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
-	"github.com/sniblock/snib/mysqllock"
 	"github.com/sniblock/snib/redlock"
 )
 
@@ -76,7 +74,6 @@ var sites = []struct {
 	{name: "pg", start: siteOfPG},
 	{name: "pgsession", start: siteOfPG},
 	{name: "mysql", start: siteOfMySQL},
-	{name: "mysqlsession", start: siteOfMySQL},
 	{name: "zk", start: siteOfZK},
 	{name: "etcd", start: siteOfEtcd},
 }
@@ -243,14 +240,11 @@ var assumptions = []assumption{
 		sites: "pgsession", says: pgKeeps, done: keptBack, wrong: disordered, breach: restoreSpent,
 	},
 	{
-		sites: "mysqlsession", says: mysqlKeeps, done: keptBack, wrong: disordered, breach: restoreSpent,
-	},
-	{
 		sites: "pg mysql", says: foreignRows, done: "somebody deletes the row", wrong: twoHolders,
 		breach: func(s *site) { s.overlap(func() { s.exec("DELETE FROM snib_locks WHERE name = '" + s.lock + "'") }) },
 	},
 	{
-		sites: "pgsession mysqlsession", says: foreignRows,
+		sites: "pgsession", says: foreignRows,
 		done: "somebody deletes the row, and the server's clock is set back by 20 minutes", wrong: disordered,
 		breach: func(s *site) {
 			s.checkDisorder(func() {
@@ -277,20 +271,6 @@ var assumptions = []assumption{
 		sites: "pgsession", says: "the server's clock is not set back: it is the token, unless the token is required to be durable",
 		done: "the server's clock is set back by 20 minutes", wrong: disordered,
 		breach: func(s *site) { s.checkDisorder(func() { s.advance(-clockStep) }) },
-	},
-	{
-		sites: "mysqlsession", says: "all clients speak to the same server: GET_LOCK is not replicated",
-		done: "two processes speak to a server each", wrong: twoHolders,
-		breach: func(s *site) {
-			other := s.Store
-			other.Addrs = []string{mysqltest.Start(s.t).Addr()}
-			s.checkAllHold(s.acquire(s.Store, overlapTTL), s.acquire(other, overlapTTL))
-		},
-	},
-	{
-		sites: "mysqlsession", says: "the end of a connection on the server reaches the client within 90 ms, and the Go driver can tell it (checkConnLiveness, on Unix)",
-		done: "somebody kills the connection, of which the holder does not hear; and the same where checkConnLiveness is off", wrong: twoHolders,
-		breach: breakLiveness,
 	},
 	{
 		sites: "zk", says: "nobody else deletes or makes nodes below the root other than locks",
@@ -662,42 +642,6 @@ func rewritingProxy(t testing.TB, addr, old, text string) string {
 			}
 		}
 	})
-}
-
-// breakLiveness kills the holder's connection in ways that the holder does not notice.
-func breakLiveness(s *site) {
-	s.overlap(s.kill)
-
-	db, err := sql.Open("mysql", mysqltest.DSN(s.Addrs[0], "checkConnLiveness=false"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { db.Close() })
-	d, err := mysqllock.NewSession(db)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	locker, err := snib.New(d)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	first, err := locker.Acquire(s.t.Context(), s.lock+" again")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.lock += " again"
-	s.kill()
-	s.checkAllHold(first, s.acquire(s.Store, overlapTTL))
-}
-
-// kill kills the holder's MySQL session.
-func (s *site) kill() {
-	s.t.Helper()
-	var id int64
-	if err := s.db.QueryRow("SELECT IS_USED_LOCK(?)", mysqllock.NameKey(s.lock)).Scan(&id); err != nil {
-		s.t.Fatal(err)
-	}
-	s.exec(fmt.Sprint("KILL ", id))
 }
 
 // siteOfZK sets up a site with an ensemble whose leader tolerates the silence of

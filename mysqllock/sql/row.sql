@@ -1,0 +1,2 @@
+-- The columns of a row l that a state is read from.
+l.name, l.version, l.token, l.slots, l.held, l.kept, l.since, l.ends, l.holder, l.holders, l.waiters, l.called
