@@ -78,6 +78,5 @@
 //
 // # Options
 //
-// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database
-// that Open creates. [Inheritable] lets child processes keep a lock.
+// [Mode] lets other users use a database that Open creates. [Inheritable] lets child processes keep a lock.
 package sqlitelock

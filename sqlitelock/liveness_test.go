@@ -659,7 +659,7 @@ func keepCreating(t *testing.T, path string) (end func()) {
 
 // TestOptions checks that options that can't be used are refused.
 func TestOptions(t *testing.T) {
-	for _, opt := range []Option{{}, Fencing(driver.FencingNone), Mode(0)} {
+	for _, opt := range []Option{{}, Mode(0)} {
 		if d, err := Open(t.Context(), newPath(t), opt); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
 		}

@@ -22,15 +22,14 @@ var (
 
 // A Driver takes leases in one SQLite file. It is safe for concurrent use.
 type Driver struct {
-	path    string
-	files   [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
-	side    *sidecar
-	live    int64 // the sidecar's inode
-	boot    string
-	now     func() int64   // the boot clock, in nanoseconds
-	wall    func() int64   // the wall clock, in nanoseconds since 1970
-	fencing driver.Fencing // 0 is the default
-	mode    fs.FileMode    // of a database that Open creates
+	path  string
+	files [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
+	side  *sidecar
+	live  int64 // the sidecar's inode
+	boot  string
+	now   func() int64 // the boot clock, in nanoseconds
+	wall  func() int64 // the wall clock, in nanoseconds since 1970
+	mode  fs.FileMode  // of a database that Open creates
 
 	inheritable bool
 	leaseFiles  sync.Map // from leaseKey to *os.File, for leases that can be inherited
@@ -55,20 +54,6 @@ func (o Option) apply(d *Driver) error {
 		return driver.Invalidf("option: the zero Option")
 	}
 	return o.set(d)
-}
-
-// Fencing sets the strength of the fencing tokens. The default is [driver.FencingDurable]: a
-// grant is on the disk before Acquire returns. [driver.FencingClock] saves that time; then a
-// power cut may undo the last grants, and tokens stay ordered across it if the clock is right.
-// Any other strength is a [driver.ErrInvalid].
-func Fencing(strength driver.Fencing) Option {
-	return Option{func(d *Driver) error {
-		if strength != driver.FencingDurable && strength != driver.FencingClock {
-			return driver.Invalidf("fencing %v: SQLite locks support durable and clock", strength)
-		}
-		d.fencing = strength
-		return nil
-	}}
 }
 
 // Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
@@ -209,9 +194,9 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Info implements [driver.Driver]. The zero Driver has the Info of the default options.
+// Info implements [driver.Driver]. It is the same for the zero Driver.
 func (d *Driver) Info() driver.Info {
-	info := driver.Info{
+	return driver.Info{
 		Backend:  "sqlite",
 		Tenure:   driver.TenureLease,
 		Fencing:  driver.FencingDurable,
@@ -226,11 +211,6 @@ func (d *Driver) Info() driver.Info {
 				"and the wall clock is right across a restart of the host: detached leases end by it",
 		},
 	}
-	if d.fencing == driver.FencingClock {
-		info.Fencing = driver.FencingClock
-		info.Assumptions[2] = "the wall clock does not go back across a power cut, which may take back the last grants"
-	}
-	return info
 }
 
 // Close implements [driver.Driver]. It ends the leases that were not released, except

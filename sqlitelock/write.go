@@ -177,7 +177,6 @@ func (w *writer) commit(batch []*op) error {
 // setSync sets how the next transactions are written: durable ones reach the disk
 // before their ops return.
 func (w *writer) setSync(durable bool) error {
-	durable = durable && w.d.fencing != driver.FencingClock
 	if durable == w.durable {
 		return nil
 	}
