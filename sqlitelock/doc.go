@@ -1,6 +1,6 @@
 // Package sqlitelock keeps locks in an SQLite file that the processes of one host
-// share. It needs no server, and runs on Linux, macOS, FreeBSD and Windows. This page describes
-// Linux; docs/backends/sqlitelock.md lists the differences on the other systems.
+// share. It needs no server, and runs on Linux, macOS and Windows. This page describes Linux;
+// docs/backends/sqlitelock.md lists the differences on the other systems.
 //
 //	d, err := sqlitelock.Open(ctx, "/var/lib/app/locks.db")
 //

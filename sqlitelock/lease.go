@@ -10,8 +10,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// maxTime bounds the durations that the database adds to times: 146 years in nanoseconds. The sum of
-// this and the time since 1970 fits.
+// maxTime bounds the durations that the database adds to times: 146 years in nanoseconds. The sum
+// of this and the time since 1970 fits.
 const maxTime = 1 << 62
 
 // nanos returns a duration as the database adds it to times.

@@ -262,10 +262,7 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 		t.Errorf("while the process that took it lives, the hold is %+v", h)
 	}
 	wrapper.Kill()
-	var heirs []driver.Holder
-	if canNameProcesses {
-		heirs = []driver.Holder{{PID: child, Label: "sleep"}}
-	}
+	heirs := []driver.Holder{{PID: child, Label: "sleep"}}
 	if h := holdingStatus(t, d); !h.Inherited || !slices.Equal(h.Heirs, heirs) {
 		t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
 	}
