@@ -70,3 +70,8 @@ func TestKept(t *testing.T) {
 }
 
 func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }
+
+func TestLeaseByID(t *testing.T) {
+	s := new(memlock.Store)
+	jobtest.LeaseByID(t, s.Open(), s.Open())
+}
