@@ -33,8 +33,8 @@ type waiter struct {
 	lease   *lease            // once it is granted
 }
 
-// request grants the request at once if possible. Otherwise it queues the waiter, or returns ErrHeld
-// if the request does not wait.
+// request grants the request at once if possible. Otherwise it queues the waiter, or returns
+// ErrHeld if the request does not wait.
 func (w *waiter) request(k *lock, now driver.Instant) error {
 	if err := k.checkKind(w.req); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (s *Store) tokens(n int) driver.Grant {
 	return driver.Grant{Token: first, Tokens: n}
 }
 
-// serve grants the lock to the waiters whose turn it is, tells holders that others wait, and deletes
-// a lock that nobody holds or waits for.
+// serve grants the lock to the waiters whose turn it is, tells holders that others wait, and
+// deletes a lock that nobody holds or waits for.
 func (k *lock) serve(now driver.Instant) {
 	for len(k.queue) > 0 {
 		w := k.queue[0]

@@ -14,8 +14,8 @@ const (
 // every process of the earlier boot is gone.
 func bootID() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }
 
-// bootClock returns a clock in nanoseconds that all processes of this boot share, that counts sleep,
-// and that nobody can set.
+// bootClock returns a clock in nanoseconds that all processes of this boot share, that counts
+// sleep, and that nobody can set.
 func bootClock() (func() int64, error) {
 	return func() int64 {
 		var ts unix.Timespec

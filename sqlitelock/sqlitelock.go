@@ -32,7 +32,7 @@ type Driver struct {
 	mode  fs.FileMode  // of a database that Open creates
 
 	inheritable bool
-	leaseFiles  sync.Map // from leaseKey to *os.File, for leases that can be inherited
+	leases      sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
 
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
@@ -77,9 +77,11 @@ func Inheritable() Option {
 // is gone. It belongs to the lease, which closes it. File returns nil if there is no such lease,
 // or without [Inheritable].
 func (d *Driver) File(name, owner string) *os.File {
-	file, _ := d.leaseFiles.Load(leaseKey{name, owner})
-	f, _ := file.(*os.File)
-	return f
+	at, ok := d.leases.Load(leaseKey{name, owner})
+	if !ok {
+		return nil
+	}
+	return d.side.file(at.(int64))
 }
 
 // openTimeout bounds Open.
@@ -149,7 +151,7 @@ func (d *Driver) open(path string) (err error) {
 // start opens the sidecar of an open database and records the identities of all files.
 func (d *Driver) start(db conn) (err error) {
 	// The writer raises it for durable transactions.
-	if _, err := db.exec(`PRAGMA synchronous = NORMAL`); err != nil {
+	if _, err := db.exec(syncNormal); err != nil {
 		return d.explain(err)
 	}
 	if err := d.makeFile(liveSuffix); err != nil {
