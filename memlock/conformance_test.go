@@ -64,3 +64,8 @@ func TestStaleHandOver(t *testing.T) {
 }
 
 func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }
+
+func TestLeaseByID(t *testing.T) {
+	s := new(memlock.Store)
+	jobtest.LeaseByID(t, s.Open(), s.Open())
+}

@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd || windows
+//go:build linux || darwin || windows
 
 package sqlitelock
 
@@ -41,3 +41,8 @@ func harness(path string) drivertest.Harness {
 }
 
 func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, open(t, newPath(t))) }
+
+func TestLeaseByID(t *testing.T) {
+	path := newPath(t)
+	jobtest.LeaseByID(t, open(t, path), open(t, path))
+}

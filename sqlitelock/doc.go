@@ -1,6 +1,6 @@
 // Package sqlitelock keeps locks in an SQLite file that the processes of one host
-// share. It needs no server, and runs on Linux, macOS, FreeBSD and Windows. This page describes
-// Linux; docs/backends/sqlitelock.md lists the differences on the other systems.
+// share. It needs no server, and runs on Linux, macOS and Windows. This page describes Linux;
+// docs/backends/sqlitelock.md lists the differences on the other systems.
 //
 //	d, err := sqlitelock.Open(ctx, "/var/lib/app/locks.db")
 //
@@ -33,7 +33,8 @@
 //
 // # Liveness
 //
-// A lease ends at its TTL unless it is renewed. Times are those of CLOCK_BOOTTIME,
+// A lease ends at its TTL unless it is renewed. A renewal never shortens it, and works through
+// any driver on the file, as a release does: see [Driver.Lease]. Times are those of CLOCK_BOOTTIME,
 // which nobody can set and which counts sleep. A lease ends
 // at once if its process dies or closes the driver: in a second file beside the database,
 // whose name ends in .live, each lease and each waiter keeps a byte of its own locked, and
@@ -63,10 +64,10 @@
 // Tokens come from one counter in the file, which the granting transaction increases. They
 // increase over all names for as long as the file exists. If the file is lost, they follow the
 // wall clock in microseconds. A grant is on the disk before Acquire returns
-// ([driver.FencingDurable]); releases and renewals are, too, if the lease is detached. A lease may have a block of tokens, which goroutines of one process use up by
-// handing the lease over among themselves. A holder is not told that another process waits
-// (Request.OnWanted), so after 5 ms or 128 holds the lock goes back to the file in any case, and
-// to the waiters there.
+// ([driver.FencingDurable]); releases and renewals are, too, if the lease is detached. A lease
+// may have a block of tokens, which goroutines of one process use up by handing the lease over
+// among themselves. A holder is not told that another process waits (Request.OnWanted), so
+// after 5 ms or 128 holds the lock goes back to the file in any case, and to the waiters there.
 //
 // # Failover
 //
@@ -78,6 +79,6 @@
 //
 // # Options
 //
-// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database
-// that Open creates. [Inheritable] lets child processes keep a lock.
+// [Mode] lets other users use a database that Open creates. [Inheritable] lets child processes
+// keep a lock.
 package sqlitelock

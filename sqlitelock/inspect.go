@@ -45,8 +45,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next string, more bool, err error) {
 	const size = 100
 	var names []string
-	err = db.query(`SELECT name FROM leases WHERE name >= ? UNION SELECT name FROM waiters WHERE name >= ?
-		ORDER BY name LIMIT ?`, func(r row) { names = append(names, r.text(0)) }, from, from, size)
+	err = db.query(selectNames, func(r row) { names = append(names, r.text(0)) }, from, size)
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -93,7 +92,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 		}
 		st.Shared, st.Slots = l.shared, int(l.slots)
 		h := driver.Holding{
-			Owner: l.owner, Token: uint64(l.token), Holder: l.holder,
+			Owner: l.id, Token: uint64(l.token), Holder: l.holder,
 			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),
 		}
 		if h.Inherited = l.mode == modeInherit && !d.side.locked(l.process); h.Inherited {
@@ -133,10 +132,10 @@ func (d *Driver) read(fn func(conn) error) (matches bool, err error) {
 			return false, d.explain(err)
 		}
 	}
-	if _, err := d.reader.exec(`BEGIN`); err != nil {
+	if _, err := d.reader.exec(beginRead); err != nil {
 		return false, d.explain(err)
 	}
-	defer d.reader.exec(`ROLLBACK`) //nolint:errcheck // there is nothing to commit
+	defer d.reader.exec(rollback) //nolint:errcheck // there is nothing to commit
 	m, err := readMeta(d.reader)
 	if err != nil || !d.matches(m) {
 		return false, err

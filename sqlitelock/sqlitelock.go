@@ -22,18 +22,17 @@ var (
 
 // A Driver takes leases in one SQLite file. It is safe for concurrent use.
 type Driver struct {
-	path    string
-	files   [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
-	side    *sidecar
-	live    int64 // the sidecar's inode
-	boot    string
-	now     func() int64   // the boot clock, in nanoseconds
-	wall    func() int64   // the wall clock, in nanoseconds since 1970
-	fencing driver.Fencing // 0 is the default
-	mode    fs.FileMode    // of a database that Open creates
+	path  string
+	files [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
+	side  *sidecar
+	live  int64 // the sidecar's inode
+	boot  string
+	now   func() int64 // the boot clock, in nanoseconds
+	wall  func() int64 // the wall clock, in nanoseconds since 1970
+	mode  fs.FileMode  // of a database that Open creates
 
 	inheritable bool
-	leaseFiles  sync.Map // from leaseKey to *os.File, for leases that can be inherited
+	leases      sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
 
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
@@ -57,20 +56,6 @@ func (o Option) apply(d *Driver) error {
 	return o.set(d)
 }
 
-// Fencing sets the strength of the fencing tokens. The default is [driver.FencingDurable]: a
-// grant is on the disk before Acquire returns. [driver.FencingClock] saves that time; then a
-// power cut may undo the last grants, and tokens stay ordered across it if the clock is right.
-// Any other strength is a [driver.ErrInvalid].
-func Fencing(strength driver.Fencing) Option {
-	return Option{func(d *Driver) error {
-		if strength != driver.FencingDurable && strength != driver.FencingClock {
-			return driver.Invalidf("fencing %v: SQLite locks support durable and clock", strength)
-		}
-		d.fencing = strength
-		return nil
-	}}
-}
-
 // Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
 // returns. A process that is killed can so leave the lock to the children that it protects. It
 // costs an open file for each lease, and a lease is not handed over within the process, because
@@ -92,9 +77,11 @@ func Inheritable() Option {
 // is gone. It belongs to the lease, which closes it. File returns nil if there is no such lease,
 // or without [Inheritable].
 func (d *Driver) File(name, owner string) *os.File {
-	file, _ := d.leaseFiles.Load(leaseKey{name, owner})
-	f, _ := file.(*os.File)
-	return f
+	at, ok := d.leases.Load(leaseKey{name, owner})
+	if !ok {
+		return nil
+	}
+	return d.side.file(at.(int64))
 }
 
 // openTimeout bounds Open.
@@ -108,7 +95,7 @@ const openTimeout = 10 * time.Second
 // The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
 // the process may not read and write there, and [driver.ErrInvalid] if the path can't be
 // used: it is the database of another program or of a newer version, it is on a network
-// file system, or the system is not one of Linux, macOS, FreeBSD and Windows.
+// file system, or the system is not one of Linux, macOS and Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
@@ -164,7 +151,7 @@ func (d *Driver) open(path string) (err error) {
 // start opens the sidecar of an open database and records the identities of all files.
 func (d *Driver) start(db conn) (err error) {
 	// The writer raises it for durable transactions.
-	if _, err := db.exec(`PRAGMA synchronous = NORMAL`); err != nil {
+	if _, err := db.exec(syncNormal); err != nil {
 		return d.explain(err)
 	}
 	if err := d.makeFile(liveSuffix); err != nil {
@@ -209,9 +196,9 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Info implements [driver.Driver]. The zero Driver has the Info of the default options.
+// Info implements [driver.Driver]. It is the same for the zero Driver.
 func (d *Driver) Info() driver.Info {
-	info := driver.Info{
+	return driver.Info{
 		Backend:  "sqlite",
 		Tenure:   driver.TenureLease,
 		Fencing:  driver.FencingDurable,
@@ -226,11 +213,6 @@ func (d *Driver) Info() driver.Info {
 				"and the wall clock is right across a restart of the host: detached leases end by it",
 		},
 	}
-	if d.fencing == driver.FencingClock {
-		info.Fencing = driver.FencingClock
-		info.Assumptions[2] = "the wall clock does not go back across a power cut, which may take back the last grants"
-	}
-	return info
 }
 
 // Close implements [driver.Driver]. It ends the leases that were not released, except

@@ -3,7 +3,6 @@ package sqlitelock
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -177,13 +176,12 @@ func (w *writer) commit(batch []*op) error {
 // setSync sets how the next transactions are written: durable ones reach the disk
 // before their ops return.
 func (w *writer) setSync(durable bool) error {
-	durable = durable && w.d.fencing != driver.FencingClock
 	if durable == w.durable {
 		return nil
 	}
-	sql := `PRAGMA synchronous = NORMAL`
+	sql := syncNormal
 	if durable {
-		sql = `PRAGMA synchronous = FULL`
+		sql = syncFull
 	}
 	if _, err := w.db.exec(sql); err != nil {
 		return err
@@ -225,15 +223,15 @@ func (t *tx) run(batch []*op) (err error) {
 		return err
 	}
 	defer t.d.side.unlockWriter()
-	if _, err := t.db.exec(`BEGIN IMMEDIATE`); err != nil {
+	if _, err := t.db.exec(beginWrite); err != nil {
 		return err
 	}
 	err = t.fill(batch)
 	if err == nil {
-		_, err = t.db.exec(`COMMIT`)
+		_, err = t.db.exec(commit)
 	}
 	if err != nil {
-		t.db.exec(`ROLLBACK`) //nolint:errcheck // SQLite may have rolled back by itself, and then this is an error
+		t.db.exec(rollback) //nolint:errcheck // SQLite may have rolled back by itself, and then this is an error
 	}
 	return err
 }
@@ -256,8 +254,7 @@ func (t *tx) fill(batch []*op) error {
 		return nil
 	}
 	m := t.meta
-	_, err := t.db.exec(`UPDATE meta SET counter = ?, blocks = ?, boot = ?, live = ?, swept = ?`,
-		m.counter, m.blocks, m.boot, m.live, m.swept)
+	_, err := t.db.exec(updateMeta, m.counter, m.blocks, m.boot, m.live, m.swept)
 	return err
 }
 
@@ -296,27 +293,15 @@ func (t *tx) takeOver() error {
 	case t.d.side.inUse():
 		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container", t.d.path)
 	default:
-		if err := t.moveDeadlines(); err != nil {
+		// If the wall clock went back, a lease has at most as much left as when it was last renewed.
+		if _, err := t.db.exec(moveDeadlines, t.now, t.wall); err != nil {
 			return err
 		}
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
 	return firstError(
-		func() error {
-			_, err := t.db.exec(`DELETE FROM leases WHERE mode IN (?, ?)`, modePlain, modeInherit)
-			return err
-		},
-		func() error { _, err := t.db.exec(`DELETE FROM waiters`); return err })
-}
-
-// moveDeadlines gives the leases that do not depend on a process their end by the clock of this
-// boot. If the wall clock went back, a lease has at most as much left as when it was last renewed.
-func (t *tx) moveDeadlines() error {
-	_, err := t.db.exec(`UPDATE leases SET
-			since    = ?1 + min(max(until - ?2, 0), ttl) - (deadline - since),
-			deadline = ?1 + min(max(until - ?2, 0), ttl)
-		WHERE mode IN (?3, ?4)`, t.now, t.wall, modeDetached, modeKept)
-	return err
+		func() error { _, err := t.db.exec(deleteProcessLeases); return err },
+		func() error { _, err := t.db.exec(deleteWaiters); return err })
 }
 
 // checkSidecar returns an error if there are leases of processes that rely on another sidecar,
@@ -324,8 +309,7 @@ func (t *tx) moveDeadlines() error {
 func (t *tx) checkSidecar() error {
 	var live int64
 	count := func(r row) { live = r.int(0) }
-	err := t.db.query(`SELECT count(*) FROM leases WHERE deadline > ? AND mode IN (?, ?)`, count, t.now, modePlain, modeInherit)
-	if err != nil {
+	if err := t.db.query(countProcessLeases, count, t.now); err != nil {
 		return err
 	}
 	if live > 0 {
@@ -337,7 +321,7 @@ func (t *tx) checkSidecar() error {
 
 func readMeta(db conn) (m meta, err error) {
 	found := false
-	err = db.query(`SELECT counter, blocks, boot, live, swept FROM meta`, func(r row) {
+	err = db.query(selectMeta, func(r row) {
 		m = meta{counter: r.int(0), blocks: r.int(1), boot: r.text(2), live: r.int(3), swept: r.text(4)}
 		found = true
 	})
@@ -405,16 +389,17 @@ func (t *tx) lock(at int64) error {
 // unlock unlocks a byte after the commit.
 func (t *tx) unlock(at int64) { t.after = append(t.after, func() { t.d.side.unlock(at) }) }
 
-// lockNewFile locks a byte through a new open file, and unlocks it again if the
-// transaction fails.
-func (t *tx) lockNewFile(at int64) (*os.File, error) {
-	f, err := t.d.side.lockNewFile(at)
-	if err != nil {
-		return nil, err
+// lockNewFile is lock through a new open file, which a child process may inherit.
+func (t *tx) lockNewFile(at int64) error {
+	if err := t.d.side.lockNewFile(at); err != nil {
+		return err
 	}
-	t.undo = append(t.undo, func() { t.d.side.unlockFile(f, at) })
-	return f, nil
+	t.undo = append(t.undo, func() { t.d.side.unlock(at) })
+	return nil
 }
+
+// wallAt returns the wall clock at a time of the boot clock.
+func (t *tx) wallAt(at int64) int64 { return t.wall + at - t.now }
 
 // closed reports whether Close was called.
 func (d *Driver) closed() bool { return d.life.Err() != nil }

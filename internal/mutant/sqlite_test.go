@@ -67,9 +67,9 @@ var sqliteMutants = []mutant{
 	},
 	{
 		guarantee: "detached leases outlive restarts", pkg: "sqlitelock",
-		in:    "tx.takeOver",
-		old:   "DELETE FROM leases WHERE mode IN (?, ?)`, modePlain, modeInherit)",
-		new:   "DELETE FROM leases`)",
+		in:    "deleteProcessLeases",
+		old:   " WHERE mode IN (0, 1)",
+		new:   "",
 		tests: "TestDetachedOutlivesBoot",
 	},
 	{

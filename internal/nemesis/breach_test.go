@@ -61,8 +61,7 @@ var sites = []struct {
 	late  bool // the driver's statements depend on the server that it finds
 }{
 	{name: "memory", start: func(s *site) { s.Kind = "memory" }},
-	{name: "sqlite", start: siteOfFile("sqlite")},
-	{name: "sqlite-clock", start: siteOfFile("sqlite-clock")},
+	{name: "sqlite", start: siteOfFile},
 	{name: "redis", start: siteOfRedis(Store{})},
 	{name: "redis-nograce", start: siteOfRedis(Store{NoGrace: true})},
 	{name: "redis-evicts", late: true, start: siteOfRedis(Store{NoGrace: true}, "maxmemory 8mb", "maxmemory-policy volatile-ttl")},
@@ -104,7 +103,7 @@ var assumptions = []assumption{
 		breach: func(s *site) { s.checkDisorderInPast(func() {}) },
 	},
 	{
-		sites: "sqlite sqlite-clock", says: "all processes run on one host, under one kernel, and use the same file",
+		sites: "sqlite", says: "all processes run on one host, under one kernel, and use the same file",
 		done: "two processes have a file each, as on two hosts", wrong: twoHolders,
 		breach: func(s *site) {
 			other := s.Store
@@ -113,17 +112,12 @@ var assumptions = []assumption{
 		},
 	},
 	{
-		sites: "sqlite sqlite-clock", says: "the file and those beside it are not deleted, replaced or written to by other programs while in use",
+		sites: "sqlite", says: "the file and those beside it are not deleted, replaced or written to by other programs while in use",
 		done: "the file and those beside it are deleted", wrong: twoHolders,
 		breach: func(s *site) { s.overlap(func() { s.moveFiles(s.t.TempDir()) }) },
 	},
 	{
 		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest), and the wall clock is right across a restart of the host: detached leases end by it",
-		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
-		breach: breakPower,
-	},
-	{
-		sites: "sqlite-clock", says: "the wall clock does not go back across a power cut, which may take back the last grants",
 		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
 		breach: breakPower,
 	},
@@ -325,9 +319,9 @@ func (s *site) advance(by time.Duration) {
 	s.clock.StepClock(by)
 }
 
-// siteOfFile returns a function that sets up a site with a SQLite file.
-func siteOfFile(kind string) func(*site) {
-	return func(s *site) { s.Store = Store{Kind: kind, Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}} }
+// siteOfFile sets up a site with a SQLite file.
+func siteOfFile(s *site) {
+	s.Store = Store{Kind: "sqlite", Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}}
 }
 
 // moveFiles moves the site's file, and those beside it, to a folder.

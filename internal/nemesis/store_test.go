@@ -58,8 +58,6 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	switch s.Kind {
 	case "sqlite":
 		return sqlitelock.Open(ctx, s.Addrs[0])
-	case "sqlite-clock":
-		return sqlitelock.Open(ctx, s.Addrs[0], sqlitelock.Fencing(driver.FencingClock))
 	case "memory":
 		return memlock.New(), nil
 	case "redis", "cluster", "sentinel":
