@@ -16,19 +16,18 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the data of a node, as JSON. Only Stays and Kept affect the lock.
+// An info is the data of a node, as JSON. Only Kept affects the lock.
 type info struct {
 	Owner string        `json:"owner"`
 	Host  string        `json:"host,omitempty"`
 	PID   int           `json:"pid,omitempty"`
 	Label string        `json:"label,omitempty"`
-	Stays bool          `json:"stays,omitempty"` // for MinHold, another node may replace it
-	Kept  time.Duration `json:"kept,omitempty"`  // how long the node stays after its creation
+	Kept  time.Duration `json:"kept,omitempty"` // how long the node stays after its creation
 }
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Stays: req.MinHold > 0}
+	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label)}
 }
 
 // printable replaces what JSON can't keep as it is.

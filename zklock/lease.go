@@ -59,8 +59,8 @@ type leaseKey struct{ name, owner string }
 func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.Owner} }
 
 // register records a lease that was confirmed on the connection connSeq. From then on it is
-// lost with that connection. ownEvent is nil unless its node is watched already.
-func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
+// lost with that connection.
+func (s *session) register(l *lease, connSeq int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -68,12 +68,6 @@ func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
 	}
 	if !s.isUp() || s.connSeq != connSeq {
 		return errDisconnected
-	}
-	if ownEvent != nil {
-		if ownEvent.fired() {
-			return errNodeGone
-		}
-		l.watchedOn = connSeq
 	}
 	s.leases[l.path] = l
 	if !s.monitoring {
