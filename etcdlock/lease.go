@@ -188,7 +188,6 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	l.mu.Lock()
 	l.info.Label, l.infoRecorded = label, false
 	l.mu.Unlock()
-	l.s.noteUnrecorded(l)
 	err := l.d.checkKeys(ctx, []*lease{l})[l]
 	if errors.Is(err, driver.ErrLost) {
 		l.lose(err)
@@ -432,8 +431,6 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 				failed[l] = err
 			} else if !l.recordCheck(answer.Responses[i]) {
 				failed[l] = errKeyGone
-			} else {
-				l.s.noteRecorded(l)
 			}
 		}
 	}

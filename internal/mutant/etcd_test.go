@@ -32,17 +32,10 @@ var etcdMutants = []mutant{
 	},
 	{
 		guarantee: "renewed together", pkg: "etcdlock",
-		in:    "session.uncertain",
-		old:   "told = s.awaitProgress(ctx, current.Header.Revision)",
-		new:   "told = s.awaitProgress(ctx, current.Header.Revision) || true",
+		in:    "session.checkAll",
+		old:   "s.d.checkKeys(ctx, leases)",
+		new:   "s.d.checkKeys(ctx, nil)",
 		tests: "TestRenewalOfMany",
-	},
-	{
-		guarantee: "reports in order", pkg: "etcdlock",
-		in:    "session.learnOrder",
-		old:   "if w.memberID == status.Header.GetMemberId() {",
-		new:   "if true {",
-		tests: "TestOldProgress/OtherMember",
 	},
 	{
 		guarantee: "watches that end", pkg: "etcdlock",
