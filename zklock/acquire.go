@@ -207,7 +207,7 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 		a.disconnectedSince = time.Time{}
 		switch {
 		case status.granted:
-			return a.grant(connSeq)
+			return a.grant(ctx, connSeq)
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
@@ -488,20 +488,26 @@ func (a *attempt) hasMoved(names []string) bool {
 }
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
-func (a *attempt) grant(connSeq int) (*handle, error) {
+func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	if err := checkZxid(a.stat.Czxid); err != nil {
 		return nil, err
 	}
+	grantedAt := driver.Now()
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
-		grantedAt: driver.Now(), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if a.req.MinHold > 0 {
+		if err := l.recordGrant(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := a.s.register(l, connSeq); err != nil {
 		return nil, err
 	}
 	l.startWanted(a.hasFollower)
 	if a.hasFollower && a.req.Slots > 0 {
-		l.notifyNextWaiter(a.data)
+		l.notifyNextWaiter()
 	}
 	return l.newHandle(a.req, a.start), nil
 }
