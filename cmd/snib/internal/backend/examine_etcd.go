@@ -266,10 +266,10 @@ func (c *etcdCluster) memberFindings(m *etcdserverpb.Member) []Finding {
 	return append(all, databaseFinding(check, s))
 }
 
-// renewsWithoutLeading reports whether a version of etcd lacks the fix of issue 15247: a leader that
-// is stuck in an fdatasync answers keep-alives after the others have elected a new one. Pull request
-// 16822 fixed it for 3.6. The changelogs of 3.4.31 and 3.5.13 name its backports, 17465 and 17425. It
-// is false for a text that is no version.
+// renewsWithoutLeading reports whether a version of etcd lacks the fix of issue 15247: a leader
+// that is stuck in an fdatasync answers keep-alives after the others have elected a new one. Pull
+// request 16822 fixed it for 3.6. The changelogs of 3.4.31 and 3.5.13 name its backports, 17465 and
+// 17425. It is false for a text that is no version.
 func renewsWithoutLeading(version string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
