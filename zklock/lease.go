@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A lease is a node that holds the lock. It has several handles if its owner acquires it again.
@@ -336,7 +337,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	for i, one := range due {
 		h, ok := one.(*handle)
 		if !ok {
-			answers[i].Err = errRemote
+			answers[i].Err = driverkit.RemoteError()
 			continue
 		}
 		l := h.lease
