@@ -184,7 +184,6 @@ func (s *session) sendWatches(stream etcdserverpb.Watch_WatchClient, b watchBatc
 	for _, l := range b.toWatch {
 		create := &etcdserverpb.WatchCreateRequest{
 			Key: []byte(l.key), WatchId: s.assignWatchID(l),
-			Filters: []etcdserverpb.WatchCreateRequest_FilterType{etcdserverpb.WatchCreateRequest_NOPUT},
 		}
 		if err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
 			return err
@@ -201,14 +200,14 @@ func (s *session) checkAnnounced(ctx context.Context, leases []*lease) error {
 	}
 	ops := make([]clientv3.Op, len(leases))
 	for i, l := range leases {
-		ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
+		ops[i] = clientv3.OpTxn(l.isHeld(), nil, nil)
 	}
 	answer, err := s.d.commit(ctx, nil, ops, nil)
 	if err != nil {
 		return err
 	}
 	for i, l := range leases {
-		if !l.isFoundIn(answer.Responses[i].GetResponseRange()) {
+		if !answer.Responses[i].GetResponseTxn().GetSucceeded() {
 			s.onKeyDeleted(l)
 		}
 	}
@@ -246,7 +245,8 @@ func (s *session) receiveEvents(stream etcdserverpb.Watch_WatchClient) error {
 			continue
 		}
 		for _, ev := range resp.Events {
-			if ev.Type == mvccpb.Event_DELETE && ev.Kv.ModRevision > l.revision {
+			released := ev.Type == mvccpb.Event_DELETE || ev.Kv.Lease != int64(s.id) // which a MinHold needs
+			if released && ev.Kv.ModRevision > l.revision {
 				s.onKeyDeleted(l)
 			}
 		}
