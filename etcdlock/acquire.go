@@ -380,6 +380,13 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (
 	if infoRecorded {
 		l.info.Held = l.info.Asked
 	}
+	if l.minHold > 0 {
+		if err := l.recordMinHold(ctx); errors.Is(err, driver.ErrLost) {
+			return nil, a.abandonKey()
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	if l.tellsWanted() {
 		a.d.observeWaiters(l)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the value of one of our keys. Foreign keys have none. Only Shared and Slots affect
-// the lock.
+// An info is the value of one of our keys. Foreign keys have none. Only Shared, Slots and MinHold
+// affect the lock.
 type info struct {
 	Format int    `json:"snib"` // of this format: 1
 	Owner  string `json:"owner"`
@@ -25,6 +25,10 @@ type info struct {
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
+
+	// MinHold is the etcd lease to which a release attaches the key, if the request has a MinHold. It
+	// was granted when the lock was, and lasts as long as MinHold.
+	MinHold int64 `json:"minHold,omitempty"`
 
 	// For people: etcd does not know the age of a key. In milliseconds since 1970, by the clock
 	// of the process.
@@ -60,6 +64,9 @@ type entry struct {
 	etcdLease int64
 	info      info
 }
+
+// isKept reports whether the lock was released, and MinHold keeps it taken.
+func (e entry) isKept() bool { return e.info.MinHold != 0 && e.etcdLease == e.info.MinHold }
 
 // keyOf returns the key of an attempt. It begins like a key of package concurrency, with the
 // etcd lease in hexadecimal.

@@ -49,7 +49,6 @@ type attempt struct {
 	stat      zk.Stat // of the node; zero until the node was read
 	start     driver.Instant
 	createdAt driver.Instant // the node's Ctime or later
-	ownEvent  *watchEvent    // of the node; nil if it is not watched
 
 	hasFollower       bool        // another node stood behind ours at the last check
 	wasQueued         bool        // the attempt has had a node
@@ -208,20 +207,13 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 		a.disconnectedSince = time.Time{}
 		switch {
 		case status.granted:
-			return a.grant(connSeq)
+			return a.grant(ctx, connSeq)
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
 		a.req.NoteWait(nil)
-		free, err := a.wait(ctx, status)
-		if err != nil {
+		if err := a.wait(ctx, status); err != nil {
 			return nil, err
-		}
-		if free {
-			if err := a.ensureConfirmed(ctx); err != nil {
-				return nil, err
-			}
-			return a.grant(connSeq)
 		}
 	}
 }
@@ -236,7 +228,7 @@ func (a *attempt) enqueue(ctx context.Context) error {
 	if a.stat.Czxid != 0 {
 		return nil
 	}
-	err := a.verifyOwn(ctx, a.readOwn())
+	err := a.readOwn(ctx)
 	if err != nil {
 		a.list = nil // it may be from another connection
 	}
@@ -302,7 +294,7 @@ func (a *attempt) setNode(path string, start driver.Instant) {
 	if a.unanswered != nil {
 		a.unanswered.Stop()
 	}
-	a.wasQueued, a.ownEvent = true, nil
+	a.wasQueued = true
 }
 
 // newID returns a random UUID, in the form that Curator writes.
@@ -354,9 +346,6 @@ type queueStatus struct {
 	verdict
 	recheckAfter time.Duration // after this time, check the queue again in any case
 	changed      bool          // the queue has changed meanwhile
-	// isNext is set if one node is ahead. When that node goes and nothing replaces it, the lock
-	// is ours.
-	isNext bool
 }
 
 // checkQueue finds the attempt's place in the queue. connSeq identifies the connection on which
@@ -366,9 +355,6 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		return 0, st, err
 	}
 	connSeq = a.s.currentConnSeq()
-	if a.ownEvent != nil && a.ownEvent.fired() {
-		a.ownEvent = nil
-	}
 	list := a.list
 	if a.list = nil; list == nil {
 		list = startCall(a.s, listChildren(a.folder))
@@ -390,11 +376,8 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 	if err := a.s.checkKind(ctx, a.folder, snap); err != nil {
 		return 0, st, err
 	}
-	if st, err = a.judge(ctx, all[mine], all[:mine]); err != nil {
-		return 0, st, err
-	}
-	st.isNext = mine == 1 && !st.watchFolder
-	return connSeq, st, nil
+	st, err = a.judge(ctx, all[mine], all[:mine])
+	return connSeq, st, err
 }
 
 // judge returns the verdict on the attempt's place in the queue. Before, it deletes the kept
@@ -436,18 +419,15 @@ func (s *session) recentConfirmation(start *driver.Instant) bool {
 	return true
 }
 
-// readOwn reads the attempt's own node.
-func (a *attempt) readOwn() *call[snapshot] { return startCall(a.s, readNode(child(a.folder, a.node))) }
-
-// verifyOwn waits for the answer of readOwn. The node must belong to the attempt's session.
-func (a *attempt) verifyOwn(ctx context.Context, answer *call[snapshot]) error {
-	snap, err := answer.wait(ctx)
-	if err := nodeGone(err); err != nil && !errors.Is(err, errNodeGone) {
-		return err
-	}
-	if err != nil || snap.stat.EphemeralOwner != a.s.id {
+// readOwn reads the attempt's own node, which must belong to its session.
+func (a *attempt) readOwn(ctx context.Context) error {
+	snap, _, err := do(ctx, a.s, readNode(child(a.folder, a.node)))
+	switch {
+	case errors.Is(err, zk.ErrNoNode), err == nil && snap.stat.EphemeralOwner != a.s.id:
 		a.node, a.creation = "", nil
 		return errNodeGone
+	case err != nil:
+		return err
 	}
 	a.stat = snap.stat
 	return nil
@@ -460,79 +440,43 @@ func (s *session) currentConnSeq() int {
 	return s.connSeq
 }
 
-// wait returns when the attempt may have become first. If free is true, it has, and the queue
-// need not be checked again.
-func (a *attempt) wait(ctx context.Context, st queueStatus) (free bool, err error) {
+// wait returns when the attempt may have become first.
+func (a *attempt) wait(ctx context.Context, st queueStatus) error {
 	if st.changed {
-		return false, nil
+		return nil
 	}
-	if err := a.s.ready(ctx); err != nil {
-		return false, err
-	}
-	ownAnswer := a.startOwnWatch(st)
 	key := watchKey{path: child(a.folder, st.watch)}
 	if st.watchFolder {
 		key = watchKey{path: a.folder, children: true}
 	}
-	ahead, answer := a.s.startWatch(key)
-	if ownAnswer != nil {
-		if err := a.verifyOwn(ctx, ownAnswer); err != nil {
-			return false, err
-		}
-	}
-	snap, err := answer.wait(ctx)
+	ahead, snap, err := a.s.watch(ctx, key)
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return false, nil
+	case errors.Is(err, errNodeGone):
+		return nil
 	case err != nil:
-		return false, err
+		return err
 	case st.watchFolder && a.hasMoved(snap.names):
-		return false, nil
+		return nil
 	// The node ahead was granted after our check, and has said so.
 	case !st.watchFolder && a.req.Slots > 0 && snap.stat.Version > 0:
-		return false, nil
+		return nil
 	}
 	if c, ok := parse(st.watch); ok && !st.watchFolder {
 		if err := c.checkSession(a.folder, snap); err != nil {
-			return false, err
+			return err
 		}
-	}
-	return a.awaitChange(ctx, st, ahead, decode(snap.data))
-}
-
-// startOwnWatch watches the attempt's own node if the attempt is next, in the same round trip as
-// the node ahead. It returns nil if that is not necessary.
-func (a *attempt) startOwnWatch(st queueStatus) (answer *call[snapshot]) {
-	if st.isNext && a.ownEvent == nil {
-		a.ownEvent, answer = a.s.startWatch(watchKey{path: child(a.folder, a.node)})
-	}
-	return answer
-}
-
-// awaitChange waits for a change of what is ahead.
-func (a *attempt) awaitChange(ctx context.Context, st queueStatus, ahead *watchEvent, in info) (free bool, err error) {
-	var ownChanged <-chan struct{}
-	if a.ownEvent != nil {
-		ownChanged = a.ownEvent.changed
 	}
 	timer := time.NewTimer(st.recheckAfter)
 	defer timer.Stop()
 	select {
 	case <-ahead.changed:
-	case <-ownChanged: // somebody has deleted or changed our node
 	case <-timer.C:
 	case <-a.s.ctx.Done():
-		return false, context.Cause(a.s.ctx)
+		return context.Cause(a.s.ctx)
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return st.isNext && !in.Stays && a.isFirstAfter(ahead), nil
-}
-
-// isFirstAfter reports whether the only node ahead was deleted while ours existed. It needs no
-// further request, because a server reports events in the order in which they happened.
-func (a *attempt) isFirstAfter(ahead *watchEvent) bool {
-	return ahead.fired() && ahead.deleted && a.ownEvent != nil && !a.ownEvent.fired()
+	return nil
 }
 
 // hasMoved reports whether the attempt is no longer in the place from which it watches the
@@ -544,20 +488,26 @@ func (a *attempt) hasMoved(names []string) bool {
 }
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
-func (a *attempt) grant(connSeq int) (*handle, error) {
+func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	if err := checkZxid(a.stat.Czxid); err != nil {
 		return nil, err
 	}
+	grantedAt := driver.Now()
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
-		grantedAt: driver.Now(), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	if err := a.s.register(l, connSeq, a.ownEvent); err != nil {
+	if a.req.MinHold > 0 {
+		if err := l.recordGrant(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.s.register(l, connSeq); err != nil {
 		return nil, err
 	}
 	l.startWanted(a.hasFollower)
 	if a.hasFollower && a.req.Slots > 0 {
-		l.notifyNextWaiter(a.data)
+		l.notifyNextWaiter()
 	}
 	return l.newHandle(a.req, a.start), nil
 }

@@ -555,6 +555,11 @@ func readNode(path string) func(*zk.Conn) (snapshot, error) {
 	return func(conn *zk.Conn) (snapshot, error) { return watchKey{path: path}.read(conn, false) }
 }
 
+// setNode changes the data of a node that has a version, or any version if that is -1.
+func setNode(path string, data []byte, version int32) func(*zk.Conn) (*zk.Stat, error) {
+	return func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(path, data, version) }
+}
+
 // deleteNode deletes a node, whatever its version.
 func deleteNode(path string) func(*zk.Conn) (struct{}, error) {
 	return func(conn *zk.Conn) (struct{}, error) { return struct{}{}, conn.Delete(path, -1) }

@@ -11,9 +11,9 @@ var etcdMutants = []mutant{
 	},
 	{
 		guarantee: "MinHold", pkg: "etcdlock",
-		in:    "lease.releaseAfter",
-		old:   "l.value(), clientv3.WithLease(minHoldLease.ID))",
-		new:   "l.value(), clientv3.WithLease(l.s.id))",
+		in:    "lease.tryRelease",
+		old:   "value, minHold := l.value(), l.info.MinHold",
+		new:   "value, minHold := l.value(), int64(l.s.id)",
 		tests: "TestMinHoldOutlivesProcess",
 	},
 	{
@@ -26,23 +26,16 @@ var etcdMutants = []mutant{
 	{
 		guarantee: "losses are told", pkg: "etcdlock",
 		in:    "session.receiveEvents",
-		old:   "if ev.Type == mvccpb.Event_DELETE &&",
-		new:   "if ev.Type != mvccpb.Event_DELETE &&",
+		old:   "released := ev.Type == mvccpb.Event_DELETE ||",
+		new:   "released := ev.Type != mvccpb.Event_DELETE ||",
 		tests: "TestManyHolds",
 	},
 	{
 		guarantee: "renewed together", pkg: "etcdlock",
-		in:    "session.uncertain",
-		old:   "told = s.awaitProgress(ctx, current.Header.Revision)",
-		new:   "told = s.awaitProgress(ctx, current.Header.Revision) || true",
+		in:    "session.checkAll",
+		old:   "s.d.checkKeys(ctx, leases)",
+		new:   "s.d.checkKeys(ctx, nil)",
 		tests: "TestRenewalOfMany",
-	},
-	{
-		guarantee: "reports in order", pkg: "etcdlock",
-		in:    "session.learnOrder",
-		old:   "if w.memberID == status.Header.GetMemberId() {",
-		new:   "if true {",
-		tests: "TestOldProgress/OtherMember",
 	},
 	{
 		guarantee: "watches that end", pkg: "etcdlock",

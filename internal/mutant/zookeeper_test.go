@@ -96,7 +96,7 @@ var zookeeperMutants = []mutant{
 	{
 		guarantee: "absurd times", pkg: "zklock",
 		in:    "decode",
-		old:   "i.Kept = min(i.Kept, maxKept)",
+		old:   "i.Kept, i.MinHold, i.Queued = min(i.Kept, maxKept), min(i.MinHold, maxKept), min(i.Queued, maxKept)",
 		new:   "",
 		tests: "TestDistantEnd", testsIn: "cmd/snib",
 	},
