@@ -182,7 +182,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
-		a.req.Owner, mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+		encodeID(a.req.Owner), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
 	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -443,7 +443,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 
 func (a *attempt) withdrawal() *command {
 	return &command{keys: &a.keys, code: "w", args: []string{
-		a.req.Owner, a.d.listener.process, strconv.FormatUint(a.id, 10),
+		encodeID(a.req.Owner), a.d.listener.process, strconv.FormatUint(a.id, 10),
 	}}
 }
 
