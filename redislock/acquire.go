@@ -166,12 +166,11 @@ func (n *nameSet) remove(name string) {
 	delete(n.set, name)
 }
 
-// tokenBlockSize returns how many tokens to reserve: as many as were requested, but not so many
-// that tokens outgrow the integers that Lua represents exactly.
+// tokenBlockSize returns how many tokens to reserve.
 func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
 
 // maxTokens is how many tokens a request may reserve.
-const maxTokens = 1 << 20
+const maxTokens = 4096
 
 // acquireOnce runs one round. With queue set, the request enters the queue if the lock is held.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {

@@ -24,7 +24,7 @@ type lease struct {
 	released  bool // guarded by releaseMu
 
 	mu      sync.Mutex
-	expires driver.Instant // when the lease ends by our clock; guarded by mu
+	expires driver.Instant // when the lease ends by our clock, if that is known; guarded by mu
 }
 
 // newLease makes a lease from the rest of a grant's answer: the token, the number of tokens,
@@ -96,6 +96,15 @@ func (l *lease) untilYield() time.Duration {
 	every := l.d.conf.yieldEvery.Microseconds()
 	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond
 }
+
+// Lease returns the lease with the given id on a lock, without a request to the store. Another process
+// may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no such lease.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, Owner: id, TTL: ttl}, keys: keysOf(name), slot: d.slot(name)}}
+}
+
+// ID returns the id of the grant.
+func (l *lease) ID() string { return l.req.Owner }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
@@ -203,7 +212,7 @@ func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []in
 		for i, index := range indexes {
 			l := due[index].(*lease)
 			// The key of an exclusive lock is on one node only, and will do for now.
-			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: mode(l.req) == "x"}, due, []int{index})
+			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
 		}
 		var left []int
 		for i, r := range d.eval(ctx, calls...) {
@@ -243,8 +252,13 @@ type renewalBatch struct {
 func (l *lease) batchKey(now driver.Instant) (key batchKey, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return batchKey{slot: l.slot, lockOnly: mode(l.req) == "x" && !l.d.isLong(l.req.TTL)}, l.expires.Reached(now)
+	lockOnly := l.isExclusive() && !l.d.isLong(l.req.TTL)
+	return batchKey{slot: l.slot, lockOnly: lockOnly}, !l.expires.IsZero() && l.expires.Reached(now)
 }
+
+// isExclusive reports whether the lease is known to be exclusive: of a lease that another process has
+// acquired, only the store knows.
+func (l *lease) isExclusive() bool { return mode(l.req) == "x" && l.grant.Token != 0 }
 
 // extend notes that the lease lasts one TTL from start at least.
 func (l *lease) extend(start driver.Instant) {

@@ -1,5 +1,6 @@
 -- Lists the live leases that are longer than the minimum grace period. After a failover the grace
--- period covers them.
+-- period covers them. A lease that was renewed with another TTL may stay in the list until it would
+-- have ended.
 --
 -- KEYS[2]   a sorted set: members "TTL ID LOCK", with the TTL in ms; scores are the leases'
 --           ends in microseconds
