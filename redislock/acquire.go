@@ -166,12 +166,11 @@ func (n *nameSet) remove(name string) {
 	delete(n.set, name)
 }
 
-// tokenBlockSize returns how many tokens to reserve: as many as were requested, but not so many
-// that tokens outgrow the integers that Lua represents exactly.
+// tokenBlockSize returns how many tokens to reserve.
 func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
 
 // maxTokens is how many tokens a request may reserve.
-const maxTokens = 1 << 20
+const maxTokens = 4096
 
 // acquireOnce runs one round. With queue set, the request enters the queue if the lock is held.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
@@ -182,7 +181,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
-		a.req.Owner, mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+		encodeID(a.req.Owner), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
 	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -443,7 +442,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 
 func (a *attempt) withdrawal() *command {
 	return &command{keys: &a.keys, code: "w", args: []string{
-		a.req.Owner, a.d.listener.process, strconv.FormatUint(a.id, 10),
+		encodeID(a.req.Owner), a.d.listener.process, strconv.FormatUint(a.id, 10),
 	}}
 }
 

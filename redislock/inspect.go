@@ -19,10 +19,8 @@ type snapshot struct {
 	Left     float64        `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
 	Now      string         `json:"now"`
 	Value    rediskit.Bytes `json:"value"`
-	Fields   []string       `json:"fields"`   // of a hash: alternating with values
-	Recorded bool           `json:"recorded"` // the lock has a record, which may outlive the hold
-	Record   string         `json:"record"`
-	Records  []string       `json:"records"`
+	Grants   []string       `json:"grants"`
+	Fields   []string       `json:"fields"` // of a hash: alternating with values
 	Line     []string       `json:"line"`
 	Requests []string       `json:"requests"`
 	Threads  []string       `json:"threads"` // that wait for a fair lock of Redisson
@@ -76,12 +74,12 @@ func (s snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	now, _ := strconv.ParseInt(s.Now, 10, 64)
 	slots, isSemaphore := strings.CutPrefix(string(s.Value), "snib:slots:")
-	switch own, isOwn := s.ownRecord(); {
+	switch own, isOwn := parseGrant(string(s.Value)); {
 	case s.Type == "none":
 	case isSemaphore || s.Value == "snib:shared":
 		st.Slots, _ = strconv.Atoi(slots)
 		st.Shared = !isSemaphore
-		for _, text := range s.Records {
+		for _, text := range s.Grants {
 			if end, r, ok := parseEntry(text); ok && end > now {
 				st.Holders = append(st.Holders, r.holding(now, micros(end-now)))
 			}
@@ -105,7 +103,7 @@ func (s snapshot) status(name string) driver.Status {
 			st.Slots, _ = strconv.Atoi(r.Mode)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: r.Owner, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
+			Owner: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
 		})
 	}
 	for _, owner := range s.Threads {
@@ -122,12 +120,6 @@ func (s snapshot) left() time.Duration {
 	return fromMillis(s.Left)
 }
 
-// ownRecord returns the record of an exclusive hold of snib, if the key has such a hold.
-func (s snapshot) ownRecord() (r request, ok bool) {
-	err := json.Unmarshal([]byte(s.Record), &r)
-	return r, err == nil && s.Type == "string" && (r.Owner == string(s.Value) || s.Value == "snib:kept")
-}
-
 // Silence implements [redisadmin.Admin].
 func (d admin) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
 	all, err := d.readStatuses(ctx, []string{name})
@@ -138,14 +130,14 @@ func (d admin) Silence(ctx context.Context, name string) (map[string]time.Durati
 	silence := make(map[string]time.Duration)
 	for _, text := range all[0].Requests {
 		if lastSeen, r, ok := parseEntry(text); ok {
-			silence[r.Owner] = max(0, micros(now-lastSeen))
+			silence[r.ID] = max(0, micros(now-lastSeen))
 		}
 	}
 	return silence, nil
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
-	return driver.Holding{Owner: r.Owner, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
+	return driver.Holding{Owner: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
@@ -156,7 +148,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	keys := keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
-		keys: &keys, code: "b", saved: true, args: []string{owner, strconv.FormatUint(token, 10)},
+		keys: &keys, code: "b", saved: true, args: []string{encodeID(owner), strconv.FormatUint(token, 10), owner},
 	})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost

@@ -71,6 +71,9 @@ func TestMoveCancelled(t *testing.T) {
 			}
 			slot := c.SlotOf(tt.name)
 			c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "") // a script begins if it has all its keys
+			if tt.slots == 0 {
+				c.MasterOf(slot).Must("HSET", "snib.r:{"+tt.name+"}", "no", "grant")
+			}
 			stopLateness := livetest.Lateness()
 			waiter := wait(t, d2, req("waiter"), 1)
 			keys := c.KeysIn(slot)

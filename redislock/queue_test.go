@@ -307,13 +307,13 @@ func TestPatience(t *testing.T) {
 	l := take(t, d1, request("job", "holder", time.Minute))
 	silent := wait(t, d2, request("job", "silent", time.Minute), 1)
 	next := wait(t, d3, request("job", "next", time.Minute), 2)
-	entry, _ := node.Must("HGET", "snib.w:{job}", "silent").(string)
+	entry, _ := node.Must("HGET", "snib.w:{job}", `"silent"`).(string)
 	if len(entry) < 17 {
 		t.Fatalf("the request of a waiter is %q", entry)
 	}
 	slack := livetest.Slack(t)
 	long := fmt.Sprintf("%016d", time.Now().Add(-time.Minute).UnixMicro())
-	node.Must("HSET", "snib.w:{job}", "silent", long+entry[16:])
+	node.Must("HSET", "snib.w:{job}", `"silent"`, long+entry[16:])
 	free(t, l)
 	got, took := granted(t, next, enough, "the waiter behind one that is silent")
 	if took > soonEnough+slack() {

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -274,19 +273,10 @@ func (e *GraceError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// checkOwner rejects an owner that can't be stored unchanged, or that could be taken for a marker
-// or for a number. INCR and DECR change a number, and keep it: a semaphore of Redisson would take
-// the owner for its free permits.
+// checkOwner rejects an owner that can't be stored unchanged.
 func checkOwner(owner string) error {
 	if !utf8.ValidString(owner) {
 		return driver.Invalidf("owner %q: it is not valid UTF-8", owner)
-	}
-	if strings.HasPrefix(owner, "snib:") {
-		return driver.Invalidf("owner %q: in Redis, an owner must not begin with %q, which marks kinds of locks", owner, "snib:")
-	}
-	if isCount(owner) {
-		return driver.Invalidf("owner %q: in Redis, an owner must not be an integer, which other clients can take for a counter; "+
-			"add text, such as %q", owner, "job-"+owner)
 	}
 	return nil
 }

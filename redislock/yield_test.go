@@ -286,7 +286,7 @@ func TestStatusWhileYielding(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
-	node.Must("ZADD", "snib.q:{job}", -1, "snib:yield")
+	node.Must("ZADD", "snib.q:{job}", -1, "yield")
 	if st, err := d.Status(t.Context(), "job"); err != nil || len(st.Holders) != 0 {
 		t.Errorf("Status = %+v, %v; want a free lock", st, err)
 	}

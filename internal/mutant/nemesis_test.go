@@ -69,8 +69,8 @@ var nemesisMutants = []mutant{
 	{
 		guarantee: "the lab convicts releases of another's hold", pkg: "redislock",
 		file:  "script/release.lua",
-		old:   "  if not found then return answerLost() end\n  removeLongLease",
-		new:   "  if not lockValue() then return answerLost() end\n  removeLongLease",
+		old:   "local json, multi = findGrant(id, token)",
+		new:   "local json, multi = lockValue()",
 		tests: "TestLabAcquits/LateRelease", testsIn: "cmd/snib",
 	},
 }

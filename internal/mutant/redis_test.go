@@ -26,7 +26,7 @@ var redisMutants = []mutant{
 	{
 		guarantee: "waiters for semaphores", pkg: "redislock",
 		file:  "script/acquire.lua",
-		old:   "if kind and not isQueued(owner, mode) then",
+		old:   "if kind and not isQueued(id, mode) then",
 		new:   "if kind then",
 		tests: "TestForeignHolderOfSemaphore",
 	},
@@ -152,8 +152,8 @@ var redisMutants = []mutant{
 	{
 		guarantee: "lost answers", pkg: "redislock",
 		file:  "script/acquire.lua",
-		old:   "local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)",
-		new:   "local answer",
+		old:   "if not grant or grant.mode ~= mode then return end",
+		new:   "if true then return end",
 		tests: "TestLostAnswers/Close",
 	},
 	{
@@ -228,8 +228,8 @@ var redisMutants = []mutant{
 	{
 		guarantee: "malformed entries", pkg: "redislock",
 		file:  "script/entry.lua",
-		old:   "if not ok or type(r) ~= 'table' or type(r.owner) ~= 'string'",
-		new:   "if ok and type(r) == 'table' then return r end\n  if not ok or type(r) ~= 'table' or type(r.owner) ~= 'string'",
+		old:   "if not ok or type(r) ~= 'table'",
+		new:   "if ok and type(r) == 'table' then return r end\n  if not ok or type(r) ~= 'table'",
 		tests: "TestMalformedQueue",
 	},
 	{

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS[2]  the long leases, see longlease.lua
--- KEYS     then for each request: lock, its record, its queue, the requests of its waiters
+-- KEYS     then for each request: lock, its grants, its queue, the requests of its waiters
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  1 with DurableAOF, see identity.lua
@@ -28,7 +28,7 @@ local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = che
   L = setLabel}
 local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
-  lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  lock, grants, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
   local ok, answer = pcall(handlers[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
   if not ok then

@@ -2,11 +2,11 @@
 --
 -- KEYS      not used
 -- ARGV      not used
--- Provides  lock, record, queue, requests  the keys, see full.lua
+-- Provides  lock, grants, queue, requests  the keys, see full.lua
 --           absence                        after how long a waiter is removed that has not sent
 --                                          its request again, in microseconds. Waiters send it
 --                                          three times as often
 -- Answer    none: the files after this one answer
 
 local absence = 15000000
-local lock, record, queue, requests
+local lock, grants, queue, requests
