@@ -101,7 +101,11 @@ func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
 	admitted, given := 0, floor{least: least, operator: true}
 	var errs []error
 	for i := range d.nodes {
-		next, done, err := d.admit(ctx, &admissions[i], i, given)
+		s, err := d.requestStanding(ctx, i, 's')
+		next, done := checkInterval, false
+		if err == nil {
+			next, done, err = d.admit(ctx, &admissions[i], i, s, given)
+		}
 		switch {
 		case errors.Is(err, driver.ErrInvalid):
 			return 0, err

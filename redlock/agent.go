@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -30,6 +32,7 @@ const (
 type agent struct {
 	d          *Driver
 	wakeup     chan struct{} // has the capacity 1
+	running    sync.WaitGroup
 	admissions []quorum.Admission
 }
 
@@ -62,6 +65,7 @@ func (g *agent) suspect(node int) {
 
 // run is the agent's goroutine. It sleeps while all nodes are well.
 func (g *agent) run() {
+	defer g.running.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -77,16 +81,23 @@ func (g *agent) run() {
 	}
 }
 
+// awaitStep waits a moment until the step under way is over, after the driver's context has ended.
+func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), &g.running) }
+
 // checkNodes takes the next step for each node. If more is true, the agent has to check again after
-// pause.
+// pause. A step under way is not given up when the driver is closed: see [Driver.Close].
 func (g *agent) checkNodes() (pause time.Duration, more bool) {
 	pause = time.Hour
+	var replies []reply
 	for i, n := range g.d.nodes {
 		n.mu.Lock()
 		suspect, busy := n.suspected, !n.busySince.IsZero()
 		n.mu.Unlock()
 		if suspect {
-			next, admitted, err := g.d.admit(g.d.ctx, &g.admissions[i], i, floorByTime)
+			if replies == nil {
+				replies = g.d.pollMost(g.d.sendCtx, 's', nil)
+			}
+			next, admitted, err := g.checkNode(i, replies[i])
 			if admitted {
 				n.mu.Lock()
 				n.suspected = false
@@ -104,6 +115,18 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		}
 	}
 	return pause, more
+}
+
+// checkNode takes the next step for a node that has told its standing.
+func (g *agent) checkNode(i int, r reply) (next time.Duration, admitted bool, err error) {
+	if r.err != nil || !r.answered {
+		return checkInterval, false, r.err
+	}
+	s, err := g.d.parseStanding(i, r.text)
+	if err != nil {
+		return checkInterval, false, err
+	}
+	return g.d.admit(g.d.sendCtx, &g.admissions[i], i, s, floorByTime)
 }
 
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
@@ -152,16 +175,21 @@ type standing struct {
 	Mark     string `json:"mark"`
 	Cluster  string `json:"cluster"`
 	Self     string `json:"self"`
+	Since    string `json:"since"` // "NODE:TIME …": the nodes' clocks after the node was marked
+	Now      string `json:"now"`   // the node's own clock
 }
 
-// admit takes the next step towards the admission of a node, and returns how long to wait
-// before the step after it.
+// admit takes the next step towards the admission of a node with the standing s, and returns how
+// long to wait before the step after it.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, f floor,
+	ctx context.Context, a *quorum.Admission, i int, s standing, f floor,
 ) (next time.Duration, admitted bool, err error) {
-	s, err := d.requestStanding(ctx, i, 's')
 	for tries := 0; err == nil && tries < 2; tries++ {
-		move, wait := a.Look(quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}, driver.Now())
+		now := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}
+		if s.Admitted != s.Run && s.Mark != "" {
+			now.Waited = d.readClocks(ctx, i, s)
+		}
+		move, wait := a.Look(now, driver.Now())
 		switch move {
 		case quorum.None:
 			return 0, true, nil
@@ -174,6 +202,41 @@ func (d *Driver) admit(
 		}
 	}
 	return checkInterval, false, err
+}
+
+// readClocks returns how long a node has been marked by the clocks of a majority of the nodes. It
+// tells the node what those show of which the node does not know yet.
+func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
+	since, now := parseClocks(s.Since), quorum.Clocks{}
+	var unknown []byte
+	for node, r := range d.pollMost(ctx, 's', nil) {
+		var other standing
+		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
+			continue
+		}
+		now[node], _ = strconv.ParseUint(other.Now, 10, 64)
+		if since[node] == 0 && now[node] != 0 {
+			unknown = fmt.Appendf(unknown, "%d:%d ", node, now[node])
+		}
+	}
+	if unknown != nil {
+		// If it fails, the wait counts from a later time.
+		_, _ = d.sendOne(ctx, i, 'w', s.Mark, string(unknown))
+	}
+	return d.params.Waited(since, now)
+}
+
+// parseClocks parses the times that a node has stored.
+func parseClocks(text string) (c quorum.Clocks) {
+	for _, field := range strings.Fields(text) {
+		number, micros, _ := strings.Cut(field, ":")
+		node, err := strconv.Atoi(number)
+		if err != nil || node < 0 || node >= len(c) {
+			continue
+		}
+		c[node], _ = strconv.ParseUint(micros, 10, 64) // 0 if it is none
+	}
+	return c
 }
 
 // requestStanding asks a node for its standing. It returns an error if the node belongs to
@@ -211,7 +274,7 @@ func (d *Driver) readCountersAndAdmit(
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
-	for node, r := range d.pollAll(ctx, 'c', noLock()) {
+	for node, r := range d.pollMost(ctx, 'c', func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
 			reading.Away(node)
 			continue

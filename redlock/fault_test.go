@@ -326,6 +326,61 @@ func TestMajorityForgets(t *testing.T) {
 	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 }
 
+// Neither Open nor Close waits for a node that hangs as long as NodeTimeout.
+func TestHungNodeAtBothEnds(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	c.nodes[1].Hang()
+	d, err := redlock.Open(within(t, testTimeout), c.servers, redlock.NodeTimeout(time.Hour))
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	l, err := tryAcquire(t, d, request("x", "o", time.Minute))
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	release(t, l)
+	if err := d.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+}
+
+// A node that restarted takes part again although no client lives as long as the node must wait. A
+// node that hangs meanwhile does not prevent that.
+func TestShortClients(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5)
+	const longest = 3 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	c.nodes[0].Hang()
+	c.nodes[4].Kill()
+	c.nodes[4].Restart()
+	restarted := time.Now()
+	livetest.Await(t, "admission", func() error {
+		d, err := redlock.Open(within(t, testTimeout), c.servers, c.opts...)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		l, err := tryAcquire(t, d, request("x", "o", longest))
+		if err != nil {
+			return err
+		}
+		release(t, l)
+		if admitted := fmt.Sprint(c.nodes[4].Must("HGET", "snib.redlock", "mark")); admitted != "<nil>" || time.Since(restarted) < longest {
+			return fmt.Errorf("its mark is %s", admitted)
+		}
+		return nil
+	})
+	c.nodes[0].Resume()
+	if left := c.nodes[4].Must("HMGET", "snib.redlock", "mark", "since"); fmt.Sprint(left) != "[<nil> <nil>]" {
+		t.Errorf("after the admission, mark and times are %v, want none", left)
+	}
+	c.awaitStates(t, repeatState(5, redlockadmin.NodeAdmitted)...)
+}
+
 // If two clients split the vote, nobody has a majority. A request with NoWait retries, and its
 // final error does not say that the lock is held.
 func TestSplitVote(t *testing.T) {

@@ -330,6 +330,15 @@ func TestScriptAdmits(t *testing.T) {
 	b.wantAnswer("n", 'j', s.Run, "first", "0", "")
 
 	b.restart()
+	s = b.requestStanding('m', "third")
+	for _, times := range [][]string{{"second", "0:1 "}, {"third", "0:7 12:9 "}, {"third", "0:1 2:5 12:1 1:3 "}} {
+		b.requestStanding('w', times...)
+	}
+	if got, want := b.requestStanding('s'), "0:7 12:9 2:5 1:3 "; got.Since != want || got.Now < s.Now {
+		t.Errorf("the standing is %+v, want the first time of each node since the mark, %q", got, want)
+	}
+
+	b.restart()
 	if s := b.requestStanding('s'); s.Mark != "" || s.Admitted != "" {
 		t.Errorf("standing after another restart = %+v, want neither mark nor admission", s)
 	}

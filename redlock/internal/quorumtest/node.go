@@ -20,12 +20,13 @@ const (
 	Free               // free the key
 	Look               // return the node's standing
 	Mark               // mark the admission under way
+	Note               // note what the nodes' clocks showed after the mark
 	Read               // return the counters
 	Admit              // raise the counters, and let the node vote
 )
 
 func (o Op) String() string {
-	return [...]string{"ask", "raise", "extend", "take over", "undo", "free", "look", "mark", "read", "admit"}[o]
+	return [...]string{"ask", "raise", "extend", "take over", "undo", "free", "look", "mark", "note", "read", "admit"}[o]
 }
 
 // A Request is one request to the script, for one lock.
@@ -44,7 +45,8 @@ type Request struct {
 	Tokens   uint64 // Ask, Extend: the number of tokens
 	Token    uint64 // Raise: the target. Extend: the lease's last token
 	Run      string // Admit
-	Mark     string // Mark, Admit
+	Mark     string // Mark, Note, Admit
+	Clocks   quorum.Clocks
 	Counters quorum.Counters
 }
 
@@ -76,6 +78,8 @@ type Answer struct {
 	Counter    uint64
 	Standing   quorum.Standing
 	Uptime     time.Duration // what the server would report, by its wall clock
+	Since      quorum.Clocks // what was noted since the mark
+	Now        uint64        // the node's clock
 	Counters   quorum.Counters
 }
 
@@ -112,6 +116,7 @@ type Node struct {
 type memory struct {
 	admitted string          // the run_id under which it was admitted
 	mark     [2]string       // a run_id, and the text of the mark
+	since    quorum.Clocks   // belongs to the mark
 	counters quorum.Counters // by stripe
 	locks    []key           // by name
 }
@@ -170,10 +175,17 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 		if n.memory.mark[0] == n.run {
 			s.Mark = n.memory.mark[1]
 		}
-		return Answer{OK: true, Standing: s, Uptime: now - n.started}
+		return Answer{OK: true, Standing: s, Uptime: now - n.started, Since: n.memory.since, Now: uint64(now.Microseconds())}
 	case Mark:
 		if !n.Admitted() && n.memory.mark[0] != n.run {
-			n.memory.mark = [2]string{n.run, r.Mark}
+			n.memory.mark, n.memory.since = [2]string{n.run, r.Mark}, quorum.Clocks{}
+		}
+		return Answer{OK: true}
+	case Note:
+		for i, t := range r.Clocks {
+			if n.memory.mark == [2]string{n.run, r.Mark} && n.memory.since[i] == 0 {
+				n.memory.since[i] = t
+			}
 		}
 		return Answer{OK: true}
 	case Read:

@@ -105,6 +105,7 @@ func newWorld(seed uint64, broken Break, timeline bool) *world {
 			w.push(event{actor: &a.actor, run: func() { a.checkNode(node) }})
 		}
 	}
+	w.shortAgents = chance(rng, 50)
 	n := &nemesis{w.actor("nemesis")}
 	w.push(event{actor: &n.actor, run: n.act})
 	return w
