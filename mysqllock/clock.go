@@ -96,10 +96,10 @@ func (s *state) isLate(h *entry) bool {
 // older than the row that it returns.
 func (d *Driver) capEnds(ctx context.Context, seen *state) error {
 	if names := d.processes.lateProcesses(seen); len(names) > 0 {
-		for chunk := range slices.Chunk(names, batchSizes[len(batchSizes)-1]) {
-			n, timeout := batchSize(len(chunk)), rows.HeartbeatTimeout.Microseconds()
-			args := append([]any{timeout, timeout}, nameArgs(chunk, n)...)
-			if _, err := d.exec(ctx, expandNames(d.sql.CapProcesses, n), args...); err != nil {
+		for chunk := range slices.Chunk(names, maxNames) {
+			timeout := rows.HeartbeatTimeout.Microseconds()
+			args := append([]any{timeout, timeout}, nameArgs(chunk)...)
+			if _, err := d.exec(ctx, forNames(d.sql.CapProcesses, len(chunk)), args...); err != nil {
 				return err
 			}
 		}

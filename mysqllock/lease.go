@@ -91,7 +91,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	}
 	answer := func(all []renewal, extend func(context.Context, []renewal) error) {
 		slices.SortFunc(all, func(a, b renewal) int { return cmp.Compare(a.Req.Name, b.Req.Name) })
-		for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
+		for chunk := range slices.Chunk(all, maxNames) {
 			if err == nil {
 				err = extend(inner, chunk)
 			}
@@ -143,17 +143,15 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 
 // extendBatch extends exclusive leases, with one statement if all are still held.
 func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
-	n := batchSize(len(all))
 	var ttls, tokens, named []any
-	for i := range n {
-		r := all[min(i, len(all)-1)]
+	for _, r := range all {
 		name := []byte(r.Req.Name)
 		ttls = append(ttls, name, r.Req.TTL.Microseconds())
 		tokens = append(tokens, name, int64(r.Grant().Token))
 		named = append(named, name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, expandNames(d.sql.Renew, n), slices.Concat(ttls, named, tokens)...)
+	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)), slices.Concat(ttls, named, tokens)...)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (w *processes) deleteRow(d *Driver) {
 	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
 	defer cancel()
 	// If this fails, the process soon counts as dead.
-	_, _ = d.exec(ctx, expandNames(d.sql.DeleteRows, 1), []byte(processPrefix+d.rows.ID))
+	_, _ = d.exec(ctx, forNames(d.sql.DeleteRows, 1), []byte(processPrefix+d.rows.ID))
 }
 
 // reapDead removes dead entries from states: waiters whose process sends no heartbeats, waiters
@@ -104,9 +104,8 @@ func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
 		return nil
 	}
 	live := map[string]int64{}
-	for chunk := range slices.Chunk(unknown, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
-		err := d.query(ctx, expandNames(d.sql.ReadLive, n), nameArgs(chunk, n), func(row *sql.Rows) error {
+	for chunk := range slices.Chunk(unknown, maxNames) {
+		err := d.query(ctx, forNames(d.sql.ReadLive, len(chunk)), nameArgs(chunk), func(row *sql.Rows) error {
 			var name string
 			var ends int64
 			err := row.Scan(&name, &ends)

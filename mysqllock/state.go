@@ -81,6 +81,8 @@ type state struct {
 	reaped       bool   // dead waiters were removed, so it differs from the row
 	maybeWritten bool   // a try to write our change that got no answer may have succeeded
 
+	readOnly bool // the server has set read_only
+
 	floor int64          // tokens of new rows are greater
 	start driver.Instant // our clock before the row was read
 }
@@ -92,7 +94,7 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	var version, token, slots, since, ends sql.NullInt64
 	var held, kept sql.NullInt64
 	var holder, holders, waiters []byte
-	if err := rows.Scan(&s.floor, &s.Now, &name, &version, &token, &slots, &held, &kept, &since, &ends, &holder, &holders,
+	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &held, &kept, &since, &ends, &holder, &holders,
 		&waiters, &called); err != nil {
 		return s, err
 	}
@@ -170,27 +172,31 @@ func (s *state) signalFirst() {
 	}
 }
 
-// read reads the states of names. Names without a row are missing from the result, unless it is
-// the only name.
+// read reads the states of names from the primary. Names without a row are missing from the result,
+// unless it is the only name. A server that has set read_only is refused, because it may know
+// nothing of what the primary has granted since.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
-	return d.readBy(ctx, d.sql.Read, all)
+	return d.readBy(ctx, d.sql.Read, all, false)
 }
 
-// readCommitted reads the state of a name. It waits for the transactions that are changing the
-// row, because a change of an older state would fail.
+// readCommitted reads the state of a name from the primary. It waits for the transactions that are
+// changing the row, because a change of an older state would fail.
 func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
-	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name})
+	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name}, false)
 	return found[name], err
 }
 
-// readBy is read by one of the statements read and readCommitted.
-func (d *Driver) readBy(ctx context.Context, text string, all []string) (map[string]*state, error) {
+// readBy is read by one of the statements read and readCommitted, and also from a replica if
+// replica is true.
+func (d *Driver) readBy(ctx context.Context, text string, all []string, replica bool) (map[string]*state, error) {
 	found := map[string]*state{}
-	for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
+	for chunk := range slices.Chunk(all, maxNames) {
 		start := driver.Now()
-		err := d.query(ctx, expandNames(text, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
+		err := d.query(ctx, forNames(text, len(chunk)), nameArgs(chunk), func(rows *sql.Rows) error {
 			s, err := d.scanState(rows)
+			if err == nil && s.readOnly && !replica {
+				return errReadOnly
+			}
 			s.start = start
 			if s.Name == "" && len(all) == 1 {
 				s.Name = all[0] // no row has the name: only the clock and the floor are known
@@ -209,9 +215,9 @@ func (d *Driver) readBy(ctx context.Context, text string, all []string) (map[str
 	return found, d.reapDead(ctx, found)
 }
 
-// readStates is read for [rows.Backend].
+// readStates is read for [rows.Backend], for people who look. They may look at a replica.
 func (d *Driver) readStates(ctx context.Context, names []string) (map[string]*rows.State, error) {
-	found, err := d.read(ctx, names)
+	found, err := d.readBy(ctx, d.sql.Read, names, true)
 	return statesOf(found), err
 }
 
