@@ -149,7 +149,8 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) 
 
 // complete inserts arguments into a statement. The driver does not prepare statements: the server
 // limits how many there may be on all connections together, and a statement that is not prepared
-// takes one round trip with any settings of the user. complete panics if an argument has no literal.
+// takes one round trip with any settings of the user. complete panics if an argument has no
+// literal.
 func complete(statement string, args ...any) string {
 	parts := strings.Split(statement, "?")
 	if len(parts) != len(args)+1 {

@@ -20,11 +20,11 @@ type (
 	attempt = rows.Attempt
 )
 
-// encode returns the entry as a line of a column. The token and the times of an exclusive holder
-// are stored in columns of their own, so that one statement can change them. Waiters have no end
-// of their own, see reapDead.
+// encode returns the entry as a line of a column. The id, the token and the times of an exclusive
+// holder are stored in columns of their own, so that one statement can change them. Waiters have no
+// end of their own, see reapDead.
 func encode(e entry) []byte {
-	o := object{e, e.Shared}
+	o := object{e, e.Owner, e.Shared}
 	o.Nonce = ""
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,7 +38,8 @@ func encode(e entry) []byte {
 type object struct {
 	entry
 
-	Shared bool `json:"shared,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Shared bool   `json:"shared,omitempty"`
 }
 
 func encodeEntries(all []entry) []byte {
@@ -58,7 +59,7 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Shared = string(nonce), o.Shared
+		o.entry.Nonce, o.entry.Owner, o.entry.Shared = string(nonce), o.Owner, o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
@@ -90,17 +91,16 @@ type state struct {
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
 // has neither holders nor waiters, and Err is the reason.
 func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
-	var name, called sql.NullString
-	var version, token, slots, since, ends sql.NullInt64
-	var held, kept sql.NullInt64
+	var name, id, called sql.NullString
+	var version, token, slots, held, ttl, minHold, kept, since, ends sql.NullInt64
 	var holder, holders, waiters []byte
-	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &held, &kept, &since, &ends, &holder, &holders,
+	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &held, &ttl, &minHold, &kept, &since, &ends, &holder, &holders,
 		&waiters, &called); err != nil {
 		return s, err
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	exclusive := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
+	exclusive := entry{Owner: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64, Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
 	err = s.parse(exclusive, holder, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
 		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
@@ -115,7 +115,7 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 }
 
 // parse parses the columns for holders and waiters. If exclusive has a token, there is an exclusive
-// holder: exclusive has its token and times, and the line holder has the rest.
+// holder: exclusive has what is in columns of their own, and the line holder has the rest.
 func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err error) {
 	if s.token >= tooHigh {
 		return parseError{fmt.Errorf("its token %d is too high", int64(s.token))}
@@ -131,7 +131,8 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 			return parseError{fmt.Errorf("its holder can't be read: %w", cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.Holders[0]
-		h.Token, h.Kept, h.Since, h.Until = exclusive.Token, exclusive.Kept, exclusive.Since, exclusive.Until
+		h.Owner, h.Token, h.TTL, h.MinHold = exclusive.Owner, exclusive.Token, exclusive.TTL, exclusive.MinHold
+		h.Kept, h.Since, h.Until = exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
 	return nil
@@ -139,20 +140,21 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 
 // args returns the state as arguments of the statements save and insert.
 func (s *state) args() []any {
-	var held, since, ends int64
+	var id string
+	var held, ttl, minHold, since, ends int64
 	var kept bool
 	holder, holders := []byte{}, encodeEntries(s.Holders)
 	if len(s.Holders) == 1 && !s.Holders[0].Shared && s.Slots == 0 {
 		h := s.Holders[0]
-		held, kept, since, ends = int64(h.Token), h.Kept, h.Since, h.Until
-		h.Token, h.Kept, h.Since, h.Until = 0, false, 0, 0
+		id, held, ttl, minHold, kept, since, ends = h.Owner, int64(h.Token), h.TTL, h.MinHold, h.Kept, h.Since, h.Until
+		h.Owner, h.Token, h.TTL, h.MinHold, h.Kept, h.Since, h.Until = "", 0, 0, 0, false, 0, 0
 		holder, holders = encode(h), []byte{}
 	}
 	var called any
 	if s.signaled != "" {
 		called = []byte(s.signaled)
 	}
-	return []any{int64(s.token), s.Slots, held, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
+	return []any{int64(s.token), s.Slots, []byte(id), held, ttl, minHold, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
 }
 
 // removeHolder removes the holder with this token.
