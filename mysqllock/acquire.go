@@ -44,7 +44,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		return write, err
 	})
 	if h == nil {
-		_ = d.capEnds(ctx, &snapshot) // if this fails, the next request tries again
+		_ = d.capProcesses(ctx, &snapshot) // if this fails, the next request tries again
 	}
 	switch {
 	case err != nil:

@@ -72,13 +72,11 @@ const tooHigh = 1 << 62
 type state struct {
 	rows.State
 
-	exists  bool // the table has the row
-	version int64
-	token   uint64 // the last one that was issued
-	// unchanged has former holders that have not ended by the server's clock, but were not renewed
-	// for a whole TTL by our clock.
-	unchanged    []entry
+	exists       bool // the table has the row
+	version      int64
+	token        uint64 // the last one that was issued
 	signaled     string // the driver whose waiter should run a round; column called
+	capped       bool   // capEnds has changed an end, so it differs from the row
 	reaped       bool   // dead waiters were removed, so it differs from the row
 	maybeWritten bool   // a try to write our change that got no answer may have succeeded
 
@@ -200,6 +198,7 @@ func (d *Driver) readBy(ctx context.Context, text string, all []string, replica 
 				return errReadOnly
 			}
 			s.start = start
+			s.capEnds(s.Now + driver.Now().Sub(start).Microseconds())
 			if s.Name == "" && len(all) == 1 {
 				s.Name = all[0] // no row has the name: only the clock and the floor are known
 			}
@@ -272,8 +271,8 @@ func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err 
 	return func() { leave(); forget() }, nil
 }
 
-// change reads a row, lets fn change its state, and writes the state if fn returns true. If another
-// client changed the row in between, change starts over.
+// change reads a row, lets fn change its state, and writes the state if fn returns true, or if the
+// row has ends that are too late. If another client changed the row in between, change starts over.
 func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	unlock, err := d.rowMutexes.lock(ctx, name)
 	if err != nil {
@@ -295,14 +294,14 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 			return s.Err
 		}
 		s.maybeWritten = maybeWritten
-		write, err := fn(s)
-		if err != nil || !write {
-			return err
+		write, refusal := fn(s)
+		if !write && !s.capped {
+			return refusal
 		}
 		res, err := d.save(ctx, s)
 		maybeWritten = maybeWritten || res.repeated
 		if err != nil || res.rows == 1 {
-			return d.rowError(name, err)
+			return cmp.Or(refusal, d.rowError(name, err))
 		}
 		if err := backOff(ctx, try); err != nil {
 			return err

@@ -103,7 +103,7 @@ var mysqlMutants = []mutant{
 	{
 		guarantee: "MinHold", pkg: "mysqllock",
 		in:    "lifetime",
-		old:   "return rows.Between(e.Since, e.Until)",
+		old:   "return rows.Between(0, e.MinHold)",
 		new:   "return time.Millisecond",
 		tests: "TestClockBack/KeptBefore",
 	},
