@@ -19,7 +19,8 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	if err := d.prepareFor(ctx); err != nil {
 		return nil, err
 	}
-	a.Entry.Tokens, a.Entry.TTL = min(a.Req.Tokens, maxTokens), a.Req.TTL.Microseconds()
+	a.Entry.Tokens = min(a.Req.Tokens, maxTokens)
+	a.Entry.TTL, a.Entry.MinHold = a.Req.TTL.Microseconds(), a.Req.MinHold.Microseconds()
 	unlock, err := d.rowMutexes.lock(ctx, a.Req.Name) // outside the time limit of Detached
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		return write, err
 	})
 	if h == nil {
-		_ = d.capEnds(ctx, &snapshot) // if this fails, the next request tries again
+		_ = d.capProcesses(ctx, &snapshot) // if this fails, the next request tries again
 	}
 	switch {
 	case err != nil:
@@ -80,7 +81,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		h = nil
 	}
 	if h != nil {
-		reacquire(h, &a.Entry, s.Now+ttl)
+		reacquire(h, &a.Entry, s.Now)
 		s.removeWaiter(a.Entry.Nonce)
 		s.signalFirst()
 		return h, true, nil
@@ -109,12 +110,18 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 	return nil, write, nil
 }
 
+// extend lets a hold last for a TTL from now, at least.
+func extend(e *entry, now, ttl int64) {
+	e.Until, e.TTL = max(e.Until, now+ttl), max(e.TTL, ttl)
+}
+
 // reacquire extends the entry for a newer attempt of its owner.
-func reacquire(e, newer *entry, until int64) {
+func reacquire(e, newer *entry, now int64) {
 	if e.Process() != newer.Process() {
 		e.Nonce = newer.Nonce // so that the other process can't withdraw it with its own attempt
 	}
-	e.Until, e.Tell, e.TTL = until, newer.Tell, max(e.TTL, newer.TTL)
+	extend(e, now, newer.TTL)
+	e.Tell, e.MinHold = newer.Tell, max(e.MinHold, newer.MinHold)
 	e.Host, e.PID, e.Label = newer.Host, newer.PID, newer.Label
 }
 

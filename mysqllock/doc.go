@@ -1,5 +1,5 @@
-// Package mysqllock keeps locks in MySQL and MariaDB: as lease rows ([New]), or for as long as a
-// transaction of the caller ([Tx]).
+// Package mysqllock keeps locks in MariaDB: as lease rows ([New]), or for as long as a transaction
+// of the caller ([Tx]). It was not tested on MySQL.
 //
 //	db, err := sql.Open("mysql", dsn)
 //	...
@@ -41,9 +41,10 @@
 //
 // # Failover
 //
-// A replica that is promoted knows only what was replicated to it. With asynchronous replication
-// a lease may be granted twice, and the clock then keeps tokens in order. In a Galera cluster let
-// all clients write to one node.
+// A server that has set read_only grants nothing, and its connections are closed, so that the next
+// request reaches the new primary. A replica that is promoted knows only what was replicated to it.
+// With asynchronous replication a lease may be granted twice, and the clock then keeps tokens in
+// order. In a Galera cluster let all clients write to one node.
 //
 // # Options
 //

@@ -22,8 +22,6 @@ var malformations = []jobtest.MalformedRow{
 	{Name: "HolderText", Change: "holder = 'nobody'", ListFails: true, WaitFails: true},
 	{Name: "HolderGone", Change: "holder = ''", ListFails: true, WaitFails: true},
 	{Name: "HoldersText", Change: "holders = 'nobody'", ListFails: true, WaitFails: true},
-	{Name: "TTLText", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":"long"')`, ListFails: true, WaitFails: true},
-	{Name: "TTLOverflow", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":92233720368547758070')`, ListFails: true, WaitFails: true},
 	{Name: "KeptNegative", Change: "kept = -1", RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "KeptNumber", Change: "kept = 2", RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "VersionHuge", Change: "version = 9223372036854775807", RenewFails: true},
@@ -37,9 +35,10 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "EndsMax", Change: "ends = 9223372036854775807"},
 	{Name: "SinceMin", Change: "since = -9223372036854775808"},
 	{Name: "SinceMax", Change: "since = 9223372036854775807"},
-	{Name: "TTLNull", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":null')`},
-	{Name: "TTLMax", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":9223372036854775807')`},
-	{Name: "TTLNegative", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":-1')`},
+	{Name: "TTLZero", Change: "ttl = 0"},
+	{Name: "TTLMax", Change: "ttl = 9223372036854775807"},
+	{Name: "TTLNegative", Change: "ttl = -1"},
+	{Name: "MinHoldMax", Change: "min_hold = 9223372036854775807"},
 	{Name: "WaiterSinceMin", Change: `waiters = REGEXP_REPLACE(waiters, '"since":[0-9]*', '"since":-9223372036854775808')`},
 	{Name: "WaiterDead", Change: `waiters = CONCAT(waiters, 'x-1 {"owner":"x","since":9223372036854775807}\n')`},
 	{Name: "UsedMin", Change: "used = -9223372036854775808"},
@@ -54,7 +53,14 @@ func TestWildRow(t *testing.T) {
 	until := func(value string) string {
 		return `holders = REGEXP_REPLACE(holders, '"until":[0-9]*', '"until":` + value + `')`
 	}
+	ttl := func(value string) string {
+		return `holders = REGEXP_REPLACE(holders, '"ttl":[0-9]*', '"ttl":` + value + `')`
+	}
 	readers := []jobtest.MalformedRow{
+		{Name: "TTLNull", Change: ttl("null")},
+		{Name: "TTLMax", Change: ttl("9223372036854775807")},
+		{Name: "TTLText", Change: ttl(`"long"`), RenewFails: true, ListFails: true, WaitFails: true},
+		{Name: "TTLOverflow", Change: ttl("92233720368547758070"), RenewFails: true, ListFails: true, WaitFails: true},
 		{Name: "UntilNull", Change: until("null"), Ends: true},
 		{Name: "UntilZero", Change: until("0"), Ends: true},
 		{Name: "UntilMin", Change: until("-9223372036854775808"), Ends: true},
@@ -85,7 +91,7 @@ func TestWildRow(t *testing.T) {
 func TestWildEnd(t *testing.T) {
 	t.Parallel()
 	tb := lockTable(t, mysqltest.Start(t), "wild_end", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
-	jobtest.WildEnd(t, tb, `ends = 9223372036854775807, holder = REGEXP_REPLACE(holder, ',"ttl":[0-9]*', '')`)
+	jobtest.WildEnd(t, tb, "ends = 9223372036854775807, ttl = 0")
 }
 
 // TestWildProcess writes absurd values into the row of a process. Its waiters keep their places.

@@ -84,7 +84,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 func (d *Driver) Close() error {
 	if d.rows.Close() {
 		d.processes.deleteRow(d)
-		go d.store.close() // it waits for the user's work on the connections
 	}
 	return nil
 }

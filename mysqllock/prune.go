@@ -27,9 +27,8 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(found, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
-		if _, err := d.exec(ctx, expandNames(d.sql.Prune, n), slices.Concat([]any{old, old}, nameArgs(chunk, n))...); err != nil {
+	for chunk := range slices.Chunk(found, maxNames) {
+		if _, err := d.exec(ctx, forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/sniblock/snib/driver"
@@ -38,19 +37,6 @@ func (s statements) schema() string { return s.CreateTable + ";\n" + s.FillTable
 type storeInfo struct {
 	ready    atomic.Bool // the table exists and is usable
 	explicit atomic.Bool // autocommit is off: our statements need transactions
-
-	mu       sync.Mutex
-	prepared map[string]*sql.Stmt
-}
-
-// close closes the prepared statements. The database stays open.
-func (s *storeInfo) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, stmt := range s.prepared {
-		_ = stmt.Close() // if the connection is gone there is nothing to close
-	}
-	s.prepared = nil
 }
 
 // errEmpty means that the table was created but not filled.
@@ -103,8 +89,7 @@ func (d *Driver) examine(ctx context.Context) error {
 // is killed.
 func (d *Driver) checkEngine(ctx context.Context) error {
 	engine := ""
-	err := d.query(ctx, `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
-		[]any{d.conf.database, d.conf.tableName}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
+	err := d.query(ctx, d.sql.Engine, []any{[]byte(d.conf.database), []byte(d.conf.tableName)}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
 	if err == nil && engine != "InnoDB" && engine != "" {
 		err = driver.Invalidf("table %s: its engine is %s; it has to be InnoDB", d.conf.table, engine)
 	}
@@ -138,7 +123,7 @@ func parseVersion(name string, major, minor *int) error {
 func (d *Driver) create(ctx context.Context) error {
 	for _, statement := range []string{d.sql.CreateTable, d.sql.FillTable} {
 		_, err := d.exec(ctx, statement)
-		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied, optionPrevents, readOnlyMode, readOnlySession}, code(err)) {
+		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied}, code(err)) {
 			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
 				d.conf.table, err, d.sql.schema())
 		}

@@ -20,11 +20,11 @@ type (
 	attempt = rows.Attempt
 )
 
-// encode returns the entry as a line of a column. The token and the times of an exclusive holder
-// are stored in columns of their own, so that one statement can change them. Waiters have no end
-// of their own, see reapDead.
+// encode returns the entry as a line of a column. The id, the token and the times of an exclusive
+// holder are stored in columns of their own, so that one statement can change them. Waiters have no
+// end of their own, see reapDead.
 func encode(e entry) []byte {
-	o := object{e, e.Shared}
+	o := object{e, e.Owner, e.Shared}
 	o.Nonce = ""
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,7 +38,8 @@ func encode(e entry) []byte {
 type object struct {
 	entry
 
-	Shared bool `json:"shared,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Shared bool   `json:"shared,omitempty"`
 }
 
 func encodeEntries(all []entry) []byte {
@@ -58,7 +59,7 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Shared = string(nonce), o.Shared
+		o.entry.Nonce, o.entry.Owner, o.entry.Shared = string(nonce), o.Owner, o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
@@ -71,15 +72,15 @@ const tooHigh = 1 << 62
 type state struct {
 	rows.State
 
-	exists  bool // the table has the row
-	version int64
-	token   uint64 // the last one that was issued
-	// unchanged has former holders that have not ended by the server's clock, but were not renewed
-	// for a whole TTL by our clock.
-	unchanged    []entry
+	exists       bool // the table has the row
+	version      int64
+	token        uint64 // the last one that was issued
 	signaled     string // the driver whose waiter should run a round; column called
+	capped       bool   // capEnds has changed an end, so it differs from the row
 	reaped       bool   // dead waiters were removed, so it differs from the row
 	maybeWritten bool   // a try to write our change that got no answer may have succeeded
+
+	readOnly bool // the server has set read_only
 
 	floor int64          // tokens of new rows are greater
 	start driver.Instant // our clock before the row was read
@@ -88,17 +89,16 @@ type state struct {
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
 // has neither holders nor waiters, and Err is the reason.
 func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
-	var name, called sql.NullString
-	var version, token, slots, since, ends sql.NullInt64
-	var held, kept sql.NullInt64
+	var name, id, called sql.NullString
+	var version, token, slots, held, ttl, minHold, kept, since, ends sql.NullInt64
 	var holder, holders, waiters []byte
-	if err := rows.Scan(&s.floor, &s.Now, &name, &version, &token, &slots, &held, &kept, &since, &ends, &holder, &holders,
+	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &held, &ttl, &minHold, &kept, &since, &ends, &holder, &holders,
 		&waiters, &called); err != nil {
 		return s, err
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	exclusive := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
+	exclusive := entry{Owner: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64, Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
 	err = s.parse(exclusive, holder, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
 		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
@@ -113,7 +113,7 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 }
 
 // parse parses the columns for holders and waiters. If exclusive has a token, there is an exclusive
-// holder: exclusive has its token and times, and the line holder has the rest.
+// holder: exclusive has what is in columns of their own, and the line holder has the rest.
 func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err error) {
 	if s.token >= tooHigh {
 		return parseError{fmt.Errorf("its token %d is too high", int64(s.token))}
@@ -129,7 +129,8 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 			return parseError{fmt.Errorf("its holder can't be read: %w", cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.Holders[0]
-		h.Token, h.Kept, h.Since, h.Until = exclusive.Token, exclusive.Kept, exclusive.Since, exclusive.Until
+		h.Owner, h.Token, h.TTL, h.MinHold = exclusive.Owner, exclusive.Token, exclusive.TTL, exclusive.MinHold
+		h.Kept, h.Since, h.Until = exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
 	return nil
@@ -137,20 +138,21 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 
 // args returns the state as arguments of the statements save and insert.
 func (s *state) args() []any {
-	var held, since, ends int64
+	var id string
+	var held, ttl, minHold, since, ends int64
 	var kept bool
 	holder, holders := []byte{}, encodeEntries(s.Holders)
 	if len(s.Holders) == 1 && !s.Holders[0].Shared && s.Slots == 0 {
 		h := s.Holders[0]
-		held, kept, since, ends = int64(h.Token), h.Kept, h.Since, h.Until
-		h.Token, h.Kept, h.Since, h.Until = 0, false, 0, 0
+		id, held, ttl, minHold, kept, since, ends = h.Owner, int64(h.Token), h.TTL, h.MinHold, h.Kept, h.Since, h.Until
+		h.Owner, h.Token, h.TTL, h.MinHold, h.Kept, h.Since, h.Until = "", 0, 0, 0, false, 0, 0
 		holder, holders = encode(h), []byte{}
 	}
 	var called any
 	if s.signaled != "" {
 		called = []byte(s.signaled)
 	}
-	return []any{int64(s.token), s.Slots, held, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
+	return []any{int64(s.token), s.Slots, []byte(id), held, ttl, minHold, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
 }
 
 // removeHolder removes the holder with this token.
@@ -170,28 +172,33 @@ func (s *state) signalFirst() {
 	}
 }
 
-// read reads the states of names. Names without a row are missing from the result, unless it is
-// the only name.
+// read reads the states of names from the primary. Names without a row are missing from the result,
+// unless it is the only name. A server that has set read_only is refused, because it may know
+// nothing of what the primary has granted since.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
-	return d.readBy(ctx, d.sql.Read, all)
+	return d.readBy(ctx, d.sql.Read, all, false)
 }
 
-// readCommitted reads the state of a name. It waits for the transactions that are changing the
-// row, because a change of an older state would fail.
+// readCommitted reads the state of a name from the primary. It waits for the transactions that are
+// changing the row, because a change of an older state would fail.
 func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
-	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name})
+	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name}, false)
 	return found[name], err
 }
 
-// readBy is read by one of the statements read and readCommitted.
-func (d *Driver) readBy(ctx context.Context, text string, all []string) (map[string]*state, error) {
+// readBy is read by one of the statements read and readCommitted, and also from a replica if
+// replica is true.
+func (d *Driver) readBy(ctx context.Context, text string, all []string, replica bool) (map[string]*state, error) {
 	found := map[string]*state{}
-	for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
+	for chunk := range slices.Chunk(all, maxNames) {
 		start := driver.Now()
-		err := d.query(ctx, expandNames(text, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
+		err := d.query(ctx, forNames(text, len(chunk)), nameArgs(chunk), func(rows *sql.Rows) error {
 			s, err := d.scanState(rows)
+			if err == nil && s.readOnly && !replica {
+				return errReadOnly
+			}
 			s.start = start
+			s.capEnds(s.Now + driver.Now().Sub(start).Microseconds())
 			if s.Name == "" && len(all) == 1 {
 				s.Name = all[0] // no row has the name: only the clock and the floor are known
 			}
@@ -209,9 +216,9 @@ func (d *Driver) readBy(ctx context.Context, text string, all []string) (map[str
 	return found, d.reapDead(ctx, found)
 }
 
-// readStates is read for [rows.Backend].
+// readStates is read for [rows.Backend], for people who look. They may look at a replica.
 func (d *Driver) readStates(ctx context.Context, names []string) (map[string]*rows.State, error) {
-	found, err := d.read(ctx, names)
+	found, err := d.readBy(ctx, d.sql.Read, names, true)
 	return statesOf(found), err
 }
 
@@ -264,8 +271,8 @@ func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err 
 	return func() { leave(); forget() }, nil
 }
 
-// change reads a row, lets fn change its state, and writes the state if fn returns true. If another
-// client changed the row in between, change starts over.
+// change reads a row, lets fn change its state, and writes the state if fn returns true, or if the
+// row has ends that are too late. If another client changed the row in between, change starts over.
 func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	unlock, err := d.rowMutexes.lock(ctx, name)
 	if err != nil {
@@ -287,14 +294,14 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 			return s.Err
 		}
 		s.maybeWritten = maybeWritten
-		write, err := fn(s)
-		if err != nil || !write {
-			return err
+		write, refusal := fn(s)
+		if !write && !s.capped {
+			return refusal
 		}
 		res, err := d.save(ctx, s)
 		maybeWritten = maybeWritten || res.repeated
 		if err != nil || res.rows == 1 {
-			return d.rowError(name, err)
+			return cmp.Or(refusal, d.rowError(name, err))
 		}
 		if err := backOff(ctx, try); err != nil {
 			return err

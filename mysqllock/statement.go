@@ -57,7 +57,7 @@ func text(name string) string {
 // statements are the statements for a table. The field ReadLive is in sql/read_live.sql. Statements
 // with {names} are completed when they are run.
 type statements struct {
-	Inspect, CreateTable, FillTable               string
+	Inspect, Engine, CreateTable, FillTable       string
 	Read, ReadCommitted, ReadLocked, List         string
 	Save, Insert, Renew, NextToken                string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string
@@ -97,33 +97,4 @@ func newStatements(table string) statements {
 		v.Field(i).SetString(strings.ReplaceAll(v.Field(i).String(), "{table}", table))
 	}
 	return s
-}
-
-// batchSizes are the numbers of names for which statements are prepared.
-var batchSizes = [...]int{1, 8, 64, 256}
-
-// batchSize returns the number of names in a prepared statement for n names. If n is too large,
-// it is the greatest such number.
-func batchSize(n int) int {
-	for _, size := range batchSizes {
-		if n <= size {
-			return size
-		}
-	}
-	return batchSizes[len(batchSizes)-1]
-}
-
-// expandNames completes a statement for n names.
-func expandNames(sql string, n int) string {
-	sql = strings.ReplaceAll(sql, "{names}", strings.TrimPrefix(strings.Repeat(", ?", n), ", "))
-	return strings.ReplaceAll(sql, "{cases}", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
-}
-
-// nameArgs returns the arguments for a statement of n names. It repeats the last name.
-func nameArgs(all []string, n int) []any {
-	args := make([]any, n)
-	for i := range args {
-		args[i] = []byte(all[min(i, len(all)-1)])
-	}
-	return args
 }

@@ -91,7 +91,7 @@ func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wa
 // Scan returns [driver.ErrHeld], and tx can still be used. If the row does not exist, or was
 // deleted meanwhile, Scan returns [sql.ErrNoRows]. If the row was changed during the wait and
 // still matches the query, Scan reads the new version, whatever the transaction has read before.
-// MySQL before 8.0 and MariaDB before 10.3 do not support a wait of zero.
+// MariaDB before 10.3 does not support a wait of zero.
 func Row(ctx context.Context, tx *sql.Tx, wait time.Duration, query string, args ...any) *LockedRow {
 	return &LockedRow{ctx, tx, wait, query, args}
 }

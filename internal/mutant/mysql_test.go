@@ -3,6 +3,20 @@ package mutant
 // mysqlMutants are the mutants of mysqllock.
 var mysqlMutants = []mutant{
 	{
+		guarantee: "only the owner frees", pkg: "mysqllock",
+		in:    "state.holder",
+		old:   "h.Owner == l.ID()",
+		new:   "true",
+		tests: "TestLeaseByID/Exclusive",
+	},
+	{
+		guarantee: "replaced primaries", pkg: "mysqllock",
+		in:    "Driver.readBy",
+		old:   "s.readOnly && !replica",
+		new:   "false",
+		tests: "TestReplacedPrimary/Super",
+	},
+	{
 		guarantee: "withdrawn by others", pkg: "mysqllock",
 		in:    "Driver.withdrawWaiters",
 		old:   "w.Owner == owner",
@@ -70,7 +84,7 @@ var mysqlMutants = []mutant{
 		in:    "Driver.removeEntry",
 		old:   "return true, nil",
 		new:   "return len(s.Holders)+len(s.Waiters) > 0, nil",
-		tests: "TestLateOnFullServer",
+		tests: "TestSaveAfterRemoval",
 	},
 	{
 		guarantee: "one holder", pkg: "mysqllock",
@@ -89,7 +103,7 @@ var mysqlMutants = []mutant{
 	{
 		guarantee: "MinHold", pkg: "mysqllock",
 		in:    "lifetime",
-		old:   "return rows.Between(e.Since, e.Until)",
+		old:   "return rows.Between(0, e.MinHold)",
 		new:   "return time.Millisecond",
 		tests: "TestClockBack/KeptBefore",
 	},
