@@ -62,11 +62,8 @@ func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
 		return nil, err
 	}
 	a := &attempt{d: d, req: req, mode: modePlain, hint: make(chan struct{}, 1)}
-	switch {
-	case req.Detached:
+	if req.Detached {
 		a.mode = modeDetached
-	case d.inheritable:
-		a.mode = modeInherit
 	}
 	return a, nil
 }
@@ -231,9 +228,6 @@ const maxTokens = 4096
 // grant adds a new lease.
 func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	block := min(max(a.req.Tokens, 1), maxTokens)
-	if a.mode == modeInherit { // a child of one hold must not keep the lock for the next
-		block = 1
-	}
 	at, err := a.lockByte(t)
 	if err != nil {
 		return err
@@ -257,7 +251,7 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 // grant has only the first token.
 func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant) error {
 	at := old.byte
-	if a.mode != old.mode || a.mode == modeInherit || !t.d.side.lockedHere(at) {
+	if a.mode != old.mode || !t.d.side.lockedHere(at) {
 		var err error
 		if at, err = a.lockByte(t); err != nil {
 			return err
@@ -279,12 +273,8 @@ func (a *attempt) lockByte(t *tx) (at int64, err error) {
 	if at, err = t.newByte(); err != nil {
 		return 0, err
 	}
-	lock := t.lock
-	if a.mode == modeInherit {
-		lock = t.lockNewFile
-	}
 	t.after = append(t.after, func() { t.d.leases.Store(a.key(), at) })
-	return at, lock(at)
+	return at, t.lock(at)
 }
 
 func (a *attempt) key() leaseKey { return leaseKey{a.req.Name, a.req.Owner} }

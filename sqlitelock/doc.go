@@ -40,11 +40,10 @@
 // whose name ends in .live, each lease and each waiter keeps a byte of its own locked, and
 // the kernel unlocks it. A restart of the host ends it, too.
 //
-// With [Inheritable], the file that [Driver.File] returns keeps that byte locked. After the
-// process that took the lease has died, the processes that inherited the file keep the lease,
-// also past its TTL, until the last of them has closed the file or is gone. As long as the
-// process lives, even stopped, the TTL ends the lease. Release ends it even if others have the
-// file open.
+// [Driver.Inherit] returns a file that keeps that byte locked. After the process that took the
+// lease has died, the processes that inherited the file keep the lease, also past its TTL,
+// until the last of them has closed the file or is gone. As long as the process lives, even
+// stopped, the TTL ends the lease. Release ends it even if others have the file open.
 //
 // A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
 // no file. A lease that MinHold keeps after its release outlives the process too. Across a
@@ -79,6 +78,5 @@
 //
 // # Options
 //
-// [Mode] lets other users use a database that Open creates. [Inheritable] lets child processes
-// keep a lock.
+// [Mode] lets other users use a database that Open creates.
 package sqlitelock

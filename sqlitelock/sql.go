@@ -76,10 +76,11 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	regrantLease = `UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?
 		WHERE name = ? AND token = ?`
-	extendLease = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
-	keepLease   = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
-	labelLease  = `UPDATE leases SET label = ? WHERE name = ? AND token = ?`
-	deleteLease = `DELETE FROM leases WHERE name = ? AND token = ?`
+	extendLease  = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
+	inheritLease = `UPDATE leases SET mode = 1, byte = ? WHERE name = ? AND token = ?`
+	keepLease    = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
+	labelLease   = `UPDATE leases SET label = ? WHERE name = ? AND token = ?`
+	deleteLease  = `DELETE FROM leases WHERE name = ? AND token = ?`
 )
 
 // Waiters. scanWaiter reads the columns of selectWaiters.

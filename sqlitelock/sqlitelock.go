@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -31,8 +30,7 @@ type Driver struct {
 	wall  func() int64 // the wall clock, in nanoseconds since 1970
 	mode  fs.FileMode  // of a database that Open creates
 
-	inheritable bool
-	leases      sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
+	leases sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
 
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
@@ -54,34 +52,6 @@ func (o Option) apply(d *Driver) error {
 		return driver.Invalidf("option: the zero Option")
 	}
 	return o.set(d)
-}
-
-// Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
-// returns. A process that is killed can so leave the lock to the children that it protects. It
-// costs an open file for each lease, and a lease is not handed over within the process, because
-// the children of the former hold may still have the file. Detached leases have no file. On
-// Windows, where children inherit no locks, it is a [driver.ErrInvalid].
-func Inheritable() Option {
-	return Option{func(d *Driver) error {
-		if !canInherit {
-			return driver.Invalidf("Inheritable: on %s, a child process inherits no locks", runtime.GOOS)
-		}
-		d.inheritable = true
-		return nil
-	}}
-}
-
-// File returns the file of the lease that this driver has granted to an owner, which are those
-// of [driver.Request], or Name and Owner of a hold of package snib. It keeps the lock taken while
-// a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that has it
-// is gone. It belongs to the lease, which closes it. File returns nil if there is no such lease,
-// or without [Inheritable].
-func (d *Driver) File(name, owner string) *os.File {
-	at, ok := d.leases.Load(leaseKey{name, owner})
-	if !ok {
-		return nil
-	}
-	return d.side.file(at.(int64))
 }
 
 // openTimeout bounds Open.

@@ -31,13 +31,6 @@ var sqliteMutants = []mutant{
 		tests: "TestInheritOutlivesWrapper",
 	},
 	{
-		guarantee: "heirs keep one hold", pkg: "sqlitelock",
-		in:    "attempt.grant",
-		old:   "a.mode == modeInherit",
-		new:   "false",
-		tests: "TestInheritRelease",
-	},
-	{
 		guarantee: "Acquire returns", pkg: "sqlitelock",
 		in:    "removalWait",
 		old:   "removalWait = driver.CancelTimeout * 3 / 4",
