@@ -23,8 +23,10 @@
 // Those behind it check the queue again after one second for each waiter before them, and pass
 // the waiter one second after they found it idle. It keeps its place.
 //
-// The head of the queue also checks once a second, because the kernel does not tell it that
-// another process broke a lease or released a detached one.
+// A detached lease, and one that another process releases or breaks, unlocks no byte that its
+// waiters watch. Its end wakes the waiters of the same process. For those of other processes it
+// sets the time of change of the second file, for which they have an inotify watch on Linux. On
+// the other systems, the head of the queue notices at its next check, once a second.
 //
 // For each lease or waiter of another driver that a driver waits for, one goroutine blocks in
 // the kernel, together with its thread. It can't be interrupted: when the wait is cancelled, it

@@ -9,9 +9,9 @@ import (
 )
 
 // Inherit makes a lease of this driver one that child processes may keep, and returns a file for
-// them. Name and id are those of [driver.Request], or Name and Owner of a hold of package snib. The
-// lock stays taken while a child that was started with the file (see [os/exec.Cmd.ExtraFiles]) has
-// it open, although the process that took the lease was killed, until the last such process is gone.
+// them. Name and id are those of [driver.Request], or Name and Owner of a hold of package snib.
+// The lock stays taken while a process that was started with the file (see
+// [os/exec.Cmd.ExtraFiles]) has it open, also if the process that took the lease was killed.
 //
 // The file belongs to the lease: Release closes it, and frees the lock whoever has it open. So a
 // hold whose children use it must not be handed over within the process.

@@ -24,6 +24,7 @@ type Driver struct {
 	path  string
 	files [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
 	side  *sidecar
+	bell  bell
 	live  int64 // the sidecar's inode
 	boot  string
 	now   func() int64 // the boot clock, in nanoseconds
@@ -130,7 +131,7 @@ func (d *Driver) start(db conn) (err error) {
 	if d.side, err = openSidecar(d.path + liveSuffix); err != nil {
 		return err
 	}
-	d.live = inode(d.side.info)
+	d.live, d.bell.path = inode(d.side.info), d.side.path
 	for i, suffix := range suffixes {
 		if d.files[i], err = lstat(d.path + suffix); err != nil {
 			return errors.Join(err, d.side.close())
@@ -196,7 +197,7 @@ func (d *Driver) Close() error {
 		case <-d.writerDone:
 		case <-stuck.C:
 		}
-		d.err = d.side.close()
+		d.err = errors.Join(d.bell.close(), d.side.close())
 		d.readerMu.Lock()
 		defer d.readerMu.Unlock()
 		if d.reader != nil {

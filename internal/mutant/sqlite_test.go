@@ -66,6 +66,13 @@ var sqliteMutants = []mutant{
 		tests: "TestDetachedOutlivesBoot",
 	},
 	{
+		guarantee: "freed elsewhere", pkg: "sqlitelock",
+		in:    "tx.wake",
+		old:   "everywhere = everywhere || !t.d.side.lockedHere(r.int(0))",
+		new:   "everywhere = false",
+		tests: "TestFreedElsewhere",
+	},
+	{
 		guarantee: "replaced files", pkg: "sqlitelock",
 		in:    "Driver.checkIntact",
 		old:   "for i, suffix := range suffixes {\nif err := checkSameFile(",
