@@ -30,6 +30,7 @@ type outcome struct {
 	err          error // why there is no lease
 	sleep        time.Duration
 	watch        []int64
+	head         bool // of the queue
 }
 
 // Acquire implements [driver.Driver].
@@ -62,11 +63,8 @@ func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
 		return nil, err
 	}
 	a := &attempt{d: d, req: req, mode: modePlain, hint: make(chan struct{}, 1)}
-	switch {
-	case req.Detached:
+	if req.Detached {
 		a.mode = modeDetached
-	case d.inheritable:
-		a.mode = modeInherit
 	}
 	return a, nil
 }
@@ -82,9 +80,12 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 
 // try makes one round: it takes the lease or a place in the queue, and then watches the
 // bytes of the leases and waiters that block it. A byte that was unlocked in the meantime
-// sends its hint at once, so no hint is missed.
+// sends its hint at once, and the bell is heard from before the round, so no hint is missed.
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	a.unwatch()
+	if !a.req.NoWait {
+		a.d.bell.add(a.req.Name, a.hint)
+	}
 	start := driver.Now()
 	v := new(outcome) // not shared: the writer goes on using it if we leave
 	o := &op{
@@ -104,6 +105,12 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 		a.d.side.watch(at, a.hint)
 	}
 	a.watched = v.watch
+	switch {
+	case !v.head:
+		a.d.bell.remove(a.req.Name, a.hint)
+	case a.d.bell.listen():
+		v.sleep = 0
+	}
 	if errors.Is(v.err, driver.ErrHeld) {
 		a.req.NoteWait(nil)
 	}
@@ -162,6 +169,7 @@ func (a *attempt) unwatch() {
 		a.d.side.unwatch(at, a.hint)
 	}
 	a.watched = nil
+	a.d.bell.remove(a.req.Name, a.hint)
 }
 
 // decide is the part of try that runs within the transaction.
@@ -193,6 +201,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 		return nil
 	}
 	v.sleep, v.watch = q.nextCheck(t.d.side, t.now)
+	v.head = len(q.waiters) == 0
 	if a.ticket != 0 {
 		return t.clearCalled(name, a.ticket)
 	}
@@ -231,9 +240,6 @@ const maxTokens = 4096
 // grant adds a new lease.
 func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	block := min(max(a.req.Tokens, 1), maxTokens)
-	if a.mode == modeInherit { // a child of one hold must not keep the lock for the next
-		block = 1
-	}
 	at, err := a.lockByte(t)
 	if err != nil {
 		return err
@@ -257,7 +263,7 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 // grant has only the first token.
 func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant) error {
 	at := old.byte
-	if a.mode != old.mode || a.mode == modeInherit || !t.d.side.lockedHere(at) {
+	if a.mode != old.mode || at != 0 && !t.d.side.lockedHere(at) {
 		var err error
 		if at, err = a.lockByte(t); err != nil {
 			return err
@@ -274,17 +280,17 @@ func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant
 	return a.dequeue(t)
 }
 
-// lockByte locks a new byte for the lease.
+// lockByte locks a new byte for the lease. A detached lease has none, but the process is one that
+// uses the file.
 func (a *attempt) lockByte(t *tx) (at int64, err error) {
+	if a.mode == modeDetached {
+		return 0, t.lockProcess()
+	}
 	if at, err = t.newByte(); err != nil {
 		return 0, err
 	}
-	lock := t.lock
-	if a.mode == modeInherit {
-		lock = t.lockNewFile
-	}
 	t.after = append(t.after, func() { t.d.leases.Store(a.key(), at) })
-	return at, lock(at)
+	return at, t.lock(at)
 }
 
 func (a *attempt) key() leaseKey { return leaseKey{a.req.Name, a.req.Owner} }

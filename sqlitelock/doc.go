@@ -23,8 +23,10 @@
 // Those behind it check the queue again after one second for each waiter before them, and pass
 // the waiter one second after they found it idle. It keeps its place.
 //
-// The head of the queue also checks once a second, because the kernel does not tell it that
-// another process broke a lease or released a detached one.
+// A detached lease, and one that another process releases or breaks, unlocks no byte that its
+// waiters watch. Its end wakes the waiters of the same process. For those of other processes it
+// sets the time of change of the second file, for which they have an inotify watch on Linux. On
+// the other systems, the head of the queue notices at its next check, once a second.
 //
 // For each lease or waiter of another driver that a driver waits for, one goroutine blocks in
 // the kernel, together with its thread. It can't be interrupted: when the wait is cancelled, it
@@ -40,11 +42,10 @@
 // whose name ends in .live, each lease and each waiter keeps a byte of its own locked, and
 // the kernel unlocks it. A restart of the host ends it, too.
 //
-// With [Inheritable], the file that [Driver.File] returns keeps that byte locked. After the
-// process that took the lease has died, the processes that inherited the file keep the lease,
-// also past its TTL, until the last of them has closed the file or is gone. As long as the
-// process lives, even stopped, the TTL ends the lease. Release ends it even if others have the
-// file open.
+// [Driver.Inherit] returns a file that keeps that byte locked. After the process that took the
+// lease has died, the processes that inherited the file keep the lease, also past its TTL,
+// until the last of them has closed the file or is gone. As long as the process lives, even
+// stopped, the TTL ends the lease. Release ends it even if others have the file open.
 //
 // A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
 // no file. A lease that MinHold keeps after its release outlives the process too. Across a
@@ -79,6 +80,5 @@
 //
 // # Options
 //
-// [Mode] lets other users use a database that Open creates. [Inheritable] lets child processes
-// keep a lock.
+// [Mode] lets other users use a database that Open creates.
 package sqlitelock

@@ -194,26 +194,52 @@ func (t *tx) release(l *leaseRow) error {
 	if l.minHold == 0 || end <= t.now {
 		return t.remove(l)
 	}
-	t.free(l)
+	if err := t.wake(l); err != nil {
+		return err
+	}
 	_, err := t.db.exec(keepLease, end, t.wallAt(end), end-t.now, l.name, l.token)
 	return err
 }
 
-// remove deletes a lease, whatever its MinHold.
+// remove deletes a lease that is still valid, whatever its MinHold.
 func (t *tx) remove(l *leaseRow) error {
-	t.free(l)
+	if err := t.wake(l); err != nil {
+		return err
+	}
+	return t.delete(l)
+}
+
+// delete deletes the row of a lease. If the driver keeps its byte locked, it no longer does after
+// the commit.
+func (t *tx) delete(l *leaseRow) error {
+	key, at := l.leaseKey, l.byte
+	t.after = append(t.after, func() { t.d.forget(key, at) })
 	_, err := t.db.exec(deleteLease, l.name, l.token)
 	return err
 }
 
-// free unlocks the byte of a lease after the commit, which wakes the waiters for the lock. If the
-// byte is another driver's, they notice at their next check.
-func (t *tx) free(l *leaseRow) {
-	key, at := l.leaseKey, l.byte
+// wake wakes the waiters for a lock after the commit: those that watch the byte of the lease by
+// unlocking it, or all if it is not ours.
+func (t *tx) wake(l *leaseRow) error {
+	key, at, everywhere := l.leaseKey, l.byte, false
+	if !t.d.side.lockedHere(at) {
+		elsewhere := func(r row) { everywhere = everywhere || !t.d.side.lockedHere(r.int(0)) }
+		if err := t.db.query(selectFirstWaiters, elsewhere, l.name); err != nil {
+			return err
+		}
+	}
 	t.after = append(t.after, func() {
-		t.d.leases.CompareAndDelete(key, at)
-		t.d.side.unlock(at)
+		if !t.d.forget(key, at) {
+			t.d.bell.ring(key.name, everywhere)
+		}
 	})
+	return nil
+}
+
+// forget unlocks the byte of a lease. It reports false if the byte is not ours.
+func (d *Driver) forget(key leaseKey, at int64) bool {
+	d.leases.CompareAndDelete(key, at)
+	return d.side.unlock(at)
 }
 
 // drop unlocks the byte of a lease of this driver. Without it, the row counts as dead.

@@ -301,26 +301,25 @@ func TestInheritStoppedWrapper(t *testing.T) {
 // a release closes it and frees the lock, also while a child has it.
 func TestInheritRelease(t *testing.T) {
 	path := newPath(t)
-	d := open(t, path, Inheritable())
+	d := open(t, path)
 	req := request("wrapper")
-	req.Tokens = 8
 	l := acquire(t, d, req)
-	if n := l.Grant().Tokens; n > 1 {
-		t.Errorf("the lease has %d tokens; want one, so that it is not handed over", n)
+	got := acquireLater(t, open(t, path), request("next"))
+	f, err := d.Inherit(t.Context(), req.Name, req.Owner)
+	if err != nil {
+		t.Fatalf("Inherit = %v", err)
 	}
-	f := d.File(req.Name, req.Owner)
-	if f == nil {
-		t.Fatal("there is no file of the lease")
-	}
-	if other := d.File(req.Name, "another owner"); other != nil {
-		t.Errorf("an owner without a lease has the file %s", other.Name())
+	if again, err := d.Inherit(t.Context(), req.Name, req.Owner); again != f || err != nil {
+		t.Errorf("Inherit once more = %v, %v, want the same file", again, err)
 	}
 	heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(heir)
-	got := acquireLater(t, open(t, path), request("next"))
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew after Inherit = %v", err)
+	}
 	release(t, l)
 	if _, took := awaitGrant(t, got); took > wakeLimit {
 		t.Errorf("granted %v after Release, want at most %v", took, wakeLimit)
@@ -328,45 +327,23 @@ func TestInheritRelease(t *testing.T) {
 	if _, err := f.Stat(); err == nil {
 		t.Error("the file is open after Release")
 	}
-	if f := d.File(req.Name, req.Owner); f != nil {
-		t.Errorf("after Release the driver returns the file %s", f.Name())
+	if f, err := d.Inherit(t.Context(), req.Name, req.Owner); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Inherit after Release = %v, %v, want ErrLost", f, err)
 	}
 }
 
-// TestInheritAgain checks that an owner that acquires again has the file of its last lease.
-func TestInheritAgain(t *testing.T) {
-	d := open(t, newPath(t), Inheritable())
-	req := request("wrapper")
-	acquire(t, d, req)
-	before := d.File(req.Name, req.Owner)
-	second := acquire(t, d, req)
-	f := d.File(req.Name, req.Owner)
-	if f == nil || f == before {
-		t.Fatalf("after it acquired again, the owner has the file %v, and had %v", f, before)
-	}
-	release(t, second)
-}
-
-// TestNotInheritable checks that there is a file only on request: a descriptor that nobody asked
-// for would be inherited by nobody knows whom, and keep the lock taken.
+// TestNotInheritable checks that there is no file for leases that do not end with this process.
 func TestNotInheritable(t *testing.T) {
-	detached := request("detached")
-	detached.Detached = true
-	for _, tt := range []struct {
-		name string
-		d    *Driver
-		req  driver.Request
-	}{
-		{"WithoutOption", open(t, newPath(t)), request("a")},
-		{"Detached", open(t, newPath(t), Inheritable()), detached},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := acquire(t, tt.d, tt.req)
-			if f := tt.d.File(tt.req.Name, tt.req.Owner); f != nil {
-				t.Errorf("File = %s, want nil", f.Name())
-			}
-			release(t, l)
-		})
+	path := newPath(t)
+	d, other := open(t, path), open(t, path)
+	detached, elsewhere := request("detached"), request("elsewhere")
+	detached.Detached, elsewhere.Name = true, "another name"
+	acquire(t, d, detached)
+	acquire(t, other, elsewhere)
+	for _, req := range []driver.Request{detached, elsewhere} {
+		if f, err := d.Inherit(t.Context(), req.Name, req.Owner); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.Owner, f, err)
+		}
 	}
 }
 

@@ -94,7 +94,7 @@ func (t *tx) load(name string, before int64) (live queue, err error) {
 	for _, l := range all.leases {
 		if !t.d.side.ended(l, t.now) {
 			live.leases = append(live.leases, l)
-		} else if err := t.remove(&l); err != nil {
+		} else if err := t.delete(&l); err != nil {
 			return live, err
 		}
 	}
@@ -214,15 +214,14 @@ func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 		return passTimeout * time.Duration(n), []int64{q.waiters[n-1].byte}
 	}
 	const mostBytes = 32 // a thread each
-	// The head of the queue checks now and then: a Break, or a release by another
-	// process, unlocks no byte.
+	// The head of the queue checks now and then: not all systems have a bell.
 	wait := passTimeout
 	var bytes []int64
 	for _, l := range q.leases {
 		if left := time.Duration(l.deadline - now); left > 0 {
 			wait = min(wait, left+time.Millisecond)
 		}
-		if len(bytes) < mostBytes && side.locked(l.byte) {
+		if len(bytes) < mostBytes && l.byte != 0 && side.locked(l.byte) {
 			bytes = append(bytes, l.byte)
 		}
 	}

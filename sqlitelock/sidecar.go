@@ -82,14 +82,14 @@ func (s *sidecar) lock(at int64) error {
 	return nil
 }
 
-// unlock unlocks one of our bytes and wakes its watchers. It does nothing if the
-// byte is not locked.
-func (s *sidecar) unlock(at int64) {
+// unlock unlocks one of our bytes and wakes its watchers. It reports false if we have not locked
+// the byte.
+func (s *sidecar) unlock(at int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, ok := s.held[at]
 	if !ok {
-		return
+		return false
 	}
 	delete(s.held, at)
 	if f != nil {
@@ -100,6 +100,7 @@ func (s *sidecar) unlock(at int64) {
 	if w := s.watches[at]; w != nil && !w.blocked {
 		s.wake(at)
 	}
+	return true
 }
 
 // lockNewFile locks a byte through a new open file, which a child process may inherit.
@@ -224,10 +225,7 @@ func (s *sidecar) awaitUnlock(at int64) {
 // wake sends to all watchers of the byte. s.mu must be locked.
 func (s *sidecar) wake(at int64) {
 	for hint := range s.watches[at].hints {
-		select {
-		case hint <- struct{}{}:
-		default: // it has one already
-		}
+		notify(hint)
 	}
 	delete(s.watches, at)
 }

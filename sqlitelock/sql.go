@@ -76,10 +76,11 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	regrantLease = `UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?
 		WHERE name = ? AND token = ?`
-	extendLease = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
-	keepLease   = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
-	labelLease  = `UPDATE leases SET label = ? WHERE name = ? AND token = ?`
-	deleteLease = `DELETE FROM leases WHERE name = ? AND token = ?`
+	extendLease  = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
+	inheritLease = `UPDATE leases SET mode = 1, byte = ? WHERE name = ? AND token = ?`
+	keepLease    = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
+	labelLease   = `UPDATE leases SET label = ? WHERE name = ? AND token = ?`
+	deleteLease  = `DELETE FROM leases WHERE name = ? AND token = ?`
 )
 
 // Waiters. scanWaiter reads the columns of selectWaiters.
@@ -88,9 +89,10 @@ const (
 		WHERE name = ? AND ticket < ? ORDER BY ticket`
 	insertWaiter = `INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label)
 		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
-	callWaiter   = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
-	uncallWaiter = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`
-	deleteWaiter = `DELETE FROM waiters WHERE name = ? AND ticket = ?`
+	selectFirstWaiters = `SELECT byte FROM waiters WHERE name = ? ORDER BY ticket LIMIT 32`
+	callWaiter         = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
+	uncallWaiter       = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`
+	deleteWaiter       = `DELETE FROM waiters WHERE name = ? AND ticket = ?`
 )
 
 // The first transaction of another boot, or with another sidecar. moveDeadlines takes the clocks.

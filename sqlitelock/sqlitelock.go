@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -25,14 +24,14 @@ type Driver struct {
 	path  string
 	files [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
 	side  *sidecar
+	bell  bell
 	live  int64 // the sidecar's inode
 	boot  string
 	now   func() int64 // the boot clock, in nanoseconds
 	wall  func() int64 // the wall clock, in nanoseconds since 1970
 	mode  fs.FileMode  // of a database that Open creates
 
-	inheritable bool
-	leases      sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
+	leases sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
 
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
@@ -54,34 +53,6 @@ func (o Option) apply(d *Driver) error {
 		return driver.Invalidf("option: the zero Option")
 	}
 	return o.set(d)
-}
-
-// Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
-// returns. A process that is killed can so leave the lock to the children that it protects. It
-// costs an open file for each lease, and a lease is not handed over within the process, because
-// the children of the former hold may still have the file. Detached leases have no file. On
-// Windows, where children inherit no locks, it is a [driver.ErrInvalid].
-func Inheritable() Option {
-	return Option{func(d *Driver) error {
-		if !canInherit {
-			return driver.Invalidf("Inheritable: on %s, a child process inherits no locks", runtime.GOOS)
-		}
-		d.inheritable = true
-		return nil
-	}}
-}
-
-// File returns the file of the lease that this driver has granted to an owner, which are those
-// of [driver.Request], or Name and Owner of a hold of package snib. It keeps the lock taken while
-// a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that has it
-// is gone. It belongs to the lease, which closes it. File returns nil if there is no such lease,
-// or without [Inheritable].
-func (d *Driver) File(name, owner string) *os.File {
-	at, ok := d.leases.Load(leaseKey{name, owner})
-	if !ok {
-		return nil
-	}
-	return d.side.file(at.(int64))
 }
 
 // openTimeout bounds Open.
@@ -160,7 +131,7 @@ func (d *Driver) start(db conn) (err error) {
 	if d.side, err = openSidecar(d.path + liveSuffix); err != nil {
 		return err
 	}
-	d.live = inode(d.side.info)
+	d.live, d.bell.path = inode(d.side.info), d.side.path
 	for i, suffix := range suffixes {
 		if d.files[i], err = lstat(d.path + suffix); err != nil {
 			return errors.Join(err, d.side.close())
@@ -226,7 +197,7 @@ func (d *Driver) Close() error {
 		case <-d.writerDone:
 		case <-stuck.C:
 		}
-		d.err = d.side.close()
+		d.err = errors.Join(d.bell.close(), d.side.close())
 		d.readerMu.Lock()
 		defer d.readerMu.Unlock()
 		if d.reader != nil {

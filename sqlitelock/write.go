@@ -359,6 +359,14 @@ func (t *tx) newByte() (int64, error) {
 	return w.nextByte - 1, nil
 }
 
+// lockProcess locks the byte that stands for the process.
+func (t *tx) lockProcess() error {
+	if t.w.process != 0 {
+		return nil
+	}
+	return t.newBlock()
+}
+
 // newBlock takes the next block of bytes. The first byte of a driver's first block
 // stands for its process.
 func (t *tx) newBlock() error {

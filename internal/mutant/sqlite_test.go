@@ -31,13 +31,6 @@ var sqliteMutants = []mutant{
 		tests: "TestInheritOutlivesWrapper",
 	},
 	{
-		guarantee: "heirs keep one hold", pkg: "sqlitelock",
-		in:    "attempt.grant",
-		old:   "a.mode == modeInherit",
-		new:   "false",
-		tests: "TestInheritRelease",
-	},
-	{
 		guarantee: "Acquire returns", pkg: "sqlitelock",
 		in:    "removalWait",
 		old:   "removalWait = driver.CancelTimeout * 3 / 4",
@@ -71,6 +64,13 @@ var sqliteMutants = []mutant{
 		old:   " WHERE mode IN (0, 1)",
 		new:   "",
 		tests: "TestDetachedOutlivesBoot",
+	},
+	{
+		guarantee: "freed elsewhere", pkg: "sqlitelock",
+		in:    "tx.wake",
+		old:   "everywhere = everywhere || !t.d.side.lockedHere(r.int(0))",
+		new:   "everywhere = false",
+		tests: "TestFreedElsewhere",
 	},
 	{
 		guarantee: "replaced files", pkg: "sqlitelock",

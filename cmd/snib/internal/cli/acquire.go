@@ -97,7 +97,7 @@ func (acq *acquirer) recentFailure() error {
 // lock, or all of --wait if that is less.
 func (acq *acquirer) connect() (*backend.Store, error) {
 	if acq.noWait {
-		return acq.open(backend.TakeForChild)
+		return acq.open(backend.Take)
 	}
 	type result struct {
 		store *backend.Store
@@ -108,7 +108,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	go func() {
 		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
-			s, err := acq.open(backend.TakeForChild)
+			s, err := acq.open(backend.Take)
 			pause, again := outage.AgainWithin(acq.retryLimit(), sentAt, err)
 			if !again {
 				done <- result{s, err}
