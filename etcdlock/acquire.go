@@ -33,7 +33,6 @@ type attempt struct {
 	maybePut    bool   // the key may exist
 	mayPutLater bool   // a call that was abandoned may still put the key
 	wasQueued   bool   // the attempt has waited in a queue
-	isHeld      bool   // somebody held the lock when etcd last answered
 
 	unreachableSince time.Time // when etcd became unreachable; zero if it is reachable
 	lastErr          error     // of the last call that did not reach etcd; nil if it is reachable
@@ -96,7 +95,7 @@ func (a *attempt) contextError(cause error) error {
 		lastErr = a.d.whyDisconnected()
 	}
 	switch {
-	case errors.Is(cause, driver.ErrClosed), lastErr == nil && (a.wasQueued || a.isHeld):
+	case errors.Is(cause, driver.ErrClosed), lastErr == nil && a.wasQueued:
 		return cause
 	case lastErr == nil: // nobody is known to hold the lock
 		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, cause)
@@ -162,7 +161,7 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 	case a.req.NoWait:
 		return nil, driver.ErrHeld
 	}
-	a.isHeld, a.wasQueued = true, true
+	a.wasQueued = true
 	a.req.NoteWait(nil)
 	return a.wait(ctx)
 }
