@@ -29,7 +29,7 @@ func TestBlock(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	var last uint64
-	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {1 << 16, 1 << 16}, {1<<16 + 1, 1 << 16}} {
+	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {4096, 4096}, {4097, 4096}} {
 		l := acquire(t, d, blockRequest("block", "a", tt.asked))
 		waiter := jobtest.Waiting(t, other, request("block", "b"))
 		got, err := client.Get(t.Context(), keys(t, client, "block")[0])

@@ -157,16 +157,21 @@ func (s *holderSet) admits(i info) bool {
 	return s.count == 0
 }
 
-// judge returns the verdict on a request, given that all entries of q came before it.
+// judge returns the verdict on a request, given that all entries of q came before it. The first of
+// them decides of which kind the lock is. A later one of another kind leaves when it notices, and
+// until then those behind it wait.
 func (q queue) judge(i info) verdict {
 	var holders holderSet
-	for _, e := range q {
-		if e.info.Slots != i.Slots || e.etcdLease == 0 {
+	mixed := false
+	for k, e := range q {
+		clash := e.info.Slots != i.Slots
+		if e.etcdLease == 0 || k == 0 && clash {
 			return kindClash
 		}
+		mixed = mixed || clash
 		holders.add(e)
 	}
-	if holders.admits(i) {
+	if holders.admits(i) && !mixed {
 		return granted
 	}
 	return waits

@@ -39,14 +39,11 @@ type attempt struct {
 	data   []byte
 	began  time.Time
 
-	s        *session
-	id       string        // in the name of the node
-	creation *call[string] // creates the node; nil if no node was requested
-	// list lists the folder. It was sent right after the creation; nil if it is still to be
-	// sent.
-	list      *call[snapshot]
-	node      string  // the node's name; "" if it is not known whether the node exists
-	stat      zk.Stat // of the node; zero until the node was read
+	s         *session
+	id        string        // in the name of the node
+	creation  *call[string] // creates the node; nil if no node was requested
+	node      string        // the node's name; "" if it is not known whether the node exists
+	stat      zk.Stat       // of the node; zero until the node was read
 	start     driver.Instant
 	createdAt driver.Instant // the node's Ctime or later
 
@@ -218,25 +215,11 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 	}
 }
 
-// enqueue makes sure that the attempt has a node, and has read it.
+// enqueue creates the node, or finds it if it was created and the answer was lost.
 func (a *attempt) enqueue(ctx context.Context) error {
-	if a.node == "" {
-		if err := a.ensureNode(ctx); err != nil {
-			return err
-		}
-	}
-	if a.stat.Czxid != 0 {
+	if a.node != "" {
 		return nil
 	}
-	err := a.readOwn(ctx)
-	if err != nil {
-		a.list = nil // it may be from another connection
-	}
-	return err
-}
-
-// ensureNode creates the node, or finds it if it was created and the answer was lost.
-func (a *attempt) ensureNode(ctx context.Context) error {
 	if a.creation != nil {
 		path, start, err := a.s.find(ctx, a.folder, a.id)
 		if err != nil {
@@ -265,25 +248,14 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	a.id = newID()
 	path := child(a.folder, nodePrefix+a.id+a.d.conf.nodeSuffix(a.req))
-	sent := a.s.expectCreate(path)
 	a.creation = startCall(a.s, func(conn *zk.Conn) (string, error) {
-		defer a.s.createSent(path)
 		return conn.Create(path, a.data, zk.FlagEphemeralSequential, a.d.conf.acl)
 	})
-	select { // the list is on its way while the servers write the node
-	case <-sent:
-		a.list = startCall(a.s, listChildren(a.folder))
-	case <-a.creation.done:
-	case <-ctx.Done():
-	}
 	made, err := a.creation.wait(ctx)
 	if err == nil {
 		a.setNode(made, a.s.recordConfirmation(a.creation.start)) // the leader answers every write
 	} else if a.creation.isRejected() {
 		a.creation = nil
-	}
-	if err != nil {
-		a.list = nil
 	}
 	return err
 }
@@ -355,11 +327,14 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		return 0, st, err
 	}
 	connSeq = a.s.currentConnSeq()
-	list := a.list
-	if a.list = nil; list == nil {
-		list = startCall(a.s, listChildren(a.folder))
+	list := startCall(a.s, listChildren(a.folder))
+	// The other requests are sent at the same time.
+	if a.stat.Czxid == 0 {
+		if err := a.readOwn(ctx); err != nil {
+			return 0, st, err
+		}
 	}
-	if err := a.ensureConfirmed(ctx); err != nil { // at the same time as the list
+	if err := a.ensureConfirmed(ctx); err != nil {
 		return 0, st, err
 	}
 	snap, err := list.wait(ctx)

@@ -51,8 +51,6 @@ type session struct {
 	// which then never writes it, and inserts it where the library sends its zero.
 	lastTransaction int64
 
-	unsentCreates map[string]chan struct{} // by path; closed when the request was sent
-
 	sweeper sweeper
 }
 
@@ -61,7 +59,6 @@ func (d *Driver) openSession() *session {
 	s := &session{
 		d: d, authenticated: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
 		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1), watches: map[watchKey]*watchEvent{},
-		unsentCreates: map[string]chan struct{}{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hostProvider{done: s.ctx.Done()}),
