@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -195,7 +196,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	if err == nil {
 		a.sent = cmd.sent
 	}
-	a.maybeSent = a.maybeSent || !cmd.unsent
+	a.maybeSent = a.maybeSent || !cmd.unsent && !errors.Is(err, syscall.ECONNREFUSED)
 	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
@@ -399,7 +400,10 @@ func mayBeServed(err error) bool {
 		return false
 	}
 	var reply *ReplyError
-	return !errors.As(err, &reply) || transientCode(reply.Text) == nonLocalKey
+	if errors.As(err, &reply) {
+		return transientCode(reply.Text) == nonLocalKey
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or

@@ -2,9 +2,14 @@ package redislock_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -197,4 +202,45 @@ func TestCutOffAfterGrant(t *testing.T) {
 	}
 	c.cut.Store(false)
 	free(t, l)
+}
+
+// A refusedConn can't reach its server any more once it is down.
+type refusedConn struct {
+	redislock.Conn
+	down atomic.Bool
+	sent atomic.Int64 // calls since then
+}
+
+func (c *refusedConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	if !c.down.Load() {
+		return c.Conn.Eval(ctx, calls...)
+	}
+	if slices.Contains(calls[0].Args, "w") {
+		c.sent.Add(1)
+	}
+	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	return []redislock.Reply{{Err: err}}
+}
+
+// TestNothingToWithdraw gives requests up whose connections were refused: there is nothing to
+// withdraw.
+func TestNothingToWithdraw(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var c *refusedConn
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c = &refusedConn{Conn: inner}
+		return c
+	})
+	c.down.Store(true)
+	for i := range 3 {
+		req := request("job", fmt.Sprint("owner ", i), time.Minute)
+		req.NoWait = true
+		if l, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire = %v, %v, want ErrUnavailable", l, err)
+		}
+	}
+	if n := c.sent.Load(); n > 0 {
+		t.Errorf("%d withdrawals of requests that were not sent", n)
+	}
 }

@@ -247,13 +247,14 @@ func plantRedisson(node *redistest.Node) []string {
 func plantQueue(node *redistest.Node, name string, waited, silent time.Duration) {
 	now := time.Now().UnixMicro()
 	for i, owner := range []string{"first", "second"} {
-		record := fmt.Sprintf(`{"owner":%q,"id":"1.1","mode":"x","ttl":30000,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`, owner)
+		id := strconv.Quote(owner)
+		request := `{"id":` + id + `,"mode":"x","attempt":"1","ttl":30000,"minhold":0,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`
 		heartbeat := now
 		if i == 0 {
 			heartbeat -= silent.Microseconds()
 		}
-		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), owner)
-		node.Must("HSET", "snib.w:{"+name+"}", owner, fmt.Sprintf("%016d", heartbeat)+record)
+		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), id)
+		node.Must("HSET", "snib.w:{"+name+"}", id, fmt.Sprintf("%016d", heartbeat)+request)
 	}
 }
 

@@ -115,6 +115,8 @@ func oldRedis(t *testing.T) string {
 			switch in.Text() {
 			case "HELLO":
 				fmt.Fprint(conn, "%2\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n$5\r\nproto\r\n:3\r\n")
+			case "CLUSTER":
+				fmt.Fprint(conn, "-ERR This instance has cluster support disabled\r\n")
 			case "SETINFO":
 				fmt.Fprint(conn, "-ERR unknown subcommand\r\n")
 			case "INFO":
