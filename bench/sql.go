@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -28,10 +29,10 @@ func postgres() scenario {
 		name:     "postgres",
 		about:    "snib and locks by hand on one PostgreSQL that waits for the disk: what a lock costs beside the least that it can cost, with a durable token and without.",
 		start:    startPostgres,
-		variants: sqlVariants(row, openPostgres(pglock.New), sessionAims(lock)),
+		variants: sqlVariants(row, openPostgres(newPostgresRows), sessionAims(lock)),
 		peers: []peer{
-			{name: snibRow, role: ours, beside: row, open: openPostgres(pglock.New), about: "snib in rows, with its default options"},
-			{name: sessionRow, role: ours, beside: lock, open: openPostgres(pglock.NewSession), about: "snib with session locks"},
+			{name: snibRow, role: ours, beside: row, open: openPostgres(newPostgresRows), about: "snib in rows, with its default options"},
+			{name: sessionRow, role: ours, beside: lock, open: openPostgres(newPostgresSession), about: "snib with session locks"},
 			{name: lock, role: floor, open: openByHand(newAdvisory(false)),
 				about: "pg_advisory_lock by hand, on a connection for each goroutine: it writes nothing, and has no token, no TTL and no holder that others see"},
 			{name: row, role: floor, open: openByHand(newAdvisory(true)),
@@ -113,7 +114,11 @@ func startPostgres(t testing.TB) *store {
 	return &store{addrs: []string{server.Addr()}, about: about, servers: []*livetest.Process{server.Process}}
 }
 
-func openPostgres(newDriver func(*pgxpool.Pool, ...pglock.Option) (*pglock.Driver, error)) func(setup) (*client, error) {
+func newPostgresRows(pool *pgxpool.Pool) (driver.Driver, error) { return pglock.New(pool) }
+
+func newPostgresSession(pool *pgxpool.Pool) (driver.Driver, error) { return pglock.NewSession(pool) }
+
+func openPostgres(newDriver func(*pgxpool.Pool) (driver.Driver, error)) func(setup) (*client, error) {
 	return func(s setup) (*client, error) {
 		pool, err := pgxpool.New(context.Background(), pgtest.URL(s.addr()))
 		if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/mysqllock"
-	"github.com/sniblock/snib/pglock"
 	"github.com/sniblock/snib/redlock"
 	"github.com/sniblock/snib/sqlitelock"
 )
@@ -27,7 +26,7 @@ func stores() scenario {
 			{name: "sqlite", role: ours, local: true, start: startSQLite, open: openSQLite, about: "sqlitelock"},
 			{name: "redis", role: ours, start: used(startRedis(1)), open: openSnib, about: "redislock"},
 			{name: "redlock", role: ours, start: startRedlock(), open: openRedlock, about: "redlock over five servers"},
-			{name: "postgres", role: ours, start: startPostgres, open: openPostgres(pglock.New), about: "pglock, in rows"},
+			{name: "postgres", role: ours, start: startPostgres, open: openPostgres(newPostgresRows), about: "pglock, in rows"},
 			{name: "mysql", role: ours, start: startMariaDB, open: openMariaDB(mysqllock.New), about: "mysqllock, in rows"},
 			{name: "zookeeper", role: ours, start: startZooKeeper, open: openSnibZooKeeper, about: "zklock"},
 			{name: "etcd", role: ours, start: startEtcd, open: openSnibEtcd, about: "etcdlock"},

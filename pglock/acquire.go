@@ -15,17 +15,17 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
-		return nil, d.rows.YieldIfFull(err)
+		return nil, err
 	}
 	if a.Req.MinHold == 0 { // take may read the clock before it has locked the row, and MinHold counts from then
 		if l, err := d.take(inner, a); l != nil || err != nil {
-			return l, d.rows.YieldIfFull(err)
+			return l, err
 		}
 	}
 	start := driver.Now() // before the request: the lease must not seem to start later than it does
 	s, created, err := d.send(inner, a)
 	if err != nil {
-		return nil, d.rows.YieldIfFull(err)
+		return nil, err
 	}
 	if h := s.HolderFor(a.Req); h != nil {
 		if created {

@@ -10,7 +10,6 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/pglock"
 )
 
 // kinds are the contenders of the benchmarks. The first is the lower bound: pg_advisory_lock
@@ -30,11 +29,7 @@ func contend(ctx context.Context, kind, url string) (jobtest.Contender, func(), 
 	}
 	switch kind {
 	case "rows", "session":
-		open := pglock.New
-		if kind == "session" {
-			open = pglock.NewSession
-		}
-		d, err := open(pool)
+		d, err := openKind(pool, kind == "session")
 		if err != nil {
 			return nil, nil, err
 		}

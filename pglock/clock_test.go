@@ -14,9 +14,8 @@ func TestClockBack(t *testing.T) {
 	clock := livetest.NewShim(t, "postgres")
 	server := pgtest.Start(livetest.WithEnv(t, clock.Env()...))
 	jobtest.ClockBack(t, jobtest.ClockTest{
-		Clock:       clock,
-		Open:        func(t *testing.T) jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) },
-		OpenSession: func(t *testing.T) jobtest.RowDriver { return newSession(t, dial(t, server.URL())) },
+		Clock: clock,
+		Open:  func(t *testing.T) jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) },
 		Hold: func(t *testing.T, req driver.Request) *livetest.Child {
 			return hold(t, server.URL(), false, req)
 		},

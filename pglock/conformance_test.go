@@ -1,7 +1,6 @@
 package pglock_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -48,33 +47,12 @@ func TestConformanceSession(t *testing.T) {
 	}))
 }
 
-// TestConformanceSessionDurable requires durable tokens of sessions.
-func TestConformanceSessionDurable(t *testing.T) {
-	server := pgtest.Start(t)
-	drivertest.Run(t, harness(server, true, func(t *testing.T, addr string) driver.Driver {
-		return &durable{newSession(t, dial(t, pgtest.URL(addr)), pglock.Timeout(5*time.Second))}
-	}))
-}
-
-// durable is a driver of sessions for callers that require durable tokens.
-type durable struct{ *pglock.Driver }
-
-func (d *durable) Info() driver.Info {
-	info := d.Driver.Info()
-	info.Fencing = info.FencingOnDemand
-	return info
-}
-
-func (d *durable) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	req.Fencing = driver.FencingDurable
-	return d.Driver.Acquire(ctx, req)
-}
-
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
 func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
 	paths := jobtest.Paths{}
 	return drivertest.Harness{
+		Anonymous: session,
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
 			d := open(t, proxy.Addr())

@@ -32,7 +32,6 @@ const (
 	wrongObjectType       = "42809"
 	undefinedFunction     = "42883"
 	undefinedTable        = "42P01"
-	undefinedObject       = "42704"
 	statementExists       = "42P05"
 	tooManyConnections    = "53300" // or the remaining ones are reserved for superusers
 	lockNotAvailable      = "55P03" // NOWAIT or lock_timeout
@@ -56,6 +55,9 @@ func code(err error) string {
 // errStandby means that the server replays the commits of another one.
 var errStandby = fmt.Errorf("%w: the server is a standby, which can't be written to; connect to the primary "+
 	"(target_session_attrs=read-write)", driver.ErrUnavailable)
+
+// errDemoted means that the server accepts no writes.
+var errDemoted = fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only", driver.ErrUnavailable)
 
 // refusesWrites reports whether the server takes no writes: it is a standby, or a primary that was
 // demoted and made read-only. None of our statements needs a feature that a server does not have.
@@ -121,22 +123,29 @@ func isOutOfConnections(err error) bool {
 		refused.Code == protocolViolation && strings.HasPrefix(refused.Message, "no more connections allowed"))
 }
 
-// explain adds a remedy where the server's message has none, and marks transient errors with
-// ErrUnavailable.
+// explain adds a remedy where the server's message about the table has none, and is the function
+// explain for all other errors.
 func (d *Driver) explain(err error) error {
 	table := d.conf.table.Sanitize()
-	switch c := code(err); {
-	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid):
-		return err
-	case refusesWrites(err):
-		return fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only: %w", driver.ErrUnavailable, err)
-	case c == noDatabase:
-		return driver.Invalidf("database: %w", err)
-	case c == insufficientPrivilege:
+	switch code(err) {
+	case insufficientPrivilege:
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
-	case c == undefinedTable:
+	case undefinedTable:
 		d.store.ready.Store(false) // the table was dropped: the next round creates it again
+	}
+	return explain(err)
+}
+
+// explain marks transient errors with ErrUnavailable.
+func explain(err error) error {
+	switch c := code(err); {
+	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
+		return err
+	case refusesWrites(err):
+		return fmt.Errorf("%w: %w", errDemoted, err)
+	case c == noDatabase:
+		return driver.Invalidf("database: %w", err)
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case errors.Is(err, context.DeadlineExceeded): // pgx's own, for a new connection; the caller's has not passed

@@ -66,8 +66,7 @@ func (d *Driver) take(ctx context.Context, a *attempt) (*lease, error) {
 
 // encode returns the entry of an attempt as it is stored.
 func (d *Driver) encode(a *attempt) (string, error) {
-	a.Entry.Tell = a.Entry.Tell || d.rows.HasSession()
-	encoded, err := json.Marshal(newEntry{a.Entry, d.channel(), json.Number(a.Entry.Session)})
+	encoded, err := json.Marshal(newEntry{a.Entry, d.channel()})
 	return string(encoded), err
 }
 

@@ -35,6 +35,16 @@ func noWait(name, owner string) driver.Request {
 	return req
 }
 
+// A tenure is a driver of either kind.
+type tenure interface {
+	driver.Driver
+	driver.Inspector
+}
+
+func openRows(t testing.TB, pool *pgxpool.Pool) tenure { return newDriver(t, pool) }
+
+func openSession(t testing.TB, pool *pgxpool.Pool) tenure { return newSession(t, pool) }
+
 func newDriver(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
 	t.Helper()
 	d, err := pglock.New(pool, opts...)
@@ -45,7 +55,7 @@ func newDriver(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.
 	return d
 }
 
-func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
+func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Session {
 	t.Helper()
 	d, err := pglock.NewSession(pool, opts...)
 	if err != nil {
@@ -55,13 +65,11 @@ func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock
 	return d
 }
 
-// lockTable returns a table of locks. open is newDriver or newSession.
-func lockTable(t testing.TB, server *pgtest.Server, pool *pgxpool.Pool, name string,
-	open func(testing.TB, *pgxpool.Pool, ...pglock.Option) *pglock.Driver,
-) jobtest.Table {
+// lockTable returns a table of locks.
+func lockTable(t testing.TB, server *pgtest.Server, pool *pgxpool.Pool, name string) jobtest.Table {
 	return jobtest.Table{
 		Name:   name,
-		Open:   func() jobtest.RowDriver { return open(t, dial(t, server.URL()), pglock.Table(name)) },
+		Open:   func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL()), pglock.Table(name)) },
 		Exec:   func(sql string) { t.Helper(); must(t, pool, sql) },
 		Number: func(sql string) int64 { t.Helper(); return query[int64](t, pool, sql) },
 	}

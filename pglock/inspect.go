@@ -9,8 +9,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Status implements [driver.Inspector]. It does not show a foreign client that has the advisory
-// lock of a session: PostgreSQL has no row of it.
+// Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	return d.rows.Status(ctx, name)
 }
@@ -57,8 +56,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*st
 	return page, err
 }
 
-// Break implements [driver.Inspector]. A hold in a session loses its row at once. It loses its
-// advisory lock as soon as its process learns of it.
+// Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	return d.rows.Break(ctx, name, owner, token)
 }

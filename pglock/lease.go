@@ -17,9 +17,6 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	if freed, err = d.free(ctx, l); err == nil && !freed {
 		freed, err = d.execOnce(ctx, d.sql.release, []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, l.Req.MinHold.Microseconds()})
 	}
-	if err != nil && d.rows.HasSession() { // it would keep the lock for ever
-		l.RetryRelease(err)
-	}
 	return freed, d.rowError(l.Req.Name, err)
 }
 
@@ -42,14 +39,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	start := driver.Now()
-	if d.rows.HasSession() {
-		var err error
-		if start, err = d.rows.Ping(inner); err != nil {
-			return rows.FailAll(answers, err)
-		}
-	}
-	recorded := slices.DeleteFunc(slices.Clone(due), func(one driver.Lease) bool { return !one.(*lease).HasRecord() })
-	renewed, err := d.renewRows(inner, recorded)
+	renewed, err := d.renewRows(inner, due)
 	if err != nil {
 		return rows.FailAll(answers, err)
 	}
@@ -57,7 +47,6 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		l := one.(*lease)
 		row := renewed[l.Req.Name]
 		switch {
-		case !slices.Contains(recorded, one) && !l.HasEnded(): // the session's lock is all that there was of it
 		case l.HasEnded(), row.err == nil && !slices.Contains(row.tokens, int64(l.Grant().Token)):
 			answers[i].Err = driver.ErrLost
 			l.Discard()
@@ -81,15 +70,8 @@ type renewedRow struct {
 	err        error // the row is malformed, or locked by another transaction
 }
 
-// renewRows extends leases, and returns what it found in their rows, by name. In a session it only
-// reads.
+// renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
-	if len(due) == 0 {
-		return nil, nil
-	}
-	if d.rows.HasSession() {
-		return d.extendAll(ctx, d.sql.confirm, due)
-	}
 	renewed, err := d.extendAll(ctx, d.sql.renewUnlocked, due)
 	if err != nil {
 		return nil, err

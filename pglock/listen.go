@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -33,12 +34,12 @@ func (e pooledError) Error() string {
 // Is reports that a pooler passes no notifications on.
 func (e pooledError) Is(target error) bool { return target == rows.ErrCantListen }
 
-// dial opens a connection outside the pool: as [Listen] says, or as the pool does.
-func (d *Driver) dial(ctx context.Context) (*pgx.Conn, error) {
-	if d.conf.listen != nil {
-		return pgx.ConnectConfig(ctx, d.conf.listen.Copy())
+// dial opens a connection outside the pool: as listen says, or as the pool does if that is nil.
+func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx.Conn, error) {
+	if listen != nil {
+		return pgx.ConnectConfig(ctx, listen.Copy())
 	}
-	conf := d.pool.Config()
+	conf := pool.Config()
 	if conf.BeforeConnect != nil { // it may set a new password
 		if err := conf.BeforeConnect(ctx, conf.ConnConfig); err != nil {
 			return nil, err
@@ -101,9 +102,7 @@ type verifier struct {
 // nonces it checks all leases.
 func (d *Driver) verifyLeases(nonces ...string) {
 	for _, l := range d.rows.LeasesOf(nonces...) {
-		if l.HasRecord() {
-			d.verifier.mark(l.Nonce)
-		}
+		d.verifier.mark(l.Nonce)
 	}
 	v := &d.verifier
 	v.mu.Lock()
@@ -188,7 +187,7 @@ func (d *Driver) verifyOnce() {
 func (d *Driver) connectListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	conn, err := d.dial(ctx)
+	conn, err := dial(ctx, d.pool, d.conf.listen)
 	if err != nil {
 		return nil, err
 	}

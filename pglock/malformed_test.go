@@ -1,18 +1,13 @@
 package pglock_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/pglock"
 )
 
 var malformations = []jobtest.MalformedRow{
@@ -56,28 +51,14 @@ var wildRows = []jobtest.MalformedRow{
 // TestWildRow writes absurd values into a table. They end at most the lease of their own row.
 func TestWildRow(t *testing.T) {
 	server := pgtest.Start(t)
-	session := append(slices.Clone(wildRows),
-		jobtest.MalformedRow{Name: "SessionNull", Change: `holders = jsonb_set(holders, '{0,session}', 'null')`, Ends: true},
-		jobtest.MalformedRow{Name: "SessionNegative", Change: `holders = jsonb_set(holders, '{0,session}', '-1')`, Ends: true},
-		jobtest.MalformedRow{Name: "SessionOverflow", Change: `holders = jsonb_set(holders, '{0,session}', '2147483648')`, RenewFails: true, ListFails: true, WaitFails: true},
-		jobtest.MalformedRow{Name: "WaiterSessionNull", Change: `waiters = jsonb_set(waiters, '{0,session}', 'null')`},
-		jobtest.MalformedRow{Name: "WaiterSessionText", Change: `waiters = waiters || '[{"nonce": "x-1", "until": 9223372036854775807, "session": "none"}]'`, ListFails: true, WaitFails: true})
-	for i, kind := range tenures {
-		t.Run(kind.name, func(t *testing.T) {
-			t.Parallel()
-			table := "wild_" + strings.ToLower(kind.name)
-			pool := dial(t, server.URL())
-			tb := lockTable(t, server, pool, table, kind.open)
-			jobtest.MalformedRows(t, tb, [][]jobtest.MalformedRow{wildRows, session}[i], false, nil)
-		})
-	}
+	jobtest.MalformedRows(t, lockTable(t, server, dial(t, server.URL()), "wild_rows"), wildRows, false, nil)
 }
 
 // TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
 // it.
 func TestWildEnd(t *testing.T) {
 	server := pgtest.Start(t)
-	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end", newDriver),
+	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end"),
 		`holders = jsonb_set(holders #- '{0,ttl}', '{0,until}', '9223372036854775807')`)
 }
 
@@ -85,41 +66,26 @@ func TestWildEnd(t *testing.T) {
 // say why. All other locks are renewed, granted in the order of arrival, listed and pruned.
 func TestMalformedRow(t *testing.T) {
 	server := pgtest.Start(t)
-	session := append(slices.Clone(malformations),
-		jobtest.MalformedRow{Name: "SessionText", Change: `holders = jsonb_set(holders, '{0,session}', '"none"')`, RenewFails: true, ListFails: true, WaitFails: true})
-	tests := []struct {
-		name string
-		open func(testing.TB, *pgxpool.Pool, ...pglock.Option) *pglock.Driver
-		rows []jobtest.MalformedRow
-	}{
-		{"Rows", newDriver, malformations},
-		{"Session", newSession, session},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			table := "malformed_" + strings.ToLower(tt.name)
-			pool := dial(t, server.URL())
-			tb := lockTable(t, server, pool, table, tt.open)
-			jobtest.MalformedRows(t, tb, tt.rows, false, func(d jobtest.RowDriver, m driver.Lease, told map[string]chan error) {
-				// A false notification makes the holder look at a row that can't be read.
-				must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
-					CROSS JOIN LATERAL jsonb_array_elements(holders) e WHERE name = 'UntilText'`)
-				if err := d.Break(t.Context(), "m", "holder", m.Grant().Token); err != nil {
-					t.Fatalf("Break = %v", err)
-				}
-				select {
-				case <-told["m"]:
-				case <-time.After(livetest.Patience):
-					t.Errorf("the holder was not told within %v that its lease was broken", livetest.Patience)
-				}
-				select {
-				case why := <-told["UntilText"]:
-					t.Errorf("the holder of a lock whose row can't be read was told %v", why)
-				default:
-				}
-				jobtest.PruneOthers(t, tb, d)
-			})
-		})
-	}
+	const table = "malformed_rows"
+	pool := dial(t, server.URL())
+	tb := lockTable(t, server, pool, table)
+	jobtest.MalformedRows(t, tb, malformations, false, func(d jobtest.RowDriver, m driver.Lease, told map[string]chan error) {
+		// A false notification makes the holder look at a row that can't be read.
+		must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
+			CROSS JOIN LATERAL jsonb_array_elements(holders) e WHERE name = 'UntilText'`)
+		if err := d.Break(t.Context(), "m", "holder", m.Grant().Token); err != nil {
+			t.Fatalf("Break = %v", err)
+		}
+		select {
+		case <-told["m"]:
+		case <-time.After(livetest.Patience):
+			t.Errorf("the holder was not told within %v that its lease was broken", livetest.Patience)
+		}
+		select {
+		case why := <-told["UntilText"]:
+			t.Errorf("the holder of a lock whose row can't be read was told %v", why)
+		default:
+		}
+		jobtest.PruneOthers(t, tb, d)
+	})
 }

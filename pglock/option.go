@@ -21,7 +21,7 @@ func (o Option) apply(c *config) error {
 
 // Table names the table, after its schema and a dot if it has one: "locks", "infra.locks". All
 // processes that are to exclude one another must name the same table. The default is snib_locks,
-// and snib_sessions for [NewSession], where search_path finds it.
+// where search_path finds it. Only [New] takes it.
 func Table(name string) Option {
 	return Option{func(c *config) error {
 		parts := strings.Split(name, ".")
@@ -33,14 +33,14 @@ func Table(name string) Option {
 		if len(parts) > 2 {
 			return driver.Invalidf("table %q: there is more than one dot in it", name)
 		}
-		c.table = pgx.Identifier(parts)
+		c.table, c.rowOption = pgx.Identifier(parts), "Table"
 		return nil
 	}}
 }
 
 // Listen says how to connect to the server itself if the pool leads through a pooler in
 // transaction mode, which does not pass notifications on. The driver opens one such connection,
-// and keeps it only while a caller waits or holds. A [NewSession] keeps its session on it.
+// and keeps it only while a caller waits or holds. A [NewSession] opens all its sessions so.
 //
 // By default the driver connects as the pool does. If it finds a pooler there, it polls instead:
 // one statement every 125 ms for all waiters of the process, so that a hand-over takes up to that
@@ -68,22 +68,10 @@ func Timeout(d time.Duration) Option {
 	}}
 }
 
-// SessionPooler says that there is a pooler before the server that gives each client its own
-// connection for as long as the client stays ("session" mode). Without this option [NewSession]
-// refuses every pooler, because a lock that is taken through a pooler in transaction mode belongs
-// to the next client that uses the connection. Only [NewSession] takes this option.
-func SessionPooler() Option {
-	return Option{func(c *config) error {
-		c.sessionPooler, c.sessionOption = true, "SessionPooler"
-		return nil
-	}}
-}
-
-// Keys sets how names become advisory locks, so that other programs that use the same keys are
-// excluded too: [HashText], [RubyKey], [DotNetKey], or your own function that returns [Wide] or
-// [Pair] keys. The default is [NameKey]. Two names with the same key are one lock. Only
-// [NewSession] takes it; for [Tx] there is [TxKey].
-func Keys(key func(name string) Key) Option {
+// Keys sets how names become advisory locks, so that other programs that take the same ones with
+// pg_advisory_lock(bigint) are excluded too. The default is [NameKey]. Two names with the same
+// key are one lock. Only [NewSession] takes it.
+func Keys(key func(name string) int64) Option {
 	return Option{func(c *config) error {
 		if key == nil {
 			return driver.Invalidf("function for keys: it is nil")

@@ -86,23 +86,27 @@ func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 func TestStatementTimeout(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
+	limits := settings("statement_timeout", "15ms", "lock_timeout", "10ms")
+	t.Run("RowIsLocked", func(t *testing.T) {
+		d := newDriver(t, dialWith(t, server.URL(), limits))
+		release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
+		tx := begin(t, pool, "")
+		locked, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'limited'")
+		if err != nil || locked.RowsAffected() != 1 {
+			t.Fatalf("%v, %v", locked, err)
+		}
+		w := jobtest.Acquiring(t, d, request("limited", "b"))
+		time.Sleep(time.Second) // many times the limits
+		w.Running(t, "while its row is locked")
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release(t, w.Get(t))
+	})
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {
-			d := kind.open(t, dialWith(t, server.URL(), settings("statement_timeout", "15ms", "lock_timeout", "10ms")))
-			release(t, acquire(t, kind.open(t, pool), request("limited", "a")))
-			tx := begin(t, pool, "")
-			locked, err := tx.Exec(t.Context(), "UPDATE "+kind.table+" SET used = used WHERE name = 'limited'")
-			if err != nil || locked.RowsAffected() != 1 {
-				t.Fatalf("%v, %v", locked, err)
-			}
-			w := jobtest.Acquiring(t, d, request("limited", "b"))
-			time.Sleep(time.Second) // many times the limits
-			w.Running(t, "while its row is locked")
-			if err := tx.Rollback(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			l := w.Get(t)
-			w = jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), settings("statement_timeout", "15ms", "lock_timeout", "10ms"))), request("limited", "c"))
+			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
+			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
 			time.Sleep(time.Second) // many times the limits
 			w.Running(t, "while another holds")
 			release(t, l)

@@ -30,9 +30,6 @@ func (d *Driver) IsOwner(ctx context.Context, tx Transaction, name string, token
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	if err := d.rows.AwaitRecord(ctx, name); err != nil {
-		return err
-	}
 	if _, err := tx.Exec(ctx, d.sql.lockRow, name); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func TestIsOwner(t *testing.T) {
 	pool := dial(t, pgtest.Start(t).URL())
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	for name, d := range map[string]*pglock.Driver{"Rows": newDriver(t, pool), "Sessions": newSession(t, pool)} {
+	for name, d := range map[string]*pglock.Driver{"Rows": newDriver(t, pool)} {
 		t.Run(name+"/Pgx", func(t *testing.T) {
 			jobtest.IsOwner(t, d, func(name string, token uint64) error {
 				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, name, token) })

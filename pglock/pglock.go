@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,14 +18,11 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// A Driver keeps locks as rows of one table. One from [NewSession] takes advisory locks as well.
-// It is safe for concurrent use.
+// A Driver keeps locks as rows of one table. It is safe for concurrent use.
 type Driver struct {
 	pool *pgxpool.Pool // the user's, who closes it
 	conf config
 	sql  statements
-
-	plain *plainStatements // of sessions
 
 	rows     *rows.Driver
 	takings  *driverkit.Batcher[*taking]
@@ -49,38 +45,31 @@ type Driver struct {
 // New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].
 func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
-	c, err := newConfig(pool, "snib_locks", opts)
+	c, err := newConfig(pool, opts)
 	if err == nil && c.sessionOption != "" {
 		err = driver.Invalidf("option %s: only NewSession uses it", c.sessionOption)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return newDriver(pool, c, false), nil
+	return newDriver(pool, c), nil
 }
 
-func newDriver(pool *pgxpool.Pool, c config, session bool) *Driver {
-	d := &Driver{pool: pool, conf: c, sql: newStatements(c.table, liveRow)}
+func newDriver(pool *pgxpool.Pool, c config) *Driver {
+	d := &Driver{pool: pool, conf: c, sql: newStatements(c.table)}
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
 		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetLabel: d.setLabel, Prune: d.prune, Listen: d.listen,
 	}
-	if session {
-		d.sql = newStatements(c.table, liveSession)
-		d.plain = newPlainStatements(c.table)
-		backend.Listen, backend.Connect = nil, d.connect // the session listens
-		backend.Plain = d.plainBackend()
-		backend.LockKey = func(name string) string { return fmt.Sprint(c.key(name)) }
-	}
-	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, SessionTimeout: c.sessionTimeout, TellsBreak: true})
+	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, TellsBreak: true})
 	return d
 }
 
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
-	info := driver.Info{
+	return driver.Info{
 		Backend:   "postgres",
 		Tenure:    driver.TenureLease,
 		Fencing:   driver.FencingDurable,
@@ -95,10 +84,6 @@ func (d *Driver) Info() driver.Info {
 			"nobody else changes or deletes rows of the table",
 		},
 	}
-	if d.rows.HasSession() {
-		describeSession(&info)
-	}
-	return info
 }
 
 // Acquire implements [driver.Driver].
@@ -106,8 +91,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return d.rows.Acquire(ctx, req)
 }
 
-// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL,
-// and those of a session end with the session. The pool stays open.
+// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
+// The pool stays open.
 func (d *Driver) Close() error {
 	d.rows.Close()
 	return nil
@@ -120,14 +105,14 @@ func (d *Driver) channel() string { return "snib_" + d.rows.ID }
 type config struct {
 	table          pgx.Identifier
 	listen         *pgx.ConnConfig // nil: as the pool connects
-	key            func(name string) Key
+	key            func(name string) int64
 	sessionTimeout time.Duration // how long a session may be silent
-	sessionPooler  bool          // there is a pooler in session mode before the server
+	rowOption      string        // an option that only New takes, if one was given
 	sessionOption  string        // an option that only NewSession takes, if one was given
 }
 
-func newConfig(pool *pgxpool.Pool, table string, opts []Option) (c config, err error) {
-	c = config{table: pgx.Identifier{table}, key: NameKey, sessionTimeout: 15 * time.Second}
+func newConfig(pool *pgxpool.Pool, opts []Option) (c config, err error) {
+	c = config{table: pgx.Identifier{"snib_locks"}, key: NameKey, sessionTimeout: 15 * time.Second}
 	if pool == nil {
 		err = driver.Invalidf("pool: it is nil")
 	}

@@ -32,16 +32,20 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	open := pglock.New
-	if j.Session {
-		open = pglock.NewSession
-	}
-	d, err := open(pool)
+	d, err := openKind(pool, j.Session)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
 	return j.Do(ctx, d)
+}
+
+// openKind returns a driver of rows, or of sessions.
+func openKind(pool *pgxpool.Pool, session bool) (driver.Driver, error) {
+	if session {
+		return pglock.NewSession(pool)
+	}
+	return pglock.New(pool)
 }
 
 // hold starts a child process that holds a lock, or waits for it.

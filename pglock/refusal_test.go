@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	jobtest.RefusalTest{
-		Open: kinds, Secret: secret,
+		Open: kinds, Secret: secret, Anonymous: []string{"Session"},
 		Outages: []jobtest.Outage{
 			{Name: "Password", Denied: true, Says: "password authentication failed", Begin: func(t *testing.T) func() {
 				setPassword(t, "another")

@@ -250,12 +250,12 @@ func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 
 // pruneKeepsTokens prunes a row whose token is greater than the clock.
 func pruneKeepsTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	jobtest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned", newDriver))
+	jobtest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned"))
 }
 
 // pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock.
 func pruneIgnoresHugeTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	jobtest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged", newDriver))
+	jobtest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged"))
 }
 
 // manyWaiters has 200 waiters in one process, for locks that another process holds.
@@ -391,8 +391,8 @@ func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay close
-// to the server's clock.
+// blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
+// close to the server's clock.
 func blockIsBounded(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	for _, modify := range []func(driver.Request) driver.Request{
@@ -504,15 +504,15 @@ func TestOptionsRefused(t *testing.T) {
 		{"ZeroOption", pool, false, pglock.Option{}, "the zero Option"},
 		{"TimeoutOfRows", pool, false, pglock.Timeout(time.Second), "Timeout: only NewSession"},
 		{"KeysOfRows", pool, false, pglock.Keys(pglock.NameKey), "Keys: only NewSession"},
-		{"PoolerOfRows", pool, false, pglock.SessionPooler(), "SessionPooler: only NewSession"},
+		{"TableOfSession", pool, true, pglock.Table("a"), "Table: only New"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			open := pglock.New
+			_, err := pglock.New(tt.pool, tt.opt)
 			if tt.session {
-				open = pglock.NewSession
+				_, err = pglock.NewSession(tt.pool, tt.opt)
 			}
-			if d, err := open(tt.pool, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || d != nil {
-				t.Errorf("= %v, %v, want ErrInvalid that says %q", d, err, tt.says)
+			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("= %v, want ErrInvalid that says %q", err, tt.says)
 			}
 		})
 	}

@@ -31,8 +31,7 @@ INSERT INTO {table} VALUES ('', 0, 1, '[]', '[]', 0) ON CONFLICT DO NOTHING;
 `
 
 // Schema returns the statements that create the table, for users who create tables by migrations.
-// They may be run repeatedly and concurrently. If table is empty, the name is snib_locks;
-// [NewSession] needs snib_sessions.
+// They may be run repeatedly and concurrently. If table is empty, the name is snib_locks.
 //
 // A role that uses locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else.
 func Schema(table string) (string, error) {

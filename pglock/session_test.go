@@ -20,55 +20,89 @@ import (
 )
 
 func TestSession(t *testing.T) {
-	server := pgtest.Start(t)
+	server := pgtest.Start(t, "max_connections=200")
 	pool := dial(t, server.URL())
 	tests := []struct {
 		name string
 		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
 	}{
-		{"OneConnection", oneConnection},
+		{"Connections", sessionConnections},
 		{"TellsOfItsEnd", tellsOfItsEnd},
 		{"Stranger", foreignLocker},
 		{"KeysOfOthers", keysOfOthers},
 		{"OneKey", oneKey},
-		{"UnlockedByStranger", unlockedByForeignClient},
-		{"BreakFreesTheKey", breakFreesTheKey},
 		{"DeadSessionIsFree", deadSessionIsFree},
+		{"DeadWaiterIsSkipped", deadWaiterIsSkipped},
 		{"EndsWhileGranted", endsWhileGranted},
 		{"GivenUpWhileGranted", givenUpWhileGranted},
+		{"WaiterOfEndedMain", waiterOfEndedMain},
+		{"Refusals", sessionRefusals},
+		{"ByID", sessionByID},
+		{"ShownToOthers", shownToOthers},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
 	}
 }
 
-// named returns a pool whose connections can be identified by their application name.
+// named returns a pool whose connections can be identified by the end of their application name.
 func named(t *testing.T, server *pgtest.Server, name string) *pgxpool.Pool {
 	return dialWith(t, server.URL(), settings("application_name", name))
 }
 
-// oneConnection checks that many holds and waiters need one connection beside the pool.
-func oneConnection(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	d, other := newSession(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
-		c.MaxConns = 1
-		c.ConnConfig.RuntimeParams["application_name"] = "many"
-	})), newSession(t, pool)
+// connections returns how many sessions of a driver with a pool of this name there are.
+func connections(t *testing.T, pool *pgxpool.Pool, name string) int {
+	return query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'snib % "+name+"'")
+}
+
+// sessionConnections checks that holds share a connection, and that waiters have a bounded number.
+func sessionConnections(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d, other := newSession(t, named(t, server, "many")), newSession(t, pool)
+	const most = 32
 	var waiters []*jobtest.Waiter
 	var theirs []driver.Lease
-	for i := range 20 {
+	for i := range most {
 		l := acquire(t, d, request(fmt.Sprint("mine ", i), "a"))
-		mustBeHeld(t, d, fmt.Sprint("mine ", i), "in the same session")
 		defer release(t, l)
 		theirs = append(theirs, acquire(t, other, request(fmt.Sprint("theirs ", i), "b")))
+	}
+	if got := connections(t, pool, "many"); got != 1 {
+		t.Errorf("a process with %d holds has %d connections, want 1", most, got)
+	}
+	for i := range theirs {
 		waiters = append(waiters, jobtest.Waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
 	}
-	if got := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'many'"); got > 2 {
-		t.Errorf("a process with 20 holds and 20 waiters has %d connections, want the pool's one and one more", got)
+	if got := connections(t, pool, "many"); got != 1+most {
+		t.Errorf("a process with %d waiters has %d connections, want one more than waiters", most, got)
 	}
+	var full atomic.Bool
+	req := request("mine 0", "b")
+	req.OnWait = func(err error) {
+		if errors.Is(err, driver.ErrFull) {
+			full.Store(true)
+		}
+	}
+	last := jobtest.Acquiring(t, d, req)
+	livetest.Await(t, "waiter that gets no connection", func() error {
+		if !full.Load() {
+			return errors.New("it was not told")
+		}
+		return nil
+	})
 	for i, l := range theirs {
 		release(t, l)
 		release(t, waiters[i].Get(t))
 	}
+	last.Cancel()
+	if err := last.End(t); err == nil {
+		t.Error("a waiter got a lock that is held")
+	}
+	livetest.Await(t, "end of idle connections", func() error {
+		if got := connections(t, pool, "many"); got != 1 {
+			return fmt.Errorf("there are %d connections", got)
+		}
+		return nil
+	})
 }
 
 // tellsOfItsEnd has the server end a session: all its holders are told.
@@ -78,9 +112,9 @@ func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	l2, told2 := jobtest.AcquireTold(t, d, request("ended 2", "a"))
 	told := []<-chan error{told1, told2}
 	w := jobtest.Waiting(t, newSession(t, pool), request("ended 1", "b"))
-	must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ended'")
+	must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '% ended'")
 	for i, l := range []driver.Lease{l1, l2} {
-		jobtest.AwaitLoss(t, told[i], time.Second)
+		jobtest.AwaitLoss(t, told[i], livetest.Patience)
 		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release after the loss = %v, want ErrLost", err)
 		}
@@ -91,7 +125,7 @@ func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 
 // foreignLocker has a client that takes the advisory lock directly.
 func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newSession(t, pool, pglock.Keys(func(string) pglock.Key { return pglock.Wide(42) }))
+	d := newSession(t, pool, pglock.Keys(func(string) int64 { return 42 }))
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -104,9 +138,7 @@ func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) != 1 || st.Holders[0].Foreign == "" {
 		t.Errorf("Status after a refusal = %+v, %v, want a foreign client", st, err)
 	}
-	w := jobtest.Acquiring(t, d, request("stranger", "a"))
-	time.Sleep(300 * time.Millisecond) // time for a few tries
-	w.Running(t, "while a stranger has the lock")
+	w := jobtest.Waiting(t, d, request("stranger", "a"))
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(42)"); err != nil {
 		t.Fatal(err)
 	}
@@ -123,29 +155,27 @@ func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 // keysOfOthers checks with the server that the keys are those that other programs use.
 func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	tests := []struct {
-		name, lock string
-		key        func(string) pglock.Key
-		try        string
+		name string
+		key  func(string) int64
+		try  string
 	}{
-		{"Name", "job", pglock.NameKey, "pg_try_advisory_lock(('x' || substr(encode(sha256('snib/1:job'), 'hex'), 1, 16))::bit(64)::bigint)"},
-		{"HashText", "job", pglock.HashText, "pg_try_advisory_lock(hashtext('job'))"},
-		{"HashTextExtended", "job", func(n string) pglock.Key { return pglock.HashTextExtended(n, 7) }, "pg_try_advisory_lock(hashtextextended('job', 7))"},
-		{"Pair", "job", func(string) pglock.Key { return pglock.Pair(-1, 2) }, "pg_try_advisory_lock(-1, 2)"},
-		{"Zero", "job", func(string) pglock.Key { return pglock.Key{} }, "pg_try_advisory_lock(0)"},
-		{"Ruby", "MyLock", pglock.RubyKey, "pg_try_advisory_lock(1883230595, 0)"},
-		{"DotNetText", "MyLock", pglock.DotNetKey, "pg_try_advisory_lock(-1679399172, 2061500415)"},
-		{"DotNetHash", "MyLockName", pglock.DotNetKey, "pg_try_advisory_lock(4062898426641073528)"},
+		{"Name", pglock.NameKey, "pg_try_advisory_lock(('x' || substr(encode(sha256('snib/1:job'), 'hex'), 1, 16))::bit(64)::bigint)"},
+		{"Negative", func(string) int64 { return -5 }, "pg_try_advisory_lock(-5)"},
+		{"Zero", func(string) int64 { return 0 }, "pg_try_advisory_lock(0)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newSession(t, pool, pglock.Keys(tt.key))
-			l := acquire(t, d, request(tt.lock, "a"))
+			l := acquire(t, d, request("job", "a"))
 			if query[bool](t, pool, "SELECT "+tt.try) {
-				t.Errorf("%s is free while %q is held", tt.try, tt.lock)
+				t.Errorf("%s is free while the lock is held", tt.try)
+			}
+			if st, err := d.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != l.Grant().Token {
+				t.Errorf("Status = %+v, %v; want the holder", st, err)
 			}
 			release(t, l)
 			if !query[bool](t, pool, "SELECT "+strings.Replace(tt.try, "_lock(", "_xact_lock(", 1)) {
-				t.Errorf("%s is not free after the release of %q", tt.try, tt.lock)
+				t.Errorf("%s is not free after the release", tt.try)
 			}
 		})
 	}
@@ -154,7 +184,7 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 // oneKey checks that names with the same key exclude each other in one session, where the server
 // would grant them.
 func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newSession(t, pool, pglock.Keys(func(string) pglock.Key { return pglock.Wide(7) }))
+	d := newSession(t, pool, pglock.Keys(func(string) int64 { return 7 }))
 	l := acquire(t, d, request("one key", "a"))
 	mustBeHeld(t, d, "the same key", "of a name with the same key")
 	release(t, l)
@@ -167,64 +197,32 @@ func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, l)
 }
 
-// unlockedByForeignClient has the session unlock an advisory lock that it does not hold: the
-// session must not trust itself after that.
-func unlockedByForeignClient(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	var forgotten atomic.Bool
-	d := newSession(t, named(t, server, "doubt"), pglock.Keys(func(name string) pglock.Key {
-		if forgotten.Load() {
-			return pglock.NameKey("another name")
-		}
-		return pglock.NameKey(name)
-	}))
-	l := acquire(t, d, request("doubt", "a"))
-	_, told := jobtest.AcquireTold(t, d, request("doubt too", "a"))
-	const pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'doubt' AND query LIKE '%advisory%'"
-	before := query[int](t, pool, pid)
-	forgotten.Store(true)
-	release(t, l)
-	jobtest.AwaitLoss(t, told, time.Second) // a session whose unlock failed must end
-	livetest.Await(t, "end of the connection", func() error {
-		if n := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", before); n > 0 {
-			return errors.New("it is still there")
-		}
-		return nil
-	})
-}
-
-// breakFreesTheKey breaks a hold whose process lives.
-func breakFreesTheKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d1, d2 := newSession(t, pool), newSession(t, pool)
-	l, told := jobtest.AcquireTold(t, d1, request("broken", "a"))
-	if err := d2.Break(t.Context(), "broken", "a", l.Grant().Token); err != nil {
-		t.Fatalf("Break = %v", err)
-	}
-	next := acquire(t, d2, request("broken", "b"))
-	select {
-	case err := <-told:
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("OnLost was called with %v, want ErrLost", err)
-		}
-	default:
-		t.Errorf("the lock was given to another, and its holder was not told")
-	}
-	release(t, next)
-}
-
-// deadSessionIsFree has a row with a holder whose process was killed.
+// deadSessionIsFree kills the process of a holder.
 func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	p := hold(t, server.URL(), true, request("dead", "a"))
 	p.Expect("held")
 	d := newSession(t, pool)
 	mustBeHeld(t, d, "dead", "of a lock that another process has")
 	p.Kill()
-	livetest.Await(t, "lease", func() error {
-		l, err := d.Acquire(t.Context(), noWait("dead", "b"))
-		if err == nil {
-			err = l.Release(t.Context())
+	awaitFree(t, d, "dead")
+}
+
+// deadWaiterIsSkipped kills the process of a waiter.
+func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, pool)
+	l := acquire(t, d, request("dead waiter", "a"))
+	p := hold(t, server.URL(), true, request("dead waiter", "b"))
+	livetest.Await(t, "waiter", func() error {
+		st, err := d.Status(t.Context(), "dead waiter")
+		if err == nil && len(st.Waiters) != 1 {
+			err = fmt.Errorf("Status = %+v", st)
 		}
 		return err
 	})
+	p.Kill()
+	w := jobtest.Waiting(t, newSession(t, pool), request("dead waiter", "c"))
+	release(t, l)
+	release(t, w.Get(t))
 }
 
 // TestSessionPooled connects through poolers.
@@ -240,7 +238,6 @@ func TestSessionPooled(t *testing.T) {
 	}{
 		{"Transaction", transaction.URL(), nil, true},
 		{"Session", session.URL(), nil, true},
-		{"SessionSaid", session.URL(), []pglock.Option{pglock.SessionPooler()}, false},
 		{"Past", transaction.URL(), []pglock.Option{pglock.Listen(direct)}, false},
 	}
 	for _, tt := range tests {
@@ -250,6 +247,10 @@ func TestSessionPooled(t *testing.T) {
 			if !tt.refused {
 				if err != nil {
 					t.Fatalf("Acquire = %v", err)
+				}
+				mustBeHeld(t, d, "pooled "+tt.name, "in the same session")
+				if st, err := d.Status(t.Context(), "pooled "+tt.name); err != nil || len(st.Holders) != 1 {
+					t.Errorf("Status through a pooler = %+v, %v", st, err)
 				}
 				release(t, l)
 				return
@@ -261,8 +262,7 @@ func TestSessionPooled(t *testing.T) {
 	}
 }
 
-// endsWhileGranted cuts a session off after the row has granted a lease, when the advisory lock
-// is requested.
+// endsWhileGranted cuts a session off when the server has given it the lock.
 func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
@@ -282,19 +282,163 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 		t.Fatal(err)
 	}
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
-	for _, req := range []driver.Request{request("given up", "a"), plain("given up", "b")} {
-		release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
-		sent := proxy.Sent("given up")
-		heal := proxy.Stall()
-		ctx, cancel := context.WithCancelCause(t.Context())
-		answer := goAcquire(ctx, d, req)
-		await(t, sent, "request")
-		enough := errors.New("enough")
-		cancel(enough)
-		if err := <-answer; !errors.Is(err, enough) {
-			t.Errorf("Acquire = %v, want %v", err, enough)
+	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
+	heal := proxy.Stall()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	answer := goAcquire(ctx, d, request("given up", "a"))
+	time.Sleep(100 * time.Millisecond) // the request is on its way, or is not sent at all: both are right
+	enough := errors.New("enough")
+	cancel(enough)
+	if err := <-answer; !errors.Is(err, enough) {
+		t.Errorf("Acquire = %v, want %v", err, enough)
+	}
+	heal()
+	awaitFree(t, other, "given up")
+}
+
+// waiterOfEndedMain ends the session in which a process has asked for a lock that it now waits
+// for in another one: the wait goes on.
+func waiterOfEndedMain(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	l := acquire(t, newSession(t, pool), request("goes on", "a"))
+	w := jobtest.Waiting(t, newSession(t, named(t, server, "waits")), request("goes on", "b"))
+	must(t, pool, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name LIKE '% waits' AND wait_event_type <> 'Lock'`)
+	livetest.Await(t, "wait in a new session", func() error {
+		if n := connections(t, pool, "waits"); n != 2 {
+			return fmt.Errorf("there are %d connections", n)
 		}
-		heal()
-		awaitFree(t, other, "given up")
+		return nil
+	})
+	w.Running(t, "while another holds")
+	release(t, l)
+	release(t, w.Get(t))
+}
+
+// sessionRefusals sends requests that need a table.
+func sessionRefusals(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, pool)
+	for name, change := range map[string]func(*driver.Request){
+		"Slots":    func(r *driver.Request) { r.Slots = 2 },
+		"Detached": func(r *driver.Request) { r.Detached = true },
+	} {
+		req := noWait("refused", "a")
+		change(&req)
+		if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("%s: Acquire = %v, want ErrInvalid", name, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"List":  d.List(t.Context(), "", func(driver.Status) bool { return true }),
+		"Break": d.Break(t.Context(), "refused", "a", 1),
+	} {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s = %v, want ErrUnsupported", name, err)
+		}
+	}
+}
+
+// sessionByID makes leases of a name and an id.
+func sessionByID(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d, other := newSession(t, pool), newSession(t, pool)
+	l := acquire(t, d, request("by id", "a"))
+	foreign := other.Lease("by id", "a", longTTL)
+	if g := foreign.Grant(); g.Token != 0 || !g.Start.IsZero() {
+		t.Errorf("Grant of a lease of another process = %+v, want none", g)
+	}
+	for name, err := range map[string]error{
+		"Renew":    other.Renew(t.Context(), []driver.Lease{foreign})[0].Err,
+		"Release":  foreign.Release(t.Context()),
+		"SetLabel": foreign.SetLabel(t.Context(), "label"),
+	} {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%s of a lease of another process = %v, want ErrUnsupported", name, err)
+		}
+	}
+	mustBeHeld(t, other, "by id", "after calls that are not supported")
+	own := d.Lease("by id", "a", longTTL)
+	if err := d.Renew(t.Context(), []driver.Lease{own})[0].Err; err != nil {
+		t.Errorf("Renew by id = %v", err)
+	}
+	release(t, own)
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Renew after a release by id = %v, want ErrLost", err)
+	}
+	awaitFree(t, other, "by id")
+}
+
+// shownToOthers checks what PostgreSQL knows of holders and waiters.
+func shownToOthers(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	p := hold(t, server.URL(), true, request("shown", "a"))
+	p.Expect("held")
+	d := newSession(t, pool)
+	w := jobtest.Waiting(t, d, request("shown", "b"))
+	st, err := newSession(t, pool).Status(t.Context(), "shown")
+	if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
+		t.Fatalf("Status = %+v, %v; want a holder and a waiter", st, err)
+	}
+	if h := st.Holders[0]; h.Holder.PID == 0 || h.Holder.Host == "" || h.Owner != "" || h.Foreign != "" {
+		t.Errorf("Holder = %+v, want the process, and not its secret", h)
+	}
+	p.Kill()
+	release(t, w.Get(t))
+}
+
+// TestSessionStatementError has single statements of a session fail: its other holds go on.
+func TestSessionStatementError(t *testing.T) {
+	server := pgtest.Start(t, "max_locks_per_transaction=10", "max_connections=10", "max_prepared_transactions=0")
+	pool := dial(t, server.URL())
+	d := newSession(t, pool)
+	first, told := jobtest.AcquireTold(t, d, request("first", "a"))
+	var last error
+	for i := 0; last == nil && i < 20_000; i++ {
+		_, last = d.Acquire(t.Context(), noWait(fmt.Sprint("more ", i), "a"))
+	}
+	if !errors.Is(last, driver.ErrUnavailable) || !strings.Contains(last.Error(), "53200") {
+		t.Fatalf("Acquire of more locks than the server has room for = %v, want ErrUnavailable and why", last)
+	}
+	select {
+	case err := <-told:
+		t.Fatalf("a holder was told that %v, because another request failed", err)
+	default:
+	}
+	if err := d.Renew(t.Context(), []driver.Lease{first})[0].Err; err != nil {
+		t.Errorf("Renew after another request failed = %v", err)
+	}
+	release(t, first)
+	release(t, acquire(t, d, noWait("first", "b")))
+}
+
+// TestSessionOfDemoted demotes a primary that lives on: it answers, and takes no writes. Its
+// locks say nothing about those of the primary that replaces it.
+func TestSessionOfDemoted(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	d := newSession(t, pool, pglock.Timeout(3*time.Second))
+	l, told := jobtest.AcquireTold(t, d, request("demoted", "a"))
+	waits, ended := context.WithTimeout(t.Context(), livetest.Patience)
+	defer ended()
+	other := newSession(t, pool, pglock.Timeout(3*time.Second))
+	w := goAcquire(waits, other, request("demoted", "b"))
+	must(t, pool, "ALTER SYSTEM SET default_transaction_read_only = on")
+	must(t, pool, "SELECT pg_reload_conf()")
+	jobtest.AwaitLoss(t, told, livetest.Patience) // by the keep-alive, without a renewal
+	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Release = %v, want ErrLost", err)
+	}
+	for _, d := range []driver.Driver{d, newSession(t, pool)} {
+		if _, err := d.Acquire(t.Context(), noWait("new", "c")); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire on a server that refuses writes = %v, want ErrUnavailable", err)
+		}
+	}
+	if err := <-w; !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a waiter on a server that refuses writes got %v, want ErrUnavailable", err)
+	}
+}
+
+// TestSessionOnStandby asks a standby for locks.
+func TestSessionOnStandby(t *testing.T) {
+	standby := pgtest.Standby(t, pgtest.Start(t, "wal_level=replica").Addr())
+	if _, err := newSession(t, dial(t, standby.URL())).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire on a standby = %v, want ErrUnavailable", err)
 	}
 }

@@ -26,8 +26,7 @@ type (
 type newEntry struct {
 	entry
 
-	Channel string      `json:"channel"`           // on which its process listens
-	Session json.Number `json:"session,omitempty"` // the key that its session holds
+	Channel string `json:"channel"` // on which its process listens
 }
 
 // scanState scans the columns of the SQL fragment row.

@@ -21,12 +21,6 @@ const (
 	// liveRow is true if the entry e counts at the time c.now.
 	liveRow = `(e->>'until')::bigint > c.now`
 
-	// liveSession is liveRow for entries that end with their session, which holds a key of its
-	// own for as long as it lives. Statements with liveSession must not run on the session's
-	// connection: the server would grant it that lock again.
-	liveSession = liveRow + ` AND CASE WHEN e ? 'session'
-		THEN NOT pg_try_advisory_xact_lock_shared(1936615778, (e->>'session')::int) ELSE true END`
-
 	// capped is the entry e of a holder at the time c.now. If it ends more than a whole TTL from
 	// now, the clock was set back after it was granted or renewed. It then ends one TTL from now:
 	// its holder does not rely on more.
@@ -69,8 +63,7 @@ CROSS JOIN LATERAL (
 				THEN e || CASE split_part(e->>'nonce', '-', 1) WHEN split_part($2::text, '-', 1) THEN $6::jsonb - 'nonce' ELSE $6::jsonb END ||
 				jsonb_build_object('until', c.now + $4::bigint, 'ttl', $4::bigint)
 			ELSE {capped} END ORDER BY i), '[]') AS live
-	FROM (SELECT e, i, e->>'owner' = $7::text AND (e->>'shared')::bool = $8::bool AND l.slots = $3::int AND NOT e ? 'kept'
-			AND e->'session' IS NOT DISTINCT FROM $6::jsonb->'session' AS mine
+	FROM (SELECT e, i, e->>'owner' = $7::text AND (e->>'shared')::bool = $8::bool AND l.slots = $3::int AND NOT e ? 'kept' AS mine
 		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
 		WHERE {live} AND (e->>'owner' = $7::text AND NOT e ? 'kept' AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE) x) h
 CROSS JOIN LATERAL (
@@ -215,7 +208,7 @@ RETURNING l.token`
 // If the clock was set back, it keeps the lease for $4 from now.
 const release = `
 UPDATE {table} l SET used = {clock}, holders = (
-	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e - 'session' || jsonb_build_object('kept', true, 'until', x.least, 'ttl', $4::bigint)
+	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e || jsonb_build_object('kept', true, 'until', x.least, 'ttl', $4::bigint)
 		ELSE e END ORDER BY i) FILTER (WHERE NOT x.ended OR x.least > x.now), '[]')
 	FROM (SELECT e, i, c.now, least((e->>'since')::bigint, c.now) + $4::bigint AS least,
 			(e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND NOT e ? 'kept' AS ended
@@ -293,12 +286,6 @@ FROM (SELECT name, {flush} FROM {table} WHERE name = ANY ($1::text[]) ORDER BY n
 WHERE l.name = k.name
 RETURNING l.name, ARRAY(SELECT (e->>'token')::bigint FROM jsonb_array_elements(l.holders) e WHERE NOT e ? 'kept'), l.waiters <> '[]'`
 
-// confirm is renew for sessions, where leases have no end of their own: it only reads.
-const confirm = `
-SELECT l.name, ARRAY(SELECT (e->>'token')::bigint FROM jsonb_array_elements(l.holders) e WHERE NOT e ? 'kept' AND {live}), l.waiters <> '[]'
-FROM {table} l, (SELECT {clock} AS now) c
-WHERE l.name = ANY ($1::text[]) AND cardinality($2::bigint[]) + cardinality($3::bigint[]) > 0`
-
 // read reads the rows of $1 names, without entries that have ended.
 const read = `SELECT {row} FROM {table} l, (SELECT {clock} AS now) c WHERE l.name = ANY ($1::text[])`
 
@@ -343,8 +330,7 @@ DELETE FROM {table} WHERE name IN (SELECT l.name FROM {table} l, (SELECT {clock}
 // wellFormed is true if {live} can be computed for all entries of the row l. One row for which it
 // can't must not prevent the pruning of all others.
 const wellFormed = `CASE WHEN jsonb_typeof(l.holders) = 'array' AND jsonb_typeof(l.waiters) = 'array' THEN
-	NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders || l.waiters) e WHERE coalesce(e->>'until', '') !~ '^[0-9]{1,18}$'
-		OR CASE WHEN e->>'session' ~ '^[0-9]{1,10}$' THEN (e->>'session')::bigint > 2147483647 ELSE e ? 'session' END) ELSE false END`
+	NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders || l.waiters) e WHERE coalesce(e->>'until', '') !~ '^[0-9]{1,18}$') ELSE false END`
 
 // setFloor notes, in the row with the empty name, the highest token of the locks that a later
 // prune may delete. A row that is created again starts above it. setFloor takes locks that were
@@ -362,25 +348,25 @@ const skipLocked = `SKIP LOCKED`
 
 // statements are the statements for one table.
 type statements struct {
-	takeOne, takeAll, freeOne, freeAll, acquire, acquirePrechecked, nextToken, release, breakLease, setLabel, removeEntry, withdraw, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
+	takeOne, takeAll, freeOne, freeAll, acquire, acquirePrechecked, nextToken, release, breakLease, setLabel, removeEntry, withdraw, renew, renewUnlocked, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
 }
 
-func newStatements(table pgx.Identifier, live string) statements {
-	fill := func(sql string, parts ...string) string { return fill(table, live, sql, parts...) }
+func newStatements(table pgx.Identifier) statements {
+	fill := func(sql string, parts ...string) string { return fill(table, sql, parts...) }
 	return statements{
 		takeOne: fill(takeOne), takeAll: fill(takeAll), freeOne: fill(freeOne), freeAll: fill(freeAll), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
 		release: fill(release), breakLease: fill(breakLease), setLabel: fill(setLabel), removeEntry: fill(removeEntry), withdraw: fill(withdraw),
-		renew: fill(renew), renewUnlocked: fill(renew, "{skip}", skipLocked), confirm: fill(confirm),
+		renew: fill(renew), renewUnlocked: fill(renew, "{skip}", skipLocked),
 		nextToken: fill(nextToken), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),
 	}
 }
 
 // fill inserts the parts, and the fragments above, into a statement.
-func fill(table pgx.Identifier, live, sql string, parts ...string) string {
+func fill(table pgx.Identifier, sql string, parts ...string) string {
 	parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
 		"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{grant}", grant, "{isFree}", isFree, "{granted}", granted, "{isEndable}", isEndable, "{wakeFirst}", wakeFirst, "{wake}", wake,
-		"{held}", held, "{taken}", taken, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
+		"{held}", held, "{taken}", taken, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", liveRow, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 	for i := 0; i < len(parts); i += 2 {
 		sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
 	}

@@ -18,10 +18,10 @@ import (
 //
 // A transaction of pgx is passed as it is, and one of database/sql by [SQLTx].
 //
-// The lock is PostgreSQL's advisory lock of the name's key ([NameKey], unless [TxKey] sets
-// another). So it excludes the holders of a [NewSession] with the same keys, but not those of
-// rows ([New]). It is reentrant within a session: two calls for one name in one transaction do
-// not exclude each other.
+// The lock is PostgreSQL's advisory lock with the number [NameKey] of the name. So it excludes
+// the holders of a [NewSession] without the option [Keys], but not those of rows ([New]). It is
+// reentrant within a session: two calls for one name in one transaction do not exclude each
+// other.
 //
 // Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say, whatever the transaction's
 // lock_timeout is. After such a limit it returns [driver.ErrHeld], and tx can still be used. If
@@ -35,28 +35,24 @@ func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) erro
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	c := txConfig{key: NameKey, wait: -1}
+	c := txConfig{wait: -1}
 	for _, opt := range opts {
 		if opt.set == nil {
 			return driver.Invalidf("option: the zero TxOption")
 		}
 		opt.set(&c)
 	}
-	if c.key == nil {
-		return driver.Invalidf("function for keys: it is nil")
-	}
 	if err := checkIsolation(ctx, tx); err != nil {
 		return err
 	}
 	if c.wait != 0 {
 		return withLockTimeout(ctx, tx, c.wait, func() error {
-			call := c.key(name).call("pg_advisory_xact_lock", c.shared)
-			_, err := tx.Exec(ctx, `SELECT `+call.sql, call.args...)
+			_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, NameKey(name))
 			return err
 		})
 	}
-	call, got := c.key(name).call("pg_try_advisory_xact_lock", c.shared), false
-	if err := tx.QueryRow(ctx, `SELECT `+call.sql, call.args...).Scan(&got); err != nil {
+	got := false
+	if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, NameKey(name)).Scan(&got); err != nil {
 		return err
 	}
 	if !got {
@@ -69,9 +65,7 @@ func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) erro
 type TxOption struct{ set func(*txConfig) }
 
 type txConfig struct {
-	key    func(string) Key
-	wait   time.Duration // negative: until the context is done
-	shared bool
+	wait time.Duration // negative: until the context is done
 }
 
 // TxNoWait makes [Tx] return [driver.ErrHeld] at once if the lock is taken.
@@ -80,12 +74,6 @@ func TxNoWait() TxOption { return TxWait(0) }
 // TxWait limits how long [Tx] waits. The server measures it in whole milliseconds. Zero is
 // [TxNoWait].
 func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
-
-// TxShared takes the read side of the lock: many shared holders at once, or one exclusive one.
-func TxShared() TxOption { return TxOption{func(c *txConfig) { c.shared = true }} }
-
-// TxKey sets how the name becomes a key, as [Keys] does for sessions.
-func TxKey(key func(name string) Key) TxOption { return TxOption{func(c *txConfig) { c.key = key }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:

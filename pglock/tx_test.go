@@ -118,7 +118,6 @@ func TestTx(t *testing.T) {
 			name string
 			run  func(*testing.T, beginFunc)
 		}{
-			{"Shared", txShared},
 			{"Isolation", txIsolation},
 			{"OwnTimeout", txOwnTimeout},
 			{"StatementTimeout", txStatementTimeout},
@@ -160,23 +159,6 @@ func sqlState(err error) string {
 		return ""
 	}
 	return refused.SQLState()
-}
-
-func txShared(t *testing.T, begin beginFunc) {
-	one, rollback := begin(t, sql.LevelDefault)
-	two, _ := begin(t, sql.LevelDefault)
-	for _, tx := range []pglock.Transaction{one, two} {
-		if err := pglock.Tx(t.Context(), tx, "shared", pglock.TxShared(), pglock.TxNoWait()); err != nil {
-			t.Errorf("Tx with TxShared = %v", err)
-		}
-	}
-	if err := pglock.Tx(t.Context(), two, "shared", pglock.TxNoWait()); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Tx while another holds the read side = %v, want ErrHeld", err)
-	}
-	rollback()
-	if err := pglock.Tx(t.Context(), two, "shared", pglock.TxNoWait()); err != nil {
-		t.Errorf("Tx after the rollback of the other = %v", err)
-	}
 }
 
 func txIsolation(t *testing.T, begin beginFunc) {

@@ -61,6 +61,11 @@ type Harness struct {
 	// URL. No error may contain it.
 	Secret string
 
+	// Anonymous says that the store is a lock of another program, which does not know what Status
+	// shows: only the driver that has made a request knows its owner, token and label. List, Break and
+	// SetLabel are then errors.ErrUnsupported.
+	Anonymous bool
+
 	// Sever cuts d off from the store, which lives on, in such a way that nothing tells either
 	// of them. Heal ends it.
 	Sever func(t *testing.T, d driver.Driver) (heal func())
@@ -188,6 +193,10 @@ func shared() gate {
 
 func slots() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.Slots }, "the driver has no semaphores")
+}
+
+func named() gate {
+	return when(func(_ driver.Info, h Harness) bool { return !h.Anonymous }, "the store does not know who holds a lock")
 }
 
 func canSever() gate {

@@ -19,7 +19,8 @@ func answerClauses() []clause {
 			name: "Answer/AcquireLost",
 			why: "an acquisition whose answer was lost is asked again by the same owner: it gets the lease that the " +
 				"store gave it, once, with the same token",
-			run: acquireAnswerLost,
+			gate: named(),
+			run:  acquireAnswerLost,
 		},
 		{
 			name: "Answer/RenewLost",

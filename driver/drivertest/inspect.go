@@ -32,6 +32,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/Held",
 			why:  "people who wait want to know for whom, since when, and for how long at most",
+			gate: named(),
 			run:  showsHolder,
 		},
 		{
@@ -53,6 +54,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/Waiters",
 			why:  "people see who waits, on which side, and in which order they would be served",
+			gate: named(),
 			run:  showsWaiters,
 		},
 		{
@@ -83,6 +85,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/List",
 			why:  "List shows what is held or waited for, under the names that callers use, and nothing else",
+			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				want := []string{t.name("list/a"), t.name("list/b"), t.name("list/c d")}
@@ -103,6 +106,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/ListNames",
 			why:  "what a driver escapes it unescapes: people see, and copy, the names that callers use",
+			gate: named(),
 			run: func(t *trial) {
 				d := t.open()
 				for _, name := range unusualNames() {
@@ -125,6 +129,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/ListPrefix",
 			why:  "a prefix is text: what is a wildcard to the store matches itself only, and case counts",
+			gate: named(),
 			run: func(t *trial) {
 				d := t.open()
 				tails := []string{"%", "_", "*", "?", "[ab]", `\`, "'", "a", "A", "b", "{", "."}
@@ -141,6 +146,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/ListStops",
 			why:  "List ends when yield says so: a store of a million locks is not read for the first ten",
+			gate: named(),
 			run: func(t *trial) {
 				d := t.open()
 				var all []string
@@ -164,6 +170,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/ListHoldsNothingUp",
 			why:  "List must not hold the store up: while a person reads the output, holders release and acquire",
+			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				held := t.acquire(d1, t.req("a"))
@@ -311,6 +318,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/Frees",
 			why:  "a hold that hangs is freed by force: waiters go on, and its holder is told by its next renewal",
+			gate: named(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				req := t.req("a")
@@ -328,7 +336,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/TellsHolder",
 			why:  "a holder whose lease is broken by force is told at once, not at its next renewal: until then two work",
-			gate: tellsLoss(),
+			gate: needs(named(), tellsLoss()),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				// The second owner uses connections that exist already.
@@ -347,6 +355,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/EndsTheLease",
 			why:  "the hold that was broken is lost: neither renewal nor release may touch what comes after it",
+			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				req := t.req("a")
@@ -363,6 +372,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/ComparesOwner",
 			why:  "Break compares and frees in one step: a person who saw one holder must not break another",
+			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
@@ -372,7 +382,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/ComparesToken",
 			why:  "an owner that callers choose may hold again: the token says which of its holds was meant",
-			gate: fencing(),
+			gate: needs(named(), fencing()),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				req := t.req("a")
@@ -386,6 +396,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/Free",
 			why:  "a hold that has ended in the meantime is answered with ErrLost",
+			gate: named(),
 			run: func(t *trial) {
 				d := t.open()
 				req := t.req("a")
@@ -399,8 +410,8 @@ func breakClauses() []clause {
 		{
 			name: "Break/OneOfMany",
 			why:  "Break frees exactly one hold: the other readers, or holders of slots, go on",
-			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one holder only"),
+			gate: needs(named(), when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
+				"the driver has locks of one holder only")),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				newReq := func(owner string) driver.Request {

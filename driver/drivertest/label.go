@@ -12,11 +12,13 @@ func labelClauses() []clause {
 		{
 			name: "Label/Shown",
 			why:  "people see what a holder is doing now, and of whose hold they see it",
+			gate: named(),
 			run:  labelIsShown,
 		},
 		{
 			name: "Label/KeepsQueue",
 			why:  "a holder that says how far it is has not released: nobody else is granted the lock for it",
+			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
@@ -35,13 +37,14 @@ func labelClauses() []clause {
 		{
 			name: "Label/Ended",
 			why:  "a lease that has ended is neither brought back nor shown in place of the present holder",
+			gate: named(),
 			run:  labelOfEnded,
 		},
 		{
 			name: "Label/One",
 			why:  "each of several holders has a label of its own",
-			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one kind only"),
+			gate: needs(named(), when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
+				"the driver has locks of one kind only")),
 			run: labelOfOne,
 		},
 	}

@@ -156,7 +156,7 @@ func keptAcrossStep(t *testing.T, c ClockTest) {
 // first request waited before the step.
 func keptSession(t *testing.T, c ClockTest) {
 	if c.OpenSession == nil {
-		return
+		t.Skip("there are no sessions whose locks are in rows")
 	}
 	d, other := c.OpenSession(t), c.OpenSession(t)
 	req := rowRequest("kept session", "a")

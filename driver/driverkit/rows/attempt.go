@@ -19,7 +19,6 @@ type Attempt struct {
 
 	d    *Driver
 	hint chan struct{} // capacity 1: wakes the attempt, which can perhaps be granted now
-	lock *Lease        // has, or may have, the lock of the session before the request is granted; see Plain
 
 	// Guarded by registry.mu:
 	checkAt     time.Time // when the row may change without a notification
@@ -83,7 +82,6 @@ func (d *Driver) newAttempt(req driver.Request, served bool) *Attempt {
 func (a *Attempt) acquire(ctx context.Context) (driver.Lease, error) {
 	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {
-		l.startRecord(recordDelay)
 		return l, nil
 	}
 	a.withdraw(ctx, l, err)
@@ -160,9 +158,6 @@ func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
 			return nil, 0, err
 		}
 	}
-	if a.d.backend.Plain != nil {
-		return a.requestPlain(ctx)
-	}
 	l, err := a.d.backend.Request(ctx, a)
 	if err != nil {
 		return nil, time.Hour, err
@@ -179,13 +174,11 @@ func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
 	mayBeInRow := a.sent && !(a.Req.NoWait && l == nil && refused && !a.late)
-	if a.lock == nil && !mayBeInRow {
+	if !mayBeInRow {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	if mayBeInRow {
-		a.d.registry.markRemoving(a.Req.Name, nonce)
-	}
+	a.d.registry.markRemoving(a.Req.Name, nonce)
 	remove := a.d.removal(a.Req.Name, nonce, a.late)
 	task := func() {
 		defer close(done)
@@ -194,12 +187,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		if l != nil {
 			l.drop(inner, false)
 		}
-		if a.lock != nil && a.lock != l {
-			a.lock.drop(inner, false)
-		}
-		if mayBeInRow {
-			a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
-		}
+		a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
 	}
 	if !a.d.Life.Go(task) {
 		go task()
@@ -219,6 +207,22 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	select {
 	case <-done:
 	case <-timer.C:
+	}
+}
+
+// removal returns a function that removes an entry from the row of a name. unsure says that the
+// store may still write the entry: the removal must then be repeated for [driverkit.CallTimeout].
+func (d *Driver) removal(name, nonce string, unsure bool) func(context.Context) error {
+	var lastDue time.Time // the last removal is not before this time
+	if unsure {
+		lastDue = time.Now().Add(driverkit.CallTimeout)
+	}
+	return func(ctx context.Context) error {
+		err := d.backend.Remove(ctx, name, nonce)
+		if err == nil && time.Now().Before(lastDue) {
+			return errRemoveAgain
+		}
+		return err
 	}
 }
 

@@ -14,12 +14,9 @@ import (
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	err := d.Inspect(ctx, func(ctx context.Context) error {
-		s, foreign, err := d.readRecorded(ctx, name)
-		if s != nil {
+		found, err := d.backend.Read(ctx, []string{name})
+		if s := found[name]; s != nil {
 			st, err = s.status(d.maxLeft()), cmp.Or(err, s.Err)
-		}
-		if foreign != "" {
-			st.Holders = []driver.Holding{{Foreign: foreign, Left: driver.NoExpiry}}
 		}
 		return err
 	})
@@ -30,13 +27,6 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 // It may or may not see changes that are made meanwhile. If some rows are malformed, List lists
 // all other rows, and then returns a [driverkit.RowError] for the first malformed one.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	if d.backend.Plain != nil { // leases that were granted before the call get their records, unless something is slow
-		select {
-		case <-time.After(RecordTimeout):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 	var firstMalformed error
 	for after := ""; ; {
 		var page []*State
@@ -69,12 +59,7 @@ func (d *Driver) maxLeft() time.Duration {
 
 // Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	return d.Inspect(ctx, func(ctx context.Context) error {
-		if _, _, err := d.readRecorded(ctx, name); err != nil { // which waits for the record
-			return err
-		}
-		return d.backend.Break(ctx, name, owner, token)
-	})
+	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Break(ctx, name, owner, token) })
 }
 
 // Withdraw implements [driver.Withdrawer].

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -27,23 +26,13 @@ type Lease struct {
 	dropped       bool   // the session must not keep the lock
 	unlocked      bool   // the server has released the lock
 
-	releaseMu  sync.Mutex    // serializes Release
-	recordLock chan struct{} // capacity 1: serializes the writing of a plain lease's record and its release
-	grantedAt  time.Time     // when the row's answer arrived
+	releaseMu sync.Mutex // serializes Release
 
 	mu        sync.Mutex
 	granted   bool // Acquire is about to return the lease
 	releasing bool // Release was called: from then on the end is not a loss
 	ended     bool // nothing is left to release
 	err       error
-
-	// Of a plain lease, guarded by mu; see Plain.
-	plain        bool
-	record       Entry       // to be written
-	recordTimer  *time.Timer // writes it
-	recorded     bool        // the row has the record, or had it
-	recordUnsure bool        // the store may have it, or may still write it
-	inQueue      bool        // the row may have the lease among its waiters
 }
 
 // Grant implements [driver.Lease].
@@ -144,10 +133,6 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	if ended {
 		return err
 	}
-	if done, err := l.releasePlain(ctx); done {
-		return err
-	}
-	l.outlastTokens()
 	l.drop(ctx, true)
 	freed, err := l.d.backend.Release(ctx, l)
 	l.d.noteFull(err)
@@ -179,9 +164,6 @@ func (l *Lease) SetLabel(ctx context.Context, label string) error {
 	}
 	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	if err := l.writeRecord(ctx); err != nil {
-		return err
-	}
 	found, err := l.d.backend.SetLabel(ctx, l, sanitize(label))
 	if err == nil && !found {
 		err = driver.ErrLost

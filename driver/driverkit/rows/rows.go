@@ -104,10 +104,6 @@ type Backend struct {
 	// the session takes for a name. They are nil for leases that are rows only.
 	Connect func(context.Context) (Conn, error)
 	LockKey func(name string) string
-
-	// Plain is nil if sessions grant no plain leases: the row grants each lease before the session
-	// takes its lock.
-	Plain *Plain
 }
 
 // Options are the options of a [Driver].
@@ -137,13 +133,11 @@ type Driver struct {
 	prunes   driverkit.Every
 	session  *session                  // nil for rows
 	lastFull atomic.Pointer[time.Time] // when a request last met a full server, or nil; see MustYield
-
-	recordSlots chan struct{} // bounds how many records are written at a time
 }
 
 // New returns a driver.
 func New(backend Backend, opts Options) *Driver {
-	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts, recordSlots: make(chan struct{}, 2)}
+	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts}
 	d.registry.init(d)
 	if backend.Connect != nil {
 		d.session = &session{d: d, connectLock: make(chan struct{}, 1), held: map[string]*Lease{}}

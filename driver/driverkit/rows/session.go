@@ -257,7 +257,7 @@ func (s *session) unlock(ctx context.Context, le *Lease, granted bool) error {
 		if !found {
 			return errNotSent
 		}
-		if err := s.release(ctx, l.conn, le); err != nil {
+		if err := l.conn.Unlock(ctx, le); err != nil {
 			return driverkit.UnknownOutcomeError{Err: err}
 		}
 		s.d.registry.removeLease(le) // it may have been granted since the caller gave up
@@ -275,19 +275,6 @@ func (s *session) unlock(ctx context.Context, le *Lease, granted bool) error {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
-}
-
-// release releases the lock of a lease. If the row has no holder of the lease, nobody else wakes
-// those who wait for the lock.
-func (s *session) release(ctx context.Context, c Conn, le *Lease) error {
-	if s.d.backend.Plain == nil || le.isHolder() {
-		return c.Unlock(ctx, le)
-	}
-	after := ""
-	if le.isGranted() {
-		after = le.Nonce
-	}
-	return s.d.backend.Plain.Free(ctx, c, le, after)
 }
 
 // Ping checks that the session lives, and returns the time from which that is known.
