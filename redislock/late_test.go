@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -202,6 +203,88 @@ func TestCutOffAfterGrant(t *testing.T) {
 	}
 	c.cut.Store(false)
 	free(t, l)
+}
+
+// A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver that
+// the request was lost.
+type heartbeatConn struct {
+	redislock.Conn
+	mu     sync.Mutex
+	armed  bool             // guarded by mu
+	late   []redislock.Call // guarded by mu
+	caught chan struct{}    // closed when there is one
+}
+
+func (c *heartbeatConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	c.mu.Lock()
+	catch := c.armed && c.late == nil && slices.Contains(calls[0].Args, "A")
+	if catch {
+		c.late = []redislock.Call{calls[0]}
+		close(c.caught)
+	}
+	c.mu.Unlock()
+	if catch {
+		return []redislock.Reply{{Err: errLost}}
+	}
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestLateHeartbeat delivers a heartbeat of a waiter when it has got the lock and released it. It
+// takes neither the lock nor a place in the queue.
+func TestLateHeartbeat(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			c := &heartbeatConn{caught: make(chan struct{})}
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c.Conn = inner
+				return c
+			})
+			first, req := request("job", "holder", time.Hour), mode.as(request("job", "waiter", time.Hour))
+			if req.Slots > 0 {
+				first.Slots, req.Slots = 1, 1
+			}
+			held := take(t, d, first)
+			waiting := wait(t, other, req, 1)
+			c.mu.Lock()
+			c.armed = true
+			c.mu.Unlock()
+			awaitClosed(t, c.caught, "a heartbeat")
+			free(t, held)
+			l, _ := granted(t, waiting, enough, "the waiter")
+			free(t, l)
+			if r := c.Conn.Eval(t.Context(), c.late...)[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if st := status(t, d, "job"); len(st.Holders)+len(st.Waiters) > 0 {
+				t.Errorf("after a late heartbeat, the status is %+v", st)
+			}
+		})
+	}
+}
+
+// TestLateTake delivers a request when its repetition was granted and released. What the store then
+// grants to nobody is withdrawn, long before the TTL is over.
+func TestLateTake(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	c := &heartbeatConn{caught: make(chan struct{}), armed: true}
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c.Conn = inner
+		return c
+	})
+	free(t, take(t, d, request("job", "holder", time.Hour)))
+	c.Conn.Eval(t.Context(), c.late...)
+	other := open(t, at(node.Addr()))
+	livetest.Await(t, "withdrawal", func() error {
+		if st := status(t, other, "job"); len(st.Holders) > 0 {
+			return fmt.Errorf("the lock is held: %+v", st)
+		}
+		return nil
+	})
 }
 
 // A refusedConn can't reach its server any more once it is down.
