@@ -116,11 +116,25 @@ func TestRenewalNeverShortens(t *testing.T) {
 	}
 }
 
-// A cutConn loses all requests while it is cut. Its subscriptions hear nothing then, but the server
-// does not know that.
+// A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that is
+// over, but the server does not know that.
 type cutConn struct {
 	redislock.Conn
 	cut atomic.Bool
+	mu  sync.Mutex
+	msg []func() // messages that were missed; guarded by mu
+}
+
+// mend ends the cut.
+func (c *cutConn) mend() {
+	c.mu.Lock()
+	missed := c.msg
+	c.msg = nil
+	c.mu.Unlock()
+	c.cut.Store(false)
+	for _, hear := range missed {
+		hear()
+	}
 }
 
 func (c *cutConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
@@ -138,7 +152,11 @@ func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, r
 	return c.Conn.Subscribe(ctx, channel, sharded, ready, func(payload string) {
 		if !c.cut.Load() {
 			message(payload)
+			return
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.msg = append(c.msg, func() { message(payload) })
 	})
 }
 
@@ -171,9 +189,9 @@ func TestHandedOverBeforeRestart(t *testing.T) {
 			}
 			node.Must("HSET", "snib.m", "r", "another server")
 			withheld(t, d, request("another job", "other", time.Minute), "after the restart")
-			c.cut.Store(false)
+			c.mend()
 			l, _ := granted(t, waiting, enough, "the waiter")
-			left := status(t, d, "job").Holders[0].Left
+			left := status(t, d, "job").Holders[0].Left + time.Millisecond // which is cut off
 			if start := l.Grant().Start; left < start.Add(req.TTL).Left(driver.Now()) {
 				t.Errorf("the lease ends %v before its holder believes", start.Add(req.TTL).Left(driver.Now())-left)
 			}
@@ -201,8 +219,40 @@ func TestCutOffAfterGrant(t *testing.T) {
 	if len(holders) != 1 || holders[0].Owner != "holder" || holders[0].Token != token(l) {
 		t.Errorf("the holders are %+v, want the token %d", holders, token(l))
 	}
-	c.cut.Store(false)
+	c.mend()
 	free(t, l)
+}
+
+// TestCutOffWaiter hands a lock to a waiter that is cut off, but whose connection the server still
+// knows. Who waits behind it gets the lock long before the TTL is over.
+func TestCutOffWaiter(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d, behind := open(t, at(node.Addr())), open(t, at(node.Addr()))
+			var c *cutConn
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c = &cutConn{Conn: inner}
+				return c
+			})
+			first, next := mode.as(request("job", "holder", time.Hour)), request("job", "behind", time.Hour)
+			if first.Slots > 0 {
+				first.Slots, next.Slots = 1, 1
+			}
+			req := first
+			req.Owner, first.Shared = "cut off", false
+			held := take(t, d, first)
+			wait(t, other, req, 1)
+			waiting := wait(t, behind, next, 2)
+			c.cut.Store(true)
+			free(t, held)
+			l, _ := granted(t, waiting, enough, "who waits behind it")
+			free(t, l)
+			c.mend()
+		})
+	}
 }
 
 // A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver that
