@@ -47,11 +47,11 @@ type attempt struct {
 	rounds    int
 	maybeSent bool           // a request may have reached the store
 	refused   bool           // the store answered the last round, and keeps nothing of it
-	queued    bool           // the store has said that the request is in the queue
+	queued    bool           // the store has said that the request is in the queue, and not since that it has left
 	sent      driver.Instant // just before the last round that was answered
 
 	abandoned *command // the request that was given up; nil without one
-	late      bool     // the store may still execute a request that got no answer
+	late      bool     // the store may still execute a request that got no answer, also after the release
 
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
@@ -173,12 +173,17 @@ func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), max
 // maxTokens is how many tokens a request may reserve.
 const maxTokens = 4096
 
-// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held.
+// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held. Once it
+// is there, the rounds are heartbeats: one that the network delivers when all is over takes neither
+// the lock nor a place.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	a.rounds++
 	a.refused = false
 	waits := "0"
-	if queue {
+	switch {
+	case a.queued:
+		waits = "2"
+	case queue:
 		waits = "1"
 	}
 	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
@@ -212,7 +217,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 // may end with any cause, also with the ErrHeld of another lock.
 func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
-	a.refused = word == "h" || word == "e" || word == "k"
+	a.refused = word == "h" || word == "e" || word == "k" || word == "n"
 	switch word {
 	case "g":
 		if ctx.Err() != nil {
@@ -223,6 +228,9 @@ func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error
 		a.queued = true
 		left, place, _ := strings.Cut(rest, " ")
 		return nil, &queuedError{left: parseMillis(left), place: place}
+	case "n": // it was silent for too long, or the server has lost its memory: enter the queue again
+		a.queued = false
+		return nil, &queuedError{}
 	case "h":
 		return nil, &HeldError{Left: parseMillis(rest)}
 	case "e":

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -115,11 +116,25 @@ func TestRenewalNeverShortens(t *testing.T) {
 	}
 }
 
-// A cutConn loses all requests while it is cut. Its subscriptions hear nothing then, but the server
-// does not know that.
+// A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that is
+// over, but the server does not know that.
 type cutConn struct {
 	redislock.Conn
 	cut atomic.Bool
+	mu  sync.Mutex
+	msg []func() // messages that were missed; guarded by mu
+}
+
+// mend ends the cut.
+func (c *cutConn) mend() {
+	c.mu.Lock()
+	missed := c.msg
+	c.msg = nil
+	c.mu.Unlock()
+	c.cut.Store(false)
+	for _, hear := range missed {
+		hear()
+	}
 }
 
 func (c *cutConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
@@ -137,7 +152,11 @@ func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, r
 	return c.Conn.Subscribe(ctx, channel, sharded, ready, func(payload string) {
 		if !c.cut.Load() {
 			message(payload)
+			return
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.msg = append(c.msg, func() { message(payload) })
 	})
 }
 
@@ -170,9 +189,9 @@ func TestHandedOverBeforeRestart(t *testing.T) {
 			}
 			node.Must("HSET", "snib.m", "r", "another server")
 			withheld(t, d, request("another job", "other", time.Minute), "after the restart")
-			c.cut.Store(false)
+			c.mend()
 			l, _ := granted(t, waiting, enough, "the waiter")
-			left := status(t, d, "job").Holders[0].Left
+			left := status(t, d, "job").Holders[0].Left + time.Millisecond // which is cut off
 			if start := l.Grant().Start; left < start.Add(req.TTL).Left(driver.Now()) {
 				t.Errorf("the lease ends %v before its holder believes", start.Add(req.TTL).Left(driver.Now())-left)
 			}
@@ -200,8 +219,122 @@ func TestCutOffAfterGrant(t *testing.T) {
 	if len(holders) != 1 || holders[0].Owner != "holder" || holders[0].Token != token(l) {
 		t.Errorf("the holders are %+v, want the token %d", holders, token(l))
 	}
-	c.cut.Store(false)
+	c.mend()
 	free(t, l)
+}
+
+// TestCutOffWaiter hands a lock to a waiter that is cut off, but whose connection the server still
+// knows. Who waits behind it gets the lock long before the TTL is over.
+func TestCutOffWaiter(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d, behind := open(t, at(node.Addr())), open(t, at(node.Addr()))
+			var c *cutConn
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c = &cutConn{Conn: inner}
+				return c
+			})
+			first, next := mode.as(request("job", "holder", time.Hour)), request("job", "behind", time.Hour)
+			if first.Slots > 0 {
+				first.Slots, next.Slots = 1, 1
+			}
+			req := first
+			req.Owner, first.Shared = "cut off", false
+			held := take(t, d, first)
+			wait(t, other, req, 1)
+			waiting := wait(t, behind, next, 2)
+			c.cut.Store(true)
+			free(t, held)
+			l, _ := granted(t, waiting, enough, "who waits behind it")
+			free(t, l)
+			c.mend()
+		})
+	}
+}
+
+// A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver that
+// the request was lost.
+type heartbeatConn struct {
+	redislock.Conn
+	mu     sync.Mutex
+	armed  bool             // guarded by mu
+	late   []redislock.Call // guarded by mu
+	caught chan struct{}    // closed when there is one
+}
+
+func (c *heartbeatConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	c.mu.Lock()
+	catch := c.armed && c.late == nil && slices.Contains(calls[0].Args, "A")
+	if catch {
+		c.late = []redislock.Call{calls[0]}
+		close(c.caught)
+	}
+	c.mu.Unlock()
+	if catch {
+		return []redislock.Reply{{Err: errLost}}
+	}
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestLateHeartbeat delivers a heartbeat of a waiter when it has got the lock and released it. It
+// takes neither the lock nor a place in the queue.
+func TestLateHeartbeat(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			c := &heartbeatConn{caught: make(chan struct{})}
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c.Conn = inner
+				return c
+			})
+			first, req := request("job", "holder", time.Hour), mode.as(request("job", "waiter", time.Hour))
+			if req.Slots > 0 {
+				first.Slots, req.Slots = 1, 1
+			}
+			held := take(t, d, first)
+			waiting := wait(t, other, req, 1)
+			c.mu.Lock()
+			c.armed = true
+			c.mu.Unlock()
+			awaitClosed(t, c.caught, "a heartbeat")
+			free(t, held)
+			l, _ := granted(t, waiting, enough, "the waiter")
+			free(t, l)
+			if r := c.Conn.Eval(t.Context(), c.late...)[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if st := status(t, d, "job"); len(st.Holders)+len(st.Waiters) > 0 {
+				t.Errorf("after a late heartbeat, the status is %+v", st)
+			}
+		})
+	}
+}
+
+// TestLateTake delivers a request when its repetition was granted and released. What the store then
+// grants to nobody is withdrawn, long before the TTL is over.
+func TestLateTake(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	c := &heartbeatConn{caught: make(chan struct{}), armed: true}
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c.Conn = inner
+		return c
+	})
+	free(t, take(t, d, request("job", "holder", time.Hour)))
+	c.Conn.Eval(t.Context(), c.late...)
+	other := open(t, at(node.Addr()))
+	livetest.Await(t, "withdrawal", func() error {
+		if st := status(t, other, "job"); len(st.Holders) > 0 {
+			return fmt.Errorf("the lock is held: %+v", st)
+		}
+		return nil
+	})
 }
 
 // A refusedConn can't reach its server any more once it is down.

@@ -134,6 +134,9 @@ func (l *lease) Release(ctx context.Context) error {
 	// ended before. Nobody can tell which, and it does no harm: the core notices a loss by its
 	// own clock.
 	l.released = true
+	if l.late {
+		go l.withdrawAgain()
+	}
 	return nil
 }
 

@@ -165,8 +165,8 @@ var redisMutants = []mutant{
 	}, {
 		guarantee: "moving slots", pkg: "redislock",
 		in:    "mayBeServed",
-		old:   " || transientCode(reply.Text) == nonLocalKey",
-		new:   "",
+		old:   "return transientCode(reply.Text) == nonLocalKey",
+		new:   "return false",
 		tests: "TestReleaseMeetsMove",
 	}, {
 		guarantee: "waiters of moving slots", pkg: "redislock",

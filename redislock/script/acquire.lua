@@ -1,11 +1,11 @@
 -- Acquires a lock, or puts the request into the queue.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id, mode, TTL in ms, number of tokens, 1 to wait in the queue, the request's JSON
---           without its opening brace and its id
+-- ARGV      id, mode, TTL in ms, number of tokens; 1 to wait in the queue, 2 if the request must be
+--           there already, and otherwise 0; the request's JSON without its opening brace and its id
 -- Expects   all files before this one
 -- Provides  acquire(id, mode, ttl, tokens, waits, rest)
--- Answer    g, q, h, e or k, see full.lua
+-- Answer    g, q, n, h, e or k, see full.lua
 
 local function checkTokens()
   if exhausted() then
@@ -86,7 +86,7 @@ local function acquire(id, mode, ttl, tokens, waits, rest)
   local wait = grace(ttl)
   if wait > 0 then
     local value = lockValue()
-    if value and waits ~= '1' and not hasRoom(mode) then return 'h ' .. timeLeft(value, mode) end
+    if value and waits == '0' and not hasRoom(mode) then return 'h ' .. timeLeft(value, mode) end
     return 'e ' .. wait
   end
   checkTokens()
@@ -94,6 +94,7 @@ local function acquire(id, mode, ttl, tokens, waits, rest)
   if value == nil then return 'k a ' .. keyType end
   answer = reacquire(id, mode, ttl, rest)
   if answer then return answer end
+  if waits == '2' and not isQueued(id, mode) then return 'n' end
   local kind = conflictingKind(value, mode)
   if kind and not isQueued(id, mode) then return 'k ' .. kind end
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
@@ -101,7 +102,7 @@ local function acquire(id, mode, ttl, tokens, waits, rest)
     writeHold(token, now, id, mode, ttl, rest)
     return grantAnswer(token, tokens, false)
   end
-  if waits ~= '1' then return 'h ' .. timeLeft(value, mode) end
+  if waits == '0' then return 'h ' .. timeLeft(value, mode) end
   local new, alone = enqueue(id, rest)
   if not value or isMulti(value) then -- otherwise there is no room for any waiter
     answer = serveQueue(id)

@@ -16,6 +16,7 @@
 --                                   the waiter out. PLACE is 1 at the head of the queue, 2 there
 --                                   if another library holds the lock, which does not announce
 --                                   its release, and 0 elsewhere
+--            n                      the request is not in the queue any more
 --            h LEFT                 held; LEFT is -1 if the lock's key does not expire
 --            e LEFT                 nothing is granted for LEFT ms: the grace period
 --            k KIND                 the name is in use as KIND

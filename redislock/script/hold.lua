@@ -3,7 +3,8 @@
 -- KEYS[2]   the long leases, see longlease.lua
 -- KEYS      lock, grants, queue
 -- ARGV      not used
--- Expects   now, floor, addLongLease, extendTo, lock, grants, queue; mode.lua, entry.lua, grant.lua
+-- Expects   now, floor, handOverTTL, addLongLease, extendTo, lock, grants, queue; mode.lua,
+--           entry.lua, grant.lua
 -- Provides  removeLongLease(id, grant)  removes the lease of a hold that has ended
 --           removeEnded()             removes the ended holds of a shared lock or semaphore
 --           hasRoom(mode, value)      reports whether another hold of this mode fits. The value is
@@ -14,7 +15,9 @@
 
 local function removeLongLease(id, grant)
   if floor and grant and grant.ttl > floor then
-    redis.call('ZREM', KEYS[2], string.format('%d %s %s', grant.ttl, id, lock))
+    for _, ttl in ipairs({grant.ttl, handOverTTL}) do
+      redis.call('ZREM', KEYS[2], string.format('%d %s %s', ttl, id, lock))
+    end
   end
 end
 
@@ -52,6 +55,7 @@ local function othersWait(channel)
   return #waiters == 32
 end
 
+-- writeHold writes a hold that ends in ttl ms.
 local function writeHold(token, since, id, mode, ttl, rest)
   addLongLease(lock, id, ttl)
   local json = grantJSON(id, token, since, rest)

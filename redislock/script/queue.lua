@@ -2,8 +2,8 @@
 --
 -- KEYS      queue, requests
 -- ARGV      not used
--- Expects   now, absence, extendTo, grace, queue, requests; token.lua, entry.lua, hint.lua and
---           hold.lua
+-- Expects   now, absence, handOverTTL, extendTo, grace, queue, requests; token.lua, entry.lua,
+--           hint.lua and hold.lua
 -- Provides  dequeue(id)             removes a waiter
 --           firstWaiter()           the id at the head of the queue, or nil
 --           yieldLeft()             for how many ms waiters must leave the lock free, or nil
@@ -75,12 +75,13 @@ local function serveQueue(self, value)
       dequeue(first)
       if first == self or request.blind or isListening(request) then
         local token = reserve(request.tokens)
+        local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
         -- The rest of the entry follows its time, the opening brace and the id.
-        writeHold(token, now, first, request.mode, request.ttl, string.sub(entry, 24 + #first))
+        writeHold(token, now, first, request.mode, ttl, string.sub(entry, 24 + #first))
         if first == self then
           return grantAnswer(token, request.tokens, othersWait(request.channel))
         end
-        -- The waiter sends its request again, and the answer is the grant.
+        -- The waiter sends its request again, which extends the lease. The answer is the grant.
         if request.mode == 'x' then return end -- no other hold fits
         value = nil
       end
