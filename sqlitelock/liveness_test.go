@@ -332,6 +332,23 @@ func TestInheritRelease(t *testing.T) {
 	}
 }
 
+// TestInheritClose checks that Close ends the lease, too, if no other process has the file.
+func TestInheritClose(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	req := request("wrapper")
+	acquire(t, d, req)
+	if _, err := d.Inherit(t.Context(), req.Name, req.Owner); err != nil {
+		t.Fatalf("Inherit = %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := try(open(t, path), request("next")); err != nil {
+		t.Errorf("Acquire after Close = %v", err)
+	}
+}
+
 // TestNotInheritable checks that there is no file for leases that do not end with this process.
 func TestNotInheritable(t *testing.T) {
 	path := newPath(t)
