@@ -493,6 +493,21 @@ func TestDetachedOutlivesBoot(t *testing.T) {
 			if again, err := try(d, detached); tt.left > 0 && (err != nil || d.Renew(t.Context(), []driver.Lease{again})[0].Err != nil) {
 				t.Errorf("Acquire by the holder after a restart = %v, want its lease", err)
 			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			d = restart(t, path, tt.later+ttl/4)
+			d.boot = "a third boot"
+			st, err := d.Status(t.Context(), keeps.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range st.Holders {
+				if h.Left > tt.left-ttl/4 {
+					t.Errorf("after another restart, %v later, %q has %v left, want at most %v", ttl/4, keeps.Name, h.Left, tt.left-ttl/4)
+				}
+			}
 		})
 	}
 }
