@@ -78,19 +78,13 @@ func (h *handle) Release(ctx context.Context) (err error) {
 		return context.Cause(ctx)
 	}
 	h.d.store.update(h.name, func(k *lock, now driver.Instant) {
-		l := k.lease(h.id)
-		switch {
-		case h.released:
-			return
+		switch l := k.lease(h.id); {
+		case h.released: // calling it again is harmless
 		case l == nil:
 			err = driver.ErrLost
-			return
-		}
-		h.released = true
-		if until := l.since.Add(l.req.MinHold); !until.Reached(now) {
-			l.kept, l.end = true, until
-		} else {
-			k.remove(l)
+		default:
+			h.released = true
+			k.release(l, now)
 		}
 	})
 	return err

@@ -146,6 +146,16 @@ func (k *lock) expire(now driver.Instant) {
 	k.holders = slices.DeleteFunc(k.holders, func(l *lease) bool { return l.end.Reached(now) })
 }
 
+// release removes a lease, or keeps it until its MinHold is over.
+func (k *lock) release(l *lease, now driver.Instant) {
+	until := l.since.Add(l.req.MinHold)
+	if l.req.MinHold > 0 && !until.Reached(now) {
+		l.kept, l.end = true, until
+	} else {
+		k.remove(l)
+	}
+}
+
 // remove removes a lease, unless it has ended.
 func (k *lock) remove(l *lease) {
 	if i := slices.Index(k.holders, l); i >= 0 {

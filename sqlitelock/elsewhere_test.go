@@ -81,3 +81,22 @@ func TestDetachedHasNoByte(t *testing.T) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
 }
+
+// TestLeaseOfDeadProcess checks that a lease that ended with its process is not revived by its id.
+func TestLeaseOfDeadProcess(t *testing.T) {
+	path := newPath(t)
+	dead, d := open(t, path), open(t, path)
+	req := request("dead")
+	acquire(t, dead, req)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := d.Lease(req.Name, req.Owner, time.Minute)
+	for op, err := range map[string]error{
+		"Renew": d.Renew(t.Context(), []driver.Lease{l})[0].Err, "SetLabel": l.SetLabel(t.Context(), "x"), "Release": l.Release(t.Context()),
+	} {
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("%s by id = %v, want ErrLost", op, err)
+		}
+	}
+}

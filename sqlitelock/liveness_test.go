@@ -332,6 +332,23 @@ func TestInheritRelease(t *testing.T) {
 	}
 }
 
+// TestInheritClose checks that Close ends the lease, too, if no other process has the file.
+func TestInheritClose(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	req := request("wrapper")
+	acquire(t, d, req)
+	if _, err := d.Inherit(t.Context(), req.Name, req.Owner); err != nil {
+		t.Fatalf("Inherit = %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := try(open(t, path), request("next")); err != nil {
+		t.Errorf("Acquire after Close = %v", err)
+	}
+}
+
 // TestNotInheritable checks that there is no file for leases that do not end with this process.
 func TestNotInheritable(t *testing.T) {
 	path := newPath(t)
@@ -475,6 +492,21 @@ func TestDetachedOutlivesBoot(t *testing.T) {
 			}
 			if again, err := try(d, detached); tt.left > 0 && (err != nil || d.Renew(t.Context(), []driver.Lease{again})[0].Err != nil) {
 				t.Errorf("Acquire by the holder after a restart = %v, want its lease", err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			d = restart(t, path, tt.later+ttl/4)
+			d.boot = "a third boot"
+			st, err := d.Status(t.Context(), keeps.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range st.Holders {
+				if h.Left > tt.left-ttl/4 {
+					t.Errorf("after another restart, %v later, %q has %v left, want at most %v", ttl/4, keeps.Name, h.Left, tt.left-ttl/4)
+				}
 			}
 		})
 	}

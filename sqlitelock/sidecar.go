@@ -230,8 +230,15 @@ func (s *sidecar) wake(at int64) {
 	delete(s.watches, at)
 }
 
-// close unlocks all bytes.
-func (s *sidecar) close() error { return s.bytes.close() }
+// close unlocks all bytes, except those that other processes have inherited.
+func (s *sidecar) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.held {
+		f.Close() // nothing was written; nil is an error
+	}
+	return s.bytes.close()
+}
 
 // control calls fn with the descriptor of f, which stays open until fn returns,
 // also if f is closed in the meantime.

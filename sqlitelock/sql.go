@@ -100,7 +100,9 @@ const (
 	countProcessLeases = `SELECT count(*) FROM leases WHERE deadline > ? AND mode IN (0, 1)`
 	moveDeadlines      = `UPDATE leases SET
 			since    = ?1 + min(max(until - ?2, 0), ttl) - (deadline - since),
-			deadline = ?1 + min(max(until - ?2, 0), ttl)
+			deadline = ?1 + min(max(until - ?2, 0), ttl),
+			until    = ?2 + min(max(until - ?2, 0), ttl),
+			ttl      = min(max(until - ?2, 0), ttl)
 		WHERE mode IN (2, 3)`
 	deleteProcessLeases = `DELETE FROM leases WHERE mode IN (0, 1)`
 	deleteWaiters       = `DELETE FROM waiters`
