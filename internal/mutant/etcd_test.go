@@ -41,7 +41,7 @@ var etcdMutants = []mutant{
 		guarantee: "renewed together", pkg: "etcdlock",
 		in:    "session.checkAll",
 		old:   "s.d.checkKeys(ctx, leases)",
-		new:   "s.d.checkKeys(ctx, nil)",
+		new:   "s.d.checkKeys(ctx, leases[:0])",
 		tests: "TestRenewalOfMany",
 	},
 	{

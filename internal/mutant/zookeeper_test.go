@@ -27,7 +27,7 @@ var zookeeperMutants = []mutant{
 		guarantee: "released by id", pkg: "zklock",
 		in:    "Driver.releaseByID",
 		old:   "h.Owner == printable(id) && n.isRecipe()",
-		new:   "n.isRecipe()",
+		new:   `h.Owner != "" && n.isRecipe()`,
 		tests: "TestLeaseByID",
 	},
 	{
