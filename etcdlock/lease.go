@@ -40,7 +40,8 @@ type lease struct {
 	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
-	handles           []*handle
+	onLost            []func(error) // Request.OnLost of all requests
+	onWanted          []func()      // Request.OnWanted of all requests
 	isWanted          bool          // another process waits
 	infoRecorded      bool          // the value of the key says since when it holds the lock, and the label
 	releaseSem        chan struct{} // of capacity 1: held during a release; nil before the first
@@ -115,27 +116,30 @@ func (l *lease) hasToken(token uint64) bool {
 
 // A handle is what one acquisition gets of a lease. It implements [driver.Lease].
 type handle struct {
-	lease    *lease
-	grant    driver.Grant
-	onLost   func(error) // Request.OnLost
-	onWanted func()      // Request.OnWanted
+	lease *lease
+	grant driver.Grant
 }
 
 // newHandle returns another handle on the lease, for a request. The session is known to live
 // from start on.
 func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
-	h := &handle{lease: l, onLost: req.OnLost, onWanted: req.OnWanted, grant: driver.Grant{
+	h := &handle{lease: l, grant: driver.Grant{
 		Token: tokenOf(l.revision), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.ttl, TellsWanted: l.tellsWanted(),
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		h.lose(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
+	if req.OnLost != nil {
+		l.onLost = append(l.onLost, req.OnLost)
+		if l.ended {
+			req.OnLost(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
+		}
 	}
-	if l.isWanted {
-		h.tellWanted()
+	if req.OnWanted != nil {
+		l.onWanted = append(l.onWanted, req.OnWanted)
+		if l.isWanted {
+			req.OnWanted()
+		}
 	}
-	l.handles = append(l.handles, h)
 	return h
 }
 
@@ -151,14 +155,8 @@ func (l *lease) signalWanted() {
 		return
 	}
 	l.isWanted = true
-	for _, h := range l.handles {
-		h.tellWanted()
-	}
-}
-
-func (h *handle) tellWanted() {
-	if h.onWanted != nil {
-		h.onWanted()
+	for _, onWanted := range l.onWanted {
+		onWanted()
 	}
 }
 
@@ -167,13 +165,6 @@ func (h *handle) ID() string { return h.lease.info.Owner }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
 func (h *handle) Grant() driver.Grant { return h.grant }
-
-// lose tells the holder that the lease is lost.
-func (h *handle) lose(why error) {
-	if h.onLost != nil {
-		h.onLost(why)
-	}
-}
 
 // Release implements [driver.Lease].
 func (h *handle) Release(ctx context.Context) error { return h.lease.release(ctx) }
@@ -216,9 +207,9 @@ func (l *lease) end(result, why error) {
 	l.mu.Lock()
 	if !l.ended {
 		l.ended, l.releaseErr = true, result
-		for _, h := range l.handles {
-			if why != nil {
-				h.lose(why)
+		if why != nil {
+			for _, onLost := range l.onLost {
+				onLost(why)
 			}
 		}
 	}

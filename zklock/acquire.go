@@ -295,15 +295,11 @@ func (a *attempt) makeFolder(ctx context.Context) error {
 	return a.s.mkdir(ctx, a.folder, true)
 }
 
-// mkdir creates a node that will have children. Servers before ZooKeeper 3.5 have no
-// containers; there the node is persistent.
+// mkdir creates a node that will have children, unless it exists.
 func (s *session) mkdir(ctx context.Context, path string, container bool) error {
 	_, _, err := do(ctx, s, func(conn *zk.Conn) (string, error) {
 		if container {
-			made, err := conn.CreateContainer(path, nil, zk.FlagContainer, s.d.conf.acl)
-			if err == nil || err.Error() != errTextUnimplemented {
-				return made, err
-			}
+			return conn.CreateContainer(path, nil, zk.FlagContainer, s.d.conf.acl)
 		}
 		return conn.Create(path, nil, zk.FlagPersistent, s.d.conf.acl)
 	})

@@ -17,6 +17,13 @@ var etcdMutants = []mutant{
 		tests: "TestMinHoldOutlivesProcess",
 	},
 	{
+		guarantee: "released by id", pkg: "etcdlock",
+		in:    "Driver.releaseByID",
+		old:   "e.info.Owner != id ||",
+		new:   "",
+		tests: "TestLeaseByID",
+	},
+	{
 		guarantee: "the hold ends first", pkg: "etcdlock",
 		in:    "session.deadline",
 		old:   "return s.start.Add(s.ttl - s.ttl/drift - margin)",
@@ -34,7 +41,7 @@ var etcdMutants = []mutant{
 		guarantee: "renewed together", pkg: "etcdlock",
 		in:    "session.checkAll",
 		old:   "s.d.checkKeys(ctx, leases)",
-		new:   "s.d.checkKeys(ctx, nil)",
+		new:   "s.d.checkKeys(ctx, leases[:0])",
 		tests: "TestRenewalOfMany",
 	},
 	{

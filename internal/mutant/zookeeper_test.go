@@ -24,6 +24,13 @@ var zookeeperMutants = []mutant{
 		tests: "TestMinHoldOfWaiter",
 	},
 	{
+		guarantee: "released by id", pkg: "zklock",
+		in:    "Driver.releaseByID",
+		old:   "h.Owner == printable(id) && n.isRecipe()",
+		new:   `h.Owner != "" && n.isRecipe()`,
+		tests: "TestLeaseByID",
+	},
+	{
 		guarantee: "renewed together", pkg: "zklock",
 		in:    "Driver.renewAll",
 		old:   "start, err := s.renew(ctx, leases)",
