@@ -305,7 +305,6 @@ const (
 	foreignRows = "nobody else changes or deletes rows of the table"
 
 	kept     = "the server is put back to a copy from before the grant"
-	keptBack = kept + ", and its clock is set back by 20 minutes"
 )
 
 // advance sets the servers' wall clock forward, or back, for the rest of the test.
@@ -580,14 +579,6 @@ func siteOfMySQL(s *site) {
 }
 
 func restoreHeld(s *site) { s.overlap(s.backUp(s.server)) }
-
-func restoreSpent(s *site) {
-	restore := s.backUp(s.server)
-	s.checkDisorder(func() {
-		s.advance(-clockStep)
-		restore()
-	})
-}
 
 // breakAge cuts off the holder: first from a server that ends idle sessions, and
 // then from one that is too old to do so.
