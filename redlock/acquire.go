@@ -179,10 +179,10 @@ func (r *round) ownLease() (nonces []string, tokens int) {
 			own = nodes
 		}
 	}
-	nonces, tokens = make([]string, len(values)), maxTokenBlock
+	nonces, tokens = make([]string, len(values)), maxTokens
 	for i := range own.All() {
 		nonces[i] = values[i].nonce
-		tokens = min(tokens, int(min(values[i].holder.Tokens, maxTokenBlock))) //nolint:gosec // it is small
+		tokens = min(tokens, int(min(values[i].holder.Tokens, maxTokens))) //nolint:gosec // it is small
 	}
 	return nonces, tokens
 }
@@ -306,7 +306,7 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 		}
 	}
 	if a.topic != nil {
-		a.awaitCleanup(ctx, a.removeWaiter(1<<len(a.d.nodes)-1))
+		a.awaitCleanup(ctx, a.removeWaiter(a.d.allNodes()))
 	}
 	switch {
 	case ctx.Err() == nil:

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A holder is the JSON that describes a client. It follows nonce and token in a lock's key, and
@@ -20,6 +22,8 @@ type holder struct {
 	// Tokens is the number of tokens of the lease, if it has more than one. The token before
 	// the JSON is the last of them.
 	Tokens uint64 `json:"tokens"`
+
+	MinHold int64 `json:"minHold"` // milliseconds
 }
 
 func (h holder) toDriver() driver.Holder {
@@ -47,6 +51,10 @@ func encodeHolder(req *driver.Request) string {
 		b = append(b, `,"tokens":`...)
 		b = strconv.AppendInt(b, int64(n), 10)
 	}
+	if req.MinHold > 0 {
+		b = append(b, `,"minHold":`...)
+		b = append(b, rediskit.Millis(req.MinHold)...)
+	}
 	return string(append(b, '}'))
 }
 
@@ -69,6 +77,19 @@ type value struct {
 	ours   bool // the value is in the driver's format
 	kept   bool // released, but kept closed until MinHold is over
 }
+
+// minHoldLeft returns how much of MinHold is left at the time now, in microseconds by the clock
+// that recorded the grant.
+func (v *value) minHoldLeft(now string) time.Duration {
+	at, err := strconv.ParseInt(now, 10, 64)
+	if err != nil || v.holder.MinHold <= 0 {
+		return 0
+	}
+	return millis(v.holder.MinHold) - micros(at-v.holder.Since)
+}
+
+// millis returns a time in milliseconds, within the bounds of micros.
+func millis(ms int64) time.Duration { return micros(min(max(ms, 0), maxLeft.Milliseconds()) * 1000) }
 
 // keptPrefix begins the nonce of a lock that is kept closed until MinHold is over.
 const keptPrefix = "kept:"

@@ -45,7 +45,7 @@ type lease struct {
 func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64) *lease {
 	extendedOn := quorum.Set(0)
 	if r.old != nil { // another handle may have extended it
-		extendedOn = 1<<len(d.nodes) - 1
+		extendedOn = d.allNodes()
 	}
 	tokens := tokenCount(&req)
 	le := &lease{
@@ -64,6 +64,9 @@ func (l *lease) isValid() bool {
 	defer l.mu.Unlock()
 	return !l.ended && !l.validUntil.Reached(driver.Now())
 }
+
+// ID returns the id of the request that the lease was granted to.
+func (l *lease) ID() string { return l.req.Owner }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
@@ -95,7 +98,7 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	nodes |= l.round.nodesToFree()
 	l.freeOld(end, keep)
-	verdict, ended, err := l.d.tell(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
+	verdict, ended, err := l.d.tell(ctx, nodes, end, 'f', &l.lock, l.round.nonce, keep)
 	switch {
 	case verdict == quorum.Won:
 	case ended:
@@ -114,7 +117,7 @@ func (l *lease) freeOld(end driver.Instant, keep string) {
 	old := slices.Compact(slices.Sorted(slices.Values(l.round.old)))
 	for _, nonce := range old {
 		if nonce != "" && nonce != l.round.nonce {
-			l.d.cleanUp(1<<len(l.d.nodes)-1, end, 'f', &l.lock, nonce, keep)
+			l.d.cleanUp(l.d.allNodes(), end, 'f', &l.lock, nonce, keep)
 		}
 	}
 }
@@ -135,7 +138,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	l.req.Holder.Label = label
 	rest, end := encodeHolder(&l.req), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
-	_, ended, err := l.d.tell(ctx, 'h', &l.lock, l.round.nonce, rest, 1<<len(l.d.nodes)-1, end)
+	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, 'h', &l.lock, l.round.nonce, rest)
 	if ended {
 		return driver.ErrLost
 	}
@@ -146,7 +149,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 // The result ended reports that no majority had the lease. If neither is certain and some nodes
 // have not answered, err says why.
 func (d *Driver) tell(
-	ctx context.Context, code byte, l *lock, nonce, arg string, nodes quorum.Set, end driver.Instant,
+	ctx context.Context, nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string,
 ) (verdict quorum.Verdict, ended bool, err error) {
 	tally := d.params.Tally(driver.Instant{})
 	p := d.newPoll(func(node int, r reply) bool {
@@ -161,7 +164,7 @@ func (d *Driver) tell(
 			continue
 		}
 		p.commands[i].sendBy = end
-		p.sendEvenIfDown(i, code, l, nonce, arg)
+		p.sendEvenIfDown(i, code, l, args...)
 	}
 	p.close()
 	select {
@@ -178,7 +181,7 @@ func (d *Driver) tell(
 	if verdict == quorum.Won || ended {
 		return verdict, ended, nil // the usual case; the other nodes do not matter
 	}
-	if errs := errorsOf(p.replies); err == nil && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+	if errs := errorsOf(p.replies); (err == nil || err == errOverdue) && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		err = d.noMajority(reasonsOf(p.replies))
 	}
 	return verdict, ended, err
@@ -202,18 +205,25 @@ func countVote(t *quorum.Tally, node int, r reply, now driver.Instant) quorum.Ve
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	extensions := make([]*extension, len(due))
+	var foreign sync.WaitGroup
 	for i := range due {
-		extensions[i] = due[i].(*lease).extend(false)
+		switch l := due[i].(type) {
+		case *lease:
+			extensions[i] = l.extend(false)
+		case *foreignLease:
+			foreign.Go(func() { answers[i] = l.renew(ctx) })
+		}
 	}
 	timer := time.NewTimer(d.conf.timeout)
 	defer timer.Stop()
 	for i, e := range extensions {
-		if e == nil {
+		if _, ours := due[i].(*lease); ours && e == nil {
 			answers[i].Err = driver.ErrLost
-			continue
+		} else if ours {
+			answers[i] = e.wait(ctx, timer)
 		}
-		answers[i] = e.wait(ctx, timer)
 	}
+	foreign.Wait()
 	return answers
 }
 
@@ -236,7 +246,7 @@ func (l *lease) extend(thorough bool) *extension {
 		return nil
 	}
 	l.lastSent = e.sent
-	l.extendedOn = 1<<len(l.d.nodes) - 1
+	l.extendedOn = l.d.allNodes()
 	e.poll = l.d.newPoll(func(node int, r reply) bool {
 		if r.text != "" && r.text[0] == 'u' {
 			l.d.agent.suspect(node)
@@ -257,7 +267,7 @@ func (l *lease) extend(thorough bool) *extension {
 // still have it, or have taken it again for the extension, and would have no vote for anybody
 // else until its TTL ends. It is called with l.mu held.
 func (l *lease) freeEverywhere() {
-	all := quorum.Set(1<<len(l.d.nodes) - 1)
+	all := l.d.allNodes()
 	l.d.cleanUp(all, l.lastSent.Add(2*l.req.TTL), 'f', &l.lock, l.round.nonce, "0")
 }
 

@@ -312,5 +312,8 @@ func (d *Driver) noteToken(l *lock, token uint64) {
 	}
 }
 
+// allNodes returns the set of all nodes.
+func (d *Driver) allNodes() quorum.Set { return 1<<len(d.nodes) - 1 }
+
 // errNoMajority matches all errors that say that too few nodes take part.
 var errNoMajority = errors.New("there is no majority")

@@ -186,12 +186,12 @@ func (r *round) send() {
 // errDown is the answer of a node that was not asked because it is down.
 const errDown driver.Sentinel = "it is down"
 
-// maxTokenBlock limits the tokens of a lease. Each token puts the counters ahead of the clock
+// maxTokens limits the tokens of a lease. Each token puts the counters ahead of the clock
 // by one microsecond.
-const maxTokenBlock = 1 << 12
+const maxTokens = 1 << 12
 
 // tokenCount returns how many tokens to reserve for a request.
-func tokenCount(req *driver.Request) int { return min(max(req.Tokens, 1), maxTokenBlock) }
+func tokenCount(req *driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
 
 // onAnswer implements [receiver].
 func (r *round) onAnswer(cmd *command, text string, err error) {

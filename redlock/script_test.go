@@ -159,6 +159,12 @@ func TestHoldScript(t *testing.T) {
 			{"e one~ 60000 7 " + rest, "o", "e two~ 60000 7 " + rest, "n"},
 			{"f one~ 0", "o", "e one~ 60000 7 " + rest, "n"}, // what was freed is not taken again
 		}},
+		{"ExtendWithoutToken", [][]string{
+			{"e one~ 60000 0 ", "n"}, // it takes nothing that is free
+			{"a one~ 60000 7 " + rest, "g 7", "e one~ 1000 0 ", "o", "e two~ 1000 0 ", "n"},
+			{"e one~ 1000 7 " + rest, "o", "a one~ 1000 7 " + rest, "g 7", "g one~ 1000 one~", "g 7"},
+			{"a two~ 60000 9 " + rest, held("one", "7")}, // neither the token nor the expiry was changed
+		}},
 		{"ExtendTellsTheToken", [][]string{
 			{"a one~ 60000 9 " + rest, "g 9"}, // a majority has agreed on less
 			{"e one~ 60000 7 " + rest, "o", "g one~ 60000 one~", "g 7"},
@@ -384,7 +390,7 @@ func TestWithoutMemory(t *testing.T) {
 	b.run("a one~ 1000 7 "+rest, "y: a one~ 1000 7 "+rest)
 	b.server.Must("CONFIG", "SET", "maxmemory", "1")
 	for request, want := range map[string]string{
-		"z: a two~ 60000 7 " + rest: "x", "y: f one~ 60000": "x", "x: g two~ 60000 one~": "x", "e one~ 60000 7 " + rest: "o",
+		"z: a two~ 60000 7 " + rest: "x", "y: f one~ 60000": "x", "e one~ 60000 7 " + rest: "o",
 	} {
 		got := b.run(request, "w: f one~ 0")
 		if word, why, _ := strings.Cut(got[0], " "); word != want || strings.Contains(why, "OOM") != (want == "x") || got[1] != "n" {

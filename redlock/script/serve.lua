@@ -10,7 +10,8 @@
 --             u NONCE OLD                         undo that, except for the TTL
 --             r NONCE TO                          raise the counter of a round to TO
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
---                                                 else has had it since
+--                                                 else has had it since. If TOKEN is 0, it is not
+--                                                 known, and the lock is not taken again
 --             f NONCE KEEP                        free the lock, or keep it closed for KEEP ms
 --             h NONCE JSON                        show other details of the holder
 --             b NONCE KEEP                        the same by force: hint that to the holder
@@ -83,13 +84,13 @@ for i = 1, n do
       local token = ARGV[arg + 3] .. ' '
       extend(lock, ARGV[arg + 2]) -- even if the write below fails
       -- An owner that repeats its request is told this token on this node too.
-      if sub(value, #nonce + 1, #nonce + #token) ~= token then
+      if token ~= '0 ' and sub(value, #nonce + 1, #nonce + #token) ~= token then
         local before = writes[lock]
-        write(i, lock, withToken(value, nonce, ARGV[arg + 3]), ARGV[arg + 2])
+        write(i, lock, withToken(value, nonce, ARGV[arg + 3]), timeLeft(lock))
         writes[lock].optional = not before or before.optional
       end
       answer = 'o'
-    elseif value or c > tonumber(ARGV[arg + 3]) then
+    elseif value or ARGV[arg + 3] == '0' or c > tonumber(ARGV[arg + 3]) then
       answer = 'n'
     elseif wrong[field] then
       answer = wrong[field]
@@ -117,11 +118,8 @@ for i = 1, n do
   elseif code == 'g' then
     local ttl, old = ARGV[arg + 2], ARGV[arg + 3]
     if value and sub(value, 1, #old) == old and not closed then
-      if old == nonce then
-        extend(lock, ttl)
-      else
-        write(i, lock, nonce .. sub(value, #old + 1), ttl)
-      end
+      extend(lock, ttl)
+      if old ~= nonce then write(i, lock, nonce .. sub(value, #old + 1), timeLeft(lock)) end
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
     end
     answer = answer or 'n'

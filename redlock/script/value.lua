@@ -5,7 +5,7 @@
 -- Expects   held, writes
 -- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
 --           withToken(value, nonce, token)  a value with another token
---           extend(lock, ttl)               gives a key another expiry
+--           extend(lock, ttl)               gives a key a later expiry, unless it has one
 --           timeLeft(lock)                  the time until a key expires; -1 for never
 -- Answer    none: the files after this one answer
 
@@ -19,11 +19,12 @@ local function withToken(value, nonce, token)
   return nonce .. token .. (string.match(value, ' .*$', #nonce + 1) or ' {}')
 end
 
--- extend and timeLeft also work for a key that this batch has yet to write.
-local function extend(lock, ttl)
-  if writes[lock] then writes[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end
-end
-
+-- timeLeft and extend also work for a key that this batch has yet to write.
 local function timeLeft(lock)
   return writes[lock] and writes[lock][3] or redis.call('PTTL', lock)
+end
+
+local function extend(lock, ttl)
+  if tonumber(timeLeft(lock)) >= tonumber(ttl) then return end
+  if writes[lock] then writes[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end
 end

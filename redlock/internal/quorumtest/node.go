@@ -228,7 +228,7 @@ func (n *Node) ask(r Request, now time.Duration) Answer {
 	k, c := n.key(r.Name, now), n.counter(r.Name)
 	switch {
 	case k.nonce == r.Nonce:
-		k.end = now + r.TTL
+		k.end = max(k.end, now+r.TTL)
 	case k.nonce == 0:
 		*c = max(*c+1, min(r.Hint, uint64((now+maxHintAhead).Microseconds()))) + r.Tokens - 1
 		*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: *c, end: now + r.TTL}
@@ -243,7 +243,7 @@ func (n *Node) takeOver(r Request, now time.Duration) Answer {
 	if r.Old == 0 || k.nonce != r.Old {
 		return Answer{}
 	}
-	k.nonce, k.end = r.Nonce, now+r.TTL
+	k.nonce, k.end = r.Nonce, max(k.end, now+r.TTL)
 	return Answer{OK: true, Counter: k.counter}
 }
 
@@ -272,7 +272,7 @@ func (n *Node) extend(r Request, now time.Duration) Answer {
 	k, c := n.key(r.Name, now), n.counter(r.Name)
 	switch {
 	case k.nonce == r.Nonce:
-		k.counter, k.end = r.Token, now+r.TTL
+		k.counter, k.end = r.Token, max(k.end, now+r.TTL)
 	case k.nonce == 0 && (*c <= r.Token || n.broken == RetakeBlind):
 		*c = r.Token
 		*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: r.Token, end: now + r.TTL}

@@ -1,0 +1,157 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A foreignLease is a lease that another process may have acquired, known by its id. Each request
+// first reads the lock, to learn the nonce of the round that won the lease, and then acts on keys
+// with this nonce only. It is safe for concurrent use.
+type foreignLease struct {
+	d    *Driver
+	lock lock
+	id   string
+	ttl  time.Duration
+
+	mu    sync.Mutex
+	freed bool // a release has freed the lease, or may have done so
+}
+
+// Lease returns the lease with an id on a lock, without a request to the nodes. Another process may
+// have acquired it. The methods return [driver.ErrLost] if no majority has such a lease. Renewals
+// are for the TTL, and never make the lease shorter.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &foreignLease{d: d, lock: lockOf(name), id: id, ttl: min(max(ttl, minTTL), d.params.MaxTTL)}
+}
+
+// ID returns the id.
+func (l *foreignLease) ID() string { return l.id }
+
+// Grant implements [driver.Lease]. It knows neither when the lease was granted nor its tokens.
+func (l *foreignLease) Grant() driver.Grant { return driver.Grant{} }
+
+// Release implements [driver.Lease]. It frees the lock on a majority, or keeps it closed until the
+// MinHold that was recorded with the grant is over.
+func (l *foreignLease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g, err := l.find(ctx)
+	if err == nil {
+		err = l.tell(ctx, 'f', g.nonce, g.keep())
+	}
+	if err == driver.ErrLost { //nolint:errorlint // as find and tell return it
+		if l.freed {
+			return nil
+		}
+		return err
+	}
+	l.freed = l.freed || g != nil
+	return err
+}
+
+// SetLabel implements [driver.Lease].
+func (l *foreignLease) SetLabel(ctx context.Context, label string) error {
+	g, err := l.find(ctx)
+	if err != nil {
+		return err
+	}
+	req := g.request()
+	req.Holder.Label = label
+	return l.tell(ctx, 'h', g.nonce, encodeHolder(&req))
+}
+
+// renew extends the lease. It does not take a lock again that a node has forgotten, because it need
+// not know the lease's token.
+func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
+	g, err := l.find(ctx)
+	if err != nil {
+		return driver.Renewal{Err: err}
+	}
+	answer, cancel := context.WithTimeoutCause(ctx, l.d.conf.timeout, errOverdue)
+	defer cancel()
+	start := driver.Now()
+	if err = l.tell(answer, 'e', g.nonce, rediskit.Millis(l.ttl), "0", ""); err != nil {
+		return driver.Renewal{Err: err}
+	}
+	return driver.Renewal{Start: start}
+}
+
+// tell sends a command to all nodes, and returns when a majority has confirmed it.
+func (l *foreignLease) tell(ctx context.Context, code byte, args ...string) error {
+	verdict, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock, args...)
+	switch {
+	case verdict == quorum.Won:
+		return nil
+	case ended:
+		return driver.ErrLost
+	case err == nil:
+		return fmt.Errorf("%w: some nodes have the lease, but no majority has done it", driver.ErrUnavailable)
+	}
+	return err
+}
+
+// A foundLease is what the nodes know of a lease.
+type foundLease struct {
+	value
+	left []time.Duration // of MinHold, by node
+	read driver.Instant
+}
+
+// find reads the lock. It returns [driver.ErrLost] if no majority can have a lease with the id.
+func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	read := driver.Now()
+	s, err := l.d.readSnapshot(ctx, &l.lock)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]*foundLease)
+	for _, a := range s.answers {
+		v := parseValue(string(a.Value))
+		if a.Kind != "string" || !v.ours || v.kept || v.holder.Owner != l.id {
+			continue
+		}
+		g := found[v.nonce]
+		if g == nil {
+			g = &foundLease{value: v, read: read}
+			found[v.nonce] = g
+		}
+		g.left = append(g.left, v.minHoldLeft(a.Now))
+	}
+	for _, g := range found {
+		if len(g.left)+s.nodes-len(s.answers) >= s.quorum {
+			return g, nil
+		}
+	}
+	return nil, driver.ErrLost
+}
+
+// keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
+// the lock again counts from then, and a clock may have been set, so the median counts.
+func (g *foundLease) keep() string {
+	slices.Sort(g.left)
+	left := g.left[(len(g.left)-1)/2] - driver.Now().Sub(g.read)
+	if left <= 0 {
+		return "0"
+	}
+	return rediskit.Millis(left)
+}
+
+// request returns a request with which the lease might have been acquired.
+func (g *foundLease) request() driver.Request {
+	h := &g.holder
+	return driver.Request{
+		Owner: h.Owner, Holder: h.toDriver(), MinHold: millis(h.MinHold),
+		Tokens: int(min(h.Tokens, maxTokens)), //nolint:gosec // it is small
+	}
+}
