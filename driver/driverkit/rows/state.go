@@ -22,8 +22,11 @@ type Entry struct {
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
 	TTL    int64  `json:"ttl,omitempty"`
-	Since  int64  `json:"since,omitempty"`
-	Until  int64  `json:"until,omitempty"` // 0 if the entry has no end of its own
+
+	MinHold int64 `json:"min_hold,omitempty"` // of the request; stored by the driver
+
+	Since int64 `json:"since,omitempty"`
+	Until int64 `json:"until,omitempty"` // 0 if the entry has no end of its own
 
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
