@@ -129,32 +129,31 @@ func takingColumns(all []*taking) []any {
 
 // A freeing is the release of a lease that need not be kept, and the answer.
 type freeing struct {
-	name    string
-	token   int64
-	owner   string
-	minHold int64
+	name  string
+	token int64 // 0 if only the id is known
+	id    string
 
-	freed bool
-	err   error
+	freed    bool
+	repeated bool // the server may have executed it before
+	err      error
 }
 
 // free ends a lease if it is the only one in its row and the next waiter, if there is one, is
-// exclusive. Otherwise freed is false. While the server has no connection left, free retries for as
-// long as ctx allows.
-func (d *Driver) free(ctx context.Context, l *lease) (freed bool, err error) {
+// exclusive. Otherwise freed is false. repeated says that the request was sent again because an answer
+// was lost. While the server has no connection left, free retries for as long as ctx allows.
+func (d *Driver) free(ctx context.Context, l *lease) (freed, repeated bool, err error) {
 	err = d.whileFull(ctx, func() error {
-		f := &freeing{name: l.Req.Name, token: int64(l.Grant().Token), owner: l.Req.Owner, minHold: l.Req.MinHold.Microseconds()}
+		f := &freeing{name: l.Req.Name, token: int64(l.Grant().Token), id: l.ID()}
 		if err := d.freeings.Do(ctx, f); err != nil {
 			return err
 		}
-		freed = f.freed
+		freed, repeated = f.freed, repeated || f.repeated
 		return f.err
 	})
-	return freed, err
+	return freed, repeated, err
 }
 
-// freeAll answers freeings. A statement that may have been executed is not repeated, because it
-// would find nothing the second time.
+// freeAll answers freeings.
 func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
 	driverkit.IsolateAll(batch, isMalformed, func(some []*freeing) error { return d.sendFreeings(ctx, some) },
 		func(f *freeing, err error) { f.err = err })
@@ -167,19 +166,23 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 			f.freed = false
 		}
 	}
+	repeated := func() {
+		for _, f := range some {
+			f.repeated = true
+		}
+	}
 	if f := some[0]; len(some) == 1 {
-		return d.run(ctx, nil, rolledBack, d.sql.freeOne, []any{f.name, f.token, f.owner, f.minHold}, func(pgx.Rows) error {
+		return d.run(ctx, repeated, rolledBack, d.sql.freeOne, []any{f.name, f.token, f.id}, func(pgx.Rows) error {
 			f.freed = true
 			return nil
 		})
 	}
-	var names, owners []string
-	var tokens, minHolds []int64
+	var names, ids []string
+	var tokens []int64
 	for _, f := range some {
-		names, owners = append(names, f.name), append(owners, f.owner)
-		tokens, minHolds = append(tokens, f.token), append(minHolds, f.minHold)
+		names, ids, tokens = append(names, f.name), append(ids, f.id), append(tokens, f.token)
 	}
-	return d.run(ctx, nil, rolledBack, d.sql.freeAll, []any{names, tokens, owners, minHolds}, func(row pgx.Rows) error {
+	return d.run(ctx, repeated, rolledBack, d.sql.freeAll, []any{names, tokens, ids}, func(row pgx.Rows) error {
 		var found []int64
 		err := row.Scan(&found, nil)
 		for _, i := range found {

@@ -12,17 +12,22 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// release ends a lease in its row, or keeps it until MinHold has passed.
+// release ends a lease in its row, or keeps it until MinHold has passed. A release whose answer was
+// lost is sent again: nobody else has its id. If it then finds no lease, the first one has ended it.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
-	if freed, err = d.free(ctx, l); err == nil && !freed {
-		freed, err = d.execOnce(ctx, d.sql.release, []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, l.Req.MinHold.Microseconds()})
+	repeated := false
+	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {
+		err = d.whileFull(ctx, func() error {
+			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.release,
+				[]any{l.Req.Name, int64(l.Grant().Token), l.ID()}, func(pgx.Rows) error { freed = true; return nil })
+		})
 	}
-	return freed, d.rowError(l.Req.Name, err)
+	return freed || repeated && err == nil, d.rowError(l.Req.Name, err)
 }
 
 // setLabel changes the label of a lease in its row.
 func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bool, err error) {
-	args := []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, label}
+	args := []any{l.Req.Name, int64(l.Grant().Token), l.ID(), label}
 	err = d.query(ctx, d.sql.setLabel, args, func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
@@ -47,7 +52,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		l := one.(*lease)
 		row := renewed[l.Req.Name]
 		switch {
-		case l.HasEnded(), row.err == nil && !slices.Contains(row.tokens, int64(l.Grant().Token)):
+		case l.HasEnded(), row.err == nil && !row.has(l):
 			answers[i].Err = driver.ErrLost
 			l.Discard()
 			continue
@@ -65,9 +70,21 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 
 // A renewedRow is what a renewal has found in the row of one name.
 type renewedRow struct {
-	tokens     []int64 // of the leases that are held
+	ids        []string // of the leases that are held
+	tokens     []int64  // of the same leases
 	hasWaiters bool
 	err        error // the row is malformed, or locked by another transaction
+}
+
+// has reports whether a lease is held.
+func (r renewedRow) has(l *lease) bool {
+	token := int64(l.Grant().Token)
+	for i, id := range r.ids {
+		if id == l.ID() && (token == 0 || token == r.tokens[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // renewRows extends leases, and returns what it found in their rows, by name.
@@ -113,19 +130,19 @@ func (d *Driver) extendAll(ctx context.Context, sql string, all []driver.Lease) 
 
 // extend is extendAll if no row is malformed.
 func (d *Driver) extend(ctx context.Context, sql string, some []driver.Lease) (map[string]renewedRow, error) {
-	var names []string
+	var names, ids []string
 	var tokens, ttls []int64
 	for _, one := range some {
 		l := one.(*lease)
-		names = append(names, l.Req.Name)
+		names, ids = append(names, l.Req.Name), append(ids, l.ID())
 		tokens = append(tokens, int64(l.Grant().Token))
 		ttls = append(ttls, l.Req.TTL.Microseconds())
 	}
 	found := map[string]renewedRow{}
-	err := d.run(ctx, func() {}, func() { clear(found) }, sql, []any{names, tokens, ttls}, func(rows pgx.Rows) error {
+	err := d.run(ctx, func() {}, func() { clear(found) }, sql, []any{names, ids, tokens, ttls}, func(rows pgx.Rows) error {
 		var name string
 		var row renewedRow
-		err := rows.Scan(&name, &row.tokens, &row.hasWaiters)
+		err := rows.Scan(&name, &row.ids, &row.tokens, &row.hasWaiters)
 		found[name] = row
 		return err
 	})

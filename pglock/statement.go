@@ -167,19 +167,19 @@ CASE WHEN l.waiters <> '[]' THEN (
 		ELSE h.n + w.ahead = 0 END) END`
 
 // freeOne ends the lease r if it is the only one in the row and need not be kept, and the first
-// waiter, if there is one, is exclusive. Otherwise it returns nothing. Parameters: name, token,
-// owner, MinHold.
+// waiter, if there is one, is exclusive. Otherwise it returns nothing. Parameters: name, token or 0,
+// id.
 const freeOne = `
 UPDATE {table} l SET used = c.now, holders = '[]'
-FROM (SELECT $1::text AS name, $2::bigint AS token, $3::text AS owner, $4::bigint AS least) r, (SELECT {clock} AS now, {noflush} OFFSET 0) c
+FROM (SELECT $1::text AS name, $2::bigint AS token, $3::text AS id) r, (SELECT {clock} AS now, {noflush} OFFSET 0) c
 WHERE l.name = r.name AND {isEndable}
 RETURNING {wakeFirst}`
 
 // freeAll is freeOne for arrays of leases. It skips the rows that others have locked, and answers
 // with one row, as takeAll does.
 const freeAll = `
-WITH k AS MATERIALIZED (SELECT l.ctid AS tid, r.* FROM unnest((SELECT $1::text[]), (SELECT $2::bigint[]), (SELECT $3::text[]),
-		(SELECT $4::bigint[])) WITH ORDINALITY r(name, token, owner, least, i)
+WITH k AS MATERIALIZED (SELECT l.ctid AS tid, r.* FROM unnest((SELECT $1::text[]), (SELECT $2::bigint[]), (SELECT $3::text[]))
+		WITH ORDINALITY r(name, token, id, i)
 		JOIN {table} l ON l.name = r.name FOR UPDATE OF l SKIP LOCKED),
 	c AS MATERIALIZED (SELECT {clock} AS now, {noflush} FROM (SELECT count(*) FROM k) n),
 	freed AS (UPDATE {table} l SET used = c.now, holders = '[]' FROM k r, c WHERE l.ctid = r.tid AND {isEndable}
@@ -188,9 +188,11 @@ SELECT array_agg(i), count(woken) FROM freed`
 
 // These are parts of freeOne and freeAll: the condition, and the notification of the first waiter.
 const (
-	isEndable = `jsonb_array_length(l.holders) = 1 AND (l.holders->0->>'token')::bigint = r.token AND l.holders->0->>'owner' = r.owner
+	isEndable = `jsonb_array_length(l.holders) = 1 AND l.holders->0->>'owner' = r.id
+	AND (r.token = 0 OR (l.holders->0->>'token')::bigint = r.token)
 	AND NOT l.holders->0 ? 'kept' AND (l.holders->0->>'until')::bigint > c.now
-	AND (r.least = 0 OR least((l.holders->0->>'since')::bigint, c.now) + r.least <= c.now)
+	AND (NOT l.holders->0 ? 'min_hold'
+		OR least((l.holders->0->>'since')::bigint, c.now) + (l.holders->0->>'min_hold')::bigint <= c.now)
 	AND (l.waiters = '[]' OR l.slots = 0 AND NOT (l.waiters->0->>'shared')::bool AND (l.waiters->0->>'until')::bigint > c.now)`
 
 	wakeFirst = `CASE WHEN l.waiters <> '[]' THEN pg_notify(l.waiters->0->>'channel', 'g' || (l.waiters->0->>'nonce'))::text END`
@@ -204,14 +206,14 @@ FROM (SELECT {clock} AS now, {flush} AS flush) c
 ON CONFLICT (name) DO UPDATE SET token = greatest({clock}, l.token + 1), used = {clock}
 RETURNING l.token`
 
-// release ends the lease of $1 name, $2 token and $3 owner, or keeps it until it has lasted $4.
-// If the clock was set back, it keeps the lease for $4 from now.
+// release ends the lease of $1 name, $2 token or 0, and $3 id, or keeps it until it has lasted its
+// MinHold. If the clock was set back, it keeps the lease for MinHold from now.
 const release = `
 UPDATE {table} l SET used = {clock}, holders = (
-	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e || jsonb_build_object('kept', true, 'until', x.least, 'ttl', $4::bigint)
+	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e || jsonb_build_object('kept', true, 'until', x.least, 'ttl', e->'min_hold')
 		ELSE e END ORDER BY i) FILTER (WHERE NOT x.ended OR x.least > x.now), '[]')
-	FROM (SELECT e, i, c.now, least((e->>'since')::bigint, c.now) + $4::bigint AS least,
-			(e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND NOT e ? 'kept' AS ended
+	FROM (SELECT e, i, c.now, least((e->>'since')::bigint, c.now) + coalesce((e->>'min_hold')::bigint, 0) AS least,
+			{isIt} AND NOT e ? 'kept' AS ended
 		FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
 		WHERE {live}) x)
 FROM (SELECT {noflush}) f
@@ -223,32 +225,35 @@ RETURNING {wake}`
 const breakLease = `
 UPDATE {table} l SET used = {clock}, holders = (
 	SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
-	WHERE NOT ((e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text))
+	WHERE NOT ({isIt}))
 FROM (SELECT {flush}) f
 WHERE l.name = $1::text AND {taken}
 RETURNING {wake}, (SELECT count(pg_notify(e->>'channel', 'b' || (e->>'nonce'))) FROM {table} o
 	CROSS JOIN LATERAL jsonb_array_elements(o.holders) e
-	WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint)`
+	WHERE o.name = $1::text AND {isIt})`
 
-// setLabel changes the label of the lease of $1 name, $2 token and $3 owner to $4.
+// setLabel changes the label of the lease of $1 name, $2 token or 0, and $3 id to $4.
 const setLabel = `
 UPDATE {table} l SET holders = (
-	SELECT jsonb_agg(CASE WHEN (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text
-		THEN e || jsonb_build_object('label', $4::text) ELSE e END ORDER BY i)
+	SELECT jsonb_agg(CASE WHEN {isIt} AND NOT e ? 'kept' THEN e || jsonb_build_object('label', $4::text) ELSE e END ORDER BY i)
 	FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i))
 FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND {held}
 RETURNING l.name`
 
-// held is true if the lease of $2 token and $3 owner has not ended.
+// isIt is true if the entry e of a holder has the id $3 and the token $2. Who knows only the id gives
+// 0 as the token.
+const isIt = `e->>'owner' = $3::text AND ($2::bigint = 0 OR (e->>'token')::bigint = $2::bigint)`
+
+// held is true if the lease of $2 token or 0, and $3 id, has not ended.
 const held = `
 EXISTS (SELECT FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
-	WHERE (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND NOT e ? 'kept' AND {live})`
+	WHERE {isIt} AND NOT e ? 'kept' AND {live})`
 
 // taken is held, or true if the lease was released and is kept until MinHold has passed.
 const taken = `
 EXISTS (SELECT FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
-	WHERE (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND {live})`
+	WHERE {isIt} AND {live})`
 
 // removeEntry removes what the attempt of $2 nonce has left in the row of $1 name: a waiter, or a
 // lease that was never returned to a caller.
@@ -271,20 +276,25 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND l.waiters @> jsonb_build_array(jsonb_build_object('owner', $2::text))
 RETURNING {wake}`
 
-// renew extends the leases of $1 names and $2 tokens by $3, and returns the tokens that are held
-// under each name. It locks rows in the order of names, so that two renewals never deadlock. As
-// renewUnlocked, it skips the rows that others have locked.
+// renew extends the leases of $1 names, $2 ids and $3 tokens or 0 to $4 from now, and returns the ids
+// and the tokens that are held under each name. It shortens no lease, unless the clock was set back
+// since the lease was granted. It locks rows in the order of names, so that two renewals never
+// deadlock. As renewUnlocked, it skips the rows that others have locked.
 const renew = `
 UPDATE {table} l SET holders = (
 	SELECT coalesce(jsonb_agg(CASE WHEN x.ttl IS NULL THEN e ELSE e || jsonb_build_object('until', x.now + x.ttl, 'ttl', x.ttl) END ORDER BY i), '[]')
-	FROM (SELECT e, i, c.now, CASE WHEN NOT e ? 'kept' THEN r.ttl END AS ttl
+	FROM (SELECT e, i, c.now, CASE WHEN NOT e ? 'kept' AND r.ttl IS NOT NULL THEN greatest(r.ttl, least((e->>'until')::bigint - c.now, (e->>'ttl')::bigint)) END AS ttl
 		FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
-		LEFT JOIN unnest($1::text[], $2::bigint[], $3::bigint[]) r(name, token, ttl)
-			ON r.name = l.name AND r.token = (e->>'token')::bigint
+		LEFT JOIN unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) r(name, id, token, ttl)
+			ON r.name = l.name AND r.id = e->>'owner' AND (r.token = 0 OR r.token = (e->>'token')::bigint)
 		WHERE {live}) x)
 FROM (SELECT name, {flush} FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE {skip}) k
 WHERE l.name = k.name
-RETURNING l.name, ARRAY(SELECT (e->>'token')::bigint FROM jsonb_array_elements(l.holders) e WHERE NOT e ? 'kept'), l.waiters <> '[]'`
+RETURNING l.name, ARRAY(SELECT e->>'owner' FROM {holding} ORDER BY i), ARRAY(SELECT (e->>'token')::bigint FROM {holding} ORDER BY i),
+	l.waiters <> '[]'`
+
+// holding are the entries e of the holders in the row l that were not released, with their places i.
+const holding = `jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE NOT e ? 'kept'`
 
 // read reads the rows of $1 names, without entries that have ended.
 const read = `SELECT {row} FROM {table} l, (SELECT {clock} AS now) c WHERE l.name = ANY ($1::text[])`
@@ -366,7 +376,7 @@ func newStatements(table pgx.Identifier) statements {
 func fill(table pgx.Identifier, sql string, parts ...string) string {
 	parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
 		"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{grant}", grant, "{isFree}", isFree, "{granted}", granted, "{isEndable}", isEndable, "{wakeFirst}", wakeFirst, "{wake}", wake,
-		"{held}", held, "{taken}", taken, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", liveRow, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
+		"{held}", held, "{taken}", taken, "{isIt}", isIt, "{holding}", holding, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", liveRow, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 	for i := 0; i < len(parts); i += 2 {
 		sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
 	}

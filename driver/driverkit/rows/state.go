@@ -17,6 +17,7 @@ type Entry struct {
 	Tell    bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
 	Kept    bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
 	Session string `json:"-"`               // Conn.Key of its session; stored by the driver
+	MinHold int64  `json:"min_hold,omitempty"`
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
@@ -36,7 +37,7 @@ type Entry struct {
 func newEntry(req driver.Request, nonce string) Entry {
 	h := req.Holder
 	return Entry{
-		Owner: req.Owner, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1,
+		Owner: req.Owner, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
 		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label),
 	}
 }
