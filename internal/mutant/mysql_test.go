@@ -42,7 +42,7 @@ var mysqlMutants = []mutant{
 		in:    "state.nextTokens",
 		old:   "last := s.token",
 		new:   "last := uint64(0)",
-		tests: "TestServerKilled",
+		tests: "TestClockBack/Alive",
 	},
 	{
 		guarantee: "releases arrive", pkg: "mysqllock",
