@@ -88,7 +88,8 @@ func (b *byteLocks) wait(at int64) error {
 	return errors.Join(setLock(b.probeFile, unix.F_RDLCK, at, true), setLock(b.probeFile, unix.F_UNLCK, at, false))
 }
 
-// lockWriter waits for the lock of the process that writes.
+// lockWriter waits until no other process writes to the database. SQLite's own lock polls and may
+// starve a process; the kernel's queue does neither.
 func (b *byteLocks) lockWriter() error { return setLock(b.lockFile, unix.F_WRLCK, writerByte, true) }
 
 func (b *byteLocks) unlockWriter() { b.unlock(writerByte) }

@@ -25,9 +25,9 @@ const (
 // A driver takes bytes one after the other. The kernel keeps locks in a list and merges
 // neighbours of one owner into a single entry, so 100,000 leases cost it only a few entries.
 type sidecar struct {
-	path  string
-	bytes *byteLocks
-	info  os.FileInfo
+	*byteLocks
+	path string
+	info os.FileInfo
 
 	mu      sync.Mutex
 	held    map[int64]*os.File // bytes that we have locked, with the file of lockNewFile, or nil
@@ -46,7 +46,7 @@ func openSidecar(path string) (*sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sidecar{path: path, bytes: b, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
+	s := &sidecar{byteLocks: b, path: path, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
 	if s.info, err = b.stat(); err == nil {
 		err = s.checkIntact()
 	}
@@ -73,7 +73,7 @@ func checkSameFile(original os.FileInfo, path string) error {
 
 // lock locks one of our bytes.
 func (s *sidecar) lock(at int64) error {
-	if err := s.bytes.lock(at); err != nil {
+	if err := s.byteLocks.lock(at); err != nil {
 		return fmt.Errorf("lock byte %d of %s: %w", at, s.path, err)
 	}
 	s.mu.Lock()
@@ -93,9 +93,9 @@ func (s *sidecar) unlock(at int64) bool {
 	}
 	delete(s.held, at)
 	if f != nil {
-		s.bytes.unlockFile(f, at)
+		s.byteLocks.unlockFile(f, at)
 	} else {
-		s.bytes.unlock(at)
+		s.byteLocks.unlock(at)
 	}
 	if w := s.watches[at]; w != nil && !w.blocked {
 		s.wake(at)
@@ -105,12 +105,12 @@ func (s *sidecar) unlock(at int64) bool {
 
 // lockNewFile locks a byte through a new open file, which a child process may inherit.
 func (s *sidecar) lockNewFile(at int64) error {
-	f, err := s.bytes.lockNewFile(at)
+	f, err := s.byteLocks.lockNewFile(at)
 	if err != nil {
 		return err
 	}
 	if err := s.checkIntact(); err != nil {
-		s.bytes.unlockFile(f, at)
+		s.byteLocks.unlockFile(f, at)
 		return err
 	}
 	s.mu.Lock()
@@ -140,14 +140,14 @@ func (s *sidecar) locked(at int64) bool {
 	if s.lockedHere(at) {
 		return true
 	}
-	taken, err := s.bytes.locked(at)
+	taken, err := s.byteLocks.locked(at)
 	return taken || err != nil
 }
 
 // inUse reports whether any driver keeps any byte locked. If the system can't tell, it
 // reports true.
 func (s *sidecar) inUse() bool {
-	taken, err := s.bytes.anyLocked()
+	taken, err := s.byteLocks.anyLocked()
 	return taken || err != nil
 }
 
@@ -167,12 +167,6 @@ func lockedBy(all []lockingProcess, at int64) []driver.Holder {
 	}
 	return found
 }
-
-// lockWriter waits until no other process writes to the database. SQLite's own lock polls and
-// may starve a process; the kernel's queue does neither.
-func (s *sidecar) lockWriter() error { return s.bytes.lockWriter() }
-
-func (s *sidecar) unlockWriter() { s.bytes.unlockWriter() }
 
 // watch sends to hint once the byte is not locked, at once if it is not locked now.
 // Each hint is a channel with room for one.
@@ -212,7 +206,7 @@ func (s *sidecar) unwatch(at int64, hint chan struct{}) {
 // awaitUnlock waits in the kernel until nobody has the byte locked, and then wakes
 // its watchers.
 func (s *sidecar) awaitUnlock(at int64) {
-	err := s.bytes.wait(at)
+	err := s.byteLocks.wait(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -237,7 +231,7 @@ func (s *sidecar) close() error {
 	for _, f := range s.held {
 		f.Close() // nothing was written; nil is an error
 	}
-	return s.bytes.close()
+	return s.byteLocks.close()
 }
 
 // control calls fn with the descriptor of f, which stays open until fn returns,
