@@ -290,11 +290,16 @@ func (a *attempt) confirmAndGrant(ctx context.Context) (*handle, error) {
 
 // checkKey asks a majority whether the attempt's key exists, and abandons a key that does not.
 func (a *attempt) checkKey(ctx context.Context) error {
-	err := a.d.checkExists(ctx, a.key, a.revision)
-	if errors.Is(err, driver.ErrLost) {
+	answer, err := call(ctx, a.d, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return a.d.client.Get(ctx, a.key, clientv3.WithKeysOnly())
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(answer.Kvs) == 0, answer.Kvs[0].CreateRevision != a.revision:
 		return a.abandonKey()
 	}
-	return err
+	return nil
 }
 
 // abandonKey drops a key that no longer exists, so that the next round uses another one.
@@ -304,20 +309,6 @@ func (a *attempt) abandonKey() error {
 	}
 	a.key = ""
 	return errRestart
-}
-
-// checkExists asks a majority whether a key exists. If not, the error matches ErrLost.
-func (d *Driver) checkExists(ctx context.Context, key string, revision int64) error {
-	answer, err := call(ctx, d, func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return d.client.Get(ctx, key, clientv3.WithKeysOnly())
-	})
-	if err != nil {
-		return err
-	}
-	if len(answer.Kvs) == 0 || answer.Kvs[0].CreateRevision != revision {
-		return errKeyGone
-	}
-	return nil
 }
 
 // maxCheckAge is how long ago a majority may have had the key when its lease begins.

@@ -183,7 +183,7 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	l.mu.Lock()
 	l.info.Label, l.infoRecorded = label, false
 	l.mu.Unlock()
-	err := l.d.checkKeys(ctx, []*lease{l})[l]
+	err := l.checkKey(ctx)
 	if errors.Is(err, driver.ErrLost) {
 		l.lose(err)
 	}
@@ -239,8 +239,8 @@ func (l *lease) endError() error {
 	return nil
 }
 
-// checkKey asks a majority whether the key exists.
-func (l *lease) checkKey(ctx context.Context) error { return l.d.checkExists(ctx, l.key, l.revision) }
+// checkKey asks a majority whether the key is held.
+func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, []*lease{l})[l] }
 
 // release ends the lease, and retries while ctx lives. If it fails, the key is deleted later,
 // because it would not expire while the session lives.
@@ -360,7 +360,7 @@ func (l *lease) recordMinHold(ctx context.Context) error {
 	l.mu.Lock()
 	l.info.MinHold, l.infoRecorded = int64(granted.ID), false
 	l.mu.Unlock()
-	return l.d.checkKeys(ctx, []*lease{l})[l]
+	return l.checkKey(ctx)
 }
 
 // Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same time
