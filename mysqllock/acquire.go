@@ -20,7 +20,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		return nil, err
 	}
 	a.Entry.Tokens = min(a.Req.Tokens, maxTokens)
-	a.Entry.TTL, a.Entry.MinHold = a.Req.TTL.Microseconds(), a.Req.MinHold.Microseconds()
+	a.Entry.TTL = a.Req.TTL.Microseconds()
 	unlock, err := d.rowMutexes.lock(ctx, a.Req.Name) // outside the time limit of Detached
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (l *Lease) ID() string { return l.Req.Owner }
 // Lease returns the lease with the given id on a lock, without a request to the store. Another
 // process may have acquired it: its grant is zero, and it is not told when it ends.
 func (d *Driver) Lease(name, id string, ttl time.Duration) *Lease {
-	return &Lease{d: d, Req: driver.Request{Name: name, Owner: id, TTL: ttl}, granted: true}
+	return &Lease{d: d, Req: driver.Request{Name: name, Owner: id, TTL: ttl}, Nonce: d.newNonce(), granted: true}
 }
 
 // NotifyWanted tells the holder that another process waits.
