@@ -11,8 +11,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestLeaseByID renews, labels and releases leases that another process has acquired, by their names
-// and ids.
+// TestLeaseByID renews, labels and releases leases that another process has acquired, by their
+// names and ids.
 func TestLeaseByID(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -66,8 +66,8 @@ func TestLeaseByID(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestMinHoldByID has a process release a hold that another one has acquired with MinHold: the store
-// keeps the lock, and nobody can renew, label or release it any more, but Break frees it.
+// TestMinHoldByID has a process release a hold that another one has acquired with MinHold: the
+// store keeps the lock, and nobody can renew, label or release it any more, but Break frees it.
 func TestMinHoldByID(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
