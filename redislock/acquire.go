@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -57,7 +56,7 @@ type attempt struct {
 	hintPause time.Duration  // how long to pause after the next hint
 
 	// Guarded by Driver.mu.
-	woken       chan struct{} // capacity 1; nil until the attempt may have to wait
+	woken       chan struct{} // capacity 1
 	maybeWanted bool          // another process waits; noted before we learn of our grant
 	maybeBroken bool          // likewise: the hold may have been broken
 }
@@ -76,20 +75,14 @@ func mode(req driver.Request) string {
 func (d *Driver) newAttempt(req driver.Request) *attempt {
 	var id [8]byte
 	_, _ = crand.Read(id[:]) // it never fails
-	a := &attempt{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: binary.LittleEndian.Uint64(id[:])}
+	a := &attempt{
+		d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name),
+		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts[a.id] = a
 	return a
-}
-
-// enableWake makes it possible to wake the attempt.
-func (a *attempt) enableWake() {
-	a.d.mu.Lock()
-	defer a.d.mu.Unlock()
-	if a.woken == nil {
-		a.woken = make(chan struct{}, 1)
-	}
 }
 
 // removeAttempt makes the driver ignore later messages for a.
@@ -113,16 +106,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	defer d.acquisitions.Done()
 	a := d.newAttempt(req)
 	defer d.removeAttempt(a)
-	var sub *subscription
-	if d.contended.has(req.Name) {
-		a.enableWake()
-		sub = d.listener.joinIfConnected(a)
-	}
+	sub := d.listener.joinIfConnected(a)
 	l, err := a.acquireOnce(ctx, sub != nil)
 	if err != nil {
 		l, err = a.wait(ctx, sub, err)
-	} else if sub != nil {
-		d.contended.remove(req.Name)
+	} else {
 		d.listener.leave(sub)
 	}
 	if err == nil {
@@ -134,48 +122,15 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return nil, err
 }
 
-// A nameSet has the names of locks that other processes were seen to contend for. A request for
-// one of them enters the queue at once, which saves a round trip. The set decides nothing: it
-// may be wrong.
-type nameSet struct {
-	mu  sync.Mutex
-	set map[string]struct{}
-}
-
-// maxNames bounds the memory of a nameSet. A set that is full is emptied.
-const maxNames = 1 << 12
-
-func (n *nameSet) add(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.set == nil || len(n.set) >= maxNames {
-		n.set = make(map[string]struct{})
-	}
-	n.set[name] = struct{}{}
-}
-
-func (n *nameSet) has(name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, ok := n.set[name]
-	return ok
-}
-
-func (n *nameSet) remove(name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.set, name)
-}
-
 // tokenBlockSize returns how many tokens to reserve.
 func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
 
 // maxTokens is how many tokens a request may reserve.
 const maxTokens = 4096
 
-// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held. Once it
-// is there, the rounds are heartbeats: one that the network delivers when all is over takes neither
-// the lock nor a place.
+// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held.
+// Once it is there, the rounds are heartbeats: one that the network delivers when all is over
+// takes neither the lock nor a place.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	a.rounds++
 	a.refused = false
@@ -291,7 +246,6 @@ func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*leas
 	defer cancel(nil)
 	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
 	defer func() { a.d.listener.leave(sub) }()
-	a.enableWake()
 	var retries rediskit.Backoff
 	last := err // the state of the store before the wait ended
 	for {
@@ -357,7 +311,6 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 	switch {
 	case errors.As(err, &queued):
 		*retries = rediskit.Backoff{}
-		a.d.contended.add(a.req.Name)
 		a.req.NoteWait(nil)
 		return queued.maxSleep(), true
 	case errors.As(err, &grace):

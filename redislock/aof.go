@@ -29,8 +29,8 @@ func (e *saveError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *saveError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// eval runs the script of a batch. Unsaved is not nil if the disk may lack what the script has written,
-// and one of the commands must be saved.
+// eval runs the script of a batch. Unsaved is not nil if the disk may lack what the script has
+// written, and one of the commands must be saved.
 func (s *sender) eval(ctx context.Context, commands []*command, call Call) (reply Reply, unsaved error) {
 	if !s.durable || !slices.ContainsFunc(commands, func(cmd *command) bool { return cmd.saved }) {
 		return s.conn.Eval(ctx, call)[0], nil

@@ -54,20 +54,34 @@ type Node interface {
 	Do(ctx context.Context, command ...string) (any, error)
 }
 
-// A Call is one run of a script or, if Script is nil, one command: Command, then the Keys, then the
-// Args.
+// A Call is one run of a script or, if Script is nil, one command: Command, then the Keys, then
+// the Args.
 type Call struct {
 	Script     *Script
 	Command    string
 	Keys, Args []string
 }
 
-// A Reply is the result of a call: an array of strings, or an error. The reply of a command is the
-// only string, a number in decimal, or what [LinesOf] makes of an array. If it is nil
-// there are no Lines.
+// A Reply is the result of a call: an array of strings, or an error. The reply of a command is
+// what [LinesOf] makes of it.
 type Reply struct {
 	Lines []string
 	Err   error
+}
+
+// LinesOf returns the reply of a command as the Lines of a [Reply]: an array as its elements,
+// anything else as the only line, numbers in decimal, and no line for nil.
+func LinesOf(reply any) (lines []string) {
+	switch r := reply.(type) {
+	case nil:
+	case []any:
+		for _, element := range r {
+			lines = append(lines, fmt.Sprint(element))
+		}
+	default:
+		lines = append(lines, fmt.Sprint(r))
+	}
+	return lines
 }
 
 // A Script is Lua that runs in Redis.

@@ -7,26 +7,27 @@
 //
 // # Keys
 //
-// A lock's own key is its name, byte by byte. For an exclusive hold it is a plain string with
-// the owner, set with PX. So snib and clients that lock with SET key value NX PX (redsync,
-// bsm/redislock, redis-py, node-redlock, ShedLock) exclude one another. All other data is in
-// the same slot, under keys that begin with "snib.": the records of the holders, the queue, and
-// one hash for all locks of a server, or of each slot of a Cluster. When all locks have been
-// released only this hash is left. A key of another type, or a lock of another kind, is a
-// [driver.ErrKind]. The format is described in docs/backends/redislock.md.
+// A lock's own key is its name, byte by byte. For an exclusive hold it is a plain string, set with
+// PX, that says everything: the id, the token, and who the holder is. So snib and clients that
+// lock with SET key value NX PX (redsync, bsm/redislock, redis-py, node-redlock, ShedLock)
+// exclude one another. All other data is in the same slot, under keys that begin with "snib.":
+// the holders of a shared lock or semaphore, the queue, and one hash for all locks of a server,
+// or of each slot of a Cluster. When all locks have been released only this hash is left. A key
+// of another type, or a lock of another kind, is a [driver.ErrKind]. The format is described in
+// docs/backends/redislock.md.
 //
-// Owners that begin with "snib:", that are integers, or that are not UTF-8, are rejected.
+// Owners that are not UTF-8 are rejected.
 //
 // # Waiting
 //
 // Waiters queue in Redis in the order of arrival, one for each process. Consecutive readers are
-// let in together. The script that releases a lock also hands it over to the next process, and
-// sends it one message as a hint (sharded in a Cluster from Redis 7 on); that process then
-// sends its request again. Cancelled waiters leave at once, and unreachable ones are passed
-// over. Each waiter also has a timer, set to the end of the holder's lease. Foreign clients do
-// not announce a release, so the head of the queue polls every 200 ms while one holds the lock.
-// A process subscribes while it waits, and, for Request.OnWanted, when it holds something for
-// longer than a moment.
+// let in together. The script that releases a lock also hands it over to the next process, for 3
+// s, and sends it one message as a hint (sharded in a Cluster from Redis 7 on); that process then
+// sends its request again, which extends the lease to its TTL. Cancelled waiters leave at once,
+// and unreachable ones are passed over. Each waiter also has a timer, set to the end of the
+// holder's lease. Foreign clients do not announce a release, so the head of the queue polls every
+// 200 ms while one holds the lock. A process subscribes while it waits, and, for
+// Request.OnWanted, while it holds something.
 //
 // Requests of one process for the same server, or slot, share a call if they come at the same
 // time.

@@ -11,8 +11,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestHandOverTellsWanted has two waiters. The first of them was not there when the second one told
-// the holder, so its grant must tell.
+// TestHandOverTellsWanted has two waiters. The first of them was not there when the second one
+// told the holder, so its grant must tell.
 func TestHandOverTellsWanted(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -93,8 +93,8 @@ func TestHandOverPassesDead(t *testing.T) {
 	granted(t, alive, soonEnough, "who waits behind a dead waiter")
 }
 
-// TestEnqueueBehindForeign has a foreign client that holds a lock whose record was left by a holder
-// of snib. The waiter must poll, because the foreign client tells nobody that it releases.
+// TestEnqueueBehindForeign has a foreign client that holds a lock whose record was left by a
+// holder of snib. The waiter must poll, because the foreign client tells nobody that it releases.
 func TestEnqueueBehindForeign(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -109,8 +109,8 @@ func TestEnqueueBehindForeign(t *testing.T) {
 	granted(t, waiting, soonEnough, "who waits behind a foreign client")
 }
 
-// TestNewHold takes a lock as the core does. Others see the holder's details at once, and the holder
-// is told that they wait.
+// TestNewHold takes a lock as the core does. Others see the holder's details at once, and the
+// holder is told that they wait.
 func TestNewHold(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))

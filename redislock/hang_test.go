@@ -51,7 +51,7 @@ func TestHungServer(t *testing.T) {
 	time.Sleep(ttl) // so that all were renewed
 
 	var before time.Time
-	left := map[string]time.Duration{}
+	ends := map[string]time.Time{} // of the leases at the server, or later
 	livetest.Await(t, "moment in which not all are renewed", func() error {
 		for _, h := range all {
 			h.early = time.Now().Add(h.lock.Validity())
@@ -59,7 +59,7 @@ func TestHungServer(t *testing.T) {
 		before = time.Now()
 		if err := d.List(t.Context(), "", func(s driver.Status) bool {
 			for _, holding := range s.Holders {
-				left[s.Name+holding.Owner] = holding.Left
+				ends[s.Name+holding.Owner] = time.Now().Add(holding.Left)
 			}
 			return true
 		}); err != nil {
@@ -77,7 +77,7 @@ func TestHungServer(t *testing.T) {
 	stop := livetest.Lateness()
 	for _, h := range all {
 		h.end = time.Now().Add(h.lock.Validity())
-		h.expires = before.Add(left[h.name+h.lock.Owner()])
+		h.expires = ends[h.name+h.lock.Owner()]
 	}
 
 	patient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

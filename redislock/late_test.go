@@ -86,8 +86,8 @@ func TestLateRequestsOfHold(t *testing.T) {
 	}
 }
 
-// TestRenewalNeverShortens renews a hold with a shorter TTL than that of a later request of the same
-// owner.
+// TestRenewalNeverShortens renews a hold with a shorter TTL than that of a later request of the
+// same owner.
 func TestRenewalNeverShortens(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -116,8 +116,8 @@ func TestRenewalNeverShortens(t *testing.T) {
 	}
 }
 
-// A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that is
-// over, but the server does not know that.
+// A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that
+// is over, but the server does not know that.
 type cutConn struct {
 	redislock.Conn
 	cut atomic.Bool
@@ -160,9 +160,9 @@ func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, r
 	})
 }
 
-// TestHandedOverBeforeRestart hands a lock to a waiter that is cut off, and restarts the server with
-// its memory. The waiter is told of its hold although nothing is granted then, and its lease counts
-// from before that request.
+// TestHandedOverBeforeRestart hands a lock to a waiter that is cut off, and restarts the server
+// with its memory. The waiter is told of its hold although nothing is granted then, and its lease
+// counts from before that request.
 func TestHandedOverBeforeRestart(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -255,8 +255,8 @@ func TestCutOffWaiter(t *testing.T) {
 	}
 }
 
-// A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver that
-// the request was lost.
+// A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver
+// that the request was lost.
 type heartbeatConn struct {
 	redislock.Conn
 	mu     sync.Mutex
@@ -316,8 +316,8 @@ func TestLateHeartbeat(t *testing.T) {
 	}
 }
 
-// TestLateTake delivers a request when its repetition was granted and released. What the store then
-// grants to nobody is withdrawn, long before the TTL is over.
+// TestLateTake delivers a request when its repetition was granted and released. What the store
+// then grants to nobody is withdrawn, long before the TTL is over.
 func TestLateTake(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))

@@ -71,13 +71,8 @@ func (d *Driver) addLease(l *lease, wanted bool) {
 	if l.maybeBroken {
 		d.verifyLater(l)
 	}
-	if !l.req.Keep {
-		d.listenLater(l)
-	}
 	d.mu.Unlock()
-	if l.req.Keep { // its record is written already
-		d.listenForHolders()
-	}
+	d.listenForHolders()
 }
 
 func (d *Driver) removeLease(l *lease) {
@@ -97,8 +92,9 @@ func (l *lease) untilYield() time.Duration {
 	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond
 }
 
-// Lease returns the lease with the given id on a lock, without a request to the store. Another process
-// may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no such lease.
+// Lease returns the lease with the given id on a lock, without a request to the store. Another
+// process may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no
+// such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, Owner: id, TTL: ttl}, keys: keysOf(name), slot: d.slot(name)}}
 }
@@ -259,8 +255,8 @@ func (l *lease) batchKey(now driver.Instant) (key batchKey, ended bool) {
 	return batchKey{slot: l.slot, lockOnly: lockOnly}, !l.expires.IsZero() && l.expires.Reached(now)
 }
 
-// isExclusive reports whether the lease is known to be exclusive: of a lease that another process has
-// acquired, only the store knows.
+// isExclusive reports whether the lease is known to be exclusive: of a lease that another process
+// has acquired, only the store knows.
 func (l *lease) isExclusive() bool { return mode(l.req) == "x" && l.grant.Token != 0 }
 
 // extend notes that the lease lasts one TTL from start at least.

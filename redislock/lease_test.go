@@ -11,8 +11,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestLeaseByID renews, labels and releases leases that another process has acquired, by their names
-// and ids.
+// TestLeaseByID renews, labels and releases leases that another process has acquired, by their
+// names and ids.
 func TestLeaseByID(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -66,8 +66,8 @@ func TestLeaseByID(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestMinHoldByID has a process release a hold that another one has acquired with MinHold: the store
-// keeps the lock, and nobody can renew, label or release it any more, but Break frees it.
+// TestMinHoldByID has a process release a hold that another one has acquired with MinHold: the
+// store keeps the lock, and nobody can renew, label or release it any more, but Break frees it.
 func TestMinHoldByID(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -105,4 +105,20 @@ func TestMinHoldByID(t *testing.T) {
 		})
 	}
 	nothingLeft(t, node)
+}
+
+// TestKeptSlotOfSameOwner releases a slot with MinHold, and then another one of the same owner
+// without it: the store keeps the first one.
+func TestKeptSlotOfSameOwner(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	req := request("job", "id", floor)
+	req.Slots, req.MinHold = 2, time.Minute
+	free(t, take(t, d, req))
+	req.MinHold = 0
+	free(t, take(t, d, req))
+	if holders := status(t, d, "job").Holders; len(holders) != 1 || holders[0].Left < time.Minute/2 {
+		t.Errorf("the holders are %+v, want the first one, which is kept", holders)
+	}
 }

@@ -19,8 +19,8 @@ const scanCount = 500
 // List implements [driver.Inspector]. It finds snib's locks. Foreign keys can't be told from
 // other strings; [Driver.Status] shows them, and [Driver.Admin] lists those that are in the format
 // of a library, or under a prefix. List scans the servers step by step, twice: first the strings
-// whose names begin with the prefix, of which it reads the beginnings, then the keys of snib. A lock
-// that is created, deleted or moved between two steps may be missed or shown twice.
+// whose names begin with the prefix, of which it reads the beginnings, then the keys of snib. A
+// lock that is created, deleted or moved between two steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	stopped := false
 	list := func(_ Node, keys []string) (bool, error) {
@@ -63,8 +63,8 @@ func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err 
 	return own, nil
 }
 
-// yieldLocks yields the locks that the given keys belong to. A lock has several keys, and is yielded
-// with that of its holders, or with its queue if there are none.
+// yieldLocks yields the locks that the given keys belong to. A lock has several keys, and is
+// yielded with that of its holders, or with its queue if there are none.
 func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
 	found, names := make(map[string]bool), make(map[string]bool)
 	for _, key := range keys {
@@ -117,8 +117,8 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	}
 }
 
-// scan calls page for the keys that match a pattern, and have the type if it is not "", step by step
-// on each master, until page returns false or an error.
+// scan calls page for the keys that match a pattern, and have the type if it is not "", step by
+// step on each master, until page returns false or an error.
 func (d *Driver) scan(ctx context.Context, pattern, keyType string, page func(m Node, keys []string) (more bool, err error)) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed

@@ -11,14 +11,8 @@ import (
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-const (
-	// idleTimeout is how long a subscription is kept when it is not needed any more.
-	idleTimeout = 5 * time.Second
-
-	// listenDelay is how old a hold may be, at least and up to twice that, before the process
-	// subscribes for the messages to holders. Most holds are over by then.
-	listenDelay = 25 * time.Millisecond
-)
+// idleTimeout is how long a subscription is kept when it is not needed any more.
+const idleTimeout = 5 * time.Second
 
 // A listener keeps the subscriptions of this process: to its own channel, on which holders are
 // told that another process waits, and to the channels on which waiters are told. On one server
@@ -103,38 +97,6 @@ func (l *listener) leave(s *subscription) {
 		l.mu.Lock()
 		s.users--
 		l.mu.Unlock()
-	}
-}
-
-// listenLater makes the driver listen for messages about a new lease, if it is still held after
-// listenDelay. The caller holds Driver.mu.
-func (d *Driver) listenLater(l *lease) {
-	d.newLeases = append(d.newLeases, l)
-	if !d.listenTimer {
-		d.listenTimer = true
-		time.AfterFunc(listenDelay, d.listenForNew)
-	}
-}
-
-// listenForNew does that for the leases that were new when it ran last.
-func (d *Driver) listenForNew() {
-	d.mu.Lock()
-	held := false
-	for _, l := range d.recentLeases {
-		if d.leases[l.id] != l {
-			continue
-		}
-		held = true
-	}
-	clear(d.recentLeases)
-	d.recentLeases, d.newLeases = d.newLeases, d.recentLeases[:0]
-	d.listenTimer = len(d.recentLeases) > 0 && d.ctx.Err() == nil
-	if d.listenTimer {
-		time.AfterFunc(listenDelay, d.listenForNew)
-	}
-	d.mu.Unlock()
-	if held {
-		d.listenForHolders()
 	}
 }
 

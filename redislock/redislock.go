@@ -45,17 +45,11 @@ type Driver struct {
 	sender   sender
 	listener listener
 
-	contended nameSet
-
 	mu        sync.Mutex
 	attempts  map[uint64]*attempt // by id
 	leases    map[uint64]*lease   // by the id of the request that was granted
 	toVerify  map[*lease]struct{} // leases that may have ended: the store will be asked
 	verifying bool                // verifyLoop runs
-
-	newLeases    []*lease // granted since listenForNew ran last
-	recentLeases []*lease // granted before that, and after it ran the time before
-	listenTimer  bool     // a timer will run listenForNew
 
 	ctx          context.Context //nolint:containedctx // ends with Close
 	cancel       context.CancelFunc
@@ -128,8 +122,8 @@ func openError(ctx context.Context) error {
 }
 
 // New returns a driver on the user's own client, which Close leaves open. It fails if the server
-// does not answer before ctx is done or 5 s are over, or is older than Redis 6.2. The error matches
-// [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
+// does not answer before ctx is done or 5 s are over, or is older than Redis 6.2. The error
+// matches [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
 func New(ctx context.Context, client rueidis.Client, opts ...Option) (*Driver, error) {
 	return NewConn(ctx, &rueidisConn{client: client}, opts...)
 }

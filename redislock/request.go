@@ -10,8 +10,8 @@ import (
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// A request describes a process in the keys of a lock: in the queue while it waits, and in the grant
-// while it holds. The scripts add the fields before Mode; a waiter has only the id of them.
+// A request describes a process in the keys of a lock: in the queue while it waits, and in the
+// grant while it holds. The scripts add the fields before Mode; a waiter has only the id of them.
 type request struct {
 	Kept    bool   `json:"kept"` // released, and kept by MinHold
 	Version int    `json:"snib"` // of the format: formatVersion
@@ -53,8 +53,8 @@ func encodeID(id string) string {
 	return b.String()
 }
 
-// encode returns the request of the attempt with this number as JSON, without the opening brace and
-// without the fields that the scripts add.
+// encode returns the request of the attempt with this number as JSON, without the opening brace
+// and without the fields that the scripts add.
 func (d *Driver) encode(req *driver.Request, attempt uint64, slot uint16) string {
 	l, h := &d.listener, &req.Holder
 	channel := l.channel(slot)

@@ -88,32 +88,13 @@ func reply(call Call, r rueidis.RedisResult) Reply {
 	return Reply{lines, asReplyError(err)}
 }
 
-// The replies of most commands are made once.
-var zeroReply, okReply = Reply{Lines: []string{"0"}}, Reply{Lines: []string{"OK"}}
-
 // commandReply reads the reply of a command.
 func commandReply(r rueidis.RedisResult) Reply {
-	m, err := r.ToMessage()
-	switch {
-	case rueidis.IsRedisNil(err):
-		return Reply{}
-	case err != nil:
+	all, err := r.ToAny()
+	if err != nil && !rueidis.IsRedisNil(err) {
 		return Reply{Err: asReplyError(err)}
-	case m.IsInt64():
-		n, _ := m.ToInt64()
-		if n == 0 {
-			return zeroReply
-		}
-		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
-	case m.IsArray() || m.IsMap() || m.IsFloat64():
-		all, err := m.ToAny()
-		return Reply{Lines: LinesOf(all), Err: err}
 	}
-	text, err := m.ToString()
-	if text == "OK" {
-		return okReply
-	}
-	return Reply{Lines: []string{text}, Err: err}
+	return Reply{Lines: LinesOf(all)}
 }
 
 // asReplyError converts an error that the server replied with into a [ReplyError].

@@ -12,9 +12,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A sender sends commands to fullScript. Commands that come while a batch for their slot is in flight
-// gather, and go together in the next batch: the more there are, the less each costs. A release can't
-// overtake the request that it releases, because it is sent after that was answered.
+// A sender sends commands to fullScript. Commands that come while a batch for their slot is in
+// flight gather, and go together in the next batch: the more there are, the less each costs. A
+// release can't overtake the request that it releases, because it is sent after that was
+// answered.
 type sender struct {
 	conn          Conn
 	metaKey       func(slot uint16) string // key of what the store knows about itself
@@ -112,8 +113,8 @@ func (s *sender) sendBatches(slot uint16, q *slotQueue) {
 	}
 }
 
-// nextBatch takes the commands of the next batch out of the queue. If there are none, it removes the
-// queue.
+// nextBatch takes the commands of the next batch out of the queue. If there are none, it removes
+// the queue.
 func (s *sender) nextBatch(slot uint16, q *slotQueue) []*command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +129,8 @@ func (s *sender) nextBatch(slot uint16, q *slotQueue) []*command {
 }
 
 // sendBatch sends commands and gives each its answer. If the server has refused them because our
-// user may not access the keys of some of them, it sends them one by one: otherwise one name that is
-// forbidden would fail all others that happen to be sent with it.
+// user may not access the keys of some of them, it sends them one by one: otherwise one name that
+// is forbidden would fail all others that happen to be sent with it.
 func (s *sender) sendBatch(ctx context.Context, slot uint16, commands []*command) {
 	sent := driver.Now()
 	reply, unsaved := s.eval(ctx, commands, s.call(slot, commands))

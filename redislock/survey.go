@@ -78,8 +78,8 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 	return f, nil
 }
 
-// checkScripts rejects a server on which our user may run no scripts. A server that does not answer,
-// such as one whose writes are paused, has not refused them.
+// checkScripts rejects a server on which our user may run no scripts. A server that does not
+// answer, such as one whose writes are paused, has not refused them.
 func checkScripts(ctx context.Context, m Node) error {
 	_, err := m.Do(ctx, "EVAL", "return 1", "0")
 	if errors.As(err, new(*ReplyError)) && !isTransient(err) {

@@ -29,13 +29,14 @@ local function breakRedisson(field)
   return 'o'
 end
 
--- findKept is findGrant for what MinHold keeps.
+-- findKept finds what MinHold keeps. It returns the grant and, if that is in the hash grants, its
+-- field.
 local function findKept(value, id, token)
-  local multi = isMulti(value)
-  local entry = multi and redis.call('HGET', grants, 'kept:' .. id)
-  if multi and (not entry or entryTime(entry) <= now) then return end
+  local field = isMulti(value) and 'kept:' .. id
+  local entry = field and redis.call('HGET', grants, field)
+  if field and (not entry or entryTime(entry) <= now) then return end
   local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id, token))
-  if string.sub(json, 1, #kept) == kept then return json, multi end
+  if string.sub(json, 1, #kept) == kept then return json, field end
 end
 
 local function breakHold(id, token, raw)
@@ -48,9 +49,10 @@ local function breakHold(id, token, raw)
     return 'o'
   end
   local json, multi = findGrant(id, token)
-  if not json and value then json, multi = findKept(value, id, token) end
+  local field = multi and id
+  if not json and value then json, field = findKept(value, id, token) end
   if not json then return answerLost() end
   local grant = parseGrant(json)
   if grant then hint(grant, 'b') end
-  return removeHold(id, grant, multi)
+  return removeHold(id, grant, field)
 end

@@ -7,8 +7,9 @@
 --           (YieldToForeign)
 -- Expects   all files before this one
 -- Provides  wakeFirst()         makes the head of the queue send its request again
---           removeHold(id, grant, multi, yieldEvery)
---                               removes a hold, and serves the queue
+--           removeHold(id, grant, field, yieldEvery)
+--                               removes a hold, and serves the queue. The field is that of the
+--                               hash grants if others may hold the lock, too
 --           answerLost()        serves the queue and returns the answer l
 --           release(id, token, yieldEvery)
 -- Answer    o or l, see full.lua
@@ -41,10 +42,10 @@ local function keepHold(id, json, grant, multi)
 end
 
 -- removeHold is given yieldEvery only if the holder itself releases.
-local function removeHold(id, grant, multi, yieldEvery)
+local function removeHold(id, grant, field, yieldEvery)
   removeLongLease(id, grant)
-  if multi then
-    redis.call('HDEL', grants, id, 'kept:' .. id)
+  if field then
+    redis.call('HDEL', grants, field)
     if redis.call('EXISTS', grants) == 1 then
       serveQueue()
       return 'o'
@@ -74,5 +75,5 @@ local function release(id, token, yieldEvery)
     removeLongLease(id, grant)
     return 'o'
   end
-  return removeHold(id, grant, multi, yieldEvery)
+  return removeHold(id, grant, multi and id, yieldEvery)
 end

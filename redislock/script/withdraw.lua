@@ -16,7 +16,7 @@ local function withdraw(id, process, attempt)
   if isGivenUp((findRequest(id))) then dequeue(id) end
   local json, multi = findGrant(id, '0')
   local grant = parseGrant(json or '')
-  if isGivenUp(grant) then return removeHold(id, grant, multi) end
+  if isGivenUp(grant) then return removeHold(id, grant, multi and id) end
   serveQueue() -- waiters behind the request may fit now
   if first then wakeFirst() end
   return 'o'
