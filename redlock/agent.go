@@ -95,7 +95,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		n.mu.Unlock()
 		if suspect {
 			if replies == nil {
-				replies = g.d.pollMost(g.d.sendCtx, 's', nil)
+				replies = g.d.pollMost(g.d.sendCtx, 's', noLock(), nil)
 			}
 			next, admitted, err := g.checkNode(i, replies[i])
 			if admitted {
@@ -209,7 +209,7 @@ func (d *Driver) admit(
 func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
 	since, now := parseClocks(s.Since), quorum.Clocks{}
 	var unknown []byte
-	for node, r := range d.pollMost(ctx, 's', nil) {
+	for node, r := range d.pollMost(ctx, 's', noLock(), nil) {
 		var other standing
 		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
 			continue
@@ -274,7 +274,7 @@ func (d *Driver) readCountersAndAdmit(
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
-	for node, r := range d.pollMost(ctx, 'c', func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
+	for node, r := range d.pollMost(ctx, 'c', noLock(), func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
 			reading.Away(node)
 			continue

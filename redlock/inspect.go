@@ -52,7 +52,7 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
-	replies := d.pollAll(ctx, 'l', l)
+	replies := d.pollMost(ctx, 'l', l, nil)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -208,20 +208,23 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	var foreign sync.WaitGroup
 	for i := range due {
 		switch l := due[i].(type) {
-		case *lease:
-			extensions[i] = l.extend(false)
 		case *foreignLease:
 			foreign.Go(func() { answers[i] = l.renew(ctx) })
+		default:
+			extensions[i] = l.(*lease).extend(false)
 		}
 	}
 	timer := time.NewTimer(d.conf.timeout)
 	defer timer.Stop()
 	for i, e := range extensions {
-		if _, ours := due[i].(*lease); ours && e == nil {
-			answers[i].Err = driver.ErrLost
-		} else if ours {
-			answers[i] = e.wait(ctx, timer)
+		if _, ok := due[i].(*foreignLease); ok {
+			continue
 		}
+		if e == nil {
+			answers[i].Err = driver.ErrLost
+			continue
+		}
+		answers[i] = e.wait(ctx, timer)
 	}
 	foreign.Wait()
 	return answers

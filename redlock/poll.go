@@ -134,15 +134,15 @@ func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
 const minorityTimeout = 50 * time.Millisecond
 
 // pollMost sends the same request to all nodes and returns their replies. It waits up to
-// NodeTimeout for a majority whose replies count, and then a little for the others. If counts is
-// nil, all answers count.
-func (d *Driver) pollMost(ctx context.Context, code byte, counts func(r reply) bool) []reply {
+// NodeTimeout, or shortRetryTimeout if that is longer, for a majority whose replies count, and then
+// a little for the others. If counts is nil, all answers count.
+func (d *Driver) pollMost(ctx context.Context, code byte, l *lock, counts func(r reply) bool) []reply {
 	p, majority := d.newMajorityPoll(counts)
 	for i := range d.nodes {
-		p.send(i, code, noLock())
+		p.send(i, code, l)
 	}
 	p.close()
-	return p.waitMost(ctx, majority, d.conf.timeout)
+	return p.waitMost(ctx, majority, max(d.conf.timeout, shortRetryTimeout))
 }
 
 // newMajorityPoll returns a poll, and a channel that is closed when the replies of a majority
@@ -172,20 +172,6 @@ func (p *poll) waitMost(ctx context.Context, majority <-chan struct{}, timeout t
 	case <-ctx.Done():
 	}
 	return p.wait(ctx, 0)
-}
-
-// pollAll sends the same request to all nodes and returns their replies. It waits for a
-// majority for up to shortRetryTimeout, and for the others for NodeTimeout.
-func (d *Driver) pollAll(ctx context.Context, code byte, l *lock, args ...string) []reply {
-	p := d.newPoll(nil)
-	for i := range d.nodes {
-		p.send(i, code, l, args...)
-	}
-	p.close()
-	if replies := p.wait(ctx, d.conf.timeout); d.requireMajority(replies) == nil {
-		return replies
-	}
-	return p.wait(ctx, shortRetryTimeout)
 }
 
 // drain waits until the nodes have carried out the commands that are queued. It waits a moment for

@@ -136,6 +136,13 @@ var redlockMutants = []mutant{
 		tests: "TestAmnesia",
 	},
 	{
+		guarantee: "waits of restarted nodes", pkg: "redlock/internal/quorum",
+		in:    "Params.Waited",
+		old:   "return passed[p.Nodes-p.Quorum()]",
+		new:   "return passed[p.Nodes-1]",
+		tests: "TestWaited",
+	},
+	{
 		guarantee: "counters are read", pkg: "redlock/internal/quorum",
 		in:    "Reading.Verdict",
 		old:   "case r.admitted.Len() >= r.params.Quorum():",

@@ -1,0 +1,105 @@
+package redlock
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
+)
+
+// reasonsOf returns, by node, why the nodes did not do what they were asked, and nil for
+// those that did.
+func reasonsOf(replies []reply) []error {
+	errs := errorsOf(replies)
+	for i, r := range replies {
+		if errs[i] != nil || !r.sent {
+			continue
+		}
+		switch word, rest, _ := strings.Cut(r.text, " "); word {
+		case "u":
+			errs[i] = unadmittedError(rest)
+		case "m":
+			errs[i] = mismatchError(rest)
+		case "n":
+			errs[i] = errNotOurs
+		}
+	}
+	return errs
+}
+
+// unadmittedError returns the error of a node that is not admitted, given its answer.
+func unadmittedError(text string) error {
+	if text == "blank" {
+		return errBlank
+	}
+	return errWaiting
+}
+
+// mismatchError returns the error of a node that belongs to another cluster, given its answer:
+// its address and its cluster.
+func mismatchError(text string) error {
+	return driver.Invalidf("node: it belongs to another list of nodes, as %s", quoted(text))
+}
+
+// answerOf returns the error that a server has answered, or "".
+func answerOf(err error) string {
+	var answer *rueidis.RedisError
+	var refused rediskit.Refusal
+	if errors.As(err, &answer) {
+		return answer.Error()
+	}
+	_ = errors.As(err, &refused)
+	return string(refused)
+}
+
+// isPermanent reports whether a retry can't help.
+func isPermanent(err error) bool {
+	var unknown *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	if text := answerOf(err); text != "" {
+		return rediskit.IsDenied(text) || strings.HasPrefix(text, "WRONGTYPE ")
+	}
+	return errors.As(err, &unknown) && unknown.IsNotFound ||
+		errors.Is(err, driver.ErrInvalid) || errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
+}
+
+// quoted makes text from a store safe to print.
+func quoted(text string) string {
+	const most = 300
+	return strconv.QuoteToGraphic(text[:min(len(text), most)])
+}
+
+// printable escapes characters that are not printable, and explains the error of a node that is
+// out of memory.
+func printable(text string) string {
+	quoted := quoted(strings.TrimSpace(text))
+	text = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	if strings.HasPrefix(text, "OOM") {
+		return "its memory is full: raise its maxmemory, or delete keys that are not locks (" + text + ")"
+	}
+	return text
+}
+
+// A singleLineError is a server's error, reduced to one line that is safe on a terminal.
+type singleLineError struct{ err *rueidis.RedisError }
+
+func (e *singleLineError) Error() string { return printable(e.err.Error()) }
+
+func (e *singleLineError) Unwrap() error { return e.err }
+
+// sanitize reduces a server's error to one line without control characters.
+func sanitize(err error) error {
+	var line *singleLineError
+	if e, ok := rueidis.IsRedisErr(err); ok && !errors.As(err, &line) {
+		return &singleLineError{e}
+	}
+	return err
+}
