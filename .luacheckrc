@@ -14,22 +14,14 @@ max_line_length = 100
 codes = true
 
 -- The shared files provide more than these scripts use.
-files["redislock.renew.lua"].ignore = {"211/maxTTL", "211/meta", "211/setMeta", "211/saveMeta"}
-files["redislock.free.lua"].ignore = {
-  "211/grantAnswer", "211/newEntry", "211/parseHold", "211/hint", "211/isListening", "581",
-}
-files["redislock.enqueue.lua"].ignore = {
-  "211/floor", "211/findRequest", "211/wake", "211/isListening",
-}
+files["redislock.renew.lua"].ignore = {"211", "221"}
 files["redlock.admin.lua"].ignore = {"231/closed"}
 -- A claim is what admit.lua does; the KEYS and ARGV that it provides are for other scripts.
 files["redisfence.claim.lua"].ignore = {"211/KEYS", "211/ARGV"}
 
 -- 581 would replace "not (x < y)" by "x >= y". The scripts compare a token from the store, which
 -- may be NaN: then the first is true, and no token is given, and the second is false.
--- 311: reacquire declares token and since in one line, and then sets both or only the token.
-files["redislock.fastpath.lua"].ignore = {"581"}
-files["redislock.full.lua"].ignore = {"581", "311/token"}
+files["redislock.full.lua"].ignore = {"581"}
 
 -- "if closed then" is empty in serve.lua because the answer is closed already.
 files["redlock.hold.lua"].ignore = {"542"}

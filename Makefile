@@ -83,10 +83,9 @@ fmt: ## gofmt and the order of imports
 
 PLATFORMS := linux/arm64 linux/386 linux/arm darwin/arm64 freebsd/amd64 windows/amd64
 
-platforms: ## types of all modules on other platforms, the tests of the core on 386, and SQLite's form for FreeBSD
+platforms: ## types of all modules on other platforms, and the tests of the core on 386
 	go run ./internal/release/typecheck $(PLATFORMS)
 	GOARCH=386 CGO_ENABLED=0 go test . ./cron ./driver/... ./fence ./leader ./memlock ./sqlitelock
-	go test -race -tags snib_portable ./sqlitelock
 
 windows: ## the tests of what Windows runs, in Wine 10 or later; earlier versions lack what Go and SQLite need
 	@wine --version | grep -qE '^wine-[1-9][0-9]' || { echo "make: install Wine 10 or later, which Debian 13 has" >&2; exit 1; }

@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,7 @@ import (
 //
 // An error matches [context.Canceled] or [context.DeadlineExceeded] only if ctx has ended so.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, ctx, name, l.conf.noWait)
+	return l.acquire(ctx, ctx, name, false)
 }
 
 // TryAcquire is like Acquire but does not wait. If somebody else holds the lock, it returns
@@ -46,10 +47,11 @@ func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 }
 
 // acquire acquires a lock, and reports that to the Traces. The context ctx bounds the wait. caller
-// is the context that the user has passed, from which ctx may be derived.
-func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) (*Lock, error) {
-	if l.err != nil {
-		return nil, l.err
+// is the context that the user has passed, from which ctx may be derived. With try, or NoWait, it
+// does not wait.
+func (l *Locker) acquire(ctx, caller context.Context, name string, try bool) (*Lock, error) {
+	if err := l.check(); err != nil {
+		return nil, err
 	}
 	name = l.conf.prefix + name
 	if ctx == nil {
@@ -61,7 +63,7 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) 
 	}
 	began := readClock()
 	var lock *Lock
-	h, origin, err := l.acquireHold(ctx, name, noWait, began)
+	h, origin, err := l.acquireHold(ctx, name, try || l.conf.noWait, began)
 	if err == nil {
 		lock = l.newLock(ctx, h)
 	} else {
@@ -96,10 +98,10 @@ func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration
 // traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
 func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin, err error) {
 	e := Event{Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept, Err: err})
+	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Err: err})
 	if lock != nil {
 		e.Token = lock.Token()
-		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Kept: origin.kept})
+		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined})
 	}
 }
 
@@ -107,7 +109,6 @@ func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Du
 type holdOrigin struct {
 	local  bool // no request was sent to the store
 	joined bool // it added a lock to an existing hold
-	kept   bool // the lease was kept: see Keep
 }
 
 // acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold.
@@ -119,12 +120,15 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 	ctx, cancel := l.waitContext(ctx, noWait)
 	defer cancel()
 	p, h, err := l.enqueue(ctx, name, noWait, began)
-	if err != nil && h != nil { // it was handed over after the wait had ended
+	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
 		l.core.decline(h)
 		h = nil
+		if errors.Is(err, ErrLost) && ctx.Err() == nil { // nobody has used it: this wait goes on
+			p, h, err = l.enqueue(ctx, name, noWait, began)
+		}
 	}
 	if h != nil || err != nil {
-		return h, holdOrigin{local: true, kept: h != nil && h.reused}, err
+		return h, holdOrigin{local: true}, err
 	}
 	le, granted, err := l.request(ctx, p, noWait)
 	if err == nil {

@@ -18,7 +18,7 @@ func (l *Locker) adopt(ctx context.Context, le *lease, granted driver.Lease) (_ 
 	h, joined, err := l.checkAndInstall(ctx, le, granted)
 	if err != nil && granted != nil && !l.core.hasOwnerHold(le.owner, le.name) {
 		// The caller gets err. If this release fails, the lease lapses by itself.
-		_, _ = l.core.releaseLease(granted, l.conf.releaseTimeout)
+		_, _ = l.core.releaseLease(granted, releaseTimeout)
 	}
 	return h, joined, err
 }

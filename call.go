@@ -13,6 +13,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
+// releaseTimeout bounds how long a release waits for the store.
+const releaseTimeout = 5 * time.Second
+
 // releaseLease releases a lease in the store within timeout, independent of any caller's context.
 // It also returns the time at which it began.
 func (c *core) releaseLease(granted driver.Lease, timeout time.Duration) (began time.Time, _ error) {

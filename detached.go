@@ -16,9 +16,9 @@ import (
 // [Lock.Owner] in a safe place. With it, any process can call [Locker.Adopt], to release the lock
 // or to keep it longer.
 //
-// The Lock may be forgotten without Release; [TrackLeaks] does not report that. Its context ends,
-// as lost, at the end of the TTL or when the Locker is closed, while the lock stays taken in the
-// store. The process may learn only then that another process has released the lock.
+// The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
+// when the Locker is closed, while the lock stays taken in the store. The process may learn only
+// then that another process has released the lock.
 //
 // Where leases end with a session, Detached is an [ErrInvalid]: those backends free the locks of a
 // process that has ended.
@@ -44,6 +44,9 @@ func Detached() Option {
 // [Owner] describes, without extending it. The end of ctx ends Adopt before the hold is taken
 // over, or within 5 seconds.
 func (l *Locker) Adopt(ctx context.Context, name, owner string) (*Lock, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
 	adopter := l.With(Owner(owner))
 	token, err := adopter.tokenOf(ctx, name, owner)
 	if err != nil {
@@ -69,14 +72,17 @@ var errNotOwner = fmt.Errorf("%w: this owner does not hold it", ErrLost)
 
 // tokenOf returns the token of the hold that owner has, if l can adopt that hold.
 func (l *Locker) tokenOf(ctx context.Context, name, owner string) (token uint64, err error) {
-	if l.err == nil && l.core.info.Fencing == driver.FencingNone {
+	if err := l.check(); err != nil {
+		return 0, err
+	}
+	if l.core.info.Fencing == driver.FencingNone {
 		return 0, l.wrapError("adopt", name, driver.Invalidf("use of Adopt: this backend has no tokens, by which it could tell holds apart"))
 	}
-	err = l.inspect(ctx, "adopt", l.conf.prefix+name, func(in driver.Inspector, name string) error {
+	err = l.inspect(ctx, "adopt", l.conf.prefix+name, func(name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
-		st, err := statusInTime(ctx, in, name)
+		st, err := l.statusInTime(ctx, name)
 		if err != nil {
 			return err
 		}

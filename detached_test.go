@@ -3,7 +3,6 @@ package snib_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +53,7 @@ func TestDetachedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
 		d := newSpy(store)
-		l := open(t, inspectedSpy{d}, snib.TTL(time.Hour), snib.Detached())
+		l := open(t, d, snib.TTL(time.Hour), snib.Detached())
 		owner := acquire(t, l, "a").Owner()
 		began := time.Now()
 		time.Sleep(40 * time.Minute)
@@ -99,22 +98,6 @@ func TestDetachedDoesNotBlockItsProcess(t *testing.T) {
 			t.Errorf("the process that took the lock got it again after %v, want a minute", got)
 		}
 	})
-}
-
-// A detached Lock may be forgotten: that is no leak, and the one who adopts it in the same process
-// can release it.
-func TestDetachedForgotten(t *testing.T) {
-	store := new(memlock.Store)
-	l := open(t, store.Open(), snib.TrackLeaks(), snib.Detached(), snib.Owner("user 7"), snib.TTL(time.Hour),
-		snib.Tracing(&snib.Trace{Leaked: func(e snib.LeakedEvent) { t.Errorf("reported as leaked: %+v", e) }}))
-	owner := acquire(t, l, "a").Owner()
-	for range 5 {
-		runtime.GC()
-	}
-	adopted, err := l.Adopt(t.Context(), "a", owner)
-	wantErr(t, "Adopt", err, nil)
-	release(t, adopted)
-	release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
 }
 
 func TestDetachedRefused(t *testing.T) {
@@ -181,22 +164,7 @@ func TestAdoptOfWhatEndsMeanwhile(t *testing.T) {
 		release(t, lock) // after the Status that Adopt has asked for
 		return send()
 	}
-	_, err := open(t, inspectedSpy{d}).Adopt(t.Context(), "a", lock.Owner())
+	_, err := open(t, d).Adopt(t.Context(), "a", lock.Owner())
 	wantErr(t, "Adopt", err, snib.ErrLost)
 	release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
-}
-
-// An inspectedSpy is a spy whose store can be inspected.
-type inspectedSpy struct{ *spy }
-
-func (s inspectedSpy) Status(ctx context.Context, name string) (driver.Status, error) {
-	return s.Driver.(driver.Inspector).Status(ctx, name)
-}
-
-func (s inspectedSpy) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	return s.Driver.(driver.Inspector).List(ctx, prefix, yield)
-}
-
-func (s inspectedSpy) Break(ctx context.Context, name, owner string, token uint64) error {
-	return s.Driver.(driver.Inspector).Break(ctx, name, owner, token)
 }

@@ -17,12 +17,18 @@ import (
 // Do returns the errors of [Locker.Acquire], or what fn returns. If the hold was lost,
 // the result matches [ErrLost] even if fn returned nil. If the store did not confirm the release,
 // the result matches [ErrUnreleased], although fn may have done all its work; the lock lapses
-// within its TTL.
+// within its TTL. A nil fn is an [ErrInvalid], and the lock is not acquired.
 //
 // Do returns by the deadline of ctx, or [driver.CancelTimeout] (50 ms) later, even if the store
 // does not answer the release, unless fn itself takes longer. The release then goes on in the
-// background for up to [ReleaseTimeout].
+// background for up to 5 seconds.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error) (err error) {
+	if err := l.check(); err != nil {
+		return err
+	}
+	if ctx != nil && fn == nil {
+		return l.wrapError("acquire", l.conf.prefix+name, driver.Invalidf("function: it is nil"))
+	}
 	lock, err := l.Acquire(ctx, name)
 	if err != nil {
 		return err
@@ -43,7 +49,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 func (l *Locker) releaseBy(ctx context.Context, lock *Lock) error {
 	deadline, ok := ctx.Deadline()
 	patience := max(time.Until(deadline), driver.CancelTimeout)
-	if !ok || patience >= l.conf.releaseTimeout {
+	if !ok || patience >= releaseTimeout {
 		return lock.Release() // which ends in time by itself
 	}
 	done := make(chan error, 1)

@@ -31,27 +31,8 @@ const maxTokenBlock = 4096
 
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. That is false for options with which the store has to know each hold.
-func (c *config) allowsHandOver() bool { return c.unlikeHandOver() == "" }
-
-// unlikeHandOver returns the option that rules a hand-over out, or "".
-func (c *config) unlikeHandOver() string {
-	switch {
-	case c.shared:
-		return "Shared"
-	case c.slots > 0:
-		return "Slots"
-	case c.fair:
-		return "Fair"
-	case c.detached:
-		return "AcquireDetached"
-	case c.noRenewal:
-		return "NoRenewal"
-	case c.minHold > 0:
-		return "MinHold"
-	case c.owner != "":
-		return "Owner"
-	}
-	return ""
+func (c *config) allowsHandOver() bool {
+	return c.exclusive() && !c.fair && !c.detached && !c.noRenewal && c.minHold == 0 && c.owner == ""
 }
 
 // canTakeOver reports whether a hold with options c may take over the
@@ -112,7 +93,7 @@ func (c *core) confirmLocked(h *hold, now driver.Instant) (confirmed bool, _ dri
 	}
 	le.renewing = true
 	c.scheduleLocked(le)
-	before, timeout := le.confirmedAt, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
+	before, timeout := le.confirmedAt, min(releaseTimeout/2, h.deadline().Left(now)/2)
 	c.mu.Unlock()
 	c.renewBatch([]*lease{le}, []driver.Lease{le.granted}, timeout)
 	now = driver.Now()
@@ -166,4 +147,17 @@ func (c *core) handOverLocked(le *lease, now driver.Instant, contextsPending boo
 	}
 	w.ready <- h
 	return h
+}
+
+// handleWanted records that another process waits for the lock.
+func (c *core) handleWanted(le *lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if le.mergedInto != nil {
+		le = le.mergedInto
+	}
+	if !le.isWanted && le.wanted != nil {
+		close(le.wanted)
+	}
+	le.isWanted = true
 }

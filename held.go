@@ -48,11 +48,9 @@ func (e *HeldError) Unwrap() error { return e.refusal }
 // [HeldInfo.RetryAfter] can be used as well.
 func (e *HeldError) Info(ctx context.Context) (info HeldInfo, err error) {
 	var st Status
-	err = e.locker.inspect(ctx, "status", e.name, func(in driver.Inspector, name string) error {
-		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-		defer bounded.cancel()
-		st, err = in.Status(bounded, name)
-		return withCallerContext(ctx, callerError(ctx, err))
+	err = e.locker.inspect(ctx, "status", e.name, func(name string) error {
+		st, err = e.locker.statusInTime(ctx, name)
+		return withCallerContext(ctx, err)
 	})
 	if err != nil {
 		return HeldInfo{}, err
@@ -100,15 +98,11 @@ const (
 )
 
 // RetryAfter returns after what time another attempt makes sense, for people or for the HTTP header
-// Retry-After: whole seconds, from 1 s to 1 min. It is 1 s if the lease is only kept ([Keep]).
-// Otherwise it is a guess: that a holder needs as long as it has needed so far, but at most the
-// rest of its lease. It does not consider the waiters.
+// Retry-After: whole seconds, from 1 s to 1 min. It is a guess: that a holder needs as long as it
+// has needed so far, but at most the rest of its lease. It does not consider the waiters.
 func (i HeldInfo) RetryAfter() time.Duration {
 	first := maxRetryAfter
 	for _, h := range i.Holders {
-		if h.IsKept() {
-			return minRetryAfter
-		}
 		if h.Held > 0 {
 			first = min(first, h.Held)
 		}
@@ -154,10 +148,7 @@ func (h HolderInfo) String() string {
 		words = append(words, "a program other than snib")
 	default:
 		words = append(words, graphic(h.Host), "pid "+strconv.Itoa(h.PID))
-		switch {
-		case h.IsKept():
-			words = append(words, "(kept)")
-		case h.Label != "":
+		if h.Label != "" {
 			words = append(words, "("+graphic(h.Label)+")")
 		}
 	}

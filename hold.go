@@ -21,7 +21,6 @@ type hold struct {
 	until  driver.Instant // the end set by MaxHold or NoRenewal, or zero
 
 	isFixed bool // until was set by NoRenewal
-	reused  bool // its lease was kept before
 
 	// Guarded by core.mu.
 	lockCount    int           // Locks not yet released
@@ -196,6 +195,6 @@ func (c *core) releaseLost(h *hold) {
 	ended := le.lostErr != nil
 	c.mu.Unlock()
 	if !ended && !c.hasOwnerHold(le.owner, le.name) {
-		_, _ = c.releaseLease(le.granted, h.locker.conf.releaseTimeout)
+		_, _ = c.releaseLease(le.granted, releaseTimeout)
 	}
 }

@@ -2,8 +2,6 @@ package snib
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -32,11 +30,14 @@ type (
 // The answer may be out of date when it arrives: show it to people, and never base a decision on
 // it. Anyone who knows an owner id in it can release the lock, so do not log it.
 func (l *Locker) Status(ctx context.Context, name string) (st Status, err error) {
-	err = l.inspect(ctx, "status", l.conf.prefix+name, func(in driver.Inspector, name string) error {
+	if err := l.check(); err != nil {
+		return Status{}, err
+	}
+	err = l.inspect(ctx, "status", l.conf.prefix+name, func(name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
-		st, err = in.Status(ctx, name)
+		st, err = l.core.driver.Status(ctx, name)
 		return err
 	})
 	return l.withoutPrefix(st), err
@@ -47,9 +48,13 @@ func (l *Locker) Status(ctx context.Context, name string) (st Status, err error)
 // meanwhile may or may not be in it, and a store that is being reorganised may show a lock twice.
 func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
+		if err := l.check(); err != nil {
+			yield(Status{}, err)
+			return
+		}
 		stopped := false
-		err := l.inspect(ctx, "list", l.conf.prefix+prefix, func(in driver.Inspector, prefix string) error {
-			return in.List(ctx, prefix, func(st Status) bool {
+		err := l.inspect(ctx, "list", l.conf.prefix+prefix, func(prefix string) error {
+			return l.core.driver.List(ctx, prefix, func(st Status) bool {
 				stopped = !yield(l.withoutPrefix(st), nil)
 				return !stopped
 			})
@@ -66,11 +71,14 @@ func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // next renewal, or with [NoRenewal] at the end of its TTL. Until then it may still write, which
 // only a check of fencing tokens refuses.
 func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) error {
-	return l.inspect(ctx, "break", l.conf.prefix+name, func(in driver.Inspector, name string) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	return l.inspect(ctx, "break", l.conf.prefix+name, func(name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
-		return in.Break(ctx, name, owner, token)
+		return l.core.driver.Break(ctx, name, owner, token)
 	})
 }
 
@@ -83,42 +91,26 @@ func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) er
 // that ended the request. Other errors are the backend's own, such as a wrong password. A store
 // that answers may still refuse to grant locks, for example during the grace period of Redis.
 func (l *Locker) Ping(ctx context.Context) error {
-	if l.err != nil {
-		return l.err
+	if err := l.check(); err != nil {
+		return err
 	}
-	err := l.withInspector(ctx, func(in driver.Inspector) error {
-		_, err := statusInTime(ctx, in, l.conf.prefix+"ping") // with the prefix: the access rights may be limited to it
+	return l.inspect(ctx, "ping", "", func(string) error {
+		_, err := l.statusInTime(ctx, l.conf.prefix+"ping") // with the prefix: the access rights may be limited to it
 		return err
 	})
-	if err != nil {
-		return l.wrapError("ping", "", err)
-	}
-	return nil
 }
 
-// inspect calls f with the driver's Inspector and a name or prefix in the store. It returns f's
-// error as an [Error] for the operation op. ctx is the context that f uses.
-func (l *Locker) inspect(ctx context.Context, op, name string, f func(in driver.Inspector, name string) error) error {
-	if l.err != nil {
-		return l.err
+// inspect calls f with a name or prefix in the store, unless ctx, which f uses, is nil. It returns
+// f's error as an [Error] for the operation op.
+func (l *Locker) inspect(ctx context.Context, op, name string, f func(name string) error) error {
+	err := errNilContext()
+	if ctx != nil {
+		err = f(name)
 	}
-	err := l.withInspector(ctx, func(in driver.Inspector) error { return f(in, name) })
 	if err != nil {
 		return l.wrapError(op, name, err)
 	}
 	return nil
-}
-
-// withInspector calls f with the driver's Inspector, unless ctx, which f uses, is nil.
-func (l *Locker) withInspector(ctx context.Context, f func(driver.Inspector) error) error {
-	in, ok := l.core.driver.(driver.Inspector)
-	switch {
-	case !ok:
-		return fmt.Errorf("%w: the driver does not implement driver.Inspector", errors.ErrUnsupported)
-	case ctx == nil:
-		return errNilContext()
-	}
-	return f(in)
 }
 
 // withoutPrefix returns a Status with the name that the caller uses.
@@ -129,9 +121,9 @@ func (l *Locker) withoutPrefix(st Status) Status {
 
 // statusInTime asks the store for the status of a lock. If the store does not answer within
 // [driver.AnswerTimeout], the error matches ErrUnavailable.
-func statusInTime(ctx context.Context, in driver.Inspector, name string) (Status, error) {
+func (l *Locker) statusInTime(ctx context.Context, name string) (Status, error) {
 	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 	defer bounded.cancel()
-	st, err := in.Status(bounded, name)
+	st, err := l.core.driver.Status(bounded, name)
 	return st, callerError(ctx, err)
 }

@@ -65,7 +65,6 @@ func names(t *testing.T, l *snib.Locker, prefix string) string {
 }
 
 func TestInspectionFails(t *testing.T) {
-	type bare struct{ driver.Driver } // no Inspector
 	closed, err := snib.New(memlock.New())
 	wantErr(t, "New", err, nil)
 	wantErr(t, "Close", closed.Close(), nil)
@@ -75,7 +74,6 @@ func TestInspectionFails(t *testing.T) {
 		lock string
 		want error
 	}{
-		{"NoInspector", open(t, bare{memlock.New()}), "a", errors.ErrUnsupported},
 		{"Closed", closed, "a", snib.ErrClosed},
 		{"With", open(t, memlock.New()).With(snib.Slots(-1)), "a", snib.ErrInvalid},
 		{"NoName", open(t, memlock.New()), "", snib.ErrInvalid},
@@ -121,7 +119,6 @@ func TestPing(t *testing.T) {
 			{"Answers", open(t, memlock.New()), t.Context(), nil},
 			{"Closed", closed, t.Context(), snib.ErrClosed},
 			{"With", open(t, memlock.New()).With(snib.Slots(-1)), t.Context(), snib.ErrInvalid},
-			{"NoInspector", open(t, struct{ driver.Driver }{memlock.New()}), t.Context(), errors.ErrUnsupported},
 			{"Gone", open(t, gone), t.Context(), fault.ErrSevered},
 			{"Hung", open(t, hung), t.Context(), snib.ErrUnavailable},
 			{"Cancelled", open(t, hung), cancelled, errStop},

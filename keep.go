@@ -58,14 +58,6 @@ type lease struct {
 	tellsWanted bool // the driver calls OnWanted
 	isWanted    bool // OnWanted was called: another process waits
 
-	// See Keep.
-	keepable  bool           // it was requested with Keep
-	keptSince driver.Instant // of the last time that it was kept
-	keptUntil driver.Instant // when it is given back; zero while a hold uses it
-	reuses    int            // how many holds began while it was kept
-	shownKept bool           // the store shows it as kept
-	showing   chan struct{}  // closed when show has ended; nil while it does not run
-
 	// Fencing tokens for later holds, from nextToken up to but not including endToken.
 	nextToken, endToken uint64
 
@@ -117,34 +109,13 @@ type keeper struct {
 	renewers   int
 }
 
-// endsAt returns when the hold, or the time for which the lease is kept, ends if no renewal
-// succeeds.
-func (le *lease) endsAt() driver.Instant {
-	if !le.isKept() {
-		return le.hold.deadline()
-	}
-	le.refresh()
-	return earlier(le.keptUntil, le.deadline)
-}
-
 // nextDue returns when the keeper has to check le.
 func (c *core) nextDue(le *lease) driver.Instant {
-	due := le.endsAt()
+	due := le.hold.deadline()
 	if !c.info.RenewsAll && !le.renewing {
 		due = earlier(due, le.renewAt)
 	}
-	if le.isKept() && !le.shownKept && le.showing == nil {
-		due = earlier(due, le.showAt())
-	}
 	return due
-}
-
-// scheduleEarlierLocked is scheduleLocked for a change that happens often, and mostly postpones
-// when le is due. It leaves it to the keeper to notice that.
-func (c *core) scheduleEarlierLocked(le *lease) {
-	if c.nextDue(le).Before(le.due) {
-		c.scheduleLocked(le)
-	}
 }
 
 // scheduleLocked sets when the keeper has to check le, which is in the heap. It wakes the keeper if
@@ -247,8 +218,6 @@ func (c *core) keepEachLocked(now driver.Instant, ended *endings) {
 		case !le.due.Reached(now):
 			c.startRenewersLocked()
 			return
-		default: // it is due later by now, or is to be shown as kept
-			c.showIfDueLocked(le, now)
 		}
 		c.scheduleLocked(le)
 	}
@@ -264,17 +233,12 @@ func (c *core) startRenewersLocked() {
 	}
 }
 
-// endIfOverLocked ends the hold of a lease, or gives a kept lease back, if its time is over. It
-// reports whether it did.
+// endIfOverLocked ends the hold of a lease if its time is over. It reports whether it did.
 func (c *core) endIfOverLocked(le *lease, now driver.Instant, ended *endings) bool {
-	switch {
-	case !le.endsAt().Reached(now):
+	if !le.hold.deadline().Reached(now) {
 		return false
-	case le.isKept():
-		c.giveBackLocked(le)
-	default:
-		*ended = append(*ended, c.loseLocked(le, le.expiryError(now)))
 	}
+	*ended = append(*ended, c.loseLocked(le, le.expiryError(now)))
 	return true
 }
 
@@ -288,10 +252,6 @@ func (k *keeper) rebase(now driver.Instant) {
 		recompute(&le.deadline)
 		recompute(&le.renewAt)
 		recompute(&le.due)
-		if le.isKept() {
-			recompute(&le.keptSince)
-			recompute(&le.keptUntil)
-		}
 		if !le.hold.until.IsZero() {
 			recompute(&le.hold.until)
 		}
@@ -384,12 +344,12 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		left = max(0, h.deadline().Left(now))
 		c.scheduleLocked(le)
 	}
-	ttl, kept := le.ttl, le.isKept() // merge may change the TTL
+	ttl := le.ttl // merge may change it
 	c.mu.Unlock()
 	if errors.Is(err, ErrLost) {
 		c.handleLost(le, err)
 	}
-	if len(h.locker.conf.traces.renewed) == 0 || kept {
+	if len(h.locker.conf.traces.renewed) == 0 {
 		return nil
 	}
 	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err}}}
@@ -467,11 +427,7 @@ func (c *core) handleLost(le *lease, err error) {
 		le = le.mergedInto
 		le.lostErr = err
 	}
-	switch {
-	case le.heapIndex < 0:
-	case le.isKept():
-		c.endKeepLocked(le)
-	default:
+	if le.heapIndex >= 0 {
 		ended = append(ended, c.loseLocked(le, err))
 	}
 	c.mu.Unlock()

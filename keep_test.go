@@ -163,7 +163,7 @@ func TestNoRenewalOfBrokenLease(t *testing.T) {
 				}
 				l := open(t, d, snib.NoRenewal())
 				lock, began := acquire(t, l, "a"), time.Now()
-				if err := d.Driver.(driver.Inspector).Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
+				if err := d.Driver.Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				<-lock.Context().Done()

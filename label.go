@@ -16,7 +16,6 @@ import (
 // The error matches:
 //
 //   - [ErrUnavailable] if the store does not answer within 5 seconds, and also in other outages
-//   - [ErrInvalid] if text is [driver.KeptLabel]
 //   - [ErrLost] if the hold is lost, which SetLabel may be the first to learn
 //   - [ErrReleased] after Release
 //   - [context.Cause] of ctx if its end ended the request
@@ -36,26 +35,16 @@ func (l *Lock) setLabel(ctx context.Context, text string) error {
 	if ctx == nil {
 		return errNilContext()
 	}
-	if text == driver.KeptLabel {
-		return errKeptLabel()
-	}
 	if l.released.Load() {
 		return ErrReleased
 	}
 	c, le := l.hold.locker.core, l.hold.lease
 	c.mu.Lock()
-	err, showing := l.hold.endCause(), le.showing
+	err := l.hold.endCause()
 	le.labeled = true
 	c.mu.Unlock()
 	if err != nil {
 		return err
-	}
-	if showing != nil { // its last request must not change the label after ours
-		select {
-		case <-showing:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 	defer bounded.cancel()

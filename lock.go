@@ -4,8 +4,6 @@ package snib
 
 import (
 	"context"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,9 +13,8 @@ import (
 
 // A Lock is one hold on a lock, from Acquire to Release. It is safe for concurrent use.
 type Lock struct {
-	hold    *hold
-	parent  context.Context // passed to Acquire; used for its values
-	cleanup runtime.Cleanup // reports a leak; Release stops it
+	hold   *hold
+	parent context.Context // passed to Acquire; used for its values
 
 	releaseOnce sync.Once
 	releaseErr  error // result of the first Release
@@ -30,26 +27,7 @@ type Lock struct {
 
 // newLock returns a Lock for h. The caller has already counted it in h.lockCount.
 func (l *Locker) newLock(ctx context.Context, h *hold) *Lock {
-	lock := &Lock{hold: h, parent: ctx}
-	if l.conf.trackLeaks && !l.conf.detached { // the program may forget a detached Lock
-		leak := leakedHold{hold: h, stack: debug.Stack()}
-		lock.cleanup = runtime.AddCleanup(lock, func(l leakedHold) { go l.report() }, leak)
-	}
-	return lock
-}
-
-// A leakedHold is a hold whose Lock was garbage-collected without Release. Neither it nor
-// the hold may refer to the Lock.
-type leakedHold struct {
-	hold  *hold
-	stack []byte
-}
-
-// report tells the Traces of the leak and releases the hold.
-func (l leakedHold) report() {
-	h := l.hold
-	h.locker.conf.traces.leaked.call(&LeakedEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Stack: l.stack})
-	_ = h.locker.core.leave(h) // reported to the Traces
+	return &Lock{hold: h, parent: ctx}
 }
 
 // noLock says what is wrong with a Lock that no Acquire has returned.
@@ -144,7 +122,7 @@ func (l *Lock) Wanted() <-chan struct{} {
 // calls return the first result.
 //
 // Release does not depend on the context that the lock was acquired with, so a deferred Release
-// is right even after a cancellation. If the backend does not answer within [ReleaseTimeout],
+// is right even after a cancellation. If the backend does not answer within 5 seconds,
 // Release returns [ErrUnavailable], and the lock lapses by itself within the TTL.
 //
 // An error that matches [ErrLost] means that the hold had ended before: somebody else may have
@@ -158,7 +136,6 @@ func (l *Lock) Release() error {
 		return &Error{Op: "release", Backend: "none", Err: driver.Invalidf("Lock: %s", noLock)}
 	}
 	l.releaseOnce.Do(func() {
-		l.cleanup.Stop()
 		l.releaseErr = l.hold.locker.core.leave(l.hold)
 		l.released.Store(true)
 		if s := l.scope.Load(); s != nil {

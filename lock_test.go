@@ -2,11 +2,8 @@ package snib_test
 
 import (
 	"context"
-	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/memlock"
@@ -55,47 +52,4 @@ func TestWanted(t *testing.T) {
 		<-lock.Wanted()
 		release(t, lock)
 	})
-}
-
-func TestLeakIsReportedAndReleased(t *testing.T) {
-	leaks := make(chan snib.LeakedEvent, 1)
-	trace := &snib.Trace{Leaked: func(e snib.LeakedEvent) { leaks <- e }}
-	l := open(t, memlock.New(), snib.TrackLeaks(), snib.Tracing(trace))
-	forget := func() {
-		lock := acquire(t, l, "a")
-		_ = lock.Context() // the hold's context must not keep the Lock alive
-	}
-	forget()
-	kept := acquire(t, l, "kept")
-	var leak snib.LeakedEvent
-	for leak.Name == "" {
-		runtime.GC()
-		select {
-		case leak = <-leaks:
-		case <-time.After(10 * time.Millisecond): // the time of a collection is not known
-		}
-	}
-	if leak.Name != "a" || !strings.Contains(string(leak.Stack), "TestLeakIsReportedAndReleased") {
-		t.Errorf("leak of %q at\n%s", leak.Name, leak.Stack)
-	}
-	release(t, acquire(t, l, "a")) // waits for the release of the leaked lock
-	release(t, kept)
-}
-
-func TestLeakedLocksAreReported(t *testing.T) {
-	leaks := make(chan snib.LeakedEvent, 2)
-	trace := &snib.Trace{Leaked: func(e snib.LeakedEvent) { leaks <- e }}
-	l := open(t, memlock.New(), snib.TrackLeaks(), snib.Tracing(trace))
-	func() {
-		_, err := l.AcquireAll(t.Context(), "a", "b")
-		wantErr(t, "AcquireAll", err, nil)
-	}()
-	for found := 0; found < 2; {
-		runtime.GC()
-		select {
-		case <-leaks:
-			found++
-		case <-time.After(10 * time.Millisecond): // the time of a collection is not known
-		}
-	}
 }

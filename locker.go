@@ -39,8 +39,7 @@ type (
 //	request   the driver acquires the lease, with retries while the store is unavailable
 //	adopt     the lease is checked, and becomes a hold
 //	keep      the keeper renews the lease, and ends the hold if it can't
-//	release   the lease goes to the next goroutine (handover.go), stays here (kept.go), or goes back to
-//	          the store
+//	release   the lease goes to the next goroutine (handover.go), or back to the store
 //
 // Locker.acquireHold leads through the first four. The keeper is goroutines, and Lock.Release leads
 // through the last.
@@ -63,7 +62,6 @@ type core struct {
 	isClosed     bool
 	queues       map[string]*nameQueue
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
-	keepings     map[string]*keeping
 	ownerHolds   ownerHolds
 	keeper       keeper
 	watermarks   watermarks
@@ -77,7 +75,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: "none", Err: driver.Invalidf("driver: it is nil")}
 	}
 	info := d.Info()
-	conf, err := config{releaseTimeout: defaultReleaseTimeout, retryTimeout: driver.RetryTimeout}.withOptions(info, opts)
+	conf, err := config{retryTimeout: driver.RetryTimeout}.withOptions(info, opts)
 	if err != nil {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
@@ -91,7 +89,6 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
-		keepings:     make(map[string]*keeping),
 		ownerHolds:   make(ownerHolds),
 		watermarks:   make(watermarks),
 	}}
@@ -103,6 +100,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 // option can't be used, each acquisition through the new Locker returns the error. Of [NoWait] and
 // [MaxWait], the one that is given last replaces the other. The new Locker need not be closed.
 func (l *Locker) With(opts ...Option) *Locker {
+	l.mustBeMade()
 	conf, err := l.conf.withOptions(l.core.info, opts)
 	if l.err != nil {
 		err = l.err
@@ -122,23 +120,44 @@ func (l *Locker) noteTraces() {
 }
 
 // Info returns what the backend promises.
-func (l *Locker) Info() Info { return l.core.info }
+func (l *Locker) Info() Info {
+	l.mustBeMade()
+	return l.core.info
+}
+
+// noLocker says what is wrong with a Locker that no New has returned.
+const noLocker = "it is nil or zero; check the error of New before you use the Locker"
+
+// check returns why l can't be used, or nil.
+func (l *Locker) check() error {
+	if l == nil || l.core == nil {
+		return &Error{Op: "use", Backend: "none", Err: driver.Invalidf("Locker: %s", noLocker)}
+	}
+	return l.err
+}
+
+// mustBeMade panics if no New has returned l, in a method that returns no error.
+func (l *Locker) mustBeMade() {
+	if l == nil || l.core == nil {
+		panic("snib: invalid Locker: " + noLocker)
+	}
+}
 
 // Close ends all holds of the Locker and of the Lockers derived from it, as lost, and closes the
 // driver. Pending and later acquisitions return [ErrClosed]. Close of a Locker that [Locker.With]
 // has made does nothing: the driver, queues and holds belong to the one that [New] has made.
 //
-// The store gives the locks away when their leases lapse. Leases that are only kept ([Keep]) are
-// released first, which takes up to [ReleaseTimeout] if the store does not answer. Work that still
-// runs under them has that long to wind down. To give the locks away at once, release them before
-// Close.
+// The store gives the locks away when their leases lapse. Work that still runs under them has that
+// long to wind down. To give the locks away at once, release them before Close.
 func (l *Locker) Close() error {
+	if l == nil || l.core == nil {
+		return l.check()
+	}
 	if l.derived {
 		return nil
 	}
 	c := l.core
 	var ended endings
-	var kept []*lease
 	c.mu.Lock()
 	if !c.isClosed {
 		c.isClosed = true
@@ -146,18 +165,12 @@ func (l *Locker) Close() error {
 			q.closeWaiters()
 		}
 		for len(c.keeper.heap) > 0 {
-			if le := c.keeper.heap[0]; le.isKept() {
-				c.endKeepLocked(le)
-				kept = append(kept, le)
-				continue
-			}
 			ended = append(ended, c.loseLocked(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
 		}
 		c.keeper.wake()
 	}
 	c.mu.Unlock()
 	ended.run()
-	c.giveBackAll(kept)
 	return c.driver.Close()
 }
 

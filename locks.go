@@ -28,6 +28,9 @@ type Locks struct {
 // Without names, the error matches [ErrInvalid]. If a hold is lost while the others are waited
 // for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
 	if len(names) == 0 {
 		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
 	}
@@ -46,7 +49,7 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	waitScope := &scope{cancel: stop}
 	defer waitScope.end(nil)
 	for _, name := range names {
-		lock, err := each.acquire(wait, ctx, name, each.conf.noWait)
+		lock, err := each.acquire(wait, ctx, name, false)
 		if err != nil {
 			return nil, joinErrors(err, ls.release())
 		}
@@ -62,6 +65,9 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 // that is held. Of two callers with names in common, at most one gets ErrHeld because of the
 // other.
 func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
 	try := *l
 	try.conf.noWait = true
 	return try.AcquireAll(ctx, names...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
@@ -129,7 +130,7 @@ func TestCloseOfDerivedLocker(t *testing.T) {
 }
 
 // If the store dies during the body, Do returns by the caller's deadline, and says that the release
-// is not confirmed. Without a deadline it waits for ReleaseTimeout.
+// is not confirmed. Without a deadline it waits for 5 seconds.
 func TestDoOnDyingStore(t *testing.T) {
 	errBody := errors.New("body")
 	tests := []struct {
@@ -214,5 +215,60 @@ func TestContextOfAnEndedHold(t *testing.T) {
 	wantErr(t, "Acquire", err, snib.ErrReleased)
 	if !strings.Contains(err.Error(), "context canceled: ") {
 		t.Errorf("error = %q", err)
+	}
+}
+
+// A Locker that no New has returned is an error with a clear text, and no panic by a nil pointer.
+// The methods that return no error panic with that text.
+func TestNilLocker(t *testing.T) {
+	for _, l := range []*snib.Locker{nil, {}} {
+		ctx := t.Context()
+		_, acquireErr := l.Acquire(ctx, "a")
+		_, tryErr := l.TryAcquire(ctx, "a")
+		_, allErr := l.AcquireAll(ctx, "a")
+		_, tryAllErr := l.TryAcquireAll(ctx, "a")
+		_, adoptErr := l.Adopt(ctx, "a", "id")
+		_, statusErr := l.Status(ctx, "a")
+		var listErr error
+		for _, listErr = range l.List(ctx, "") {
+		}
+		for what, err := range map[string]error{
+			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
+			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id", 1), "Close": l.Close(),
+		} {
+			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
+				t.Errorf("%s = %v", what, err)
+			}
+		}
+		for what, use := range map[string]func(){
+			"With": func() { l.With() }, "Info": func() { l.Info() }, "HoldCount": func() { l.HoldCount(ctx, "a") },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Locker") {
+						t.Errorf("%s panics with %q", what, got)
+					}
+				}()
+				use()
+			}()
+		}
+	}
+}
+
+// Do with a nil function takes no lock.
+func TestDoNothing(t *testing.T) {
+	d := newSpy(new(memlock.Store))
+	d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+		t.Error("Do with a nil function acquired the lock")
+		return nil, errors.New("not granted")
+	}
+	wantErr(t, "Do", open(t, d).Do(t.Context(), "a", nil), snib.ErrInvalid)
+}
+
+// HoldCount of a nil context is 0: it carries no hold.
+func TestHoldCountOfNilContext(t *testing.T) {
+	var none context.Context
+	if n := open(t, memlock.New()).HoldCount(none, "a"); n != 0 {
+		t.Errorf("HoldCount = %d, want 0", n)
 	}
 }

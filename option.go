@@ -12,38 +12,34 @@ type Option struct{ set func(*config) error }
 
 // config is the sum of a Locker's options.
 type config struct {
-	ttl            time.Duration
-	maxWait        time.Duration // 0: until the context ends
-	maxHold        time.Duration // 0: unbounded
-	minHold        time.Duration
-	lockDelay      time.Duration
-	releaseTimeout time.Duration
-	retryTimeout   time.Duration
-	noWait         bool
-	keep           time.Duration // 0: a lease goes back to the store with the Release
-	noRenewal      bool
-	detached       bool // implies noRenewal
-	reentrant      bool
-	shared         bool
-	fair           bool
-	trackLeaks     bool
-	slots          int
-	owner          string // "": a new id for each acquisition
-	label          string
-	prefix         string
-	fencing        driver.Fencing // the least strength that is required
-	strength       driver.Fencing // the strength of the tokens that the backend then grants, at least
-	traces         traceHooks
-	hasTraces      bool // traces is not empty
+	ttl          time.Duration
+	maxWait      time.Duration // 0: until the context ends
+	maxHold      time.Duration // 0: unbounded
+	minHold      time.Duration
+	lockDelay    time.Duration
+	retryTimeout time.Duration
+	noWait       bool
+	noRenewal    bool
+	detached     bool // implies noRenewal
+	reentrant    bool
+	shared       bool
+	fair         bool
+	slots        int
+	owner        string // "": a new id for each acquisition
+	label        string
+	prefix       string
+	fencing      driver.Fencing // the least strength that is required
+	strength     driver.Fencing // the strength of the tokens that the backend then grants, at least
+	traces       traceHooks
+	hasTraces    bool // traces is not empty
 }
 
 // exclusive reports whether a hold excludes all others.
 func (c *config) exclusive() bool { return !c.shared && c.slots == 0 }
 
 const (
-	defaultTTL            = 30 * time.Second
-	defaultReleaseTimeout = 5 * time.Second
-	noRetry               = time.Nanosecond // the retryTimeout of a Locker that does not retry
+	defaultTTL = 30 * time.Second
+	noRetry    = time.Nanosecond // the retryTimeout of a Locker that does not retry
 )
 
 // TTL sets how long the lock outlives a holder that died without releasing it. While the
@@ -122,46 +118,6 @@ func LockDelay(d time.Duration) Option {
 	return positiveOption("LockDelay", d, func(c *config) { c.lockDelay = d })
 }
 
-// Keep lets the process keep the store's lease for up to d after a Release. The next Acquire of
-// the name in this process then needs no request to the store. It gets a token of its own, as
-// always: if the store has given the lock away, because an assumption of its driver
-// (Info.Assumptions) did not hold, and the process has not been told yet, that token is smaller
-// than that of the new holder. The process gives the lease back at once when another process waits
-// for the lock, when d is over, and on Close. While it keeps the lease it renews it, and if the
-// process dies, the lock becomes free at the end of the [TTL]. By default, and with 0, nothing is
-// kept. A negative d is an [ErrInvalid].
-//
-// Keep pays where one process takes the same locks again and again, and others rarely do. If
-// others turn out to want a lock each time, the process does without Keep for a while. While a
-// lease is kept, inspectors see its holder with the label [driver.KeptLabel], from a second after
-// Release on.
-//
-// All processes that contend for a lock should have Keep. An acquisition with Keep that must not
-// wait asks for a lease that another process keeps, and waits for it for up to 250 ms; without
-// Keep it gets [ErrHeld] at once. A client that is not snib can't ask: it finds the lock held
-// until d is over.
-//
-// Keep is an ErrInvalid where a holder is not told that others wait (Info.TellsWanted), and
-// together with [Shared], [Slots], [Fair], [Owner], [MinHold], [NoRenewal] and
-// [Locker.AcquireDetached], with which the store has to know each hold.
-//
-// VMS and Chubby cache locks in the same way: Burrows, "The Chubby lock service for
-// loosely-coupled distributed systems", OSDI 2006, section 2.7.
-func Keep(d time.Duration) Option {
-	return Option{func(c *config) error {
-		if d < 0 {
-			return driver.Invalidf("Keep: %v is negative; 0 means not to keep leases", d)
-		}
-		c.keep = d
-		return nil
-	}}
-}
-
-// ReleaseTimeout bounds how long [Lock.Release] waits for the store. The default is 5 seconds.
-func ReleaseTimeout(d time.Duration) Option {
-	return positiveOption("ReleaseTimeout", d, func(c *config) { c.releaseTimeout = d })
-}
-
 // RetryTimeout sets how long an acquisition that may wait is retried while the store is
 // unavailable ([ErrUnavailable]). The default is one minute, on every backend. With 0, the first
 // failure ends the acquisition. A negative duration is an [ErrInvalid]. A request to a store that
@@ -212,18 +168,7 @@ func Owner(id string) Option {
 // process id. It affects one thing only: a lease is not handed over within the process
 // between holds with different labels.
 func Label(text string) Option {
-	return Option{func(c *config) error {
-		if text == driver.KeptLabel {
-			return errKeptLabel()
-		}
-		c.label = text
-		return nil
-	}}
-}
-
-// errKeptLabel is the error of a label that would make a hold look like a kept lease.
-func errKeptLabel() error {
-	return driver.Invalidf("label: %q marks leases that are kept; choose another text", driver.KeptLabel)
+	return newOption(func(c *config) { c.label = text })
 }
 
 // Shared acquires the read side of a read/write lock: a name has any number of shared
@@ -284,13 +229,6 @@ func Prefix(p string) Option {
 	return newOption(func(c *config) { c.prefix += p })
 }
 
-// TrackLeaks reports holds whose [*Lock] was garbage-collected without Release, through
-// [Trace] and the log, with the stack of their Acquire. It then releases them. It costs a
-// stack trace for each acquisition.
-func TrackLeaks() Option {
-	return newOption(func(c *config) { c.trackLeaks = true })
-}
-
 // Tracing calls the functions of t. It may be given more than once, for
 // several Traces. A nil t is ignored.
 func Tracing(t *Trace) Option {
@@ -302,7 +240,7 @@ func Tracing(t *Trace) Option {
 	})
 }
 
-// Logging writes to l what happens to locks: losses, leaks and tokens that went back as
+// Logging writes to l what happens to locks: losses and tokens that went back as
 // errors; acquisitions that failed because of the store, renewals that failed and releases that
 // were not confirmed as warnings; the rest at debug level. Owner ids are never written. Messages
 // and keys are stable; docs/metrics.md lists them.
@@ -377,10 +315,6 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("MinHold: %v is longer than the MaxHold of %v", c.minHold, c.maxHold)
 	case c.slots > 0 && !info.Slots:
 		return driver.Invalidf("Slots: this backend has no semaphores")
-	case c.keep > 0 && !info.TellsWanted:
-		return driver.Invalidf("Keep: this backend does not tell a holder that another process waits")
-	case c.keep > 0 && !c.allowsHandOver():
-		return driver.Invalidf("Keep with %s: the store has to know each hold; give Keep(0) as well", c.unlikeHandOver())
 	}
 	return nil
 }

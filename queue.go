@@ -31,10 +31,6 @@ func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began cl
 			c.countStoreWaiter(name, 1)
 		}
 		p := place{name: name, counted: !noWait, since: began.time}
-		if kept := c.takeKept(name); kept != nil {
-			c.giveBackFirst(ctx, kept)
-			p.since = time.Time{}
-		}
 		return p, nil, nil
 	}
 	return c.waitInQueue(ctx, l, name, noWait, began)
@@ -64,20 +60,9 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		return place{}, nil, ErrClosed
 	case q == nil:
 		q = &nameQueue{name: name}
-		if len(c.keepings) > 0 {
-			q.keeping = c.keepings[name]
-		}
 		c.queues[name] = q
 		c.mu.Unlock()
 		return place{name: name, queue: q, since: began.time}, nil, nil
-	case q.kept != nil:
-		kept := q.kept
-		h := c.reuseLocked(kept, l, began.instant)
-		c.mu.Unlock()
-		if h == nil {
-			c.giveBackFirst(ctx, kept)
-		}
-		return place{name: name, queue: q}, h, nil
 	case noWait && q.held:
 		c.mu.Unlock()
 		return place{}, nil, ErrHeld
@@ -210,7 +195,7 @@ func (c *core) advanceLocked(q *nameQueue) {
 
 // A nameQueue is the queue of this process's goroutines for one name. Only the goroutine at its
 // head sends requests to the store. The head is not in the list of waiters. A nameQueue exists as
-// long as it has a head or a kept lease. Acquisitions that are Fair or Detached, or have an Owner,
+// long as it has a head. Acquisitions that are Fair or Detached, or have an Owner,
 // bypass the queue. So do acquisitions that must not wait, if the queue exists.
 //
 // An exclusive hold stays at the head until it ends. Then the lease, with its
@@ -223,9 +208,6 @@ type nameQueue struct {
 	held        bool    // an exclusive hold of this process is at the head
 	tokenDemand int     // tokens that the last lease used, doubled if it used all
 	contended   bool    // the last run was bounded because of other waiters in the store
-
-	kept    *lease   // the lease that the process keeps while nobody is at the head, or nil
-	keeping *keeping // how keeping went so far; nil if that is not known
 
 	// outage is the current outage, as the heads have seen it: each continues that of the one
 	// before. It counts from the time at which the head began to wait, if that is later. Only the

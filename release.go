@@ -13,8 +13,8 @@ import (
 
 // leave releases one Lock of the hold. The release of the last Lock ends the hold.
 func (c *core) leave(h *hold) error {
-	l, le := h.locker, h.lease
-	now := driver.Now()
+	l, le, began := h.locker, h.lease, time.Now()
+	now := driver.At(began)
 	c.mu.Lock()
 	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
@@ -45,29 +45,28 @@ func (c *core) leave(h *hold) error {
 	if confirmed {
 		next = c.handOverLocked(le, now, len(ending.scopes) > 0)
 	}
-	kept := next == nil && c.keepLocked(le, now)
-	if next == nil && !kept {
+	if next == nil {
 		c.keeper.remove(le)
 		le.queue.recordUse(le)
-		c.recordTokens(le, now)
 	}
 	c.mu.Unlock()
 	ending.run()
 	if next != nil && next.prevDone != nil {
 		close(next.prevDone)
 	}
-	return c.completeRelease(h, now, next != nil || kept, kept, queued)
+	return c.completeRelease(h, began, now, next != nil, queued)
 }
 
 // completeRelease completes the release of h. If local is true, the lease has been handed over to
-// another hold, or is kept. Otherwise completeRelease releases the lease in the store, and makes
+// another hold. Otherwise completeRelease releases the lease in the store, and makes
 // the next waiter the head of the queue.
-func (c *core) completeRelease(h *hold, now driver.Instant, local, kept bool, queued int) error {
+// The whole release, which began at began, takes releaseTimeout at most.
+func (c *core) completeRelease(h *hold, began time.Time, now driver.Instant, local bool, queued int) error {
 	l, le := h.locker, h.lease
 	var err error
 	var sentAt time.Time
 	if !local {
-		if sentAt, err = c.releaseLease(le.granted, l.conf.releaseTimeout); err != nil {
+		if sentAt, err = c.releaseLease(le.granted, releaseTimeout-time.Since(began)); err != nil {
 			err = l.wrapError("release", le.name, withUnreleased(err))
 		}
 		if le.queue != nil {
@@ -75,7 +74,7 @@ func (c *core) completeRelease(h *hold, now driver.Instant, local, kept bool, qu
 		}
 	}
 	if len(l.conf.traces.released) > 0 && !h.unaccepted {
-		l.conf.traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Kept: kept, Queued: queued, Err: err})
+		l.conf.traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err})
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -30,6 +31,37 @@ func TestReleaseTimeout(t *testing.T) {
 		if got := time.Since(began); got > ttl {
 			t.Errorf("the lock was free after %v, want at most a TTL of %v", got, ttl)
 		}
+	})
+}
+
+// The confirmation of a lease that is about to be handed over and the release share one timeout.
+func TestReleaseTimeoutWithWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := fault.Wrap(store.Open(), fault.Plan{})
+		l := open(t, d)
+		first := acquire(t, l, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		locks := make(chan *snib.Lock, 2)
+		for range 2 { // the first one gets a lease with a token for the second
+			go func() {
+				if lock, err := l.Acquire(ctx, "a"); err == nil {
+					locks <- lock
+				}
+			}()
+		}
+		synctest.Wait()
+		release(t, first)
+		lock := <-locks
+		time.Sleep(time.Second) // the last confirmation is too old for a hand-over
+		d.Sever(fault.Hang)
+		began := time.Now()
+		wantErr(t, "Release", lock.Release(), snib.ErrUnavailable)
+		if got, want := time.Since(began), 5*time.Second; got > want {
+			t.Errorf("Release took %v, want at most %v", got, want)
+		}
+		cancel()
 	})
 }
 

@@ -64,16 +64,11 @@ func (c *core) keepAllLocked(now driver.Instant, ended *endings) {
 // to, and the others still profit.
 const minRenewTimeout = 10 * time.Millisecond
 
-// endOverdueLocked ends the holds, and gives the kept leases back, whose time is over.
+// endOverdueLocked ends the holds whose time is over.
 func (c *core) endOverdueLocked(now driver.Instant, ended *endings) {
 	k := &c.keeper
 	for len(k.heap) > 0 && k.heap[0].due.Reached(now) {
-		switch le := k.heap[0]; {
-		case c.endIfOverLocked(le, now, ended):
-		case le.keepable: // which is due often
-			c.showIfDueLocked(le, now)
-			c.scheduleLocked(le)
-		default:
+		if !c.endIfOverLocked(k.heap[0], now, ended) {
 			c.refreshLocked()
 		}
 	}
@@ -137,7 +132,7 @@ func (c *core) applyToAll(answer driver.Renewal, elapsed time.Duration) (ended e
 // applied.
 func (k *keeper) reportAll(now driver.Instant, elapsed time.Duration, err error) (reports renewalReports) {
 	for _, le := range k.heap {
-		if h := le.hold; len(h.locker.conf.traces.renewed) > 0 && !le.isKept() {
+		if h := le.hold; len(h.locker.conf.traces.renewed) > 0 {
 			le.refresh()
 			margin := max(0, le.deadline.Left(now))
 			reports = append(reports, renewalReport{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Err: err}})

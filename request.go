@@ -35,10 +35,6 @@ func (l *Locker) request(ctx context.Context, p place, noWait bool) (*lease, dri
 	le.watermark = c.watermarks[name]
 	if q != nil && l.conf.allowsHandOver() {
 		req.Tokens = q.tokenBlockSize(l)
-		if l.conf.keep > 0 && !q.keeping.skipOne() {
-			le.keepable, req.Keep = true, true
-			req.Tokens = max(req.Tokens, q.keeping.tokenCount())
-		}
 	}
 	c.mu.Unlock()
 	granted, err := l.send(ctx, req, p)
@@ -66,9 +62,6 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.
 		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 		defer bounded.cancel()
 		granted, err := l.core.driver.Acquire(bounded, req)
-		if l.conf.keep > 0 && errors.Is(err, ErrHeld) {
-			granted, err = l.askForKept(bounded, req)
-		}
 		return granted, callerError(ctx, err)
 	}
 	var own driverkit.Outage

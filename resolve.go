@@ -57,6 +57,10 @@ func (c *core) findCarried(ctx context.Context, name string) *hold {
 // A context carries a hold if it comes from [Lock.Context] or [Locker.Do]. The context that was
 // passed to Acquire does not carry the hold.
 func (l *Locker) HoldCount(ctx context.Context, name string) int {
+	l.mustBeMade()
+	if ctx == nil {
+		ctx = context.Background() // it carries no hold
+	}
 	c, name := l.core, l.conf.prefix+name
 	h := c.findCarried(ctx, name)
 	c.mu.Lock()

@@ -10,7 +10,7 @@ import (
 
 // A Trace is a set of hooks, functions that are called when something happens to a lock. Nil
 // hooks are skipped. Hooks may be called from many goroutines at once, and should return soon:
-// the operation waits for all of them except Renewed, Lost and Leaked.
+// the operation waits for all of them except Renewed and Lost.
 //
 // Each hold that Acquired reports without Joined ends with one Lost or one Released, reported to
 // the Traces of the Locker that acquired it first. Lost is called in its own goroutine, so if a
@@ -22,7 +22,6 @@ type Trace struct {
 	Renewed     func(RenewedEvent)
 	Lost        func(LostEvent)
 	Released    func(ReleasedEvent)
-	Leaked      func(LeakedEvent)
 	Regressed   func(RegressedEvent)
 }
 
@@ -46,7 +45,6 @@ type WaitEndedEvent struct {
 	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
-	Kept    bool            // the lease had been kept in this process: see Keep; Local is true then
 	Err     error           // of Acquire; nil if an AcquiredEvent follows
 }
 
@@ -57,7 +55,6 @@ type AcquiredEvent struct {
 	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
-	Kept    bool            // the lease had been kept in this process: see Keep; Local is true then
 }
 
 // A RenewedEvent reports the answer to the renewal of a lease, or that there was none.
@@ -84,16 +81,8 @@ type ReleasedEvent struct {
 	Held   time.Duration // since the grant
 	Asked  time.Time     // when the release was sent to the store, or zero; see time.Since
 	Local  bool          // handed over in this process, without a request to the store
-	Kept   bool          // the process keeps the lease: see Keep; Local is true then
 	Queued int           // number of waiters for the lock in this process
 	Err    error         // why the store did not confirm the release, or nil
-}
-
-// A LeakedEvent reports a hold whose Lock was garbage-collected without Release: see [TrackLeaks].
-type LeakedEvent struct {
-	Event
-	Held  time.Duration // since the grant
-	Stack []byte        // stack of the Acquire, as returned by debug.Stack
 }
 
 // A RegressedEvent reports a fencing token that is not greater than an earlier one.
@@ -130,7 +119,6 @@ type traceHooks struct {
 	renewed     hooks[RenewedEvent]
 	lost        hooks[LostEvent]
 	released    hooks[ReleasedEvent]
-	leaked      hooks[LeakedEvent]
 	regressed   hooks[RegressedEvent]
 }
 
@@ -142,7 +130,6 @@ func (l *traceHooks) add(t *Trace) {
 	l.renewed.add(t.Renewed)
 	l.lost.add(t.Lost)
 	l.released.add(t.Released)
-	l.leaked.add(t.Leaked)
 	l.regressed.add(t.Regressed)
 }
 
@@ -176,7 +163,7 @@ func logTrace(l *slog.Logger) *Trace {
 		},
 		Acquired: func(e AcquiredEvent) {
 			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
-				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined), slog.Bool("kept", e.Kept))
+				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
 		},
 		Renewed: func(e RenewedEvent) {
 			level := slog.LevelDebug
@@ -199,11 +186,7 @@ func logTrace(l *slog.Logger) *Trace {
 				took = time.Since(e.Asked)
 			}
 			g.log(ctx, level, "lock released", e.Event, e.Err,
-				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.Duration("took", took), slog.Bool("local", e.Local), slog.Bool("kept", e.Kept))
-		},
-		Leaked: func(e LeakedEvent) {
-			g.log(ctx, slog.LevelError, "lock leaked: it was garbage-collected without Release", e.Event, nil,
-				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.String("stack", string(e.Stack)))
+				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.Duration("took", took), slog.Bool("local", e.Local))
 		},
 		Regressed: func(e RegressedEvent) {
 			g.log(ctx, slog.LevelError, "fencing token went back: the store has lost its memory", e.Event, nil,

@@ -48,7 +48,7 @@ func main() {
 
 func scenarios() []scenario {
 	return []scenario{
-		uncontended(), ownNames(), oneName(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), keptLeases(), keptTurns(),
+		uncontended(), ownNames(), oneName(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(),
 		postgres(), mariadb(), zookeeper(), zookeeperHeld(), etcd(), etcdHeld(), stores(), persistence(),
 	}
 }

@@ -108,9 +108,6 @@ func floorPeer() peer {
 
 func openSnib(s setup) (*client, error) { return openRedislock(s) }
 
-// openSnibKeep opens snib with Keep, for longer than a run lasts.
-func openSnibKeep(s setup) (*client, error) { return openRedislock(s, snib.Keep(time.Minute)) }
-
 func openRedislock(s setup, opts ...snib.Option) (*client, error) {
 	d, err := redislock.Open(context.Background(), rueidis.ClientOption{InitAddress: s.addrs})
 	if err != nil {

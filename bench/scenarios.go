@@ -194,57 +194,6 @@ func heldInSession(name, about string, start func(testing.TB) *store, peers []pe
 	}
 }
 
-// keptLeases is uncontended and ownNames for snib with Keep.
-func keptLeases() scenario {
-	faster := func(bound float64) []aim {
-		return []aim{{row: keepRow, column: cyclesPerSecond, relativeTo: best, op: "≥", bound: bound}}
-	}
-	peers := redisPeers()
-	peers[0] = peer{name: snibRow, role: reference, open: openSnib, about: "snib with its default options"}
-	return scenario{
-		name:  "keep",
-		about: "One process takes and releases locks that nobody else wants, on one Redis, with snib that keeps leases: what a cycle costs without a request.",
-		start: used(startRedis(1)),
-		peers: append([]peer{keepPeer("")}, peers...),
-		variants: []variant{
-			{name: "1 goroutine, one name", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 2 * time.Second, aims: faster(100)},
-			{name: "1 goroutine, 1024 names", procs: 1, load: load{Goroutines: 1, Keys: 1024}, window: 2 * time.Second, aims: faster(100)},
-			{name: "64 goroutines, own names, 1024 in all", procs: 1, load: load{Goroutines: 64, Keys: 16}, window: 2 * time.Second, aims: faster(50)},
-		},
-		columns: cycleColumns(),
-	}
-}
-
-// keptTurns has two processes that want one name in turns, so that Keep does not pay.
-func keptTurns() scenario {
-	turns := func(name string, rest time.Duration, aims ...aim) variant {
-		aims = append(aims, aim{row: keepRow, column: cyclesPerSecond, relativeTo: snibRow, op: "≥", bound: 0.9})
-		return variant{name: name, procs: 2, load: load{Goroutines: 1, Hold: time.Millisecond, Rest: rest}, window: 2 * time.Second, aims: aims}
-	}
-	return scenario{
-		name:  "keep-turns",
-		about: "Two processes take turns at one lock and hold it for 1 ms, on one Redis, with snib that keeps leases: what that costs where it does not pay.",
-		start: used(startRedis(1)),
-		peers: []peer{
-			keepPeer(snibRow),
-			{name: snibRow, role: reference, open: openSnib, about: "snib with its default options"},
-		},
-		variants: []variant{
-			turns("2 processes, one name, always wanted", 0),
-			turns("2 processes, one name, 2 ms apart", 2*time.Millisecond, aim{row: keepRow, column: acquireMean, relativeTo: snibRow, op: "≤", bound: 1.1}),
-		},
-		columns: turnColumns(),
-	}
-}
-
-// keepRow is the name of snib with Keep.
-const keepRow = "snib-keep"
-
-// keepPeer is snib with Keep, compared with another row, or with the best library.
-func keepPeer(beside string) peer {
-	return peer{name: keepRow, role: ours, beside: beside, open: openSnibKeep, about: "snib with Keep, for a minute"}
-}
-
 // manyWaiters has a thousand goroutines that contend for one name. Each hold lasts 5 ms, so most of
 // them wait all the time.
 func manyWaiters() scenario {

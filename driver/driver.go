@@ -1,8 +1,7 @@
 // Package driver is the contract between snib and the stores that keep its locks.
 //
-// A backend implements [Driver], [Lease] and [Inspector]. Package snib calls them; its users
-// never do. The conformance suite in driver/drivertest checks the sentences with MUST below,
-// case by case.
+// A backend implements [Driver] and [Lease]. Package snib calls them; its users never do. The
+// conformance suite in driver/drivertest checks the sentences with MUST below, case by case.
 //
 // The contract grows by fields of [Request], [Grant], [Renewal] and [Info] whose zero values
 // mean "as before", and never by optional interfaces, so that a wrapper (fault injection,
@@ -73,6 +72,8 @@ type Driver interface {
 	// that had ended when Renew was called, before it returns. An error does not match ErrLost.
 	Renew(ctx context.Context, due []Lease) []Renewal
 
+	Inspector
+
 	// Close frees the resources that the driver uses on the client side. Leases that were not
 	// released lapse by themselves or, where the tenure is a session, end. Close may be called
 	// more than once.
@@ -97,10 +98,9 @@ type Lease interface {
 	SetLabel(ctx context.Context, label string) error
 }
 
-// An Inspector answers people's questions about a store. Every driver implements it, and every
-// wrapper of drivers forwards it. Its methods return soon after their context is done. Where the
-// store can't be reached, the error of Status matches [ErrUnavailable], as that of Acquire does:
-// readiness probes ask for it.
+// An Inspector answers people's questions about a store. Its methods return soon after their
+// context is done. Where the store can't be reached, the error of Status matches [ErrUnavailable],
+// as that of Acquire does: readiness probes ask for it.
 type Inspector interface {
 	// Status returns who holds a lock and who waits for it. A lock that nobody holds has a
 	// Status without Holders.
@@ -267,19 +267,12 @@ type Holder struct {
 	Label string // free text, such as the command that runs under the lock
 }
 
-// KeptLabel is the label of a lease that no hold uses, and that its process keeps: see
-// Request.Keep. Tools show such a lease as kept. No hold has this label.
-const KeptLabel = "snib:kept"
-
 // ReservedLabel begins the label of a lease that somebody has reserved: no process holds it, and it
 // lasts until it is handed back, or until its TTL ends. A lock service makes such leases.
 const ReservedLabel = "reserved: "
 
 // IsReserved reports whether the lease is a reservation: see [ReservedLabel].
 func (h Holder) IsReserved() bool { return strings.HasPrefix(h.Label, ReservedLabel) }
-
-// IsKept reports whether the holder only keeps its lease: see [KeptLabel].
-func (h Holder) IsKept() bool { return h.Label == KeptLabel }
 
 // A Grant is what the store gave. A field that the driver knows nothing of has its zero value.
 type Grant struct {

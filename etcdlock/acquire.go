@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/connectivity"
 
@@ -28,10 +29,10 @@ type attempt struct {
 	key         string // attached to the etcd lease of s; "" for none
 	nonce       string // part of the key
 	revision    int64  // that created the key; 0 if the key is not known to exist
+	recorded    bool   // the value of the key says since when it holds the lock
 	maybePut    bool   // the key may exist
 	mayPutLater bool   // a call that was abandoned may still put the key
 	wasQueued   bool   // the attempt has waited in a queue
-	isHeld      bool   // somebody held the lock when etcd last answered
 
 	unreachableSince time.Time // when etcd became unreachable; zero if it is reachable
 	lastErr          error     // of the last call that did not reach etcd; nil if it is reachable
@@ -94,7 +95,7 @@ func (a *attempt) contextError(cause error) error {
 		lastErr = a.d.whyDisconnected()
 	}
 	switch {
-	case errors.Is(cause, driver.ErrClosed), lastErr == nil && (a.wasQueued || a.isHeld):
+	case errors.Is(cause, driver.ErrClosed), lastErr == nil && a.wasQueued:
 		return cause
 	case lastErr == nil: // nobody is known to hold the lock
 		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, cause)
@@ -144,14 +145,23 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 	if a.key == "" || a.s != s {
 		a.s, a.nonce = s, a.d.nonces.take()
 		a.key = keyOf(a.req.Name, int64(s.id), a.nonce)
-		a.revision, a.maybePut, a.mayPutLater = 0, false, false
+		a.revision, a.recorded, a.maybePut, a.mayPutLater = 0, false, false, false
 	}
-	if a.req.NoWait || !a.d.isKnownHeld(a.req.Name) {
-		if h, err := a.putIfFree(ctx); a.req.NoWait || !errors.Is(err, driver.ErrHeld) {
-			return h, err
+	if a.req.NoWait {
+		if err := a.precheck(ctx); err != nil {
+			return nil, err
 		}
 	}
-	a.isHeld = true
+	ka := s.requestKeepAlive() // it is sent at the same time as the key
+	switch v, err := a.put(ctx); {
+	case err != nil:
+		return nil, err
+	case v == granted:
+		return a.grant(ctx, ka)
+	case a.req.NoWait:
+		return nil, driver.ErrHeld
+	}
+	a.wasQueued = true
 	a.req.NoteWait(nil)
 	return a.wait(ctx)
 }
@@ -173,88 +183,69 @@ func (a *attempt) reacquire(ctx context.Context, l *lease) (*handle, error) {
 	return l.newHandle(a.req, start), nil
 }
 
-// putIfFree puts the key if the lock has none, and reads the queue otherwise.
-func (a *attempt) putIfFree(ctx context.Context) (*handle, error) {
-	ka := a.s.requestKeepAlive() // it is sent at the same time
-	name := a.req.Name
-	free := []clientv3.Cmp{
-		clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "=", 0).WithPrefix(),
-		clientv3.Compare(clientv3.LeaseValue(name), "=", 0), // also if there is no such key
-	}
-	answer, err := a.sendPut(ctx, free, a.putOp(true), []clientv3.Op{clientv3.OpGet(prefixOf(name), clientv3.WithPrefix()), readOneKey(name)})
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.Succeeded:
-		a.revision = answer.Header.Revision
-		return a.grant(ctx, ka, true)
-	}
-	if err := checkOneKey(answer.Responses[1]); err != nil {
-		return nil, err
-	}
-	q := parseQueue(a.req.Name, answer.Responses[0].GetResponseRange().Kvs)
-	switch {
-	case q.find(a.key) >= 0: // an earlier request was executed
-	case q.judge(a.info) == kindClash:
-		return nil, q.kindError(a.info)
-	case q.judge(a.info) == waits:
-		return nil, driver.ErrHeld
-	}
-	return a.putBehind(ctx, ka)
+// readOps returns the operations that read the queue, for judge.
+func (a *attempt) readOps() []clientv3.Op {
+	return []clientv3.Op{clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix()), readOneKey(a.req.Name)}
 }
 
-// putBehind puts the key behind the existing ones, and checks at once whether it holds the lock
-// beside them.
-func (a *attempt) putBehind(ctx context.Context, ka *keepAlive) (*handle, error) {
-	read := clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix())
-	answer, err := a.sendPut(ctx, a.isAbsent(), a.putOp(false), []clientv3.Op{read}, read)
+// judge returns the verdict on the attempt, given the answers to readOps, and the attempt's key in
+// the queue. Without a key, the attempt would be the last.
+func (a *attempt) judge(answers []*etcdserverpb.ResponseOp) (v verdict, own *entry, err error) {
+	if err := checkOneKey(answers[1]); err != nil {
+		return waits, nil, err
+	}
+	q := parseQueue(a.req.Name, answers[0].GetResponseRange().Kvs)
+	if i := q.find(a.key); i >= 0 {
+		q, own = q[:i], &q[i]
+	}
+	if v = q.judge(a.info); v == kindClash {
+		err = q.kindError(a.info)
+	}
+	return v, own, err
+}
+
+// precheck returns an error if there is no point in putting the key.
+func (a *attempt) precheck(ctx context.Context) error {
+	answer, err := a.d.commit(ctx, nil, a.readOps(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	last := answer.Responses[len(answer.Responses)-1]
-	q := parseQueue(a.req.Name, last.GetResponseRange().Kvs)
-	i := q.find(a.key)
-	if i < 0 {
-		return nil, errRestart
+	a.unreachableSince, a.lastErr = time.Time{}, nil
+	v, _, err := a.judge(answer.Responses)
+	if err == nil && v != granted {
+		err = driver.ErrHeld
 	}
-	a.revision = q[i].revision
-	switch before := q[:i]; before.judge(a.info) {
-	case granted:
-		return a.grant(ctx, ka, false)
-	case kindClash:
-		return nil, before.kindError(a.info)
-	}
-	return nil, driver.ErrHeld
+	return err
 }
 
-// isAbsent returns the condition that the attempt's key does not exist.
-func (a *attempt) isAbsent() []clientv3.Cmp {
-	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)}
+// put puts the key at the end of the queue, unless it is there, and returns the verdict on it.
+func (a *attempt) put(ctx context.Context) (verdict, error) {
+	absent := clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)
+	free := clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix()
+	put := clientv3.OpTxn([]clientv3.Cmp{free}, []clientv3.Op{a.putOp(true)}, []clientv3.Op{a.putOp(false)})
+	a.maybePut = true
+	answer, err := a.d.commit(ctx, []clientv3.Cmp{absent}, append([]clientv3.Op{put}, a.readOps()...), a.readOps())
+	if err != nil {
+		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
+		return waits, err
+	}
+	a.unreachableSince, a.lastErr = time.Time{}, nil
+	if err := checkRevision(answer.Header.Revision); err != nil {
+		return waits, err
+	}
+	v, own, err := a.judge(answer.Responses[len(answer.Responses)-2:])
+	if own != nil {
+		a.revision, a.recorded = own.revision, own.info.Held != 0
+	}
+	return v, err
 }
 
-// putOp returns the operation that puts the key.
+// putOp returns the operation that puts the key. held says that it holds the lock at once.
 func (a *attempt) putOp(held bool) clientv3.Op {
 	return clientv3.OpPut(a.key, a.info.encode(held), clientv3.WithLease(a.s.id))
 }
 
-// sendPut puts the key if conditions hold, and otherwise executes other operations. Further
-// operations follow the put.
-func (a *attempt) sendPut(
-	ctx context.Context, iff []clientv3.Cmp, put clientv3.Op, otherwise []clientv3.Op, then ...clientv3.Op,
-) (*clientv3.TxnResponse, error) {
-	maybePut := a.maybePut
-	a.maybePut = true
-	answer, err := a.d.commit(ctx, iff, append([]clientv3.Op{put}, then...), otherwise)
-	if err != nil {
-		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
-		return nil, err
-	}
-	a.unreachableSince, a.lastErr = time.Time{}, nil
-	a.maybePut = maybePut || answer.Succeeded
-	return answer, checkRevision(answer.Header.Revision)
-}
-
-// wait waits in the queue until the lock is granted.
+// wait waits until the lock is granted.
 func (a *attempt) wait(ctx context.Context) (*handle, error) {
 	ctx, cancel := a.s.bound(ctx)
 	defer cancel()
@@ -267,11 +258,6 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 	if err := q.awaitLive(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := a.putInQueue(ctx); err != nil {
-		return nil, err
-	}
-	a.wasQueued = true
-	a.req.NoteWait(nil)
 	q.setKey(w, a.key, a.revision)
 	for {
 		v, err := q.judge(w)
@@ -291,28 +277,6 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 	}
 }
 
-// putInQueue puts the key into the queue, unless it is there.
-func (a *attempt) putInQueue(ctx context.Context) error {
-	if a.revision > 0 {
-		return nil
-	}
-	oneKey := readOneKey(a.req.Name)
-	answer, err := a.sendPut(ctx, a.isAbsent(), a.putOp(false), []clientv3.Op{clientv3.OpGet(a.key), oneKey}, oneKey)
-	if err != nil {
-		return err
-	}
-	err = checkOneKey(answer.Responses[1])
-	switch {
-	case err != nil:
-		return err
-	case answer.Succeeded:
-		a.revision = answer.Header.Revision
-	default:
-		a.revision = answer.Responses[0].GetResponseRange().Kvs[0].CreateRevision
-	}
-	return nil
-}
-
 // confirmAndGrant takes the lock that the watch shows as granted, if a majority of etcd still
 // has the key. The watch may be behind: the etcd lease may have ended meanwhile, and the key
 // with it.
@@ -321,7 +285,7 @@ func (a *attempt) confirmAndGrant(ctx context.Context) (*handle, error) {
 	if err := a.checkKey(ctx); err != nil {
 		return nil, err
 	}
-	return a.grant(ctx, ka, false)
+	return a.grant(ctx, ka)
 }
 
 // checkKey asks a majority whether the attempt's key exists, and abandons a key that does not.
@@ -362,7 +326,7 @@ const maxCheckAge = 20 * time.Millisecond
 // grant makes a lease of the key, which holds the lock, as a majority has just answered. If the
 // keep-alive takes longer than that answer, grant asks again: meanwhile somebody may have broken
 // the lock, and others may have held it.
-func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (*handle, error) {
+func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 	checkedAt := driver.Now()
 	start, err := ka.wait(ctx)
 	if err != nil {
@@ -375,10 +339,17 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (
 	}
 	l := &lease{
 		d: a.d, s: a.s, name: a.req.Name, info: a.info, minHold: a.req.MinHold, key: a.key, nonce: a.nonce, revision: a.revision,
-		blockSize: blockSizeOf(a.req), since: driver.Now(), infoRecorded: infoRecorded, mayReappear: a.mayPutLater,
+		blockSize: blockSizeOf(a.req), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
 	}
-	if infoRecorded {
+	if a.recorded {
 		l.info.Held = l.info.Asked
+	}
+	if l.minHold > 0 {
+		if err := l.recordMinHold(ctx); errors.Is(err, driver.ErrLost) {
+			return nil, a.abandonKey()
+		} else if err != nil {
+			return nil, err
+		}
 	}
 	if l.tellsWanted() {
 		a.d.observeWaiters(l)

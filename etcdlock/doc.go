@@ -19,7 +19,7 @@
 // The keys are a queue in the order of their creation, so waiters are always served in the
 // order of arrival, including those of foreign clients. Adjacent readers are admitted together.
 // A process watches a name once, however many of its callers wait for it, and for 5 seconds
-// after the last; the watch begins before the request is put. The watch also tells a holder
+// after the last. The watch also tells a holder
 // that has reserved tokens, to hand the lock over within the process, when another process
 // waits. A release wakes the next waiter, and no other. If a watch has reported nothing for a
 // while, the driver compares it with what etcd has, so a watch that hangs costs seconds and

@@ -13,10 +13,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // A Driver takes locks in etcd. It is safe for concurrent use.
 type Driver struct {

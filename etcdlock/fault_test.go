@@ -109,6 +109,10 @@ func (x *interceptedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 			x.what, x.key = "put", string(op.KeyBytes())
 		case op.IsDelete():
 			x.what, x.key = "delete", string(op.KeyBytes())
+		case op.IsTxn(): // the key is put in either case
+			if _, _, otherwise := op.Txn(); len(otherwise) > 0 {
+				x.what, x.key = "put", string(otherwise[0].KeyBytes())
+			}
 		}
 	}
 	x.Txn = x.Txn.Then(ops...)
@@ -171,7 +175,7 @@ func TestLostAnswers(t *testing.T) {
 			release(t, l)
 			release(t, w.Get(t))
 		}},
-		{"PutRefused", "put", func(t *testing.T, name string, d *etcdlock.Driver) {
+		{"Refused", "get", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
 			checkHeld(t, d, name, "of a lock that is held, with its first answer lost,")
 			if got := keys(t, client, name); len(got) != 1 {
@@ -287,7 +291,7 @@ func TestCancelled(t *testing.T) {
 		at   func(what, key string, puts int) bool
 	}{
 		{"Granted", false, func(what, _ string, puts int) bool { return what == "put" && puts == 1 }},
-		{"Queued", true, func(what, _ string, puts int) bool { return what == "put" && puts == 2 }}, // the first finds it held
+		{"Queued", true, func(what, _ string, puts int) bool { return what == "put" && puts == 1 }},
 		{"Checked", true, func(what, key string, _ int) bool { return what == "get" && key != "name/" }},
 	}
 	slack := livetest.Slack(t)

@@ -25,7 +25,7 @@ func checkOneKey(answer *etcdserverpb.ResponseOp) error {
 	if len(kvs) == 0 || kvs[0].Lease == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: the key %q has a lease, as a lock of python-etcd3 has; choose another name", driver.ErrKind, kvs[0].Key)
+	return fmt.Errorf("%w: the key %q has a lease, as a lock of python-etcd3 has", driver.ErrKind, kvs[0].Key)
 }
 
 // foreignUse returns the hold that people are shown if a name is in use as something that makes

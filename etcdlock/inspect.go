@@ -137,13 +137,10 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 		if e.info.Owner != owner || tokenOf(e.revision) != token || e.etcdLease == 0 {
 			continue
 		}
-		answer, err := d.commit(ctx, isCreatedAt(e.key, e.revision), []clientv3.Op{clientv3.OpDelete(e.key)}, nil)
-		if err != nil {
+		broken, err := d.endHold(ctx, isHeldIn(e.key, e.revision, e.etcdLease), e.key, "", 0)
+		if broken || err != nil {
 			return explain(err)
 		}
-		if answer.Succeeded {
-			return nil
-		}
 	}
-	return fmt.Errorf("%w: %q does not hold it with token %d", driver.ErrLost, owner, token)
+	return fmt.Errorf("%w: that hold does not have token %d", driver.ErrLost, token)
 }

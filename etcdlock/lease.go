@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // batch is how many keys one transaction checks. By default etcd allows 128 operations, and
@@ -39,7 +40,8 @@ type lease struct {
 	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
-	handles           []*handle
+	onLost            []func(error) // Request.OnLost of all requests
+	onWanted          []func()      // Request.OnWanted of all requests
 	isWanted          bool          // another process waits
 	infoRecorded      bool          // the value of the key says since when it holds the lock, and the label
 	releaseSem        chan struct{} // of capacity 1: held during a release; nil before the first
@@ -114,27 +116,30 @@ func (l *lease) hasToken(token uint64) bool {
 
 // A handle is what one acquisition gets of a lease. It implements [driver.Lease].
 type handle struct {
-	lease    *lease
-	grant    driver.Grant
-	onLost   func(error) // Request.OnLost
-	onWanted func()      // Request.OnWanted
+	lease *lease
+	grant driver.Grant
 }
 
 // newHandle returns another handle on the lease, for a request. The session is known to live
 // from start on.
 func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
-	h := &handle{lease: l, onLost: req.OnLost, onWanted: req.OnWanted, grant: driver.Grant{
+	h := &handle{lease: l, grant: driver.Grant{
 		Token: tokenOf(l.revision), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.ttl, TellsWanted: l.tellsWanted(),
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		h.lose(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
+	if req.OnLost != nil {
+		l.onLost = append(l.onLost, req.OnLost)
+		if l.ended {
+			req.OnLost(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
+		}
 	}
-	if l.isWanted {
-		h.tellWanted()
+	if req.OnWanted != nil {
+		l.onWanted = append(l.onWanted, req.OnWanted)
+		if l.isWanted {
+			req.OnWanted()
+		}
 	}
-	l.handles = append(l.handles, h)
 	return h
 }
 
@@ -150,26 +155,16 @@ func (l *lease) signalWanted() {
 		return
 	}
 	l.isWanted = true
-	for _, h := range l.handles {
-		h.tellWanted()
+	for _, onWanted := range l.onWanted {
+		onWanted()
 	}
 }
 
-func (h *handle) tellWanted() {
-	if h.onWanted != nil {
-		h.onWanted()
-	}
-}
+// ID returns the name of the grant: Request.Owner.
+func (h *handle) ID() string { return h.lease.info.Owner }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
 func (h *handle) Grant() driver.Grant { return h.grant }
-
-// lose tells the holder that the lease is lost.
-func (h *handle) lose(why error) {
-	if h.onLost != nil {
-		h.onLost(why)
-	}
-}
 
 // Release implements [driver.Lease].
 func (h *handle) Release(ctx context.Context) error { return h.lease.release(ctx) }
@@ -188,7 +183,6 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	l.mu.Lock()
 	l.info.Label, l.infoRecorded = label, false
 	l.mu.Unlock()
-	l.s.noteUnrecorded(l)
 	err := l.d.checkKeys(ctx, []*lease{l})[l]
 	if errors.Is(err, driver.ErrLost) {
 		l.lose(err)
@@ -213,9 +207,9 @@ func (l *lease) end(result, why error) {
 	l.mu.Lock()
 	if !l.ended {
 		l.ended, l.releaseErr = true, result
-		for _, h := range l.handles {
-			if why != nil {
-				h.lose(why)
+		if why != nil {
+			for _, onLost := range l.onLost {
+				onLost(why)
 			}
 		}
 	}
@@ -310,58 +304,63 @@ func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.minHold).L
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {
-	var existed bool
-	var err error
-	if left := l.minLeft(); left > 0 {
-		existed, err = l.releaseAfter(ctx, left)
-	} else {
-		existed, err = l.deleteKey(ctx)
+	l.mu.Lock()
+	value, minHold := l.value(), l.info.MinHold
+	l.mu.Unlock()
+	if l.minLeft() == 0 {
+		minHold = 0
 	}
+	wasHeld, err := l.d.endHold(ctx, l.isHeld(), l.key, value, minHold)
 	switch {
 	case err != nil:
+		l.releaseUnanswered = true // guarded by releaseSem
 		return err
-	case !existed && !l.releaseUnanswered:
+	case !wasHeld && !l.releaseUnanswered:
 		return errKeyGone
+	case minHold != 0:
+		// The etcd lease lasts whole seconds, at least two. We end it in time.
+		time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(clientv3.LeaseID(minHold)) }) })
 	}
 	return nil
 }
 
-// deleteKey deletes the key, and reports whether it existed. Nobody else puts this key, so it
-// need not be compared, with one exception: after the lease was lost, an abandoned request of
-// ours may have put it again.
-func (l *lease) deleteKey(ctx context.Context) (existed bool, err error) {
-	// Guarded by releaseSem.
-	defer func() { l.releaseUnanswered = l.releaseUnanswered || err != nil }()
-	if l.mayReappear {
-		answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{clientv3.OpDelete(l.key)}, nil)
-		return err == nil && answer.Succeeded, err
-	}
-	answer, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
-		return l.d.client.Delete(ctx, l.key)
-	})
-	return err == nil && answer.Deleted > 0, err
+// isHeld returns the condition that the key exists, and was not released by another process, which
+// may have attached it to another etcd lease for MinHold.
+func (l *lease) isHeld() []clientv3.Cmp { return isHeldIn(l.key, l.revision, int64(l.s.id)) }
+
+// isHeldIn returns the condition that a key is the one that was created at a revision, and that it
+// is attached to an etcd lease.
+func isHeldIn(key string, revision, etcdLease int64) []clientv3.Cmp {
+	return append(isCreatedAt(key, revision), clientv3.Compare(clientv3.LeaseValue(key), "=", etcdLease))
 }
 
-// releaseAfter keeps the key for the time left, for MinHold, and reports whether the key
-// existed.
-func (l *lease) releaseAfter(ctx context.Context, left time.Duration) (existed bool, err error) {
-	minHoldLease, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return l.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
+// endHold deletes the key of a hold, or attaches it to the etcd lease minHold, unless that is 0 or
+// over. It reports whether the key was held.
+func (d *Driver) endHold(ctx context.Context, held []clientv3.Cmp, key, value string, minHold int64) (wasHeld bool, err error) {
+	if minHold != 0 {
+		put := clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(minHold)))
+		answer, err := d.commit(ctx, held, []clientv3.Op{put}, nil)
+		if !isLeaseGone(err) {
+			return err == nil && answer.Succeeded, err
+		}
+	}
+	answer, err := d.commit(ctx, held, []clientv3.Op{clientv3.OpDelete(key)}, nil)
+	return err == nil && answer.Succeeded, err
+}
+
+// recordMinHold begins MinHold, and records that in the key, so that a release by any process keeps
+// it. If the key is gone, the error matches ErrLost.
+func (l *lease) recordMinHold(ctx context.Context) error {
+	granted, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return l.d.client.Grant(ctx, int64((l.minHold+time.Second-1)/time.Second))
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
 	l.mu.Lock()
-	put := clientv3.OpPut(l.key, l.value(), clientv3.WithLease(minHoldLease.ID))
+	l.info.MinHold, l.infoRecorded = int64(granted.ID), false
 	l.mu.Unlock()
-	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
-	if err != nil {
-		l.releaseUnanswered = true // guarded by releaseSem
-		return false, err
-	}
-	// The etcd lease lasts whole seconds, at least two. We end it in time.
-	time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(minHoldLease.ID) }) })
-	return answer.Succeeded, nil
+	return l.d.checkKeys(ctx, []*lease{l})[l]
 }
 
 // Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same time
@@ -375,9 +374,13 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	answers := make([]driver.Renewal, len(due))
 	var leases []*lease
 	for i, one := range due {
-		l := one.(*handle).lease
-		if answers[i].Err = cmp.Or(l.endError(), context.Cause(ctx)); answers[i].Err == nil {
-			leases = append(leases, l)
+		h, ok := one.(*handle)
+		if !ok {
+			answers[i].Err = driverkit.RemoteError()
+			continue
+		}
+		if answers[i].Err = cmp.Or(h.lease.endError(), context.Cause(ctx)); answers[i].Err == nil {
+			leases = append(leases, h.lease)
 		}
 	}
 	if len(leases) == 0 {
@@ -387,7 +390,11 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	failed := d.checkKeys(ctx, leases)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
-		l := one.(*handle).lease
+		h, ok := one.(*handle)
+		if !ok {
+			continue
+		}
+		l := h.lease
 		if answers[i].Err = cmp.Or(answers[i].Err, failed[l], l.s.err(), err); answers[i].Err == nil {
 			answers[i].Start = start
 		}
@@ -432,8 +439,6 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 				failed[l] = err
 			} else if !l.recordCheck(answer.Responses[i]) {
 				failed[l] = errKeyGone
-			} else {
-				l.s.noteRecorded(l)
 			}
 		}
 	}
@@ -442,15 +447,15 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 
 // checkOp returns the operation that checks the key. If the lease was waited for, its value
 // does not say yet since when it holds the lock, because nobody could know that before. Then
-// checkOp records it, for people, as it does with a new label. It keeps the etcd lease that the key
-// is attached to: a release with MinHold may have changed that.
+// checkOp records it, for people, as it does with a new label.
 func (l *lease) checkOp() clientv3.Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.infoRecorded {
-		return clientv3.OpGet(l.key, clientv3.WithKeysOnly())
+	var put []clientv3.Op
+	if !l.infoRecorded {
+		put = []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}
 	}
-	return clientv3.OpTxn(isCreatedAt(l.key, l.revision), []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}, nil)
+	return clientv3.OpTxn(l.isHeld(), put, nil)
 }
 
 // value returns the value of the key while it holds the lock. It is called with the mutex held.
@@ -462,19 +467,11 @@ func (l *lease) value() string {
 	return i.encode(true)
 }
 
-// recordCheck records the answer to checkOp, and reports whether the key exists.
+// recordCheck records the answer to checkOp, and reports whether the key is held.
 func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp) bool {
-	if txn := answer.GetResponseTxn(); txn != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.infoRecorded = l.infoRecorded || txn.Succeeded
-		return txn.Succeeded
-	}
-	return l.isFoundIn(answer.GetResponseRange())
-}
-
-// isFoundIn reports whether a read of the key has found the one of the lease.
-func (l *lease) isFoundIn(found *etcdserverpb.RangeResponse) bool {
-	kvs := found.GetKvs()
-	return len(kvs) == 1 && kvs[0].CreateRevision == l.revision
+	txn := answer.GetResponseTxn()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.infoRecorded = l.infoRecorded || len(txn.GetResponses()) > 0 // it was put
+	return txn.GetSucceeded()
 }

@@ -1,7 +1,6 @@
 package etcdlock_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -41,32 +40,18 @@ func acquireMany(t *testing.T, d driver.Driver, n int) (m manyLeases) {
 	return m
 }
 
-// awaitWatches waits until a renewal of all leases reads no key.
-func awaitWatches(t *testing.T, d driver.Driver, k *interceptor) {
-	t.Helper()
-	livetest.Await(t, "watches of all keys", func() error {
-		k.set(nil)
-		jobtest.RenewAll(t, d)
-		if got := len(k.calls()); got != 1 {
-			return fmt.Errorf("a renewal of all leases sends %d requests for keys, want one", got)
-		}
-		return nil
-	})
-}
-
-// TestManyHolds checks that holds cost neither goroutines nor requests, and that a renewal of all
-// finds out which of them was broken.
+// TestManyHolds checks that holds cost no goroutines, and that a renewal of all finds out which of
+// them was broken.
 func TestManyHolds(t *testing.T) {
 	server := etcdtest.Start(t)
 	client, operator := dial(t, server), dial(t, server)
-	k := intercept(client)
 	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 	t.Cleanup(func() { d.Close() })
 	acquire(t, d, request("first", "a"))
 	awaitWatchCount(t, server, 1)
 	before := runtime.NumGoroutine()
 	m := acquireMany(t, d, 3*manyHolds)
-	awaitWatches(t, d, k)
+	awaitWatchCount(t, server, 1+3*manyHolds)
 	livetest.Await(t, "no goroutines for holds", func() error { // those of calls that are under way end
 		if got := runtime.NumGoroutine() - before; got > 10 {
 			return fmt.Errorf("%d holds cost %d", len(m.leases), got)
@@ -103,11 +88,10 @@ func TestRenewalOfMany(t *testing.T) {
 	operator := dial(t, server)
 	var gate sync.RWMutex // write-locked while no watch reports anything
 	client := dialWith(t, server, grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Watch/Watch", &gate)))
-	k := intercept(client)
 	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 	t.Cleanup(func() { d.Close() })
 	m := acquireMany(t, d, manyHolds)
-	awaitWatches(t, d, k)
+	awaitWatchCount(t, server, manyHolds)
 	gate.Lock()
 	defer gate.Unlock()
 	if _, err := operator.Delete(t.Context(), keys(t, operator, "7")[0]); err != nil {
@@ -142,11 +126,10 @@ func TestWatchEnds(t *testing.T) {
 				}
 				return nil
 			})))
-			k := intercept(client)
 			d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 			t.Cleanup(func() { d.Close() })
 			m := acquireMany(t, d, manyHolds)
-			awaitWatches(t, d, k)
+			awaitWatchCount(t, server, manyHolds)
 			for i, renewed := range []bool{true, false, false} {
 				ending.Store(i < 2)
 				if _, err := operator.Delete(t.Context(), keys(t, operator, fmt.Sprint(i))[0]); err != nil {
@@ -155,7 +138,7 @@ func TestWatchEnds(t *testing.T) {
 				if renewed {
 					jobtest.RenewAll(t, d)
 					jobtest.CheckOnlyLost(t, m.losses, i)
-					awaitWatches(t, d, k)
+					awaitWatchCount(t, server, manyHolds-1)
 				} else {
 					jobtest.AwaitLoss(t, m.losses[i], livetest.Patience)
 				}
@@ -163,50 +146,6 @@ func TestWatchEnds(t *testing.T) {
 			jobtest.CheckOnlyLost(t, m.losses, -1)
 		})
 	}
-}
-
-// TestOldProgress checks that renewals rely on the stream of watches only if the member that serves
-// it reports events in order.
-func TestOldProgress(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	for version, ordered := range map[string]bool{
-		"3.4.24": false, "3.4.25": true, "3.5.7": false, "3.5.8": true, "3.5.21": true, "3.6.0": true, "3.5.8-pre": true, "4.0.0": true,
-		"2.9.99": false, "": false, "new": false,
-	} {
-		t.Run(version, func(t *testing.T) {
-			checkProgress(t, server, ordered, func(status *etcdserverpb.StatusResponse) { status.Version = version })
-		})
-	}
-	t.Run("OtherMember", func(t *testing.T) {
-		checkProgress(t, server, false, func(status *etcdserverpb.StatusResponse) { status.Header.MemberId++ })
-	})
-}
-
-// checkProgress checks whether renewals rely on the stream of watches, after a change to what the
-// server tells of itself.
-func checkProgress(t *testing.T, server *etcdtest.Server, want bool, change func(*etcdserverpb.StatusResponse)) {
-	client := dialWith(t, server, grpc.WithChainUnaryInterceptor(changeStatus(change)))
-	k := intercept(client)
-	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
-	t.Cleanup(func() { d.Close() })
-	m := acquireMany(t, d, manyHolds)
-	if want {
-		awaitWatches(t, d, k)
-	} else {
-		awaitWatchCount(t, server, manyHolds)
-		for range 50 { // meanwhile the driver finds out which keys are watched
-			k.set(nil)
-			jobtest.RenewAll(t, d)
-			if got := len(k.calls()); got < 2 {
-				t.Fatalf("a renewal of %d leases sends %d requests for keys, want some that read them all", manyHolds, got)
-			}
-		}
-	}
-	for _, l := range m.leases {
-		release(t, l)
-	}
-	awaitWatchCount(t, server, 0)
 }
 
 // awaitWatchCount waits until the server has a number of watches.
@@ -231,15 +170,4 @@ func dialWith(t *testing.T, server *etcdtest.Server, opts ...grpc.DialOption) *c
 	}
 	t.Cleanup(func() { client.Close() })
 	return client
-}
-
-// changeStatus returns an interceptor that changes what the server tells of itself.
-func changeStatus(change func(*etcdserverpb.StatusResponse)) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		err := invoke(ctx, method, req, reply, conn, opts...)
-		if status, ok := reply.(*etcdserverpb.StatusResponse); ok && err == nil {
-			change(status)
-		}
-		return err
-	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the value of one of our keys. Foreign keys have none. Only Shared and Slots affect
-// the lock.
+// An info is the value of one of our keys. Foreign keys have none. Only Shared, Slots and MinHold
+// affect the lock.
 type info struct {
 	Format int    `json:"snib"` // of this format: 1
 	Owner  string `json:"owner"`
@@ -25,6 +25,10 @@ type info struct {
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
+
+	// MinHold is the etcd lease to which a release attaches the key, if the request has a MinHold. It
+	// was granted when the lock was, and lasts as long as MinHold.
+	MinHold int64 `json:"minHold,omitempty"`
 
 	// For people: etcd does not know the age of a key. In milliseconds since 1970, by the clock
 	// of the process.
@@ -60,6 +64,9 @@ type entry struct {
 	etcdLease int64
 	info      info
 }
+
+// isKept reports whether the lock was released, and MinHold keeps it taken.
+func (e entry) isKept() bool { return e.info.MinHold != 0 && e.etcdLease == e.info.MinHold }
 
 // keyOf returns the key of an attempt. It begins like a key of package concurrency, with the
 // etcd lease in hexadecimal.
@@ -150,16 +157,21 @@ func (s *holderSet) admits(i info) bool {
 	return s.count == 0
 }
 
-// judge returns the verdict on a request, given that all entries of q came before it.
+// judge returns the verdict on a request, given that all entries of q came before it. The first of
+// them decides of which kind the lock is. A later one of another kind leaves when it notices, and
+// until then those behind it wait.
 func (q queue) judge(i info) verdict {
 	var holders holderSet
-	for _, e := range q {
-		if e.info.Slots != i.Slots || e.etcdLease == 0 {
+	mixed := false
+	for k, e := range q {
+		clash := e.info.Slots != i.Slots
+		if e.etcdLease == 0 || k == 0 && clash {
 			return kindClash
 		}
+		mixed = mixed || clash
 		holders.add(e)
 	}
-	if holders.admits(i) {
+	if holders.admits(i) && !mixed {
 		return granted
 	}
 	return waits

@@ -317,3 +317,28 @@ func TestBadInput(t *testing.T) {
 	defer mine.Close()
 	release(t, acquire(t, mine, request("mine/a", "b")))
 }
+
+// TestOtherKindBehind has a key of another kind behind the holder's, as a request has until it
+// notices that it has to leave. Those behind it do not fail. They wait until it has left.
+func TestOtherKindBehind(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d := open(t, client)
+	l := acquire(t, d, request("mixed", "holder"))
+	lease, err := client.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaving := fmt.Sprintf("mixed/%x.leaving", lease.ID)
+	if _, err := client.Put(t.Context(), leaving, `{"snib":1,"owner":"leaving","slots":2}`, clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	w := jobtest.Waiting(t, d, request("mixed", "waiter"))
+	checkHeld(t, d, "mixed", "behind a key of another kind")
+	w.Running(t, "behind a key of another kind")
+	if _, err := client.Delete(t.Context(), leaving); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	release(t, w.Get(t))
+}

@@ -59,13 +59,9 @@ type session struct {
 	start   driver.Instant      // just before the latest answered keep-alive was sent
 	failing time.Time           // when the first keep-alive failed since then; zero if none has
 	leases  map[*lease]struct{} // to be told of the session's end
-	// unvouched and unrecorded are those of the leases whose keys a renewal has to read: because
-	// the stream of watches would not tell of their deletion, and because their values do not say
-	// yet that they hold the lock.
-	unvouched, unrecorded map[*lease]struct{}
-	pending               []*keepAlive  // requested and not answered yet
-	unsent                *keepAlive    // the last one of those, if it was not sent yet
-	sendNow               chan struct{} // of capacity 1
+	pending []*keepAlive        // requested and not answered yet
+	unsent  *keepAlive          // the last one of those, if it was not sent yet
+	sendNow chan struct{}       // of capacity 1
 	// pendingCleanup has the keys that abandoned requests may still put, and when each was added.
 	pendingCleanup map[string]time.Time
 
@@ -115,7 +111,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	s := &session{
 		d: d, id: clientv3.LeaseID(granted.ID), ttl: time.Duration(granted.TTL) * time.Second, start: start,
 		told: make(chan struct{}), sendNow: make(chan struct{}, 1), pendingCleanup: map[string]time.Time{},
-		leases: map[*lease]struct{}{}, unvouched: map[*lease]struct{}{}, unrecorded: map[*lease]struct{}{},
+		leases:     map[*lease]struct{}{},
 		keyWatches: newKeyWatches(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -197,7 +193,7 @@ func (s *session) terminate(why error) bool {
 		return false
 	}
 	leases, pending := s.leases, s.pending
-	s.leases, s.unvouched, s.unrecorded, s.pending = nil, nil, nil, nil
+	s.leases, s.pending = nil, nil
 	s.cancel(why)
 	s.mu.Unlock()
 	for l := range leases {
@@ -227,28 +223,9 @@ func (s *session) register(l *lease) error {
 	if err := s.err(); err != nil {
 		return err
 	}
-	s.leases[l], s.unvouched[l] = struct{}{}, struct{}{}
-	if !l.infoRecorded {
-		s.unrecorded[l] = struct{}{}
-	}
+	s.leases[l] = struct{}{}
 	s.scheduleWatch(l)
 	return nil
-}
-
-// noteUnrecorded records that the key of a lease needs another value.
-func (s *session) noteUnrecorded(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, held := s.leases[l]; held {
-		s.unrecorded[l] = struct{}{}
-	}
-}
-
-// noteRecorded undoes noteUnrecorded.
-func (s *session) noteRecorded(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.unrecorded, l)
 }
 
 // mute stops reports that the key of a lease is gone.
@@ -263,7 +240,6 @@ func (s *session) unregister(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
-	delete(s.unrecorded, l)
 	s.unwatch(l)
 }
 

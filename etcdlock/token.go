@@ -11,8 +11,8 @@ import (
 // before and after it, even if other programs have put these keys.
 const placeBits = 16
 
-// maxBlock is how many tokens a hold can reserve.
-const maxBlock = 1 << placeBits
+// maxTokens is how many tokens a hold can reserve.
+const maxTokens = 4096
 
 // maxRevision is the greatest revision that leaves room for the index in a number of 63 bits,
 // which is what databases have. At a thousand writes a second etcd gets there in 4,000 years.
@@ -38,4 +38,4 @@ func checkRevision(revision int64) error {
 }
 
 // blockSizeOf returns how many tokens a request can get.
-func blockSizeOf(req driver.Request) int { return min(max(req.Tokens, 1), maxBlock) }
+func blockSizeOf(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }

@@ -30,30 +30,10 @@ type keyWatches struct {
 	lastID    int64            // the id that was assigned last
 
 	announced []*lease // whose watches etcd has announced, and whose keys are to be read once
-
-	// A report of progress says that the stream has sent all events up to a revision.
-	askProgress chan struct{} // of capacity 1: request a report
-	progress    int64         // the revision in the last report
-	reported    chan struct{} // closed with the next report
-
-	memberID uint64        // of the member that serves the stream; 0 if not known yet
-	order    progressOrder // of that member
 }
 
-// A progressOrder says whether a member sends reports of progress after the events that they cover.
-type progressOrder uint8
-
-const (
-	unknownOrder progressOrder = iota
-	inOrder
-	outOfOrder
-)
-
 func newKeyWatches() keyWatches {
-	return keyWatches{
-		wakeup: make(chan struct{}, 1), byID: map[int64]*lease{},
-		askProgress: make(chan struct{}, 1), reported: make(chan struct{}),
-	}
+	return keyWatches{wakeup: make(chan struct{}, 1), byID: map[int64]*lease{}}
 }
 
 // forget forgets the watches of a stream that has ended.
@@ -62,8 +42,7 @@ func (w *keyWatches) forget() {
 		l.watchID = 0
 	}
 	clear(w.byID)
-	w.toCancel, w.announced, w.progress = nil, nil, 0
-	w.memberID, w.order = 0, unknownOrder
+	w.toCancel, w.announced = nil, nil
 }
 
 // scheduleWatch has the key of a lease watched once the lease is old enough. It is called with
@@ -73,12 +52,9 @@ func (s *session) scheduleWatch(l *lease) {
 	s.keyWatches.wake()
 }
 
-func (w *keyWatches) wake() { signal(w.wakeup) }
-
-// signal makes the receiver of a channel of capacity 1 run once more.
-func signal(c chan<- struct{}) {
+func (w *keyWatches) wake() {
 	select {
-	case c <- struct{}{}:
+	case w.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -87,7 +63,6 @@ func signal(c chan<- struct{}) {
 // not news then. It is called with the mutex held.
 func (s *session) unwatch(l *lease) {
 	l.muted = true
-	delete(s.unvouched, l)
 	if _, watched := s.keyWatches.byID[l.watchID]; watched {
 		delete(s.keyWatches.byID, l.watchID)
 		s.keyWatches.toCancel = append(s.keyWatches.toCancel, l.watchID)
@@ -105,7 +80,6 @@ func (s *session) watchLeases() {
 		s.mu.Lock()
 		s.keyWatches.forget()
 		s.keyWatches.unwatched = slices.Collect(maps.Keys(s.leases))
-		s.unvouched = maps.Clone(s.leases)
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
@@ -137,11 +111,6 @@ func (s *session) watchOnStream(ctx context.Context) error {
 				timer.Reset(minWatchAge)
 			}
 			continue
-		case <-s.keyWatches.askProgress:
-			if err := requestProgress(stream); err != nil {
-				return err
-			}
-			continue
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
@@ -162,61 +131,13 @@ func (s *session) watchOnStream(ctx context.Context) error {
 		if err := s.sendWatches(stream, batch); err != nil {
 			return err
 		}
-		if err := s.vouch(ctx, batch.announced); err != nil {
+		if err := s.checkAnnounced(ctx, batch.announced); err != nil {
 			return err
 		}
 		if pending = batch.more; pending {
 			timer.Reset(minWatchAge)
 		}
 	}
-}
-
-// learnOrder asks members for their versions until that of the stream has answered.
-func (s *session) learnOrder(ctx context.Context) {
-	w := &s.keyWatches
-	for range s.d.client.Endpoints() { // the client takes turns among the members
-		s.mu.Lock()
-		done := w.order != unknownOrder || w.memberID == 0
-		s.mu.Unlock()
-		if done {
-			return
-		}
-		status, err := call(ctx, s.d, func(ctx context.Context) (*etcdserverpb.StatusResponse, error) {
-			return etcdserverpb.NewMaintenanceClient(s.d.client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
-		})
-		if err != nil {
-			return
-		}
-		s.mu.Lock()
-		if w.memberID == status.Header.GetMemberId() {
-			w.order = orderOf(status.Version)
-		}
-		s.mu.Unlock()
-	}
-}
-
-// orderOf returns the order of reports of progress in a version of etcd. It is right in 3.4.25,
-// 3.5.8, and all from 3.6 on.
-func orderOf(version string) progressOrder {
-	var major, minor, patch int
-	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
-		return outOfOrder
-	}
-	switch {
-	case major > 3, major == 3 && minor > 5, major == 3 && minor == 5 && patch >= 8, major == 3 && minor == 4 && patch >= 25:
-		return inOrder
-	}
-	return outOfOrder
-}
-
-// requestProgress requests a report of progress, if there is a stream.
-func requestProgress(stream etcdserverpb.Watch_WatchClient) error {
-	if stream == nil {
-		return nil
-	}
-	return stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_ProgressRequest{
-		ProgressRequest: &etcdserverpb.WatchProgressRequest{},
-	}})
 }
 
 // A watchBatch is what is to be done next on a stream of watches.
@@ -263,7 +184,6 @@ func (s *session) sendWatches(stream etcdserverpb.Watch_WatchClient, b watchBatc
 	for _, l := range b.toWatch {
 		create := &etcdserverpb.WatchCreateRequest{
 			Key: []byte(l.key), WatchId: s.assignWatchID(l),
-			Filters: []etcdserverpb.WatchCreateRequest_FilterType{etcdserverpb.WatchCreateRequest_NOPUT},
 		}
 		if err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
 			return err
@@ -272,28 +192,24 @@ func (s *session) sendWatches(stream etcdserverpb.Watch_WatchClient, b watchBatc
 	return nil
 }
 
-// vouch reads the keys of leases whose watches etcd has announced. From then on, the stream tells
-// of their deletion: the watch reports later ones, and vouch finds earlier ones.
-func (s *session) vouch(ctx context.Context, leases []*lease) error {
+// checkAnnounced finds out whether the keys of leases were deleted before etcd announced their
+// watches, which report only later deletions.
+func (s *session) checkAnnounced(ctx context.Context, leases []*lease) error {
 	if len(leases) == 0 {
 		return nil
 	}
 	ops := make([]clientv3.Op, len(leases))
 	for i, l := range leases {
-		ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
+		ops[i] = clientv3.OpTxn(l.isHeld(), nil, nil)
 	}
 	answer, err := s.d.commit(ctx, nil, ops, nil)
 	if err != nil {
 		return err
 	}
 	for i, l := range leases {
-		if !l.isFoundIn(answer.Responses[i].GetResponseRange()) {
+		if !answer.Responses[i].GetResponseTxn().GetSucceeded() {
 			s.onKeyDeleted(l)
-			continue
 		}
-		s.mu.Lock()
-		delete(s.unvouched, l)
-		s.mu.Unlock()
 	}
 	return nil
 }
@@ -329,15 +245,15 @@ func (s *session) receiveEvents(stream etcdserverpb.Watch_WatchClient) error {
 			continue
 		}
 		for _, ev := range resp.Events {
-			if ev.Type == mvccpb.Event_DELETE && ev.Kv.ModRevision > l.revision {
+			released := ev.Type == mvccpb.Event_DELETE || ev.Kv.Lease != int64(s.id) // which a MinHold needs
+			if released && ev.Kv.ModRevision > l.revision {
 				s.onKeyDeleted(l)
 			}
 		}
 	}
 }
 
-// invalidWatchID is the id in a report of progress, which covers all watches of its stream, and in
-// a refusal.
+// invalidWatchID is the id in a refusal of a watch.
 const invalidWatchID = -1
 
 // noteResponse records what a response says of the stream, and returns the lease that it is for,
@@ -347,58 +263,18 @@ func (s *session) noteResponse(resp *etcdserverpb.WatchResponse) *lease {
 	defer s.mu.Unlock()
 	w := &s.keyWatches
 	l := w.byID[resp.WatchId]
-	w.memberID = resp.Header.GetMemberId()
-	switch {
-	case resp.Canceled:
-	case resp.WatchId == invalidWatchID:
-		w.progress = resp.Header.Revision
-		close(w.reported)
-		w.reported = make(chan struct{})
-	case resp.Created && l != nil:
+	if resp.Created && !resp.Canceled && l != nil {
 		w.announced = append(w.announced, l)
 		w.wake()
 	}
 	return l
 }
 
-const (
-	// progressInterval is how long to wait for a report of progress before it is requested again:
-	// etcd sends none while a watch is behind, which a loop of etcd mends ten times a second.
-	progressInterval = 100 * time.Millisecond
-
-	// progressTimeout is how long to wait for it at all.
-	progressTimeout = 3 * progressInterval
-)
-
-// awaitProgress waits until the stream has reported all events up to a revision, and reports
-// whether it has.
-func (s *session) awaitProgress(ctx context.Context, revision int64) bool {
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < progressTimeout; {
-		s.mu.Lock()
-		w := &s.keyWatches
-		reached, canAsk, reported := w.progress >= revision, w.order == inOrder && len(w.byID) > 0, w.reported
-		s.mu.Unlock()
-		if reached || !canAsk {
-			return reached
-		}
-		signal(w.askProgress)
-		select {
-		case <-reported:
-		case <-time.After(progressInterval):
-		case <-ctx.Done():
-		}
-	}
-	return false
-}
-
-// checkAll finds out which leases have ended, and tells them. It reads their keys if they are few.
-// Otherwise it asks the stream of watches, so that any number of leases costs one request, and
-// reads only the keys that the stream does not know.
-func (s *session) checkAll(ctx context.Context) error {
-	leases, err := s.uncertain(ctx)
-	if err != nil {
-		return err
-	}
+// checkAll reads the keys of all leases, and tells those that have ended.
+func (s *session) checkAll(ctx context.Context) (err error) {
+	s.mu.Lock()
+	leases := slices.Collect(maps.Keys(s.leases))
+	s.mu.Unlock()
 	for l, failure := range s.d.checkKeys(ctx, leases) {
 		if errors.Is(failure, driver.ErrLost) {
 			s.onKeyDeleted(l)
@@ -407,38 +283,6 @@ func (s *session) checkAll(ctx context.Context) error {
 		}
 	}
 	return err
-}
-
-// uncertain returns the leases whose keys checkAll has to read.
-func (s *session) uncertain(ctx context.Context) ([]*lease, error) {
-	told := false // the stream has told of all deletions before the call
-	if key, n := s.anyKey(); n > batch {
-		// The revision that a majority had when the call began, or a later one.
-		current, err := call(ctx, s.d, func(ctx context.Context) (*clientv3.GetResponse, error) {
-			return s.d.client.Get(ctx, key, clientv3.WithCountOnly())
-		})
-		if err != nil {
-			return nil, err
-		}
-		s.learnOrder(ctx)
-		told = s.awaitProgress(ctx, current.Header.Revision)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !told {
-		return slices.Collect(maps.Keys(s.leases)), nil
-	}
-	return slices.AppendSeq(slices.Collect(maps.Keys(s.unvouched)), maps.Keys(s.unrecorded)), nil
-}
-
-// anyKey returns the key of some lease, and the number of leases.
-func (s *session) anyKey() (key string, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for l := range s.leases {
-		return l.key, len(s.leases)
-	}
-	return "", 0
 }
 
 // onKeyDeleted ends a lease whose key was deleted, and finds out whether the session has ended

@@ -178,19 +178,6 @@ func (q *watchedQueue) stopIfIdle() {
 	}
 }
 
-// isKnownHeld reports whether the driver knows, without a request, that a lock is held.
-func (d *Driver) isKnownHeld(name string) bool {
-	d.queues.mu.Lock()
-	q := d.queues.byName[name]
-	d.queues.mu.Unlock()
-	if q == nil {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.live && len(q.queue) > 0
-}
-
 // run watches the queue until nobody uses it any more.
 func (q *watchedQueue) run(ctx context.Context) {
 	defer q.stop()

@@ -63,8 +63,9 @@ func TestStaleHandOver(t *testing.T) {
 	})
 }
 
-// TestKept has two processes whose leases stay with them until the other one wants the lock.
-func TestKept(t *testing.T) {
+func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }
+
+func TestLeaseByID(t *testing.T) {
 	s := new(memlock.Store)
-	jobtest.KeptLease(t, func() driver.Driver { return s.Open() })
+	jobtest.LeaseByID(t, s.Open(), s.Open())
 }

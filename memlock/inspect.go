@@ -9,20 +9,13 @@ import (
 )
 
 // Status implements [driver.Inspector].
-func (d *Driver) Status(_ context.Context, name string) (driver.Status, error) {
-	s, now := d.store, driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if d.isClosed() {
-		return driver.Status{}, driver.ErrClosed
-	}
-	k := s.locks[name]
-	if k == nil {
-		return driver.Status{Name: name}, nil
-	}
-	k.expire(now)
-	s.grantWaiters(k, now)
-	return k.status(now), nil
+func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
+	err = d.update(ctx, name, func(k *lock, now driver.Instant) error {
+		k.serve(now) // those that wait for the end of a lease that has just expired
+		st = k.status(now)
+		return nil
+	})
+	return st, err
 }
 
 // List implements [driver.Inspector].
@@ -30,10 +23,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	if d.isClosed() {
 		return driver.ErrClosed
 	}
-	for _, name := range d.names(prefix) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	for _, name := range d.store.names(prefix) {
 		st, err := d.Status(ctx, name)
 		if err != nil {
 			return err
@@ -45,11 +35,11 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	return nil
 }
 
-func (d *Driver) names(prefix string) []string {
-	d.store.mu.Lock()
-	defer d.store.mu.Unlock()
+func (s *Store) names(prefix string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var names []string
-	for name := range d.store.locks {
+	for name := range s.locks {
 		if strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
@@ -59,31 +49,17 @@ func (d *Driver) names(prefix string) []string {
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(_ context.Context, name, owner string, token uint64) error {
-	s, now := d.store, driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if d.isClosed() {
-		return driver.ErrClosed
-	}
-	k := s.locks[name]
-	if k == nil {
-		return driver.ErrLost
-	}
-	k.expire(now)
-	defer s.grantWaiters(k, now)
-	for _, l := range k.holders {
-		if l.req.Owner == owner && l.token == token {
-			k.remove(l, lost)
-			for _, r := range l.listeners {
-				if r.onLost != nil {
-					r.onLost(driver.ErrLost)
-				}
+func (d *Driver) Break(ctx context.Context, name, id string, token uint64) error {
+	return d.update(ctx, name, func(k *lock, _ driver.Instant) error {
+		for _, l := range k.holders {
+			if l.req.Owner == id && l.grant.Token == token {
+				k.remove(l)
+				l.tellLost()
+				return nil
 			}
-			return nil
 		}
-	}
-	return driver.ErrLost
+		return driver.ErrLost
+	})
 }
 
 // status returns the status of the lock.
@@ -92,7 +68,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 	for _, l := range k.holders {
 		st.Shared = l.req.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: l.req.Owner, Token: l.token, Holder: l.req.Holder,
+			Owner: l.req.Owner, Token: l.grant.Token, Holder: l.req.Holder,
 			Held: max(1, now.Sub(l.since)), Left: l.end.Left(now), // 0 would mean that nobody knows
 		})
 	}

@@ -2,30 +2,81 @@ package memlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
+// maxTokens is how many tokens a lease may reserve. It keeps the counter, which all names share,
+// near the clock and far from its end.
+const maxTokens = 4096
+
 // A lock is a name that somebody holds or waits for. It is guarded by the store's mutex.
 type lock struct {
 	store   *Store
 	name    string
-	slots   int      // size of the semaphore, or 0 if it is no semaphore
-	holders []*lease // in state held or kept
+	slots   int // size of the semaphore, or 0 if it is no semaphore
+	holders []*lease
 	queue   []*waiter
 	timer   *time.Timer // fires when the next lease ends, while somebody waits
 }
 
-// A waiter is a request in a queue.
+// A waiter is a request that is not granted yet.
 type waiter struct {
 	ctx     context.Context
 	driver  *Driver
-	lock    *lock
 	req     driver.Request
 	since   driver.Instant
-	granted chan *handle // capacity 1
+	granted chan driver.Grant // capacity 1
+	lease   *lease            // once it is granted
+}
+
+// request grants the request at once if possible. Otherwise it queues the waiter, or returns
+// ErrHeld if the request does not wait.
+func (w *waiter) request(k *lock, now driver.Instant) error {
+	if err := k.checkKind(w.req); err != nil {
+		return err
+	}
+	w.since = now
+	if (len(k.queue) == 0 || k.own(w.req) != nil) && k.grant(w, now) {
+		return nil
+	}
+	if w.req.NoWait {
+		return driver.ErrHeld
+	}
+	k.queue = append(k.queue, w)
+	w.req.NoteWait(nil)
+	return nil
+}
+
+// withdraw removes the waiter from the queue, or the lease that it was granted in the meantime.
+func (w *waiter) withdraw(k *lock, _ driver.Instant) {
+	if w.lease != nil {
+		k.remove(w.lease)
+	}
+	if i := slices.Index(k.queue, w); i >= 0 {
+		k.queue = slices.Delete(k.queue, i, i+1)
+	}
+}
+
+// lease returns the lease of an id, or nil if it has ended.
+func (k *lock) lease(id string) *lease {
+	for _, l := range k.holders {
+		if !l.kept && l.req.Owner == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// own returns the lease that a request has already been granted, or nil.
+func (k *lock) own(req driver.Request) *lease {
+	if l := k.lease(req.Owner); l != nil && l.req.Shared == req.Shared {
+		return l
+	}
+	return nil
 }
 
 // admits reports whether the current holders leave room for req.
@@ -39,64 +90,83 @@ func (k *lock) admits(req driver.Request) bool {
 	return len(k.holders) == 0
 }
 
-// leaseOf returns the lease that the owner of req already has, on the
-// same side of the lock, or nil.
-func (k *lock) leaseOf(req driver.Request) *lease {
+// grant grants the lock to a waiter, unless the current holders leave no room. A request that has a
+// lease already gets it again.
+func (k *lock) grant(w *waiter, now driver.Instant) bool {
+	l := k.own(w.req)
+	if l == nil {
+		if !k.admits(w.req) {
+			return false
+		}
+		l = &lease{req: w.req, since: now, grant: k.store.tokens(w.req.Tokens)}
+		k.slots, k.holders = w.req.Slots, append(k.holders, l)
+	}
+	l.driver = w.driver
+	l.extend(now.Add(w.req.TTL))
+	l.listen(w.req)
+	w.lease = l
+	g := l.grant
+	g.Start, g.TellsWanted = now, true
+	w.granted <- g
+	return true
+}
+
+// tokens returns a grant of new tokens.
+func (s *Store) tokens(n int) driver.Grant {
+	n = min(max(n, 1), maxTokens)
+	first := driver.NextToken(s.lastToken, time.Now())
+	s.lastToken = first + uint64(n) - 1
+	return driver.Grant{Token: first, Tokens: n}
+}
+
+// serve grants the lock to the waiters whose turn it is, tells holders that others wait, and
+// deletes a lock that nobody holds or waits for.
+func (k *lock) serve(now driver.Instant) {
+	for len(k.queue) > 0 {
+		w := k.queue[0]
+		gone := w.ctx.Err() != nil || w.driver.isClosed() // it withdraws by itself
+		if !gone && !k.grant(w, now) {
+			break
+		}
+		k.queue = k.queue[1:]
+	}
 	for _, l := range k.holders {
-		if l.state == held && l.req.Owner == req.Owner && l.req.Shared == req.Shared {
-			return l
+		if slices.ContainsFunc(k.queue, func(w *waiter) bool { return w.driver != l.driver }) {
+			l.tellWanted()
 		}
 	}
-	return nil
+	k.armTimer(now)
+	if len(k.holders) == 0 && len(k.queue) == 0 && k.store.locks[k.name] == k {
+		delete(k.store.locks, k.name)
+	}
 }
 
-// expire ends the leases whose time is over.
+// expire removes the leases whose time is over.
 func (k *lock) expire(now driver.Instant) {
-	for i := len(k.holders) - 1; i >= 0; i-- {
-		if l := k.holders[i]; l.end.Reached(now) {
-			k.remove(l, lost)
-		}
+	k.holders = slices.DeleteFunc(k.holders, func(l *lease) bool { return l.end.Reached(now) })
+}
+
+// release removes a lease, or keeps it until its MinHold is over.
+func (k *lock) release(l *lease, now driver.Instant) {
+	until := l.since.Add(l.req.MinHold)
+	if l.req.MinHold > 0 && !until.Reached(now) {
+		l.kept, l.end = true, until
+	} else {
+		k.remove(l)
 	}
 }
 
-// remove ends l in the given state, unless it has already ended. A lease that its holder has
-// released becomes released, never lost.
-func (k *lock) remove(l *lease, to state) {
+// remove removes a lease, unless it has ended.
+func (k *lock) remove(l *lease) {
 	if i := slices.Index(k.holders, l); i >= 0 {
 		k.holders = slices.Delete(k.holders, i, i+1)
-		if l.state == kept {
-			to = released
-		}
-		l.state = to
-	}
-}
-
-// removeWaiter removes w from the queue.
-func (k *lock) removeWaiter(w *waiter) {
-	if i := slices.Index(k.queue, w); i >= 0 {
-		k.queue = slices.Delete(k.queue, i, i+1)
-	}
-}
-
-// signalWanted tells the holder of each lease for which another driver has a waiter.
-func (k *lock) signalWanted() {
-	for _, l := range k.holders {
-		other := func(w *waiter) bool { return w.driver != l.driver }
-		if !l.isWanted && slices.ContainsFunc(k.queue, other) {
-			l.isWanted = true
-			for _, r := range l.listeners {
-				if r.onWanted != nil {
-					r.onWanted()
-				}
-			}
-		}
 	}
 }
 
 // armTimer arms the timer that grants the lock when a lease expires, as long as somebody waits.
 // The timeout is bounded, because Go's timers stop while the machine is suspended, but the clock of
 // the leases does not.
-func (k *lock) armTimer(s *Store, now driver.Instant) {
+func (k *lock) armTimer(now driver.Instant) {
 	if len(k.queue) == 0 || len(k.holders) == 0 {
 		if k.timer != nil {
 			k.timer.Stop()
@@ -111,11 +181,21 @@ func (k *lock) armTimer(s *Store, now driver.Instant) {
 		k.timer.Reset(sleep)
 		return
 	}
-	k.timer = time.AfterFunc(sleep, func() {
-		now := driver.Now()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		k.expire(now)
-		s.grantWaiters(k, now)
-	})
+	k.timer = time.AfterFunc(sleep, func() { k.store.update(k.name, func(*lock, driver.Instant) {}) })
+}
+
+// checkKind returns an error if the name is in use as another kind of lock than requested.
+func (k *lock) checkKind(req driver.Request) error {
+	if len(k.holders)+len(k.queue) == 0 || k.slots == req.Slots {
+		k.slots = req.Slots
+		return nil
+	}
+	return fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, kindName(k.slots), kindName(req.Slots))
+}
+
+func kindName(slots int) string {
+	if slots == 0 {
+		return "a lock"
+	}
+	return fmt.Sprintf("a semaphore of %d", slots)
 }

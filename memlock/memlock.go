@@ -24,8 +24,8 @@
 //
 // # Failover
 //
-// There is none. Several drivers on one Store stand for several
-// processes, which is what tests need.
+// There is none: no lease survives the process, not even a detached one. Several drivers on one
+// Store stand for several processes, which is what tests need.
 //
 // # Options
 //
@@ -34,17 +34,13 @@ package memlock
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // A Store holds locks. The zero Store is empty and ready for use. It is safe for concurrent use.
 type Store struct {
@@ -90,89 +86,44 @@ func (d *Driver) Info() driver.Info {
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	h, w, err := d.tryOrQueue(ctx, req)
-	switch {
-	case err != nil:
+	w := &waiter{ctx: ctx, driver: d, req: req, granted: make(chan driver.Grant, 1)}
+	if err := d.update(ctx, req.Name, w.request); err != nil {
 		return nil, err
-	case h != nil:
-		return h, nil
 	}
 	select {
-	case h := <-w.granted:
+	case g := <-w.granted:
 		if ctx.Err() == nil {
-			return h, nil
+			return &handle{d: d, name: req.Name, id: req.Owner, ttl: req.TTL, grant: g}, nil
 		}
-		w.granted <- h // for withdraw
 	case <-ctx.Done():
 	case <-d.closed:
 	}
-	d.store.withdraw(w)
+	d.store.update(req.Name, w.withdraw)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return nil, driver.ErrClosed
 }
 
-// tryOrQueue grants the request at once if possible. Otherwise it adds a waiter to the queue, or
-// returns ErrHeld if the request is NoWait.
-func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*handle, *waiter, error) {
-	s, now := d.store, driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if d.isClosed() {
-		return nil, nil, driver.ErrClosed
-	}
-	k := s.lock(req.Name, now)
-	defer s.grantWaiters(k, now)
-	if err := k.checkKind(req); err != nil {
-		return nil, nil, err
-	}
-	if l := k.leaseOf(req); l != nil {
-		return d.regrant(l, req, now), nil, nil
-	}
-	if len(k.queue) == 0 && k.admits(req) {
-		return d.grant(k, req, now), nil, nil
-	}
-	if req.NoWait {
-		return nil, nil, driver.ErrHeld
-	}
-	w := &waiter{ctx: ctx, driver: d, lock: k, req: req, since: now, granted: make(chan *handle, 1)}
-	k.queue = append(k.queue, w)
-	req.NoteWait(nil)
-	return nil, w, nil
-}
-
-func (d *Driver) isClosed() bool {
-	select {
-	case <-d.closed:
-		return true
-	default:
-		return false
-	}
+// Lease returns the lease with the given id, which another driver may have acquired.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &handle{d: d, name: name, id: id, ttl: ttl}
 }
 
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
-	s, now := d.store, driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	answers := make([]driver.Renewal, len(due))
 	for i, one := range due {
 		h := one.(*handle)
-		switch {
-		case ctx.Err() != nil:
-			answers[i].Err = context.Cause(ctx)
-		case d.isClosed():
-			answers[i].Err = driver.ErrClosed
-		case h.state != held || h.end.Reached(now):
-			answers[i].Err = driver.ErrLost
-		default:
-			h.end = now.Add(h.req.TTL)
+		answers[i].Err = d.update(ctx, h.name, func(k *lock, now driver.Instant) error {
+			l := k.lease(h.id)
+			if l == nil {
+				return driver.ErrLost
+			}
+			l.extend(now.Add(h.ttl))
 			answers[i].Start = now
-		}
+			return nil
+		})
 	}
 	return answers
 }
@@ -187,207 +138,57 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// A lease is the store's record of a grant. It is guarded by the store's mutex.
-type lease struct {
-	driver      *Driver // the driver that it was granted to last
-	lock        *lock
-	req         driver.Request
-	token       uint64
-	tokens      int
-	since       driver.Instant
-	state       state
-	end         driver.Instant
-	listeners   []listener // of all requests that got this lease
-	isWanted    bool       // onWanted was called
-	firstHandle handle     // has the memory for the first handle: most leases have only one
-}
-
-// A listener has the callbacks of a request, each of which may be nil.
-type listener struct {
-	onLost   func(error)
-	onWanted func()
-}
-
-// A handle implements [driver.Lease]. An owner that acquires again gets another handle for the
-// same lease, with a Start of its own.
-type handle struct {
-	*lease
-	grant driver.Grant
-}
-
-// A state is the state of a lease.
-type state uint8
-
-const (
-	held     state = iota
-	kept           // released by its holder, but taken until its MinHold is over
-	released       // released by its holder
-	lost           // ended by expiry or by force
-)
-
-// Grant implements [driver.Lease].
-func (h *handle) Grant() driver.Grant { return h.grant }
-
-// Release implements [driver.Lease].
-func (h *handle) Release(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	s, now := h.lock.store, driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.lock.expire(now)
-	if h.state == held {
-		if until := h.since.Add(h.req.MinHold); h.req.MinHold > 0 && !until.Reached(now) {
-			h.state, h.end = kept, until
-		} else {
-			h.lock.remove(h.lease, released)
-		}
-		s.grantWaiters(h.lock, now)
-	}
-	if h.state == lost {
-		return driver.ErrLost
-	}
-	return nil
-}
-
-// SetLabel implements [driver.Lease].
-func (h *handle) SetLabel(ctx context.Context, label string) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	s, now := h.lock.store, driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.lock.expire(now)
-	defer s.grantWaiters(h.lock, now)
-	if h.state != held {
-		return driver.ErrLost
-	}
-	h.req.Holder.Label = label
-	return nil
-}
-
-// withdraw takes back a request that nobody waits for any more. If it was granted in the
-// meantime, withdraw releases its lease.
-func (s *Store) withdraw(w *waiter) {
-	now := driver.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (d *Driver) isClosed() bool {
 	select {
-	case h := <-w.granted:
-		w.lock.remove(h.lease, released)
+	case <-d.closed:
+		return true
 	default:
-		w.lock.removeWaiter(w)
+		return false
 	}
-	s.grantWaiters(w.lock, now)
 }
 
-// lock returns the lock of the given name, after removing expired leases from it. It
-// creates the lock if there is none.
-func (s *Store) lock(name string, now driver.Instant) *lock {
-	if k := s.locks[name]; k != nil {
-		k.expire(now)
-		return k
+// update is Store.update, unless ctx is done or the driver is closed.
+func (d *Driver) update(ctx context.Context, name string, change func(*lock, driver.Instant) error) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	s.sweepExpired(now)
-	k := &lock{store: s, name: name}
-	if s.locks == nil {
-		s.locks = make(map[string]*lock)
-	}
-	s.locks[name] = k
-	return k
+	d.store.update(name, func(k *lock, now driver.Instant) {
+		if err = driver.ErrClosed; !d.isClosed() {
+			err = change(k, now)
+		}
+	})
+	return err
 }
 
-// sweepExpired removes locks whose leases have all expired, whenever the map has
-// doubled since the last sweep. Otherwise holders that never release, each under a
-// new name, would fill the memory.
-func (s *Store) sweepExpired(now driver.Instant) {
+// update calls change with a lock, from which expired leases are removed, and then grants the lock
+// to the waiters whose turn it is. A lock exists while somebody holds it or waits for it.
+func (s *Store) update(name string, change func(*lock, driver.Instant)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := driver.Now()
+	k := s.locks[name]
+	if k == nil {
+		s.sweep(now)
+		k = &lock{store: s, name: name}
+		if s.locks == nil {
+			s.locks = make(map[string]*lock)
+		}
+		s.locks[name] = k
+	}
+	k.expire(now)
+	change(k, now)
+	k.serve(now)
+}
+
+// sweep removes locks whose leases have all expired, whenever the map has doubled since the last
+// sweep. Otherwise holders that never release, each under a new name, would fill the memory.
+func (s *Store) sweep(now driver.Instant) {
 	if len(s.locks) < s.sweepAt {
 		return
 	}
 	for _, k := range s.locks {
 		k.expire(now)
-		s.grantWaiters(k, now)
+		k.serve(now)
 	}
 	s.sweepAt = max(1024, 2*len(s.locks))
-}
-
-// grantWaiters grants the lock to the waiters whose turn it is, and deletes a lock
-// that nobody holds or waits for.
-func (s *Store) grantWaiters(k *lock, now driver.Instant) {
-	for len(k.queue) > 0 {
-		w := k.queue[0]
-		if w.ctx.Err() == nil && !w.driver.isClosed() { // otherwise the waiter withdraws by itself
-			l := k.leaseOf(w.req) // the same owner may wait twice
-			if l == nil && !k.admits(w.req) {
-				break
-			}
-			if l != nil {
-				w.granted <- w.driver.regrant(l, w.req, now)
-			} else {
-				w.granted <- w.driver.grant(k, w.req, now)
-			}
-		}
-		k.queue = k.queue[1:]
-	}
-	k.signalWanted()
-	k.armTimer(s, now)
-	if len(k.holders) == 0 && len(k.queue) == 0 && s.locks[k.name] == k {
-		delete(s.locks, k.name)
-	}
-}
-
-// grant grants a request a new lease.
-func (d *Driver) grant(k *lock, req driver.Request, now driver.Instant) *handle {
-	s := d.store
-	l := &lease{
-		driver: d, lock: k, req: req,
-		token: driver.NextToken(s.lastToken, time.Now()), tokens: max(req.Tokens, 1), since: now, end: now.Add(req.TTL),
-	}
-	l.addListener(req)
-	s.lastToken = l.token + uint64(l.tokens) - 1
-	k.slots, k.holders = req.Slots, append(k.holders, l)
-	return l.newHandle(now)
-}
-
-// regrant grants a lease to its owner again, with a fresh TTL.
-func (d *Driver) regrant(l *lease, req driver.Request, now driver.Instant) *handle {
-	l.driver, l.req.TTL, l.end = d, req.TTL, now.Add(req.TTL)
-	l.addListener(req)
-	return l.newHandle(now)
-}
-
-// addListener adds the request's callbacks to those of the lease.
-func (l *lease) addListener(req driver.Request) {
-	l.listeners = append(l.listeners, listener{req.OnLost, req.OnWanted})
-	if l.isWanted && req.OnWanted != nil {
-		req.OnWanted()
-	}
-}
-
-// newHandle returns a handle for a grant at start.
-func (l *lease) newHandle(start driver.Instant) *handle {
-	h := &l.firstHandle
-	if h.lease != nil {
-		h = new(handle)
-	}
-	*h = handle{l, driver.Grant{Token: l.token, Tokens: l.tokens, Start: start, TellsWanted: true}}
-	return h
-}
-
-// checkKind returns an error if the name is in use as another kind of lock than requested.
-func (k *lock) checkKind(req driver.Request) error {
-	if len(k.holders)+len(k.queue) == 0 || k.slots == req.Slots {
-		k.slots = req.Slots
-		return nil
-	}
-	return fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, kindName(k.slots), kindName(req.Slots))
-}
-
-func kindName(slots int) string {
-	if slots == 0 {
-		return "a lock"
-	}
-	return fmt.Sprintf("a semaphore of %d", slots)
 }

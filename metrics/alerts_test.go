@@ -89,7 +89,6 @@ func TestAlertRulesAreTested(t *testing.T) {
 		{"Endless", "without_expiry > 0", "without_expiry > 5"},
 		{"BusyIsFailure", `reason=~"backend|regressed|invalid"`, `reason=~".*"`},
 		{"FewFailures", "> 0.05", "> 0.5"},
-		{"LeakedOnce", "leaked_total[1h]) > 0", "leaked_total[1h]) > 5"},
 		{"StaleLate", "> 900", "> 9000"},
 		{"StaleEarly", "> 900", "> 0"},
 	} {

@@ -14,8 +14,8 @@ const prefix = "distributed_lock_"
 
 // descs are the descriptions of all metrics. docs/metrics.md says more about each.
 type descs struct {
-	wait, failures, reasons, hold, held, waiting, queue, handOvers, keptHits *prometheus.Desc
-	lost, leaked, regressed, late, folded                                    *prometheus.Desc
+	wait, failures, reasons, hold, held, waiting, queue, handOvers *prometheus.Desc
+	lost, regressed, late, folded                                  *prometheus.Desc
 
 	renewals, margin, took, errors *prometheus.Desc
 
@@ -35,9 +35,7 @@ func newDescs() descs {
 		waiting:   desc("waiting", "Acquires of this process that have not ended yet.", "resource"),
 		queue:     desc("queue_length", "How many waited in this process for a lock when it was released.", "resource"),
 		handOvers: desc("handovers_total", "Holds that were handed over within this process, without asking the store.", "resource"),
-		keptHits:  desc("kept_hits_total", "Holds that began under a lease that this process had kept, without asking the store.", "resource"),
 		lost:      desc("lost_total", "Holds that ended before Release, by cause.", "resource", "cause"),
-		leaked:    desc("leaked_total", "Holds that were garbage-collected without Release. Only with TrackLeaks.", "resource"),
 		regressed: desc("token_regressions_total", "Grants with a fencing token that is not above one granted before.", "resource"),
 		late:      desc("late_renewals_total", "Renewals that were answered within the last third of their lease.", "resource"),
 		folded:    desc("resource_overflows_total", "How often a name was counted as other because there were too many resources."),
@@ -60,7 +58,7 @@ func newDescs() descs {
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.descs
 	for _, desc := range []*prometheus.Desc{
-		d.wait, d.failures, d.reasons, d.hold, d.held, d.waiting, d.queue, d.handOvers, d.keptHits, d.lost, d.leaked, d.regressed, d.late, d.folded,
+		d.wait, d.failures, d.reasons, d.hold, d.held, d.waiting, d.queue, d.handOvers, d.lost, d.regressed, d.late, d.folded,
 		d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.longest, d.endless, d.surveyed, d.surveyFailures,
 	} {
 		ch <- desc
@@ -109,8 +107,6 @@ func (c *Collector) collectResource(out writer, r *resource) {
 	out.gauge(d.waiting, difference(r.started.Load(), r.wait.count()), r.class)
 	out.gauge(d.held, difference(r.wait.count(), failed, r.joined.Load(), r.hold.count()), r.class)
 	out.counter(d.handOvers, r.handedOver.Load(), r.class)
-	out.counter(d.keptHits, r.keptHits.Load(), r.class)
-	out.counter(d.leaked, r.leaked.Load(), r.class)
 	out.counter(d.regressed, r.regressed.Load(), r.class)
 	out.counter(d.late, r.late.Load(), r.class)
 	out.ch <- r.wait.metric(d.wait, r.class)

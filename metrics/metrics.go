@@ -77,7 +77,6 @@ func (c *Collector) Trace() *snib.Trace {
 		Renewed:     func(e snib.RenewedEvent) { c.renewed(&e) },
 		Lost:        func(e snib.LostEvent) { c.lost(&e) },
 		Released:    func(e snib.ReleasedEvent) { c.released(&e) },
-		Leaked:      func(e snib.LeakedEvent) { c.resources.Name(e.Name).leaked.Add(1) },
 		Regressed:   func(e snib.RegressedEvent) { c.resources.Name(e.Name).regressed.Add(1) },
 	}
 }
@@ -94,8 +93,6 @@ func (c *Collector) waitEnded(e *snib.WaitEndedEvent) {
 		}
 	case e.Joined:
 		r.joined.Add(1)
-	case e.Kept:
-		r.keptHits.Add(1)
 	case e.Local:
 		r.handedOver.Add(1)
 	}
@@ -164,9 +161,7 @@ type resource struct {
 	hold       histogram     // of those that ended
 	queue      histogram     // at releases
 	handedOver atomic.Uint64
-	keptHits   atomic.Uint64 // acquisitions that used a kept lease
 	lost       [metriclabel.Causes]atomic.Uint64
-	leaked     atomic.Uint64
 	regressed  atomic.Uint64
 	late       atomic.Uint64 // renewals
 }
@@ -197,8 +192,6 @@ func (r *resource) add(other *resource) {
 	}
 	r.joined.Add(other.joined.Load())
 	r.handedOver.Add(other.handedOver.Load())
-	r.keptHits.Add(other.keptHits.Load())
-	r.leaked.Add(other.leaked.Load())
 	r.regressed.Add(other.regressed.Load())
 	r.late.Add(other.late.Load())
 	r.wait.add(&other.wait)

@@ -183,22 +183,6 @@ func TestHeldCountsHolds(t *testing.T) {
 	read(t, c).check(t, scrape{`distributed_lock_held{resource="a"}`: 0})
 }
 
-// TestKeptHits checks that a hold under a kept lease is counted as that, and not as a hand-over.
-func TestKeptHits(t *testing.T) {
-	const holds = 3
-	c := newCollector(t, metrics.Options{})
-	l := open(t, memory(), snib.Tracing(c.Trace()), snib.Keep(time.Minute))
-	for range holds {
-		release(t, acquire(t, l, "shard/7"))
-	}
-	read(t, c).check(t, scrape{
-		`distributed_lock_kept_hits_total{resource="shard"}`:    holds - 1, // the first one takes the lease
-		`distributed_lock_handovers_total{resource="shard"}`:    0,
-		`distributed_lock_hold_seconds_count{resource="shard"}`: holds,
-		`distributed_lock_held{resource="shard"}`:               0,
-	})
-}
-
 func TestFailures(t *testing.T) {
 	tests := []struct {
 		reason string
@@ -330,13 +314,11 @@ func TestReleases(t *testing.T) {
 	})
 }
 
-func TestRegressionsAndLeaks(t *testing.T) {
+func TestRegressions(t *testing.T) {
 	c := newCollector(t, metrics.Options{Resources: []string{"quiet"}})
 	c.Trace().Regressed(snib.RegressedEvent{Event: snib.Event{Name: "a/1", Token: 4}, Last: 5})
-	c.Trace().Leaked(snib.LeakedEvent{Event: snib.Event{Name: "a/2"}})
 	read(t, c).check(t, scrape{
 		`distributed_lock_token_regressions_total{resource="a"}`:     1,
-		`distributed_lock_leaked_total{resource="a"}`:                1,
 		`distributed_lock_token_regressions_total{resource="quiet"}`: 0,
 		`distributed_lock_failures_total{resource="quiet"}`:          0,
 	})

@@ -213,7 +213,7 @@ func TestOnPrometheus(t *testing.T) {
 		if err := s.get("/api/v1/rules", nil, &rules); err != nil {
 			return err
 		}
-		if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 10 {
+		if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 9 {
 			return fmt.Errorf("Prometheus has these rules: %+v", rules)
 		}
 		for _, r := range rules.Groups[0].Rules {

@@ -50,13 +50,10 @@ type classCounts struct {
 // block the store, but reads everything. Each of several stores of one kind needs its own
 // Collector, because surveys differ in nothing but the backend. When a survey fails, Survey
 // counts the failure and keeps exporting the result of the last successful one; the alert rules
-// include one on its age. An interval that is not positive, a driver that is not a
-// [driver.Inspector], or a Listing without List is a [snib.ErrInvalid].
+// include one on its age. An interval that is not positive, or a Listing without List,
+// is a [snib.ErrInvalid].
 func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Duration, more ...Listing) error {
-	inspector, ok := d.(driver.Inspector)
 	switch {
-	case !ok:
-		return fmt.Errorf("metrics: %w", driver.Invalidf("driver: %T does not implement driver.Inspector", d))
 	case every <= 0:
 		return fmt.Errorf("metrics: %w", driver.Invalidf("interval: %v is not positive", every))
 	case slices.ContainsFunc(more, func(l Listing) bool { return l.List == nil }):
@@ -65,7 +62,7 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		found, err := c.countLocks(ctx, inspector, more)
+		found, err := c.countLocks(ctx, d, more)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -17,7 +17,6 @@ import (
 // A listDriver lists the locks that set has set.
 type listDriver struct {
 	driver.Driver
-	driver.Inspector
 
 	mu    sync.Mutex
 	locks []driver.Status

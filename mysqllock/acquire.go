@@ -9,24 +9,52 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// request sends the request of an attempt.
+// maxTokens is the most tokens that one lease gets. Without a bound, two requests could use up the
+// tokens of a lock.
+const maxTokens = 4096
+
+// request sends the request of an attempt: it reads the row, decides, and writes a grant or a place
+// in the queue, unless the row has changed since.
 func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	if err := d.prepareFor(ctx); err != nil {
 		return nil, err
 	}
-	a.Entry.Tokens, a.Entry.TTL = a.Req.Tokens, a.Req.TTL.Microseconds()
-	if !a.Req.Shared && a.Req.Slots == 0 {
-		if l, err := d.take(ctx, a); l != nil || err != nil {
-			return l, err
-		}
+	a.Entry.Tokens = min(a.Req.Tokens, maxTokens)
+	a.Entry.TTL, a.Entry.MinHold = a.Req.TTL.Microseconds(), a.Req.MinHold.Microseconds()
+	unlock, err := d.rowMutexes.lock(ctx, a.Req.Name) // outside the time limit of Detached
+	if err != nil {
+		return nil, err
 	}
+	defer unlock()
 	leave, err := d.acquiring.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	a.MarkSent()
-	return d.decide(ctx, a)
+	ctx, cancel := driverkit.Detached(ctx)
+	defer cancel()
+	var snapshot state // as it was read
+	var h *entry       // the entry that was granted
+	err = d.changeLocked(ctx, a.Req.Name, func(s *state) (write bool, err error) {
+		snapshot = *s
+		h, write, err = d.decide(ctx, a, s)
+		if write {
+			a.MarkSent()
+		}
+		return write, err
+	})
+	if h == nil {
+		_ = d.capProcesses(ctx, &snapshot) // if this fails, the next request tries again
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case h == nil:
+		return nil, driver.ErrHeld
+	case !snapshot.exists:
+		d.rows.CountNewRow()
+	}
+	return a.Grant(*h, snapshot.start, snapshot.OthersWait(d.rows.ID)), nil
 }
 
 // prepareFor is prepare for a request whose context is ctx.
@@ -44,78 +72,56 @@ func (d *Driver) prepareFor(ctx context.Context) error {
 	return d.prepare(ctx)
 }
 
-// decide reads the row, decides, and takes the lease or a place in the queue.
-func (d *Driver) decide(ctx context.Context, a *attempt) (*lease, error) {
-	req, ttl := a.Req, d.rows.RowTTL(a.Req)
-	var h *entry // the entry that was granted
-	var snapshot state
-	var last *state                                 // that was decided on
-	unlock, err := d.rowMutexes.lock(ctx, req.Name) // outside the time limit of Detached
-	if err != nil {
-		return nil, err
+// decide changes the state s as the attempt requests. It returns the entry that holds the lock
+// then, or nil, and whether s has to be written.
+func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, write bool, err error) {
+	req, ttl := a.Req, a.Req.TTL.Microseconds()
+	if h = s.HolderFor(req); h != nil && slices.Contains(a.Removing(), h.Nonce) {
+		s.removeHolder(h.Token) // it is released, but the server has not confirmed that
+		h = nil
 	}
-	defer unlock()
-	ctx, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	err = d.changeLocked(ctx, req.Name, func(s *state) (write bool, err error) {
-		snapshot, last = *s, s
-		if h = s.HolderFor(req); h != nil && slices.Contains(a.Removing(), h.Nonce) {
-			s.removeHolder(h.Token) // it is released, but the server has not confirmed that
-			h = nil
-		}
-		if h != nil && h.Session == a.Entry.Session { // entries of rows have no session
-			reacquire(h, &a.Entry, s.Now+ttl)
-			s.removeWaiter(a.Entry.Nonce)
-			s.signalFirst()
-			return true, nil
-		}
-		if h = nil; !s.Fits(req) {
-			return false, s.Refusal(req)
-		}
-		s.Slots = req.Slots
-		place, grantable, delay := s.Position(a.Entry.Nonce, req.Shared)
-		switch {
-		case grantable:
-			h = s.grant(a.Entry, ttl)
-			return true, nil
-		case req.NoWait:
-			return false, driver.ErrHeld
-		case place < 0:
-			// A waiter must be alive when it is queued.
-			if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
-				return false, err
-			}
-			s.addWaiter(a.Entry)
-			write = true
-		default:
-			write = s.clearSignal(d.rows.ID)
-		}
-		a.Wait(delay)
-		return write, nil
-	})
-	if last != nil && last.maybeWritten {
-		a.MarkRepeated()
+	if h != nil {
+		reacquire(h, &a.Entry, s.Now)
+		s.removeWaiter(a.Entry.Nonce)
+		s.signalFirst()
+		return h, true, nil
 	}
-	if h == nil {
-		_ = d.capEnds(ctx, &snapshot) // if this fails, the next request tries again
+	if !s.Fits(req) {
+		return nil, false, s.Refusal(req)
 	}
+	s.Slots = req.Slots
+	place, grantable, delay := s.Position(a.Entry.Nonce, req.Shared)
 	switch {
-	case err != nil:
-		return nil, err
-	case h == nil:
-		return nil, driver.ErrHeld
-	case !snapshot.exists:
-		d.rows.CountNewRow()
+	case grantable:
+		return s.grant(a.Entry, ttl), true, nil
+	case req.NoWait:
+		return nil, false, driver.ErrHeld
+	case place < 0:
+		// A waiter must be alive when it is queued.
+		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
+			return nil, false, err
+		}
+		s.addWaiter(a.Entry)
+		write = true
+	default:
+		write = s.clearSignal(d.rows.ID)
 	}
-	return a.Grant(*h, snapshot.start, snapshot.OthersWait(d.rows.ID)), nil
+	a.Wait(delay)
+	return nil, write, nil
+}
+
+// extend lets a hold last for a TTL from now, at least.
+func extend(e *entry, now, ttl int64) {
+	e.Until, e.TTL = max(e.Until, now+ttl), max(e.TTL, ttl)
 }
 
 // reacquire extends the entry for a newer attempt of its owner.
-func reacquire(e, newer *entry, until int64) {
+func reacquire(e, newer *entry, now int64) {
 	if e.Process() != newer.Process() {
 		e.Nonce = newer.Nonce // so that the other process can't withdraw it with its own attempt
 	}
-	e.Until, e.Tell, e.TTL = until, newer.Tell, max(e.TTL, newer.TTL)
+	extend(e, now, newer.TTL)
+	e.Tell, e.MinHold = newer.Tell, max(e.MinHold, newer.MinHold)
 	e.Host, e.PID, e.Label = newer.Host, newer.PID, newer.Label
 }
 
@@ -151,11 +157,9 @@ func (s *state) addWaiter(e entry) {
 	}
 }
 
-// removeWaiter removes a waiter, and reports whether there was one.
-func (s *state) removeWaiter(nonce string) bool {
-	before := len(s.Waiters)
+// removeWaiter removes a waiter, if there is one.
+func (s *state) removeWaiter(nonce string) {
 	s.Waiters = slices.DeleteFunc(s.Waiters, func(w entry) bool { return w.Nonce == nonce })
-	return len(s.Waiters) < before
 }
 
 // clearSignal replaces a signal to the driver with this id that has no effect, and reports
@@ -169,7 +173,8 @@ func (s *state) clearSignal(id string) bool {
 }
 
 // removeEntry removes what an attempt has left in a row: a waiter, or a lease that was never
-// returned to a caller.
+// returned to a caller. It writes the row also if it finds nothing: a request of the attempt that
+// the server executes later then finds another version of the row, and changes nothing.
 func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 	leave, err := d.releasing.enter(ctx)
 	if err != nil {
@@ -177,11 +182,9 @@ func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 	}
 	defer leave()
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		before := len(s.Holders)
 		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
-		// A reaped waiter may be the one of this attempt.
-		found := s.removeWaiter(nonce) || len(s.Holders) < before || s.reaped
+		s.removeWaiter(nonce)
 		s.signalFirst()
-		return found, nil
+		return true, nil
 	})
 }

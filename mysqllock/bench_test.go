@@ -16,7 +16,7 @@ import (
 // kinds are the contenders of the benchmarks. The first is the lower bound: GET_LOCK called
 // directly, which writes nothing. The second is the least that a lock must cost if its grants
 // have a token that survives a crash: it also updates one row.
-var kinds = [...]string{"getlock", "token", "rows", "session"}
+var kinds = [...]string{"getlock", "token", "rows"}
 
 // opener returns an Opener for a contender. The kind "token" needs the table by_hand, see onEach.
 func opener(kind, dsn string) jobtest.Opener {
@@ -29,12 +29,8 @@ func contend(ctx context.Context, kind, dsn string) (jobtest.Contender, func(), 
 		return nil, nil, err
 	}
 	switch kind {
-	case "rows", "session":
-		open := mysqllock.New
-		if kind == "session" {
-			open = mysqllock.NewSession
-		}
-		d, err := open(db)
+	case "rows":
+		d, err := mysqllock.New(db)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -14,11 +14,10 @@ func TestClockBack(t *testing.T) {
 	clock := livetest.NewShim(t, "mysql")
 	server := mysqltest.Start(livetest.WithEnv(t, clock.Env()...))
 	jobtest.ClockBack(t, jobtest.ClockTest{
-		Clock:       clock,
-		Open:        func(t *testing.T) jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) },
-		OpenSession: func(t *testing.T) jobtest.RowDriver { return newSession(t, dial(t, server.DSN())) },
+		Clock: clock,
+		Open:  func(t *testing.T) jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) },
 		Hold: func(t *testing.T, req driver.Request) *livetest.Child {
-			return hold(t, server.DSN(), false, req)
+			return hold(t, server.DSN(), req)
 		},
 	})
 }

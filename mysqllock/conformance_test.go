@@ -12,27 +12,18 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
-	"github.com/sniblock/snib/mysqllock"
 )
 
 func TestConformance(t *testing.T) {
 	server := mysqltest.Start(t)
-	drivertest.Run(t, harness(server, false, func(t *testing.T, addr string) driver.Driver {
+	drivertest.Run(t, harness(server, func(t *testing.T, addr string) driver.Driver {
 		return newDriver(t, dial(t, mysqltest.DSN(addr)))
-	}))
-}
-
-func TestConformanceSession(t *testing.T) {
-	server := mysqltest.Start(t)
-	drivertest.Run(t, harness(server, true, func(t *testing.T, addr string) driver.Driver {
-		// A busy machine may keep a session waiting for a second or two.
-		return newSession(t, dial(t, mysqltest.DSN(addr)), mysqllock.Timeout(5*time.Second))
 	}))
 }
 
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
-func harness(server *mysqltest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
+func harness(server *mysqltest.Server, open func(*testing.T, string) driver.Driver) drivertest.Harness {
 	paths := jobtest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
@@ -46,7 +37,7 @@ func harness(server *mysqltest.Server, session bool, open func(*testing.T, strin
 		Sever:  paths.Sever,
 		Stall:  paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
-			p := hold(t, server.DSN(), session, req)
+			p := hold(t, server.DSN(), req)
 			p.Expect("held")
 			return p.Kill
 		},

@@ -1,5 +1,5 @@
-// Package mysqllock keeps locks in MySQL and MariaDB: as lease rows ([New]), in a session with
-// GET_LOCK ([NewSession]), or for as long as a transaction of the caller ([Tx]).
+// Package mysqllock keeps locks in MariaDB: as lease rows ([New]), or for as long as a transaction
+// of the caller ([Tx]). It was not tested on MySQL.
 //
 //	db, err := sql.Open("mysql", dsn)
 //	...
@@ -12,9 +12,8 @@
 // A lease is a row of the table snib_locks, under the name of the lock. Names are compared byte
 // by byte: case and spaces count, whatever the collation of the database. The row stays when the
 // lock is free, because it stores the last token. Rows that were not used for an hour can be
-// deleted without a token going back, see [Driver.Prune]. A session locks the name that [NameKey]
-// returns, which is mostly the same one. The file docs/backends/mysqllock.md describes the wire
-// format.
+// deleted without a token going back, see [Driver.Prune]. The file docs/backends/mysqllock.md
+// describes the wire format.
 //
 // # Waiting
 //
@@ -32,9 +31,7 @@
 //
 // Leases end by the server's clock (UTC), which each statement reads as of its beginning. No
 // statement leaves a transaction open. A process sends a heartbeat once a second, and its waiters
-// count while it does. If it dies, its waiters are skipped after three seconds. A session ends
-// with its connection, and when it has been silent for [Timeout]. When the end of the connection
-// has reached this host, the holders are told within 10 ms.
+// count while it does. If it dies, its waiters are skipped after three seconds.
 //
 // # Fencing
 //
@@ -44,11 +41,12 @@
 //
 // # Failover
 //
-// A replica that is promoted knows only what was replicated to it. With asynchronous replication
-// a lease may be granted twice, and the clock then keeps tokens in order. In a Galera cluster let
-// all clients write to one node.
+// A server that has set read_only grants nothing, and its connections are closed, so that the next
+// request reaches the new primary. A replica that is promoted knows only what was replicated to it.
+// With asynchronous replication a lease may be granted twice, and the clock then keeps tokens in
+// order. In a Galera cluster let all clients write to one node.
 //
 // # Options
 //
-// [Table], [Connections], and for sessions [Timeout] and [Keys].
+// [Table] and [Connections].
 package mysqllock

@@ -36,8 +36,10 @@ const (
 	queryInterrupted   = 1317
 	viewNotUpdatable   = 1348
 	outOfRange         = 1690 // the result of a computation
-	readOnlySession    = 1792
+	manyPrepared       = 1461 // max_prepared_stmt_count
+	readOnlySession    = 1792 // the transaction, by transaction_read_only
 	readOnlyMode       = 1836
+	readOnlyInnoDB     = 1874 // innodb_read_only
 	connectionKilled   = 1927 // MariaDB
 	statementTimeout   = 1969 // max_statement_time, in MariaDB
 	cantConnectSocket  = 2002 // from proxies, like the next four
@@ -81,18 +83,29 @@ func isConnectionError(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
+// errReadOnly means that the server has set read_only, whether or not this user may write all the
+// same: another server is, or will be, the primary.
+const errReadOnly driver.Sentinel = "the server has set read_only"
+
+// refusesWrites reports whether the server accepts no writes. A new connection may lead to another
+// server.
+func refusesWrites(err error) bool {
+	return errors.Is(err, errReadOnly) ||
+		slices.Contains([]uint16{optionPrevents, readOnlySession, readOnlyMode, readOnlyInnoDB, notReady}, code(err))
+}
+
 // isTransient reports whether a retry may succeed: the server does not answer, starts, shuts
 // down, is overloaded, or is a replica that may be promoted soon.
 func isTransient(err error) bool {
-	if isConnectionError(err) || isOutOfConnections(err) || isRolledBack(err) {
+	if isConnectionError(err) || isOutOfConnections(err) || isRolledBack(err) || refusesWrites(err) {
 		return true
 	}
 	var op *net.OpError
 	var unknown *net.DNSError
 	switch {
 	case code(err) != 0:
-		return slices.Contains([]uint16{notReady, serverShutdown, queryInterrupted, queryTimeout, statementTimeout, cantConnectSocket, cantConnect,
-			optionPrevents, readOnlyMode}, code(err))
+		return slices.Contains([]uint16{serverShutdown, queryInterrupted, queryTimeout, statementTimeout, cantConnectSocket, cantConnect,
+			manyPrepared}, code(err))
 	case errors.As(err, &unknown):
 		return !unknown.IsNotFound
 	case errors.As(err, &op):
@@ -131,10 +144,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case errors.Is(err, driver.ErrUnavailable):
 		return err
-	case n == optionPrevents, n == readOnlyMode:
+	case refusesWrites(err) && n != notReady:
 		return fmt.Errorf("%w: the server accepts no writes, as a replica or by read_only: %w", driver.ErrUnavailable, err)
-	case n == readOnlySession:
-		return driver.Invalidf("session: it accepts no writes: %w", err)
 	case n == tableAccessDenied:
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)

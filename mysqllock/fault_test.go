@@ -40,7 +40,7 @@ func TestServerKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := elsewhere.Exec("INSERT INTO snib_locks VALUES (?, 1, 1, 0, 0, 0, 0, 0, '', '', '', NULL, 0)", fmt.Sprint("open ", round)); err != nil {
+		if _, err := elsewhere.Exec("INSERT INTO snib_locks VALUES (?, 1, 1, 0, '', 0, 0, 0, 0, 0, 0, '', '', '', NULL, 0)", fmt.Sprint("open ", round)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
@@ -172,13 +172,9 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	for _, session := range []bool{false, true} {
-		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
-			jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
-				return livetest.StartChild(t, job{Job: j, DSN: server.DSN(), Session: session})
-			})
-		})
-	}
+	jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
+		return livetest.StartChild(t, job{Job: j, DSN: server.DSN()})
+	})
 }
 
 // killedWaiter checks that a waiter that was killed is skipped soon after its process counts as
@@ -186,7 +182,7 @@ func TestProcesses(t *testing.T) {
 func killedWaiter(t *testing.T, server *mysqltest.Server) {
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("queue", "holder"))
-	first := hold(t, server.DSN(), false, request("queue", "first"))
+	first := hold(t, server.DSN(), request("queue", "first"))
 	livetest.Await(t, "waiter", func() error {
 		st, err := d1.Status(t.Context(), "queue")
 		if err == nil && len(st.Waiters) == 0 {

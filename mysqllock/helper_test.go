@@ -27,16 +27,6 @@ func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Dr
 	return closeAtEnd(t, d)
 }
 
-// newSession is newDriver for sessions.
-func newSession(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
-	t.Helper()
-	d, err := mysqllock.NewSession(db, opts...)
-	if err != nil {
-		t.Fatalf("NewSession = %v", err)
-	}
-	return closeAtEnd(t, d)
-}
-
 // lockTable returns a table of locks.
 func lockTable(t testing.TB, server *mysqltest.Server, name string, open func(*sql.DB) *mysqllock.Driver) jobtest.Table {
 	db := dial(t, server.DSN())

@@ -3,13 +3,13 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// Status implements [driver.Inspector]. It does not show a foreign client that has the lock of a
-// session by GET_LOCK: MySQL has no row of it.
+// Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	return d.rows.Status(ctx, name)
 }
@@ -35,7 +35,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 		from = append(from, '\xff')
 	}
 	states := map[string]*state{}
-	err = d.query(ctx, d.sql.list, []any{from, last}, func(row *sql.Rows) error {
+	err = d.query(ctx, d.sql.List, []any{from, last}, func(row *sql.Rows) error {
 		s, err := d.scanState(row)
 		page = append(page, &s.State)
 		states[s.Name] = &s
@@ -47,9 +47,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 	return page, d.reapDead(ctx, states)
 }
 
-// Break implements [driver.Inspector]. A hold in a session loses its row at once. It loses its
-// lock of GET_LOCK when its process next pings, which is after a third of [Timeout] at the
-// latest.
+// Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	return d.rows.Break(ctx, name, owner, token)
 }
@@ -67,14 +65,14 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error 
 	})
 }
 
-// breakLease ends a lease by force.
+// breakLease ends a lease by force, also one that was released and that MinHold keeps.
 func (d *Driver) breakLease(ctx context.Context, name, owner string, token uint64) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		h := s.HolderByToken(token)
-		if h == nil || h.Owner != owner {
+		before := len(s.Holders)
+		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Token == token && h.Owner == owner })
+		if len(s.Holders) == before {
 			return false, driver.ErrLost
 		}
-		s.removeHolder(token)
 		s.signalFirst()
 		return true, nil
 	})

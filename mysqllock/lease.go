@@ -5,14 +5,35 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// isExclusive reports whether the row stores the lease in the columns of an exclusive holder.
-func isExclusive(l *lease) bool { return !l.Req.Shared && l.Req.Slots == 0 }
+// isExclusive reports whether the row is known to store the lease in the columns of an exclusive
+// holder. Of a lease that another process has acquired, the driver does not know that.
+func isExclusive(l *lease) bool {
+	return !l.Req.Shared && l.Req.Slots == 0 && l.Grant().Token != 0
+}
+
+// holder returns the entry of a lease in the row, or nil.
+func (s *state) holder(l *lease) *entry {
+	i := slices.IndexFunc(s.Holders, func(h entry) bool {
+		return h.Owner == l.ID() && !h.Kept && (h.Token == l.Grant().Token || l.Grant().Token == 0)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.Holders[i]
+}
+
+// Lease returns the lease with the given id on a lock, without a request to the server. Another
+// process may have acquired it.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return d.rows.Lease(name, id, ttl)
+}
 
 // release ends a lease in its row, or keeps it until MinHold has passed. If that fails because the
 // server is unavailable, the driver retries in the background until it is closed.
@@ -28,45 +49,34 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
 func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err error) {
-	maybeRemoved := false
-	if isExclusive(l) {
-		freed, maybeRemoved, err = d.free(ctx, l)
-	} else {
-		freed, maybeRemoved, err = d.removeEntryOf(ctx, l)
-	}
-	if err == nil && !freed && maybeRemoved {
-		err = errUnconfirmed
-	}
-	return freed, d.rowError(l.Req.Name, err)
-}
-
-// removeEntryOf removes a lease that is not exclusive. maybeRemoved reports that a try without an
-// answer may have done that before.
-func (d *Driver) removeEntryOf(ctx context.Context, l *lease) (freed, maybeRemoved bool, err error) {
 	leave, err := d.releasing.enter(ctx)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer leave()
+	maybeRemoved := false // by a try without an answer
 	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
-		h := s.HolderByToken(l.Grant().Token)
+		h := s.holder(l)
 		if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
 			return false, nil
 		}
-		h.Since = min(h.Since, s.Now) // as releaseFast does
-		if h.Until, h.Kept = h.Since+l.Req.MinHold.Microseconds(), true; h.Until <= s.Now {
-			s.removeHolder(l.Grant().Token)
+		h.Since = min(h.Since, s.Now) // the clock may have been set back since
+		if h.Until, h.Kept = h.Since+h.MinHold, true; h.Until <= s.Now {
+			s.removeHolder(h.Token)
 		}
 		s.signalFirst()
 		return true, nil
 	})
-	return freed, maybeRemoved, err
+	if err == nil && !freed && maybeRemoved {
+		err = errUnconfirmed
+	}
+	return freed, err
 }
 
 // setLabel changes the label of a lease in its row.
 func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bool, err error) {
 	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
-		h := s.HolderByToken(l.Grant().Token)
+		h := s.holder(l)
 		if found = h != nil; found {
 			h.Label = label
 		}
@@ -75,8 +85,8 @@ func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bo
 	return found, err
 }
 
-// Renew implements [driver.Driver]. Up to 256 exclusive leases of rows take one statement
-// together. Other leases of rows take two statements each.
+// Renew implements [driver.Driver]. Up to 256 exclusive leases take one statement together. Other
+// leases take two statements each.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	if len(due) == 0 {
@@ -94,7 +104,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	var exclusive, others []renewal
 	for i, one := range due {
 		r := renewal{one.(*lease), &answers[i]}
-		if isExclusive(r.Lease) && !d.rows.HasSession() {
+		if isExclusive(r.Lease) {
 			exclusive = append(exclusive, r)
 		} else {
 			others = append(others, r)
@@ -102,7 +112,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	}
 	answer := func(all []renewal, extend func(context.Context, []renewal) error) {
 		slices.SortFunc(all, func(a, b renewal) int { return cmp.Compare(a.Req.Name, b.Req.Name) })
-		for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
+		for chunk := range slices.Chunk(all, maxNames) {
 			if err == nil {
 				err = extend(inner, chunk)
 			}
@@ -142,7 +152,7 @@ func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
 		r.answer.Err = s.Err
 		return
 	}
-	r.setAnswer(s != nil && s.HolderByToken(r.Grant().Token) != nil, start)
+	r.setAnswer(s != nil && s.holder(r.Lease) != nil, start)
 }
 
 // extend extends exclusive leases together. A malformed row fails only its own renewal.
@@ -154,17 +164,16 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 
 // extendBatch extends exclusive leases, with one statement if all are still held.
 func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
-	n := batchSize(len(all))
-	var ttls, tokens, named []any
-	for i := range n {
-		r := all[min(i, len(all)-1)]
+	var ttls, ids, tokens, named []any
+	for _, r := range all {
 		name := []byte(r.Req.Name)
 		ttls = append(ttls, name, r.Req.TTL.Microseconds())
+		ids = append(ids, name, []byte(r.ID()))
 		tokens = append(tokens, name, int64(r.Grant().Token))
 		named = append(named, name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, expandNames(d.sql.renew, n), slices.Concat(ttls, named, tokens)...)
+	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)), slices.Concat(ttls, ttls, named, ids, tokens)...)
 	if err != nil {
 		return err
 	}
@@ -186,18 +195,15 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 	return nil
 }
 
-// extendEach extends leases of sessions together, and other leases one by one.
+// extendEach extends leases that may not be exclusive.
 func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
-	if d.rows.HasSession() {
-		return d.confirm(ctx, all)
-	}
 	for _, r := range all {
 		held := false
 		var start driver.Instant
 		err := d.change(ctx, r.Req.Name, func(s *state) (bool, error) {
-			h := s.HolderByToken(r.Grant().Token)
+			h := s.holder(r.Lease)
 			if held, start = h != nil, s.start; held {
-				h.Until = s.Now + r.Req.TTL.Microseconds()
+				extend(h, s.Now, r.Req.TTL.Microseconds())
 			}
 			return held, nil
 		})

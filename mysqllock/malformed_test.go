@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -23,8 +22,6 @@ var malformations = []jobtest.MalformedRow{
 	{Name: "HolderText", Change: "holder = 'nobody'", ListFails: true, WaitFails: true},
 	{Name: "HolderGone", Change: "holder = ''", ListFails: true, WaitFails: true},
 	{Name: "HoldersText", Change: "holders = 'nobody'", ListFails: true, WaitFails: true},
-	{Name: "TTLText", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":"long"')`, ListFails: true, WaitFails: true},
-	{Name: "TTLOverflow", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":92233720368547758070')`, ListFails: true, WaitFails: true},
 	{Name: "KeptNegative", Change: "kept = -1", RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "KeptNumber", Change: "kept = 2", RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "VersionHuge", Change: "version = 9223372036854775807", RenewFails: true},
@@ -38,9 +35,10 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "EndsMax", Change: "ends = 9223372036854775807"},
 	{Name: "SinceMin", Change: "since = -9223372036854775808"},
 	{Name: "SinceMax", Change: "since = 9223372036854775807"},
-	{Name: "TTLNull", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":null')`},
-	{Name: "TTLMax", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":9223372036854775807')`},
-	{Name: "TTLNegative", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":-1')`},
+	{Name: "TTLZero", Change: "ttl = 0"},
+	{Name: "TTLMax", Change: "ttl = 9223372036854775807"},
+	{Name: "TTLNegative", Change: "ttl = -1"},
+	{Name: "MinHoldMax", Change: "min_hold = 9223372036854775807"},
 	{Name: "WaiterSinceMin", Change: `waiters = REGEXP_REPLACE(waiters, '"since":[0-9]*', '"since":-9223372036854775808')`},
 	{Name: "WaiterDead", Change: `waiters = CONCAT(waiters, 'x-1 {"owner":"x","since":9223372036854775807}\n')`},
 	{Name: "UsedMin", Change: "used = -9223372036854775808"},
@@ -55,7 +53,14 @@ func TestWildRow(t *testing.T) {
 	until := func(value string) string {
 		return `holders = REGEXP_REPLACE(holders, '"until":[0-9]*', '"until":` + value + `')`
 	}
+	ttl := func(value string) string {
+		return `holders = REGEXP_REPLACE(holders, '"ttl":[0-9]*', '"ttl":` + value + `')`
+	}
 	readers := []jobtest.MalformedRow{
+		{Name: "TTLNull", Change: ttl("null")},
+		{Name: "TTLMax", Change: ttl("9223372036854775807")},
+		{Name: "TTLText", Change: ttl(`"long"`), RenewFails: true, ListFails: true, WaitFails: true},
+		{Name: "TTLOverflow", Change: ttl("92233720368547758070"), RenewFails: true, ListFails: true, WaitFails: true},
 		{Name: "UntilNull", Change: until("null"), Ends: true},
 		{Name: "UntilZero", Change: until("0"), Ends: true},
 		{Name: "UntilMin", Change: until("-9223372036854775808"), Ends: true},
@@ -63,27 +68,19 @@ func TestWildRow(t *testing.T) {
 		{Name: "UntilText", Change: until(`"soon"`), RenewFails: true, ListFails: true, WaitFails: true},
 		{Name: "UntilOverflow", Change: until("92233720368547758070"), RenewFails: true, ListFails: true, WaitFails: true},
 	}
-	session := func(value string) string {
-		return `holder = REGEXP_REPLACE(holder, '"session":"[^"]*"', '"session":` + value + `')`
-	}
-	sessions := append(slices.Clone(wildRows),
-		jobtest.MalformedRow{Name: "SessionEnded", Change: session(`"none"`), Ends: true},
-		jobtest.MalformedRow{Name: "SessionNumber", Change: session("7"), RenewFails: true, ListFails: true, WaitFails: true})
 	tests := []struct {
 		name   string
-		open   func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver
 		shared bool
 		rows   []jobtest.MalformedRow
 	}{
-		{"Rows", newDriver, false, wildRows},
-		{"Readers", newDriver, true, readers},
-		{"Session", newSession, false, sessions},
+		{"Rows", false, wildRows},
+		{"Readers", true, readers},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			table := "wild_" + strings.ToLower(tt.name)
-			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver { return tt.open(t, db, mysqllock.Table(table)) })
+			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table(table)) })
 			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
 		})
 	}
@@ -94,7 +91,7 @@ func TestWildRow(t *testing.T) {
 func TestWildEnd(t *testing.T) {
 	t.Parallel()
 	tb := lockTable(t, mysqltest.Start(t), "wild_end", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
-	jobtest.WildEnd(t, tb, `ends = 9223372036854775807, holder = REGEXP_REPLACE(holder, ',"ttl":[0-9]*', '')`)
+	jobtest.WildEnd(t, tb, "ends = 9223372036854775807, ttl = 0")
 }
 
 // TestWildProcess writes absurd values into the row of a process. Its waiters keep their places.
@@ -152,13 +149,6 @@ func TestWildProcess(t *testing.T) {
 func TestMalformedRow(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	session := []jobtest.MalformedRow{
-		{Name: "SessionLong", Change: `holder = REPLACE(holder, '"session":"', CONCAT('"session":"', REPEAT('x', 300)))`, RenewFails: true, ListFails: true, WaitFails: true},
-	}
-	for _, m := range malformations {
-		m.RenewFails = m.ListFails // a session reads
-		session = append(session, m)
-	}
 	readers := append(slices.Clone(malformations[:2]),
 		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true, WaitFails: true})
 	for i := range 2 {
@@ -166,15 +156,11 @@ func TestMalformedRow(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		open   func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver
-		opts   []mysqllock.Option
 		shared bool
 		rows   []jobtest.MalformedRow
 	}{
-		{"Rows", newDriver, nil, false, malformations},
-		{"Readers", newDriver, nil, true, readers},
-		// The session looks at its rows after each third of the timeout.
-		{"Session", newSession, []mysqllock.Option{mysqllock.Timeout(3 * time.Second)}, false, session},
+		{"Rows", false, malformations},
+		{"Readers", true, readers},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -184,7 +170,7 @@ func TestMalformedRow(t *testing.T) {
 				tt.rows[i].MayRenew = m.ListFails
 			}
 			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver {
-				return tt.open(t, db, append(tt.opts, mysqllock.Table(table))...)
+				return newDriver(t, db, mysqllock.Table(table))
 			})
 			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
 		})

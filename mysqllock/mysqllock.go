@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -16,8 +15,7 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// A Driver keeps locks as rows of one table. One from [NewSession] takes locks with GET_LOCK as
-// well. It is safe for concurrent use.
+// A Driver keeps locks as rows of one table. It is safe for concurrent use.
 type Driver struct {
 	db   *sql.DB // the user's, who closes it
 	conf config
@@ -27,10 +25,7 @@ type Driver struct {
 	store                          storeInfo
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
-	takings                        *driverkit.Batcher[*taking]
-	freeings                       *driverkit.Batcher[*freeing]
 	processes                      processes
-	ended                          endedSet // sessions of other drivers that have ended
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -43,39 +38,27 @@ type Driver struct {
 // none left for watching, and the driver polls ten times a second instead. If the program waits
 // for a lock while it uses all connections that db may open, it waits for itself.
 //
-// New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
-// [driver.ErrInvalid].
+// New does not contact the server. An invalid option is a [driver.ErrInvalid].
 func New(db *sql.DB, opts ...Option) (*Driver, error) {
-	c, err := newConfig(db, "snib_locks", opts)
-	if err == nil && c.sessionOption != "" {
-		err = driver.Invalidf("option %s: only NewSession uses it", c.sessionOption)
-	}
+	c, err := newConfig(db, opts)
 	if err != nil {
 		return nil, err
 	}
-	return newDriver(db, c, false), nil
-}
-
-func newDriver(db *sql.DB, c config, session bool) *Driver {
 	d := &Driver{db: db, conf: c, sql: newStatements(c.table)}
 	d.processes.init()
 	d.rowMutexes.init()
 	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections), make(semaphore, c.connections)
-	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
 		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetLabel: d.setLabel, Prune: d.prune, Listen: d.watch,
 	}
-	if session {
-		backend.Connect, backend.LockKey = d.connect, c.key
-	}
-	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, SessionTimeout: c.sessionTimeout})
-	return d
+	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval})
+	return d, nil
 }
 
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
-	info := driver.Info{
+	return driver.Info{
 		Backend:  "mysql",
 		Tenure:   driver.TenureLease,
 		Fencing:  driver.FencingDurable,
@@ -89,26 +72,18 @@ func (d *Driver) Info() driver.Info {
 			"nobody else changes or deletes rows of the table",
 		},
 	}
-	if d.rows.HasSession() {
-		describeSession(&info)
-	}
-	return info
 }
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if d.rows.HasSession() && (req.Shared || req.Slots > 0) {
-		return nil, driver.Invalidf("request: GET_LOCK has neither a read side nor slots; take a row instead")
-	}
 	return d.rows.Acquire(ctx, req)
 }
 
-// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL,
-// and those of a session end with the session. The db stays open.
+// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
+// The db stays open.
 func (d *Driver) Close() error {
 	if d.rows.Close() {
 		d.processes.deleteRow(d)
-		go d.store.close() // it waits for the user's work on the connections
 	}
 	return nil
 }
@@ -117,14 +92,14 @@ func (d *Driver) Close() error {
 type config struct {
 	table               string // quoted
 	database, tableName string // not quoted; an empty database is that of the connection
-	key                 func(name string) string
-	sessionTimeout      time.Duration // how long a session may be silent
-	connections         int           // for each purpose
-	sessionOption       string        // an option that only NewSession takes, if one was given
+	connections         int    // for each purpose
 }
 
-func newConfig(db *sql.DB, table string, opts []Option) (c config, err error) {
-	c = config{table: "`" + table + "`", tableName: table, key: NameKey, sessionTimeout: 15 * time.Second, connections: 8}
+// defaultTable is the name of the table if the option Table gives no other.
+const defaultTable = "snib_locks"
+
+func newConfig(db *sql.DB, opts []Option) (c config, err error) {
+	c = config{table: "`" + defaultTable + "`", tableName: defaultTable, connections: 8}
 	if db == nil {
 		err = driver.Invalidf("db: it is nil")
 	}

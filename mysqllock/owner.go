@@ -41,7 +41,7 @@ func (d *Driver) IsOwner(ctx context.Context, tx *sql.Tx, name string, token uin
 }
 
 func (d *Driver) readLocked(ctx context.Context, tx *sql.Tx, name string) (s state, err error) {
-	rows, err := tx.QueryContext(ctx, d.sql.readLocked, []byte(name))
+	rows, err := tx.QueryContext(ctx, d.sql.ReadLocked, []byte(name))
 	if err != nil {
 		return s, err
 	}

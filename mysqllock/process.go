@@ -20,9 +20,6 @@ type processes struct {
 	mu     sync.Mutex
 	others map[string]processRow // by id
 
-	// observations has since when the hold in a row has been unchanged.
-	observations map[observation]time.Time
-
 	heartbeatLock chan struct{} // capacity 1: serializes heartbeats
 	lastHeartbeat time.Time     // when this process sent its last heartbeat
 }
@@ -41,7 +38,7 @@ func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (m
 	}
 	found, err := d.read(ctx, names)
 	if err == nil {
-		d.processes.observe(found)
+		d.writeCapped(found)
 	}
 	return statesOf(found), err
 }
@@ -61,7 +58,7 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 		return nil
 	}
 	sentAt, timeout := time.Now(), rows.HeartbeatTimeout.Microseconds()
-	_, err := d.exec(ctx, d.sql.heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	_, err := d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
 	if err == nil {
 		w.mu.Lock()
 		w.lastHeartbeat = sentAt
@@ -81,21 +78,16 @@ func (w *processes) deleteRow(d *Driver) {
 	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
 	defer cancel()
 	// If this fails, the process soon counts as dead.
-	_, _ = d.exec(ctx, expandNames(d.sql.deleteRows, 1), []byte(processPrefix+d.rows.ID))
+	_, _ = d.exec(ctx, forNames(d.sql.DeleteRows, 1), []byte(processPrefix+d.rows.ID))
 }
 
-// reapDead removes dead entries from states: waiters whose process sends no heartbeats, waiters
-// of this process that the driver does not know, holders that expireUnchanged finds, and holders
-// whose session has ended.
+// reapDead removes dead waiters from states: those whose process sends no heartbeats, and those
+// of this process that the driver does not know.
 func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
-	if err := d.reapSessions(ctx, states); err != nil {
-		return err
-	}
 	w := &d.processes
 	w.mu.Lock()
 	var unknown []string
 	for _, s := range states {
-		w.expireUnchanged(s)
 		s.reap(func(e entry) bool { return e.Process() == d.rows.ID && !d.rows.IsAttempt(e.Nonce) })
 		for _, e := range s.Waiters {
 			if id := e.Process(); id != d.rows.ID && !w.others[id].isLive(s.Now) && !slices.Contains(unknown, processPrefix+id) {
@@ -108,9 +100,8 @@ func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
 		return nil
 	}
 	live := map[string]int64{}
-	for chunk := range slices.Chunk(unknown, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
-		err := d.query(ctx, expandNames(d.sql.readLive, n), nameArgs(chunk, n), func(row *sql.Rows) error {
+	for chunk := range slices.Chunk(unknown, maxNames) {
+		err := d.query(ctx, forNames(d.sql.ReadLive, len(chunk)), nameArgs(chunk), func(row *sql.Rows) error {
 			var name string
 			var ends int64
 			err := row.Scan(&name, &ends)

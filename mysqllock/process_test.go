@@ -17,9 +17,8 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 // A job is what a child process does with its own driver.
 type job struct {
 	jobtest.Job
-	DSN     string
-	Session bool
-	Kind    string // of the contender, for "exchange"
+	DSN  string
+	Kind string // of the contender, for "exchange"
 }
 
 func (j job) do(ctx context.Context) error {
@@ -31,11 +30,7 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	open := mysqllock.New
-	if j.Session {
-		open = mysqllock.NewSession
-	}
-	d, err := open(db)
+	d, err := mysqllock.New(db)
 	if err != nil {
 		return err
 	}
@@ -44,7 +39,7 @@ func (j job) do(ctx context.Context) error {
 }
 
 // hold starts a child process that holds a lock, or waits for it.
-func hold(t testing.TB, dsn string, session bool, req driver.Request) *livetest.Child {
+func hold(t testing.TB, dsn string, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{Job: jobtest.Job{Role: "hold", Req: req}, DSN: dsn, Session: session})
+	return livetest.StartChild(t, job{Job: jobtest.Job{Role: "hold", Req: req}, DSN: dsn})
 }

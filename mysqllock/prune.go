@@ -27,23 +27,22 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(found, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
-		if _, err := d.exec(ctx, expandNames(d.sql.prune, n), slices.Concat([]any{old, old}, nameArgs(chunk, n))...); err != nil {
+	for chunk := range slices.Chunk(found, maxNames) {
+		if _, err := d.exec(ctx, forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
 			return err
 		}
 	}
 	var highest int64
-	err = d.query(ctx, d.sql.highestToken, []any{old, rows.MaxTokenLead.Microseconds()}, func(row *sql.Rows) error { return row.Scan(&highest) })
+	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()}, func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
-		_, err = d.exec(ctx, d.sql.setFloor, highest, highest)
+		_, err = d.exec(ctx, d.sql.SetFloor, highest, highest)
 	}
 	return err
 }
 
 // stale returns the names of rows that may be deleted. It locks no rows.
 func (d *Driver) stale(ctx context.Context, old int64) (found []string, err error) {
-	err = d.query(ctx, d.sql.stale, []any{old, old}, func(rows *sql.Rows) error {
+	err = d.query(ctx, d.sql.Stale, []any{old, old}, func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		found = append(found, name)

@@ -1,11 +1,15 @@
 package mysqllock
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -36,10 +40,17 @@ type execResult struct {
 	repeated bool
 }
 
+// A querier is a connection, or a transaction on it.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // exec runs a statement that writes.
-func (d *Driver) exec(ctx context.Context, text string, args ...any) (out execResult, err error) {
-	repeated, err := d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
-		res, err := stmt.ExecContext(ctx, args...)
+func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
+	text := complete(statement, args...)
+	repeated, err := d.run(ctx, func(ctx context.Context, conn querier) error {
+		res, err := conn.ExecContext(ctx, text)
 		if err != nil {
 			return err
 		}
@@ -54,9 +65,10 @@ func (d *Driver) exec(ctx context.Context, text string, args ...any) (out execRe
 }
 
 // query runs a statement that reads, and calls scan for each row.
-func (d *Driver) query(ctx context.Context, text string, args []any, scan func(*sql.Rows) error) error {
-	_, err := d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
-		rows, err := stmt.QueryContext(ctx, args...)
+func (d *Driver) query(ctx context.Context, statement string, args []any, scan func(*sql.Rows) error) error {
+	text := complete(statement, args...)
+	_, err := d.run(ctx, func(ctx context.Context, conn querier) error {
+		rows, err := conn.QueryContext(ctx, text)
 		if err != nil {
 			return err
 		}
@@ -83,16 +95,19 @@ func forEachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
 }
 
 // run has fn execute a statement. It retries if the server has rolled the statement back for a
-// transient reason, or if the connection failed. repeated reports a retry of the second kind.
-func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) (repeated bool, err error) {
+// transient reason, or if the connection failed or leads to a server that accepts no writes.
+// repeated reports a retry after a failure of the connection.
+func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) error) (repeated bool, err error) {
 	const maxRollbacks, maxFailures = 8, 32 // tries; a dead connection may cost two
 	for try := 1; ; try++ {
-		err := d.runOnce(ctx, text, fn)
+		idle := d.db.Stats().Idle
+		err := d.runOnce(ctx, fn)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return repeated, d.explain(ctx, err)
 		case isConnectionError(err) && !errors.Is(err, driver.ErrUnavailable) && try < maxFailures:
 			repeated = true
+		case refusesWrites(err) && idle > 0 && try < maxFailures: // the other connections may be newer
 		case isRolledBack(err) && try < maxRollbacks:
 			time.Sleep(rand.N(time.Duration(try) * time.Millisecond))
 		default:
@@ -101,52 +116,98 @@ func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, 
 	}
 }
 
-// runOnce has fn execute a statement. It uses a transaction only if the server would not commit
-// the statement by itself.
-func (d *Driver) runOnce(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) error {
-	stmt, err := d.preparedStatement(ctx, text)
+// runOnce has fn execute a statement on a connection of the pool. If the server refuses writes, the
+// connection does not return to the pool: it was opened when the server was the primary, and a new
+// connection may lead to the server that is the primary now.
+//
+// runOnce uses a transaction only if the server would not commit the statement by itself.
+func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) error) (err error) {
+	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if refusesWrites(err) {
+			hangUp(conn)
+			return
+		}
+		_ = conn.Close() // it returns to the pool
+	}()
 	if !d.store.explicit.Load() {
-		return fn(ctx, stmt)
+		return fn(ctx, conn)
 	}
-	tx, err := d.db.BeginTx(ctx, nil)
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := fn(ctx, tx.StmtContext(ctx, stmt)); err != nil {
+	if err := fn(ctx, tx); err != nil {
 		_ = tx.Rollback() // the first error says more
 		return err
 	}
 	return tx.Commit()
 }
 
-// preparedStatement returns a prepared statement, which takes one round trip even where the
-// user's settings would make it three.
-func (d *Driver) preparedStatement(ctx context.Context, text string) (*sql.Stmt, error) {
-	s := &d.store
-	s.mu.Lock()
-	stmt := s.prepared[text]
-	s.mu.Unlock()
-	if stmt != nil {
-		return stmt, nil
+// complete inserts arguments into a statement. The driver does not prepare statements: the server
+// limits how many there may be on all connections together, and a statement that is not prepared
+// takes one round trip with any settings of the user. complete panics if an argument has no
+// literal.
+func complete(statement string, args ...any) string {
+	parts := strings.Split(statement, "?")
+	if len(parts) != len(args)+1 {
+		panic(fmt.Sprintf("mysqllock: %d arguments for %s", len(args), statement))
 	}
-	stmt, err := d.db.PrepareContext(ctx, text)
-	if err != nil {
-		return nil, err
+	text := strings.Builder{}
+	for i, part := range parts {
+		text.WriteString(part)
+		if i < len(args) {
+			text.WriteString(literal(args[i]))
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if other := s.prepared[text]; other != nil {
-		_ = stmt.Close() // another goroutine was faster
-		return other, nil
+	return text.String()
+}
+
+// literal returns a value as SQL. It is the same in any sql_mode and any character set: text with a
+// quote, a backslash, or bytes that are not ASCII becomes hexadecimal.
+func literal(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "NULL"
+	case int:
+		return strconv.Itoa(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		return map[bool]string{false: "0", true: "1"}[v]
+	case []byte:
+		if bytes.ContainsFunc(v, func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' || r == '\'' || r == '\\' }) {
+			return "x'" + hex.EncodeToString(v) + "'"
+		}
+		return "_binary'" + string(v) + "'"
 	}
-	if s.prepared == nil {
-		s.prepared = map[string]*sql.Stmt{}
+	panic(fmt.Sprintf("mysqllock: no literal for a %T", value))
+}
+
+// placeholders returns n question marks for a list.
+func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
+
+// forNames returns a statement for n names.
+func forNames(statement string, n int) string {
+	statement = strings.ReplaceAll(statement, "{names}", placeholders(n))
+	return strings.ReplaceAll(statement, "{cases}", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
+}
+
+// maxNames is the most names in a statement.
+const maxNames = 256
+
+// nameArgs returns names as arguments.
+func nameArgs(all []string) []any {
+	args := make([]any, len(all))
+	for i, name := range all {
+		args[i] = []byte(name)
 	}
-	s.prepared[text] = stmt
-	return stmt, nil
+	return args
 }
 
 // backOff waits for a random time before the next try to change a row. The time doubles with each

@@ -23,8 +23,7 @@ func TestRefusals(t *testing.T) {
 	dsn := "program:" + secret + "@tcp(" + server.Addr() + ")/" + mysqltest.Database
 	jobtest.RefusalTest{
 		Open: map[string]func(*testing.T) driver.Driver{
-			"Rows":    func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) },
-			"Session": func(t *testing.T) driver.Driver { return newSession(t, dial(t, dsn)) },
+			"Rows": func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) },
 		},
 		Secret: secret,
 		Outages: []jobtest.Outage{

@@ -18,107 +18,9 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// lossTime returns a channel for the time at which the holder of req is told of its loss.
-func lossTime(req *driver.Request) <-chan time.Time {
-	at := make(chan time.Time, 1)
-	req.OnLost = func(error) { at <- time.Now() }
-	return at
-}
-
-// lostAt returns the time at which the holder was told.
-func lostAt(t *testing.T, at <-chan time.Time) time.Time {
-	t.Helper()
-	select {
-	case when := <-at:
-		return when
-	case <-time.After(livetest.Patience):
-		t.Fatal("the holder was never told")
-		return time.Time{}
-	}
-}
-
-// killHolder kills the connection that has locked a name, and returns the time.
-func killHolder(t *testing.T, admin *sql.DB, name string) time.Time {
-	t.Helper()
-	id := number(t, admin, "SELECT IS_USED_LOCK(?)", name)
-	must(t, admin, fmt.Sprint("KILL ", id))
-	return time.Now()
-}
-
-// A holder whose session was killed is told before another process gets its lock, and within
-// milliseconds if a foreign client gets it with GET_LOCK.
-func sessionTellsBeforeGrant(t *testing.T, server *mysqltest.Server) {
-	admin := dial(t, server.DSN())
-	for round := range 3 {
-		d, other := newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN()))
-		req := request("tells", "a")
-		at := lossTime(&req)
-		acquire(t, d, req)
-		w := jobtest.Waiting(t, other, request("tells", "b"))
-		before := time.Now()
-		killed := killHolder(t, admin, "tells")
-		next := w.Get(t)
-		const delay = 100 * time.Millisecond // for the end of the connection to reach its holder
-		if w.At.Sub(before) < delay {
-			t.Errorf("granted to another %v after the session was killed, want %v at least", w.At.Sub(before), delay)
-		}
-		told := lostAt(t, at)
-		t.Logf("round %d: told %v after KILL, granted to another %v after KILL", round, told.Sub(killed), w.At.Sub(killed))
-		if told.After(w.At) {
-			t.Errorf("the holder was told %v after its lock was granted to another", told.Sub(w.At))
-		}
-		release(t, next)
-	}
-	slack := livetest.Slack(t)
-	for round := range 3 {
-		d, foreign := newSession(t, dial(t, server.DSN())), dial(t, server.DSN())
-		req := request("tells", "a")
-		at := lossTime(&req)
-		acquire(t, d, req)
-		got := make(chan time.Time, 1)
-		go func() {
-			number(t, foreign, "SELECT GET_LOCK('tells', 20)")
-			got <- time.Now()
-		}()
-		livetest.Await(t, "stranger that waits", func() error {
-			if number(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'") == 0 {
-				return errors.New("it does not wait")
-			}
-			return nil
-		})
-		killHolder(t, admin, "tells")
-		granted, told := <-got, lostAt(t, at)
-		t.Logf("round %d: told %v after a stranger had the lock", round, told.Sub(granted))
-		if late := told.Sub(granted); late > soonEnough+slack() {
-			t.Errorf("the holder was told %v after a stranger had the lock", late)
-		}
-		_ = foreign.Close()
-	}
-}
-
-// If the server is killed, a holder is told, and before another process gets the lock from the
-// restarted server.
-func sessionTellsWhenServerDies(t *testing.T, server *mysqltest.Server) {
-	d, other := newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN()))
-	req := request("dies", "a")
-	at := lossTime(&req)
-	acquire(t, d, req)
-	w := jobtest.Waiting(t, other, request("dies", "b"))
-	server.Kill()
-	slack := livetest.Slack(t)
-	killed := time.Now()
-	server.Restart()
-	next := w.Get(t)
-	told := lostAt(t, at)
-	t.Logf("told %v after kill -9, granted to another %v after", told.Sub(killed), w.At.Sub(killed))
-	if told.After(w.At) || told.Sub(killed) > soonEnough+slack() {
-		t.Errorf("told %v after kill -9, %v after the grant", told.Sub(killed), told.Sub(w.At))
-	}
-	release(t, next)
-}
-
 // A release that the server did not answer in time is completed when the server answers again.
-func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysqllock.Driver) {
+func releaseOnHungServer(t *testing.T, server *mysqltest.Server) {
+	d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d, request("hung release", "a"))
 	server.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
@@ -139,8 +41,8 @@ func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysql
 
 // While the server hangs, a caller's deadline is kept, a call without one fails after a bounded
 // time, and Close returns.
-func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *sql.DB) *mysqllock.Driver) {
-	d := open(t, dial(t, server.DSN()))
+func hungServer(t *testing.T, server *mysqltest.Server) {
+	d := newDriver(t, dial(t, server.DSN()))
 	held := acquire(t, d, request("hung", "a"))
 	for i := range 5 {
 		acquire(t, d, request(fmt.Sprint("hung ", i), "a")) // Close has to release these too
@@ -180,16 +82,8 @@ func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *s
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	rows := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return newDriver(t, db) }
-	session := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return newSession(t, db) }
-	t.Run("Rows", func(t *testing.T) { hungServer(t, server, rows) })
-	t.Run("Session", func(t *testing.T) { hungServer(t, server, session) })
-	t.Run("Release", func(t *testing.T) {
-		releaseOnHungServer(t, server, newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())))
-	})
-	t.Run("ReleaseSession", func(t *testing.T) {
-		releaseOnHungServer(t, server, newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN())))
-	})
+	t.Run("Rows", func(t *testing.T) { hungServer(t, server) })
+	t.Run("Release", func(t *testing.T) { releaseOnHungServer(t, server) })
 }
 
 // Hundreds of waiters in one process leave connections to other processes, and all get their
@@ -198,55 +92,53 @@ func TestHerd(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "max-connections=60")
 	const herd = 400
-	for name, create := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": newDriver, "Session": newSession} {
-		t.Run(name, func(t *testing.T) {
-			holder, d := create(t, dial(t, server.DSN())), create(t, dial(t, server.DSN()))
-			var leases []driver.Lease
-			for i := range herd {
-				leases = append(leases, acquire(t, holder, request(fmt.Sprint("herd ", name, i), "a")))
-			}
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the herd takes too long"))
-			defer cancel()
-			var all sync.WaitGroup
-			var failed sync.Map
-			for i := range herd {
-				all.Go(func() {
-					l, err := d.Acquire(ctx, request(fmt.Sprint("herd ", name, i), "b"))
-					if err == nil {
-						err = l.Release(ctx)
-					}
-					if err != nil {
-						failed.Store(i, err)
-					}
-				})
-			}
-			livetest.Await(t, "herd that waits", func() error {
-				waiting := 0
-				err := holder.List(testContext(t), "herd "+name, func(st driver.Status) bool { waiting += len(st.Waiters); return true })
-				if err == nil && waiting < herd {
-					err = fmt.Errorf("%d wait", waiting)
+	t.Run("Rows", func(t *testing.T) {
+		holder, d := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+		var leases []driver.Lease
+		for i := range herd {
+			leases = append(leases, acquire(t, holder, request(fmt.Sprint("herd ", i), "a")))
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the herd takes too long"))
+		defer cancel()
+		var all sync.WaitGroup
+		var failed sync.Map
+		for i := range herd {
+			all.Go(func() {
+				l, err := d.Acquire(ctx, request(fmt.Sprint("herd ", i), "b"))
+				if err == nil {
+					err = l.Release(ctx)
 				}
-				return err
+				if err != nil {
+					failed.Store(i, err)
+				}
 			})
-			for i, r := range holder.Renew(testContext(t), leases) {
-				if r.Err != nil {
-					t.Fatalf("Renew of lease %d of another process = %v", i, r.Err)
-				}
+		}
+		livetest.Await(t, "herd that waits", func() error {
+			waiting := 0
+			err := holder.List(testContext(t), "herd ", func(st driver.Status) bool { waiting += len(st.Waiters); return true })
+			if err == nil && waiting < herd {
+				err = fmt.Errorf("%d wait", waiting)
 			}
-			// One by one: 400 at once may take longer than an answer may.
-			for _, l := range leases {
-				if err := l.Release(ctx); err != nil {
-					t.Errorf("Release = %v", err)
-				}
-			}
-			all.Wait()
-			failed.Range(func(i, err any) bool { t.Errorf("waiter %v: %v", i, err); return true })
-			const refused = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'CONNECTION_ERRORS_MAX_CONNECTIONS'"
-			if n := number(t, dial(t, server.DSN()), refused); n > 0 {
-				t.Errorf("the server refused %d connections, because it had too many", n)
-			}
+			return err
 		})
-	}
+		for i, r := range holder.Renew(testContext(t), leases) {
+			if r.Err != nil {
+				t.Fatalf("Renew of lease %d of another process = %v", i, r.Err)
+			}
+		}
+		// One by one: 400 at once may take longer than an answer may.
+		for _, l := range leases {
+			if err := l.Release(ctx); err != nil {
+				t.Errorf("Release = %v", err)
+			}
+		}
+		all.Wait()
+		failed.Range(func(i, err any) bool { t.Errorf("waiter %v: %v", i, err); return true })
+		const refused = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'CONNECTION_ERRORS_MAX_CONNECTIONS'"
+		if n := number(t, dial(t, server.DSN()), refused); n > 0 {
+			t.Errorf("the server refused %d connections, because it had too many", n)
+		}
+	})
 	t.Run("Full", func(t *testing.T) { // the server has no connection left
 		server := mysqltest.Start(t, "max-connections=10")
 		hog := dial(t, server.DSN())
@@ -279,44 +171,29 @@ func TestHerd(t *testing.T) {
 	})
 }
 
-// A hold that ended only in the process lasts in the store for its TTL, and not as long as the
-// session.
+// A hold that ended only in the process lasts in the store for its TTL.
 func TestLapse(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	t.Run("Rows", func(t *testing.T) {
-		jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.DSN())) })
-	})
-	t.Run("Session", func(t *testing.T) {
-		jobtest.Lapse(t, func() driver.Driver {
-			return newSession(t, dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
-		})
-	})
+	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.DSN())) })
 }
 
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	for name, create := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": newDriver, "Session": newSession} {
-		open := func() driver.Driver { return create(t, dial(t, server.DSN())) }
-		t.Run(name, func(t *testing.T) {
-			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
-				if err := create(t, dial(t, server.DSN())).Break(testContext(t), name, owner, token); err != nil {
-					t.Fatalf("Break = %v", err)
-				}
-			})
-		})
-	}
-	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
-		admin := dial(t, server.DSN())
-		jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, dial(t, server.DSN())) }, func(name, _ string, _ uint64) {
-			must(t, admin, "UPDATE snib_locks SET version = version + 1, held = 0, ends = 0 WHERE name = ?", []byte(name))
+	open := func() driver.Driver { return newDriver(t, dial(t, server.DSN())) }
+	t.Run("Broken", func(t *testing.T) {
+		jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
+			if err := newDriver(t, dial(t, server.DSN())).Break(testContext(t), name, owner, token); err != nil {
+				t.Fatalf("Break = %v", err)
+			}
 		})
 	})
-	t.Run("SessionKilled", func(t *testing.T) {
+	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
 		admin := dial(t, server.DSN())
-		jobtest.StaleHandOver(t, func() driver.Driver { return newSession(t, dial(t, server.DSN())) },
-			func(name, _ string, _ uint64) { killHolder(t, admin, mysqllock.NameKey(name)) })
+		jobtest.StaleHandOver(t, open, func(name, _ string, _ uint64) {
+			must(t, admin, "UPDATE snib_locks SET version = version + 1, held = 0, ends = 0 WHERE name = ?", []byte(name))
+		})
 	})
 }
 
@@ -325,37 +202,35 @@ func TestStaleConnections(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	admin := dial(t, server.DSN())
-	for name, create := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": newDriver, "Session": newSession} {
-		t.Run(name, func(t *testing.T) {
-			proxy := livetest.NewProxy(t, server.Addr())
-			// Without checkConnLiveness the pool notices late that a connection is dead.
-			db := dial(t, mysqltest.DSN(proxy.Addr(), "checkConnLiveness=false"))
-			db.SetMaxIdleConns(8)
-			d := create(t, db)
-			for round := range 10 {
-				var all sync.WaitGroup
-				for i := range 8 {
-					all.Go(func() {
-						req := request(fmt.Sprint("stale ", name, i), fmt.Sprint(round))
-						req.NoWait = true
-						l, err := d.Acquire(testContext(t), req)
-						if err == nil {
-							err = l.Release(testContext(t))
-						}
-						if err != nil {
-							t.Errorf("round %d: %v", round, err)
-						}
-					})
-				}
-				all.Wait()
-				if round%2 == 0 {
-					proxy.Cut()
-				} else {
-					killAll(t, admin)
-				}
+	t.Run("Rows", func(t *testing.T) {
+		proxy := livetest.NewProxy(t, server.Addr())
+		// Without checkConnLiveness the pool notices late that a connection is dead.
+		db := dial(t, mysqltest.DSN(proxy.Addr(), "checkConnLiveness=false"))
+		db.SetMaxIdleConns(8)
+		d := newDriver(t, db)
+		for round := range 10 {
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					req := request(fmt.Sprint("stale ", i), fmt.Sprint(round))
+					req.NoWait = true
+					l, err := d.Acquire(testContext(t), req)
+					if err == nil {
+						err = l.Release(testContext(t))
+					}
+					if err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+				})
 			}
-		})
-	}
+			all.Wait()
+			if round%2 == 0 {
+				proxy.Cut()
+			} else {
+				killAll(t, admin)
+			}
+		}
+	})
 }
 
 // The statements in the documentation grant enough rights. Accounts that may do nothing, or only
@@ -365,14 +240,12 @@ func TestPermissions(t *testing.T) {
 	server := mysqltest.Start(t)
 	admin := dial(t, server.DSN())
 	must(t, admin, "CREATE DATABASE app")
-	for _, table := range []string{"app.snib_locks", "app.snib_sessions"} {
-		text, err := mysqllock.Schema(table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for statement := range strings.SplitSeq(strings.TrimSpace(text), ";\n") {
-			must(t, admin, statement)
-		}
+	text, err := mysqllock.Schema("app.snib_locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for statement := range strings.SplitSeq(strings.TrimSpace(text), ";\n") {
+		must(t, admin, statement)
 	}
 	page, err := os.ReadFile("../docs/backends/mysqllock.md")
 	if err != nil {
@@ -383,26 +256,12 @@ func TestPermissions(t *testing.T) {
 	for statement := range strings.SplitSeq(strings.TrimSpace(block), "\n") {
 		must(t, admin, statement)
 	}
-	must(t, admin, "CREATE USER nobody@'%' IDENTIFIED BY 'change-me'")
 	as := func(account, database string) *sql.DB {
 		return dial(t, account+":change-me@tcp("+server.Addr()+")/"+database)
 	}
-	d, session := newDriver(t, as("locker", "app")), newSession(t, as("locker", "app"))
+	d := newDriver(t, as("locker", "app"))
 	w := jobtest.Acquiring(t, d, request("free", "a"))
 	release(t, w.Get(t))
-	release(t, acquire(t, session, request("free", "a")))
-
-	foreign, err := as("nobody", "").Conn(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer foreign.Close()
-	if _, err := foreign.ExecContext(testContext(t), "SELECT GET_LOCK('free', 0)"); err != nil {
-		t.Fatal(err)
-	}
-	mustBeHeld(t, session, request("free", "b"))
-	release(t, acquire(t, d, request("free", "b"))) // rows are independent of GET_LOCK
-
 	reading := as("reader", "app")
 	l := acquire(t, d, request("seen", "a"))
 	reader := newDriver(t, reading)

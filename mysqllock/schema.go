@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/sniblock/snib/driver"
@@ -17,62 +16,27 @@ import (
 // version is the version of the table; see "Wire format" in docs/backends/mysqllock.md.
 const version = 1
 
-// schema creates the table. It may be run repeatedly and concurrently.
-const schema = `CREATE TABLE IF NOT EXISTS {table} (
-	name    VARBINARY(767) NOT NULL PRIMARY KEY,
-	version BIGINT         NOT NULL,
-	token   BIGINT         NOT NULL,
-	slots   INT            NOT NULL,
-	held    BIGINT         NOT NULL,
-	kept    TINYINT        NOT NULL,
-	since   BIGINT         NOT NULL,
-	ends    BIGINT         NOT NULL,
-	holder  MEDIUMBLOB     NOT NULL,
-	holders MEDIUMBLOB     NOT NULL,
-	waiters MEDIUMBLOB     NOT NULL,
-	called  VARBINARY(32),
-	used    BIGINT         NOT NULL,
-	KEY called (called)
-) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
-INSERT IGNORE INTO {table} (name, version, token, slots, held, kept, since, ends, holder, holders, waiters, called, used)
-	VALUES ('', 0, 0, 1, 0, 0, 0, 0, '', '', '', NULL, 0);
-`
-
 // Schema returns the statements that create the table, for users who create tables by migrations.
 // Each statement ends with a semicolon and a new line. They may be run repeatedly and
-// concurrently. If table is empty, the name is snib_locks; [NewSession] needs snib_sessions.
+// concurrently. If table is empty, the name is snib_locks.
 //
 // A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. An
 // invalid name of a table is a [driver.ErrInvalid].
 func Schema(table string) (string, error) {
-	quoted, err := quote(cmp.Or(table, "snib_locks"))
+	quoted, err := quote(cmp.Or(table, defaultTable))
 	if err != nil {
 		return "", err
 	}
-	return render(schema, quoted), nil
+	return newStatements(quoted).schema(), nil
 }
 
-// render inserts the name of the table into a statement.
-func render(sql, table string) string { return strings.ReplaceAll(sql, "{table}", table) }
+// schema returns the statements that create the table.
+func (s statements) schema() string { return s.CreateTable + ";\n" + s.FillTable + ";\n" }
 
 // A storeInfo is what the driver knows of the database. The zero value knows nothing.
 type storeInfo struct {
 	ready    atomic.Bool // the table exists and is usable
 	explicit atomic.Bool // autocommit is off: our statements need transactions
-	batches  atomic.Bool // the server can run acquireBatch and releaseBatch
-
-	mu       sync.Mutex
-	prepared map[string]*sql.Stmt
-}
-
-// close closes the prepared statements. The database stays open.
-func (s *storeInfo) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, stmt := range s.prepared {
-		_ = stmt.Close() // if the connection is gone there is nothing to close
-	}
-	s.prepared = nil
 }
 
 // errEmpty means that the table was created but not filled.
@@ -106,11 +70,8 @@ func (d *Driver) examine(ctx context.Context) error {
 		return err
 	}
 	d.store.explicit.Store(!commits)
-	if err := d.examineBatches(ctx, name); err != nil {
-		return err
-	}
 	found := -1
-	err := d.query(ctx, d.sql.inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
+	err := d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
 	case code(err) == unknownColumn:
 		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table, err)
@@ -124,43 +85,18 @@ func (d *Driver) examine(ctx context.Context) error {
 	return d.checkEngine(ctx)
 }
 
-// examineBatches finds out whether the server with this version can run batches. That is MariaDB
-// 10.6 or later. Where replicas execute the statements again, the driver sends none, because a
-// replica would not skip the same rows. It sends none to Galera either, where they were not
-// tested.
-func (d *Driver) examineBatches(ctx context.Context, version string) error {
-	var major, minor int
-	product := strings.Contains(version, "MariaDB")
-	if parseVersion(version, &major, &minor) != nil || !product || major*100+minor < 1006 {
-		return nil //nolint:nilerr // a version that can't be read is no MariaDB that is known
-	}
-	settings := map[string]string{}
-	const text = `SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'wsrep_on')`
-	err := d.query(ctx, text, nil, func(rows *sql.Rows) error {
-		var name, value string
-		err := rows.Scan(&name, &value)
-		settings[name] = value
-		return err
-	})
-	replays := settings["log_bin"] != "OFF" && settings["binlog_format"] == "STATEMENT"
-	d.store.batches.Store(err == nil && !replays && settings["wsrep_on"] != "ON")
-	return err
-}
-
 // checkEngine checks that the table is in InnoDB: other engines lose data when the server
 // is killed.
 func (d *Driver) checkEngine(ctx context.Context) error {
 	engine := ""
-	err := d.query(ctx, `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
-		[]any{d.conf.database, d.conf.tableName}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
+	err := d.query(ctx, d.sql.Engine, []any{[]byte(d.conf.database), []byte(d.conf.tableName)}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
 	if err == nil && engine != "InnoDB" && engine != "" {
 		err = driver.Invalidf("table %s: its engine is %s; it has to be InnoDB", d.conf.table, engine)
 	}
 	return err
 }
 
-// usable refuses servers whose GET_LOCK releases one lock when it takes another, and all servers
-// that are older than the versions we know.
+// usable refuses servers that are older than the versions we know.
 func usable(name string) error {
 	var major, minor int
 	if err := parseVersion(name, &major, &minor); err != nil {
@@ -185,15 +121,11 @@ func parseVersion(name string, major, minor *int) error {
 
 // create creates the table.
 func (d *Driver) create(ctx context.Context) error {
-	text := render(schema, d.conf.table)
-	for _, statement := range strings.SplitAfter(text, ";\n") {
-		if strings.TrimSpace(statement) == "" {
-			continue
-		}
+	for _, statement := range []string{d.sql.CreateTable, d.sql.FillTable} {
 		_, err := d.exec(ctx, statement)
-		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied, optionPrevents, readOnlyMode, readOnlySession}, code(err)) {
+		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied}, code(err)) {
 			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
-				d.conf.table, err, text)
+				d.conf.table, err, d.sql.schema())
 		}
 		if err != nil {
 			return err

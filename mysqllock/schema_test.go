@@ -83,7 +83,8 @@ func TestSchema(t *testing.T) {
 
 	must(t, db, "CREATE TABLE foreign_table (name VARCHAR(20) PRIMARY KEY, x INT)")
 	must(t, db, "CREATE TABLE newer LIKE `migr``ated`")
-	must(t, db, "INSERT INTO newer SELECT name, version, token, 99, held, kept, since, ends, holder, holders, waiters, called, used FROM `migr``ated` WHERE name = ''")
+	must(t, db, "INSERT INTO newer SELECT * FROM `migr``ated` WHERE name = ''")
+	must(t, db, "UPDATE newer SET slots = 99")
 	must(t, db, "CREATE TABLE unsafe LIKE `migr``ated`")
 	must(t, db, "INSERT INTO unsafe SELECT * FROM newer")
 	must(t, db, "UPDATE unsafe SET slots = 1")

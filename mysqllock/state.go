@@ -7,8 +7,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"slices"
+	"sync"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -20,11 +20,11 @@ type (
 	attempt = rows.Attempt
 )
 
-// encode returns the entry as a line of a column. The token and the times of an exclusive holder
-// are stored in columns of their own, so that one statement can change them. Waiters have no end
-// of their own, see reapDead.
+// encode returns the entry as a line of a column. The id, the token and the times of an exclusive
+// holder are stored in columns of their own, so that one statement can change them. Waiters have no
+// end of their own, see reapDead.
 func encode(e entry) []byte {
-	o := object{e, e.Session, e.Shared}
+	o := object{e, e.Owner, e.Shared}
 	o.Nonce = ""
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,8 +38,8 @@ func encode(e entry) []byte {
 type object struct {
 	entry
 
-	Session string `json:"session,omitempty"` // the lock that its session holds
-	Shared  bool   `json:"shared,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Shared bool   `json:"shared,omitempty"`
 }
 
 func encodeEntries(all []entry) []byte {
@@ -59,28 +59,28 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Session, o.entry.Shared = string(nonce), o.Session, o.Shared
+		o.entry.Nonce, o.entry.Owner, o.entry.Shared = string(nonce), o.Owner, o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
 }
 
-// tooHigh is the least token that the driver does not compute with: acquireFast doubles it.
+// tooHigh is the least token that the driver does not compute with.
 const tooHigh = 1 << 62
 
 // A state is a row as it was read. Its waiters include dead ones until reapDead removes them.
 type state struct {
 	rows.State
 
-	exists  bool // the table has the row
-	version int64
-	token   uint64 // the last one that was issued
-	// unchanged has former holders that have not ended by the server's clock, but were not renewed
-	// for a whole TTL by our clock.
-	unchanged    []entry
+	exists       bool // the table has the row
+	version      int64
+	token        uint64 // the last one that was issued
 	signaled     string // the driver whose waiter should run a round; column called
+	capped       bool   // capEnds has changed an end, so it differs from the row
 	reaped       bool   // dead waiters were removed, so it differs from the row
 	maybeWritten bool   // a try to write our change that got no answer may have succeeded
+
+	readOnly bool // the server has set read_only
 
 	floor int64          // tokens of new rows are greater
 	start driver.Instant // our clock before the row was read
@@ -89,17 +89,16 @@ type state struct {
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
 // has neither holders nor waiters, and Err is the reason.
 func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
-	var name, called sql.NullString
-	var version, token, slots, since, ends sql.NullInt64
-	var held, kept sql.NullInt64
+	var name, id, called sql.NullString
+	var version, token, slots, held, ttl, minHold, kept, since, ends sql.NullInt64
 	var holder, holders, waiters []byte
-	if err := rows.Scan(&s.floor, &s.Now, &name, &version, &token, &slots, &held, &kept, &since, &ends, &holder, &holders,
+	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &held, &ttl, &minHold, &kept, &since, &ends, &holder, &holders,
 		&waiters, &called); err != nil {
 		return s, err
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	exclusive := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
+	exclusive := entry{Owner: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64, Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
 	err = s.parse(exclusive, holder, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
 		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
@@ -114,7 +113,7 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 }
 
 // parse parses the columns for holders and waiters. If exclusive has a token, there is an exclusive
-// holder: exclusive has its token and times, and the line holder has the rest.
+// holder: exclusive has what is in columns of their own, and the line holder has the rest.
 func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err error) {
 	if s.token >= tooHigh {
 		return parseError{fmt.Errorf("its token %d is too high", int64(s.token))}
@@ -130,33 +129,30 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 			return parseError{fmt.Errorf("its holder can't be read: %w", cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.Holders[0]
-		h.Token, h.Kept, h.Since, h.Until = exclusive.Token, exclusive.Kept, exclusive.Since, exclusive.Until
+		h.Owner, h.Token, h.TTL, h.MinHold = exclusive.Owner, exclusive.Token, exclusive.TTL, exclusive.MinHold
+		h.Kept, h.Since, h.Until = exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
-	for _, h := range s.Holders {
-		if len(h.Session) > longestKey { // the server would refuse to look for it
-			return parseError{fmt.Errorf("the session of a holder has %d bytes, and %d are allowed", len(h.Session), longestKey)}
-		}
-	}
 	return nil
 }
 
 // args returns the state as arguments of the statements save and insert.
 func (s *state) args() []any {
-	var held, since, ends int64
+	var id string
+	var held, ttl, minHold, since, ends int64
 	var kept bool
 	holder, holders := []byte{}, encodeEntries(s.Holders)
 	if len(s.Holders) == 1 && !s.Holders[0].Shared && s.Slots == 0 {
 		h := s.Holders[0]
-		held, kept, since, ends = int64(h.Token), h.Kept, h.Since, h.Until
-		h.Token, h.Kept, h.Since, h.Until = 0, false, 0, 0
+		id, held, ttl, minHold, kept, since, ends = h.Owner, int64(h.Token), h.TTL, h.MinHold, h.Kept, h.Since, h.Until
+		h.Owner, h.Token, h.TTL, h.MinHold, h.Kept, h.Since, h.Until = "", 0, 0, 0, false, 0, 0
 		holder, holders = encode(h), []byte{}
 	}
 	var called any
 	if s.signaled != "" {
 		called = []byte(s.signaled)
 	}
-	return []any{int64(s.token), s.Slots, held, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
+	return []any{int64(s.token), s.Slots, []byte(id), held, ttl, minHold, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
 }
 
 // removeHolder removes the holder with this token.
@@ -176,16 +172,33 @@ func (s *state) signalFirst() {
 	}
 }
 
-// read reads the states of names. Names without a row are missing from the result, unless it is
-// the only name.
+// read reads the states of names from the primary. Names without a row are missing from the result,
+// unless it is the only name. A server that has set read_only is refused, because it may know
+// nothing of what the primary has granted since.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
+	return d.readBy(ctx, d.sql.Read, all, false)
+}
+
+// readCommitted reads the state of a name from the primary. It waits for the transactions that are
+// changing the row, because a change of an older state would fail.
+func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
+	found, err := d.readBy(ctx, d.sql.ReadCommitted, []string{name}, false)
+	return found[name], err
+}
+
+// readBy is read by one of the statements read and readCommitted, and also from a replica if
+// replica is true.
+func (d *Driver) readBy(ctx context.Context, text string, all []string, replica bool) (map[string]*state, error) {
 	found := map[string]*state{}
-	for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
-		n := batchSize(len(chunk))
+	for chunk := range slices.Chunk(all, maxNames) {
 		start := driver.Now()
-		err := d.query(ctx, expandNames(d.sql.read, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
+		err := d.query(ctx, forNames(text, len(chunk)), nameArgs(chunk), func(rows *sql.Rows) error {
 			s, err := d.scanState(rows)
+			if err == nil && s.readOnly && !replica {
+				return errReadOnly
+			}
 			s.start = start
+			s.capEnds(s.Now + driver.Now().Sub(start).Microseconds())
 			if s.Name == "" && len(all) == 1 {
 				s.Name = all[0] // no row has the name: only the clock and the floor are known
 			}
@@ -203,9 +216,9 @@ func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, err
 	return found, d.reapDead(ctx, found)
 }
 
-// readStates is read for [rows.Backend].
+// readStates is read for [rows.Backend], for people who look. They may look at a replica.
 func (d *Driver) readStates(ctx context.Context, names []string) (map[string]*rows.State, error) {
-	found, err := d.read(ctx, names)
+	found, err := d.readBy(ctx, d.sql.Read, names, true)
 	return statesOf(found), err
 }
 
@@ -217,23 +230,49 @@ func statesOf(found map[string]*state) map[string]*rows.State {
 	return states
 }
 
-// rowMutexes serialize the goroutines of one process that want to change the same row: if they
-// raced, all but one would fail. Several names may share a mutex.
-type rowMutexes [64]semaphore
-
-func (l *rowMutexes) init() {
-	for i := range l {
-		l[i] = make(semaphore, 1)
-	}
+// rowMutexes has a mutex for each name whose row a goroutine of this process wants to change. If
+// these goroutines raced, all but one would fail.
+type rowMutexes struct {
+	mu  sync.Mutex
+	all map[string]*rowMutex
 }
+
+// A rowMutex exists while a goroutine has locked it or wants to lock it.
+type rowMutex struct {
+	semaphore
+
+	users int
+}
+
+func (l *rowMutexes) init() { l.all = map[string]*rowMutex{} }
 
 // lock locks the mutex of a name, and returns a function that unlocks it.
 func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err error) {
-	return l[crc32.ChecksumIEEE([]byte(name))%uint32(len(l))].enter(ctx)
+	l.mu.Lock()
+	m := l.all[name]
+	if m == nil {
+		m = &rowMutex{semaphore: make(semaphore, 1)}
+		l.all[name] = m
+	}
+	m.users++
+	l.mu.Unlock()
+	forget := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if m.users--; m.users == 0 {
+			delete(l.all, name)
+		}
+	}
+	leave, err := m.enter(ctx)
+	if err != nil {
+		forget()
+		return nil, err
+	}
+	return func() { leave(); forget() }, nil
 }
 
-// change reads a row, lets fn change its state, and writes the state if fn returns true. If another
-// client changed the row in between, change starts over.
+// change reads a row, lets fn change its state, and writes the state if fn returns true, or if the
+// row has ends that are too late. If another client changed the row in between, change starts over.
 func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	unlock, err := d.rowMutexes.lock(ctx, name)
 	if err != nil {
@@ -247,24 +286,22 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	maybeWritten := false
 	for try := 0; ; try++ {
-		found, err := d.read(ctx, []string{name})
+		s, err := d.readCommitted(ctx, name)
 		if err != nil {
 			return err
 		}
-		s := found[name]
 		if s.Err != nil {
 			return s.Err
 		}
 		s.maybeWritten = maybeWritten
-		write, err := fn(s)
-		if err != nil || !write {
-			return err
+		write, refusal := fn(s)
+		if !write && !s.capped {
+			return refusal
 		}
 		res, err := d.save(ctx, s)
 		maybeWritten = maybeWritten || res.repeated
-		s.maybeWritten = maybeWritten
 		if err != nil || res.rows == 1 {
-			return d.rowError(name, err)
+			return cmp.Or(refusal, d.rowError(name, err))
 		}
 		if err := backOff(ctx, try); err != nil {
 			return err
@@ -275,11 +312,11 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 // save writes a state, unless the row has changed since it was read.
 func (d *Driver) save(ctx context.Context, s *state) (execResult, error) {
 	if s.exists {
-		return d.exec(ctx, d.sql.save, append(s.args(), []byte(s.Name), s.version)...)
+		return d.exec(ctx, d.sql.Save, append(s.args(), []byte(s.Name), s.version)...)
 	}
 	// Versions contain the time, so that no two rows of one name ever have the same version.
 	args := append([]any{[]byte(s.Name), s.Now}, s.args()...)
-	res, err := d.exec(ctx, d.sql.insert, append(args, s.floor)...)
+	res, err := d.exec(ctx, d.sql.Insert, append(args, s.floor)...)
 	if code(err) == duplicateKey {
 		return execResult{repeated: res.repeated}, nil
 	}

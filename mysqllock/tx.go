@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -16,19 +17,18 @@ import (
 // txPrefix begins the names of rows that [Tx] locks. No lock has a NUL in its name.
 const txPrefix = "\x00t"
 
-// lockTxRow locks the row of a name until the transaction ends, and creates it if it is missing.
-// Parameter: name.
-const lockTxRow = `INSERT INTO {table} (name, ` + columns + `) VALUES (?, 1, 0, 0, 0, 0, 0, 0, '', '', '', NULL, ` + clock + `)
-	ON DUPLICATE KEY UPDATE used = ` + clock
+// txStatements are the statements of [Tx].
+var txStatements = sync.OnceValue(func() statements { return newStatements("`" + defaultTable + "`") })
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
 // rollback, or the connection. It is for data in the same database: the lock guards the reads
 // and writes of tx after Tx without a token, because the lock can't be lost before the
 // transaction is.
 //
-// The lock is InnoDB's, on a row for the name in the table of [New], which must exist (see
-// [TxTable]). It excludes other calls of Tx, but neither leases nor sessions. It is reentrant
-// within a transaction.
+// The lock is InnoDB's, on a row for the name in the table snib_locks of the connection's database.
+// The table is created by [Schema], or by the first lease of a [New]; Tx can't create it, because
+// that would end the transaction. The lock excludes other calls of Tx, but not leases. It is
+// reentrant within a transaction.
 //
 // Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say. After such a limit it returns
 // [driver.ErrHeld], and tx can still be used. If ctx is done while the server waits, the
@@ -50,20 +50,17 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 		}
 		opt.set(&c)
 	}
-	table, err := quote(cmp.Or(c.table, "snib_locks"))
-	if err != nil {
-		return err
-	}
+	statements := txStatements()
 	row := []byte(txPrefix + name)
 	return withLockTimeout(ctx, tx, c.wait, func() error {
 		if c.wait == 0 { // only a SELECT supports NOWAIT
 			var one int
-			err := tx.QueryRowContext(ctx, render(`SELECT 1 FROM {table} WHERE name = ? FOR UPDATE NOWAIT`, table), row).Scan(&one)
+			err := tx.QueryRowContext(ctx, statements.TryTxRow, row).Scan(&one)
 			if err != nil && !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, render(lockTxRow, table), row)
+		_, err := tx.ExecContext(ctx, statements.LockTxRow, row)
 		return err
 	})
 }
@@ -72,8 +69,7 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 type TxOption struct{ set func(*txConfig) }
 
 type txConfig struct {
-	table string
-	wait  time.Duration // negative: until the context is done
+	wait time.Duration // negative: until the context is done
 }
 
 // TxNoWait makes [Tx] return [driver.ErrHeld] at once if the lock is taken.
@@ -82,11 +78,6 @@ func TxNoWait() TxOption { return TxWait(0) }
 // TxWait limits how long [Tx] waits. The server counts whole seconds, so the limit is rounded up
 // to those. Zero is [TxNoWait].
 func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
-
-// TxTable names the table whose rows [Tx] locks, as [Table] does for leases. The default is
-// snib_locks. The table is created by [Schema], or by the first lease of a [New]; Tx can't create
-// it, because that would end the transaction.
-func TxTable(name string) TxOption { return TxOption{func(c *txConfig) { c.table = name }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:
@@ -100,7 +91,7 @@ func TxTable(name string) TxOption { return TxOption{func(c *txConfig) { c.table
 // Scan returns [driver.ErrHeld], and tx can still be used. If the row does not exist, or was
 // deleted meanwhile, Scan returns [sql.ErrNoRows]. If the row was changed during the wait and
 // still matches the query, Scan reads the new version, whatever the transaction has read before.
-// MySQL before 8.0 and MariaDB before 10.3 do not support a wait of zero.
+// MariaDB before 10.3 does not support a wait of zero.
 func Row(ctx context.Context, tx *sql.Tx, wait time.Duration, query string, args ...any) *LockedRow {
 	return &LockedRow{ctx, tx, wait, query, args}
 }
@@ -176,7 +167,7 @@ func (d *Driver) Token(ctx context.Context, name string) (token uint64, err erro
 		return 0, err
 	}
 	err = d.rows.Inspect(ctx, func(ctx context.Context) error {
-		out, err := d.exec(ctx, d.sql.nextToken, []byte(name))
+		out, err := d.exec(ctx, d.sql.NextToken, []byte(name))
 		if token = uint64(out.id); err != nil || out.rows == 1 {
 			return d.rowError(name, err)
 		}

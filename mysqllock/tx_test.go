@@ -114,11 +114,6 @@ func TestTx(t *testing.T) {
 		}
 		must(t, db, "UPDATE jobs SET status = 'new'")
 	})
-	t.Run("NoTable", func(t *testing.T) {
-		if err := lock(begin(t, db), "x", mysqllock.TxTable("nowhere")); err == nil {
-			t.Error("Tx without a table = nil")
-		}
-	})
 	t.Run("Token", func(t *testing.T) {
 		tx := begin(t, db)
 		if err := lock(tx, "token"); err != nil {

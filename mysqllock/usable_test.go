@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -15,7 +14,7 @@ func TestUsable(t *testing.T) {
 		"8.0.44":                           nil,
 		"5.7.44-log":                       nil,
 		"9.5.0":                            nil,
-		"5.6.51":                           driver.ErrInvalid, // a GET_LOCK releases the last
+		"5.6.51":                           driver.ErrInvalid,
 		"5.5.5-10.11.19-MariaDB-0+deb12u1": nil,
 		"10.11.19-MariaDB-0+deb12u1":       nil,
 		"10.2.44-MariaDB":                  nil,
@@ -33,27 +32,18 @@ func TestUsable(t *testing.T) {
 func TestOptionsRefused(t *testing.T) {
 	db := new(sql.DB)
 	for _, tt := range []struct {
-		name    string
-		db      *sql.DB
-		session bool
-		opt     Option
-		says    string
+		name string
+		db   *sql.DB
+		opt  Option
+		says string
 	}{
-		{"NoDB", nil, false, Table("a"), "db: it is nil"},
-		{"TableName", db, false, Table("a.b.c"), "more than one dot"},
-		{"NoConnections", db, false, Connections(0), "at least 1"},
-		{"NoKeys", db, true, Keys(nil), "nil"},
-		{"ShortTimeout", db, true, Timeout(time.Millisecond), "1 s to a day"},
-		{"ZeroOption", db, false, Option{}, "the zero Option"},
-		{"TimeoutOfRows", db, false, Timeout(time.Second), "Timeout: only NewSession"},
-		{"KeysOfRows", db, false, Keys(NameKey), "Keys: only NewSession"},
+		{"NoDB", nil, Table("a"), "db: it is nil"},
+		{"TableName", db, Table("a.b.c"), "more than one dot"},
+		{"NoConnections", db, Connections(0), "at least 1"},
+		{"ZeroOption", db, Option{}, "the zero Option"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			open := New
-			if tt.session {
-				open = NewSession
-			}
-			if d, err := open(tt.db, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || d != nil {
+			if d, err := New(tt.db, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || d != nil {
 				t.Errorf("= %v, %v, want ErrInvalid that says %q", d, err, tt.says)
 			}
 		})

@@ -29,7 +29,6 @@ func TestRows(t *testing.T) {
 		{"CutInEachState", cutInEachState},
 		{"TableAltered", tableAltered},
 		{"Wanted", wanted},
-		{"Kept", kept},
 		{"SlowAnswer", slowAnswer},
 		{"KilledWaiter", killedWaiter},
 		{"KeepsItsPlace", keepsItsPlace},
@@ -167,11 +166,6 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	release(t, next)
 	release(t, acquire(t, d1, request("new after it", "a")))
 	must(t, db, "ALTER TABLE snib_locks DROP COLUMN note")
-}
-
-// kept has two processes whose leases stay with them until the other one wants the lock.
-func kept(t *testing.T, server *mysqltest.Server) {
-	jobtest.KeptLease(t, func() driver.Driver { return newDriver(t, dial(t, server.DSN())) })
 }
 
 // A holder with a token block is told of other waiters.

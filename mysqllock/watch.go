@@ -29,8 +29,7 @@ const (
 
 // lacksSpareConnection reports whether the user's db has no connection to spare for watching.
 func (d *Driver) lacksSpareConnection() bool {
-	most := d.db.Stats().MaxOpenConnections
-	return most == 1 || most == 2 && d.rows.HasSession()
+	return d.db.Stats().MaxOpenConnections == 1
 }
 
 // watch connects, has the server watch, and handles signals, until there is nothing to watch
@@ -39,7 +38,7 @@ func (d *Driver) watch() error {
 	if d.lacksSpareConnection() {
 		return rows.ErrCantListen
 	}
-	conn, stmt, err := d.connectWatcher()
+	conn, err := d.connectWatcher()
 	if err != nil {
 		return err
 	}
@@ -51,12 +50,15 @@ func (d *Driver) watch() error {
 			return rows.ErrYielded
 		}
 		pause := min(max(time.Since(lastSignal)/100, minWatchPause), maxWatchPause)
-		hit, err := d.awaitSignal(stmt, pause)
+		hit, err := d.awaitSignal(conn, pause)
 		if err != nil {
 			return err
 		}
-		if hit == "" {
+		switch hit {
+		case "":
 			continue
+		case "-":
+			return errReadOnly // the next connection may lead to the primary
 		}
 		if lastSignal = time.Now(); hit != lastHit {
 			_, name, _ := strings.Cut(hit, " ")
@@ -97,28 +99,20 @@ func (d *Driver) onSignal(name string) {
 	})
 }
 
-// connectWatcher returns a connection that can watch, and the prepared statement.
-func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
+// connectWatcher returns a connection that can watch.
+func (d *Driver) connectWatcher() (*sql.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	conn, err := d.dial(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	stmt, err := conn.PrepareContext(ctx, d.sql.watch)
-	if err != nil {
-		hangUp(conn)
-	}
-	return conn, stmt, err
+	return d.dial(ctx)
 }
 
 // awaitSignal runs one statement, and returns the version and the name of a row that signals this
 // driver, or "".
-func (d *Driver) awaitSignal(stmt *sql.Stmt, pause time.Duration) (hit string, err error) {
+func (d *Driver) awaitSignal(conn *sql.Conn, pause time.Duration) (hit string, err error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), watchDuration+rows.HeartbeatTimeout)
 	defer cancel()
 	looks := min(max(int(watchDuration/pause), 1), 1000)
-	found, err := stmt.QueryContext(ctx, []byte(d.rows.ID), looks, pause.Seconds())
+	found, err := conn.QueryContext(ctx, complete(d.sql.Watch, []byte(d.rows.ID), looks, pause.Seconds()))
 	if err != nil {
 		return "", err
 	}

@@ -205,7 +205,6 @@ func TestRows(t *testing.T) {
 		{"WithdrawnLate", withdrawnLate},
 		{"RefusalWritesNothing", refusalWritesNothing},
 		{"Wanted", wanted},
-		{"Kept", kept},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
 		{"BlockIsBounded", blockIsBounded},
@@ -371,11 +370,6 @@ func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 // wanted checks that a holder with a token block is told when another process waits.
 func wanted(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	jobtest.Wanted(t, func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) })
-}
-
-// kept has two processes whose leases stay with them until the other one wants the lock.
-func kept(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
-	jobtest.KeptLease(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })
 }
 
 // wantedBeforeListening has the other process wait before the holder's connection for

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -44,16 +45,14 @@ type attempt struct {
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
 	rounds    int
-	recorded  bool           // the store has a record of what it has granted; guarded by Driver.mu after that
 	maybeSent bool           // a request may have reached the store
 	refused   bool           // the store answered the last round, and keeps nothing of it
-	queued    bool           // the store has said that the request is in the queue
+	queued    bool           // the store has said that the request is in the queue, and not since that it has left
 	sent      driver.Instant // just before the last round that was answered
 
 	abandoned *command // the request that was given up; nil without one
-	late      bool     // the store may still execute a request that got no answer
+	late      bool     // the store may still execute a request that got no answer, also after the release
 
-	hinted    bool           // the last pause was ended by a hint
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
 
@@ -98,22 +97,6 @@ func (d *Driver) removeAttempt(a *attempt) {
 	d.mu.Lock()
 	delete(d.attempts, a.id)
 	d.mu.Unlock()
-}
-
-// millis is [rediskit.Millis], but caches the text of the last TTL: most TTLs are the
-// same.
-func (d *Driver) millis(ttl time.Duration) string {
-	if last := d.lastTTL.Load(); last != nil && last.ttl == ttl {
-		return last.text
-	}
-	last := &ttlText{ttl, rediskit.Millis(ttl)}
-	d.lastTTL.Store(last)
-	return last.text
-}
-
-type ttlText struct {
-	ttl  time.Duration
-	text string
 }
 
 // Acquire implements [driver.Driver].
@@ -184,66 +167,32 @@ func (n *nameSet) remove(name string) {
 	delete(n.set, name)
 }
 
-// tokenBlockSize returns how many tokens to reserve: as many as were requested, but not so many
-// that tokens outgrow the integers that Lua represents exactly.
+// tokenBlockSize returns how many tokens to reserve.
 func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
 
 // maxTokens is how many tokens a request may reserve.
-const maxTokens = 1 << 20
+const maxTokens = 4096
 
-// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held;
-// otherwise it takes the cheapest way.
+// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held. Once it
+// is there, the rounds are heartbeats: one that the network delivers when all is over takes neither
+// the lock nor a place.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	a.rounds++
 	a.refused = false
-	ttl, tokens := a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
-	cmd := a.d.sender.newCommand()
-	defer a.d.sender.recycle(cmd)
-	cmd.keys, cmd.ttl, cmd.saved = &a.keys, a.req.TTL, true
-	if !queue && a.rounds == 1 && a.needsNoRecord() {
-		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
-		cmd.plain = !a.req.NoWait && !a.d.conn.IsCluster() // which could redirect some of the commands
-		if err := a.send(ctx, cmd); err != nil {
-			return nil, err
-		}
-		switch {
-		case cmd.answer == "w":
-			if _, err := a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal()); err != nil {
-				return nil, err
-			}
-		case cmd.answer != "?":
-			return a.parseAnswer(ctx, cmd.answer)
-		case !a.req.NoWait:
-			a.refused = true
-			return nil, &HeldError{} // wait sends it again with queue set
-		}
-	}
 	waits := "0"
-	if queue {
+	switch {
+	case a.queued:
+		waits = "2"
+	case queue:
 		waits = "1"
 	}
-	request := a.d.encode(&a.req, a.id, a.slot)
-	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
-	switch {
-	case cmd.args[1] != "x":
-	case queue && !a.queued:
-		cmd.small = true
-	case a.hinted && driver.Now().Sub(a.sent) < a.req.TTL/8:
-		cmd.queuedAt, cmd.id = a.sent, strconv.FormatUint(a.id, 10)
-	}
-	a.recorded = true
+	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
+		encodeID(a.req.Owner), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return a.parseAnswer(ctx, cmd.answer)
-}
-
-// needsNoRecord reports whether the request may be granted a hold that has no record yet. The
-// record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
-func (a *attempt) needsNoRecord() bool {
-	r := &a.req
-	return !a.d.scriptless && r.UniqueOwner && !r.Keep && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
-		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 
 func (a *attempt) send(ctx context.Context, cmd *command) error {
@@ -252,12 +201,12 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	if err == nil {
 		a.sent = cmd.sent
 	}
-	a.maybeSent = a.maybeSent || !cmd.unsent
+	a.maybeSent = a.maybeSent || !cmd.unsent && !errors.Is(err, syscall.ECONNREFUSED)
 	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
 	}
-	if waited := time.Since(start); err != nil && err == context.Cause(ctx) && !cmd.unsent && waited > directTimeout { //nolint:errorlint // it says nothing else
+	if waited := time.Since(start); err != nil && err == context.Cause(ctx) && !cmd.unsent && waited > unansweredTimeout { //nolint:errorlint // it says nothing else
 		return &unansweredError{waited, err}
 	}
 	return err
@@ -268,7 +217,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 // may end with any cause, also with the ErrHeld of another lock.
 func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
-	a.refused = word == "h" || word == "e" || word == "k"
+	a.refused = word == "h" || word == "e" || word == "k" || word == "n"
 	switch word {
 	case "g":
 		if ctx.Err() != nil {
@@ -279,6 +228,9 @@ func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error
 		a.queued = true
 		left, place, _ := strings.Cut(rest, " ")
 		return nil, &queuedError{left: parseMillis(left), place: place}
+	case "n": // it was silent for too long, or the server has lost its memory: enter the queue again
+		a.queued = false
+		return nil, &queuedError{}
 	case "h":
 		return nil, &HeldError{Left: parseMillis(rest)}
 	case "e":
@@ -431,7 +383,6 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	a.hinted = false
 	select {
 	case <-timer.C:
 		a.hintPause = 0
@@ -439,7 +390,6 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 		return
 	case <-a.woken:
-		a.hinted = true
 	}
 	if left := a.hintedAt.Add(a.hintPause).Left(driver.Now()); left > 0 {
 		timer.Reset(left)
@@ -458,7 +408,10 @@ func mayBeServed(err error) bool {
 		return false
 	}
 	var reply *ReplyError
-	return !errors.As(err, &reply) || transientCode(reply.Text) == nonLocalKey
+	if errors.As(err, &reply) {
+		return transientCode(reply.Text) == nonLocalKey
+	}
+	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or
@@ -500,8 +453,8 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 }
 
 func (a *attempt) withdrawal() *command {
-	return &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
-		a.req.Owner, a.d.listener.process, strconv.FormatUint(a.id, 10),
+	return &command{keys: &a.keys, code: "w", args: []string{
+		encodeID(a.req.Owner), a.d.listener.process, strconv.FormatUint(a.id, 10),
 	}}
 }
 
@@ -527,16 +480,18 @@ func (a *attempt) withdrawAgain() {
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
 // is over. If the answer is that there is no such hold, but an earlier try may have ended the
 // hold, it returns "!".
-func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
+func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original *command) (answer string, err error) {
 	var retries rediskit.Backoff
+	maybeServed := false
 	for {
-		if answer, err = d.sender.sendCopy(ctx, slot, cmd); err == nil {
-			if cmd.maybeServed && answer == "l" {
+		cmd := *original // an earlier one may still be in flight
+		if err = d.sender.send(ctx, slot, &cmd); err == nil {
+			if maybeServed && cmd.answer == "l" {
 				return "!", nil
 			}
-			return answer, nil
+			return cmd.answer, nil
 		}
-		cmd.maybeServed = cmd.maybeServed || mayBeServed(err)
+		maybeServed = maybeServed || mayBeServed(err)
 		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
 			return "", err

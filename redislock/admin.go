@@ -39,9 +39,6 @@ func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
 				s.Settings[name] = value
 			}
 		}
-		if s.Refusal, err = scriptRefusal(ctx, m); err != nil {
-			return nil, err
-		}
 		if s.Ahead, s.RoundTrip, err = compareClocks(ctx, m); err != nil {
 			return nil, err
 		}

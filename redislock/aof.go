@@ -29,18 +29,14 @@ func (e *saveError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *saveError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// mustSave reports whether a command counts only when the disk has what it did.
-func (s *sender) mustSave(cmd *command) bool { return s.durable && cmd.saved }
-
-// eval runs the scripts of a batch: one or two. The error at the same index is not nil if the disk
-// may lack what that script has written, and one of the commands must be saved.
-func (s *sender) eval(ctx context.Context, commands []*command, calls ...Call) (replies []Reply, unsaved [2]error) {
-	if !s.durable || !slices.ContainsFunc(commands, s.mustSave) {
-		return s.conn.Eval(ctx, calls...), unsaved
+// eval runs the script of a batch. Unsaved is not nil if the disk may lack what the script has written,
+// and one of the commands must be saved.
+func (s *sender) eval(ctx context.Context, commands []*command, call Call) (reply Reply, unsaved error) {
+	if !s.durable || !slices.ContainsFunc(commands, func(cmd *command) bool { return cmd.saved }) {
+		return s.conn.Eval(ctx, call)[0], nil
 	}
-	replies, errs := evalSaved(ctx, s.conn.Eval, calls)
-	copy(unsaved[:], errs)
-	return replies, unsaved
+	replies, errs := evalSaved(ctx, s.conn.Eval, []Call{call})
+	return replies[0], errs[0]
 }
 
 // evalRenewals runs the scripts that renew leases, and returns the same as eval.

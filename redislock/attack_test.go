@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,16 +13,22 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// idOf returns the id of a waiter's request, as read by somebody who may read the store.
-func idOf(t *testing.T, n *redistest.Node, name, owner string) string {
+// attemptOf returns the number of a waiter's attempt, as read by somebody who may read the store.
+func attemptOf(t *testing.T, n *redistest.Node, name, owner string) string {
 	t.Helper()
-	text, _ := n.Must("HGET", "snib.w:{"+name+"}", owner).(string)
+	text, _ := n.Must("HGET", "snib.w:{"+name+"}", strconv.Quote(owner)).(string)
 	_, record, _ := strings.Cut(text, "{")
-	var r struct{ ID string }
-	if err := json.Unmarshal([]byte("{"+record), &r); err != nil {
-		t.Fatalf("the request of %s = %q: %v", owner, text, err)
+	return attemptIn(t, "{"+record)
+}
+
+// attemptIn returns the number of the attempt in a request or a grant.
+func attemptIn(t *testing.T, text string) string {
+	t.Helper()
+	var r struct{ Attempt string }
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Attempt == "" {
+		t.Fatalf("%q has no attempt: %v", text, err)
 	}
-	return r.ID
+	return r.Attempt
 }
 
 // channels returns the channels with subscribers, as anybody can find them out.
@@ -47,19 +54,15 @@ func TestForgedGrants(t *testing.T) {
 	const ttl = time.Hour // it lasts, however long the messages take
 	l, lost := jobtest.AcquireTold(t, d1, request("job", "holder", ttl))
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
-	var holder struct{ ID string }
-	record, _ := node.Must("GET", "snib.r:{job}").(string)
-	if err := json.Unmarshal([]byte(record), &holder); err != nil {
-		t.Fatal(err)
-	}
+	grant, _ := node.Must("GET", "job").(string)
 	livetest.Await(t, "subscriptions of both", func() error {
 		if n := len(channels(t, node)); n != 2 {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
 	})
-	known := idOf(t, node, "job", "waiter")
-	ids := []string{known, known + ".0", holder.ID}
+	known := attemptOf(t, node, "job", "waiter")
+	ids := []string{known, known + ".0", attemptIn(t, grant)}
 	for id := range 20 {
 		for round := range 6 {
 			ids = append(ids, fmt.Sprintf("%d.%d", id, round))
@@ -107,11 +110,8 @@ func TestFloodOfMessages(t *testing.T) {
 	const ttl = time.Hour // it lasts, however long the messages take
 	l := take(t, d1, request("job", "holder", ttl))
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
-	record, _ := node.Must("GET", "snib.r:{job}").(string)
-	var r struct{ ID string }
-	if err := json.Unmarshal([]byte(record), &r); err != nil {
-		t.Fatal(err)
-	}
+	grant, _ := node.Must("GET", "job").(string)
+	holder := attemptIn(t, grant)
 	livetest.Await(t, "subscriptions of both", func() error {
 		if n := len(channels(t, node)); n != 2 {
 			return fmt.Errorf("there are %d", n)
@@ -120,9 +120,9 @@ func TestFloodOfMessages(t *testing.T) {
 	})
 	before, began := node.Calls()["evalsha"], time.Now()
 	const messages = 3000
-	all, waiting := channels(t, node), idOf(t, node, "job", "waiter")
+	all, waiting := channels(t, node), attemptOf(t, node, "job", "waiter")
 	for i := range messages {
-		id, word := flood(i, waiting, r.ID)
+		id, word := flood(i, waiting, holder)
 		for _, channel := range all {
 			node.Must("PUBLISH", channel, id+" "+word)
 		}

@@ -74,13 +74,10 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 	for i, l := range leases {
 		commands[i] = l.check()
 	}
-	d.sender.sendBatch(ctx, &slotQueue{slot: slot}, &batch{commands: commands})
+	d.sender.sendBatch(ctx, slot, commands)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, l := range leases {
-		if commands[i].err == nil && commands[i].answer != "l" {
-			l.recorded = true
-		}
 		switch cmd := commands[i]; {
 		case d.leases[l.id] != l: // released, or known to have ended
 		case cmd.err != nil:
@@ -101,24 +98,10 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 	return ended
 }
 
-// checkArgs is the number of arguments of a check, without those that write a record.
-const checkArgs = 3
-
 // check returns the command that asks whether the lease still exists, and whether another process
-// waits. It writes the record of the lease if there may be none.
+// waits.
 func (l *lease) check() *command {
-	l.d.mu.Lock()
-	recorded := l.recorded
-	l.d.mu.Unlock()
-	cmd := &command{keys: &l.keys, code: "c", nargs: checkArgs, args: [6]string{
-		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), l.d.listener.channel(l.slot),
+	return &command{keys: &l.keys, code: "c", args: []string{
+		encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), l.d.listener.channel(l.slot),
 	}}
-	if !recorded {
-		age := driver.Now().Sub(l.grant.Start).Microseconds()
-		cmd.saved = true
-		cmd.nargs = copy(cmd.args[checkArgs:], []string{
-			l.d.millis(l.req.TTL), strconv.FormatInt(age, 10), l.d.encode(&l.req, l.id, l.slot),
-		}) + checkArgs
-	}
-	return cmd
 }

@@ -174,6 +174,22 @@ func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redis
 	return d
 }
 
+// openOn returns a driver on a connection that wrap changes.
+func openOn(t *testing.T, node *redistest.Node, wrap func(redislock.Conn) redislock.Conn, opts ...redislock.Option) *redislock.Driver {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	d, err := redislock.NewConn(t.Context(), wrap(redislock.ConnOf(client)), append(opts, redislock.GraceFloor(floor))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
 // hold acquires and renews through connections that kill cuts, leaving what a killed process
 // leaves.
 func hold(t *testing.T, o rueidis.ClientOption, req driver.Request) (kill func()) {

@@ -30,11 +30,6 @@ type Conn interface {
 	// must not retain calls.
 	Eval(ctx context.Context, calls ...Call) []Reply
 
-	// Dedicate calls use with a connection on which nobody else sends anything meanwhile, for WATCH,
-	// MULTI and EXEC, and returns what use returns. No command is sent on another connection. If use
-	// returns an error, the connection may be in any state.
-	Dedicate(ctx context.Context, use func(Pipeline) error) error
-
 	// Subscribe listens to a channel until ctx is done or the connection is lost, and returns
 	// the reason. It calls ready once the server has confirmed the subscription, and message
 	// with each payload, in order and never concurrently. If sharded is set it uses SSUBSCRIBE.
@@ -51,10 +46,6 @@ type Conn interface {
 	// Close frees what belongs to the Conn, but not the client that it was made from.
 	Close()
 }
-
-// A Pipeline makes calls in one pipeline, none of which is a script, and returns one reply for each
-// of them.
-type Pipeline func(calls ...Call) []Reply
 
 // A Node is one server.
 type Node interface {

@@ -57,18 +57,11 @@
 // TRYAGAIN, NOREPLICAS and lost connections. Calls whose answer was lost are repeated: the
 // scripts tolerate that.
 //
-// # Without scripts
-//
-// If the server refuses scripts, the driver keeps exclusive locks by transactions, each on a
-// connection of its own. [Driver.Info] says what it then promises: neither shared locks nor
-// semaphores, and no TTL longer than [GraceFloor]. Locks and queues are shared with processes that
-// have scripts.
-//
 // # Options
 //
 // [GraceFloor] and [MaxTTL] bound how long nothing is granted after a failover. Turning
 // [FailoverGrace] off trades this protection for speed. [DurableAOF] makes a single server
 // remember all leases and tokens. [AllowSplitBrain] accepts Sentinels that can't prevent two
-// masters. [Single] and [Cluster] require a topology. [YieldToForeign] keeps clients of other
+// masters. [YieldToForeign] keeps clients of other
 // libraries from starving behind the queue.
 package redislock

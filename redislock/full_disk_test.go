@@ -55,17 +55,6 @@ func endSubscription(t *testing.T, shim *livetest.Shim, node *redistest.Node, ke
 	cancel()
 	<-ended
 	checkAnswers(t, conn, key)
-	bounded, end := context.WithTimeout(t.Context(), livetest.Patience)
-	defer end()
-	for range 3 {
-		err := conn.Dedicate(bounded, func(send redislock.Pipeline) error {
-			return send(redislock.Call{Command: "GET", Keys: []string{key + "missing"}})[0].Err
-		})
-		if err != nil {
-			t.Errorf("Dedicate: %v", err)
-		}
-	}
-	checkAnswers(t, conn, key)
 }
 
 // checkAnswers checks that the answers to commands are those to these commands.

@@ -411,7 +411,7 @@ func TestCluster(t *testing.T) {
 	const ttl = 5 * time.Second
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
-	d1, d2 := open(t, o, redislock.Cluster()), open(t, o)
+	d1, d2 := open(t, o), open(t, o)
 	// Any name works, and all keys of a lock lie in one slot.
 	for _, name := range []string{"job", "a}b", "{tag}x", "snib.x"} {
 		l := take(t, d1, request(name, "first", ttl))

@@ -1,9 +1,7 @@
 package redislock_test
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,55 +10,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
-
-// A countingConn counts the calls of the full script.
-type countingConn struct {
-	redislock.Conn
-	full *atomic.Int64
-}
-
-func (c countingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
-	for _, call := range calls {
-		if call.Script == redislock.FullScript {
-			c.full.Add(1)
-		}
-	}
-	return c.Conn.Eval(ctx, calls...)
-}
-
-// TestSmallHandOver has two processes that take turns at a lock. Small scripts put them into the
-// queue and hand the lock over, and the full script has nothing to do.
-func TestSmallHandOver(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	var full atomic.Int64
-	counted := func(c redislock.Conn) redislock.Conn { return countingConn{c, &full} }
-	d1, d2 := openOn(t, node, counted), openOn(t, node, counted)
-	held := take(t, d1, request("job", "owner", floor)) // which has a record
-	small := 0
-	for i := range 20 {
-		d1, d2 = d2, d1
-		before := full.Load()
-		waiting := wait(t, d1, uniqueRequest("job", fmt.Sprint("owner ", i)), 1)
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		next, _ := granted(t, waiting, enough, "the waiter")
-		if full.Load() == before {
-			small++
-		}
-		if token(next) <= token(held) {
-			t.Fatalf("token %d after %d", token(next), token(held))
-		}
-		held = next
-	}
-	free(t, held)
-	if small == 0 {
-		t.Error("the full script served each hand-over")
-	}
-	t.Logf("%d of 20 hand-overs needed small scripts only", small)
-	nothingLeft(t, node)
-}
 
 // TestHandOverTellsWanted has two waiters. The first of them was not there when the second one told
 // the holder, so its grant must tell.
@@ -101,8 +50,7 @@ func TestHandOverInGrace(t *testing.T) {
 	free(t, next)
 }
 
-// distantTTL is one by whose end no test passes. The small scripts serve it if it is the floor,
-// too.
+// distantTTL is one by whose end no test passes.
 const distantTTL = 20 * time.Second
 
 func distantRequest(owner string) driver.Request {
@@ -111,8 +59,7 @@ func distantRequest(owner string) driver.Request {
 	return req
 }
 
-// TestHandOverKeepsModes has waiters that the small script must leave to the full one: readers, who
-// get the lock together.
+// TestHandOverKeepsModes has readers who wait behind a writer, and get the lock together.
 func TestHandOverKeepsModes(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -160,4 +107,29 @@ func TestEnqueueBehindForeign(t *testing.T) {
 	waiting = wait(t, other, distantRequest("second"), 1)
 	node.Must("DEL", "job")
 	granted(t, waiting, soonEnough, "who waits behind a foreign client")
+}
+
+// TestNewHold takes a lock as the core does. Others see the holder's details at once, and the holder
+// is told that they wait.
+func TestNewHold(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	req := uniqueRequest("job", "holder")
+	req.Holder.Label = "the label"
+	req, wanted := jobtest.WithWanted(req)
+	l := take(t, d, req)
+	st, err := other.Status(t.Context(), "job")
+	if err != nil || len(st.Holders) != 1 {
+		t.Fatalf("Status = %+v, %v; want one holder", st, err)
+	}
+	if h := st.Holders[0]; h.Owner != "holder" || h.Token != token(l) || h.Holder.Label != "the label" {
+		t.Errorf("the holder is %+v, want that of the lease with the token %d", h, token(l))
+	}
+	begin(t, other, uniqueRequest("job", "waiter"))
+	select {
+	case <-wanted:
+	case <-time.After(enough):
+		t.Error("the holder was not told that another process waits")
+	}
 }

@@ -156,7 +156,7 @@ func queued(t testing.TB, in driver.Driver, name string, n int) {
 
 func status(t testing.TB, in driver.Driver, name string) driver.Status {
 	t.Helper()
-	st, err := in.(driver.Inspector).Status(t.Context(), name)
+	st, err := in.Status(t.Context(), name)
 	if err != nil {
 		t.Fatalf("Status(%q) = %v", name, err)
 	}
@@ -240,4 +240,11 @@ func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 	case <-timer.C:
 		t.Fatalf("%s did not happen within %v", what, enough)
 	}
+}
+
+// uniqueRequest is a request as the core sends it.
+func uniqueRequest(name, owner string) driver.Request {
+	req := request(name, owner, floor)
+	req.UniqueOwner = true
+	return req
 }

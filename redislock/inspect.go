@@ -19,10 +19,8 @@ type snapshot struct {
 	Left     float64        `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
 	Now      string         `json:"now"`
 	Value    rediskit.Bytes `json:"value"`
-	Fields   []string       `json:"fields"`   // of a hash: alternating with values
-	Recorded bool           `json:"recorded"` // the lock has a record, which may outlive the hold
-	Record   string         `json:"record"`
-	Records  []string       `json:"records"`
+	Grants   []string       `json:"grants"`
+	Fields   []string       `json:"fields"` // of a hash: alternating with values
 	Line     []string       `json:"line"`
 	Requests []string       `json:"requests"`
 	Threads  []string       `json:"threads"` // that wait for a fair lock of Redisson
@@ -44,41 +42,8 @@ type lockStatus struct {
 	snapshot
 }
 
-// recordTimeout is how long after its grant a hold of snib has its record, unless its process or
-// the network is slow.
-const recordTimeout = 4 * recordDelay
-
-// readStatuses returns the status of each lock. All of them lie in one slot. While one of the
-// locks has no record it reads again for up to recordTimeout: the lock's holder may be a foreign
-// client, or a process of snib that will write the record.
+// readStatuses returns the status of each lock. All of them lie in one slot.
 func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus, error) {
-	for began := time.Now(); ; {
-		all, err := d.readOnce(ctx, names)
-		if err != nil || time.Since(began) >= recordTimeout || !slices.ContainsFunc(all, lockStatus.lacksRecord) {
-			return all, err
-		}
-		if err := d.pause(ctx, recordDelay/2); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// pause waits for t. It returns an error if ctx is done, or the driver closed, before that.
-func (d *Driver) pause(ctx context.Context, t time.Duration) error {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-d.ctx.Done():
-		return driver.ErrClosed
-	}
-}
-
-// readOnce returns the status of each lock as the store knows it now.
-func (d *Driver) readOnce(ctx context.Context, names []string) ([]lockStatus, error) {
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
@@ -109,12 +74,12 @@ func (s snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	now, _ := strconv.ParseInt(s.Now, 10, 64)
 	slots, isSemaphore := strings.CutPrefix(string(s.Value), "snib:slots:")
-	switch own, isOwn := s.ownRecord(); {
+	switch own, isOwn := parseGrant(string(s.Value)); {
 	case s.Type == "none":
 	case isSemaphore || s.Value == "snib:shared":
 		st.Slots, _ = strconv.Atoi(slots)
 		st.Shared = !isSemaphore
-		for _, text := range s.Records {
+		for _, text := range s.Grants {
 			if end, r, ok := parseEntry(text); ok && end > now {
 				st.Holders = append(st.Holders, r.holding(now, micros(end-now)))
 			}
@@ -138,7 +103,7 @@ func (s snapshot) status(name string) driver.Status {
 			st.Slots, _ = strconv.Atoi(r.Mode)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: r.Owner, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
+			Owner: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
 		})
 	}
 	for _, owner := range s.Threads {
@@ -155,19 +120,6 @@ func (s snapshot) left() time.Duration {
 	return fromMillis(s.Left)
 }
 
-// ownRecord returns the record of an exclusive hold of snib, if the key has such a hold.
-func (s snapshot) ownRecord() (r request, ok bool) {
-	err := json.Unmarshal([]byte(s.Record), &r)
-	return r, err == nil && s.Type == "string" && (r.Owner == string(s.Value) || s.Value == "snib:kept")
-}
-
-// lacksRecord reports whether the key's value may be the owner of a hold whose record is not
-// written yet.
-func (s lockStatus) lacksRecord() bool {
-	_, recorded := s.ownRecord()
-	return s.Type == "string" && !recorded && !strings.HasPrefix(string(s.Value), "snib:") && s.Left != -1
-}
-
 // Silence implements [redisadmin.Admin].
 func (d admin) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
 	all, err := d.readStatuses(ctx, []string{name})
@@ -178,25 +130,25 @@ func (d admin) Silence(ctx context.Context, name string) (map[string]time.Durati
 	silence := make(map[string]time.Duration)
 	for _, text := range all[0].Requests {
 		if lastSeen, r, ok := parseEntry(text); ok {
-			silence[r.Owner] = max(0, micros(now-lastSeen))
+			silence[r.ID] = max(0, micros(now-lastSeen))
 		}
 	}
 	return silence, nil
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
-	return driver.Holding{Owner: r.Owner, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
+	return driver.Holding{Owner: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
 // of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if _, err := d.readStatuses(ctx, []string{name}); err != nil { // which waits for the hold's record
-		return err
+	if d.ctx.Err() != nil {
+		return driver.ErrClosed
 	}
 	keys := keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
-		keys: &keys, code: "b", saved: true, nargs: 2, args: [6]string{owner, strconv.FormatUint(token, 10)},
+		keys: &keys, code: "b", saved: true, args: []string{encodeID(owner), strconv.FormatUint(token, 10), owner},
 	})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost

@@ -10,7 +10,7 @@ import (
 const slots = 1 << 14
 
 // keysOf returns the keys of a lock: its own key, which is the lock's name, and in the same
-// slot its record, its queue, and the requests of its waiters.
+// slot the grants of its holders if it is shared, its queue, and the requests of its waiters.
 //
 // The slot is that of the name's hash tag, if there is one; then the name follows the prefix
 // unchanged. Otherwise the slot is that of the whole name, which becomes the tag. A brace in
@@ -27,24 +27,26 @@ func keysOf(name string) [4]string {
 	case strings.Contains(name, "}"):
 		tag, after = tagOf(slotOf(name)), "}:"+name
 	}
-	const record, queue, requests = "snib.r:", "snib.q:", "snib.w:"
-	n := len(record) + len(open) + len(tag) + len(after)
-	all := record + open + tag + after + queue + open + tag + after + requests + open + tag + after
+	const grants, queue, requests = "snib.r:", "snib.q:", "snib.w:"
+	n := len(grants) + len(open) + len(tag) + len(after)
+	all := grants + open + tag + after + queue + open + tag + after + requests + open + tag + after
 	keys := [4]string{name, all[:n], all[n : 2*n], all[2*n:]}
 	if strings.HasPrefix(name, "snib.") {
-		keys[0] = "snib.l:" + all[len(record):n]
+		keys[0] = "snib.l:" + all[len(grants):n]
 	}
 	return keys
 }
 
-// nameIn returns the lock's name from the key of its record or queue: the inverse of keysOf.
+// nameIn returns the lock's name from one of its keys but the last: the inverse of keysOf.
 func nameIn(key string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(key, "snib.r:")
+	rest, ok := strings.CutPrefix(key, "snib.")
 	if !ok {
-		if rest, ok = strings.CutPrefix(key, "snib.q:"); !ok {
-			return "", false
-		}
+		return key, true
 	}
+	if len(rest) < 2 || !strings.ContainsRune("lqr", rune(rest[0])) || rest[1] != ':' {
+		return "", false
+	}
+	rest = rest[2:]
 	switch {
 	case strings.HasPrefix(rest, ":"):
 		name = rest[1:]

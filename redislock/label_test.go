@@ -9,9 +9,9 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// TestLabelInRecord changes labels that look like a part of a record, in a record whose owner does,
-// too. Nothing else of the record changes: neither its text nor its end.
-func TestLabelInRecord(t *testing.T) {
+// TestLabelInGrant changes labels that look like a part of a grant, in a grant whose owner does,
+// too. Nothing else of the grant changes: neither its text nor its end.
+func TestLabelInGrant(t *testing.T) {
 	t.Parallel()
 	const looksAlike = `",\","label":"x"}{ \ % %1 ☕`
 	node := used(t, redistest.Single(t))
@@ -21,9 +21,9 @@ func TestLabelInRecord(t *testing.T) {
 		req.Holder = driver.Holder{Host: looksAlike, PID: 7, Label: first}
 		l := take(t, d, req)
 		read := func() (before string, left int64) {
-			record, _ := node.Must("GET", "snib.r:{job}").(string)
+			record, _ := node.Must("GET", "job").(string)
 			before, _, _ = strings.Cut(strings.TrimSuffix(record, "}"), `,"label":"`)
-			left, _ = node.Must("PTTL", "snib.r:{job}").(int64)
+			left, _ = node.Must("PTTL", "job").(int64)
 			return before, left
 		}
 		rest, left := read()
@@ -41,7 +41,7 @@ func TestLabelInRecord(t *testing.T) {
 				t.Errorf("after SetLabel(%q), the holder is %+v, want %q, %+v", label, h, req.Owner, want)
 			}
 			if got, now := read(); got != rest || now <= 0 || now > left {
-				t.Errorf("after SetLabel(%q), the record begins with %q and lasts %d ms; want %q, and at most %d ms", label, got, now, rest, left)
+				t.Errorf("after SetLabel(%q), the grant begins with %q and lasts %d ms; want %q, and at most %d ms", label, got, now, rest, left)
 			}
 		}
 		free(t, l)

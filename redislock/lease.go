@@ -23,9 +23,8 @@ type lease struct {
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
 
-	mu       sync.Mutex
-	expires  driver.Instant // when the lease ends by our clock; guarded by mu
-	renewals uint32         // since the record was extended; guarded by mu
+	mu      sync.Mutex
+	expires driver.Instant // when the lease ends by our clock, if that is known; guarded by mu
 }
 
 // newLease makes a lease from the rest of a grant's answer: the token, the number of tokens,
@@ -43,7 +42,7 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 	}
 	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
 	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}}
-	l.extend(a.sent, false)
+	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil
 }
@@ -98,6 +97,15 @@ func (l *lease) untilYield() time.Duration {
 	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond
 }
 
+// Lease returns the lease with the given id on a lock, without a request to the store. Another process
+// may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no such lease.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, Owner: id, TTL: ttl}, keys: keysOf(name), slot: d.slot(name)}}
+}
+
+// ID returns the id of the grant.
+func (l *lease) ID() string { return l.req.Owner }
+
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
 
@@ -126,29 +134,21 @@ func (l *lease) Release(ctx context.Context) error {
 	// ended before. Nobody can tell which, and it does no harm: the core notices a loss by its
 	// own clock.
 	l.released = true
+	if l.late {
+		go l.withdrawAgain()
+	}
 	return nil
 }
 
-// sendRelease releases the lease: by the fast path or a small script if that is possible, and
-// otherwise by the full script.
+// sendRelease releases the lease.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
-	cmd := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
-		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.MinHold), rediskit.Millis(l.d.conf.yieldEvery),
-	}}
-	// If a crash undid the release, MinHold would end with the lease, and the same owner would get
-	// the old token again.
-	cmd.saved = l.req.MinHold > 0 || !l.req.UniqueOwner
-	if l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
-		cmd.small = true
-		if !l.wanted.Load() {
-			cmd.code, cmd.nargs = "r", 2
-		}
-		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &cmd); err != nil || answer != "?" {
-			return answer, err
-		}
-		cmd.code, cmd.nargs, cmd.small = "R", 4, false
-	}
-	return l.d.sendUntilAnswered(ctx, l.slot, &cmd)
+	return l.d.sendUntilAnswered(ctx, l.slot, &command{
+		keys: &l.keys, code: "R",
+		args: []string{encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.d.conf.yieldEvery)},
+		// If a crash undid the release, MinHold would end with the lease, and the same owner would get
+		// the old token again.
+		saved: l.req.MinHold > 0 || !l.req.UniqueOwner,
+	})
 }
 
 // SetLabel implements [driver.Lease].
@@ -156,31 +156,13 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	if l.d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	if err := l.writeRecord(ctx); err != nil {
-		return asUnavailable(err)
-	}
-	var quoted strings.Builder
-	writeJSONString(&quoted, label)
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", nargs: 3, args: [6]string{
-		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), quoted.String(),
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", args: []string{
+		encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), encodeID(label),
 	}})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost
 	}
 	return asUnavailable(err)
-}
-
-// writeRecord makes sure that the store has a record of the lease.
-func (l *lease) writeRecord(ctx context.Context) error {
-	cmd := l.check()
-	if cmd.nargs == checkArgs {
-		return nil // there is one
-	}
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, cmd)
-	if err == nil && answer == "l" {
-		err = driver.ErrLost
-	}
-	return err
 }
 
 // Renew implements [driver.Driver].
@@ -213,12 +195,11 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	}
 	replies, unsaved := d.evalRenewals(ctx, calls)
 	for i, b := range batches {
-		withRecord := calls[i].Script == renewScript
 		for n, index := range b.indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(b.indexes), sent, withRecord)
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(b.indexes), sent)
 		}
 		if isMoving(replies[i].Err) {
-			d.renewEach(ctx, withRecord, due, b.indexes, answers)
+			d.renewEach(ctx, due, b.indexes, answers)
 		}
 	}
 	return answers
@@ -227,21 +208,18 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 // renewEach renews, one by one, leases whose slot is moving to another node of a Cluster: keys
 // that are on different nodes can't be used in one call. It tries again until all are answered,
 // or ctx is done.
-func (d *Driver) renewEach(ctx context.Context, withRecord bool, due []driver.Lease, indexes []int, answers []driver.Renewal) {
+func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
 	for pause := time.Millisecond; len(indexes) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		sent := driver.Now()
 		calls := make([]Call, len(indexes))
 		for i, index := range indexes {
 			l := due[index].(*lease)
-			key := batchKey{slot: l.slot, ttl: l.req.TTL}
-			if withRecord && mode(l.req) != "x" {
-				key.ttl = 0
-			} // otherwise the lock's key alone, which is on one node only, will do for now
-			calls[i] = d.renewCall(key, due, []int{index})
+			// The key of an exclusive lock is on one node only, and will do for now.
+			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
 		}
 		var left []int
 		for i, r := range d.eval(ctx, calls...) {
-			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, nil, 0, 1, sent, false)
+			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, nil, 0, 1, sent)
 			if isMoving(r.Err) {
 				left = append(left, indexes[i])
 			}
@@ -260,11 +238,11 @@ func (d *Driver) renewEach(ctx context.Context, withRecord bool, due []driver.Le
 // maxRenewals bounds the leases of one call.
 const maxRenewals = 1000
 
-// A batchKey is what all leases that are renewed in one call have in common: the slot, and the
-// TTL if only the locks' keys are extended.
+// A batchKey is what all leases that are renewed in one call have in common: the slot, and whether
+// the lock's key is the only one that is extended.
 type batchKey struct {
-	slot uint16
-	ttl  time.Duration // 0 for the renew script
+	slot     uint16
+	lockOnly bool
 }
 
 // A renewalBatch has the leases of one call, as indexes.
@@ -273,65 +251,46 @@ type renewalBatch struct {
 	indexes []int
 }
 
-// batchKey returns in which batch to renew the lease this time, and whether it has ended. The
-// record of an exclusive lease lives for four TTLs and a minute, so it is extended only when
-// half of that has passed.
+// batchKey returns in which batch to renew the lease, and whether it has ended.
 func (l *lease) batchKey(now driver.Instant) (key batchKey, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	recordDue := uint32(6 + 3*30*time.Second/l.req.TTL) // renewals, a third of a TTL apart
-	if mode(l.req) != "x" || l.renewals >= recordDue || l.d.isLong(l.req.TTL) {
-		return batchKey{slot: l.slot}, l.expires.Reached(now)
-	}
-	return batchKey{slot: l.slot, ttl: l.req.TTL}, l.expires.Reached(now)
+	lockOnly := l.isExclusive() && !l.d.isLong(l.req.TTL)
+	return batchKey{slot: l.slot, lockOnly: lockOnly}, !l.expires.IsZero() && l.expires.Reached(now)
 }
 
-// extend notes that the lease lasts one TTL from start, and, with withRecord, that its record
-// was extended too.
-func (l *lease) extend(start driver.Instant, withRecord bool) {
+// isExclusive reports whether the lease is known to be exclusive: of a lease that another process has
+// acquired, only the store knows.
+func (l *lease) isExclusive() bool { return mode(l.req) == "x" && l.grant.Token != 0 }
+
+// extend notes that the lease lasts one TTL from start at least.
+func (l *lease) extend(start driver.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expires = start.Add(l.req.TTL)
-	l.renewals++
-	if withRecord {
-		l.renewals = 0
-	}
 }
 
 // renewCall makes the call that extends the leases at the given indexes of due.
 func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
-	if key.ttl > 0 {
-		args := append(make([]string, 0, 1+len(indexes)), rediskit.Millis(key.ttl))
-		for _, index := range indexes {
-			l := due[index].(*lease)
-			keys, args = append(keys, l.keys[0]), append(args, l.req.Owner)
-		}
-		return Call{Script: extendScript, Keys: keys, Args: args}
+	args := append(make([]string, 0, 3+3*len(indexes)), d.sender.floor, d.sender.maxTTL, "1")
+	if !key.lockOnly {
+		args[2] = "2"
+		keys = append(keys, d.sender.metaKey(key.slot), d.sender.longLeasesKey(key.slot))
 	}
-	keys = append(keys, d.sender.metaKey(key.slot), d.sender.longLeasesKey(key.slot))
-	args := append(make([]string, 0, 2+4*len(indexes)), d.sender.floor, d.sender.maxTTL)
 	for _, index := range indexes {
 		l := due[index].(*lease)
-		keys = append(keys, l.keys[0], l.keys[1])
-		args = append(args, lockValue(l.req), l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
+		keys = append(keys, l.keys[0])
+		if !key.lockOnly {
+			keys = append(keys, l.keys[1])
+		}
+		args = append(args, encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
 	}
 	return Call{Script: renewScript, Keys: keys, Args: args}
 }
 
-// lockValue returns the value of the lock's key during a hold.
-func lockValue(req driver.Request) string {
-	switch {
-	case req.Slots > 0:
-		return "snib:slots:" + strconv.Itoa(req.Slots)
-	case req.Shared:
-		return "snib:shared"
-	}
-	return req.Owner
-}
-
 // renewalResult reads the answer for lease l, which is the n-th of a batch of the given size.
-func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, sent driver.Instant, withRecord bool) driver.Renewal {
+func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, sent driver.Instant) driver.Renewal {
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
@@ -343,7 +302,7 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 	case unsaved != nil:
 		return driver.Renewal{Err: unsaved}
 	}
-	l.extend(sent, withRecord)
+	l.extend(sent)
 	if l.req.Keep { // a message that another process waits may have been lost
 		d.mu.Lock()
 		d.verifyLater(l)

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,48 +18,85 @@ const scanCount = 500
 
 // List implements [driver.Inspector]. It finds snib's locks. Foreign keys can't be told from
 // other strings; [Driver.Status] shows them, and [Driver.Admin] lists those that are in the format
-// of a library, or under a prefix. List scans the servers step by step, including all other keys
-// that they keep, in the order of their hash tables. A lock whose record or queue is created,
-// deleted or moved between two steps may be missed or shown twice. Before it scans, List waits for
-// recordTimeout, so that the holds that were granted before the call have their records. It misses
-// those whose records are later, because their process or the server is slow.
+// of a library, or under a prefix. List scans the servers step by step, twice: first the strings
+// whose names begin with the prefix, of which it reads the beginnings, then the keys of snib. A lock
+// that is created, deleted or moved between two steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	if err := d.pause(ctx, recordTimeout); err != nil {
+	stopped := false
+	list := func(_ Node, keys []string) (bool, error) {
+		more, err := d.yieldLocks(ctx, prefix, keys, yield)
+		stopped = stopped || !more
+		return more, err
+	}
+	pattern := rediskit.EscapeGlob(prefix) + "*"
+	err := d.scan(ctx, pattern, "string", func(m Node, keys []string) (bool, error) {
+		own, err := d.ownKeys(ctx, keys)
+		if err != nil {
+			return false, err
+		}
+		return list(m, own)
+	})
+	if err != nil || stopped {
 		return err
 	}
-	return d.scan(ctx, "snib.[rq]:*"+rediskit.EscapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
-		return d.yieldLocks(ctx, prefix, keys, yield)
-	})
+	return d.scan(ctx, "snib.[lqr]:*"+pattern, "", list)
 }
 
-// yieldLocks yields the locks that the given keys, of records and queues, belong to.
-func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
-	recorded := make(map[string]bool) // whether the name is known by its record
-	for _, key := range keys {
-		if name, ok := nameIn(key); ok && strings.HasPrefix(name, prefix) {
-			recorded[name] = recorded[name] || strings.HasPrefix(key, "snib.r:")
+// ownKeys returns those keys of strings that have a hold of snib as their value. The keys of snib
+// are found by their names.
+func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err error) {
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "snib.") })
+	for batch := range d.batches(keys) {
+		r := d.eval(ctx, Call{Script: ownScript, Keys: batch, Args: grantHeads})[0]
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		if len(r.Lines) != 1 || len(r.Lines[0]) != len(batch) {
+			return nil, badAnswerf("the script answered %q for %d keys", r.Lines, len(batch))
+		}
+		for i, key := range batch {
+			if r.Lines[0][i] == '1' {
+				own = append(own, key)
+			}
 		}
 	}
-	names := make([]string, 0, len(recorded))
-	for name := range recorded {
-		names = append(names, name)
+	return own, nil
+}
+
+// yieldLocks yields the locks that the given keys belong to. A lock has several keys, and is yielded
+// with that of its holders, or with its queue if there are none.
+func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
+	found, names := make(map[string]bool), make(map[string]bool)
+	for _, key := range keys {
+		if name, ok := nameIn(key); ok && strings.HasPrefix(name, prefix) {
+			found[key], names[name] = true, true
+		}
 	}
-	slices.Sort(names)
-	for names := range d.batches(names) {
-		all, err := d.readStatuses(ctx, names)
+	for batch := range d.batches(slices.Sorted(maps.Keys(names))) {
+		all, err := d.readStatuses(ctx, batch)
 		if err != nil {
 			return false, err
 		}
 		for _, s := range all {
-			if s.Recorded && !recorded[s.Name] { // it is listed with its record
-				continue
-			}
-			if len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
+			if found[s.mainKey()] && len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
 				return false, nil
 			}
 		}
 	}
 	return true, nil
+}
+
+// mainKey returns the key with which List yields the lock.
+func (s lockStatus) mainKey() string {
+	keys := keysOf(s.Name)
+	_, exclusive := parseGrant(string(s.Value))
+	switch {
+	case exclusive:
+		return keys[0]
+	case len(s.Grants) > 0:
+		return keys[1]
+	}
+	return keys[2]
 }
 
 // batches splits keys into batches of at most maxBatch keys of one slot. The keys of a slot
@@ -79,9 +117,9 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	}
 }
 
-// scan calls page for the keys that match a pattern, step by step on each master, until page
-// returns false or an error.
-func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, keys []string) (more bool, err error)) error {
+// scan calls page for the keys that match a pattern, and have the type if it is not "", step by step
+// on each master, until page returns false or an error.
+func (d *Driver) scan(ctx context.Context, pattern, keyType string, page func(m Node, keys []string) (more bool, err error)) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
@@ -91,7 +129,11 @@ func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, key
 	}
 	for _, m := range masters {
 		for cursor := "0"; ; {
-			reply, err := m.Do(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanCount))
+			command := []string{"SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanCount)}
+			if keyType != "" {
+				command = append(command, "TYPE", keyType)
+			}
+			reply, err := m.Do(ctx, command...)
 			if err != nil {
 				return err
 			}

@@ -15,9 +15,9 @@ const (
 	// idleTimeout is how long a subscription is kept when it is not needed any more.
 	idleTimeout = 5 * time.Second
 
-	// recordDelay is how old a hold may be, at least and up to twice that, before the process
-	// writes its record and subscribes for the messages to holders. Most holds are over by then.
-	recordDelay = 25 * time.Millisecond
+	// listenDelay is how old a hold may be, at least and up to twice that, before the process
+	// subscribes for the messages to holders. Most holds are over by then.
+	listenDelay = 25 * time.Millisecond
 )
 
 // A listener keeps the subscriptions of this process: to its own channel, on which holders are
@@ -106,13 +106,13 @@ func (l *listener) leave(s *subscription) {
 	}
 }
 
-// listenLater makes the driver write the record of a new lease, and listen for messages about it,
-// if the lease is still held after recordDelay. The caller holds Driver.mu.
+// listenLater makes the driver listen for messages about a new lease, if it is still held after
+// listenDelay. The caller holds Driver.mu.
 func (d *Driver) listenLater(l *lease) {
 	d.newLeases = append(d.newLeases, l)
 	if !d.listenTimer {
 		d.listenTimer = true
-		time.AfterFunc(recordDelay, d.listenForNew)
+		time.AfterFunc(listenDelay, d.listenForNew)
 	}
 }
 
@@ -125,15 +125,12 @@ func (d *Driver) listenForNew() {
 			continue
 		}
 		held = true
-		if !l.recorded {
-			d.verifyLater(l)
-		}
 	}
 	clear(d.recentLeases)
 	d.recentLeases, d.newLeases = d.newLeases, d.recentLeases[:0]
 	d.listenTimer = len(d.recentLeases) > 0 && d.ctx.Err() == nil
 	if d.listenTimer {
-		time.AfterFunc(recordDelay, d.listenForNew)
+		time.AfterFunc(listenDelay, d.listenForNew)
 	}
 	d.mu.Unlock()
 	if held {

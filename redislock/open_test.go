@@ -32,8 +32,8 @@ func TestOpenRefuses(t *testing.T) {
 	plain := redistest.Single(t, redistest.Password(secret))
 	users := redistest.Single(t,
 		"user noinfo on >"+secret+" ~* &* +@all -info",
-		"user nokeys on >"+secret+" ~other:* &* +@all")
-	lonely := redistest.ClusterNode(t)
+		"user nokeys on >"+secret+" ~other:* &* +@all",
+		"user noscripts on >"+secret+" ~* &* +@all -@scripting")
 	sentinel := redistest.Sentinel(t)
 	hung := redistest.Single(t)
 	hung.Hang()
@@ -50,8 +50,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"NOAUTH"}},
 		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }), want: []string{"WRONGPASS"}},
 		{name: "NoInfo", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noinfo" }), want: []string{"NOPERM"}},
-		{name: "ClusterOnSingle", o: addr(plain.Addr()), opts: []redislock.Option{redislock.Cluster()}, want: []string{"no node of a Cluster"}},
-		{name: "SingleOnCluster", o: with(addr(lonely.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), opts: []redislock.Option{redislock.Single()}, want: []string{"node of a Cluster"}},
+		{name: "NoScripts", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noscripts" }), want: []string{"+eval and +evalsha"}},
 		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { briefly(o); o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
 		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))), want: []string{"refused"}},
 		{name: "NoAddress", o: addr(), want: []string{"address"}},

@@ -15,17 +15,8 @@ type config struct {
 	floor      time.Duration
 	maxTTL     time.Duration
 	splitBrain bool
-	topology   topology
 	yieldEvery time.Duration // 0: never
 }
-
-// A topology is what must be found at an address; 0 is any.
-type topology uint8
-
-const (
-	single topology = 1 << iota
-	cluster
-)
 
 func configure(opts []Option) (config, error) {
 	conf := config{grace: true, floor: defaultFloor, maxTTL: defaultMaxTTL}
@@ -59,8 +50,6 @@ func (c *config) check() error {
 		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
 	case c.durable && !c.grace:
 		return driver.Invalidf("DurableAOF: it needs FailoverGrace, for a restart that loses the memory")
-	case c.topology == single|cluster:
-		return driver.Invalidf("topology: there is either one server or a Cluster; give Single or Cluster")
 	}
 	return nil
 }
@@ -125,10 +114,3 @@ const minYieldEvery = time.Second
 func YieldToForeign(every time.Duration) Option {
 	return Option{func(c *config) { c.yieldEvery = every }}
 }
-
-// Single requires one server, alone or behind Sentinel. If the server is a node of a Cluster,
-// Open and New fail. They also fail with both Single and [Cluster].
-func Single() Option { return Option{func(c *config) { c.topology |= single }} }
-
-// Cluster requires a Cluster. If there is none, Open and New fail.
-func Cluster() Option { return Option{func(c *config) { c.topology |= cluster }} }

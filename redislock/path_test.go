@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -59,8 +58,8 @@ func (c *lossyConn) Eval(ctx context.Context, calls ...redislock.Call) []redislo
 }
 
 // TestPathsUnderLoss has three processes whose requests and answers are lost, and are executed in
-// another order than they were sent in. All ways to take and free a lock occur: alone, in batches,
-// by a hint, and by the full script.
+// another order than they were sent in. Locks are taken and freed alone, in batches and
+// by a hint.
 func TestPathsUnderLoss(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -78,40 +77,6 @@ func TestPathsUnderLoss(t *testing.T) {
 		l := take(t, open(t, at(node.Addr())), uniqueRequest(name, fmt.Sprint("last ", name)))
 		free(t, l)
 	}
-}
-
-// TestGrantIsRead hands a lock over, and counts commands: the waiter reads its grant without a
-// script. The lease counts from before the request that was queued.
-func TestGrantIsRead(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	read := 0
-	for i := range 10 {
-		holder := take(t, d, request("job", fmt.Sprint("holder ", i), floor))
-		waiting := wait(t, other, request("job", fmt.Sprint("waiter ", i), floor), 1)
-		before, freed := node.Calls(), driver.Now()
-		free(t, holder)
-		l, _ := granted(t, waiting, enough, "the waiter")
-		after := node.Calls()
-		if after["evalsha"]-before["evalsha"] == 1 { // the release
-			read++
-			if start := l.Grant().Start; freed.Before(start) {
-				t.Errorf("the lease counts from %v after the release that granted it", start.Sub(freed))
-			}
-		}
-		if token(l) <= token(holder) {
-			t.Errorf("token %d after %d", token(l), token(holder))
-		}
-		if st := status(t, d, "job"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
-			t.Errorf("Status = %+v, want a holder with the token %d", st, token(l))
-		}
-		free(t, l)
-	}
-	if read == 0 {
-		t.Error("each grant was asked for by a script")
-	}
-	nothingLeft(t, node)
 }
 
 // TestKnownServerIsReplaced puts another server behind a driver that knows the first one: requests

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -309,13 +307,13 @@ func TestPatience(t *testing.T) {
 	l := take(t, d1, request("job", "holder", time.Minute))
 	silent := wait(t, d2, request("job", "silent", time.Minute), 1)
 	next := wait(t, d3, request("job", "next", time.Minute), 2)
-	entry, _ := node.Must("HGET", "snib.w:{job}", "silent").(string)
+	entry, _ := node.Must("HGET", "snib.w:{job}", `"silent"`).(string)
 	if len(entry) < 17 {
 		t.Fatalf("the request of a waiter is %q", entry)
 	}
 	slack := livetest.Slack(t)
 	long := fmt.Sprintf("%016d", time.Now().Add(-time.Minute).UnixMicro())
-	node.Must("HSET", "snib.w:{job}", "silent", long+entry[16:])
+	node.Must("HSET", "snib.w:{job}", `"silent"`, long+entry[16:])
 	free(t, l)
 	got, took := granted(t, next, enough, "the waiter behind one that is silent")
 	if took > soonEnough+slack() {
@@ -465,36 +463,4 @@ func subscribers(t testing.TB, n *redistest.Node) int {
 	t.Helper()
 	text, _ := n.Must("CLIENT", "LIST", "TYPE", "pubsub").(string)
 	return strings.Count(text, "id=")
-}
-
-// TestKept has two processes whose leases stay with them until the other one wants the lock.
-func TestKept(t *testing.T) {
-	t.Parallel()
-	t.Run("Single", func(t *testing.T) {
-		t.Parallel()
-		node := used(t, redistest.Single(t))
-		jobtest.KeptLease(t, func() driver.Driver { return open(t, at(node.Addr())) })
-	})
-	t.Run("Cluster", func(t *testing.T) {
-		t.Parallel()
-		c := redistest.Cluster(t)
-		o := rueidis.ClientOption{InitAddress: c.Addrs()}
-		usedCluster(t, c, o)
-		jobtest.KeptLease(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) })
-	})
-}
-
-// TestKeptToldAtOnce has another process wait just after the grant of a lease that may be kept: its
-// holder is told by then, although most leases get a record, and a listener, only if they last.
-func TestKeptToldAtOnce(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d := open(t, at(node.Addr()))
-	req := uniqueRequest("job", "holder")
-	req.Keep, req.Tokens = true, 2
-	l := take(t, d, req)
-	if n := node.Must("EXISTS", "snib.r:{job}"); n != int64(1) {
-		t.Errorf("EXISTS of the record of a lease that may be kept = %v, want 1", n)
-	}
-	free(t, l)
 }

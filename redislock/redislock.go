@@ -3,9 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -44,13 +42,10 @@ type Driver struct {
 	conf config
 	info driver.Info
 
-	scriptless bool // conn is a scriptlessConn
-
 	sender   sender
 	listener listener
 
 	contended nameSet
-	lastTTL   atomic.Pointer[ttlText]
 
 	mu        sync.Mutex
 	attempts  map[uint64]*attempt // by id
@@ -72,10 +67,9 @@ type Driver struct {
 // client is configured for locks: one connection, which pipelines all commands, and no
 // client-side caching.
 //
-// If o.Sentinel has a MasterSet, Open uses Sentinel. It detects by itself whether there is a
-// Cluster or a single server, unless [Cluster] or [Single] says which it must be. Open fails when
-// ctx is done, or within o.Dialer.Timeout, 5 s by default, if nothing answers, if the topology is
-// not the required one, or if the server is older than Redis 6.2. The error matches
+// If o.Sentinel has a MasterSet, Open uses Sentinel. Otherwise it finds out whether there is a
+// Cluster or a single server. Open fails when ctx is done, or within o.Dialer.Timeout, 5 s by
+// default, if nothing answers, or if the server is older than Redis 6.2. The error matches
 // [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
 func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	conf, err := configure(opts)
@@ -84,7 +78,6 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	}
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
-	o.ForceSingleClient = conf.topology == single
 	if o.Dialer.Timeout == 0 {
 		o.Dialer.Timeout = dialTimeout
 	}
@@ -94,13 +87,11 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout
 	}
-	w := &wires{dial: o.DialCtxFn}
-	o.DialCtxFn = w.open
 	client, err := newClient(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, &rueidisConn{client: client, wires: w}, conf)
+	return start(ctx, &rueidisConn{client: client, own: true}, conf)
 }
 
 // newClient makes a client, which is connected. If ctx is done before, the dialer's timeout ends
@@ -162,11 +153,8 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 		conn.Close()
 		return nil, err
 	}
-	if found.refusal != "" {
-		conn = newScriptlessConn(conn)
-	}
 	d := &Driver{
-		conn: conn, conf: conf, scriptless: found.refusal != "",
+		conn: conn, conf: conf,
 		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -175,8 +163,6 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 		conn: conn, queues: make(map[uint16]*slotQueue),
 		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
 	}
-	d.sender.batchPool.New = func() any { return new(batch) }
-	d.sender.commandPool.New = func() any { return new(command) }
 	if conf.grace {
 		d.sender.floor = rediskit.Millis(conf.floor)
 	}
@@ -224,11 +210,6 @@ func newInfo(conf config, found findings) driver.Info {
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
 			"nobody else changes or deletes the keys of locks",
 		},
-	}
-	if found.refusal != "" {
-		info.Shared, info.Slots, info.MaxTTL = false, false, min(conf.maxTTL, conf.floor)
-		info.Assumptions = append(info.Assumptions,
-			"the server refuses scripts ("+found.refusal+"): there are exclusive locks only, and a release leaves the lock free for a moment before the next waiter has it")
 	}
 	if conf.durable {
 		info.Fencing = driver.FencingDurable
@@ -292,19 +273,10 @@ func (e *GraceError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// checkOwner rejects an owner that can't be stored unchanged, or that could be taken for a marker
-// or for a number. INCR and DECR change a number, and keep it: a semaphore of Redisson would take
-// the owner for its free permits.
+// checkOwner rejects an owner that can't be stored unchanged.
 func checkOwner(owner string) error {
 	if !utf8.ValidString(owner) {
 		return driver.Invalidf("owner %q: it is not valid UTF-8", owner)
-	}
-	if strings.HasPrefix(owner, "snib:") {
-		return driver.Invalidf("owner %q: in Redis, an owner must not begin with %q, which marks kinds of locks", owner, "snib:")
-	}
-	if isCount(owner) {
-		return driver.Invalidf("owner %q: in Redis, an owner must not be an integer, which other clients can take for a counter; "+
-			"add text, such as %q", owner, "job-"+owner)
 	}
 	return nil
 }

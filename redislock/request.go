@@ -7,18 +7,21 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// A request describes a process in the keys of a lock: in the queue while it waits, and in the
-// record while it holds. The scripts add the fields before Owner.
+// A request describes a process in the keys of a lock: in the queue while it waits, and in the grant
+// while it holds. The scripts add the fields before Mode; a waiter has only the id of them.
 type request struct {
+	Kept    bool   `json:"kept"` // released, and kept by MinHold
+	Version int    `json:"snib"` // of the format: formatVersion
+	ID      string `json:"id"`
 	Token   uint64 `json:"token"`
-	Since   int64  `json:"since"`  // microseconds
-	Wanted  *int   `json:"wanted"` // 1 if another request was in the queue; nil unless a release granted the hold
-	Owner   string `json:"owner"`
-	ID      string `json:"id"`   // of the attempt
-	Mode    string `json:"mode"` // x, s, or the number of a semaphore's slots
-	TTL     int64  `json:"ttl"`  // milliseconds
+	Since   int64  `json:"since"`   // microseconds
+	Mode    string `json:"mode"`    // x, s, or the number of a semaphore's slots
+	TTL     int64  `json:"ttl"`     // milliseconds
+	MinHold int64  `json:"minhold"` // milliseconds
+	Attempt string `json:"attempt"` // number of the attempt, for messages
 	Tokens  int    `json:"tokens"`
 	Channel string `json:"channel"` // for messages to the waiter; by SPUBLISH if it has a hash tag
 	Process string `json:"process"` // for messages to the holder, if they don't go to Channel
@@ -28,22 +31,44 @@ type request struct {
 	Label   string `json:"label"`
 }
 
-// encode returns the request with this id as JSON, without the opening brace and without the fields
-// that the scripts add.
-func (d *Driver) encode(req *driver.Request, id uint64, slot uint16) string {
+// formatVersion is the version of the format of grants.
+const formatVersion = 2
+
+// grantHeads are the beginnings of the values of the keys of exclusive locks.
+var grantHeads = []string{`{"snib":2,"id":"`, `{"kept":true,"snib":2,"id":"`}
+
+// parseGrant reads a grant.
+func parseGrant(text string) (r request, ok bool) {
+	if !strings.HasPrefix(text, grantHeads[0]) && !strings.HasPrefix(text, grantHeads[1]) {
+		return r, false
+	}
+	err := json.Unmarshal([]byte(text), &r)
+	return r, err == nil
+}
+
+// encodeID returns an id as the scripts know it: as JSON.
+func encodeID(id string) string {
+	var b strings.Builder
+	writeJSONString(&b, id)
+	return b.String()
+}
+
+// encode returns the request of the attempt with this number as JSON, without the opening brace and
+// without the fields that the scripts add.
+func (d *Driver) encode(req *driver.Request, attempt uint64, slot uint16) string {
 	l, h := &d.listener, &req.Holder
 	channel := l.channel(slot)
 	var b strings.Builder
-	b.Grow(128 + len(req.Owner) + len(channel) + len(h.Host) + len(h.Label))
-	b.WriteString(`"owner":`)
-	writeJSONString(&b, req.Owner)
-	b.WriteString(`,"id":"`)
-	var digits [20]byte
-	b.Write(strconv.AppendUint(digits[:0], id, 10))
-	b.WriteString(`","mode":"`)
+	b.Grow(192 + len(channel) + len(h.Host) + len(h.Label))
+	b.WriteString(`"mode":"`)
 	b.WriteString(mode(*req))
+	b.WriteString(`","attempt":"`)
+	var digits [20]byte
+	b.Write(strconv.AppendUint(digits[:0], attempt, 10))
 	b.WriteString(`","ttl":`)
-	b.WriteString(d.millis(req.TTL))
+	b.WriteString(rediskit.Millis(req.TTL))
+	b.WriteString(`,"minhold":`)
+	b.WriteString(rediskit.Millis(req.MinHold))
 	b.WriteString(`,"tokens":`)
 	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(*req)), 10))
 	b.WriteString(`,"channel":`)
@@ -86,7 +111,7 @@ func writeJSONString(b *strings.Builder, s string) {
 func (l *listener) blind() bool { return !l.sharded && l.d.conn.IsCluster() }
 
 // parseEntry splits the value of a hash field into a time in microseconds, of 16 digits, and a
-// request.
+// request or grant.
 func parseEntry(s string) (at int64, r request, ok bool) {
 	const digits = 16
 	if len(s) < digits {

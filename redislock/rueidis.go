@@ -3,29 +3,24 @@ package redislock
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A rueidisConn is a Conn on a rueidis client.
 type rueidisConn struct {
 	client rueidis.Client
-	wires  *wires // of a client that Open made; nil if the client is the user's own
+	own    bool // Open made the client
 }
 
 func (c *rueidisConn) IsCluster() bool { return c.client.Mode() == rueidis.ClientModeCluster }
@@ -33,34 +28,13 @@ func (c *rueidisConn) IsCluster() bool { return c.client.Mode() == rueidis.Clien
 func (c *rueidisConn) IsSentinel() bool { return c.client.Mode() == rueidis.ClientModeSentinel }
 
 func (c *rueidisConn) Close() {
-	if c.wires != nil {
+	if c.own {
 		c.client.Close()
 	}
 }
 
 // Eval implements [Conn].
 func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
-	direct, ok := ctx.(*directContext)
-	if !ok || !direct.cancellable {
-		return c.eval(ctx, calls)
-	}
-	if c.wires == nil || c.IsCluster() { // where more than one direct call may be under way
-		return c.evalInBackground(direct, calls)
-	}
-	c.wires.direct.Store(direct)
-	defer c.wires.direct.Store(nil)
-	replies := c.eval(ctx, calls)
-	if direct.Err() != nil {
-		for i := range replies {
-			if r := &replies[i]; r.Err != nil && !errors.As(r.Err, new(*ReplyError)) {
-				r.Err = context.Cause(direct)
-			}
-		}
-	}
-	return replies
-}
-
-func (c *rueidisConn) eval(ctx context.Context, calls []Call) []Reply {
 	replies := make([]Reply, len(calls))
 	results := c.send(ctx, calls, false)
 	for i := 0; i < len(calls); i++ {
@@ -80,124 +54,6 @@ func (c *rueidisConn) eval(ctx context.Context, calls []Call) []Reply {
 		i--
 	}
 	return replies
-}
-
-// evalInBackground is eval, but returns when ctx is done.
-func (c *rueidisConn) evalInBackground(ctx *directContext, calls []Call) []Reply {
-	own := cloneCalls(calls)
-	done := make(chan []Reply, 1)
-	go func() { done <- c.eval(ctx, own) }()
-	select {
-	case replies := <-done:
-		return replies
-	case <-ctx.Done():
-		return failed(len(calls), context.Cause(ctx))
-	}
-}
-
-// cloneCalls copies calls, whose memory the caller reuses when Eval returns.
-func cloneCalls(calls []Call) []Call {
-	own := slices.Clone(calls)
-	for i, call := range own {
-		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
-	}
-	return own
-}
-
-// Dedicate implements [Conn]. After an error it closes the connection. All contexts here have a
-// deadline: without one, the client would unsubscribe when the connection goes back to the pool,
-// which is dangerous (see Subscribe).
-func (c *rueidisConn) Dedicate(ctx context.Context, use func(Pipeline) error) error {
-	dedicated, release := c.client.Dedicate()
-	err := use(func(calls ...Call) []Reply {
-		commands := make(rueidis.Commands, len(calls))
-		for i, call := range calls {
-			commands[i] = c.command(call, false)
-		}
-		replies := make([]Reply, len(calls))
-		for i, r := range dedicated.DoMulti(ctx, commands...) {
-			replies[i] = commandReply(r)
-		}
-		return replies
-	})
-	if err != nil {
-		dedicated.Close()
-		return err
-	}
-	release()
-	return nil
-}
-
-// failed returns n replies with an error.
-func failed(n int, err error) []Reply {
-	replies := make([]Reply, n)
-	for i := range replies {
-		replies[i].Err = err
-	}
-	return replies
-}
-
-// wires makes the connections of one client. A call that a caller makes by itself ends soon after
-// the caller's context, although rueidis looks only at the deadline then: the connection fails.
-type wires struct {
-	direct atomic.Pointer[directContext] // of the direct call that is under way; nil without one
-	dial   func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
-}
-
-// A wire is one of these connections. rueidis sets the deadline before each direct call.
-type wire struct {
-	net.Conn
-	wires *wires
-	ctx   *directContext // of the direct call on this wire; nil without one
-}
-
-// wirePause is how often a direct call without an answer looks at its caller's context.
-const wirePause = driver.CancelTimeout / 4
-
-// open is for [rueidis.ClientOption.DialCtxFn].
-func (w *wires) open(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
-	var c net.Conn
-	var err error
-	switch {
-	case w.dial != nil:
-		c, err = w.dial(ctx, addr, d, secure)
-	case secure != nil:
-		c, err = (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
-	default:
-		c, err = d.DialContext(ctx, "tcp", addr)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &wire{Conn: c, wires: w}, nil
-}
-
-func (w *wire) SetDeadline(t time.Time) error {
-	if w.ctx = w.wires.direct.Load(); w.ctx == nil || t.IsZero() || t.After(w.ctx.at) {
-		w.ctx = nil
-		return w.Conn.SetDeadline(t)
-	}
-	if err := w.Conn.SetWriteDeadline(t); err != nil {
-		return err
-	}
-	return w.Conn.SetReadDeadline(time.Now().Add(wirePause))
-}
-
-func (w *wire) Read(b []byte) (int, error) {
-	for {
-		n, err := w.Conn.Read(b)
-		ctx := w.ctx
-		if n > 0 || ctx == nil || !errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil {
-			return n, err
-		}
-		now := time.Now()
-		if at, _ := ctx.Deadline(); !now.Before(at) {
-			return n, err
-		}
-		if err := w.Conn.SetReadDeadline(now.Add(wirePause)); err != nil {
-			return n, err
-		}
-	}
 }
 
 // send makes calls. With text set, the scripts go with their text, for a server that does not know

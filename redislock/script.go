@@ -14,36 +14,24 @@ import (
 // all their keys, which lie in one slot, except those of Redisson (script/redisson.lua). The files
 // say what their arguments and answers are.
 var (
-	// fastPathScript acquires free locks and releases exclusive ones, as long as nobody waits
-	// for them, which is the common case. It leaves the other cases to fullScript.
-	fastPathScript = rediskit.NewScript(scripts, "clock", "fastpath")
-
-	// freeScript releases one exclusive lock, and hands it over if that is simple. enqueueScript puts
-	// one request for an exclusive lock into the queue if that is simple. They leave the other
-	// cases to fullScript.
-	freeScript = rediskit.NewScript(scripts, "free",
-		"clock", "limits", "memory", "longlease", "identity", "grace", "keys", "token", "record", "entry", "hint", "handover")
-	enqueueScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "entry", "hint", "place", "enqueue")
-
 	// fullScript serves any request.
 	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
-		"keys", "token", "record", "mode", "entry", "hint", "hold", "queue", "place", // of a lock
+		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", "place", // of a lock
 		"acquire", "release", "check", "label", "withdraw", "redisson", "break", // requests
 		"full")
 
-	// extendScript extends only the locks' keys of exclusive leases, all with the same TTL.
-	// renewScript extends leases of any kind with all that belongs to them.
-	extendScript = rediskit.NewScript(scripts, "extend")
-	renewScript  = rediskit.NewScript(scripts, "clock", "limits", "memory", "longlease", "renew")
+	// renewScript extends leases.
+	renewScript = rediskit.NewScript(scripts, "clock", "limits", "longlease", "keys", "entry", "mode", "grant", "renew")
 
 	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
 	forgetScript  = rediskit.NewScript(scripts, "clock", "forget")
 	longestScript = rediskit.NewScript(scripts, "clock", "longest")
 
-	// snapshotScript reads locks, and foreignScript keys that may be locks of other libraries.
-	// They write nothing.
+	// snapshotScript reads locks, ownScript finds them, and foreignScript reads keys that may be locks
+	// of other libraries. They write nothing.
 	snapshotScript = rediskit.NewScript(scripts, "redisson", "snapshot")
+	ownScript      = rediskit.NewScript(scripts, "own")
 	foreignScript  = rediskit.NewScript(scripts, "foreign")
 )
 

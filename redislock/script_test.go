@@ -8,7 +8,7 @@ import (
 
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{
-		"fastpath": fastPathScript.Text, "free": freeScript.Text, "enqueue": enqueueScript.Text, "full": fullScript.Text, "extend": extendScript.Text, "renew": renewScript.Text,
-		"forget": forgetScript.Text, "longest": longestScript.Text, "snapshot": snapshotScript.Text, "foreign": foreignScript.Text,
+		"full": fullScript.Text, "renew": renewScript.Text,
+		"forget": forgetScript.Text, "longest": longestScript.Text, "snapshot": snapshotScript.Text, "own": ownScript.Text, "foreign": foreignScript.Text,
 	})
 }

@@ -66,7 +66,7 @@ type foreignKey struct {
 // that expire if endless is set.
 func (d admin) scanForeign(ctx context.Context, prefix string, endless bool,
 	page func(m Node, found []foreignKey, queues []string) (more bool, err error)) error {
-	return d.scan(ctx, rediskit.EscapeGlob(prefix)+"*", func(m Node, keys []string) (bool, error) {
+	return d.scan(ctx, rediskit.EscapeGlob(prefix)+"*", "", func(m Node, keys []string) (bool, error) {
 		var queues, others []string
 		for _, key := range keys {
 			switch {
@@ -95,7 +95,7 @@ func (d admin) readForeign(ctx context.Context, keys []string, endless, assumeLo
 	for batch := range d.batches(keys) {
 		c := Call{Script: foreignScript, Args: []string{skip}}
 		for _, key := range batch {
-			c.Keys = append(c.Keys, key, keysOf(key)[1])
+			c.Keys = append(c.Keys, key)
 		}
 		r := d.eval(ctx, c)[0]
 		if r.Err != nil {
@@ -109,7 +109,7 @@ func (d admin) readForeign(ctx context.Context, keys []string, endless, assumeLo
 			if err := json.Unmarshal([]byte(line), &f.snapshot); err != nil {
 				continue // what the script can't describe is not of the format of a library
 			}
-			if _, own := f.ownRecord(); own || strings.HasPrefix(string(f.Value), "snib:") {
+			if _, own := parseGrant(string(f.Value)); own || strings.HasPrefix(string(f.Value), "snib:") {
 				continue
 			}
 			switch f.Type {

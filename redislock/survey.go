@@ -12,8 +12,7 @@ import (
 
 // findings are what the driver found out about the servers when it was made.
 type findings struct {
-	sharded  bool   // they have sharded pub/sub
-	refusal  string // how they refuse scripts, or ""
+	sharded  bool // they have sharded pub/sub
 	warnings []string
 }
 
@@ -65,13 +64,8 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 			return f, driver.Invalidf("server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same " +
 				"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with AllowSplitBrain")
 		}
-		if f.refusal, err = scriptRefusal(ctx, m); err != nil {
+		if err := checkScripts(ctx, m); err != nil {
 			return f, err
-		}
-		if f.refusal != "" {
-			if err := conf.checkScriptless(conn, f.refusal); err != nil {
-				return f, err
-			}
 		}
 		f.sharded = conn.IsCluster() && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
@@ -84,21 +78,17 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 	return f, nil
 }
 
-// scriptRefusal returns the error by which a server refuses a script that can't fail otherwise, or
-// "". A server that does not answer, such as one whose writes are paused, has not refused it.
-func scriptRefusal(ctx context.Context, m Node) (string, error) {
+// checkScripts rejects a server on which our user may run no scripts. A server that does not answer,
+// such as one whose writes are paused, has not refused them.
+func checkScripts(ctx context.Context, m Node) error {
 	_, err := m.Do(ctx, "EVAL", "return 1", "0")
-	var refusal *ReplyError
-	if errors.As(err, &refusal) {
-		if isTransient(err) {
-			return "", nil
-		}
-		return refusal.Text, nil
+	if errors.As(err, new(*ReplyError)) && !isTransient(err) {
+		return driver.Invalidf("server: it refuses scripts (%v), which all locks need; give the user the rights +eval and +evalsha", err)
 	}
-	return "", context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
-// checkServer rejects a server that is too old, or not of the required kind.
+// checkServer rejects a server that is too old, or of a kind that the client can't use.
 func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 	switch {
 	case info.IsSentinel():
@@ -110,10 +100,6 @@ func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 		return driver.Invalidf("server: it is a replica of %s:%s; connect to that server, or through the Sentinels that watch it", info["master_host"], info["master_port"])
 	case info.IsClusterNode() && !isCluster:
 		return driver.Invalidf("topology: the server is a node of a Cluster; connect to it as to a Cluster")
-	case conf.topology == cluster && !isCluster:
-		return driver.Invalidf("topology: the server is no node of a Cluster")
-	case conf.topology == single && isCluster:
-		return driver.Invalidf("topology: the client speaks to a Cluster, not to one server")
 	case conf.grace && info["run_id"] == "":
 		return driver.Invalidf("server: INFO does not show its run_id, so a restart can't be noticed: turn failover-grace off")
 	}

@@ -176,7 +176,7 @@ func TestYieldWithoutWaiters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			node := used(t, redistest.Single(t))
-			d := open(t, at(node.Addr()), redislock.YieldToForeign(time.Second))
+			d := open(t, at(node.Addr()), redislock.YieldToForeign(time.Second), redislock.GraceFloor(time.Minute))
 			req := as(request("job", "first", time.Minute))
 			req.Tokens = 2 // it can be handed over
 			req, wanted := jobtest.WithWanted(req)
@@ -233,7 +233,7 @@ func TestYieldEnds(t *testing.T) {
 func TestYieldWithinProcess(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	l := locker(t, open(t, at(node.Addr()), redislock.YieldToForeign(time.Second)))
+	l := locker(t, open(t, at(node.Addr()), redislock.YieldToForeign(time.Second), redislock.GraceFloor(time.Minute)))
 	ctx, cancel := context.WithTimeout(t.Context(), yieldWithin)
 	defer cancel()
 	ended := make(chan error, 4)
@@ -286,7 +286,7 @@ func TestStatusWhileYielding(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
-	node.Must("ZADD", "snib.q:{job}", -1, "snib:yield")
+	node.Must("ZADD", "snib.q:{job}", -1, "yield")
 	if st, err := d.Status(t.Context(), "job"); err != nil || len(st.Holders) != 0 {
 		t.Errorf("Status = %+v, %v; want a free lock", st, err)
 	}

@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -81,31 +80,4 @@ func TestACL(t *testing.T) {
 		}
 	}
 	release(t, l)
-}
-
-// TestPlainTakeDenied takes a right away while locks are taken with plain commands. The scripts do
-// without HINCRBY. They need MGET, and what the server says of that reaches the caller.
-func TestPlainTakeDenied(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{"hincrby", "mget"} {
-		t.Run(command, func(t *testing.T) {
-			t.Parallel()
-			c := start(t, 3)
-			c.init(t)
-			d := open(t, c.servers)
-			release(t, acquire(t, d, uniqueRequest("job", "first")))
-			for _, n := range c.nodes {
-				n.Must("ACL", "SETUSER", "default", "-"+command)
-			}
-			l, err := tryAcquire(t, d, uniqueRequest("job", "second"))
-			switch {
-			case command == "hincrby" && err != nil:
-				t.Fatalf("Acquire = %v, want a grant by the script", err)
-			case command == "hincrby":
-				release(t, l)
-			case err == nil || !strings.Contains(err.Error(), "can't run this command"):
-				t.Errorf("Acquire = %v, want what the servers say of rights", err)
-			}
-		})
-	}
 }

@@ -119,11 +119,7 @@ func (d *Driver) checkRequest(req *driver.Request) error {
 // to take over that lease.
 func (a *attempt) try(ctx context.Context) (*lease, error) {
 	r := a.d.startRound(&a.req, &a.lock, a.topic != nil)
-	won := r.wait(ctx) == quorum.Won
-	if !won || r.metOthers() {
-		a.d.scripted[a.lock.stripe].Store(a.d.conf.scriptedRounds)
-	}
-	if won && ctx.Err() == nil {
+	if r.wait(ctx) == quorum.Won && ctx.Err() == nil {
 		return a.leaseFrom(r), nil
 	}
 	a.awaitCleanup(ctx, r.cleanUp())

@@ -97,11 +97,15 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 
 // recoverStep takes the next step for each node. It returns when to take the one after it, or 0
 // if there is none.
-func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission, floor uint64) (pause time.Duration, err error) {
-	admitted := 0
+func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission, least uint64) (pause time.Duration, err error) {
+	admitted, given := 0, floor{least: least, operator: true}
 	var errs []error
 	for i := range d.nodes {
-		next, done, err := d.admit(ctx, &admissions[i], i, func() (uint64, bool, error) { return floor, true, nil })
+		s, err := d.requestStanding(ctx, i, 's')
+		next, done := checkInterval, false
+		if err == nil {
+			next, done, err = d.admit(ctx, &admissions[i], i, s, given)
+		}
 		switch {
 		case errors.Is(err, driver.ErrInvalid):
 			return 0, err

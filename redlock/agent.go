@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -30,6 +32,7 @@ const (
 type agent struct {
 	d          *Driver
 	wakeup     chan struct{} // has the capacity 1
+	running    sync.WaitGroup
 	admissions []quorum.Admission
 }
 
@@ -62,6 +65,7 @@ func (g *agent) suspect(node int) {
 
 // run is the agent's goroutine. It sleeps while all nodes are well.
 func (g *agent) run() {
+	defer g.running.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -77,16 +81,23 @@ func (g *agent) run() {
 	}
 }
 
+// awaitStep waits a moment until the step under way is over, after the driver's context has ended.
+func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), &g.running) }
+
 // checkNodes takes the next step for each node. If more is true, the agent has to check again after
-// pause.
+// pause. A step under way is not given up when the driver is closed: see [Driver.Close].
 func (g *agent) checkNodes() (pause time.Duration, more bool) {
 	pause = time.Hour
+	var replies []reply
 	for i, n := range g.d.nodes {
 		n.mu.Lock()
 		suspect, busy := n.suspected, !n.busySince.IsZero()
 		n.mu.Unlock()
 		if suspect {
-			next, admitted, err := g.d.admit(g.d.ctx, &g.admissions[i], i, g.counterFloor)
+			if replies == nil {
+				replies = g.d.pollMost(g.d.sendCtx, 's', nil)
+			}
+			next, admitted, err := g.checkNode(i, replies[i])
 			if admitted {
 				n.mu.Lock()
 				n.suspected = false
@@ -106,13 +117,16 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 	return pause, more
 }
 
-// counterFloor returns the floor for counters that no majority knows any more, according to the
-// loss policy.
-func (g *agent) counterFloor() (least uint64, operator bool, err error) {
-	if g.d.conf.loss == Refuse {
-		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and the operator must give the floor from which they continue (recover)", errNoMajority)
+// checkNode takes the next step for a node that has told its standing.
+func (g *agent) checkNode(i int, r reply) (next time.Duration, admitted bool, err error) {
+	if r.err != nil || !r.answered {
+		return checkInterval, false, r.err
 	}
-	return driver.NextToken(0, time.Now()), false, nil
+	s, err := g.d.parseStanding(i, r.text)
+	if err != nil {
+		return checkInterval, false, err
+	}
+	return g.d.admit(g.d.sendCtx, &g.admissions[i], i, s, floorByTime)
 }
 
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
@@ -138,9 +152,13 @@ func (g *agent) probe(n *node) {
 	}
 }
 
-// A floorFunc returns the floor for counters that no majority knows any more. The result
-// operator reports whether an operator chose the floor, rather than a clock.
-type floorFunc func() (least uint64, operator bool, err error)
+// A floor is where counters go on that no majority knows any more.
+type floor struct {
+	least    uint64 // 0 for the present time
+	operator bool   // an operator chose it, and not a clock
+}
+
+var floorByTime = floor{}
 
 // formatBool formats a boolean for the scripts.
 func formatBool(b bool) string {
@@ -157,28 +175,68 @@ type standing struct {
 	Mark     string `json:"mark"`
 	Cluster  string `json:"cluster"`
 	Self     string `json:"self"`
+	Since    string `json:"since"` // "NODE:TIME …": the nodes' clocks after the node was marked
+	Now      string `json:"now"`   // the node's own clock
 }
 
-// admit takes the next step towards the admission of a node, and returns how long to wait
-// before the step after it.
+// admit takes the next step towards the admission of a node with the standing s, and returns how
+// long to wait before the step after it.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
+	ctx context.Context, a *quorum.Admission, i int, s standing, f floor,
 ) (next time.Duration, admitted bool, err error) {
-	s, err := d.requestStanding(ctx, i, 's')
 	for tries := 0; err == nil && tries < 2; tries++ {
-		move, wait := a.Look(quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}, driver.Now())
+		now := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}
+		if s.Admitted != s.Run && s.Mark != "" {
+			now.Waited = d.readClocks(ctx, i, s)
+		}
+		move, wait := a.Look(now, driver.Now())
 		switch move {
 		case quorum.None:
 			return 0, true, nil
 		case quorum.Wait:
 			return wait, false, nil
 		case quorum.Read:
-			return d.readCountersAndAdmit(ctx, a, i, floor)
+			return d.readCountersAndAdmit(ctx, a, i, f)
 		case quorum.Mark:
 			s, err = d.requestStanding(ctx, i, 'm', rand.Text())
 		}
 	}
 	return checkInterval, false, err
+}
+
+// readClocks returns how long a node has been marked by the clocks of a majority of the nodes. It
+// tells the node what those show of which the node does not know yet.
+func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
+	since, now := parseClocks(s.Since), quorum.Clocks{}
+	var unknown []byte
+	for node, r := range d.pollMost(ctx, 's', nil) {
+		var other standing
+		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
+			continue
+		}
+		now[node], _ = strconv.ParseUint(other.Now, 10, 64)
+		if since[node] == 0 && now[node] != 0 {
+			unknown = fmt.Appendf(unknown, "%d:%d ", node, now[node])
+		}
+	}
+	if unknown != nil {
+		// If it fails, the wait counts from a later time.
+		_, _ = d.sendOne(ctx, i, 'w', s.Mark, string(unknown))
+	}
+	return d.params.Waited(since, now)
+}
+
+// parseClocks parses the times that a node has stored.
+func parseClocks(text string) (c quorum.Clocks) {
+	for _, field := range strings.Fields(text) {
+		number, micros, _ := strings.Cut(field, ":")
+		node, err := strconv.Atoi(number)
+		if err != nil || node < 0 || node >= len(c) {
+			continue
+		}
+		c[node], _ = strconv.ParseUint(micros, 10, 64) // 0 if it is none
+	}
+	return c
 }
 
 // requestStanding asks a node for its standing. It returns an error if the node belongs to
@@ -212,11 +270,11 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 
 // readCountersAndAdmit reads the counters of a majority and admits the node with them.
 func (d *Driver) readCountersAndAdmit(
-	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
+	ctx context.Context, a *quorum.Admission, i int, f floor,
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
-	for node, r := range d.pollAll(ctx, 'c', noLock()) {
+	for node, r := range d.pollMost(ctx, 'c', func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
 			reading.Away(node)
 			continue
@@ -229,17 +287,17 @@ func (d *Driver) readCountersAndAdmit(
 		}
 		reading.Answer(node, counts, counters)
 	}
-	least, operator := uint64(0), false
+	least := uint64(0)
 	if reading.Verdict() != quorum.Won {
 		if !reading.MajorityLost() {
 			return checkInterval, false, errors.Join(wrong...)
 		}
-		if least, operator, err = floor(); err != nil {
-			return 0, false, err
+		if least = f.least; least == 0 {
+			least = driver.NextToken(0, time.Now())
 		}
 	}
 	run, mark := a.Ticket()
-	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(operator))
+	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
 

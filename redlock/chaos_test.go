@@ -54,7 +54,7 @@ func chaosOptions() []redlock.Option {
 // second it kills a random minority of the servers, and in between it stops servers and
 // processes. No token is a duplicate or out of order, no two processes hold the lock at once by
 // their own clocks, and no node frees a lock for anybody but its owner. After the faults, every
-// process gets the lock.
+// process gets the lock, once those that have had it leave it to the others.
 func TestChaos(t *testing.T) {
 	c := start(t, 5)
 	c.opts = chaosOptions()
@@ -80,13 +80,17 @@ func TestChaos(t *testing.T) {
 	for _, wrong := range judge(histories(t, files)) {
 		t.Error(wrong)
 	}
-	livetest.Await(t, "lock for everybody", func() error {
+	// Redlock is not fair: while others take the lock again at once, a process may wait for ever.
+	// So each one leaves when it has had the lock, and at last the slowest is alone.
+	livetest.Await(t, "lock for everybody", func() (err error) {
 		for i, file := range files {
 			if all := history(t, file); len(all) == 0 || all[len(all)-1].Got < healed {
-				return fmt.Errorf("process %d has not got the lock since all is well again", i)
+				err = fmt.Errorf("process %d has not got the lock since all is well again", i)
+			} else {
+				children[i].End()
 			}
 		}
-		return nil
+		return err
 	})
 	took := time.Duration(clock() - healed)
 	for _, child := range children {
@@ -430,15 +434,13 @@ func (w *watcher) monitor(n *redistest.Node, ready func()) {
 	}
 }
 
-// readMonitor reads the output of MONITOR for one run of a server: the calls of the scripts, the
-// commands of the scripts, and plain commands. MONITOR also shows a SET that was refused because
-// the key was there, so readMonitor keeps when the key expires, by the server's clock.
+// readMonitor reads the output of MONITOR for one run of a server: the calls of the scripts, and
+// the commands of the scripts.
 func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	word := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	in := bufio.NewReader(conn)
 	var call []string // of the script, in progress
 	var owner string  // the nonce in the key, if known
-	var until float64 // when the key expires, in seconds
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -449,8 +451,6 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 			ready()
 			continue
 		}
-		clock, _, _ := strings.Cut(strings.TrimPrefix(line, "+"), " ")
-		now, _ := strconv.ParseFloat(clock, 64)
 		words := word.FindAllString(line, -1)
 		for i, q := range words {
 			if text, err := strconv.Unquote(q); err == nil {
@@ -462,19 +462,8 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 		case strings.HasPrefix(strings.ToUpper(words[0]), "EVAL"):
 			call = words
 		case words[1] != chaosLock:
-		case words[0] == "SET" && len(words) > 4:
-			const margin = 0.002 // expiries are in milliseconds
-			fromScript := strings.Contains(line, " lua] ")
-			if !fromScript && owner != "" && now < until-margin {
-				break // refused
-			}
-			surely := fromScript || owner == "" || now > until+margin
-			if owner, _, _ = strings.Cut(words[2], " "); !surely {
-				owner = ""
-			}
-			until = now + milliseconds(words[4])
-		case words[0] == "PEXPIRE" && len(words) > 2:
-			until = now + milliseconds(words[2])
+		case words[0] == "SET" && len(words) > 2:
+			owner, _, _ = strings.Cut(words[2], " ")
 		case words[0] == "DEL":
 			w.checkFree(call, owner)
 			owner = ""
@@ -482,35 +471,23 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	}
 }
 
-// milliseconds returns an argument in seconds.
-func milliseconds(text string) float64 {
-	ms, _ := strconv.ParseFloat(text, 64)
-	return ms / 1000
-}
-
 // TestWatcher shows the watcher deletions that are in the owner's name, and others.
 func TestWatcher(t *testing.T) {
-	const at, lua = ` [0 127.0.0.1:1] `, ` [0 lua] `
-	set := func(s, who, nonce string) string {
-		return s + who + `"SET" "` + chaosLock + `" "` + nonce + ` 0 {" "PX" "1000" "NX"`
+	const at, lua = `1.0 [0 127.0.0.1:1] `, `1.0 [0 lua] `
+	set := func(nonce string) string {
+		return lua + `"SET" "` + chaosLock + `" "` + nonce + ` 0 {" "PX" "1000" "NX"`
 	}
-	free := func(s, nonce string) string {
-		return s + at + `"EVALSHA" "sha" "2" "other" "` + chaosLock + `" "x " "` + nonce + ` "`
+	free := func(nonce string) string {
+		return at + `"EVALSHA" "sha" "2" "snib.redlock" "` + chaosLock + `" "f" "` + nonce + ` " "0"`
 	}
-	del := func(s string) string { return s + lua + `"DEL" "` + chaosLock + `"` }
+	const del = lua + `"DEL" "` + chaosLock + `"`
 	for name, tt := range map[string]struct {
 		lines []string
 		wrong bool
 	}{
-		"Own":            {[]string{set("1.0", at, "a"), free("1.1", "a"), del("1.1")}, false},
-		"Anothers":       {[]string{set("1.0", at, "a"), free("1.1", "b"), del("1.1")}, true},
-		"NonceOfAnother": {[]string{set("1.0", at, "a"), free("1.1", "x"), del("1.1")}, true},
-		"OfOneRefused":   {[]string{set("1.0", at, "a"), set("1.5", at, "b"), free("1.6", "b"), del("1.6")}, true},
-		"AfterRefusal":   {[]string{set("1.0", at, "a"), set("1.5", at, "b"), free("1.6", "a"), del("1.6")}, false},
-		"AfterExpiry":    {[]string{set("1.0", at, "a"), set("2.5", at, "b"), free("2.6", "b"), del("2.6")}, false},
-		"OfOneExpired":   {[]string{set("1.0", at, "a"), set("2.5", at, "b"), free("2.6", "a"), del("2.6")}, true},
-		"Extended":       {[]string{set("1.0", at, "a"), `1.9` + lua + `"PEXPIRE" "` + chaosLock + `" "1000"`, set("2.5", at, "b"), free("2.6", "b"), del("2.6")}, true},
-		"ByScript":       {[]string{set("1.0", at, "a"), set("1.5", lua, "b"), free("1.6", "b"), del("1.6")}, false},
+		"Own":       {[]string{set("a"), free("a"), del}, false},
+		"Anothers":  {[]string{set("a"), free("b"), del}, true},
+		"Successor": {[]string{set("a"), set("b"), free("b"), del}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrong := 0
@@ -549,15 +526,7 @@ func (w *watcher) checkFree(call []string, owner string) {
 
 // asksToFree reports whether a call of a script asks to free the key in the owner's name.
 func asksToFree(call []string, owner string) bool {
-	if len(call) < 3 {
-		return false
-	}
-	// The script that only frees has as many arguments as keys, which are the nonces.
-	if n, err := strconv.Atoi(call[2]); err == nil && len(call) == 3+2*n {
-		i := slices.Index(call[3:3+n], chaosLock)
-		return i >= 0 && strings.TrimSuffix(call[3+n+i], " ") == owner
-	}
-	for i := range len(call) - 2 {
+	for i := range max(0, len(call)-2) {
 		if call[i] == "f" && strings.TrimSuffix(call[i+1], " ") == owner {
 			return true
 		}

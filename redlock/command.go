@@ -23,14 +23,7 @@ type command struct {
 	// node is the index of the node that the command is for.
 	node int
 
-	// quick is set if freeScript may carry the command out: it frees a lease that was never
-	// extended.
-	quick bool
-
-	// plain is not nil if the command, which has the code a, may be carried out as a plain take.
-	plain *plainTake
-
-	answer string // that of the node; "" until it is there. It belongs to the node's goroutine
+	answer string // that of the node; it belongs to the node's goroutine
 
 	receiver receiver       // of the answer; nil if nobody waits for it
 	sendBy   driver.Instant // when it is no longer worth sending; zero: never
@@ -115,21 +108,10 @@ func (c *scriptCall) write(cluster, self string, batch []*command) {
 	}
 }
 
-// writeFrees is write for freeScript.
-func (c *scriptCall) writeFrees(batch []*command) {
-	c.script, c.keys, c.args = freeScript, c.keys[:0], c.args[:0]
-	for _, cmd := range batch {
-		c.keys, c.args = append(c.keys, cmd.lock.key), append(c.args, cmd.args[0])
-	}
-}
-
 // evalsha returns the command that makes the call.
 func (c *scriptCall) evalsha(b rueidis.Builder) rueidis.Completed {
 	return b.Evalsha().Sha1(c.script.SHA1).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
 }
-
-// notMine is the answer of freeScript for a key that does not have the nonce.
-const notMine = "?"
 
 // codeStrings has each code at its own index, so that slicing it yields the code as a string
 // without an allocation.

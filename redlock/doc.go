@@ -58,10 +58,10 @@
 // There is none: the nodes are not replicas of each other. A node that restarted, with its
 // memory or without, grants nothing until a client has waited for MaxTTL and has then read the
 // counters of a majority. The agent of any driver does that. If a majority has lost its memory,
-// [OnMajorityLoss] sets the policy, and the Recover of [Admin] lets an
-// operator decide.
+// counters go on from the present time, or from the floor that an operator gives to the Recover
+// of [Admin].
 //
 // # Options
 //
-// [MaxTTL], [NodeTimeout] and [OnMajorityLoss].
+// [MaxTTL] and [NodeTimeout].
 package redlock

@@ -1,8 +1,5 @@
 package redlock
 
-// AlwaysPlain makes a driver try plain takes although others use the locks.
-func AlwaysPlain(d *Driver) { d.conf.scriptedRounds = 0 }
-
 // Topics returns the number of channels that a driver needs.
 func Topics(d *Driver) int {
 	l := &d.listener

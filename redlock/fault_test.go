@@ -15,6 +15,7 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
 	"github.com/sniblock/snib/redlock/redlockadmin"
 )
@@ -68,15 +69,17 @@ func TestHungNodes(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease that
-// was extended is freed when the nodes have memory again, and any other one at once.
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease is
+// freed at once, unless MinHold keeps it: that needs memory.
 func TestNodesWithoutMemory(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	l, kept := acquire(t, d, request("x", "o", time.Minute)), acquire(t, d, request("kept", "o", time.Minute))
+	closed := request("x", "o", time.Minute)
+	closed.MinHold = time.Minute
+	l, kept := acquire(t, d, closed), acquire(t, d, request("kept", "o", time.Minute))
 	short := acquire(t, d, request("short", "o", time.Minute))
-	if err := renew(t, d, l); err != nil {
+	if err := renew(t, d, short); err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
 	c.awaitKeys(t, "kept", "short", "x")
@@ -92,10 +95,10 @@ func TestNodesWithoutMemory(t *testing.T) {
 		t.Errorf("Renew without memory = %v", err)
 	}
 	if err := short.Release(within(t, testTimeout)); err != nil {
-		t.Errorf("Release of a lease that was never extended, without memory = %v", err)
+		t.Errorf("Release without memory = %v", err)
 	}
 	if err := l.Release(within(t, testTimeout)); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("Release without memory = %v, want an error that says OOM", err)
+		t.Errorf("Release with MinHold without memory = %v, want an error that says OOM", err)
 	}
 	if _, err := d.Status(within(t, testTimeout), "kept"); err != nil {
 		t.Errorf("Status while a release waits for memory = %v", err)
@@ -111,7 +114,14 @@ func TestNodesWithoutMemory(t *testing.T) {
 		t.Errorf("%d of %d renewals while a release waits for memory", renewed, times)
 	}
 	limit("0")
-	c.awaitKeys(t, "kept")
+	livetest.Await(t, "release with MinHold", func() error {
+		for i, n := range c.nodes {
+			if value := fmt.Sprint(n.Must("GET", "x")); !strings.HasPrefix(value, "kept:") {
+				return fmt.Errorf("node %d has %q", i, value)
+			}
+		}
+		return nil
+	})
 	if err := renew(t, d, kept); err != nil {
 		t.Errorf("Renew = %v", err)
 	}
@@ -279,42 +289,96 @@ func TestMajorityRemembersCounters(t *testing.T) {
 	release(t, l)
 }
 
-// A majority without memory is admitted by time, or only after an operator gives a floor, as
-// the policy says.
+// A majority without memory is admitted by time. The counters go on from the present, or from the
+// floor that an operator gives while no client runs.
 func TestMajorityForgets(t *testing.T) {
 	c := start(t, 3)
 	const longest = 2 * time.Second
 	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
 	c.init(t)
-	strict := append(c.opts[:1:1], redlock.OnMajorityLoss(redlock.Refuse))
-	d := open(t, c.servers, strict...)
+	d := open(t, c.servers, c.opts...)
 	last := token(acquire(t, d, request("x", "a", longest)))
-	for _, n := range c.nodes[:2] {
-		n.Kill()
-		n.Restart()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
 	}
-	if l, err := d.Acquire(within(t, 2*longest), request("x", "b", longest)); err == nil {
-		t.Fatalf("a majority has forgotten, the policy is to refuse, and the token %d was granted", token(l))
+	forget := func(nodes ...*redistest.Node) {
+		for _, n := range nodes {
+			n.Kill()
+			n.Restart()
+		}
 	}
+	forget(c.nodes[:2]...)
 	c.awaitStates(t, redlockadmin.NodeBlank, redlockadmin.NodeBlank, redlockadmin.NodeAdmitted)
 	floor := last + 1e9
-	if err := redlock.Admin(c.servers, strict...).Recover(within(t, testTimeout), floor); err != nil {
+	if err := redlock.Admin(c.servers, c.opts...).Recover(within(t, testTimeout), floor); err != nil {
 		t.Fatalf("Recover = %v", err)
 	}
 	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
+	d = open(t, c.servers, c.opts...)
 	l := acquire(t, d, request("x", "c", longest))
 	if token(l) <= floor {
 		t.Errorf("token %d, want more than the floor %d", token(l), floor)
 	}
 	release(t, l)
 
-	for _, n := range c.nodes[1:] {
-		n.Kill()
-		n.Restart()
-	}
-	lenient := open(t, c.servers, c.opts...)
+	forget(c.nodes[1:]...)
+	release(t, acquire(t, d, request("x", "d", longest)))
 	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
-	release(t, acquire(t, lenient, request("x", "d", longest)))
+}
+
+// Neither Open nor Close waits for a node that hangs as long as NodeTimeout.
+func TestHungNodeAtBothEnds(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	c.nodes[1].Hang()
+	d, err := redlock.Open(within(t, testTimeout), c.servers, redlock.NodeTimeout(time.Hour))
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	l, err := tryAcquire(t, d, request("x", "o", time.Minute))
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	release(t, l)
+	if err := d.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+}
+
+// A node that restarted takes part again although no client lives as long as the node must wait. A
+// node that hangs meanwhile does not prevent that.
+func TestShortClients(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5)
+	const longest = 3 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	c.nodes[0].Hang()
+	c.nodes[4].Kill()
+	c.nodes[4].Restart()
+	restarted := time.Now()
+	livetest.Await(t, "admission", func() error {
+		d, err := redlock.Open(within(t, testTimeout), c.servers, c.opts...)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		l, err := tryAcquire(t, d, request("x", "o", longest))
+		if err != nil {
+			return err
+		}
+		release(t, l)
+		if admitted := fmt.Sprint(c.nodes[4].Must("HGET", "snib.redlock", "mark")); admitted != "<nil>" || time.Since(restarted) < longest {
+			return fmt.Errorf("its mark is %s", admitted)
+		}
+		return nil
+	})
+	c.nodes[0].Resume()
+	if left := c.nodes[4].Must("HMGET", "snib.redlock", "mark", "since"); fmt.Sprint(left) != "[<nil> <nil>]" {
+		t.Errorf("after the admission, mark and times are %v, want none", left)
+	}
+	c.awaitStates(t, repeatState(5, redlockadmin.NodeAdmitted)...)
 }
 
 // If two clients split the vote, nobody has a majority. A request with NoWait retries, and its

@@ -283,7 +283,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	if !h.ours {
 		code = 'x'
 	}
-	verdict, ended, err := d.tell(ctx, code, &l, h.nonce, "0", 1<<len(d.nodes)-1, driver.Now().Add(d.params.MaxTTL), false)
+	verdict, ended, err := d.tell(ctx, code, &l, h.nonce, "0", 1<<len(d.nodes)-1, driver.Now().Add(d.params.MaxTTL))
 	switch {
 	case verdict == quorum.Won:
 		return nil

@@ -85,7 +85,6 @@ func (l *lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	end, valid := l.lastSent.Add(2*l.req.TTL), !l.validUntil.Reached(driver.Now())
 	nodes := l.extendedOn
-	quick := nodes == 0 // no request may still extend it
 	l.ended = true
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
@@ -96,7 +95,7 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	nodes |= l.round.nodesToFree()
 	l.freeOld(end, keep)
-	verdict, ended, err := l.d.tell(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end, quick && keep == "0")
+	verdict, ended, err := l.d.tell(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
 	switch {
 	case verdict == quorum.Won:
 	case ended:
@@ -136,7 +135,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	l.req.Holder.Label = label
 	rest, end := encodeHolder(&l.req), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
-	_, ended, err := l.d.tell(ctx, 'h', &l.lock, l.round.nonce, rest, 1<<len(l.d.nodes)-1, end, false)
+	_, ended, err := l.d.tell(ctx, 'h', &l.lock, l.round.nonce, rest, 1<<len(l.d.nodes)-1, end)
 	if ended {
 		return driver.ErrLost
 	}
@@ -147,7 +146,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 // The result ended reports that no majority had the lease. If neither is certain and some nodes
 // have not answered, err says why.
 func (d *Driver) tell(
-	ctx context.Context, code byte, l *lock, nonce, arg string, nodes quorum.Set, end driver.Instant, quick bool,
+	ctx context.Context, code byte, l *lock, nonce, arg string, nodes quorum.Set, end driver.Instant,
 ) (verdict quorum.Verdict, ended bool, err error) {
 	tally := d.params.Tally(driver.Instant{})
 	p := d.newPoll(func(node int, r reply) bool {
@@ -161,7 +160,7 @@ func (d *Driver) tell(
 			p.mu.Unlock()
 			continue
 		}
-		p.commands[i].sendBy, p.commands[i].quick = end, quick
+		p.commands[i].sendBy = end
 		p.sendEvenIfDown(i, code, l, nonce, arg)
 	}
 	p.close()

@@ -55,11 +55,6 @@ type node struct {
 	callCtx context.Context //nolint:containedctx // that of calls: no caller's, because a connection is not given up with a caller
 	wakeup  chan struct{}   // has the capacity 1
 
-	// These belong to the node's goroutine.
-	pipeline    pipeline
-	rest        []*command // what is left of a batch for the script
-	plainDenied bool       // our user lacks a permission for plain takes
-
 	mu     sync.Mutex
 	client rueidis.Client        // nil without a connection
 	conns  map[*trackedConn]bool // open connections; empty for a user's client
@@ -203,10 +198,7 @@ func (n *node) executeEach(c *scriptCall, batch []*command, refusal error) error
 	for i := range batch {
 		one := batch[i : i+1]
 		err := refusal
-		switch {
-		case one[0].answer != "":
-			err = nil
-		case len(batch) > 1:
+		if len(batch) > 1 {
 			err = n.execute(c, one)
 		}
 		switch {
@@ -279,7 +271,7 @@ func (n *node) nextBatch(batch []*command) []*command {
 			cmd.state = canceled
 			late = append(late, cmd)
 		default:
-			cmd.state, cmd.answer = sent, ""
+			cmd.state = sent
 			batch = append(batch, cmd)
 		}
 	}
@@ -305,30 +297,21 @@ func (cmd *command) deliver(answer string, err error) {
 	}
 }
 
-// execute sends a batch and waits for the answers as long as the connection lives. Commands that
-// need the script are sent to it. If there is an error, some commands may have their answers.
+// execute sends a batch and waits for the answers as long as the connection lives.
 func (n *node) execute(c *scriptCall, batch []*command) error {
 	client, err := n.connect()
 	if err != nil {
 		return err
 	}
-	if err := n.runPipeline(client, batch); err != nil {
-		return err
-	}
-	n.rest = append(n.rest[:0], batch...)
-	n.rest = slices.DeleteFunc(n.rest, func(cmd *command) bool { return cmd.answer != "" })
-	if len(n.rest) == 0 {
-		return nil
-	}
-	c.write(n.cluster, n.address, n.rest)
+	c.write(n.cluster, n.address, batch)
 	answers, err := n.eval(client, c)
 	switch {
 	case err != nil:
 		return err
-	case len(answers) != len(n.rest):
-		return fmt.Errorf("the script gave %d answers to %d requests", len(answers), len(n.rest))
+	case len(answers) != len(batch):
+		return fmt.Errorf("the script gave %d answers to %d requests", len(answers), len(batch))
 	}
-	for i, cmd := range n.rest {
+	for i, cmd := range batch {
 		cmd.answer = answers[i]
 	}
 	return nil
@@ -336,7 +319,12 @@ func (n *node) execute(c *scriptCall, batch []*command) error {
 
 // eval makes a call. If the server does not know the script, eval sends its text.
 func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
-	return n.repeatUnknown(client, c, client.Do(n.callCtx, c.evalsha(client.B()))).AsStrSlice()
+	r := client.Do(n.callCtx, c.evalsha(client.B()))
+	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
+		b := client.B().Eval().Script(c.script.Text).Numkeys(int64(len(c.keys)))
+		r = client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
+	}
+	return r.AsStrSlice()
 }
 
 // deliver hands the answers of a batch to the receivers. A command that frees a lock is sent again

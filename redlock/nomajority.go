@@ -92,9 +92,6 @@ func (d *Driver) remedy(keptOut, blank int) string {
 		return ""
 	}
 	wait := fmt.Sprintf("they take part within %v", d.params.Quarantine().Round(time.Second))
-	if d.conf.loss == Refuse {
-		wait += ", or after snib redlock recover if a majority has forgotten"
-	}
 	if blank == 0 {
 		return ": " + wait
 	}

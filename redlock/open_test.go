@@ -55,7 +55,6 @@ func TestOpenRefuses(t *testing.T) {
 		{"MaxTTL", c.servers, []redlock.Option{redlock.MaxTTL(0)}, "want 100ms to 24h"},
 		{"MaxTTLFraction", c.servers, []redlock.Option{redlock.MaxTTL(time.Second + 1)}, "milliseconds"},
 		{"NodeTimeout", c.servers, []redlock.Option{redlock.NodeTimeout(0)}, "NodeTimeout"},
-		{"Policy", c.servers, []redlock.Option{redlock.OnMajorityLoss(7)}, "policy 7"},
 		{"ZeroOption", c.servers, make([]redlock.Option, 1), "the zero Option"},
 	}
 	for _, tt := range tests {

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -13,15 +12,10 @@ type Option struct{ set func(*config) }
 type config struct {
 	maxTTL  time.Duration
 	timeout time.Duration
-	loss    LossPolicy
-
-	// scriptedRounds is how many rounds for a stripe of names use the script after one that met
-	// another client's.
-	scriptedRounds int32
 }
 
 func configure(opts []Option) (config, error) {
-	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond, scriptedRounds: 16}
+	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond}
 	for _, o := range opts {
 		if o.set == nil {
 			return conf, driver.Invalidf("option: the zero Option")
@@ -35,8 +29,6 @@ func configure(opts []Option) (config, error) {
 		return conf, driver.Invalidf("MaxTTL: %v is not a whole number of milliseconds", conf.maxTTL)
 	case conf.timeout < time.Millisecond:
 		return conf, driver.Invalidf("NodeTimeout: %v, want at least a millisecond", conf.timeout)
-	case conf.loss > Refuse:
-		return conf, driver.Invalidf("OnMajorityLoss: there is no policy %d", conf.loss)
 	}
 	return conf, nil
 }
@@ -54,33 +46,3 @@ func MaxTTL(d time.Duration) Option { return Option{func(c *config) { c.maxTTL =
 // timeout should be longer than the pauses of a healthy node, such as a fork or a slow fsync: a
 // node that counts as down has no vote. Clients may have different timeouts.
 func NodeTimeout(d time.Duration) Option { return Option{func(c *config) { c.timeout = d }} }
-
-// A LossPolicy says what happens to restarted nodes when no majority knows the
-// counters any more.
-type LossPolicy uint8
-
-const (
-	// ByTime admits them when they have waited for MaxTTL, as always, with counters that start
-	// at the present time. Tokens then stay in order if the clients' clocks are right to within
-	// half the outage.
-	ByTime LossPolicy = iota
-
-	// Refuse keeps them excluded until the Recover of [Admin] is called. Nothing is granted
-	// meanwhile.
-	Refuse
-)
-
-func (p LossPolicy) String() string {
-	switch p {
-	case ByTime:
-		return "by time"
-	case Refuse:
-		return "refuse"
-	}
-	return fmt.Sprintf("policy %d", uint8(p))
-}
-
-// OnMajorityLoss sets what this client does when a majority of the nodes has lost its
-// memory. The default is [ByTime]. Any client may admit nodes, so all clients should have
-// the same policy.
-func OnMajorityLoss(p LossPolicy) Option { return Option{func(c *config) { c.loss = p }} }

@@ -129,11 +129,49 @@ func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
 	return append([]reply(nil), p.replies...)
 }
 
-// isPending reports whether answers that matter are still to come.
-func (p *poll) isPending() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.finished
+// minorityTimeout is how long the driver waits for the other nodes when a majority has answered,
+// where it does not need them. So a node that hangs costs a process little that lives only briefly.
+const minorityTimeout = 50 * time.Millisecond
+
+// pollMost sends the same request to all nodes and returns their replies. It waits up to
+// NodeTimeout for a majority whose replies count, and then a little for the others. If counts is
+// nil, all answers count.
+func (d *Driver) pollMost(ctx context.Context, code byte, counts func(r reply) bool) []reply {
+	p, majority := d.newMajorityPoll(counts)
+	for i := range d.nodes {
+		p.send(i, code, noLock())
+	}
+	p.close()
+	return p.waitMost(ctx, majority, d.conf.timeout)
+}
+
+// newMajorityPoll returns a poll, and a channel that is closed when the replies of a majority
+// count.
+func (d *Driver) newMajorityPoll(counts func(r reply) bool) (p *poll, majority chan struct{}) {
+	majority = make(chan struct{})
+	left := d.params.Quorum()
+	return d.newPoll(func(_ int, r reply) bool {
+		if r.err == nil && (counts == nil || counts(r)) {
+			if left--; left == 0 {
+				close(majority)
+			}
+		}
+		return false
+	}), majority
+}
+
+// waitMost waits for the majority up to the timeout, and then for the others.
+func (p *poll) waitMost(ctx context.Context, majority <-chan struct{}, timeout time.Duration) []reply {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-majority:
+		return p.wait(ctx, min(minorityTimeout, timeout))
+	case <-p.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return p.wait(ctx, 0)
 }
 
 // pollAll sends the same request to all nodes and returns their replies. It waits for a
@@ -150,11 +188,10 @@ func (d *Driver) pollAll(ctx context.Context, code byte, l *lock, args ...string
 	return p.wait(ctx, shortRetryTimeout)
 }
 
-// drain waits until the nodes have carried out the commands that are queued. It waits
-// for a hung node too, in case the node continues just now, but not for one whose
-// connection is broken.
+// drain waits until the nodes have carried out the commands that are queued. It waits a moment for
+// a hung node too, in case the node continues just now, but not for one whose connection is broken.
 func (d *Driver) drain(deadline time.Time) {
-	p := d.newPoll(nil)
+	p, majority := d.newMajorityPoll(nil)
 	for i, n := range d.nodes {
 		n.mu.Lock()
 		broken := n.downErr != nil
@@ -164,7 +201,7 @@ func (d *Driver) drain(deadline time.Time) {
 		}
 	}
 	p.close()
-	p.wait(context.Background(), min(time.Until(deadline), d.conf.timeout))
+	p.waitMost(context.Background(), majority, min(time.Until(deadline), d.conf.timeout))
 }
 
 // errorsOf returns, by node, why the nodes did not answer.

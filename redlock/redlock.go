@@ -66,7 +66,6 @@ type Driver struct {
 	nonceID    string // the prefix of all nonces of this driver
 	rounds     atomic.Uint64
 	lastTokens [stripes]atomic.Uint64 // the last token seen, by stripe
-	scripted   [stripes]atomic.Int32  // how many rounds must use the script, by stripe
 
 	mu sync.Mutex
 
@@ -169,6 +168,7 @@ func start(ctx context.Context, d *Driver) (*Driver, error) {
 	for _, n := range d.nodes {
 		d.background.Go(n.run)
 	}
+	d.agent.running.Add(1)
 	d.background.Go(d.agent.run)
 	if err := d.awaitMajority(ctx); err != nil {
 		_ = d.Close() // never fails
@@ -261,10 +261,11 @@ func (d *Driver) Info() driver.Info {
 }
 
 // Close implements [driver.Driver]. It cancels the acquisitions under way and waits up to a
-// second for them to clean up. Within that second it gives the nodes up to NodeTimeout to carry
-// out the commands that are queued, above all those that free locks; it does not wait for a
-// node whose connection is broken. Then it stops the driver's goroutines, and waits up to
-// another second for them.
+// second for them to clean up. Within that second it gives a majority of the nodes up to
+// NodeTimeout to carry out the commands that are queued, above all those that free locks, and 50 ms
+// more to the others; it does not wait for a node whose connection is broken. It also waits up to
+// 50 ms for a step towards the admission of a node, because others may live as briefly. Then it
+// stops the driver's goroutines, and waits up to another second for them.
 func (d *Driver) Close() error {
 	d.closeOnce.Do(func() {
 		d.mu.Lock() // so that no acquisition enters meanwhile
@@ -273,6 +274,7 @@ func (d *Driver) Close() error {
 		deadline := time.Now().Add(time.Second)
 		rediskit.WaitUntil(deadline, &d.acquiring)
 		d.drain(deadline)
+		d.agent.awaitStep()
 		d.stopSending()
 		for _, n := range d.nodes {
 			n.disconnect(driver.ErrClosed)

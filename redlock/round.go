@@ -30,8 +30,6 @@ type round struct {
 	// for the same owner: "" for nodes that it leaves alone. Otherwise it is nil.
 	old []string
 
-	plain *plainTake // nil if the round uses the script
-
 	settled chan struct{} // closed when the round has become a lease, or its cleanup is queued
 
 	mu       sync.Mutex
@@ -74,14 +72,7 @@ const (
 func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 	r := d.newRound(req, l, d.newNonce())
 	code, n := byte('a'), 4
-	hint, rest := strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)
-	if !enlist {
-		r.plain = d.plainTake(req, l, r.nonce, rest)
-	}
-	if r.plain != nil {
-		hint = r.plain.number // for nodes on which the script takes the lock
-	}
-	args := [6]string{r.nonce, rediskit.Millis(req.TTL), hint, rest}
+	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
 	if tokens := tokenCount(req); enlist || tokens > 1 {
 		code, n = 'A', 6
 		args[4] = strconv.Itoa(tokens)
@@ -91,7 +82,6 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 	}
 	for i := range r.commands {
 		r.commands[i].set(code, l, args[:n]...)
-		r.commands[i].plain = r.plain
 	}
 	r.send()
 	return r
@@ -107,7 +97,7 @@ func (d *Driver) startTakeOver(ctx context.Context, req *driver.Request, l *lock
 		nonce = old[i]
 	}
 	r := d.newRound(req, l, nonce)
-	r.old = old
+	r.old, r.quorum = old, d.params.TakeOver(r.start, req.TTL)
 	for i := range r.commands {
 		r.commands[i].set('g', l, nonce, rediskit.Millis(req.TTL), old[i])
 	}
@@ -383,8 +373,7 @@ func (r *round) nodesToFree() (nodes quorum.Set) {
 	r.mu.Unlock()
 	for i := range sent.All() {
 		k := answers[i].kind
-		// A plain take may have taken the key of a node that serves nobody.
-		if (k == granted || k == unanswered || r.plain != nil && k != held) && !r.d.nodes[i].cancel(&r.commands[i]) {
+		if (k == granted || k == unanswered) && !r.d.nodes[i].cancel(&r.commands[i]) {
 			nodes |= 1 << i
 		}
 	}

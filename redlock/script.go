@@ -11,11 +11,9 @@ import (
 // why the steps are as they are. The scripts need nothing newer than Redis 6.2.
 //
 // holdScript serves the requests that are about holding locks, and adminScript all others.
-// freeScript frees locks whose leases were never extended. The files say what the requests and the
-// answers are.
+// The files say what the requests and the answers are.
 var (
-	holdScript  = rediskit.NewScript(scripts, "node", "batch", "waiter", "value", "serve", "publish", "commit")
-	freeScript  = rediskit.NewScript(scripts, "publish", "free")
+	holdScript  = rediskit.NewScript(scripts, "node", "batch", "waiter", "value", "serve", "commit")
 	adminScript = rediskit.NewScript(scripts, "node", "show", "admit", "admin")
 )
 

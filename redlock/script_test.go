@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,7 +100,7 @@ func (s *scriptServer) wantAnswer(answer string, code byte, args ...string) {
 const one, two, rest = "one~", "two~", `"owner":"me"}`
 
 func TestLuaScripts(t *testing.T) {
-	livetest.LuaScripts(t, map[string]string{"hold": holdScript.Text, "free": freeScript.Text, "admin": adminScript.Text})
+	livetest.LuaScripts(t, map[string]string{"hold": holdScript.Text, "admin": adminScript.Text})
 }
 
 // TestHoldScript lists, for each case, the calls, their requests and the answers. Counters are
@@ -331,6 +330,15 @@ func TestScriptAdmits(t *testing.T) {
 	b.wantAnswer("n", 'j', s.Run, "first", "0", "")
 
 	b.restart()
+	s = b.requestStanding('m', "third")
+	for _, times := range [][]string{{"second", "0:1 "}, {"third", "0:7 12:9 "}, {"third", "0:1 2:5 12:1 1:3 "}} {
+		b.requestStanding('w', times...)
+	}
+	if got, want := b.requestStanding('s'), "0:7 12:9 2:5 1:3 "; got.Since != want || got.Now < s.Now {
+		t.Errorf("the standing is %+v, want the first time of each node since the mark, %q", got, want)
+	}
+
+	b.restart()
 	if s := b.requestStanding('s'); s.Mark != "" || s.Admitted != "" {
 		t.Errorf("standing after another restart = %+v, want neither mark nor admission", s)
 	}
@@ -375,7 +383,9 @@ func TestWithoutMemory(t *testing.T) {
 	b := newScriptServer(t, true)
 	b.run("a one~ 1000 7 "+rest, "y: a one~ 1000 7 "+rest)
 	b.server.Must("CONFIG", "SET", "maxmemory", "1")
-	for request, want := range map[string]string{"z: a two~ 60000 7 " + rest: "x", "y: f one~ 0": "x", "e one~ 60000 7 " + rest: "o"} {
+	for request, want := range map[string]string{
+		"z: a two~ 60000 7 " + rest: "x", "y: f one~ 60000": "x", "x: g two~ 60000 one~": "x", "e one~ 60000 7 " + rest: "o",
+	} {
 		got := b.run(request, "w: f one~ 0")
 		if word, why, _ := strings.Cut(got[0], " "); word != want || strings.Contains(why, "OOM") != (want == "x") || got[1] != "n" {
 			t.Errorf("%q and a request that asks for nothing = %q, want %q, for want of memory, and n", request, got, want)
@@ -386,6 +396,11 @@ func TestWithoutMemory(t *testing.T) {
 	}
 	if y, z := b.server.Must("EXISTS", "y"), b.server.Must("EXISTS", "z"); y != int64(1) || z != int64(0) {
 		t.Errorf("y is there %v times, and z %v: want 1, 0", y, z)
+	}
+	// What frees a key is done, although the counter can't be raised; what takes it then is not.
+	got := b.run("y: f one~ 0", "y: a two~ 60000 7 "+rest)
+	if got[0] != "o" || !strings.HasPrefix(got[1], "x ") || b.server.Must("EXISTS", "y") != int64(0) {
+		t.Errorf("freed and taken without memory = %q, want o and x", got)
 	}
 }
 
@@ -439,70 +454,8 @@ func TestWireFormat(t *testing.T) {
 	}
 }
 
-// free calls freeScript.
-func (s *scriptServer) free(lines ...string) []string {
-	s.t.Helper()
-	var c scriptCall
-	c.writeFrees(parseCommands(lines...))
-	answers, err := s.node.eval(s.node.client, &c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return answers
-}
-
-// freeScript frees only keys with the nonce, and raises no counter.
-func TestFreeScript(t *testing.T) {
-	b := newScriptServer(t, true)
-	b.run("a one~ 60000 7 "+rest, "y: a two~ 60000 7 "+rest)
-	b.server.Must("RPUSH", "list", "a")
-	got := b.free("f on~ 0", "f two~ 0", "f one~ 0", "list: f one~ 0", "free: f one~ 0")
-	if want := []string{"?", "?", "o", "?", "?"}; !slices.Equal(got, want) {
-		t.Errorf("freeScript = %q, want %q", got, want)
-	}
-	if left := b.run("a three~ 60000 1 "+rest, "y: f two~ 0"); left[0] != "g 8" || left[1] != "o" {
-		t.Errorf("afterwards %q, want that x was free with the counter 7, and y was not", left)
-	}
-}
-
-// The key that a plain take has set may have a token that was never counted. The requests of its
-// nonce count one, and each of them that makes the token known removes the mark.
-func TestScriptAfterPlainTake(t *testing.T) {
-	const plain = `one 5 {"since":1,"plain":1,"owner":"me"}`
-	for _, tt := range []struct{ request, answer, value string }{
-		{"a one~ 60000 1 " + rest, "g 6", `one 6 {"since":0,"owner":"me"}`},
-		{"a one~ 60000 9 " + rest, "g 9", `one 9 {"since":0,"owner":"me"}`},
-		{"a two~ 60000 9 " + rest, "h 60000 " + plain, plain},
-		{"g two~ 60000 one~", "g 6", `two 6 {"since":1,"owner":"me"}`},
-		{"g one~ 60000 one~", "g 6", `one 6 {"since":1,"owner":"me"}`},
-		{"e one~ 60000 5 " + rest, "o", `one 5 {"since":1,"owner":"me"}`},
-		{`h one~ "owner":"you"}`, "o", `one 5 {"since":1,"plain":1,"owner":"you"}`},
-		{"f one~ 0", "o", ""},
-	} {
-		t.Run(tt.request, func(t *testing.T) {
-			b := newScriptServer(t, true)
-			b.run("a zero~ 60000 5 " + rest)
-			b.free("f zero~ 0") // the counter is 5
-			b.server.Must("SET", "x", plain, "PX", 60000)
-			if got := b.run(tt.request)[0]; withoutTime(got) != withoutTime(tt.answer) {
-				t.Errorf("answer %q, want %q", got, tt.answer)
-			}
-			got, _ := b.server.Must("GET", "x").(string)
-			if withoutTime(got) != withoutTime(tt.value) {
-				t.Errorf("value %q, want %q", got, tt.value)
-			}
-		})
-	}
-}
-
-// A release is published to the waiters, with their number, by each script.
+// A release is published to the waiters, with their number.
 func TestScriptTells(t *testing.T) {
-	for name, free := range map[string]func(*scriptServer, ...string) []string{"Hold": (*scriptServer).run, "Free": (*scriptServer).free} {
-		t.Run(name, func(t *testing.T) { testScriptTells(t, free) })
-	}
-}
-
-func testScriptTells(t *testing.T, free func(*scriptServer, ...string) []string) {
 	b := newScriptServer(t, true)
 	b.run("a one~ 60000 7 "+rest, "A two~ 60000 7 {} 1 two", "A three~ 60000 7 {} 1 three")
 	conn, release := b.node.client.Dedicate()
@@ -517,7 +470,7 @@ func testScriptTells(t *testing.T, free func(*scriptServer, ...string) []string)
 		t.Fatal(err)
 	}
 	<-subscribed
-	free(b, "f one~ 0")
+	b.run("f one~ 0")
 	select {
 	case got := <-heard:
 		if got != "snib.rw:x 2" {

@@ -17,15 +17,12 @@ import (
 // awaitMajority waits until a majority of the nodes answers, and a little longer for the
 // others. It returns an error if a node does not fit the cluster, or if ctx is done before.
 func (d *Driver) awaitMajority(ctx context.Context) error {
-	p := d.newPoll(func(_ int, r reply) bool { return errors.Is(r.err, driver.ErrInvalid) })
+	p, majority := d.newMajorityPoll(nil)
 	for i := range d.nodes {
 		p.send(i, 's', noLock())
 	}
 	p.close()
-	replies := p.wait(ctx, d.conf.timeout)
-	for deadline := time.Now().Add(dialTimeout); d.requireMajority(replies) != nil && time.Now().Before(deadline) && ctx.Err() == nil && p.isPending(); {
-		replies = p.wait(ctx, min(d.conf.timeout, time.Until(deadline)))
-	}
+	replies := p.waitMost(ctx, majority, dialTimeout)
 	for _, err := range errorsOf(replies) {
 		if errors.Is(err, driver.ErrInvalid) {
 			return err

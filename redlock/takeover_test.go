@@ -191,6 +191,29 @@ func TestOldHandle(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
+// TestTakeOverKeepsTheToken takes a lease over while one node has a greater token for it, as a node
+// has that granted it when the majority had decided already. The hold lives on, with its token.
+func TestTakeOverKeepsTheToken(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	first := acquire(t, open(t, c.servers), request("job", "o", time.Minute))
+	c.awaitKeys(t, "job")
+	for i, n := range c.nodes {
+		was := fmt.Sprint(n.Must("GET", "job"))
+		nonce, rest, _ := strings.Cut(was, " ")
+		_, holder, _ := strings.Cut(rest, " ")
+		n.Must("SET", "job", fmt.Sprintf("%s %d %s", nonce, token(first)+7, holder), "KEEPTTL")
+		again := acquire(t, open(t, c.servers), request("job", "o", time.Minute))
+		if token(again) != token(first) {
+			t.Fatalf("with a greater token on node %d, the lease acquired again has the token %d, want %d", i, token(again), token(first))
+		}
+		if err := renew(t, open(t, c.servers), again); err != nil { // which tells the node the token
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestTakenOverInPart lets an owner take its lease over while a node hangs, which keeps the old
 // nonce. The owner can take the lease over once more, although no nonce has a majority then, and
 // its release frees the lock on all nodes.

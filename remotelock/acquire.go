@@ -56,7 +56,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	a := &attempt{d: d, req: req, down: driver.ErrUnavailable, msg: wire.Acquire{
 		Name: req.Name, Owner: req.Owner, Attempt: rand.Text(), First: req.UniqueOwner, Brief: true,
-		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold), Tokens: req.Tokens,
+		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold), Tokens: min(req.Tokens, wire.MaxTokens),
 		Host: req.Holder.Host, PID: max(req.Holder.PID, 0), Label: shortLabel(req.Holder.Label),
 	}}
 	if req.Fencing > driver.FencingNone {

@@ -17,9 +17,8 @@ import (
 )
 
 var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-	_ driver.Lease     = (*lease)(nil)
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Lease  = (*lease)(nil)
 )
 
 // A Config says where the service is, and how to speak to it.

@@ -95,6 +95,8 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(invalidf("fencing: this store does not have %s tokens", fencing))
 	case msg.Wait < 0 || msg.MinHold < 0 || msg.Tokens < 0 || msg.PID < 0:
 		return none(invalidf("wait_ms, min_hold_ms, tokens and pid can't be negative"))
+	case msg.Tokens > wire.MaxTokens:
+		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
 	}
@@ -207,7 +209,7 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey) error {
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	st, err := s.inspector.Status(ctx, key.name)
+	st, err := s.driver.Status(ctx, key.name)
 	if err != nil {
 		return err
 	}
@@ -354,7 +356,7 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 func (s *Service) holders(ctx context.Context, p *Principal, name string) []wire.Holder {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	st, err := s.inspector.Status(ctx, name)
+	st, err := s.driver.Status(ctx, name)
 	if err != nil {
 		return nil
 	}
@@ -404,7 +406,7 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 
 // takeBackHold releases the hold of an acquisition whose answer the client did not get.
 func (s *Service) takeBackHold(ctx context.Context, key placeKey) error {
-	st, err := s.inspector.Status(ctx, key.name)
+	st, err := s.driver.Status(ctx, key.name)
 	if err != nil {
 		return err
 	}

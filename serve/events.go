@@ -26,7 +26,7 @@ const (
 
 // snapshot lists the store, with those that wait in this replica.
 func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) error {
-	return s.inspector.List(ctx, "", func(st driver.Status) bool { return yield(s.withWaiters(st)) })
+	return s.driver.List(ctx, "", func(st driver.Status) bool { return yield(s.withWaiters(st)) })
 }
 
 // getEvents answers with a stream of [wire.Event].

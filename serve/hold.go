@@ -224,7 +224,7 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 // breakFound ends a hold in the store, and notes how it ended.
 func (s *Service) breakFound(ctx context.Context, f *found, how events.End) error {
 	hold := events.Hold{Name: f.name, Owner: f.Owner, Token: f.Token}
-	return s.events.Ending(hold, how, func() error { return s.inspector.Break(ctx, f.name, f.Owner, f.Token) })
+	return s.events.Ending(hold, how, func() error { return s.driver.Break(ctx, f.name, f.Owner, f.Token) })
 }
 
 // orChanged returns err, or the answer to a request about a hold that was seen and has ended.

@@ -46,7 +46,7 @@ func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) 
 	return s.read(r, p, Action{Op: OpGet, Name: values.Get("name")}, func(ctx context.Context) error {
 		ctx, cancel := bounded(ctx)
 		defer cancel()
-		st, err := s.inspector.Status(ctx, name)
+		st, err := s.driver.Status(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (l listing) has(st driver.Status) bool {
 
 // each calls yield for the locks that p may see.
 func (s *Service) each(ctx context.Context, p *Principal, l listing, yield func(driver.Status) bool) error {
-	return s.inspector.List(ctx, p.Prefix+l.prefix, func(st driver.Status) bool {
+	return s.driver.List(ctx, p.Prefix+l.prefix, func(st driver.Status) bool {
 		name := strings.TrimPrefix(st.Name, p.Prefix)
 		if name <= l.after && l.after != "" || !l.has(st) || !s.opts.Access.May(p, VerbRead, name) {
 			return true

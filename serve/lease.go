@@ -150,7 +150,7 @@ func (s *Service) find(ctx context.Context, name string, owner ownerID, token ui
 // findWhere returns the first hold of a lock that is the one. If there is none, the error matches
 // ErrLost.
 func (s *Service) findWhere(ctx context.Context, name string, isOne func(driver.Holding) bool) (*found, error) {
-	st, err := s.inspector.Status(ctx, name)
+	st, err := s.driver.Status(ctx, name)
 	if err != nil {
 		return nil, err
 	}

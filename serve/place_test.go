@@ -343,7 +343,6 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 // slowOnce is a store whose second acquisition is slow, and so is the release of what it got.
 type slowOnce struct {
 	driver.Driver
-	driver.Inspector
 	acquisitions *atomic.Int64
 	before       time.Duration
 }
@@ -369,7 +368,7 @@ func (l slowRelease) Release(ctx context.Context) error {
 func TestRenewalAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
-		s := newService(t, slowOnce{store, store, new(atomic.Int64), 3 * time.Second}, Options{})
+		s := newService(t, slowOnce{store, new(atomic.Int64), 3 * time.Second}, Options{})
 		acquire := func(ttl int64) (g wire.Granted) {
 			t.Helper()
 			w := post(t.Context(), s, wire.PathAcquire, fmt.Sprintf(`{"name": "job", "owner": "a", "ttl_ms": %d, "wait_ms": 10000}`, ttl))

@@ -46,13 +46,12 @@ func asKind(label string, reserved bool) string {
 	return label
 }
 
-// checkLabel reports a label that nobody may choose, because it means something to snib. The label
-// of a kept lease comes from the process that keeps it.
+// checkLabel reports a label that nobody may choose, because it means something to snib.
 func checkLabel(label string) error {
 	switch {
 	case strings.HasPrefix(label, driver.ReservedLabel):
 		return invalidf("label: it can't begin with %q; set reserve to reserve a lock", driver.ReservedLabel)
-	case strings.HasPrefix(label, "snib:") && label != driver.KeptLabel:
+	case strings.HasPrefix(label, "snib:"):
 		return invalidf(`label: it can't begin with "snib:", which marks labels of snib itself; choose another text`)
 	}
 	return checkText("label", label, wire.MaxLabel)

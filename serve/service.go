@@ -91,10 +91,9 @@ func (o Options) check() error {
 
 // A Service is the handler of a lock service. It is safe for concurrent use.
 type Service struct {
-	driver    driver.Driver
-	inspector driver.Inspector
-	info      driver.Info
-	opts      Options
+	driver driver.Driver
+	info   driver.Info
+	opts   Options
 
 	leases leases
 
@@ -131,12 +130,8 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	if info.Backend == "remote" { // it takes our owners for those of its clients, and refuses our labels
 		return nil, driver.Invalidf("store %s: it is another lock service; give clients its address", info.Backend)
 	}
-	inspector, ok := d.(driver.Inspector)
-	if !ok {
-		return nil, driver.Invalidf("driver %T: it does not implement driver.Inspector", d)
-	}
 	s := &Service{
-		driver: d, inspector: inspector, info: info, opts: opts.withDefaults(),
+		driver: d, info: info, opts: opts.withDefaults(),
 		leases: leases{all: map[leaseKey]*cached{}},
 		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
 		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
@@ -314,7 +309,7 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), driver.AnswerTimeout, errNoAnswer)
 	defer cancel()
-	if _, err := s.inspector.Status(ctx, "snib-ready"); err != nil {
+	if _, err := s.driver.Status(ctx, "snib-ready"); err != nil {
 		return errors.Join(driver.ErrUnavailable, err)
 	}
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})

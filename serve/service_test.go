@@ -65,6 +65,7 @@ func TestProblems(t *testing.T) {
 		{"Escaped", "GET", "/v1/%2e%2e/v1/store", "", "", wire.ProblemPath},
 		{"GetAcquire", "GET", wire.PathAcquire, "", "", wire.ProblemMethod},
 		{"PostLock", "POST", wire.PathLock, wire.TypeJSON, "{}", wire.ProblemMethod},
+		{"Tokens", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","tokens":4097}`, wire.ProblemInvalid},
 		{"Query", "GET", wire.PathLock + "?nme=x", "", "", wire.ProblemInvalid},
 		{"QueryTwice", "GET", wire.PathLock + "?name=x&name=y", "", "", wire.ProblemInvalid},
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},
@@ -412,7 +413,6 @@ func TestReservationsRefused(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
 	}
-	r.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.KeptLabel, TTL: long}, http.StatusNoContent) // by a program that keeps its leases
 }
 
 // TestReplicaServesOthers renews, labels and releases at a replica what another one granted.

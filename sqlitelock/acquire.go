@@ -30,6 +30,7 @@ type outcome struct {
 	err          error // why there is no lease
 	sleep        time.Duration
 	watch        []int64
+	head         bool // of the queue
 }
 
 // Acquire implements [driver.Driver].
@@ -53,9 +54,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		a.withdraw(l)
 		return nil, err
 	}
-	if l.file != nil {
-		d.leaseFiles.Store(l.key(), l.file)
-	}
 	return l, nil
 }
 
@@ -65,11 +63,8 @@ func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
 		return nil, err
 	}
 	a := &attempt{d: d, req: req, mode: modePlain, hint: make(chan struct{}, 1)}
-	switch {
-	case req.Detached:
+	if req.Detached {
 		a.mode = modeDetached
-	case d.inheritable:
-		a.mode = modeInherit
 	}
 	return a, nil
 }
@@ -85,9 +80,12 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 
 // try makes one round: it takes the lease or a place in the queue, and then watches the
 // bytes of the leases and waiters that block it. A byte that was unlocked in the meantime
-// sends its hint at once, so no hint is missed.
+// sends its hint at once, and the bell is heard from before the round, so no hint is missed.
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	a.unwatch()
+	if !a.req.NoWait {
+		a.d.bell.add(a.req.Name, a.hint)
+	}
 	start := driver.Now()
 	v := new(outcome) // not shared: the writer goes on using it if we leave
 	o := &op{
@@ -107,6 +105,12 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 		a.d.side.watch(at, a.hint)
 	}
 	a.watched = v.watch
+	switch {
+	case !v.head:
+		a.d.bell.remove(a.req.Name, a.hint)
+	case a.d.bell.listen():
+		v.sleep = 0
+	}
 	if errors.Is(v.err, driver.ErrHeld) {
 		a.req.NoteWait(nil)
 	}
@@ -165,6 +169,7 @@ func (a *attempt) unwatch() {
 		a.d.side.unwatch(at, a.hint)
 	}
 	a.watched = nil
+	a.d.bell.remove(a.req.Name, a.hint)
 }
 
 // decide is the part of try that runs within the transaction.
@@ -196,6 +201,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 		return nil
 	}
 	v.sleep, v.watch = q.nextCheck(t.d.side, t.now)
+	v.head = len(q.waiters) == 0
 	if a.ticket != 0 {
 		return t.clearCalled(name, a.ticket)
 	}
@@ -205,7 +211,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 // ownLease returns the lease that our owner has already, or nil.
 func (a *attempt) ownLease(q *queue) *leaseRow {
 	for i, l := range q.leases {
-		if l.owner == a.req.Owner && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
+		if l.id == a.req.Owner && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
 			return &q.leases[i]
 		}
 	}
@@ -222,35 +228,33 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 	}
 	v.ticket = t.ticket()
 	h := a.req.Holder
-	_, err = t.db.exec(`INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label)
-		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`,
+	_, err = t.db.exec(insertWaiter,
 		a.req.Name, v.ticket, a.req.Owner, a.req.Shared, a.req.Slots, v.byte, t.now, h.Host, h.PID, h.Label)
 	return err
 }
 
+// maxTokens is how many tokens a lease may reserve. It keeps the counter, which all names share,
+// near the clock and far from its end.
+const maxTokens = 4096
+
 // grant adds a new lease.
 func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
-	block := max(a.req.Tokens, 1)
-	if a.mode == modeInherit { // a child of one hold must not keep the lock for the next
-		block = 1
-	}
-	l := a.newLease(t.tokens(block), block, start)
-	if err := l.lock(t); err != nil {
+	block := min(max(a.req.Tokens, 1), maxTokens)
+	at, err := a.lockByte(t)
+	if err != nil {
 		return err
 	}
-	h := a.req.Holder
-	_, err := t.db.exec(`INSERT INTO leases
-		(name, token, owner, mode, shared, slots, byte, process, since, deadline, host, pid, label)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.name, l.token, l.owner, l.mode, a.req.Shared, a.req.Slots, l.byte, t.w.process, t.now, deadlineAfter(t.now, l.ttl),
-		h.Host, h.PID, h.Label)
+	h, ttl, first := a.req.Holder, nanos(a.req.TTL), t.tokens(block)
+	_, err = t.db.exec(insertLease,
+		a.req.Name, first, a.req.Owner, a.mode, a.req.Shared, a.req.Slots, at, t.w.process,
+		t.now, nanos(a.req.MinHold), t.now+ttl, t.wall+ttl, ttl, h.Host, h.PID, h.Label)
 	if err != nil {
 		return err
 	}
 	if err := a.dequeue(t); err != nil {
 		return err
 	}
-	v.lease = l
+	v.lease = a.newLease(first, block, start)
 	return t.sweep()
 }
 
@@ -258,23 +262,44 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 // process may have acquired it and used an unknown number of its tokens, so the new
 // grant has only the first token.
 func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant) error {
-	l := a.newLease(old.token, 1, start)
-	if l.mode == old.mode && l.mode != modeInherit && t.d.side.lockedHere(old.byte) {
-		l.byte = old.byte
-	} else if err := l.lock(t); err != nil {
-		return err
-	} else {
+	at := old.byte
+	if a.mode != old.mode || at != 0 && !t.d.side.lockedHere(at) {
+		var err error
+		if at, err = a.lockByte(t); err != nil {
+			return err
+		}
 		t.unlock(old.byte)
 	}
-	h := a.req.Holder
-	_, err := t.db.exec(`UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, host = ?, pid = ?, label = ?
-		WHERE name = ? AND token = ?`,
-		l.mode, l.byte, t.w.process, deadlineAfter(t.now, l.ttl), h.Host, h.PID, h.Label, l.name, l.token)
+	h, end := a.req.Holder, max(old.deadline, t.now+nanos(a.req.TTL))
+	_, err := t.db.exec(regrantLease,
+		a.mode, at, t.w.process, end, t.wallAt(end), end-t.now, h.Host, h.PID, h.Label, old.name, old.token)
 	if err != nil {
 		return err
 	}
-	v.lease = l
+	v.lease = a.newLease(old.token, 1, start)
 	return a.dequeue(t)
+}
+
+// lockByte locks a new byte for the lease. A detached lease has none, but the process is one that
+// uses the file.
+func (a *attempt) lockByte(t *tx) (at int64, err error) {
+	if a.mode == modeDetached {
+		return 0, t.lockProcess()
+	}
+	if at, err = t.newByte(); err != nil {
+		return 0, err
+	}
+	t.after = append(t.after, func() { t.d.leases.Store(a.key(), at) })
+	return at, t.lock(at)
+}
+
+func (a *attempt) key() leaseKey { return leaseKey{a.req.Name, a.req.Owner} }
+
+func (a *attempt) newLease(token int64, block int, start driver.Instant) *lease {
+	return &lease{
+		d: a.d, key: a.key(), ttl: a.req.TTL, durable: a.mode == modeDetached || a.req.MinHold > 0,
+		grant: driver.Grant{Token: uint64(token), Tokens: block, Start: start},
+	}
 }
 
 // dequeue deletes our row among the waiters.
@@ -289,7 +314,7 @@ func (a *attempt) dequeue(t *tx) error {
 // undo undoes a round whose caller has left.
 func (a *attempt) undo(t *tx, v *outcome) error {
 	if v.lease != nil {
-		if err := v.lease.revoke(t); err != nil {
+		if _, err := t.withLease(a.key(), (*tx).remove); err != nil {
 			return err
 		}
 	}
@@ -325,16 +350,16 @@ func (a *attempt) withdraw(l *lease) {
 func (a *attempt) cleanUp(l *lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	a.d.do(ctx, &op{run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
+	a.d.do(ctx, &op{durable: l != nil, run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
 		if l != nil {
-			if err := l.revoke(t); err != nil {
+			if _, err := t.withLease(a.key(), (*tx).remove); err != nil {
 				return err
 			}
 		}
 		return a.dequeue(t)
 	}})
 	if l != nil {
-		l.drop()
+		a.d.drop(a.key())
 	}
 	a.d.side.unlock(a.byte)
 }

@@ -14,13 +14,9 @@ import (
 )
 
 func BenchmarkAcquireRelease(b *testing.B) {
-	for _, strength := range []driver.Fencing{driver.FencingDurable, driver.FencingClock} {
-		b.Run("fencing="+strength.String(), func(b *testing.B) {
-			d := open(b, newPath(b), Fencing(strength))
-			for b.Loop() {
-				release(b, acquire(b, d, request("owner")))
-			}
-		})
+	d := open(b, newPath(b))
+	for b.Loop() {
+		release(b, acquire(b, d, request("owner")))
 	}
 }
 
@@ -93,7 +89,7 @@ func BenchmarkHandOver(b *testing.B) {
 
 func BenchmarkRenew(b *testing.B) {
 	const held = 100_000
-	d := open(b, newPath(b), Fencing(driver.FencingClock))
+	d := open(b, newPath(b))
 	due := make([]driver.Lease, 0, held)
 	jobs, leases := make(chan int), make(chan driver.Lease)
 	for range 128 {

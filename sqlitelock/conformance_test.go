@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd || windows
+//go:build linux || darwin || windows
 
 package sqlitelock
 
@@ -10,6 +10,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/internal/jobtest"
 )
 
 // TestConformance runs the suite on drivers that can be cut off from their file, as a hanging disk
@@ -37,4 +38,11 @@ func harness(path string) drivertest.Harness {
 		},
 		Restart: func(*testing.T) {}, // there is no server: the next driver opens the file anew
 	}
+}
+
+func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, open(t, newPath(t))) }
+
+func TestLeaseByID(t *testing.T) {
+	path := newPath(t)
+	jobtest.LeaseByID(t, open(t, path), open(t, path))
 }

@@ -1,6 +1,6 @@
 // Package sqlitelock keeps locks in an SQLite file that the processes of one host
-// share. It needs no server, and runs on Linux, macOS, FreeBSD and Windows. This page describes
-// Linux; docs/backends/sqlitelock.md lists the differences on the other systems.
+// share. It needs no server, and runs on Linux, macOS and Windows. This page describes Linux;
+// docs/backends/sqlitelock.md lists the differences on the other systems.
 //
 //	d, err := sqlitelock.Open(ctx, "/var/lib/app/locks.db")
 //
@@ -23,8 +23,10 @@
 // Those behind it check the queue again after one second for each waiter before them, and pass
 // the waiter one second after they found it idle. It keeps its place.
 //
-// The head of the queue also checks once a second, because the kernel does not tell it that
-// another process broke a lease or released a detached one.
+// A detached lease, and one that another process releases or breaks, unlocks no byte that its
+// waiters watch. Its end wakes the waiters of the same process. For those of other processes it
+// sets the time of change of the second file, for which they have an inotify watch on Linux. On
+// the other systems, the head of the queue notices at its next check, once a second.
 //
 // For each lease or waiter of another driver that a driver waits for, one goroutine blocks in
 // the kernel, together with its thread. It can't be interrupted: when the wait is cancelled, it
@@ -33,20 +35,21 @@
 //
 // # Liveness
 //
-// A lease ends at its TTL unless it is renewed. Times are those of CLOCK_BOOTTIME,
-// which nobody can set and which counts sleep. A lease of an earlier boot has ended. A
-// lease ends at once if its process dies or closes the driver: in a second file beside
-// the database, whose name ends in .live, each lease and each waiter keeps a byte of
-// its own locked, and the kernel unlocks it.
+// A lease ends at its TTL unless it is renewed. A renewal never shortens it, and works through
+// any driver on the file, as a release does: see [Driver.Lease]. Times are those of CLOCK_BOOTTIME,
+// which nobody can set and which counts sleep. A lease ends
+// at once if its process dies or closes the driver: in a second file beside the database,
+// whose name ends in .live, each lease and each waiter keeps a byte of its own locked, and
+// the kernel unlocks it. A restart of the host ends it, too.
 //
-// With [Inheritable], the file that [Driver.File] returns keeps that byte locked. After the
-// process that took the lease has died, the processes that inherited the file keep the lease,
-// also past its TTL, until the last of them has closed the file or is gone. As long as the
-// process lives, even stopped, the TTL ends the lease. Release ends it even if others have the
-// file open.
+// [Driver.Inherit] returns a file that keeps that byte locked. After the process that took the
+// lease has died, the processes that inherited the file keep the lease, also past its TTL,
+// until the last of them has closed the file or is gone. As long as the process lives, even
+// stopped, the TTL ends the lease. Release ends it even if others have the file open.
 //
 // A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
-// no file. A lease that MinHold keeps after its release outlives the process too.
+// no file. A lease that MinHold keeps after its release outlives the process too. Across a
+// restart of the host, both last until their end by the wall clock, and at most for a TTL.
 //
 // A transaction takes less than a millisecond. A process that is stopped in the middle of one
 // blocks all others that use the file until it resumes or is killed. Their calls return soon
@@ -62,11 +65,10 @@
 // Tokens come from one counter in the file, which the granting transaction increases. They
 // increase over all names for as long as the file exists. If the file is lost, they follow the
 // wall clock in microseconds. A grant is on the disk before Acquire returns
-// ([driver.FencingDurable]); releases and renewals need not be, because no lease survives a
-// power cut. A lease may have a block of tokens, which goroutines of one process use up by
-// handing the lease over among themselves. A holder is not told that another process waits
-// (Request.OnWanted), so after 5 ms or 128 holds the lock goes back to the file in any case, and
-// to the waiters there.
+// ([driver.FencingDurable]); releases and renewals are, too, if the lease is detached. A lease
+// may have a block of tokens, which goroutines of one process use up by handing the lease over
+// among themselves. A holder is not told that another process waits (Request.OnWanted), so
+// after 5 ms or 128 holds the lock goes back to the file in any case, and to the waiters there.
 //
 // # Failover
 //
@@ -78,6 +80,5 @@
 //
 // # Options
 //
-// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database
-// that Open creates. [Inheritable] lets child processes keep a lock.
+// [Mode] lets other users use a database that Open creates.
 package sqlitelock

@@ -12,7 +12,6 @@ import (
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
-	st.Name = name // all there is if no row is of this boot
 	err = d.view(ctx, func(db conn) error {
 		st, err = d.status(db, name, sync.OnceValue(d.side.lockingProcesses))
 		return err
@@ -25,7 +24,6 @@ func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	for from, more := prefix, true; more; {
 		var page []driver.Status
-		more = false // view does not call the function if no row is of this boot
 		err := d.view(ctx, func(db conn) (err error) {
 			page, from, more, err = d.page(db, prefix, from)
 			return err
@@ -47,8 +45,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next string, more bool, err error) {
 	const size = 100
 	var names []string
-	err = db.query(`SELECT name FROM leases WHERE name >= ? UNION SELECT name FROM waiters WHERE name >= ?
-		ORDER BY name LIMIT ?`, func(r row) { names = append(names, r.text(0)) }, from, from, size)
+	err = db.query(selectNames, func(r row) { names = append(names, r.text(0)) }, from, size)
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -95,7 +92,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 		}
 		st.Shared, st.Slots = l.shared, int(l.slots)
 		h := driver.Holding{
-			Owner: l.owner, Token: uint64(l.token), Holder: l.holder,
+			Owner: l.id, Token: uint64(l.token), Holder: l.holder,
 			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),
 		}
 		if h.Inherited = l.mode == modeInherit && !d.side.locked(l.process); h.Inherited {
@@ -106,30 +103,42 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 	return st, nil
 }
 
-// view calls fn within a read transaction on a separate connection. It does not call fn if
-// no row in the database is of this boot.
+// view calls fn within a read transaction on a separate connection.
 func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
 	d.readerMu.Lock()
 	defer d.readerMu.Unlock()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if d.closed() {
-		return driver.ErrClosed
-	}
-	if d.reader == nil {
-		var err error
-		if d.reader, err = connect(d.path, d.closed); err != nil {
-			return d.explain(err)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if d.closed() {
+			return driver.ErrClosed
+		}
+		matches, err := d.read(fn)
+		if err != nil || matches {
+			return err
+		}
+		// Any transaction of the writer takes the rows over.
+		if err := d.do(ctx, &op{run: func(*tx) error { return nil }}); err != nil {
+			return err
 		}
 	}
-	if _, err := d.reader.exec(`BEGIN`); err != nil {
-		return d.explain(err)
+}
+
+// read calls fn within a read transaction, unless the rows are of another boot.
+func (d *Driver) read(fn func(conn) error) (matches bool, err error) {
+	if d.reader == nil {
+		if d.reader, err = connect(d.path, d.closed); err != nil {
+			return false, d.explain(err)
+		}
 	}
-	defer d.reader.exec(`ROLLBACK`) //nolint:errcheck // there is nothing to commit
+	if _, err := d.reader.exec(beginRead); err != nil {
+		return false, d.explain(err)
+	}
+	defer d.reader.exec(rollback) //nolint:errcheck // there is nothing to commit
 	m, err := readMeta(d.reader)
-	if err != nil || m.boot != d.boot || m.live != d.live {
-		return err
+	if err != nil || !d.matches(m) {
+		return false, err
 	}
-	return fn(d.reader)
+	return true, fn(d.reader)
 }

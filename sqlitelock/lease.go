@@ -2,62 +2,51 @@ package sqlitelock
 
 import (
 	"context"
-	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
-// maxTime bounds the durations that the database adds to times: 36 years in nanoseconds.
-const maxTime = 1 << 60
+// maxTime bounds the durations that the database adds to times: 146 years in nanoseconds. The sum
+// of this and the time since 1970 fits.
+const maxTime = 1 << 62
 
-// A lease implements [driver.Lease].
+// nanos returns a duration as the database adds it to times.
+func nanos(d time.Duration) int64 { return int64(min(d, maxTime)) }
+
+// A lease implements [driver.Lease]. It names a row of the table leases, which each request looks
+// up: what arrives after the end of the lease changes nothing.
 type lease struct {
-	d       *Driver
-	name    string
-	owner   string
-	token   int64 // the first token, which identifies the lease
-	mode    int64
-	byte    int64
-	ttl     time.Duration
-	minHold time.Duration
-	grant   driver.Grant
-	file    *os.File // has the byte locked if mode is modeInherit
+	d     *Driver
+	key   leaseKey
+	ttl   time.Duration
+	grant driver.Grant
 
-	mu           sync.Mutex
-	released     bool  // Release has its final answer, which is err
-	err          error // nil or ErrLost
-	byteUnlocked bool  // the byte was unlocked
+	// durable says that a power cut must not undo what is done to the lease, as it outlives its
+	// process, or may: it is detached, has a MinHold, or was granted to an unknown driver.
+	durable bool
+
+	mu       sync.Mutex
+	released bool  // Release has its final answer, which is err
+	err      error // nil or ErrLost
+	tried    bool  // an earlier Release failed, and may have freed the lock
 }
 
-func (a *attempt) newLease(token int64, block int, start driver.Instant) *lease {
-	return &lease{
-		d: a.d, name: a.req.Name, owner: a.req.Owner, token: token, mode: a.mode,
-		ttl: a.req.TTL, minHold: a.req.MinHold,
-		grant: driver.Grant{Token: uint64(token), Tokens: block, Start: start},
-	}
+// A leaseKey is what a lease is known by.
+type leaseKey struct{ name, id string }
+
+// Lease returns the lease with the given id, which another driver may have acquired.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &lease{d: d, key: leaseKey{name, id}, ttl: ttl, durable: true}
 }
-
-// lock locks a new byte for the lease.
-func (l *lease) lock(t *tx) (err error) {
-	if l.byte, err = t.newByte(); err != nil {
-		return err
-	}
-	if l.mode != modeInherit {
-		return t.lock(l.byte)
-	}
-	l.file, err = t.lockNewFile(l.byte)
-	return err
-}
-
-// A leaseKey is by what the user of a driver knows a lease.
-type leaseKey struct{ name, owner string }
-
-func (l *lease) key() leaseKey { return leaseKey{l.name, l.owner} }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
+
+// ID returns the id of the request that led to the grant.
+func (l *lease) ID() string { return l.key.id }
 
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error {
@@ -66,81 +55,28 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return l.err
 	}
-	var found bool
-	err := l.d.do(ctx, &op{run: func(t *tx) (err error) {
-		found, err = l.end(t)
-		return err
-	}})
+	found, err := l.d.withLease(ctx, l.durable, l.key, (*tx).release)
 	if err != nil {
 		// Without its byte the row counts as dead, so the lock becomes free even when the disk
-		// is full. A lease with a MinHold or without a process needs its row changed.
-		if l.minHold == 0 && l.mode != modeDetached {
-			l.unlock()
+		// is full.
+		if l.tried = true; !l.durable {
+			l.d.drop(l.key)
 		}
 		return err
 	}
-	if !found && !l.byteUnlocked {
+	if !found && !l.tried {
 		l.err = driver.ErrLost
 	}
 	l.released = true
-	l.unlock()
 	return l.err
-}
-
-// end deletes the lease's row, or keeps it for the rest of the MinHold. It reports
-// whether the lease was still valid.
-func (l *lease) end(t *tx) (bool, error) {
-	if l.minHold > 0 {
-		least := int64(min(l.minHold, maxTime))
-		n, err := t.db.exec(`UPDATE leases SET mode = ?, deadline = since + ?
-			WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ? AND since + ? > ?`,
-			modeKept, least, l.name, l.token, l.owner, modeKept, t.now, least, t.now)
-		if err != nil || n > 0 {
-			return n > 0, err
-		}
-	}
-	n, err := t.db.exec(`DELETE FROM leases WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,
-		l.name, l.token, l.owner, modeKept, t.now)
-	return n > 0, err
-}
-
-// revoke deletes the lease's row regardless of its MinHold.
-func (l *lease) revoke(t *tx) error {
-	t.after = append(t.after, l.drop)
-	_, err := t.db.exec(`DELETE FROM leases WHERE name = ? AND token = ? AND owner = ?`, l.name, l.token, l.owner)
-	return err
-}
-
-// drop unlocks the byte, which wakes the waiters for the lock.
-func (l *lease) drop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unlock()
-}
-
-func (l *lease) unlock() {
-	if l.byteUnlocked {
-		return
-	}
-	l.byteUnlocked = true
-	if l.file == nil {
-		l.d.side.unlock(l.byte)
-		return
-	}
-	l.d.leaseFiles.CompareAndDelete(l.key(), l.file) // an owner that acquired again has another file
-	l.d.side.unlockFile(l.file, l.byte)
 }
 
 // SetLabel implements [driver.Lease].
 func (l *lease) SetLabel(ctx context.Context, label string) error {
-	found := false
-	err := l.d.do(ctx, &op{run: func(t *tx) error {
-		n, err := t.db.exec(`UPDATE leases SET label = ?
-			WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,
-			label, l.name, l.token, l.owner, modeKept, t.now)
-		found = n > 0
+	found, err := l.d.withLease(ctx, false, l.key, func(t *tx, row *leaseRow) error {
+		_, err := t.db.exec(labelLease, label, row.name, row.token)
 		return err
-	}})
+	})
 	if err == nil && !found {
 		l.markLost()
 		err = driver.ErrLost
@@ -148,15 +84,22 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	return err
 }
 
+// markLost records that the lease has ended: a later Release returns ErrLost.
+func (l *lease) markLost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.released {
+		l.released, l.err = true, driver.ErrLost
+	}
+}
+
 // Renew implements [driver.Driver]. It renews up to 1,000 leases per transaction, so
 // that other processes can write in between.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	const most = 1000
 	answers := make([]driver.Renewal, 0, len(due))
-	for len(due) > 0 {
-		n := min(most, len(due))
-		answers = append(answers, d.renew(ctx, due[:n])...)
-		due = due[n:]
+	for batch := range slices.Chunk(due, most) {
+		answers = append(answers, d.renew(ctx, batch)...)
 	}
 	return answers
 }
@@ -164,10 +107,12 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	start := driver.Now()
 	found := make([]bool, len(due)) // read only if do returned nil
-	err := d.do(ctx, &op{run: func(t *tx) error {
-		for i, l := range due {
-			var err error
-			if found[i], err = l.(*lease).renew(t); err != nil {
+	durable := slices.ContainsFunc(due, func(l driver.Lease) bool { return l.(*lease).durable })
+	err := d.do(ctx, &op{durable: durable, run: func(t *tx) (err error) {
+		for i, one := range due {
+			l := one.(*lease)
+			found[i], err = t.withLease(l.key, func(t *tx, row *leaseRow) error { return t.extend(row, l.ttl) })
+			if err != nil {
 				return err
 			}
 		}
@@ -188,46 +133,118 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renew extends the lease unless it has ended. It reports whether it was still valid.
-func (l *lease) renew(t *tx) (bool, error) {
-	n, err := t.db.exec(`UPDATE leases SET deadline = ?
-		WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,
-		deadlineAfter(t.now, l.ttl), l.name, l.token, l.owner, modeKept, t.now)
-	return n > 0, err
-}
-
-// markLost records that the lease has ended; a later Release returns ErrLost.
-func (l *lease) markLost() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.released {
-		l.released, l.err = true, driver.ErrLost
-	}
-	l.unlock()
-}
-
-// Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+// Break implements [driver.Inspector]. It also frees what MinHold keeps.
+func (d *Driver) Break(ctx context.Context, name, id string, token uint64) error {
 	found := false
-	err := d.do(ctx, &op{run: func(t *tx) error {
-		found = false
+	err := d.do(ctx, &op{durable: true, run: func(t *tx) error {
 		q, err := t.load(name, 0)
 		if err != nil {
 			return err
 		}
-		for _, l := range q.leases {
-			if l.owner == owner && uint64(l.token) == token {
-				found = true
-				// unlock does nothing if the byte is another driver's: then the waiters
-				// notice at their next check.
-				t.unlock(l.byte)
-				return t.deleteLease(name, l.token)
-			}
+		i := slices.IndexFunc(q.leases, func(l leaseRow) bool { return l.id == id && uint64(l.token) == token })
+		if found = i >= 0; !found {
+			return nil
 		}
-		return nil
+		return t.remove(&q.leases[i])
 	}})
 	if err == nil && !found {
 		err = driver.ErrLost
 	}
 	return err
+}
+
+// withLease runs change on the row of a lease, in a transaction. It reports false if the lease has
+// ended.
+func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey, change func(*tx, *leaseRow) error) (found bool, err error) {
+	err = d.do(ctx, &op{durable: durable, run: func(t *tx) (err error) {
+		found, err = t.withLease(key, change)
+		return err
+	}})
+	return found, err
+}
+
+// withLease is Driver.withLease within a transaction.
+func (t *tx) withLease(key leaseKey, change func(*tx, *leaseRow) error) (bool, error) {
+	var found *leaseRow
+	err := t.db.query(selectLease, func(r row) {
+		if l := scanLease(r); !t.d.side.ended(l, t.now) {
+			found = &l
+		}
+	}, key.name, key.id)
+	switch {
+	case err != nil:
+		return false, err
+	case found == nil:
+		t.after = append(t.after, func() { t.d.drop(key) })
+		return false, nil
+	}
+	return true, change(t, found)
+}
+
+// extend moves the end of a lease to one TTL from now, unless it is later.
+func (t *tx) extend(l *leaseRow, ttl time.Duration) error {
+	end := max(l.deadline, t.now+nanos(ttl))
+	_, err := t.db.exec(extendLease, end, t.wallAt(end), end-t.now, l.name, l.token)
+	return err
+}
+
+// release deletes a lease, or keeps it for the rest of its MinHold.
+func (t *tx) release(l *leaseRow) error {
+	end := l.since + l.minHold
+	if l.minHold == 0 || end <= t.now {
+		return t.remove(l)
+	}
+	if err := t.wake(l); err != nil {
+		return err
+	}
+	_, err := t.db.exec(keepLease, end, t.wallAt(end), end-t.now, l.name, l.token)
+	return err
+}
+
+// remove deletes a lease that is still valid, whatever its MinHold.
+func (t *tx) remove(l *leaseRow) error {
+	if err := t.wake(l); err != nil {
+		return err
+	}
+	return t.delete(l)
+}
+
+// delete deletes the row of a lease. If the driver keeps its byte locked, it no longer does after
+// the commit.
+func (t *tx) delete(l *leaseRow) error {
+	key, at := l.leaseKey, l.byte
+	t.after = append(t.after, func() { t.d.forget(key, at) })
+	_, err := t.db.exec(deleteLease, l.name, l.token)
+	return err
+}
+
+// wake wakes the waiters for a lock after the commit: those that watch the byte of the lease by
+// unlocking it, or all if it is not ours.
+func (t *tx) wake(l *leaseRow) error {
+	key, at, everywhere := l.leaseKey, l.byte, false
+	if !t.d.side.lockedHere(at) {
+		elsewhere := func(r row) { everywhere = everywhere || !t.d.side.lockedHere(r.int(0)) }
+		if err := t.db.query(selectFirstWaiters, elsewhere, l.name); err != nil {
+			return err
+		}
+	}
+	t.after = append(t.after, func() {
+		if !t.d.forget(key, at) {
+			t.d.bell.ring(key.name, everywhere)
+		}
+	})
+	return nil
+}
+
+// forget unlocks the byte of a lease. It reports false if the byte is not ours.
+func (d *Driver) forget(key leaseKey, at int64) bool {
+	d.leases.CompareAndDelete(key, at)
+	return d.side.unlock(at)
+}
+
+// drop unlocks the byte of a lease of this driver. Without it, the row counts as dead.
+func (d *Driver) drop(key leaseKey) {
+	if at, ok := d.leases.LoadAndDelete(key); ok {
+		d.side.unlock(at.(int64))
+	}
 }

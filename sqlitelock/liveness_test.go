@@ -262,10 +262,7 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 		t.Errorf("while the process that took it lives, the hold is %+v", h)
 	}
 	wrapper.Kill()
-	var heirs []driver.Holder
-	if canNameProcesses {
-		heirs = []driver.Holder{{PID: child, Label: "sleep"}}
-	}
+	heirs := []driver.Holder{{PID: child, Label: "sleep"}}
 	if h := holdingStatus(t, d); !h.Inherited || !slices.Equal(h.Heirs, heirs) {
 		t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
 	}
@@ -304,26 +301,25 @@ func TestInheritStoppedWrapper(t *testing.T) {
 // a release closes it and frees the lock, also while a child has it.
 func TestInheritRelease(t *testing.T) {
 	path := newPath(t)
-	d := open(t, path, Inheritable())
+	d := open(t, path)
 	req := request("wrapper")
-	req.Tokens = 8
 	l := acquire(t, d, req)
-	if n := l.Grant().Tokens; n > 1 {
-		t.Errorf("the lease has %d tokens; want one, so that it is not handed over", n)
+	got := acquireLater(t, open(t, path), request("next"))
+	f, err := d.Inherit(t.Context(), req.Name, req.Owner)
+	if err != nil {
+		t.Fatalf("Inherit = %v", err)
 	}
-	f := d.File(req.Name, req.Owner)
-	if f == nil {
-		t.Fatal("there is no file of the lease")
-	}
-	if other := d.File(req.Name, "another owner"); other != nil {
-		t.Errorf("an owner without a lease has the file %s", other.Name())
+	if again, err := d.Inherit(t.Context(), req.Name, req.Owner); again != f || err != nil {
+		t.Errorf("Inherit once more = %v, %v, want the same file", again, err)
 	}
 	heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(heir)
-	got := acquireLater(t, open(t, path), request("next"))
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew after Inherit = %v", err)
+	}
 	release(t, l)
 	if _, took := awaitGrant(t, got); took > wakeLimit {
 		t.Errorf("granted %v after Release, want at most %v", took, wakeLimit)
@@ -331,50 +327,40 @@ func TestInheritRelease(t *testing.T) {
 	if _, err := f.Stat(); err == nil {
 		t.Error("the file is open after Release")
 	}
-	if f := d.File(req.Name, req.Owner); f != nil {
-		t.Errorf("after Release the driver returns the file %s", f.Name())
+	if f, err := d.Inherit(t.Context(), req.Name, req.Owner); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Inherit after Release = %v, %v, want ErrLost", f, err)
 	}
 }
 
-// TestInheritAgain checks that an owner that acquires again has the file of its last lease, also
-// when an earlier one is dropped.
-func TestInheritAgain(t *testing.T) {
-	d := open(t, newPath(t), Inheritable())
+// TestInheritClose checks that Close ends the lease, too, if no other process has the file.
+func TestInheritClose(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
 	req := request("wrapper")
-	first := acquire(t, d, req)
-	before := d.File(req.Name, req.Owner)
-	second := acquire(t, d, req)
-	f := d.File(req.Name, req.Owner)
-	if f == nil || f == before {
-		t.Fatalf("after it acquired again, the owner has the file %v, and had %v", f, before)
+	acquire(t, d, req)
+	if _, err := d.Inherit(t.Context(), req.Name, req.Owner); err != nil {
+		t.Fatalf("Inherit = %v", err)
 	}
-	first.(*lease).drop()
-	if now := d.File(req.Name, req.Owner); now != f {
-		t.Errorf("after the first lease was dropped, the owner has the file %v, want %v", now, f)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
 	}
-	release(t, second)
+	if _, err := try(open(t, path), request("next")); err != nil {
+		t.Errorf("Acquire after Close = %v", err)
+	}
 }
 
-// TestNotInheritable checks that there is a file only on request: a descriptor that nobody asked
-// for would be inherited by nobody knows whom, and keep the lock taken.
+// TestNotInheritable checks that there is no file for leases that do not end with this process.
 func TestNotInheritable(t *testing.T) {
-	detached := request("detached")
-	detached.Detached = true
-	for _, tt := range []struct {
-		name string
-		d    *Driver
-		req  driver.Request
-	}{
-		{"WithoutOption", open(t, newPath(t)), request("a")},
-		{"Detached", open(t, newPath(t), Inheritable()), detached},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := acquire(t, tt.d, tt.req)
-			if f := tt.d.File(tt.req.Name, tt.req.Owner); f != nil {
-				t.Errorf("File = %s, want nil", f.Name())
-			}
-			release(t, l)
-		})
+	path := newPath(t)
+	d, other := open(t, path), open(t, path)
+	detached, elsewhere := request("detached"), request("elsewhere")
+	detached.Detached, elsewhere.Name = true, "another name"
+	acquire(t, d, detached)
+	acquire(t, other, elsewhere)
+	for _, req := range []driver.Request{detached, elsewhere} {
+		if f, err := d.Inherit(t.Context(), req.Name, req.Owner); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.Owner, f, err)
+		}
 	}
 }
 
@@ -423,15 +409,24 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 }
 
-// TestOtherBoot checks that leases end with the boot, but not because a container
+// restart returns a driver as a process opens it after a restart of the host, where the wall clock
+// shows as much more than now as is given.
+func restart(t *testing.T, path string, later time.Duration) *Driver {
+	t.Helper()
+	d := open(t, path)
+	d.boot = "another boot"
+	now := d.now
+	d.now = func() int64 { return now() % int64(time.Hour) } // it began anew
+	d.wall = func() int64 { return time.Now().Add(later).UnixNano() }
+	return d
+}
+
+// TestOtherBoot checks that leases of processes end with the boot, but not because a container
 // shows a boot id of its own.
 func TestOtherBoot(t *testing.T) {
 	path := newPath(t)
-	before, later := open(t, path), open(t, path)
-	later.boot = "another boot"
-	req := request("before")
-	req.Detached = true
-	l := acquire(t, before, req)
+	before, later := open(t, path), restart(t, path, 0)
+	l := acquire(t, before, request("before"))
 	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another boot id") {
 		t.Fatalf("Acquire while processes of another boot id live = %v, want ErrInvalid that says so", err)
 	}
@@ -444,6 +439,76 @@ func TestOtherBoot(t *testing.T) {
 	}
 	if got, old := next.Grant().Token, l.Grant().Token; got <= old {
 		t.Errorf("token %d after a reboot, want more than %d", got, old)
+	}
+}
+
+// TestDetachedOutlivesBoot restarts the host under leases that do not depend on a process. They
+// last until their end by the wall clock, and never for longer than their TTL.
+func TestDetachedOutlivesBoot(t *testing.T) {
+	const ttl = 10 * time.Minute
+	for _, tt := range []struct {
+		name        string
+		later, left time.Duration
+	}{
+		{"AtOnce", 0, ttl},
+		{"Later", ttl / 2, ttl / 2},
+		{"TooLate", ttl + time.Second, 0},
+		{"ClockBack", -time.Hour, ttl},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := newPath(t)
+			before := open(t, path)
+			detached, keeps := requestTTL("detached", ttl), requestTTL("keeps", time.Minute)
+			detached.Detached = true
+			keeps.Name, keeps.MinHold = "kept", ttl
+			acquire(t, before, detached)
+			release(t, acquire(t, before, keeps))
+			if err := before.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			d := restart(t, path, tt.later)
+			list := map[string]driver.Status{}
+			if err := d.List(t.Context(), "", func(st driver.Status) bool { list[st.Name] = st; return true }); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{detached.Name, keeps.Name} {
+				other := request("other")
+				other.Name = name
+				_, err := try(d, other)
+				if tt.left == 0 {
+					if err != nil {
+						t.Errorf("Acquire of %q after its end = %v", name, err)
+					}
+					continue
+				}
+				if !errors.Is(err, driver.ErrHeld) {
+					t.Errorf("Acquire of %q after a restart = %v, want ErrHeld", name, err)
+				}
+				holders := list[name].Holders
+				if len(holders) != 1 || holders[0].Left > tt.left || holders[0].Left < tt.left-time.Minute {
+					t.Errorf("the holders of %q are %v, want one with %v left, or little less", name, holders, tt.left)
+				}
+			}
+			if again, err := try(d, detached); tt.left > 0 && (err != nil || d.Renew(t.Context(), []driver.Lease{again})[0].Err != nil) {
+				t.Errorf("Acquire by the holder after a restart = %v, want its lease", err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+
+			d = restart(t, path, tt.later+ttl/4)
+			d.boot = "a third boot"
+			st, err := d.Status(t.Context(), keeps.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range st.Holders {
+				if h.Left > tt.left-ttl/4 {
+					t.Errorf("after another restart, %v later, %q has %v left, want at most %v", ttl/4, keeps.Name, h.Left, tt.left-ttl/4)
+				}
+			}
+		})
 	}
 }
 
@@ -595,7 +660,7 @@ func keepCreating(t *testing.T, path string) (end func()) {
 
 // TestOptions checks that options that can't be used are refused.
 func TestOptions(t *testing.T) {
-	for _, opt := range []Option{{}, Fencing(driver.FencingNone), Mode(0)} {
+	for _, opt := range []Option{{}, Mode(0)} {
 		if d, err := Open(t.Context(), newPath(t), opt); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
 		}
@@ -637,12 +702,11 @@ func TestClockBehind(t *testing.T) {
 	}
 }
 
-// TestListOfNothing lists files without rows of this boot: a new one, and one of an
-// earlier boot.
+// TestListOfNothing lists a new file, and one with rows of processes of an earlier boot.
 func TestListOfNothing(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
-	list := func(what string) {
+	list := func(d *Driver, what string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := d.List(ctx, "", func(st driver.Status) bool {
@@ -653,8 +717,10 @@ func TestListOfNothing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	list("a new file")
+	list(d, "a new file")
 	acquire(t, d, request("holder"))
-	d.boot = "another boot" // as for a process after a restart of the machine
-	list("a file of another boot")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list(restart(t, path, 0), "a file of another boot")
 }

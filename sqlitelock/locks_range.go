@@ -1,4 +1,4 @@
-//go:build (linux || darwin) && !snib_portable
+//go:build linux || darwin
 
 package sqlitelock
 

@@ -1,4 +1,4 @@
-//go:build !linux && !darwin && !freebsd && !windows
+//go:build !linux && !darwin && !windows
 
 package sqlitelock
 
@@ -14,7 +14,7 @@ const noFollow = 0
 
 // Open calls checkFolder first, so the rest is never reached.
 func checkFolder(string) error {
-	return driver.Invalidf("platform: SQLite locks need Linux, macOS, FreeBSD or Windows; this is %s", runtime.GOOS)
+	return driver.Invalidf("platform: SQLite locks need Linux, macOS or Windows; this is %s", runtime.GOOS)
 }
 
 func checkFileAccess(string, os.FileInfo) error { return errors.ErrUnsupported }

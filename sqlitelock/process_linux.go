@@ -1,5 +1,3 @@
-//go:build !snib_portable
-
 package sqlitelock
 
 import (
@@ -12,9 +10,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 )
-
-// canNameProcesses says that this system tells which processes keep bytes locked.
-const canNameProcesses = true
 
 // lockingProcesses returns the visible processes that have bytes locked. A process of another
 // user, or in another PID namespace, may be missing.

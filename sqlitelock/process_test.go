@@ -1,4 +1,4 @@
-//go:build linux || darwin || freebsd || windows
+//go:build linux || darwin || windows
 
 package sqlitelock
 
@@ -25,11 +25,7 @@ type job struct {
 }
 
 func (j job) do(ctx context.Context) error {
-	var opts []Option
-	if j.Role == "wrap" {
-		opts = append(opts, Inheritable())
-	}
-	d, err := Open(ctx, j.Path, opts...)
+	d, err := Open(ctx, j.Path)
 	if err != nil {
 		return err
 	}
@@ -82,8 +78,12 @@ func (j job) wrap(ctx context.Context, d *Driver) error {
 	if _, err := d.Acquire(ctx, j.Req); err != nil {
 		return err
 	}
+	file, err := d.Inherit(ctx, j.Req.Name, j.Req.Owner)
+	if err != nil {
+		return err
+	}
 	child := exec.Command("sleep", "60")
-	child.ExtraFiles = []*os.File{d.File(j.Req.Name, j.Req.Owner)}
+	child.ExtraFiles = []*os.File{file}
 	if err := child.Start(); err != nil {
 		return err
 	}

@@ -24,11 +24,21 @@ const passTimeout = time.Second
 
 // A leaseRow is a row of the table leases.
 type leaseRow struct {
-	token, byte, process, since, deadline int64
-	mode, slots                           int64
-	shared                                bool
-	owner                                 string
-	holder                                driver.Holder
+	leaseKey
+	token, mode, slots, byte, process int64
+	since, minHold, deadline          int64
+	shared                            bool
+	holder                            driver.Holder
+}
+
+// scanLease reads a row of leaseColumns.
+func scanLease(r row) leaseRow {
+	return leaseRow{
+		leaseKey: leaseKey{name: r.text(0), id: r.text(2)},
+		token:    r.int(1), mode: r.int(3), shared: r.int(4) != 0, slots: r.int(5), byte: r.int(6), process: r.int(7),
+		since: r.int(8), minHold: r.int(9), deadline: r.int(10),
+		holder: driver.Holder{Host: r.text(11), PID: int(r.int(12)), Label: r.text(13)},
+	}
 }
 
 // A waiterRow is a row of the table waiters.
@@ -47,16 +57,11 @@ type queue struct {
 
 // readQueue reads all rows of a name, with the waiters whose ticket is below before.
 func readQueue(db conn, name string, before int64) (q queue, err error) {
-	err = db.query(`SELECT token, byte, process, since, deadline, mode, slots, shared, owner, host, pid, label
-		FROM leases WHERE name = ?`, func(r row) {
-		q.leases = append(q.leases, leaseRow{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4), r.int(5), r.int(6),
-			r.int(7) != 0, r.text(8), driver.Holder{Host: r.text(9), PID: int(r.int(10)), Label: r.text(11)}})
-	}, name)
+	err = db.query(selectLeases, func(r row) { q.leases = append(q.leases, scanLease(r)) }, name)
 	if err != nil {
 		return q, err
 	}
-	err = db.query(`SELECT ticket, byte, since, called, slots, shared, owner, host, pid, label
-		FROM waiters WHERE name = ? AND ticket < ? ORDER BY ticket`, func(r row) {
+	err = db.query(selectWaiters, func(r row) {
 		q.waiters = append(q.waiters, waiterRow{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4), r.int(5) != 0,
 			r.text(6), driver.Holder{Host: r.text(7), PID: int(r.int(8)), Label: r.text(9)}})
 	}, name, before)
@@ -89,7 +94,7 @@ func (t *tx) load(name string, before int64) (live queue, err error) {
 	for _, l := range all.leases {
 		if !t.d.side.ended(l, t.now) {
 			live.leases = append(live.leases, l)
-		} else if err := t.deleteLease(name, l.token); err != nil {
+		} else if err := t.delete(&l); err != nil {
 			return live, err
 		}
 	}
@@ -103,13 +108,8 @@ func (t *tx) load(name string, before int64) (live queue, err error) {
 	return live, nil
 }
 
-func (t *tx) deleteLease(name string, token int64) error {
-	_, err := t.db.exec(`DELETE FROM leases WHERE name = ? AND token = ?`, name, token)
-	return err
-}
-
 func (t *tx) deleteWaiter(name string, ticket int64) error {
-	_, err := t.db.exec(`DELETE FROM waiters WHERE name = ? AND ticket = ?`, name, ticket)
+	_, err := t.db.exec(deleteWaiter, name, ticket)
 	return err
 }
 
@@ -196,14 +196,14 @@ func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, er
 
 // markCalled records that a waiter may take the lock now.
 func (t *tx) markCalled(name string, ticket int64) error {
-	_, err := t.db.exec(`UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`, t.now, name, ticket)
+	_, err := t.db.exec(callWaiter, t.now, name, ticket)
 	return err
 }
 
 // clearCalled removes that mark: the waiter is awake, and if it has to wait on, it
 // may not take the lock yet.
 func (t *tx) clearCalled(name string, ticket int64) error {
-	_, err := t.db.exec(`UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`, name, ticket)
+	_, err := t.db.exec(uncallWaiter, name, ticket)
 	return err
 }
 
@@ -214,27 +214,18 @@ func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 		return passTimeout * time.Duration(n), []int64{q.waiters[n-1].byte}
 	}
 	const mostBytes = 32 // a thread each
-	// The head of the queue checks now and then: a Break, or a release by another
-	// process, unlocks no byte.
+	// The head of the queue checks now and then: not all systems have a bell.
 	wait := passTimeout
 	var bytes []int64
 	for _, l := range q.leases {
 		if left := time.Duration(l.deadline - now); left > 0 {
 			wait = min(wait, left+time.Millisecond)
 		}
-		if len(bytes) < mostBytes && side.locked(l.byte) {
+		if len(bytes) < mostBytes && l.byte != 0 && side.locked(l.byte) {
 			bytes = append(bytes, l.byte)
 		}
 	}
 	return wait, bytes
-}
-
-// deadlineAfter returns the time d after now, or the greatest time if that overflows.
-func deadlineAfter(now int64, d time.Duration) int64 {
-	if int64(d) > math.MaxInt64-now {
-		return math.MaxInt64
-	}
-	return now + int64(d)
 }
 
 // sweep deletes the rows that dead processes have left for the name after the last
@@ -245,10 +236,10 @@ func (t *tx) sweep() error {
 	next := func(r row) { names = append(names, r.text(0)) }
 	err := firstError(
 		func() error {
-			return t.db.query(`SELECT name FROM leases WHERE name > ? ORDER BY name LIMIT 1`, next, t.meta.swept)
+			return t.db.query(nextLeaseName, next, t.meta.swept)
 		},
 		func() error {
-			return t.db.query(`SELECT name FROM waiters WHERE name > ? ORDER BY name LIMIT 1`, next, t.meta.swept)
+			return t.db.query(nextWaiterName, next, t.meta.swept)
 		})
 	if err != nil {
 		return err

@@ -19,60 +19,8 @@ import (
 // docs/backends/sqlitelock.md, "Wire format".
 const (
 	applicationID = 0x736e6962 // "snib"
-	version       = 1
+	version       = 2
 )
-
-// schema returns the statements that create the tables. Times are nanoseconds of the boot
-// clock; bytes are offsets in the sidecar.
-func schema() []string {
-	return []string{
-		// One row. counter is the greatest fencing token or ticket ever issued. blocks is
-		// the number of blocks of bytes ever taken. boot is the boot that all rows belong
-		// to. live is the inode of the sidecar. swept is the last name that a grant has
-		// swept for rows of dead processes.
-		`CREATE TABLE meta (
-			id      INTEGER PRIMARY KEY CHECK (id = 1),
-			counter INTEGER NOT NULL,
-			blocks  INTEGER NOT NULL,
-			boot    TEXT    NOT NULL,
-			live    INTEGER NOT NULL,
-			swept   TEXT    NOT NULL
-		) STRICT`,
-		`CREATE TABLE leases (
-			name     TEXT    NOT NULL,
-			token    INTEGER NOT NULL,
-			owner    TEXT    NOT NULL,
-			mode     INTEGER NOT NULL,
-			shared   INTEGER NOT NULL,
-			slots    INTEGER NOT NULL,
-			byte     INTEGER NOT NULL,
-			process  INTEGER NOT NULL,
-			since    INTEGER NOT NULL,
-			deadline INTEGER NOT NULL,
-			host     TEXT    NOT NULL,
-			pid      INTEGER NOT NULL,
-			label    TEXT    NOT NULL,
-			PRIMARY KEY (name, token)
-		) STRICT, WITHOUT ROWID`,
-		`CREATE TABLE waiters (
-			name   TEXT    NOT NULL,
-			ticket INTEGER NOT NULL,
-			owner  TEXT    NOT NULL,
-			shared INTEGER NOT NULL,
-			slots  INTEGER NOT NULL,
-			byte   INTEGER NOT NULL,
-			since  INTEGER NOT NULL,
-			called INTEGER NOT NULL,
-			host   TEXT    NOT NULL,
-			pid    INTEGER NOT NULL,
-			label  TEXT    NOT NULL,
-			PRIMARY KEY (name, ticket)
-		) STRICT, WITHOUT ROWID`,
-		`INSERT INTO meta VALUES (1, 0, 0, '', 0, '')`,
-		fmt.Sprintf(`PRAGMA application_id = %d`, applicationID),
-		fmt.Sprintf(`PRAGMA user_version = %d`, version),
-	}
-}
 
 // checkPlace checks that the file can be used. Its errors say what would be right.
 func checkPlace(path string) error {
@@ -227,7 +175,7 @@ func firstPage(dir string) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.exec(`PRAGMA journal_mode = WAL`)
+	_, err = db.exec(useLog)
 	if err := errors.Join(err, db.close()); err != nil {
 		return nil, err
 	}
@@ -236,19 +184,20 @@ func firstPage(dir string) (_ []byte, err error) {
 
 // setUp makes an empty database one of ours, wholly or not at all.
 func setUp(db conn) (err error) {
-	if _, err := db.exec(`PRAGMA journal_mode = WAL`); err != nil {
+	if _, err := db.exec(useLog); err != nil {
 		return err
 	}
-	if _, err := db.exec(`BEGIN IMMEDIATE`); err != nil {
+	if _, err := db.exec(beginWrite); err != nil {
 		return err
 	}
-	for _, sql := range schema() {
+	statements := append(createTables[:], fmt.Sprintf(`PRAGMA application_id = %d`, applicationID), fmt.Sprintf(`PRAGMA user_version = %d`, version))
+	for _, sql := range statements {
 		if _, err := db.exec(sql); err != nil {
-			_, undo := db.exec(`ROLLBACK`)
+			_, undo := db.exec(rollback)
 			return errors.Join(err, undo)
 		}
 	}
-	_, err = db.exec(`COMMIT`)
+	_, err = db.exec(commit)
 	return err
 }
 
@@ -271,7 +220,7 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 	case app != applicationID:
 		err = driver.Invalidf("file: %s is an SQLite database of another program; name another file, or none", d.path)
 	default:
-		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use a newer program", d.path, ver, version)
+		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use the program that made the file, or name another file", d.path, ver, version)
 	}
 	return nil, false, errors.Join(err, db.close())
 }
@@ -279,14 +228,14 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 // identity reads what identifies the program that owns the database. It reads in one
 // transaction, because another process may be creating the database.
 func identity(db conn) (app, ver, tables int64, err error) {
-	if _, err := db.exec(`BEGIN`); err != nil {
+	if _, err := db.exec(beginRead); err != nil {
 		return 0, 0, 0, err
 	}
 	err = firstError(
-		func() error { return readInt(db, `SELECT count(*) FROM sqlite_schema`, &tables) },
-		func() error { return readInt(db, `PRAGMA application_id`, &app) },
-		func() error { return readInt(db, `PRAGMA user_version`, &ver) })
-	_, undo := db.exec(`ROLLBACK`)
+		func() error { return readInt(db, countTables, &tables) },
+		func() error { return readInt(db, applicationOf, &app) },
+		func() error { return readInt(db, versionOf, &ver) })
+	_, undo := db.exec(rollback)
 	return app, ver, tables, cmp.Or(err, undo)
 }
 

@@ -30,7 +30,7 @@ type sidecar struct {
 	info  os.FileInfo
 
 	mu      sync.Mutex
-	held    map[int64]bool // bytes that lock has locked
+	held    map[int64]*os.File // bytes that we have locked, with the file of lockNewFile, or nil
 	watches map[int64]*byteWatch
 }
 
@@ -46,7 +46,7 @@ func openSidecar(path string) (*sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sidecar{path: path, bytes: b, held: make(map[int64]bool), watches: make(map[int64]*byteWatch)}
+	s := &sidecar{path: path, bytes: b, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
 	if s.info, err = b.stat(); err == nil {
 		err = s.checkIntact()
 	}
@@ -78,46 +78,60 @@ func (s *sidecar) lock(at int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[at] = true
+	s.held[at] = nil
 	return nil
 }
 
-// unlock unlocks one of our bytes and wakes its watchers. It does nothing if the
-// byte is not locked.
-func (s *sidecar) unlock(at int64) {
+// unlock unlocks one of our bytes and wakes its watchers. It reports false if we have not locked
+// the byte.
+func (s *sidecar) unlock(at int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.held[at] {
-		return
+	f, ok := s.held[at]
+	if !ok {
+		return false
 	}
 	delete(s.held, at)
-	s.bytes.unlock(at)
+	if f != nil {
+		s.bytes.unlockFile(f, at)
+	} else {
+		s.bytes.unlock(at)
+	}
 	if w := s.watches[at]; w != nil && !w.blocked {
 		s.wake(at)
 	}
+	return true
 }
 
 // lockNewFile locks a byte through a new open file, which a child process may inherit.
-func (s *sidecar) lockNewFile(at int64) (*os.File, error) {
+func (s *sidecar) lockNewFile(at int64) error {
 	f, err := s.bytes.lockNewFile(at)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.checkIntact(); err != nil {
-		s.unlockFile(f, at)
-		return nil, err
+		s.bytes.unlockFile(f, at)
+		return err
 	}
-	return f, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[at] = f
+	return nil
 }
 
-// unlockFile unlocks and closes a file of lockNewFile.
-func (s *sidecar) unlockFile(f *os.File, at int64) { s.bytes.unlockFile(f, at) }
-
-// lockedHere reports whether lock has locked the byte.
-func (s *sidecar) lockedHere(at int64) bool {
+// file returns the file of lockNewFile, or nil.
+func (s *sidecar) file(at int64) *os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held[at]
+}
+
+// lockedHere reports whether we have locked the byte.
+func (s *sidecar) lockedHere(at int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.held[at]
+	return ok
 }
 
 // locked reports whether any driver keeps the byte locked. If the system can't tell, it
@@ -171,7 +185,8 @@ func (s *sidecar) watch(at int64, hint chan struct{}) {
 	defer s.mu.Unlock()
 	w := s.watches[at]
 	if w == nil {
-		w = &byteWatch{hints: make(map[chan struct{}]bool), blocked: !s.held[at]}
+		_, here := s.held[at]
+		w = &byteWatch{hints: make(map[chan struct{}]bool), blocked: !here}
 		s.watches[at] = w
 		if w.blocked {
 			go s.awaitUnlock(at)
@@ -210,16 +225,20 @@ func (s *sidecar) awaitUnlock(at int64) {
 // wake sends to all watchers of the byte. s.mu must be locked.
 func (s *sidecar) wake(at int64) {
 	for hint := range s.watches[at].hints {
-		select {
-		case hint <- struct{}{}:
-		default: // it has one already
-		}
+		notify(hint)
 	}
 	delete(s.watches, at)
 }
 
-// close unlocks all bytes.
-func (s *sidecar) close() error { return s.bytes.close() }
+// close unlocks all bytes, except those that other processes have inherited.
+func (s *sidecar) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.held {
+		f.Close() // nothing was written; nil is an error
+	}
+	return s.bytes.close()
+}
 
 // control calls fn with the descriptor of f, which stays open until fn returns,
 // also if f is closed in the meantime.

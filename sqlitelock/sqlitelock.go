@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -22,17 +21,17 @@ var (
 
 // A Driver takes leases in one SQLite file. It is safe for concurrent use.
 type Driver struct {
-	path    string
-	files   [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
-	side    *sidecar
-	live    int64 // the sidecar's inode
-	boot    string
-	now     func() int64   // the boot clock
-	fencing driver.Fencing // 0 is the default
-	mode    fs.FileMode    // of a database that Open creates
+	path  string
+	files [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
+	side  *sidecar
+	bell  bell
+	live  int64 // the sidecar's inode
+	boot  string
+	now   func() int64 // the boot clock, in nanoseconds
+	wall  func() int64 // the wall clock, in nanoseconds since 1970
+	mode  fs.FileMode  // of a database that Open creates
 
-	inheritable bool
-	leaseFiles  sync.Map // from leaseKey to *os.File, for leases that can be inherited
+	leases sync.Map // from leaseKey to the byte that we keep locked for a lease, an int64
 
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
@@ -56,46 +55,6 @@ func (o Option) apply(d *Driver) error {
 	return o.set(d)
 }
 
-// Fencing sets the strength of the fencing tokens. The default is [driver.FencingDurable]: a
-// grant is on the disk before Acquire returns. [driver.FencingClock] saves that time; then a
-// power cut may undo the last grants, and tokens stay ordered across it if the clock is right.
-// Any other strength is a [driver.ErrInvalid].
-func Fencing(strength driver.Fencing) Option {
-	return Option{func(d *Driver) error {
-		if strength != driver.FencingDurable && strength != driver.FencingClock {
-			return driver.Invalidf("fencing %v: SQLite locks support durable and clock", strength)
-		}
-		d.fencing = strength
-		return nil
-	}}
-}
-
-// Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
-// returns. A process that is killed can so leave the lock to the children that it protects. It
-// costs an open file for each lease, and a lease is not handed over within the process, because
-// the children of the former hold may still have the file. Detached leases have no file. On
-// Windows, where children inherit no locks, it is a [driver.ErrInvalid].
-func Inheritable() Option {
-	return Option{func(d *Driver) error {
-		if !canInherit {
-			return driver.Invalidf("Inheritable: on %s, a child process inherits no locks", runtime.GOOS)
-		}
-		d.inheritable = true
-		return nil
-	}}
-}
-
-// File returns the file of the lease that this driver has granted to an owner, which are those
-// of [driver.Request], or Name and Owner of a hold of package snib. It keeps the lock taken while
-// a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that has it
-// is gone. It belongs to the lease, which closes it. File returns nil if there is no such lease,
-// or without [Inheritable].
-func (d *Driver) File(name, owner string) *os.File {
-	file, _ := d.leaseFiles.Load(leaseKey{name, owner})
-	f, _ := file.(*os.File)
-	return f
-}
-
 // openTimeout bounds Open.
 const openTimeout = 10 * time.Second
 
@@ -107,9 +66,9 @@ const openTimeout = 10 * time.Second
 // The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
 // the process may not read and write there, and [driver.ErrInvalid] if the path can't be
 // used: it is the database of another program or of a newer version, it is on a network
-// file system, or the system is not one of Linux, macOS, FreeBSD and Windows.
+// file system, or the system is not one of Linux, macOS and Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
-	d := &Driver{mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
+	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
 		if err := opt.apply(d); err != nil {
 			return nil, err
@@ -163,7 +122,7 @@ func (d *Driver) open(path string) (err error) {
 // start opens the sidecar of an open database and records the identities of all files.
 func (d *Driver) start(db conn) (err error) {
 	// The writer raises it for durable transactions.
-	if _, err := db.exec(`PRAGMA synchronous = NORMAL`); err != nil {
+	if _, err := db.exec(syncNormal); err != nil {
 		return d.explain(err)
 	}
 	if err := d.makeFile(liveSuffix); err != nil {
@@ -172,7 +131,7 @@ func (d *Driver) start(db conn) (err error) {
 	if d.side, err = openSidecar(d.path + liveSuffix); err != nil {
 		return err
 	}
-	d.live = inode(d.side.info)
+	d.live, d.bell.path = inode(d.side.info), d.side.path
 	for i, suffix := range suffixes {
 		if d.files[i], err = lstat(d.path + suffix); err != nil {
 			return errors.Join(err, d.side.close())
@@ -208,9 +167,9 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Info implements [driver.Driver]. The zero Driver has the Info of the default options.
+// Info implements [driver.Driver]. It is the same for the zero Driver.
 func (d *Driver) Info() driver.Info {
-	info := driver.Info{
+	return driver.Info{
 		Backend:  "sqlite",
 		Tenure:   driver.TenureLease,
 		Fencing:  driver.FencingDurable,
@@ -221,14 +180,10 @@ func (d *Driver) Info() driver.Info {
 		Assumptions: []string{
 			"all processes run on one host, under one kernel, and use the same file",
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",
-			"the disk keeps what it has acknowledged (fsync is honest)",
+			"the disk keeps what it has acknowledged (fsync is honest), " +
+				"and the wall clock is right across a restart of the host: detached leases end by it",
 		},
 	}
-	if d.fencing == driver.FencingClock {
-		info.Fencing = driver.FencingClock
-		info.Assumptions[2] = "the wall clock does not go back across a power cut, which may take back the last grants"
-	}
-	return info
 }
 
 // Close implements [driver.Driver]. It ends the leases that were not released, except
@@ -242,7 +197,7 @@ func (d *Driver) Close() error {
 		case <-d.writerDone:
 		case <-stuck.C:
 		}
-		d.err = d.side.close()
+		d.err = errors.Join(d.bell.close(), d.side.close())
 		d.readerMu.Lock()
 		defer d.readerMu.Unlock()
 		if d.reader != nil {

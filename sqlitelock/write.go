@@ -3,7 +3,6 @@ package sqlitelock
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +21,8 @@ type op struct {
 	// work does no harm.
 	revert func(*tx) error
 
-	// durable means that a power cut must not undo the work. Only tokens need it:
-	// leases end with the boot anyway.
+	// durable means that a power cut must not undo the work. Tokens need it, and detached leases
+	// and those that MinHold keeps. The other leases end with the boot.
 	durable bool
 
 	state atomic.Int32
@@ -152,7 +151,7 @@ func (w *writer) finish(o *op, err error) {
 	case o.state.CompareAndSwap(opRunning, opDone), err != nil && o.state.CompareAndSwap(opWaiting, opDone):
 		o.done <- err
 	case err == nil && o.ran && o.revert != nil:
-		w.commit([]*op{{run: o.revert}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
+		w.commit([]*op{{run: o.revert, durable: true}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
 	}
 }
 
@@ -177,13 +176,12 @@ func (w *writer) commit(batch []*op) error {
 // setSync sets how the next transactions are written: durable ones reach the disk
 // before their ops return.
 func (w *writer) setSync(durable bool) error {
-	durable = durable && w.d.fencing != driver.FencingClock
 	if durable == w.durable {
 		return nil
 	}
-	sql := `PRAGMA synchronous = NORMAL`
+	sql := syncNormal
 	if durable {
-		sql = `PRAGMA synchronous = FULL`
+		sql = syncFull
 	}
 	if _, err := w.db.exec(sql); err != nil {
 		return err
@@ -194,10 +192,11 @@ func (w *writer) setSync(durable bool) error {
 
 // A tx is a write transaction. No other process writes at the same time.
 type tx struct {
-	w   *writer
-	d   *Driver
-	db  conn
-	now int64 // the boot clock when the transaction began
+	w    *writer
+	d    *Driver
+	db   conn
+	now  int64 // the boot clock when the transaction began
+	wall int64 // the wall clock then
 
 	meta    meta
 	changed bool // meta must be written
@@ -224,15 +223,15 @@ func (t *tx) run(batch []*op) (err error) {
 		return err
 	}
 	defer t.d.side.unlockWriter()
-	if _, err := t.db.exec(`BEGIN IMMEDIATE`); err != nil {
+	if _, err := t.db.exec(beginWrite); err != nil {
 		return err
 	}
 	err = t.fill(batch)
 	if err == nil {
-		_, err = t.db.exec(`COMMIT`)
+		_, err = t.db.exec(commit)
 	}
 	if err != nil {
-		t.db.exec(`ROLLBACK`) //nolint:errcheck // SQLite may have rolled back by itself, and then this is an error
+		t.db.exec(rollback) //nolint:errcheck // SQLite may have rolled back by itself, and then this is an error
 	}
 	return err
 }
@@ -255,47 +254,62 @@ func (t *tx) fill(batch []*op) error {
 		return nil
 	}
 	m := t.meta
-	_, err := t.db.exec(`UPDATE meta SET counter = ?, blocks = ?, boot = ?, live = ?, swept = ?`,
-		m.counter, m.blocks, m.boot, m.live, m.swept)
+	_, err := t.db.exec(updateMeta, m.counter, m.blocks, m.boot, m.live, m.swept)
 	return err
 }
 
-// begin reads the clock and meta. It deletes the rows of an earlier boot or another
-// sidecar, or fails if they may still be in use.
+// begin reads the clocks and meta, and takes the file over if its rows are of an earlier boot or
+// rely on another sidecar.
 func (t *tx) begin() error {
 	if err := t.d.checkIntact(); err != nil {
 		return err
 	}
-	t.now = t.d.now()
+	t.now, t.wall = t.d.now(), t.d.wall()
 	m, err := readMeta(t.db)
 	if err != nil {
 		return err
 	}
 	t.meta = m
-	switch {
-	case m.boot == t.d.boot && m.live == t.d.live:
+	if t.d.matches(m) {
 		return nil
-	case m.boot == t.d.boot:
-		if err := t.checkAdoption(); err != nil {
+	}
+	return t.takeOver()
+}
+
+// matches reports whether the rows are of this boot and rely on our sidecar.
+func (d *Driver) matches(m meta) bool { return m.boot == d.boot && m.live == d.live }
+
+// takeOver deletes the rows of processes, which are gone, and keeps the leases that do not depend
+// on a process. It fails if processes may still be there.
+func (t *tx) takeOver() error {
+	restarted := t.meta.boot != t.d.boot
+	switch {
+	case !restarted:
+		if err := t.checkSidecar(); err != nil {
 			return err
 		}
 	// Containers may show boot ids of their own. Then the rows are still valid,
 	// whatever the id says.
 	case t.d.side.inUse():
 		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container", t.d.path)
+	default:
+		// If the wall clock went back, a lease has at most as much left as when it was last renewed.
+		if _, err := t.db.exec(moveDeadlines, t.now, t.wall); err != nil {
+			return err
+		}
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
 	return firstError(
-		func() error { _, err := t.db.exec(`DELETE FROM leases`); return err },
-		func() error { _, err := t.db.exec(`DELETE FROM waiters`); return err })
+		func() error { _, err := t.db.exec(deleteProcessLeases); return err },
+		func() error { _, err := t.db.exec(deleteWaiters); return err })
 }
 
-// checkAdoption returns an error if there are leases that rely on another sidecar,
+// checkSidecar returns an error if there are leases of processes that rely on another sidecar,
 // whose bytes this driver can't see.
-func (t *tx) checkAdoption() error {
+func (t *tx) checkSidecar() error {
 	var live int64
 	count := func(r row) { live = r.int(0) }
-	if err := t.db.query(`SELECT count(*) FROM leases WHERE deadline > ?`, count, t.now); err != nil {
+	if err := t.db.query(countProcessLeases, count, t.now); err != nil {
 		return err
 	}
 	if live > 0 {
@@ -307,7 +321,7 @@ func (t *tx) checkAdoption() error {
 
 func readMeta(db conn) (m meta, err error) {
 	found := false
-	err = db.query(`SELECT counter, blocks, boot, live, swept FROM meta`, func(r row) {
+	err = db.query(selectMeta, func(r row) {
 		m = meta{counter: r.int(0), blocks: r.int(1), boot: r.text(2), live: r.int(3), swept: r.text(4)}
 		found = true
 	})
@@ -345,6 +359,14 @@ func (t *tx) newByte() (int64, error) {
 	return w.nextByte - 1, nil
 }
 
+// lockProcess locks the byte that stands for the process.
+func (t *tx) lockProcess() error {
+	if t.w.process != 0 {
+		return nil
+	}
+	return t.newBlock()
+}
+
 // newBlock takes the next block of bytes. The first byte of a driver's first block
 // stands for its process.
 func (t *tx) newBlock() error {
@@ -375,16 +397,17 @@ func (t *tx) lock(at int64) error {
 // unlock unlocks a byte after the commit.
 func (t *tx) unlock(at int64) { t.after = append(t.after, func() { t.d.side.unlock(at) }) }
 
-// lockNewFile locks a byte through a new open file, and unlocks it again if the
-// transaction fails.
-func (t *tx) lockNewFile(at int64) (*os.File, error) {
-	f, err := t.d.side.lockNewFile(at)
-	if err != nil {
-		return nil, err
+// lockNewFile is lock through a new open file, which a child process may inherit.
+func (t *tx) lockNewFile(at int64) error {
+	if err := t.d.side.lockNewFile(at); err != nil {
+		return err
 	}
-	t.undo = append(t.undo, func() { t.d.side.unlockFile(f, at) })
-	return f, nil
+	t.undo = append(t.undo, func() { t.d.side.unlock(at) })
+	return nil
 }
+
+// wallAt returns the wall clock at a time of the boot clock.
+func (t *tx) wallAt(at int64) int64 { return t.wall + at - t.now }
 
 // closed reports whether Close was called.
 func (d *Driver) closed() bool { return d.life.Err() != nil }

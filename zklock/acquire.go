@@ -39,25 +39,15 @@ type attempt struct {
 	data   []byte
 	began  time.Time
 
-	s        *session
-	id       string        // in the name of the node
-	creation *call[string] // creates the node; nil if no node was requested
-	// list lists the folder. It was sent right after the creation; nil if it is still to be
-	// sent.
-	list      *call[snapshot]
-	node      string  // the node's name; "" if it is not known whether the node exists
-	stat      zk.Stat // of the node; without a Czxid until the node was read
+	s         *session
+	id        string        // in the name of the node
+	creation  *call[string] // creates the node; nil if no node was requested
+	node      string        // the node's name; "" if it is not known whether the node exists
+	stat      zk.Stat       // of the node; zero until the node was read
 	start     driver.Instant
 	createdAt driver.Instant // the node's Ctime or later
-	// prevSole is the position of the session's previous node, if that was alone in the folder
-	// and was deleted before this one was created; else zero.
-	prevSole position
-	solePos  position    // of the node, if it was the only one at the last check; else zero
-	ownEvent *watchEvent // of the node; nil if it is not watched
 
-	createAnswered bool // the creation was answered on the connection that it was sent on
-	hasFollower    bool // another node stood behind ours at the last check
-
+	hasFollower       bool        // another node stood behind ours at the last check
 	wasQueued         bool        // the attempt has had a node
 	unanswered        *time.Timer // ends an attempt that may wait, and that gets no node in time
 	disconnectedSince time.Time   // when the ensemble became unreachable; zero if it is reachable
@@ -214,20 +204,13 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 		a.disconnectedSince = time.Time{}
 		switch {
 		case status.granted:
-			return a.grant(connSeq)
+			return a.grant(ctx, connSeq)
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
 		a.req.NoteWait(nil)
-		free, err := a.wait(ctx, status)
-		if err != nil {
+		if err := a.wait(ctx, status); err != nil {
 			return nil, err
-		}
-		if free {
-			if err := a.ensureConfirmed(ctx); err != nil {
-				return nil, err
-			}
-			return a.grant(connSeq)
 		}
 	}
 }
@@ -265,27 +248,14 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	a.id = newID()
 	path := child(a.folder, nodePrefix+a.id+a.d.conf.nodeSuffix(a.req))
-	a.prevSole = a.s.lastSolePos(a.folder)
-	sent := a.s.expectCreate(path)
 	a.creation = startCall(a.s, func(conn *zk.Conn) (string, error) {
-		defer a.s.createSent(path)
 		return conn.Create(path, a.data, zk.FlagEphemeralSequential, a.d.conf.acl)
 	})
-	select { // the list is on its way while the servers write the node
-	case <-sent:
-		a.list = startCall(a.s, listChildren(a.folder))
-	case <-a.creation.done:
-	case <-ctx.Done():
-	}
 	made, err := a.creation.wait(ctx)
 	if err == nil {
 		a.setNode(made, a.s.recordConfirmation(a.creation.start)) // the leader answers every write
-		a.createAnswered = true
 	} else if a.creation.isRejected() {
 		a.creation = nil
-	}
-	if err != nil {
-		a.list = nil
 	}
 	return err
 }
@@ -296,7 +266,7 @@ func (a *attempt) setNode(path string, start driver.Instant) {
 	if a.unanswered != nil {
 		a.unanswered.Stop()
 	}
-	a.wasQueued, a.createAnswered, a.ownEvent = true, false, nil
+	a.wasQueued = true
 }
 
 // newID returns a random UUID, in the form that Curator writes.
@@ -325,15 +295,11 @@ func (a *attempt) makeFolder(ctx context.Context) error {
 	return a.s.mkdir(ctx, a.folder, true)
 }
 
-// mkdir creates a node that will have children. Servers before ZooKeeper 3.5 have no
-// containers; there the node is persistent.
+// mkdir creates a node that will have children, unless it exists.
 func (s *session) mkdir(ctx context.Context, path string, container bool) error {
 	_, _, err := do(ctx, s, func(conn *zk.Conn) (string, error) {
 		if container {
-			made, err := conn.CreateContainer(path, nil, zk.FlagContainer, s.d.conf.acl)
-			if err == nil || err.Error() != errTextUnimplemented {
-				return made, err
-			}
+			return conn.CreateContainer(path, nil, zk.FlagContainer, s.d.conf.acl)
 		}
 		return conn.Create(path, nil, zk.FlagPersistent, s.d.conf.acl)
 	})
@@ -348,9 +314,6 @@ type queueStatus struct {
 	verdict
 	recheckAfter time.Duration // after this time, check the queue again in any case
 	changed      bool          // the queue has changed meanwhile
-	// isNext is set if one node is ahead. When that node goes and nothing replaces it, the lock
-	// is ours.
-	isNext bool
 }
 
 // checkQueue finds the attempt's place in the queue. connSeq identifies the connection on which
@@ -360,18 +323,15 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		return 0, st, err
 	}
 	connSeq = a.s.currentConnSeq()
-	if a.ownEvent != nil && a.ownEvent.fired() {
-		a.ownEvent = nil
-	}
-	list := a.list
-	if a.list = nil; list == nil {
-		list = startCall(a.s, listChildren(a.folder))
-	}
-	statKnown := a.stat.Czxid != 0
-	if statKnown { // the leader is asked at the same time as the list
-		if err := a.ensureConfirmed(ctx); err != nil {
+	list := startCall(a.s, listChildren(a.folder))
+	// The other requests are sent at the same time.
+	if a.stat.Czxid == 0 {
+		if err := a.readOwn(ctx); err != nil {
 			return 0, st, err
 		}
+	}
+	if err := a.ensureConfirmed(ctx); err != nil {
+		return 0, st, err
 	}
 	snap, err := list.wait(ctx)
 	if err != nil {
@@ -383,21 +343,11 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		a.node, a.creation = "", nil
 		return 0, st, errNodeGone
 	}
-	a.solePos = position{}
-	if len(snap.names) == 1 {
-		a.solePos = position{folder: snap.stat.Czxid, seq: all[mine].seq}
-	}
 	a.hasFollower = mine < len(all)-1
 	if err := a.s.checkKind(ctx, a.folder, snap); err != nil {
 		return 0, st, err
 	}
-	if st, err = a.judge(ctx, all[mine], all[:mine]); err != nil {
-		return 0, st, err
-	}
-	st.isNext = mine == 1 && !st.watchFolder
-	if st.granted && !statKnown {
-		err = a.verifyGrant(ctx, snap)
-	}
+	st, err = a.judge(ctx, all[mine], all[:mine])
 	return connSeq, st, err
 }
 
@@ -419,17 +369,6 @@ func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (s
 	return st, err
 }
 
-// verifyGrant makes sure that a list in which nobody blocks us can be relied on: our node
-// belongs to our session, its Czxid is known, and the leader has recently heard from us.
-func (a *attempt) verifyGrant(ctx context.Context, snap snapshot) error {
-	if a.stat.Czxid == 0 && !a.inferStat(snap) {
-		if err := a.verifyOwn(ctx, a.readOwn()); err != nil {
-			return err
-		}
-	}
-	return a.ensureConfirmed(ctx)
-}
-
 // ensureConfirmed makes sure that the leader has recently heard from us. A server that is cut
 // off from the leader may show a node whose session is over.
 func (a *attempt) ensureConfirmed(ctx context.Context) (err error) {
@@ -437,16 +376,6 @@ func (a *attempt) ensureConfirmed(ctx context.Context) (err error) {
 		a.start, err = a.s.confirm(ctx)
 	}
 	return err
-}
-
-// inferStat sets our node's stat without a request, and reports whether it did. It can if the
-// creation of that node was the last change of its folder.
-func (a *attempt) inferStat(snap snapshot) bool {
-	if !a.createAnswered || !a.prevSole.directlyBefore(a.node, snap) {
-		return false
-	}
-	a.stat = zk.Stat{Czxid: snap.stat.Pzxid, EphemeralOwner: a.s.id}
-	return true
 }
 
 // recentConfirmation reports whether the leader has answered us recently enough for a lease,
@@ -461,18 +390,15 @@ func (s *session) recentConfirmation(start *driver.Instant) bool {
 	return true
 }
 
-// readOwn reads the attempt's own node.
-func (a *attempt) readOwn() *call[snapshot] { return startCall(a.s, readNode(child(a.folder, a.node))) }
-
-// verifyOwn waits for the answer of readOwn. The node must belong to the attempt's session.
-func (a *attempt) verifyOwn(ctx context.Context, answer *call[snapshot]) error {
-	snap, err := answer.wait(ctx)
-	if err := nodeGone(err); err != nil && !errors.Is(err, errNodeGone) {
-		return err
-	}
-	if err != nil || snap.stat.EphemeralOwner != a.s.id {
+// readOwn reads the attempt's own node, which must belong to its session.
+func (a *attempt) readOwn(ctx context.Context) error {
+	snap, _, err := do(ctx, a.s, readNode(child(a.folder, a.node)))
+	switch {
+	case errors.Is(err, zk.ErrNoNode), err == nil && snap.stat.EphemeralOwner != a.s.id:
 		a.node, a.creation = "", nil
 		return errNodeGone
+	case err != nil:
+		return err
 	}
 	a.stat = snap.stat
 	return nil
@@ -485,82 +411,43 @@ func (s *session) currentConnSeq() int {
 	return s.connSeq
 }
 
-// wait returns when the attempt may have become first. If free is true, it has, and the queue
-// need not be checked again.
-func (a *attempt) wait(ctx context.Context, st queueStatus) (free bool, err error) {
+// wait returns when the attempt may have become first.
+func (a *attempt) wait(ctx context.Context, st queueStatus) error {
 	if st.changed {
-		return false, nil
+		return nil
 	}
-	if err := a.s.ready(ctx); err != nil {
-		return false, err
-	}
-	ownAnswer := a.startOwnRead(st)
 	key := watchKey{path: child(a.folder, st.watch)}
 	if st.watchFolder {
 		key = watchKey{path: a.folder, children: true}
 	}
-	ahead, answer := a.s.startWatch(key)
-	if ownAnswer != nil {
-		if err := a.verifyOwn(ctx, ownAnswer); err != nil {
-			return false, err
-		}
-	}
-	snap, err := answer.wait(ctx)
+	ahead, snap, err := a.s.watch(ctx, key)
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return false, nil
+	case errors.Is(err, errNodeGone):
+		return nil
 	case err != nil:
-		return false, err
+		return err
 	case st.watchFolder && a.hasMoved(snap.names):
-		return false, nil
+		return nil
 	// The node ahead was granted after our check, and has said so.
 	case !st.watchFolder && a.req.Slots > 0 && snap.stat.Version > 0:
-		return false, nil
+		return nil
 	}
 	if c, ok := parse(st.watch); ok && !st.watchFolder {
 		if err := c.checkSession(a.folder, snap); err != nil {
-			return false, err
+			return err
 		}
-	}
-	return a.awaitChange(ctx, st, ahead, decode(snap.data))
-}
-
-// startOwnRead reads the attempt's own node, in the same round trip as the node ahead, and
-// returns nil if that is not necessary. If the attempt is next, it also watches its own node.
-func (a *attempt) startOwnRead(st queueStatus) (answer *call[snapshot]) {
-	switch {
-	case st.isNext && a.ownEvent == nil:
-		a.ownEvent, answer = a.s.startWatch(watchKey{path: child(a.folder, a.node)})
-	case a.stat.Czxid == 0:
-		answer = a.readOwn()
-	}
-	return answer
-}
-
-// awaitChange waits for a change of what is ahead.
-func (a *attempt) awaitChange(ctx context.Context, st queueStatus, ahead *watchEvent, in info) (free bool, err error) {
-	var ownChanged <-chan struct{}
-	if a.ownEvent != nil {
-		ownChanged = a.ownEvent.changed
 	}
 	timer := time.NewTimer(st.recheckAfter)
 	defer timer.Stop()
 	select {
 	case <-ahead.changed:
-	case <-ownChanged: // somebody has deleted or changed our node
 	case <-timer.C:
 	case <-a.s.ctx.Done():
-		return false, context.Cause(a.s.ctx)
+		return context.Cause(a.s.ctx)
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return st.isNext && !in.Stays && a.isFirstAfter(ahead), nil
-}
-
-// isFirstAfter reports whether the only node ahead was deleted while ours existed. It needs no
-// further request, because a server reports events in the order in which they happened.
-func (a *attempt) isFirstAfter(ahead *watchEvent) bool {
-	return ahead.fired() && ahead.deleted && a.ownEvent != nil && !a.ownEvent.fired()
+	return nil
 }
 
 // hasMoved reports whether the attempt is no longer in the place from which it watches the
@@ -572,20 +459,26 @@ func (a *attempt) hasMoved(names []string) bool {
 }
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
-func (a *attempt) grant(connSeq int) (*handle, error) {
+func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	if err := checkZxid(a.stat.Czxid); err != nil {
 		return nil, err
 	}
+	grantedAt := driver.Now()
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
-		solePos: a.solePos, releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	if err := a.s.register(l, connSeq, a.ownEvent); err != nil {
+	if a.req.MinHold > 0 {
+		if err := l.recordGrant(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.s.register(l, connSeq); err != nil {
 		return nil, err
 	}
 	l.startWanted(a.hasFollower)
 	if a.hasFollower && a.req.Slots > 0 {
-		l.notifyNextWaiter(a.data)
+		l.notifyNextWaiter()
 	}
 	return l.newHandle(a.req, a.start), nil
 }

@@ -77,10 +77,6 @@ func isAnswer(err error) bool {
 	return !errors.Is(err, errDisconnected) && !errors.Is(err, errSessionOver) && !errors.Is(err, driver.ErrClosed)
 }
 
-// errTextUnimplemented is the client library's error text for a request that the server
-// does not support.
-const errTextUnimplemented = "unknown error: -6"
-
 // explain adds a remedy where the server's message has none. path is the node that the call
 // used.
 func (d *Driver) explain(err error, path string) error {

@@ -174,7 +174,7 @@ func TestLongOutage(t *testing.T) {
 		holder := acquire(t, w.other, request("job", "holder"))
 		waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 		w.tree.awaitChildren("/snib/job", 2)
-		w.awaitWatches(t, 3) // two of the node ahead, and the waiter's of its own: it knows that it has queued
+		w.awaitWatches(t, 2) // of the node ahead, by both sides: the waiter knows that it has queued
 		return w, holder, waiting
 	}
 	t.Run("Hung", func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	w.tree.awaitChildren("/snib/job", 2)
-	w.awaitWatches(t, 3)        // two of the node ahead, and the waiter's of its own
+	w.awaitWatches(t, 2)        // of the node ahead, by both sides
 	w.proxy.Delay(time.Hour, 0) // the driver receives, but can't send
 	time.Sleep(leaseTTL / 4)    // until the leader's last answer is too old for a lease
 	release(t, holder)
@@ -256,7 +256,7 @@ func TestWaiterDeleted(t *testing.T) {
 	before := w.tree.awaitChildren("/snib/job", 1)
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	node := newName(w.tree.awaitChildren("/snib/job", 2), before)
-	w.awaitWatches(t, 3) // it waits, and the holder watches its own node
+	w.awaitWatches(t, 2) // it waits, and the holder watches its own node
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (s *session) semaphoreIn(ctx context.Context, folder string, snap snapshot)
 func (s *session) checkKind(ctx context.Context, folder string, snap snapshot) error {
 	semaphore, err := s.semaphoreIn(ctx, folder, snap)
 	if semaphore != "" {
-		err = fmt.Errorf("%w: %s is in use as %s; choose another name", driver.ErrKind, folder, semaphore)
+		err = fmt.Errorf("%w: %s is in use as %s", driver.ErrKind, folder, semaphore)
 	}
 	return err
 }
@@ -75,7 +75,7 @@ func (c contender) checkSession(folder string, snap snapshot) error {
 	if !c.isPersistent(snap) {
 		return nil
 	}
-	return fmt.Errorf("%w: the node %s is no lock, because it belongs to no session; delete it, or choose another name",
+	return fmt.Errorf("%w: the node %s is no lock, because it belongs to no session; delete it",
 		driver.ErrKind, child(folder, c.node))
 }
 

@@ -132,8 +132,8 @@ func (s *session) recordRenewal(leases []*lease, start driver.Instant, err error
 func (s *session) recordReacquired(l *lease, start driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !l.expires.IsZero() {
-		l.expires = s.validUntil(start)
+	if end := s.validUntil(start); !l.expires.IsZero() && l.expires.Before(end) {
+		l.expires = end
 	}
 }
 

@@ -190,9 +190,3 @@ func TestIsOwnerBlock(t *testing.T) {
 	}
 	release(t, next)
 }
-
-// TestKept has two processes whose leases stay with them until the other one wants the lock.
-func TestKept(t *testing.T) {
-	server := zktest.Single(t)
-	jobtest.KeptLease(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
-}

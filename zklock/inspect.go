@@ -16,19 +16,24 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the data of a node, as JSON. Only Stays and Kept affect the lock.
+// An info is the data of a node, as JSON. Only Kept affects the lock.
 type info struct {
-	Owner string        `json:"owner"`
-	Host  string        `json:"host,omitempty"`
-	PID   int           `json:"pid,omitempty"`
-	Label string        `json:"label,omitempty"`
-	Stays bool          `json:"stays,omitempty"` // for MinHold, another node may replace it
-	Kept  time.Duration `json:"kept,omitempty"`  // how long the node stays after its creation
+	Owner string `json:"owner"`
+	Host  string `json:"host,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Label string `json:"label,omitempty"`
+
+	// MinHold is that of the request, and Queued is how long after its creation the node was seen to
+	// be first. They are for a process that releases the hold of another one.
+	MinHold time.Duration `json:"minHold,omitempty"`
+	Queued  time.Duration `json:"queued,omitempty"`
+
+	Kept time.Duration `json:"kept,omitempty"` // how long the node stays after its creation
 }
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Stays: req.MinHold > 0}
+	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), MinHold: req.MinHold}
 }
 
 // printable replaces what JSON can't keep as it is.
@@ -46,7 +51,7 @@ func decode(data []byte) info {
 		text, _, _ := strings.Cut(printable(string(data)), "\x00")
 		return info{Host: text[:min(len(text), 64)]}
 	}
-	i.Kept = min(i.Kept, maxKept)
+	i.Kept, i.MinHold, i.Queued = min(i.Kept, maxKept), min(i.MinHold, maxKept), min(i.Queued, maxKept)
 	return i
 }
 
@@ -137,20 +142,26 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 		return err
 	}
 	defer done()
+	folder := d.conf.folder(name)
 	st, nodes, err := s.status(ctx, name)
 	if err != nil {
-		return d.explain(err, d.conf.folder(name))
+		return d.explain(err, folder)
 	}
 	for i, h := range st.Holders {
 		if h.Token == token && h.Owner == owner && owner != "" { // others are no locks
-			_, _, err := do(ctx, s, deleteNode(child(d.conf.folder(name), nodes[i])))
-			if errors.Is(err, zk.ErrNoNode) {
-				err = driver.ErrLost
-			}
-			return d.explain(err, d.conf.folder(name))
+			return d.explain(s.deleteHold(ctx, child(folder, nodes[i].node)), folder)
 		}
 	}
 	return driver.ErrLost
+}
+
+// deleteHold deletes the node of a hold. If it has gone, the error is ErrLost.
+func (s *session) deleteHold(ctx context.Context, path string) error {
+	_, _, err := do(ctx, s, deleteNode(path))
+	if errors.Is(err, zk.ErrNoNode) {
+		return driver.ErrLost
+	}
+	return err
 }
 
 // inspector returns a session whose server shows everything that was decided until now.
@@ -169,8 +180,14 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	return s, cancel, ctx, nil
 }
 
-// status reads the queue of a lock. It also returns the names of its holders' nodes.
-func (s *session) status(ctx context.Context, name string) (driver.Status, []string, error) {
+// A heldNode is the node of a holder.
+type heldNode struct {
+	contender
+	snap snapshot
+}
+
+// status reads the queue of a lock. It also returns the nodes of its holders.
+func (s *session) status(ctx context.Context, name string) (driver.Status, []heldNode, error) {
 	st := driver.Status{Name: name}
 	folder := s.d.conf.folder(name)
 	list, _, err := do(ctx, s, listChildren(folder))
@@ -183,14 +200,14 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []str
 	}
 	if semaphore != "" {
 		st.Holders = []driver.Holding{{Foreign: semaphore, Left: driver.NoExpiry}}
-		return st, []string{""}, nil
+		return st, []heldNode{{}}, nil
 	}
 	all := parseQueue(list.names)
 	snaps, err := s.snapshots(ctx, folder, all)
 	if err != nil {
 		return st, nil, err
 	}
-	var nodes []string
+	var nodes []heldNode
 	var ahead []contender
 	for i, c := range all {
 		// It has gone meanwhile, or keeps nobody out.
@@ -198,7 +215,7 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []str
 			continue
 		}
 		if v, err := judge(c, ahead); err == nil && v.granted {
-			nodes = append(nodes, c.node)
+			nodes = append(nodes, heldNode{c, snaps[i]})
 			st.Holders = append(st.Holders, s.newHolding(c, snaps[i]))
 		} else {
 			in := decode(snaps[i].data)

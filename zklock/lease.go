@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A lease is a node that holds the lock. It has several handles if its owner acquires it again.
@@ -23,8 +24,9 @@ type lease struct {
 	path       string
 	zxid       int64          // of the transaction that created the node
 	blockSize  int            // the number of tokens that are reserved
-	start      driver.Instant // of the grant
-	solePos    position       // of its node, if there was no other; else zero
+	start      driver.Instant // from which the session is certain to live for leaseTTL; see driver.Grant
+	grantedAt  driver.Instant // when the node was seen to be first: at the grant or later
+	queued     time.Duration  // from the creation of the node until then, or longer
 	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
 	done       chan struct{}  // closed when the lease has ended
@@ -59,8 +61,8 @@ type leaseKey struct{ name, owner string }
 func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.Owner} }
 
 // register records a lease that was confirmed on the connection connSeq. From then on it is
-// lost with that connection. ownEvent is nil unless its node is watched already.
-func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
+// lost with that connection.
+func (s *session) register(l *lease, connSeq int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -68,12 +70,6 @@ func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
 	}
 	if !s.isUp() || s.connSeq != connSeq {
 		return errDisconnected
-	}
-	if ownEvent != nil {
-		if ownEvent.fired() {
-			return errNodeGone
-		}
-		l.watchedOn = connSeq
 	}
 	s.leases[l.path] = l
 	if !s.monitoring {
@@ -136,6 +132,9 @@ func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, er
 	l.s.recordReacquired(l, start)
 	return l.newHandle(req, start), nil
 }
+
+// ID returns the name of the grant: Request.Owner.
+func (h *handle) ID() string { return h.lease.req.Owner }
 
 // Grant implements [driver.Lease].
 func (h *handle) Grant() driver.Grant { return h.grant }
@@ -205,7 +204,7 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	if l.ended() {
 		return driver.ErrLost
 	}
-	_, _, err := do(ctx, l.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(l.path, l.info().encode(), -1) })
+	_, _, err := do(ctx, l.s, setNode(l.path, l.info().encode(), -1))
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, errSessionOver) {
 		return driver.ErrLost
 	}
@@ -216,7 +215,21 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 func (l *lease) info() info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return newInfo(l.req)
+	i := newInfo(l.req)
+	if i.MinHold > 0 {
+		i.Queued = l.queued
+	}
+	return i
+}
+
+// recordGrant writes into the node when it became the first, so that a release by any process keeps
+// MinHold.
+func (l *lease) recordGrant(ctx context.Context) error {
+	_, _, err := do(ctx, l.s, setNode(l.path, l.info().encode(), -1))
+	if errors.Is(err, zk.ErrNoNode) {
+		return errNodeGone
+	}
+	return err
 }
 
 // Release implements [driver.Lease].
@@ -258,48 +271,25 @@ func (o *orphan) wait(ctx context.Context) error {
 
 // release deletes the node, or keeps it until MinHold is over.
 func (l *lease) release(ctx context.Context) error {
-	if left := l.req.MinHold - driver.Now().Sub(l.start); left > 0 {
-		return l.keepForMinHold(ctx, left)
+	left := l.grantedAt.Add(l.req.MinHold).Left(driver.Now())
+	due := driver.Now().Add(max(0, left))
+	var err error
+	if left > 0 {
+		err = l.s.keepForMinHold(ctx, l.path, l.info(), left)
+	} else {
+		err = l.s.deleteHold(ctx, l.path)
 	}
-	_, _, err := do(ctx, l.s, deleteNode(l.path))
 	switch {
 	case err == nil:
-		l.s.recordDeleted(l)
 		return nil
-	case errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver):
+	case errors.Is(err, driver.ErrLost), errors.Is(err, errSessionOver):
 		return l.lostBeforeRelease(err)
 	}
-	o := l.deleteLater(driver.Instant{})
-	if isAnswer(err) && ctx.Err() == nil {
+	o := l.deleteLater(due) // as long as the session lives, MinHold keeps the lock taken
+	if left > 0 || isAnswer(err) && ctx.Err() == nil {
 		return err
 	}
 	return o.wait(ctx) // the sweeper finds out whether the node was deleted
-}
-
-// maxLastSole bounds how many folders a session remembers.
-const maxLastSole = 1 << 14
-
-// lastSolePos returns the position of our last node in a folder, if it was alone there and is
-// deleted. Otherwise it returns zero.
-func (s *session) lastSolePos(folder string) position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastSole[folder]
-}
-
-// recordDeleted remembers the position of a node that was just deleted, for
-// [attempt.inferStat].
-func (s *session) recordDeleted(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.solePos == (position{}) {
-		delete(s.lastSole, l.folder)
-		return
-	}
-	if len(s.lastSole) >= maxLastSole {
-		clear(s.lastSole)
-	}
-	s.lastSole[l.folder] = l.solePos
 }
 
 // lostBeforeRelease returns the error of Release if the lease turns out to have ended before.
@@ -313,9 +303,7 @@ func (l *lease) lostBeforeRelease(err error) error {
 // notifyNextWaiter tells the first waiter of a semaphore that it is the first now. That waiter may
 // watch this node, so notifyNextWaiter changes the node's data. Waiters that arrive later see that
 // they are first. If the change gets lost, the waiter notices after recheckAfter.
-func (l *lease) notifyNextWaiter(data []byte) {
-	startCall(l.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(l.path, data, -1) })
-}
+func (l *lease) notifyNextWaiter() { startCall(l.s, setNode(l.path, l.info().encode(), -1)) }
 
 // Renew implements [driver.Driver]. It asks the leader once for all leases. The leader answers
 // if the session lives. When the answer arrives, all earlier changes of watched nodes have been
@@ -328,9 +316,9 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	answers := make([]driver.Renewal, len(due))
 	sessions := map[*session][]*lease{}
 	notReady := d.life.Ready(ctx)
-	for _, h := range due {
-		if l := h.(*handle).lease; !l.ended() {
-			sessions[l.s] = append(sessions[l.s], l)
+	for _, one := range due {
+		if h, ok := one.(*handle); ok && !h.lease.ended() {
+			sessions[h.lease.s] = append(sessions[h.lease.s], h.lease)
 		}
 	}
 	type outcome struct {
@@ -346,8 +334,13 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		s.recordRenewal(leases, o.start, o.err)
 		outcomes[s] = o
 	}
-	for i, h := range due {
-		l := h.(*handle).lease
+	for i, one := range due {
+		h, ok := one.(*handle)
+		if !ok {
+			answers[i].Err = driverkit.RemoteError()
+			continue
+		}
+		l := h.lease
 		o := outcomes[l.s]
 		switch {
 		case l.ended() || errors.Is(o.err, errSessionOver):

@@ -223,12 +223,10 @@ func (s *session) recordTransaction(zxid int64) {
 }
 
 // Requests of ZooKeeper. A request begins with its length, its number and the code of its
-// operation. In a create, the length of the path and the path follow; a ping ends there. The
-// request for a session has no number, and the version of the protocol where others have that.
-// In it, and in a request to set watches again, the last transaction that the client has seen
-// is next.
+// operation; a ping ends there. The request for a session has no number, and the version of the
+// protocol where others have that. In it, and in a request to set watches again, the last
+// transaction that the client has seen is next.
 const (
-	opCreate, pathAt        = 1, 4 + 4 + 4 + 4
 	opPing, pingSize        = 11, 4 + 4 + 4
 	pingXid                 = 1<<32 - 2
 	handshakeZxidAt         = 4 + 4
@@ -243,12 +241,7 @@ func (c *monitoredConn) Write(b []byte) (int, error) {
 		c.mu.Unlock()
 		c.s.recordPing()
 	}
-	n, err := c.Conn.Write(c.withLastTransaction(b))
-	if err == nil && len(b) > pathAt && binary.BigEndian.Uint32(b[8:]) == opCreate {
-		size := int(binary.BigEndian.Uint32(b[pathAt-4:]))
-		c.s.createSent(string(b[pathAt:][:min(size, len(b)-pathAt)]))
-	}
-	return n, err
+	return c.Conn.Write(c.withLastTransaction(b))
 }
 
 // withLastTransaction returns a request with the last transaction that was seen before this
@@ -276,26 +269,6 @@ func (s *session) lastSeen() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastTransaction
-}
-
-// expectCreate returns a channel that is closed when the creation of a node has been sent. The
-// server executes requests in order, so those that are sent later find that node.
-func (s *session) expectCreate(path string) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sent := make(chan struct{})
-	s.unsentCreates[path] = sent
-	return sent
-}
-
-// createSent records that the creation of a node has been sent, or will never be sent.
-func (s *session) createSent(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sent := s.unsentCreates[path]; sent != nil {
-		delete(s.unsentCreates, path)
-		close(sent)
-	}
 }
 
 // explainNoSession explains why a server may not begin a session.

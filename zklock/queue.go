@@ -196,23 +196,3 @@ func (c contender) kind() string {
 	}
 	return "a lock"
 }
-
-// A position identifies a node in a queue, by the zxid of its folder's creation and its number.
-type position struct {
-	folder int64
-	seq    int32
-}
-
-// directlyBefore reports whether the last change of a folder was the creation of the named
-// node, so that the folder's Pzxid is the node's Czxid. p is the position of a node that was
-// alone there, and that its session has deleted before.
-//
-// This is so if the node's number directly follows the number in p, if the node is alone now,
-// and if no other node was created since. Cversion shows the last: it counts each creation and
-// each deletion, so it is twice the number of nodes ever created minus the number of nodes that
-// exist.
-func (p position) directlyBefore(name string, folder snapshot) bool {
-	me, ok := parse(name)
-	return ok && len(folder.names) == 1 && folder.names[0] == name && folder.stat.Czxid == p.folder && me.seq == p.seq+1 &&
-		folder.stat.Cversion == 2*(me.seq+1)-1
-}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/sniblock/snib/driver"
 )
 
@@ -129,37 +127,5 @@ func TestJudge(t *testing.T) {
 				t.Errorf("judge = %+v, %v; want %+v, kind conflict %v", got, err, want, tt.kind)
 			}
 		})
-	}
-}
-
-// TestPlaceBefore checks which change of a folder may have been the last. In each case the
-// folder's Czxid is 10, and our previous node had the number 6.
-func TestPlaceBefore(t *testing.T) {
-	const name = "_c_" + someID + "-lock-0000000007"
-	folder := func(made int64, version int32, names ...string) snapshot {
-		return snapshot{names: names, stat: zk.Stat{Czxid: made, Cversion: version}}
-	}
-	tests := []struct {
-		name   string
-		folder snapshot
-		want   bool
-	}{
-		{"Ours", folder(10, 2*8-1, name), true},
-		{"NotListed", folder(10, 2*8), false},
-		{"AnotherListed", folder(10, 2*8-1, "lock-0000000007"), false},
-		{"TwoListed", folder(10, 2*9-2, name, "lock-0000000008"), false},
-		{"OneCameAndWentSince", folder(10, 2*9-1, name), false},
-		{"AnotherFolder", folder(20, 2*8-1, name), false},
-	}
-	for _, tt := range tests {
-		if got := (position{folder: 10, seq: 6}).directlyBefore(name, tt.folder); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-	if (position{folder: 10, seq: 5}).directlyBefore(name, folder(10, 2*8-1, name)) {
-		t.Error("somebody came between our two nodes, and is not noticed")
-	}
-	if (position{}).directlyBefore(name, folder(10, 2*8-1, name)) {
-		t.Error("without a node before it is taken for known")
 	}
 }

@@ -51,9 +51,6 @@ type session struct {
 	// which then never writes it, and inserts it where the library sends its zero.
 	lastTransaction int64
 
-	unsentCreates map[string]chan struct{} // by path; closed when the request was sent
-	lastSole      map[string]position      // by folder; see lastSolePos
-
 	sweeper sweeper
 }
 
@@ -62,7 +59,6 @@ func (d *Driver) openSession() *session {
 	s := &session{
 		d: d, authenticated: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
 		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1), watches: map[watchKey]*watchEvent{},
-		unsentCreates: map[string]chan struct{}{}, lastSole: map[string]position{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hostProvider{done: s.ctx.Done()}),
@@ -554,6 +550,11 @@ func listChildren(folder string) func(*zk.Conn) (snapshot, error) {
 // readNode reads a node without watching it.
 func readNode(path string) func(*zk.Conn) (snapshot, error) {
 	return func(conn *zk.Conn) (snapshot, error) { return watchKey{path: path}.read(conn, false) }
+}
+
+// setNode changes the data of a node that has a version, or any version if that is -1.
+func setNode(path string, data []byte, version int32) func(*zk.Conn) (*zk.Stat, error) {
+	return func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(path, data, version) }
 }
 
 // deleteNode deletes a node, whatever its version.

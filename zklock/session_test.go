@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -35,63 +34,22 @@ func TestInspectGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	a := &attempt{d: s.d, s: s, folder: "/snib/job", node: "_c_0000000000"}
-	if err := a.verifyOwn(ctx, a.readOwn()); err == nil {
-		t.Error("recognise = nil without an answer")
+	if err := a.readOwn(ctx); err == nil {
+		t.Error("readOwn = nil without an answer")
 	}
 	a.node = "" // as try does; the race detector sees whatever still reads it
 }
 
-// TestFirst checks that the next waiter is the first when the node ahead was deleted, and
-// nothing else happened to that node, to its own node or to the connection.
-func TestFirst(t *testing.T) {
-	pending := func() *watchEvent { return &watchEvent{changed: make(chan struct{})} }
-	fired := func(deleted bool) *watchEvent {
-		n := pending()
-		n.deleted = deleted
-		close(n.changed)
-		return n
-	}
-	tests := []struct {
-		name       string
-		own, ahead *watchEvent
-		want       bool
-	}{
-		{"AheadGone", pending(), fired(true), true},
-		{"AheadThere", pending(), pending(), false},
-		{"AheadChanged", pending(), fired(false), false},
-		{"OwnGone", fired(true), fired(true), false},
-		{"OwnChanged", fired(false), fired(true), false},
-		{"OwnNotWatched", nil, fired(true), false},
-		{"Disconnected", fired(false), fired(false), false},
-	}
-	for _, tt := range tests {
-		if got := (&attempt{ownEvent: tt.own}).isFirstAfter(tt.ahead); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
-// TestHoldOwnGone deletes the own node. Before the lease is registered, that keeps it from
-// being one; after that, it is reported to the lease.
-func TestHoldOwnGone(t *testing.T) {
-	s, _ := newTestSession(t, 10*time.Second)
-	const path = "/snib/job/_c_0000000000"
-	for _, gone := range []bool{true, false} {
-		ownEvent := &watchEvent{changed: make(chan struct{})}
-		s.mu.Lock()
-		s.watches[watchKey{path: path}] = ownEvent
-		s.mu.Unlock()
-		l := &lease{s: s, path: path, done: make(chan struct{})}
-		event := zk.Event{Type: zk.EventNodeDeleted, Path: path}
-		if gone {
-			s.onEvent(event)
-		}
-		if err := s.register(l, s.currentConnSeq(), ownEvent); (err != nil) != gone {
-			t.Errorf("hold = %v after its node has gone: %v", err, gone)
-		}
-		s.onEvent(event)
-		if l.ended() == gone {
-			t.Errorf("the hold is lost: %v, after its node had gone before: %v", l.ended(), gone)
-		}
+// TestReacquiredNotShorter has an acquisition by the owner of a lease answered after a renewal that
+// was sent later.
+func TestReacquiredNotShorter(t *testing.T) {
+	s := &session{timeout: 12 * time.Second}
+	l := &lease{s: s}
+	sent := driver.Now()
+	s.recordRenewal([]*lease{l}, sent.Add(time.Second), nil)
+	want := l.expires
+	s.recordReacquired(l, sent)
+	if l.expires != want {
+		t.Errorf("the lease ends %v earlier", want.Sub(l.expires))
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestThousandWaiters checks that a thousand waiters of one process have one node. The process
-// watches that node and the one ahead, each once.
+// watches the one ahead, once.
 func TestThousandWaiters(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -45,12 +45,12 @@ func TestThousandWaiters(t *testing.T) {
 	}
 	tree.awaitChildren("/snib/job", 2)
 	watched := func() error {
-		if got, nodes := server.Watches(t); got != 3 || nodes != 2 {
-			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side, and one of its own", got, nodes, n)
+		if got, nodes := server.Watches(t); got != 2 || nodes != 1 {
+			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side", got, nodes, n)
 		}
 		return nil
 	}
-	livetest.Await(t, "three watches", watched)
+	livetest.Await(t, "two watches", watched)
 	if names := tree.children("/snib/job"); len(names) != 2 {
 		t.Errorf("the line is %q, want the holder and one waiter", names)
 	}
@@ -68,7 +68,7 @@ func TestThousandWaiters(t *testing.T) {
 }
 
 // TestNoHerd has many processes wait. Each watches one node, and no two the same, so a release
-// wakes one waiter. The first waiter and the holder watch their own nodes, too.
+// wakes one waiter. The holder watches its own node, too.
 func TestNoHerd(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -80,7 +80,7 @@ func TestNoHerd(t *testing.T) {
 		tree.awaitChildren("/snib/job", i+2)
 	}
 	livetest.Await(t, "a watch for each waiter", func() error {
-		if got, nodes := server.Watches(t); got != n+2 || nodes != n {
+		if got, nodes := server.Watches(t); got != n+1 || nodes != n {
 			return fmt.Errorf("there are %d, of %d nodes", got, nodes)
 		}
 		return nil
@@ -255,6 +255,28 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 	release(t, next)
 	tree.awaitChildren("/snib/job", 0)
+}
+
+// TestMinHoldOfWaiter checks that MinHold of a hold that had to wait counts from the grant, and not
+// from the last confirmation of the session, which the waiter got when it began to wait.
+func TestMinHoldOfWaiter(t *testing.T) {
+	t.Parallel()
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	first, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	l := acquire(t, first, request("job", "first"))
+	req := request("job", "waiter")
+	req.MinHold = 2 * time.Second
+	waiting := jobtest.Acquiring(t, d, req)
+	tree.awaitChildren("/snib/job", 2)
+	time.Sleep(time.Second) // the wait, which must not count
+	freed := driver.Now()
+	release(t, l)
+	release(t, waiting.Get(t))
+	release(t, acquire(t, first, request("job", "next")))
+	if kept := driver.Now().Sub(freed); kept < req.MinHold {
+		t.Errorf("the lock was given to the next %v after the grant at the earliest, want %v", kept, req.MinHold)
+	}
 }
 
 // TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.

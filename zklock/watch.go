@@ -26,7 +26,6 @@ type snapshot struct {
 // was lost.
 type watchEvent struct {
 	changed chan struct{} // closed by wake
-	deleted bool          // the node was deleted; not to be read before changed is closed
 }
 
 // fired reports whether the event has happened.
@@ -46,21 +45,6 @@ func (s *session) watch(ctx context.Context, key watchKey) (*watchEvent, snapsho
 	if err := s.ready(ctx); err != nil {
 		return nil, snapshot{}, err
 	}
-	ev, answer := s.startWatch(key)
-	snap, err := answer.wait(ctx)
-	return ev, snap, nodeGone(err)
-}
-
-// nodeGone translates the library's error for a node that does not exist.
-func nodeGone(err error) error {
-	if errors.Is(err, zk.ErrNoNode) {
-		return errNodeGone
-	}
-	return err
-}
-
-// startWatch is watch without waiting for the answer.
-func (s *session) startWatch(key watchKey) (*watchEvent, *call[snapshot]) {
 	s.mu.Lock()
 	ev, watched := s.watches[key]
 	if !watched {
@@ -70,12 +54,17 @@ func (s *session) startWatch(key watchKey) (*watchEvent, *call[snapshot]) {
 		s.watches[key] = ev
 	}
 	s.mu.Unlock()
-	return ev, startCall(s, func(conn *zk.Conn) (snap snapshot, err error) {
+	answer := startCall(s, func(conn *zk.Conn) (snap snapshot, err error) {
 		if snap, err = key.read(conn, !watched); err != nil && !watched {
 			s.dropWatch(key, ev)
 		}
 		return snap, err
 	})
+	snap, err := answer.wait(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = errNodeGone
+	}
+	return ev, snap, err
 }
 
 // read sends the request. It reads data instead of asking whether the node exists, because that
@@ -103,7 +92,7 @@ func (s *session) dropWatch(key watchKey, ev *watchEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watches[key] == ev {
-		s.wake(key, false)
+		s.wake(key)
 	}
 }
 
@@ -111,15 +100,14 @@ func (s *session) dropWatch(key watchKey, ev *watchEvent) {
 // waiters check for themselves. It is called with the mutex held.
 func (s *session) wakeAll() {
 	for key := range s.watches {
-		s.wake(key, false)
+		s.wake(key)
 	}
 }
 
 // wake ends a watch, if there is one. It is called with the mutex held.
-func (s *session) wake(key watchKey, deleted bool) {
+func (s *session) wake(key watchKey) {
 	if ev := s.watches[key]; ev != nil {
 		delete(s.watches, key)
-		ev.deleted = deleted
 		close(ev.changed)
 	}
 }
@@ -128,10 +116,10 @@ func (s *session) wake(key watchKey, deleted bool) {
 func (s *session) onNodeEvent(e zk.Event) {
 	s.mu.Lock()
 	deleted := e.Type == zk.EventNodeDeleted
-	s.wake(watchKey{e.Path, e.Type == zk.EventNodeChildrenChanged}, deleted)
+	s.wake(watchKey{e.Path, e.Type == zk.EventNodeChildrenChanged})
 	l := s.leases[e.Path]
 	if deleted {
-		s.wake(watchKey{e.Path, true}, true)
+		s.wake(watchKey{e.Path, true})
 	}
 	s.mu.Unlock()
 	switch {

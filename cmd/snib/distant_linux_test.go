@@ -58,8 +58,7 @@ func writeDistantEnd(t *testing.T, s server, url, name string) {
 		exec("pgx", s.URL(), `UPDATE snib_locks SET holders = jsonb_set(jsonb_set(holders, '{0,until}', '`+distantMicros+`'), '{0,ttl}', '`+
 			distantMicros+`') WHERE name = '`+name+`'`)
 	case *mysqltest.Server:
-		exec("mysql", s.DSN(), `UPDATE snib_locks SET ends = `+distantMicros+`, holder = REPLACE(holder, '"ttl":60000000', '"ttl":`+
-			distantMicros+`') WHERE name = '`+name+`'`)
+		exec("mysql", s.DSN(), `UPDATE snib_locks SET ends = `+distantMicros+`, ttl = `+distantMicros+` WHERE name = '`+name+`'`)
 	case *etcdtest.Server:
 		lease := strings.Fields(s.Ctl("lease", "grant", "3153600000"))[1]         // 100 years
 		s.Ctl("put", "--lease="+lease, name+"/"+strings.TrimLeft(lease, "0"), "") // as clients write it

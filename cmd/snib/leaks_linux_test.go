@@ -247,13 +247,14 @@ func plantRedisson(node *redistest.Node) []string {
 func plantQueue(node *redistest.Node, name string, waited, silent time.Duration) {
 	now := time.Now().UnixMicro()
 	for i, owner := range []string{"first", "second"} {
-		record := fmt.Sprintf(`{"owner":%q,"id":"1.1","mode":"x","ttl":30000,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`, owner)
+		id := strconv.Quote(owner)
+		request := `{"id":` + id + `,"mode":"x","attempt":"1","ttl":30000,"minhold":0,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`
 		heartbeat := now
 		if i == 0 {
 			heartbeat -= silent.Microseconds()
 		}
-		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), owner)
-		node.Must("HSET", "snib.w:{"+name+"}", owner, fmt.Sprintf("%016d", heartbeat)+record)
+		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), id)
+		node.Must("HSET", "snib.w:{"+name+"}", id, fmt.Sprintf("%016d", heartbeat)+request)
 	}
 }
 
@@ -297,10 +298,9 @@ func TestLeaksLeavesTheLivingAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := fmt.Sprintf(`{"token":5,"since":%d,"owner":"me","id":"1.1","mode":"x","ttl":2000,"tokens":1,"channel":"snib.c:x","pid":%d,"host":%q}`,
+	grant := fmt.Sprintf(`{"snib":2,"id":"me","token":5,"since":%d,"mode":"x","attempt":"1","ttl":2000,"minhold":0,"tokens":1,"channel":"snib.c:x","pid":%d,"host":%q}`,
 		time.Now().UnixMicro(), exited.Process.Pid, host)
-	node.Must("SET", "snib.r:{renewed}", record)
-	node.Must("SET", "renewed", "me", "PX", 3_600_000)
+	node.Must("SET", "renewed", grant, "PX", 3_600_000)
 	wantLeaks(t, "while nobody renews it", nil, "dead renewed")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -459,8 +459,7 @@ func fill(t *testing.T, node *redistest.Node, n int) {
 	t.Helper()
 	const script = `for i = ARGV[1], ARGV[2] do
 		local name = 'many:' .. string.format('%d', i)
-		redis.call('SET', name, 'owner', 'PX', 3600000)
-		redis.call('SET', 'snib.r:{' .. name .. '}', '{"token":7,"since":' .. ARGV[3] .. ',"owner":"owner","id":"1.1","mode":"x","ttl":1,"tokens":1,' ..
+		redis.call('SET', name, '{"snib":2,"id":"owner","token":7,"since":' .. ARGV[3] .. ',"mode":"x","attempt":"1","ttl":1,"minhold":0,"tokens":1,' ..
 			'"channel":"snib.c:x","pid":1,"host":"elsewhere","label":"a label of usual length"}', 'PX', 3600000)
 	end`
 	for i := 1; i <= n; i += 1000 {

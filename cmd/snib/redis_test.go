@@ -4,21 +4,16 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	library "github.com/sniblock/snib"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
-	"github.com/sniblock/snib/redislock"
 )
 
 // The password of the servers, which must be encoded in a URL, and its encoded form.
@@ -89,12 +84,11 @@ func TestRedis(t *testing.T) {
 			node := redistest.Single(t).Used()
 			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 				"redis": func(ts *testscript.TestScript, _ bool, args []string) { sendRedis(ts, node, args) },
-				"keep":  func(ts *testscript.TestScript, _ bool, args []string) { keepLease(t, ts, node, args) },
 			}}
 			_, port, _ := strings.Cut(node.Addr(), ":")
 			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
 				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authorityFile(secure), "LOSSY="+lossy.Addr(),
-				"NODE="+redistest.ClusterNode(t).Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(), "AOF="+aof.Addr(),
+				"FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(), "AOF="+aof.Addr(),
 				"SENTINELS="+strings.Join(sentinel.Sentinels(), ","), "MASTER="+sentinel.MasterName(), "OLD="+oldRedis(t))
 		})
 	}
@@ -112,26 +106,6 @@ func sendRedis(ts *testscript.TestScript, n *redistest.Node, args []string) {
 	fmt.Fprintln(ts.Stdout(), answer)
 }
 
-// keepLease implements the script command "keep NAME": this process takes and frees the lock, and
-// keeps its lease. The command returns when the store shows that.
-func keepLease(t *testing.T, ts *testscript.TestScript, n *redistest.Node, args []string) {
-	d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{n.Addr()}})
-	ts.Check(err)
-	locker, err := library.New(d, library.Keep(time.Hour))
-	ts.Check(err)
-	t.Cleanup(func() { _ = locker.Close() })
-	lock, err := locker.Acquire(t.Context(), args[0])
-	ts.Check(err)
-	ts.Check(lock.Release())
-	livetest.Await(t, "kept lease in the store", func() error {
-		st, err := locker.Status(t.Context(), args[0])
-		if err == nil && (len(st.Holders) != 1 || !st.Holders[0].Holder.IsKept()) {
-			return errors.New("it is not shown as kept")
-		}
-		return err
-	})
-}
-
 // oldRedis returns the address of a server that claims to be Redis 6.0, and
 // knows hardly any command.
 func oldRedis(t *testing.T) string {
@@ -141,6 +115,8 @@ func oldRedis(t *testing.T) string {
 			switch in.Text() {
 			case "HELLO":
 				fmt.Fprint(conn, "%2\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n$5\r\nproto\r\n:3\r\n")
+			case "CLUSTER":
+				fmt.Fprint(conn, "-ERR This instance has cluster support disabled\r\n")
 			case "SETINFO":
 				fmt.Fprint(conn, "-ERR unknown subcommand\r\n")
 			case "INFO":

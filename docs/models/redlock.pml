@@ -11,7 +11,6 @@
  *   HINTS     grants may raise the counter by more than one, differently on each node
  *   LATE      requests may reach a node when their attempt is over
  *   EXTENDS   keys that have lapsed may be taken again for a lease
- *   PLAIN     asks may be plain: a node takes the key in one step, and counts in a later one, if the key is still the attempt's then
  *   CLOCKS    keys stay for as long as their holder relies on them, and there are never two who do. Without it keys may be gone at
  *             any time, as clocks that jump have it, and only tokens are checked
  *
@@ -25,10 +24,6 @@
  *   NOREADING   waiting without reading back
  *   NOWAITING   reading back without waiting
  *   READFIRST   reading back before the wait
- *   NOLOOK      a plain ask counts although the key is not the attempt's any more
- *   COUNTFIRST  a plain ask counts before it takes the key
- *   ANYRUN      a plain ask goes on, and counts, although the node has restarted since it took the key
- *   BLIND       a plain ask does not ask whether the node is admitted
  */
 
 #ifndef N
@@ -52,8 +47,6 @@ byte key[N];   /* the attempt that has it, from 1; 0: it is free */
 bool out[N];   /* not admitted */
 byte outs;     /* how many are */
 byte restarts;
-byte runs[N];  /* how often a node has restarted */
-bool wiped[N]; /* it is not admitted because its memory was wiped while it ran: connections to it live on */
 
 /* Attempts. */
 mtype = { idle, open, won, over };
@@ -94,23 +87,6 @@ byte begun;
 #else
 #define BEHIND (c[i] <= target[k])
 #endif
-#ifdef NOLOOK
-#define KEPT true
-#else
-#define KEPT (key[i] == MINE)
-#endif
-#ifdef BLIND
-#define VOUCHED true
-#else
-#define VOUCHED (!out[i])
-#endif
-#ifdef ANYRUN /* what the node remembers says that it is admitted, as it was before */
-#define LOST false
-#undef VOUCHED
-#define VOUCHED true
-#else
-#define LOST (born != runs[i])
-#endif
 #ifdef RETAKEBLIND
 #define UNPASSED true
 #else
@@ -126,52 +102,8 @@ byte begun;
 proctype link(byte k; byte i)
 {
 	byte asks;
-#ifdef PLAIN
-	bool half; /* one step of a plain ask is done, and the other is not */
-	byte born; /* the run of the node in which it was done */
-#ifdef COUNTFIRST
-	byte counted;
-#endif
-#endif
 
 	do
-#ifdef PLAIN
-#ifdef COUNTFIRST
-	:: atomic { SENT && !out[i] && asks <= REPEAT && !half -> asks++; half = true; born = runs[i]; c[i]++; counted = c[i] }
-	:: atomic { half ->
-		half = false;
-		if
-		:: key[i] == 0 && VOUCHED && !LOST ->
-			key[i] = MINE;
-			if
-			:: phase[k] == open -> S(i) = counted
-			:: phase[k] != open || S(i) != 0 -> skip
-			fi
-		:: else
-		fi;
-		counted = 0
-	   }
-#else
-	:: atomic { SENT && (!out[i] || wiped[i]) && key[i] == 0 && asks <= REPEAT && !half -> /* take the key, whether it is admitted or not */
-		asks++;
-		half = true;
-		born = runs[i];
-		key[i] = MINE
-	   }
-	:: atomic { half -> /* count, and look; or the connection is lost in between */
-		half = false;
-		if
-		:: LOST -> skip
-		:: else -> c[i]++;
-			if
-			:: KEPT && VOUCHED && phase[k] == open -> S(i) = c[i]
-			:: true -> skip
-			fi
-		fi
-	   }
-	:: atomic { SENT && !out[i] && key[i] == MINE && S(i) == 0 && !half && phase[k] == open -> c[i]++; S(i) = c[i] } /* ask by the script then */
-#endif
-#endif
 	:: atomic { SENT && !out[i] && key[i] == 0 && asks <= REPEAT -> /* ask */
 		asks++;
 		c[i]++;
@@ -317,12 +249,6 @@ proctype node(byte i)
 		:: key[i] = 0
 		:: key[i] != 0 -> skip
 		fi;
-#ifdef PLAIN
-		if /* or its memory is wiped while it runs on */
-		:: runs[i]++
-		:: c[i] == 1 && key[i] == 0 -> wiped[i] = true
-		fi;
-#endif
 		known = 0;
 		do
 		:: j == K -> break
@@ -363,7 +289,6 @@ proctype node(byte i)
 		fi;
 		known = 0;
 		out[i] = false;
-		wiped[i] = false;
 		outs--;
 		do
 		:: j == K -> break

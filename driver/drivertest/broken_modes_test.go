@@ -345,14 +345,9 @@ func wantedMutants() []mutant {
 			if l.req.OnWanted != nil && !l.waited {
 				l.req.OnWanted()
 			}
-		}).alsoFailing("it is then called once more", "Wanted/OtherProcess", "Wanted/Kept", "Wanted/AlreadyWaiting"),
+		}).alsoFailing("it is then called once more", "Wanted/OtherProcess", "Wanted/AlreadyWaiting"),
 		mutateWanted("a later waiter is not told of", "Wanted/OtherProcess", func(req driver.Request, returned bool) {
 			if !returned {
-				req.OnWanted()
-			}
-		}).alsoFailing("it is later than the lease", "Wanted/Kept"),
-		mutateWanted("a waiter is not told of while the lease may be kept", "Wanted/Kept", func(req driver.Request, _ bool) {
-			if !req.Keep {
 				req.OnWanted()
 			}
 		}),

@@ -175,7 +175,7 @@ func severClauses() []clause {
 			gate: canSever(),
 			run: func(t *trial) {
 				t.mustReturnInTime("Status", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
-					_, err := t.inspector(d).Status(ctx, t.lockName)
+					_, err := d.Status(ctx, t.lockName)
 					return err
 				})
 			},
@@ -402,7 +402,7 @@ func noSecret(t *trial) {
 	w.cancel(errGone)
 	all = append(all, t.mustFail(w))
 	t.release(l)
-	all = append(all, t.renew(d1, l)[0].Err, t.inspector(d2).Break(t.boundedContext(), t.lockName, "nobody", 1))
+	all = append(all, t.renew(d1, l)[0].Err, d2.Break(t.boundedContext(), t.lockName, "nobody", 1))
 	if t.h.Sever != nil {
 		heal := t.h.Sever(t.T, d1)
 		ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)

@@ -158,7 +158,7 @@ func inspectClauses() []clause {
 				}
 				t.mustList(d, t.name("stop "), all...)
 				seen := 0
-				err := t.inspector(d).List(t.boundedContext(), t.name("stop "), func(driver.Status) bool {
+				err := d.List(t.boundedContext(), t.name("stop "), func(driver.Status) bool {
 					seen++
 					return seen < 2
 				})
@@ -178,7 +178,7 @@ func inspectClauses() []clause {
 				free.Name = t.name("free")
 				t.mustList(d2, t.lockName, t.lockName)
 				seen := 0
-				err := t.inspector(d2).List(t.boundedContext(), t.lockName, func(driver.Status) bool {
+				err := d2.List(t.boundedContext(), t.lockName, func(driver.Status) bool {
 					seen++
 					w := t.startAcquire(d1, free)
 					select { // Fatalf must not end the goroutine in the middle of a List
@@ -304,7 +304,7 @@ func (t *trial) mustList(d driver.Driver, prefix string, want ...string) {
 // list returns the names that List yields for a prefix, in order, and has check look at each lock.
 func (t *trial) list(d driver.Driver, prefix string, check func(driver.Status)) (names []string, err error) {
 	t.Helper()
-	err = t.inspector(d).List(t.boundedContext(), prefix, func(st driver.Status) bool {
+	err = d.List(t.boundedContext(), prefix, func(st driver.Status) bool {
 		check(st)
 		names = append(names, st.Name)
 		return true
@@ -324,7 +324,7 @@ func breakClauses() []clause {
 				req := t.req("a")
 				l := t.acquire(d1, req)
 				w := t.startWaiting(d2, t.req("b"))
-				if err := t.inspector(d3).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
+				if err := d3.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				next := t.mustBeGranted(w)
@@ -345,7 +345,7 @@ func breakClauses() []clause {
 					req := t.req(owner)
 					losses := recordLosses(&req)
 					l := t.acquire(d1, req)
-					if err := t.inspector(d2).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
+					if err := d2.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
 					t.mustReportLoss(losses, t.slack(), "after a Break")
@@ -360,7 +360,7 @@ func breakClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				req := t.req("a")
 				l := t.acquire(d1, req)
-				if err := t.inspector(d2).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
+				if err := d2.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				t.mustBeLost(d1, l, "of a hold that was broken")
@@ -402,7 +402,7 @@ func breakClauses() []clause {
 				req := t.req("a")
 				l := t.acquire(d, req)
 				t.release(l)
-				if err := t.inspector(d).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+				if err := d.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Break of a hold that was released = %v, want ErrLost", err)
 				}
 			},
@@ -421,7 +421,7 @@ func breakClauses() []clause {
 					return t.slotReq(owner, 3)
 				}
 				broken, spared := t.acquire(d1, newReq("a")), t.acquire(d2, newReq("b"))
-				err := t.inspector(d3).Break(t.boundedContext(), t.lockName, newReq("a").Owner, broken.Grant().Token)
+				err := d3.Break(t.boundedContext(), t.lockName, newReq("a").Owner, broken.Grant().Token)
 				if err != nil {
 					t.Fatalf("Break = %v", err)
 				}
@@ -438,7 +438,7 @@ func breakClauses() []clause {
 // alone.
 func (t *trial) mustBreakNothing(d driver.Driver, owner string, token uint64) {
 	t.Helper()
-	if err := t.inspector(d).Break(t.boundedContext(), t.lockName, owner, token); !errors.Is(err, driver.ErrLost) {
+	if err := d.Break(t.boundedContext(), t.lockName, owner, token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of another owner or token = %v, want ErrLost", err)
 	}
 	t.mustBeHeld(d, t.req("probe"), "after Break of another owner or token")

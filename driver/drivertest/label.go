@@ -112,7 +112,7 @@ func labelOfEnded(t *trial) {
 	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner || st.Holders[0].Holder != req.Holder {
 		t.Fatalf("after SetLabel of a lease that was released, Status = %+v; want %+v as the holder", st, req)
 	}
-	if err := t.inspector(d1).Break(t.boundedContext(), t.lockName, req.Owner, next.Grant().Token); err != nil {
+	if err := d1.Break(t.boundedContext(), t.lockName, req.Owner, next.Grant().Token); err != nil {
 		t.Fatalf("Break = %v, want nil", err)
 	}
 	mustBeLost(next, "was broken")

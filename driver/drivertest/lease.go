@@ -221,7 +221,7 @@ func renewClauses() []clause {
 					if i != broken {
 						continue
 					}
-					if err := t.inspector(d2).Break(t.boundedContext(), req.Name, req.Owner, l.Grant().Token); err != nil {
+					if err := d2.Break(t.boundedContext(), req.Name, req.Owner, l.Grant().Token); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
 				}

@@ -460,22 +460,6 @@ func wantedClauses() []clause {
 			},
 		},
 		{
-			name: "Wanted/Kept",
-			why:  "a process that keeps a lease without a hold gives it back when another waits: nothing else ends the wait while it renews",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				req, wanted := t.tokenBlockReq("a")
-				req.Keep = true
-				l := t.acquire(d1, req)
-				w := t.startWaiting(d2, t.req("b"))
-				if !t.closesSoon(wanted.called) { // and without a renewal, which could ask
-					t.Fatalf("OnWanted was not called within %v after another driver began to wait for a lease that may be kept", t.h.TTL+t.slack())
-				}
-				_ = l.Release(t.boundedContext()) // on a slow machine its TTL is over
-				t.mustBeGranted(w)
-			},
-		},
-		{
 			name: "Wanted/AlreadyWaiting",
 			why:  "a holder that is granted the lock with waiters behind it is told of them too: they came before, and will not come again",
 			run: func(t *trial) {

@@ -374,7 +374,7 @@ func (t *trial) status(d driver.Driver) driver.Status {
 
 func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
 	t.Helper()
-	in := t.inspector(d)
+	in := d
 	var st driver.Status
 	err := t.retryIfLate(func() (err error) {
 		st, err = in.Status(t.boundedContext(), name)
@@ -384,15 +384,6 @@ func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
 		t.Fatalf("Status = %v", err)
 	}
 	return st
-}
-
-func (t *trial) inspector(d driver.Driver) driver.Inspector {
-	t.Helper()
-	in, ok := d.(driver.Inspector)
-	if !ok {
-		t.Fatalf("%T does not implement driver.Inspector; every driver is", d)
-	}
-	return in
 }
 
 // recordLosses sets req.OnLost, and returns a channel with the errors that it is called with.

@@ -10,7 +10,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -102,10 +101,7 @@ type Driver struct {
 	pendingCleanup []func()      // run by Heal: each ends a call that Sever cut off
 }
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // Wrap returns d with the faults of plan. Closing it closes d.
 func Wrap(d driver.Driver, plan Plan) *Driver {
@@ -218,11 +214,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	return call(ctx, d, Inspect, func(ctx context.Context) (driver.Status, error) {
-		in, ok := d.inner.(driver.Inspector)
-		if !ok {
-			return driver.Status{}, errors.ErrUnsupported
-		}
-		return in.Status(ctx, name)
+		return d.inner.Status(ctx, name)
 	})
 }
 
@@ -231,12 +223,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	// The inner call may outlive this one while severed, and must not call yield then. So all
 	// results are collected first.
 	all, err := call(ctx, d, Inspect, func(ctx context.Context) ([]driver.Status, error) {
-		in, ok := d.inner.(driver.Inspector)
-		if !ok {
-			return nil, errors.ErrUnsupported
-		}
 		var all []driver.Status
-		err := in.List(ctx, prefix, func(s driver.Status) bool {
+		err := d.inner.List(ctx, prefix, func(s driver.Status) bool {
 			all = append(all, s)
 			return true
 		})
@@ -253,10 +241,6 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 // Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	return do(ctx, d, Inspect, func(ctx context.Context) error {
-		in, ok := d.inner.(driver.Inspector)
-		if !ok {
-			return errors.ErrUnsupported
-		}
-		return in.Break(ctx, name, owner, token)
+		return d.inner.Break(ctx, name, owner, token)
 	})
 }

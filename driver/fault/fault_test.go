@@ -304,9 +304,6 @@ func TestCancelledBeforeGrant(t *testing.T) {
 	})
 }
 
-// bare is a driver without an Inspector.
-type bare struct{ driver.Driver }
-
 func TestInspectorIsForwarded(t *testing.T) {
 	d := fault.Wrap(memlock.New(), fault.Plan{})
 	l := mustAcquire(t, d, "lock", "a")
@@ -323,9 +320,6 @@ func TestInspectorIsForwarded(t *testing.T) {
 	}
 	if st, err := d.Status(t.Context(), "lock"); err != nil || len(st.Holders) > 0 {
 		t.Errorf("Status after Break = %+v, %v", st, err)
-	}
-	if _, err := fault.Wrap(bare{d}, fault.Plan{}).Status(t.Context(), "lock"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Status of a driver without Inspector = %v, want %v", err, errors.ErrUnsupported)
 	}
 }
 

@@ -16,7 +16,8 @@ const behind = -time.Hour
 type ClockTest struct {
 	Clock *livetest.Shim
 
-	// Open and OpenSession return another driver, with connections of its own.
+	// Open and OpenSession return another driver, with connections of its own. OpenSession is nil
+	// if there are no sessions.
 	Open, OpenSession func(t *testing.T) RowDriver
 
 	// Hold starts a process that acquires a lock with a driver as Open returns it.

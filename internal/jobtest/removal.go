@@ -15,11 +15,10 @@ import (
 // acquires the lock again, before d has removed that. It must keep the lock.
 func AcquireDuringRemoval(t *testing.T, proxy *livetest.Proxy, d, other interface {
 	driver.Driver
-	driver.Inspector
 }) {
 	const name = "removed"
 	try := func(ctx context.Context, d driver.Driver, owner string, noWait bool) (driver.Lease, error) {
-		return d.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: time.Minute, NoWait: noWait})
+		return d.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: time.Minute, NoWait: noWait, Holder: driver.Holder{Label: "by " + owner}})
 	}
 	for _, d := range []driver.Driver{d, other} { // they connect, and create the row
 		l, err := try(t.Context(), d, "first", false)
@@ -32,7 +31,7 @@ func AcquireDuringRemoval(t *testing.T, proxy *livetest.Proxy, d, other interfac
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	lost := proxy.LoseAnswers(1, livetest.ThenHang, name)
+	lost := proxy.LoseAnswers(1, livetest.ThenHang, name, "by owner") // to the write, not to a read before it
 	severed := make(chan func(), 1)
 	go func() {
 		<-lost

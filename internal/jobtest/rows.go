@@ -18,7 +18,6 @@ const soonEnough = 3 * time.Second
 // A RowDriver is a driver that keeps each lock in a row of a database.
 type RowDriver interface {
 	driver.Driver
-	driver.Inspector
 	Prune(ctx context.Context, unused time.Duration) error
 }
 

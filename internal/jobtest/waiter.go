@@ -38,7 +38,6 @@ func Acquiring(t testing.TB, d driver.Driver, req driver.Request) *Waiter {
 // Waiting is like Acquiring, but returns only when the waiter is in the store's queue.
 func Waiting(t testing.TB, d interface {
 	driver.Driver
-	driver.Inspector
 }, req driver.Request,
 ) *Waiter {
 	t.Helper()

@@ -26,14 +26,14 @@ import (
 func HandOverWindow(t *testing.T, open func(*testing.T) driver.Driver) {
 	for _, held := range []time.Duration{0, time.Millisecond} {
 		t.Run(fmt.Sprintf("Untold/%v", held), func(t *testing.T) {
-			measureWindow(t, locker(t, untold{open(t)}), open(t).(driver.Inspector), held)
+			measureWindow(t, locker(t, untold{open(t)}), open(t), held)
 		})
 		t.Run(fmt.Sprintf("Told/%v", held), func(t *testing.T) {
 			ours := open(t)
 			if !ours.Info().TellsLoss {
 				t.Skip("the store tells nobody")
 			}
-			measureWindow(t, locker(t, ours), open(t).(driver.Inspector), held)
+			measureWindow(t, locker(t, ours), open(t), held)
 		})
 	}
 }

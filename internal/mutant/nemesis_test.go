@@ -68,9 +68,9 @@ var nemesisMutants = []mutant{
 	},
 	{
 		guarantee: "the lab convicts releases of another's hold", pkg: "redislock",
-		file:  "script/free.lua",
-		old:   "if held[1] ~= ARGV[7] or held[2] and string.sub(held[2], 1, #head) ~= head then return {'?'} end",
-		new:   "if not held[1] then return {'?'} end",
+		file:  "script/release.lua",
+		old:   "local json, multi = findGrant(id, token)",
+		new:   "local json, multi = lockValue()",
 		tests: "TestLabAcquits/LateRelease", testsIn: "cmd/snib",
 	},
 }

@@ -61,8 +61,8 @@ var postgresMutants = []mutant{
 	{
 		guarantee: "clocks that go back", pkg: "pglock",
 		in:    "release",
-		old:   "least((e->>'since')::bigint, c.now) + $4::bigint AS least",
-		new:   "(e->>'since')::bigint + $4::bigint AS least",
+		old:   "least((e->>'since')::bigint, c.now) + coalesce(",
+		new:   "(e->>'since')::bigint + coalesce(",
 		tests: "TestClockBack/Released TestClockBack/MinHold",
 	},
 	{
@@ -166,8 +166,8 @@ var postgresMutants = []mutant{
 	{
 		guarantee: "removed by force", pkg: "pglock",
 		in:    "taken",
-		old:   "e->>'owner' = $3::text AND {live})",
-		new:   "e->>'owner' = $3::text AND NOT e ? 'kept' AND {live})",
+		old:   "{isIt} AND {live}",
+		new:   "{isIt} AND NOT e ? 'kept' AND {live}",
 		tests: "TestRows/BreakEndsMinHold",
 	},
 	{
@@ -176,5 +176,26 @@ var postgresMutants = []mutant{
 		old:   "min(max(req.Tokens, 1), maxTokens)",
 		new:   "max(req.Tokens, 1)",
 		tests: "TestRows/BlockIsBounded", testsIn: "pglock",
+	},
+	{
+		guarantee: "renewals add time", pkg: "pglock",
+		in:    "renew",
+		old:   "greatest(r.ttl, least((e->>'until')::bigint - c.now, (e->>'ttl')::bigint))",
+		new:   "r.ttl",
+		tests: "TestRenewDoesNotShorten",
+	},
+	{
+		guarantee: "only the owner frees", pkg: "pglock",
+		in:    "isEndable",
+		old:   "l.holders->0->>'owner' = r.id",
+		new:   "true",
+		tests: "TestLeaseByID/Exclusive",
+	},
+	{
+		guarantee: "releases arrive", pkg: "pglock",
+		in:    "Driver.sendFreeings",
+		old:   "return d.run(ctx, repeated, rolledBack, d.sql.freeOne,",
+		new:   "return d.run(ctx, nil, rolledBack, d.sql.freeOne,",
+		tests: "TestCut/Releasing",
 	},
 }

@@ -31,13 +31,6 @@ var sqliteMutants = []mutant{
 		tests: "TestInheritOutlivesWrapper",
 	},
 	{
-		guarantee: "heirs keep one hold", pkg: "sqlitelock",
-		in:    "attempt.grant",
-		old:   "a.mode == modeInherit",
-		new:   "false",
-		tests: "TestInheritRelease",
-	},
-	{
 		guarantee: "Acquire returns", pkg: "sqlitelock",
 		in:    "removalWait",
 		old:   "removalWait = driver.CancelTimeout * 3 / 4",
@@ -60,10 +53,24 @@ var sqliteMutants = []mutant{
 	},
 	{
 		guarantee: "restarted hosts", pkg: "sqlitelock",
-		in:    "tx.begin",
-		old:   "case m.boot == t.d.boot && m.live == t.d.live:",
-		new:   `case m.boot != "":`,
+		in:    "Driver.matches",
+		old:   "return m.boot == d.boot && m.live == d.live",
+		new:   `return m.boot != ""`,
 		tests: "TestOtherBoot",
+	},
+	{
+		guarantee: "detached leases outlive restarts", pkg: "sqlitelock",
+		in:    "deleteProcessLeases",
+		old:   " WHERE mode IN (0, 1)",
+		new:   "",
+		tests: "TestDetachedOutlivesBoot",
+	},
+	{
+		guarantee: "freed elsewhere", pkg: "sqlitelock",
+		in:    "tx.wake",
+		old:   "everywhere = everywhere || !t.d.side.lockedHere(r.int(0))",
+		new:   "everywhere = false",
+		tests: "TestFreedElsewhere",
 	},
 	{
 		guarantee: "replaced files", pkg: "sqlitelock",

@@ -17,6 +17,20 @@ var zookeeperMutants = []mutant{
 		tests: "TestLockDelayWithoutConnection",
 	},
 	{
+		guarantee: "MinHold", pkg: "zklock",
+		in:    "lease.release",
+		old:   "l.grantedAt.Add(l.req.MinHold)",
+		new:   "l.start.Add(l.req.MinHold)",
+		tests: "TestMinHoldOfWaiter",
+	},
+	{
+		guarantee: "released by id", pkg: "zklock",
+		in:    "Driver.releaseByID",
+		old:   "h.Owner == printable(id) && n.isRecipe()",
+		new:   `h.Owner != "" && n.isRecipe()`,
+		tests: "TestLeaseByID",
+	},
+	{
 		guarantee: "renewed together", pkg: "zklock",
 		in:    "Driver.renewAll",
 		old:   "start, err := s.renew(ctx, leases)",
@@ -34,7 +48,7 @@ var zookeeperMutants = []mutant{
 		guarantee: "tokens increase", pkg: "zklock",
 		in:    "attempt.grant",
 		old:   "zxid: a.stat.Czxid,",
-		new:   "zxid: int64(a.solePos.seq) + 1,",
+		new:   "zxid: func() int64 { c, _ := parse(a.node); return int64(c.seq) + 1 }(),",
 		tests: "TestFolderComesAgain",
 	},
 	{
@@ -89,7 +103,7 @@ var zookeeperMutants = []mutant{
 	{
 		guarantee: "absurd times", pkg: "zklock",
 		in:    "decode",
-		old:   "i.Kept = min(i.Kept, maxKept)",
+		old:   "i.Kept, i.MinHold, i.Queued = min(i.Kept, maxKept), min(i.MinHold, maxKept), min(i.Queued, maxKept)",
 		new:   "",
 		tests: "TestDistantEnd", testsIn: "cmd/snib",
 	},

@@ -120,7 +120,7 @@ func TestAssumptionsStated(t *testing.T) {
 		case "redlock":
 			assumptionsOf(t, place.name, new(redlock.Driver).Info().Assumptions)
 			continue
-		case "sqlite", "sqlite-clock":
+		case "sqlite":
 			s.Addrs[0] = t.TempDir() + "/locks.db"
 			fallthrough
 		default:
@@ -204,7 +204,7 @@ func (s *site) locker(t *testing.T, store Store, ttl time.Duration) *snib.Locker
 // viaProxies returns the store as the first process connects to it.
 func (s *site) viaProxies(store Store) Store {
 	switch store.Kind {
-	case "memory", "sqlite", "sqlite-clock":
+	case "memory", "sqlite":
 	case "redis", "cluster", "sentinel", "redlock":
 		// Clients learn addresses from servers, or all clients must use the same addresses.
 		store.dial = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {

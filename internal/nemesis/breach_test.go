@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -29,7 +28,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
-	"github.com/sniblock/snib/mysqllock"
 	"github.com/sniblock/snib/redlock"
 )
 
@@ -63,8 +61,7 @@ var sites = []struct {
 	late  bool // the driver's statements depend on the server that it finds
 }{
 	{name: "memory", start: func(s *site) { s.Kind = "memory" }},
-	{name: "sqlite", start: siteOfFile("sqlite")},
-	{name: "sqlite-clock", start: siteOfFile("sqlite-clock")},
+	{name: "sqlite", start: siteOfFile},
 	{name: "redis", start: siteOfRedis(Store{})},
 	{name: "redis-nograce", start: siteOfRedis(Store{NoGrace: true})},
 	{name: "redis-evicts", late: true, start: siteOfRedis(Store{NoGrace: true}, "maxmemory 8mb", "maxmemory-policy volatile-ttl")},
@@ -76,7 +73,6 @@ var sites = []struct {
 	{name: "pg", start: siteOfPG},
 	{name: "pgsession", start: siteOfPG},
 	{name: "mysql", start: siteOfMySQL},
-	{name: "mysqlsession", start: siteOfMySQL},
 	{name: "zk", start: siteOfZK},
 	{name: "etcd", start: siteOfEtcd},
 }
@@ -107,7 +103,7 @@ var assumptions = []assumption{
 		breach: func(s *site) { s.checkDisorderInPast(func() {}) },
 	},
 	{
-		sites: "sqlite sqlite-clock", says: "all processes run on one host, under one kernel, and use the same file",
+		sites: "sqlite", says: "all processes run on one host, under one kernel, and use the same file",
 		done: "two processes have a file each, as on two hosts", wrong: twoHolders,
 		breach: func(s *site) {
 			other := s.Store
@@ -116,17 +112,12 @@ var assumptions = []assumption{
 		},
 	},
 	{
-		sites: "sqlite sqlite-clock", says: "the file and those beside it are not deleted, replaced or written to by other programs while in use",
+		sites: "sqlite", says: "the file and those beside it are not deleted, replaced or written to by other programs while in use",
 		done: "the file and those beside it are deleted", wrong: twoHolders,
 		breach: func(s *site) { s.overlap(func() { s.moveFiles(s.t.TempDir()) }) },
 	},
 	{
-		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest)",
-		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
-		breach: breakPower,
-	},
-	{
-		sites: "sqlite-clock", says: "the wall clock does not go back across a power cut, which may take back the last grants",
+		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest), and the wall clock is right across a restart of the host: detached leases end by it",
 		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
 		breach: breakPower,
 	},
@@ -240,21 +231,8 @@ var assumptions = []assumption{
 		sites: "mysql", says: mysqlKeeps, done: kept, wrong: twoHolders, breach: restoreHeld,
 	},
 	{
-		sites: "mysqlsession", says: mysqlKeeps, done: keptBack, wrong: disordered, breach: restoreSpent,
-	},
-	{
 		sites: "pg mysql", says: foreignRows, done: "somebody deletes the row", wrong: twoHolders,
 		breach: func(s *site) { s.overlap(func() { s.exec("DELETE FROM snib_locks WHERE name = '" + s.lock + "'") }) },
-	},
-	{
-		sites: "mysqlsession", says: foreignRows,
-		done: "somebody deletes the row, and the server's clock is set back by 20 minutes", wrong: disordered,
-		breach: func(s *site) {
-			s.checkDisorder(func() {
-				s.advance(-clockStep)
-				s.exec("DELETE FROM snib_sessions WHERE name = '" + s.lock + "'")
-			})
-		},
 	},
 	{
 		sites: "pgsession", says: "the connection leads to the server itself and not to a pooler in transaction mode",
@@ -283,20 +261,6 @@ var assumptions = []assumption{
 			other.Addrs = []string{pgtest.Start(s.t).Addr()}
 			s.checkAllHold(s.acquire(s.Store, overlapTTL), s.acquire(other, overlapTTL))
 		},
-	},
-	{
-		sites: "mysqlsession", says: "all clients speak to the same server: GET_LOCK is not replicated",
-		done: "two processes speak to a server each", wrong: twoHolders,
-		breach: func(s *site) {
-			other := s.Store
-			other.Addrs = []string{mysqltest.Start(s.t).Addr()}
-			s.checkAllHold(s.acquire(s.Store, overlapTTL), s.acquire(other, overlapTTL))
-		},
-	},
-	{
-		sites: "mysqlsession", says: "the end of a connection on the server reaches the client within 90 ms, and the Go driver can tell it (checkConnLiveness, on Unix)",
-		done: "somebody kills the connection, of which the holder does not hear; and the same where checkConnLiveness is off", wrong: twoHolders,
-		breach: breakLiveness,
 	},
 	{
 		sites: "zk", says: "nobody else deletes or makes nodes below the root other than locks",
@@ -341,7 +305,6 @@ const (
 	foreignRows = "nobody else changes or deletes rows of the table"
 
 	kept     = "the server is put back to a copy from before the grant"
-	keptBack = kept + ", and its clock is set back by 20 minutes"
 )
 
 // advance sets the servers' wall clock forward, or back, for the rest of the test.
@@ -351,9 +314,9 @@ func (s *site) advance(by time.Duration) {
 	s.clock.StepClock(by)
 }
 
-// siteOfFile returns a function that sets up a site with a SQLite file.
-func siteOfFile(kind string) func(*site) {
-	return func(s *site) { s.Store = Store{Kind: kind, Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}} }
+// siteOfFile sets up a site with a SQLite file.
+func siteOfFile(s *site) {
+	s.Store = Store{Kind: "sqlite", Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}}
 }
 
 // moveFiles moves the site's file, and those beside it, to a folder.
@@ -617,14 +580,6 @@ func siteOfMySQL(s *site) {
 
 func restoreHeld(s *site) { s.overlap(s.backUp(s.server)) }
 
-func restoreSpent(s *site) {
-	restore := s.backUp(s.server)
-	s.checkDisorder(func() {
-		s.advance(-clockStep)
-		restore()
-	})
-}
-
 // breakAge cuts off the holder: first from a server that ends idle sessions, and
 // then from one that is too old to do so.
 func breakAge(s *site) {
@@ -668,42 +623,6 @@ func rewritingProxy(t testing.TB, addr, old, text string) string {
 			}
 		}
 	})
-}
-
-// breakLiveness kills the holder's connection in ways that the holder does not notice.
-func breakLiveness(s *site) {
-	s.overlap(s.kill)
-
-	db, err := sql.Open("mysql", mysqltest.DSN(s.Addrs[0], "checkConnLiveness=false"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { db.Close() })
-	d, err := mysqllock.NewSession(db)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	locker, err := snib.New(d)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	first, err := locker.Acquire(s.t.Context(), s.lock+" again")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.lock += " again"
-	s.kill()
-	s.checkAllHold(first, s.acquire(s.Store, overlapTTL))
-}
-
-// kill kills the holder's MySQL session.
-func (s *site) kill() {
-	s.t.Helper()
-	var id int64
-	if err := s.db.QueryRow("SELECT IS_USED_LOCK(?)", mysqllock.NameKey(s.lock)).Scan(&id); err != nil {
-		s.t.Fatal(err)
-	}
-	s.exec(fmt.Sprint("KILL ", id))
 }
 
 // siteOfZK sets up a site with an ensemble whose leader tolerates the silence of

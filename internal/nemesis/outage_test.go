@@ -52,7 +52,7 @@ func startOutageStore(t *testing.T, kind string) outageStore {
 	case "pg", "pgsession":
 		s := pgtest.Start(t)
 		add(s, s.Addr())
-	case "mysql", "mysqlsession":
+	case "mysql":
 		s := mysqltest.Start(t)
 		add(s, s.Addr())
 	case "zk":
@@ -116,7 +116,7 @@ func startOutageSQLite(t *testing.T) outageStore {
 func TestOutageBound(t *testing.T) {
 	livetest.Long(t)
 	var all sync.WaitGroup // parallel tests would take turns, and these only wait most of the time
-	for _, kind := range []string{"redis", "redlock", "pg", "pgsession", "mysql", "mysqlsession", "zk", "etcd", "sqlite"} {
+	for _, kind := range []string{"redis", "redlock", "pg", "pgsession", "mysql", "zk", "etcd", "sqlite"} {
 		all.Go(func() {
 			t.Run(kind, func(t *testing.T) {
 				s := startOutageStore(t, kind)
@@ -176,7 +176,7 @@ func testOutageBound(t *testing.T, s outageStore, begin func() (end func())) {
 	outage := make(chan time.Time, 1)
 	acquire("queued", queued, "held", func() time.Time { return <-outage })
 	livetest.Await(t, "waiter", func() error {
-		st, err := d.(driver.Inspector).Status(ctx, "held")
+		st, err := d.Status(ctx, "held")
 		if err == nil && len(st.Waiters) != 1 {
 			err = fmt.Errorf("%d waiters", len(st.Waiters))
 		}

@@ -204,10 +204,7 @@ var connectionRows = withRows(slices.Concat(sessionRows, networkRows, serverRows
 		why: "an operator gives the lock away before its holder is told"},
 )
 
-var (
-	pgSessionRows    = connectionRows
-	mysqlSessionRows = withRows(connectionRows, renewalRow)
-)
+var pgSessionRows = connectionRows
 
 var zkRows = withRows(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "cut", told: "that it is lost, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},

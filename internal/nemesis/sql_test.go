@@ -48,19 +48,17 @@ func startPG(kind string) func(*world) {
 	}
 }
 
-func startMySQL(kind string) func(*world) {
-	return func(w *world) {
-		t, shim := newShim(w.t)
-		s := mysqltest.Start(t)
-		w.addProxies(kind, s.Addr())
-		w.rowOrSession(kind == "mysqlsession")
-		w.addWorkerFaults()
-		w.addServerFaults(s)
-		w.addFsyncFault(shim, s)
-		w.addFault("kill-session", func(time.Duration) {
-			w.logFault("kill-session", "", func() { killMySQL(w, s.DSN()) })
-		})
-	}
+func startMySQL(w *world) {
+	t, shim := newShim(w.t)
+	s := mysqltest.Start(t)
+	w.addProxies("mysql", s.Addr())
+	w.rowOrSession(false)
+	w.addWorkerFaults()
+	w.addServerFaults(s)
+	w.addFsyncFault(shim, s)
+	w.addFault("kill-session", func(time.Duration) {
+		w.logFault("kill-session", "", func() { killMySQL(w, s.DSN()) })
+	})
 }
 
 // killMySQL ends half of the other sessions.

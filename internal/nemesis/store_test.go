@@ -58,8 +58,6 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	switch s.Kind {
 	case "sqlite":
 		return sqlitelock.Open(ctx, s.Addrs[0])
-	case "sqlite-clock":
-		return sqlitelock.Open(ctx, s.Addrs[0], sqlitelock.Fencing(driver.FencingClock))
 	case "memory":
 		return memlock.New(), nil
 	case "redis", "cluster", "sentinel":
@@ -77,7 +75,7 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 		}
 		d, err := pglock.NewSession(pool, pglock.Timeout(cmp.Or(s.Session, ttl)))
 		return driverWithClient{d, pool.Close}, err
-	case "mysql", "mysqlsession":
+	case "mysql":
 		conf, err := mysql.ParseDSN(mysqltest.DSN(s.Addrs[0]))
 		if err != nil {
 			return nil, err
@@ -88,13 +86,8 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 			return nil, err
 		}
 		db := sql.OpenDB(connector)
-		end := func() { _ = db.Close() }
-		if s.Kind == "mysql" {
-			d, err := mysqllock.New(db)
-			return driverWithClient{d, end}, err
-		}
-		d, err := mysqllock.NewSession(db, mysqllock.Timeout(cmp.Or(s.Session, sessionTimeout)))
-		return driverWithClient{d, end}, err
+		d, err := mysqllock.New(db)
+		return driverWithClient{d, func() { _ = db.Close() }}, err
 	case "zk":
 		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second))
 	case "zkkeep":
@@ -110,13 +103,8 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	return nil, fmt.Errorf("there is no store %q", s.Kind)
 }
 
-// The timeouts of sessions that can't or should not be as short as ttl.
-const (
-	// The timeout for MySQL: the default, a third of which is how often a session
-	// checks its connection.
-	sessionTimeout = 15 * time.Second
-	zkTimeout      = 4 * time.Second
-)
+// zkTimeout is the timeout of ZooKeeper's sessions, which can't be as short as ttl.
+const zkTimeout = 4 * time.Second
 
 // client returns the client options for a Redis at these addresses.
 func (s Store) client(addrs ...string) rueidis.ClientOption {
@@ -154,7 +142,6 @@ type driverWithClient struct {
 // An inspectableDriver is a driver that can be inspected, as all of ours can.
 type inspectableDriver interface {
 	driver.Driver
-	driver.Inspector
 }
 
 // Close closes the driver and then the client.

@@ -37,9 +37,8 @@ type Job struct {
 	Seed  uint64
 	Calm  string // a file that exists after the heal: then holds are short
 
-	Mixed   bool          // some holds have a different TTL
-	Release time.Duration // ReleaseTimeout; 0 for the default
-	Abandon bool          // some lost holds are released only at the end
+	Mixed   bool // some holds have a different TTL
+	Abandon bool // some lost holds are released only at the end
 	// It sends fewer requests, so that no other request tells it of a loss, and
 	// holds locks longer.
 	Quiet bool
@@ -81,9 +80,6 @@ func (j Job) work(ctx context.Context) error {
 		d = stale{d.(inspectableDriver)}
 	}
 	opts := []snib.Option{snib.TTL(max(ttl, d.Info().SessionTTL))}
-	if j.Release > 0 {
-		opts = append(opts, snib.ReleaseTimeout(j.Release))
-	}
 	locker, err := snib.New(d, opts...)
 	if err != nil {
 		return err
@@ -173,10 +169,6 @@ func (w *worker) run(ctx context.Context) {
 				w.cycle(ctx, r, plain)
 			}
 		})
-	}
-	if info.TellsWanted {
-		kept := lockMode{event: history.Event{Name: keptName}, opts: []snib.Option{snib.Keep(2 * ttl)}}
-		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, kept) })
 	}
 	if info.Fairness != driver.FairNever {
 		fair := lockMode{event: history.Event{Name: "fair"}, opts: []snib.Option{snib.Fair()}}

@@ -105,9 +105,6 @@ func (w *world) startWorker(p *workerProcess) {
 	j := w.Job
 	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calmFile()
 	j.Quiet = p.number == 0
-	if p.number == 1 {
-		j.Release = time.Second
-	}
 	p.Child = livetest.StartChild(w.t, j)
 }
 
@@ -242,7 +239,7 @@ func (w *world) statusByName() (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	all := map[string]string{}
-	err := w.admin.(driver.Inspector).List(ctx, "", func(s driver.Status) bool {
+	err := w.admin.List(ctx, "", func(s driver.Status) bool {
 		if len(s.Holders)+len(s.Waiters) > 0 {
 			all[s.Name] = fmt.Sprintf("holders %+v, waiters %+v", s.Holders, s.Waiters)
 		}
@@ -303,7 +300,7 @@ func (w *world) breakLock() {
 		w.logEvent(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
 		token := h.Token
 		// Break fails if the hold has ended.
-		if err := w.admin.(driver.Inspector).Break(ctx, s.Name, h.Owner, h.Token); err != nil {
+		if err := w.admin.Break(ctx, s.Name, h.Owner, h.Token); err != nil {
 			token = 0
 		}
 		w.logEvent(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})
@@ -314,7 +311,7 @@ func (w *world) breakLock() {
 func (w *world) heldLocks(ctx context.Context) []driver.Status {
 	var held []driver.Status
 	// A partial result is enough.
-	_ = w.admin.(driver.Inspector).List(ctx, "", func(s driver.Status) bool {
+	_ = w.admin.List(ctx, "", func(s driver.Status) bool {
 		if len(s.Holders) > 0 {
 			held = append(held, s)
 		}

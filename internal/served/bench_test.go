@@ -172,7 +172,7 @@ func storeWaiters(b *testing.B, s store) (n int) {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	err = d.(driver.Inspector).List(b.Context(), "", func(st driver.Status) bool {
+	err = d.List(b.Context(), "", func(st driver.Status) bool {
 		n += len(st.Waiters)
 		return true
 	})

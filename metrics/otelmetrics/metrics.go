@@ -48,7 +48,6 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 		Renewed:     func(e snib.RenewedEvent) { m.renewed(&e) },
 		Lost:        func(e snib.LostEvent) { m.lost(e.Name, e.Held, e.Loss) },
 		Released:    func(e snib.ReleasedEvent) { m.released(&e) },
-		Leaked:      func(e snib.LeakedEvent) { m.leaked.Add(context.Background(), 1, classes.Name(e.Name).resource) },
 		Regressed:   func(e snib.RegressedEvent) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).resource) },
 	}, nil
 }
@@ -76,10 +75,10 @@ func newClass(name string) *class {
 type instruments struct {
 	classes *metriclabel.Classes[class]
 
-	wait, hold, renewal, margin                                                                 metric.Float64Histogram
-	queue                                                                                       metric.Int64Histogram
-	held, waiting                                                                               metric.Int64UpDownCounter
-	failures, reasons, handOvers, keptHits, losses, leaked, regressions, late, renewals, errors metric.Int64Counter
+	wait, hold, renewal, margin                                               metric.Float64Histogram
+	queue                                                                     metric.Int64Histogram
+	held, waiting                                                             metric.Int64UpDownCounter
+	failures, reasons, handOvers, losses, regressions, late, renewals, errors metric.Int64Counter
 }
 
 func (m *instruments) create(from metric.Meter) error {
@@ -114,9 +113,7 @@ func (m *instruments) create(from metric.Meter) error {
 	m.failures = counter("failures", "Acquires that did not get the lock.")
 	m.reasons = counter("failure_reasons", "Acquires that did not get the lock, by reason.")
 	m.handOvers = counter("handovers", "Holds that were handed over within this process, without asking the store.")
-	m.keptHits = counter("kept_hits", "Holds that began under a lease that this process had kept, without asking the store.")
 	m.losses = counter("lost", "Holds that ended before Release, by cause.")
-	m.leaked = counter("leaked", "Holds that were garbage-collected without Release. Only with TrackLeaks.")
 	m.regressions = counter("token_regressions", "Grants with a fencing token that is not above one granted before.")
 	m.late = counter("late_renewals", "Renewals that were answered within the last third of their lease.")
 	m.renewals = counter("renewals", "Renewals of leases, by outcome.")
@@ -146,8 +143,6 @@ func (m *instruments) waitEnded(e *snib.WaitEndedEvent) {
 		return
 	case e.Joined:
 		return
-	case e.Kept:
-		m.keptHits.Add(e.Context, 1, c.resource)
 	case e.Local:
 		m.handOvers.Add(e.Context, 1, c.resource)
 	}

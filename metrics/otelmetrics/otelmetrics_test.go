@@ -145,7 +145,6 @@ func TestMetrics(t *testing.T) {
 		"distributed_lock_held{resource=invoices}":                              0,
 		"distributed_lock_lost_total{cause=expired,resource=a}":                 1,
 		"distributed_lock_held{resource=a}":                                     -1,
-		"distributed_lock_leaked_total{resource=a}":                             1,
 		"distributed_lock_token_regressions_total{resource=a}":                  1,
 		"distributed_lock_late_renewals_total{resource=a}":                      1,
 		"distributed_lock_renewals_total{backend=redis,outcome=failed}":         1,
@@ -155,7 +154,6 @@ func TestMetrics(t *testing.T) {
 		"distributed_lock_backend_errors_total{backend=redis,op=acquire}":       1,
 		"distributed_lock_backend_errors_total{backend=redis,op=release}":       1,
 		"distributed_lock_handovers_total{resource=b}":                          1,
-		"distributed_lock_kept_hits_total{resource=b}":                          1,
 		"distributed_lock_lost_total{cause=refused,resource=c}":                 1,
 		"distributed_lock_resource_overflows_total{}":                           0,
 	})

@@ -53,25 +53,6 @@ func testConformance(t *testing.T, node *redistest.Node) {
 	drivertest.Run(t, h)
 }
 
-// TestConformanceScriptless runs the suite as a user who may run no scripts.
-func TestConformanceScriptless(t *testing.T) {
-	node := redistest.Single(t, redistest.Password(password), "user scriptless on >"+password+" ~* &* +@all -@scripting").Used()
-	as := func(t *testing.T, addr string, through dialer) *redislock.Driver {
-		return open(t, closed(t, redis.NewClient(&redis.Options{Addr: addr, Username: "scriptless", Password: password, Dialer: through})))
-	}
-	h := detoured(func(t *testing.T, through dialer) *redislock.Driver { return as(t, node.Addr(), through) }, node.Addr())
-	h.Kill = func(t *testing.T, req driver.Request) func() {
-		p := livetest.NewProxy(t, node.Addr())
-		return jobtest.KeepThrough(t, []*livetest.Proxy{p}, as(t, p.Addr(), nil), req)
-	}
-	h.Restart = func(*testing.T) {
-		node.Kill()
-		node.Restart()
-		node.Used()
-	}
-	drivertest.Run(t, h)
-}
-
 // TestConformanceSentinel also tests clients whose settings are not the defaults.
 func TestConformanceSentinel(t *testing.T) {
 	livetest.Long(t)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 )
 
@@ -120,30 +119,6 @@ func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Re
 		}
 	}
 	return replies
-}
-
-// Dedicate implements [redislock.Conn].
-func (c *conn) Dedicate(ctx context.Context, use func(redislock.Pipeline) error) error {
-	client, ok := c.client.(*redis.Client)
-	if !ok {
-		return driver.Invalidf("client: %T has no connection for transactions", c.client)
-	}
-	if at, ok := ctx.Deadline(); ok { // as in callWithContext
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, at)
-		defer cancel()
-	}
-	own := client.Conn()
-	defer func() { _ = own.Close() }()
-	return use(func(calls ...redislock.Call) []redislock.Reply {
-		commands := commandsOf(ctx, calls)
-		pipeline := own.Pipeline()
-		for _, cmd := range commands {
-			_ = pipeline.Process(ctx, cmd)
-		}
-		_, _ = pipeline.Exec(ctx)
-		return c.replies(commands)
-	})
 }
 
 // commonKey returns the first key if all calls that have keys have the same one, and otherwise "".

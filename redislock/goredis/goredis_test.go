@@ -56,8 +56,6 @@ func TestNewRefuses(t *testing.T) {
 			invalid: true, want: "use redis.NewClient",
 		},
 		{name: "ClientOfCluster", client: dial(t, cluster.Addrs()[0]), invalid: true, want: "node of a Cluster"},
-		{name: "NoCluster", client: dial(t, single.Addr()), opts: []redislock.Option{redislock.Cluster()}, invalid: true, want: "no node of a Cluster"},
-		{name: "NotSingle", client: dialCluster(t, cluster, nil), opts: []redislock.Option{redislock.Single()}, invalid: true, want: "Cluster"},
 		{
 			name:   "WrongPassword",
 			client: closed(t, redis.NewClient(&redis.Options{Addr: single.Addr(), Password: "incorrect-horse"})),

@@ -21,6 +21,6 @@ func TestHalfMovedSlot(t *testing.T) {
 func TestReleaseMeetsMove(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, redistest.Password(password))
-	withFullRelease := open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false), redislock.YieldToForeign(time.Hour))
-	jobtest.ReleaseMeetsMove(t, c, moveTTL, withFullRelease, openInCluster(t, c, nil))
+	noGrace := open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false))
+	jobtest.ReleaseMeetsMove(t, c, moveTTL, noGrace, openInCluster(t, c, nil))
 }

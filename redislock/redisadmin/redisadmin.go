@@ -71,9 +71,6 @@ type Server struct {
 	// user may not read is missing.
 	Settings map[string]string
 
-	// Refusal is how the server refuses scripts, or "".
-	Refusal string
-
 	// LastToken is the last fencing token that the server has granted. Clock is the server's
 	// time in the unit of tokens, microseconds. Both are 0 in a Cluster, where each slot has
 	// its own tokens, and if the user may not read them.

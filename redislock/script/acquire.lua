@@ -1,34 +1,28 @@
 -- Acquires a lock, or puts the request into the queue.
 --
--- KEYS      lock, record, queue, requests
--- ARGV      owner, mode, TTL in ms, number of tokens, 1 to wait in the queue, the request's JSON
---           without its opening brace
+-- KEYS      lock, grants, queue, requests
+-- ARGV      id, mode, TTL in ms, number of tokens; 1 to wait in the queue, 2 if the request must be
+--           there already, and otherwise 0; the request's JSON without its opening brace and its id
 -- Expects   all files before this one
--- Provides  acquire(owner, mode, ttl, tokens, waits, rest)
--- Answer    g, q, h, e or k, see full.lua
+-- Provides  acquire(id, mode, ttl, tokens, waits, rest)
+-- Answer    g, q, n, h, e or k, see full.lua
 
--- reacquire answers an owner that holds the lock already, because its earlier answer was lost. It
--- returns nil if the owner does not hold the lock.
-local function reacquire(value, owner, mode, ttl, tokens, rest)
-  local hold
-  if mode == 'x' then
-    if value ~= owner then return end
-    hold = exclusiveHold()
-  else
-    local entry = value == valueOf(mode) and redis.call('HGET', record, owner)
-    if not entry or entryTime(entry) <= now then return end
-    hold = parseHold(entryJSON(entry))
+local function checkTokens()
+  if exhausted() then
+    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. meta[1]
+      .. ', above which none can be counted', 0)
   end
-  dequeue(owner)
-  local token, since = nil, now
-  if hold and hold.owner == owner then
-    token, since, tokens = hold.token, hold.since, hold.tokens
-    rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', tokens), 1)
-  else
-    token = reserve(tokens)
-  end
-  writeHold(token, since, owner, mode, ttl, rest)
-  return grantAnswer(token, tokens, othersWait(parseRequest('{' .. rest).channel))
+end
+
+-- reacquire answers a request that was granted before: the answer was lost, or a release has handed
+-- the lock over. It returns nil if there is no such grant.
+local function reacquire(id, mode, ttl, rest)
+  local grant = parseGrant(findGrant(id, '0') or '')
+  if not grant or grant.mode ~= mode then return end
+  dequeue(id)
+  rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', grant.tokens), 1)
+  writeHold(grant.token, grant.since, id, mode, ttl, rest)
+  return grantAnswer(grant.token, grant.tokens, othersWait(parseRequest('{' .. rest).channel))
 end
 
 -- timeLeft returns for how many ms the present holders keep a request of this mode out.
@@ -40,23 +34,16 @@ local function timeLeft(value, mode)
   return not value and yieldLeft() or redis.call('PTTL', lock)
 end
 
--- isForeign reports whether another library holds the lock. It does not announce its release.
-local function isForeign(value, hold)
-  if not value or value == 'snib:kept' or isMulti(value) then return false end
-  return not hold or hold.owner ~= value
-end
-
--- hintHolders tells the holders that another process waits, whose channel this is. Hold is that of
--- an exclusive lock.
-local function hintHolders(value, hold, channel)
-  local holders = {hold}
+-- hintHolders tells the holders that another process waits, whose channel this is.
+local function hintHolders(value, channel)
+  local all = {value}
   if isMulti(value) then
-    for _, entry in ipairs(redis.call('HVALS', record)) do
-      table.insert(holders, parseHold(entryJSON(entry)))
-    end
+    all = redis.call('HVALS', grants)
+    for i = 1, #all do all[i] = entryJSON(all[i]) end
   end
-  for _, holder in ipairs(holders) do
-    if holder.channel ~= channel then hint(holder, 'w') end
+  for _, json in ipairs(all) do
+    local grant = parseGrant(json)
+    if grant and grant.channel ~= channel then hint(grant, 'w') end
   end
 end
 
@@ -74,8 +61,8 @@ end
 
 -- isQueued reports whether a request is in the queue. It waits on there if a client of another
 -- library takes the lock, which is then of the other kind.
-local function isQueued(owner, mode)
-  local request = findRequest(owner)
+local function isQueued(id, mode)
+  local request = findRequest(id)
   return request and request.mode == mode
 end
 
@@ -92,41 +79,39 @@ local function currentValue(mode)
   return value, keyType
 end
 
-local function acquire(owner, mode, ttl, tokens, waits, rest)
+local function acquire(id, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
+  local answer = reacquire(id, mode, ttl, rest)
+  if answer then return answer end -- also in the grace period: it is held already
   local wait = grace(ttl)
   if wait > 0 then
     local value = lockValue()
-    if value and value ~= owner and waits ~= '1' and not hasRoom(mode) then
-      return 'h ' .. timeLeft(value, mode)
-    end
+    if value and waits == '0' and not hasRoom(mode) then return 'h ' .. timeLeft(value, mode) end
     return 'e ' .. wait
   end
-  if exhausted() then
-    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. meta[1]
-      .. ', above which none can be counted', 0)
-  end
+  checkTokens()
   local value, keyType = currentValue(mode)
   if value == nil then return 'k a ' .. keyType end
-  local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)
+  answer = reacquire(id, mode, ttl, rest)
   if answer then return answer end
+  if waits == '2' and not isQueued(id, mode) then return 'n' end
   local kind = conflictingKind(value, mode)
-  if kind and not isQueued(owner, mode) then return 'k ' .. kind end
+  if kind and not isQueued(id, mode) then return 'k ' .. kind end
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = reserve(tokens)
-    writeHold(token, now, owner, mode, ttl, rest)
+    writeHold(token, now, id, mode, ttl, rest)
     return grantAnswer(token, tokens, false)
   end
-  if waits ~= '1' then return 'h ' .. timeLeft(value, mode) end
-  local new, alone, channel = enqueue(owner, rest)
+  if waits == '0' then return 'h ' .. timeLeft(value, mode) end
+  local new, alone = enqueue(id, rest)
   if not value or isMulti(value) then -- otherwise there is no room for any waiter
-    answer = serveQueue(owner)
+    answer = serveQueue(id)
     if answer then return answer end
     value = lockValue()
   end
-  local hold = value and not isMulti(value) and exclusiveHold() or nil
-  if new and value then hintHolders(value, hold, channel) end
-  local first = alone or firstWaiter() == owner
+  if new and value then hintHolders(value, parseRequest('{' .. rest).channel) end
+  local isForeign = value and not isMulti(value) and not parseGrant(value)
+  local first = alone or firstWaiter() == id
   return string.format('q %d %d', timeLeft(value, mode),
-    first and (isForeign(value, hold) and 2 or 1) or 0)
+    first and (isForeign and 2 or 1) or 0)
 end

@@ -1,10 +1,10 @@
 -- Ends a hold by force, and hints that to its holder.
 --
--- KEYS      lock, record, queue, requests
--- ARGV      owner, token; the token is 0 if another library holds the lock. The owner of a hold of
---           Redisson is the field of its hash
+-- KEYS      lock, grants, queue, requests
+-- ARGV      id, token, and the id as it is, without quotes; the token is 0 if another library holds
+--           the lock. Then the third is the lock's value, or the field of a hash of Redisson
 -- Expects   all files before this one
--- Provides  breakHold(owner, token)
+-- Provides  breakHold(id, token, raw)
 -- Answer    o, or l if that hold does not exist
 
 -- breakRedisson does what Redisson does when a hold of its ends, and wakes its waiters.
@@ -29,31 +29,28 @@ local function breakRedisson(field)
   return 'o'
 end
 
-local function breakHold(owner, token)
+-- findKept is findGrant for what MinHold keeps.
+local function findKept(value, id, token)
+  local multi = isMulti(value)
+  local entry = multi and redis.call('HGET', grants, 'kept:' .. id)
+  if multi and (not entry or entryTime(entry) <= now) then return end
+  local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id, token))
+  if string.sub(json, 1, #kept) == kept then return json, multi end
+end
+
+local function breakHold(id, token, raw)
   local value, keyType = lockValue()
-  if keyType == 'hash' and token == '0' then return breakRedisson(owner) end
-  if value and isMulti(value) then
-    for _, field in ipairs({owner, 'snib:kept:' .. owner}) do
-      local entry = redis.call('HGET', record, field)
-      local hold = entry and entryTime(entry) > now and parseHold(entryJSON(entry))
-      if hold and string.format('%d', hold.token) == token then
-        removeLongLease(hold)
-        hint(hold, 'b')
-        return removeShared(field)
-      end
-    end
-    return answerLost()
+  if token == '0' then
+    if keyType == 'hash' then return breakRedisson(raw) end
+    if value ~= raw or parseGrant(value) or isMulti(value) then return answerLost() end
+    redis.call('DEL', lock)
+    serveQueue()
+    return 'o'
   end
-  local hold = exclusiveHold()
-  local ours = hold and hold.owner == owner and (value == owner or value == 'snib:kept')
-  if (ours and string.format('%d', hold.token) or value == owner and '0') ~= token then
-    return answerLost()
-  end
-  redis.call('DEL', lock, record)
-  if ours then
-    removeLongLease(hold)
-    hint(hold, 'b')
-  end
-  serveQueue()
-  return 'o'
+  local json, multi = findGrant(id, token)
+  if not json and value then json, multi = findKept(value, id, token) end
+  if not json then return answerLost() end
+  local grant = parseGrant(json)
+  if grant then hint(grant, 'b') end
+  return removeHold(id, grant, multi)
 end

@@ -1,17 +1,12 @@
--- Tells a holder whether it still has its hold, and whether another process waits. It writes the
--- record of the hold if there is none.
+-- Tells a holder whether it still has its hold, and whether another process waits.
 --
--- KEYS      lock, record, queue, requests
--- ARGV      owner, token, the channel of the holder's process; then, if the record may be missing,
---           the TTL in ms, the age of the hold in microseconds, and the request's JSON without its
---           opening brace
--- Expects   now, othersWait, findHold, writeRecord
--- Provides  check(owner, token, channel, ttl, age, rest)
+-- KEYS      lock, grants, queue, requests
+-- ARGV      id, token, the channel of the holder's process
+-- Expects   othersWait, findGrant
+-- Provides  check(id, token, channel)
 -- Answer    l, w or o, see full.lua
 
-local function check(owner, token, channel, ttl, age, rest)
-  local found, json = findHold(owner, token)
-  if not found then return 'l' end
-  if rest and not json then writeRecord(token, now - age, ttl, rest) end
+local function check(id, token, channel)
+  if not findGrant(id, token) then return 'l' end
   return othersWait(channel) and 'w' or 'o'
 end

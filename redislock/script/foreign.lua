@@ -1,23 +1,19 @@
 -- Reads keys that may be locks of other libraries. It writes nothing.
 --
--- KEYS     for each key: the key, and the record that it has if it is a lock of snib
+-- KEYS     the keys
 -- ARGV[1]  1 to skip keys that expire
 -- Answer   for each key a JSON object, which is empty if the key is skipped:
 --            type, left  type of the key, and what PTTL says of it
---            value       value of a string of at most 512 bytes
---            record      record, if it is a string
+--            value       value of a string of at most 4,096 bytes
 --            fields      fields and values, in turn, of a hash of at most 64 fields
 
 local answers = {}
-for i = 1, #KEYS, 2 do
+for i = 1, #KEYS do
   local key, left, seen = KEYS[i], redis.call('PTTL', KEYS[i]), {}
   if left == -1 or ARGV[1] ~= '1' then
     seen.type, seen.left = redis.call('TYPE', key).ok, left
-    if seen.type == 'string' and redis.call('STRLEN', key) <= 512 then
+    if seen.type == 'string' and redis.call('STRLEN', key) <= 4096 then
       seen.value = redis.call('GET', key)
-      if redis.call('TYPE', KEYS[i + 1]).ok == 'string' then
-        seen.record = redis.call('GET', KEYS[i + 1])
-      end
     elseif seen.type == 'hash' and redis.call('HLEN', key) <= 64 then
       seen.fields = redis.call('HGETALL', key)
     end

@@ -3,12 +3,11 @@
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS[2]  the long leases, see longlease.lua
--- KEYS     then for each request: lock, its record, its queue, the requests of its waiters
+-- KEYS     then for each request: lock, its grants, its queue, the requests of its waiters
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  1 with DurableAOF, see identity.lua
--- ARGV[4]  to ARGV[6]: see grace.lua
--- ARGV     then for each request: its code, the owner, the number of further arguments, and these.
+-- ARGV     then for each request: its code, the number of its arguments, and these.
 --          The code is that of a function below, whose arguments stand in its own file
 -- Expects  all files before this one
 -- Answer   one text for each request:
@@ -17,6 +16,7 @@
 --                                   the waiter out. PLACE is 1 at the head of the queue, 2 there
 --                                   if another library holds the lock, which does not announce
 --                                   its release, and 0 elsewhere
+--            n                      the request is not in the queue any more
 --            h LEFT                 held; LEFT is -1 if the lock's key does not expire
 --            e LEFT                 nothing is granted for LEFT ms: the grace period
 --            k KIND                 the name is in use as KIND
@@ -24,13 +24,12 @@
 --            w                      the hold exists, and another process waits
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
---          then, if the server was checked, "v NOW TTL TOKEN", see fastpath.lua
 
 local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
   L = setLabel}
-local answers, arg = {}, 7
+local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
-  lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  lock, grants, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
   local ok, answer = pcall(handlers[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
   if not ok then
@@ -39,11 +38,6 @@ for k = 3, #KEYS, 4 do
   answers[#answers + 1] = answer
   arg = arg + 2 + n
 end
--- A server that was promoted, or has restarted, may lack the last tokens that were granted before.
--- The scripts never count below the clock, but a plain take counts on from this one.
-if start and lastToken < start then lastToken = now end
 if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
 saveMeta()
-local vouched = checked()
-if vouched then answers[#answers + 1] = string.format('%s %d', vouched, lastToken) end
 return answers

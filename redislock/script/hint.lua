@@ -1,5 +1,5 @@
--- Publishes hints to waiters and holders. A hint is the id of a request and a word. It grants and
--- ends nothing: its receiver asks the store. So an error, such as a missing permission, is
+-- Publishes hints to waiters and holders. A hint is the number of an attempt and a word. It grants
+-- and ends nothing: its receiver asks the store. So an error, such as a missing permission, is
 -- ignored.
 --
 -- KEYS      not used
@@ -15,11 +15,11 @@ local function isSharded(request) return string.find(request.channel, '{', 1, tr
 
 local function wake(request)
   return redis.pcall(isSharded(request) and 'SPUBLISH' or 'PUBLISH', request.channel,
-    request.id .. ' k')
+    request.attempt .. ' k')
 end
 
 local function hint(request, word)
-  redis.pcall('PUBLISH', request.process or request.channel, request.id .. ' ' .. word)
+  redis.pcall('PUBLISH', request.process or request.channel, request.attempt .. ' ' .. word)
 end
 
 -- The count that PUBLISH returns is no substitute: it comes too late, and it leaves out who

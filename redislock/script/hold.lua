@@ -1,44 +1,38 @@
--- Reads and writes holds. An exclusive hold has a record of its own; the records of the holders
--- of a shared lock or semaphore are entries of one hash, by owner.
+-- Grants and ends holds.
 --
 -- KEYS[2]   the long leases, see longlease.lua
--- KEYS      lock, record, queue
+-- KEYS      lock, grants, queue
 -- ARGV      not used
--- Expects   now, floor, addLongLease, extendTo, lock, record, queue; record.lua, mode.lua and
---           entry.lua
--- Provides  exclusiveHold()          the hold that the record describes, and the record's text
---           removeLongLease(hold)    removes the lease of a hold that has ended
---           removeEnded()            removes the ended holds of a shared lock or semaphore
---           hasRoom(mode, value)     reports whether another hold of this mode fits. The value is
---                                    that of the lock's key, or nil if it is not known
---           othersWait(channel)      reports whether another process than the channel's waits
---           writeHold(...)           writes a hold after hasRoom
+-- Expects   now, floor, handOverTTL, addLongLease, extendTo, lock, grants, queue; mode.lua,
+--           entry.lua, grant.lua
+-- Provides  removeLongLease(id, grant)  removes the lease of a hold that has ended
+--           removeEnded()             removes the ended holds of a shared lock or semaphore
+--           hasRoom(mode, value)      reports whether another hold of this mode fits. The value is
+--                                     that of the lock's key, or nil if it is not known
+--           othersWait(channel)       reports whether another process than the channel's waits
+--           writeHold(...)            writes a hold after hasRoom
 -- Answer    none: the files after this one answer
 
-local function exclusiveHold()
-  local json = redis.pcall('GET', record)
-  local hold = type(json) == 'string' and parseHold(json)
-  if hold then return hold, json end
-end
-
-local function removeLongLease(hold)
-  if floor and hold and hold.ttl > floor then
-    redis.call('ZREM', KEYS[2], string.format('%d %s %s', hold.ttl, hold.owner, lock))
+local function removeLongLease(id, grant)
+  if floor and grant and grant.ttl > floor then
+    for _, ttl in ipairs({grant.ttl, handOverTTL}) do
+      redis.call('ZREM', KEYS[2], string.format('%d %s %s', ttl, id, lock))
+    end
   end
 end
 
 -- removeEnded returns how many holds are left, and when the first and the last of them end.
 local function removeEnded()
-  local all, left, first, final = redis.call('HGETALL', record), 0, 1e16, 0
+  local all, left, first, final = redis.call('HGETALL', grants), 0, 1e16, 0
   for i = 1, #all, 2 do
     local expiry = entryTime(all[i + 1])
     if expiry <= now then
-      redis.call('HDEL', record, all[i])
+      redis.call('HDEL', grants, all[i])
     else
       left, first, final = left + 1, math.min(first, expiry), math.max(final, expiry)
     end
   end
-  if left == 0 then redis.call('DEL', lock, record) end
+  if left == 0 then redis.call('DEL', lock, grants) end
   return left, first, final
 end
 
@@ -46,7 +40,7 @@ local function hasRoom(mode, value)
   if value == nil then value = lockValue() end
   if not value then return value == false end
   if mode == 'x' or value ~= valueOf(mode) then return isMulti(value) and removeEnded() == 0 end
-  return mode == 's' or redis.call('HLEN', record) < tonumber(mode)
+  return mode == 's' or redis.call('HLEN', grants) < tonumber(mode)
     or removeEnded() < tonumber(mode)
 end
 
@@ -61,11 +55,13 @@ local function othersWait(channel)
   return #waiters == 32
 end
 
-local function writeHold(token, since, owner, mode, ttl, rest)
-  if mode == 'x' then return writeExclusive(token, since, owner, ttl, rest) end
-  addLongLease(lock, owner, ttl)
-  if redis.call('SET', lock, valueOf(mode), 'PX', ttl, 'NX') then redis.call('DEL', record) end
-  redis.call('HSET', record, owner, newEntry(now + ttl * 1000, recordJSON(token, since, rest)))
+-- writeHold writes a hold that ends in ttl ms.
+local function writeHold(token, since, id, mode, ttl, rest)
+  addLongLease(lock, id, ttl)
+  local json = grantJSON(id, token, since, rest)
+  if mode == 'x' then return redis.call('SET', lock, json, 'PX', ttl) end
+  if redis.call('SET', lock, valueOf(mode), 'PX', ttl, 'NX') then redis.call('DEL', grants) end
+  redis.call('HSET', grants, id, newEntry(now + ttl * 1000, json))
   extendTo(lock, ttl)
-  extendTo(record, ttl)
+  extendTo(grants, ttl)
 end

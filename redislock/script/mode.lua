@@ -1,6 +1,6 @@
 -- Translates between the mode of a request and the value of the lock's key. The modes are x,
--- exclusive; s, shared; and a number, the size of a semaphore. The value is the owner if the hold
--- is exclusive, and the same for all holders of a shared lock or of a semaphore.
+-- exclusive; s, shared; and a number, the size of a semaphore. The value is the grant if the hold
+-- is exclusive (grant.lua), and the same for all holders of a shared lock or of a semaphore.
 --
 -- KEYS      lock
 -- ARGV      not used

@@ -2,25 +2,25 @@
 --
 -- KEYS      queue, requests
 -- ARGV      not used
--- Expects   now, absence, extendTo, grace, queue, requests; token.lua, entry.lua, hint.lua and
---           hold.lua
--- Provides  dequeue(owner)          removes a waiter
---           firstWaiter()           the owner at the head of the queue, or nil
+-- Expects   now, absence, handOverTTL, extendTo, grace, queue, requests; token.lua, entry.lua,
+--           hint.lua and hold.lua
+-- Provides  dequeue(id)             removes a waiter
+--           firstWaiter()           the id at the head of the queue, or nil
 --           yieldLeft()             for how many ms waiters must leave the lock free, or nil
---           yieldIfDue(hold, every) makes waiters leave the lock free for a moment
+--           yieldIfDue(grant, every) makes waiters leave the lock free for a moment
 --           serveQueue(self, value) grants the lock to waiters for as long as that is possible. The
 --                                   value is that of the lock's key, or nil if it is not known
 -- Answer    none: the files after this one answer
 
-local function dequeue(owner)
-  redis.call('ZREM', queue, owner)
-  redis.call('HDEL', requests, owner)
+local function dequeue(id)
+  redis.call('ZREM', queue, id)
+  redis.call('HDEL', requests, id)
 end
 
 -- While yieldMark is at the head of the queue, the lock is left to clients that are not in the
 -- queue: those of other libraries, which poll. Its score is the end of that time, negative so that
--- no waiter comes before it. It has no request, so an earlier version removes it.
-local yieldMark, yieldTime = 'snib:yield', 300
+-- no waiter comes before it. No id is equal to it, because ids have quotes.
+local yieldMark, yieldTime = 'yield', 300
 
 local function firstWaiter()
   local first = redis.call('ZRANGE', queue, 0, 1)
@@ -36,13 +36,13 @@ local function yieldLeft()
   return left > 0 and left <= yieldTime and left or nil
 end
 
--- yieldIfDue is called with a hold that has just ended. It does nothing unless a multiple of every
--- ms, by the clock, lies in the hold. Holds follow each other without a gap while others wait, so
+-- yieldIfDue is called with a grant that has just ended. It does nothing unless a multiple of every
+-- ms, by the clock, lies in its hold. Holds follow each other without a gap while others wait, so
 -- that happens once in every ms. It wakes the first waiter that it can reach, which then asks again
 -- when the time is over.
-local function yieldIfDue(hold, every)
+local function yieldIfDue(grant, every)
   every = (tonumber(every) or 0) * 1000
-  if not hold or every == 0 or math.floor(hold.since / every) >= math.floor(now / every) then
+  if not grant or every == 0 or math.floor(grant.since / every) >= math.floor(now / every) then
     return
   end
   redis.call('ZADD', queue, string.format('%d', -now - yieldTime * 1000), yieldMark)
@@ -56,7 +56,7 @@ local function yieldIfDue(hold, every)
 end
 
 -- serveQueue skips waiters that it can't reach. It wakes each waiter that it grants the lock,
--- except the owner self, whose request is being served: it returns the answer to that one.
+-- except the one with the id self, whose request is being served: it returns the answer to that.
 local function serveQueue(self, value)
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -75,11 +75,13 @@ local function serveQueue(self, value)
       dequeue(first)
       if first == self or request.blind or isListening(request) then
         local token = reserve(request.tokens)
-        local wanted = othersWait(request.channel)
-        writeHold(token, now, first, request.mode, request.ttl,
-          wantedJSON(wanted, string.sub(entry, 18)))
-        if first == self then return grantAnswer(token, request.tokens, wanted) end
-        -- The waiter reads its grant, or sends its request again, and the answer is the grant.
+        local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
+        -- The rest of the entry follows its time, the opening brace and the id.
+        writeHold(token, now, first, request.mode, ttl, string.sub(entry, 24 + #first))
+        if first == self then
+          return grantAnswer(token, request.tokens, othersWait(request.channel))
+        end
+        -- The waiter sends its request again, which extends the lease. The answer is the grant.
         if request.mode == 'x' then return end -- no other hold fits
         value = nil
       end

@@ -1,16 +1,16 @@
 -- Releases a hold.
 --
 -- KEYS[1]   the server's memory, see memory.lua
--- KEYS      lock, record, queue, requests
+-- KEYS      lock, grants, queue, requests
 -- ARGV[3]   1 with DurableAOF, see full.lua
--- ARGV      owner, token, the time in ms for which the hold must have lasted (MinHold), how often
---           to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
+-- ARGV      id, token, how often to leave the lock free for other libraries, in ms, or 0
+--           (YieldToForeign)
 -- Expects   all files before this one
--- Provides  wakeFirst()             makes the head of the queue send its request again
---           removeShared(field)     removes one holder of a shared lock or semaphore
---           answerLost()            serves the queue and returns the answer l
---           findHold(owner, token)  finds a hold
---           release(owner, token, minHold, yieldEvery)
+-- Provides  wakeFirst()         makes the head of the queue send its request again
+--           removeHold(id, grant, multi, yieldEvery)
+--                               removes a hold, and serves the queue
+--           answerLost()        serves the queue and returns the answer l
+--           release(id, token, yieldEvery)
 -- Answer    o or l, see full.lua
 
 -- wakeFirst is called after a change of the time for which the head of the queue has to wait.
@@ -20,50 +20,40 @@ local function wakeFirst()
   if request then wake(request) end
 end
 
--- keepHold keeps a released hold until it has lasted for minHold ms. It returns false if that
--- time is over. Json is the hold's record. If shared is set, others may hold the lock too, and
--- the record is the owner's entry.
-local function keepHold(owner, json, minHold, shared)
-  local expiry = parseHold(json).since + minHold * 1000
-  if expiry <= now then return false end
+-- keepHold keeps a released hold until it has lasted for its MinHold. It returns false if that time
+-- is over. If multi is set, others may hold the lock, too.
+local function keepHold(id, json, grant, multi)
+  local expiry = grant.since + grant.minhold * 1000
+  if grant.minhold == 0 or expiry <= now then return false end
   local ms = math.ceil((expiry - now) / 1000)
-  if shared then
-    redis.call('HDEL', record, owner)
-    redis.call('HSET', record, 'snib:kept:' .. owner, newEntry(expiry, json))
+  if multi then
+    redis.call('HDEL', grants, id)
+    redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
     local _, _, final = removeEnded()
     ms = math.ceil((final - now) / 1000)
     redis.call('PEXPIRE', lock, ms)
+    redis.call('PEXPIRE', grants, ms) -- which may be sooner than the lease would have ended
   else
-    redis.call('SET', lock, 'snib:kept', 'PX', ms)
+    redis.call('SET', lock, keptJSON(json), 'PX', ms)
   end
-  redis.call('PEXPIRE', record, ms) -- which may be sooner than the lease would have ended
   wakeFirst()
   return true
 end
 
--- removeShared is given hold and yieldEvery only if the holder itself releases.
-local function removeShared(field, hold, yieldEvery)
-  redis.call('HDEL', record, field)
-  if redis.call('EXISTS', record) == 0 then
-    redis.call('DEL', lock)
-    yieldIfDue(hold, yieldEvery)
+-- removeHold is given yieldEvery only if the holder itself releases.
+local function removeHold(id, grant, multi, yieldEvery)
+  removeLongLease(id, grant)
+  if multi then
+    redis.call('HDEL', grants, id, 'kept:' .. id)
+    if redis.call('EXISTS', grants) == 1 then
+      serveQueue()
+      return 'o'
+    end
   end
-  serveQueue()
+  redis.call('DEL', lock)
+  yieldIfDue(grant, yieldEvery)
+  serveQueue(nil, false)
   return 'o'
-end
-
--- findHold reports whether the hold with this token still exists. It returns the record, if there
--- is one, as text and parsed, and whether others may hold the lock too.
-local function findHold(owner, token)
-  local value = lockValue()
-  if value and isMulti(value) then
-    local entry = redis.call('HGET', record, owner)
-    local hold = entry and entryTime(entry) > now and parseHold(entryJSON(entry))
-    return hold and string.format('%d', hold.token) == token, entry and entryJSON(entry), hold, true
-  end
-  local hold, json = exclusiveHold()
-  if value ~= owner or not hold or hold.owner ~= owner then return value == owner end
-  return string.format('%d', hold.token) == token, json, hold, false
 end
 
 -- answerLost is for a request whose hold does not exist. An earlier try of the same request may
@@ -76,15 +66,13 @@ local function answerLost()
   return 'l'
 end
 
-local function release(owner, token, minHold, yieldEvery)
-  local found, json, hold, shared = findHold(owner, token)
-  if not found then return answerLost() end
-  removeLongLease(hold)
-  minHold = tonumber(minHold)
-  if minHold > 0 and json and keepHold(owner, json, minHold, shared) then return 'o' end
-  if shared then return removeShared(owner, hold, yieldEvery) end
-  redis.call('DEL', lock, record)
-  yieldIfDue(hold, yieldEvery)
-  serveQueue(nil, false)
-  return 'o'
+local function release(id, token, yieldEvery)
+  local json, multi = findGrant(id, token)
+  if not json then return answerLost() end
+  local grant = parseGrant(json)
+  if grant and keepHold(id, json, grant, multi) then
+    removeLongLease(id, grant)
+    return 'o'
+  end
+  return removeHold(id, grant, multi, yieldEvery)
 end

@@ -1,48 +1,28 @@
--- Extends leases of any kind with everything that belongs to them.
+-- Extends leases, and never shortens one.
 --
--- KEYS[1]  the server's memory, see memory.lua
--- KEYS[2]  the long leases, see longlease.lua
--- KEYS     then for each lease: the lock, its record
+-- KEYS     if ARGV[3] is 2: the server's memory, and the long leases, see longlease.lua
+-- KEYS     then for each lease: the lock and, if ARGV[3] is 2, its grants. Exclusive leases that
+--          are not long need no other key, which matters while a slot of a Cluster moves
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
--- ARGV     then for each lease: the value that the lock's key must have, the owner, the token, the
---          TTL in ms
--- Expects  now, extendTo, addLongLease
+-- ARGV[3]  the number of keys of each lease
+-- ARGV     then for each lease: the id, the token, the TTL in ms
+-- Expects  now, extendTo, addLongLease, lock, grants, findGrant
 -- Answer   one text with a character for each lease: 1 if it was extended, 0 if it has ended
 
-local answers = {}
-
--- isRecordOf reports whether a record is that of the hold with this token.
-local function isRecordOf(json, token)
-  local head = '{"token":' .. token .. ','
-  return type(json) == 'string' and string.sub(json, 1, #head) == head
-end
-
-for i = 3, #ARGV, 4 do
-  local value, owner, token, ttl = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
-  local lock, record, ok = KEYS[(i + 3) / 2], KEYS[(i + 5) / 2], false
-  if redis.pcall('GET', lock) == value then
-    if value == owner then
-      local json = redis.pcall('GET', record)
-      ok = not json or isRecordOf(json, token)
-      if ok then
-        redis.call('PEXPIRE', lock, ttl)
-        redis.call('PEXPIRE', record, 4 * ttl + 60000)
-      end
-    else
-      local entry = redis.pcall('HGET', record, owner)
-      ok = type(entry) == 'string' and tonumber(string.sub(entry, 1, 16)) > now
-        and isRecordOf(string.sub(entry, 17), token)
-      if ok then
-        redis.call('HSET', record, owner,
-          string.format('%016d', now + ttl * 1000) .. string.sub(entry, 17))
-        for _, key in ipairs({lock, record}) do
-          if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
-        end
-      end
+local answers, step = {}, tonumber(ARGV[3])
+for i = 1, (#ARGV - 3) / 3 do
+  local id, token, ttl = ARGV[3 * i + 1], ARGV[3 * i + 2], tonumber(ARGV[3 * i + 3])
+  if step == 2 then lock, grants = KEYS[2 * i + 1], KEYS[2 * i + 2] else lock = KEYS[i] end
+  local ok, json, expiry = pcall(findGrant, id, token)
+  if ok and json then
+    if expiry then
+      redis.call('HSET', grants, id, newEntry(math.max(expiry, now + ttl * 1000), json))
+      extendTo(grants, ttl)
     end
+    extendTo(lock, ttl)
+    if step == 2 then addLongLease(lock, id, ttl) end
   end
-  if ok then addLongLease(lock, owner, ttl) end
-  answers[#answers + 1] = ok and '1' or '0'
+  answers[i] = ok and json and '1' or '0'
 end
 return {table.concat(answers)}

@@ -1,19 +1,17 @@
 -- Reads locks, their holders and their waiters. It writes nothing.
 --
--- KEYS    for each lock: the lock, its record, its queue, the requests of its waiters
+-- KEYS    for each lock: the lock, its grants, its queue, the requests of its waiters
 -- ARGV    not used
 -- Expects redissonName
 -- Answer  for each lock a JSON object:
 --           type, left  type of the lock's key, and what PTTL says of it
 --           now         the server's clock, in microseconds
---           recorded    whether there is a record
 --           value       value of the lock's key, if that is a string
+--           grants      entries of the holders of a shared lock or semaphore
 --           fields      fields and values, in turn, of the lock's key, if that is a hash of at
 --                       most 64 fields that the user may read
 --           threads     the first 1,000 threads that wait for that hash if it is a fair lock of
 --                       Redisson
---           record      record, if it is a string: that of an exclusive hold
---           records     records, if it is a hash: those of all holders
 --           line        scores of the waiters, in order of arrival
 --           requests    requests of the same waiters
 
@@ -25,15 +23,11 @@ for k = 1, #KEYS, 4 do
     type = keyType,
     left = redis.call('PTTL', KEYS[k]),
     now = string.format('%d', time[1] * 1000000 + time[2]),
-    recorded = redis.call('EXISTS', KEYS[k + 1]) == 1,
   }
   if keyType == 'string' then
     seen.value = redis.call('GET', KEYS[k])
-    local recordType = redis.call('TYPE', KEYS[k + 1]).ok
-    if recordType == 'string' then
-      seen.record = redis.call('GET', KEYS[k + 1])
-    elseif recordType == 'hash' then
-      seen.records = redis.call('HVALS', KEYS[k + 1])
+    if redis.call('TYPE', KEYS[k + 1]).ok == 'hash' then
+      seen.grants = redis.call('HVALS', KEYS[k + 1])
     end
   elseif keyType == 'hash' then
     local size = tonumber(redis.pcall('HLEN', KEYS[k]))

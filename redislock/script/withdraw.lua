@@ -1,34 +1,22 @@
 -- Takes back a request that its process has given up: the place in the queue, or the hold if it
--- was granted. A later request of the same owner is left alone.
+-- was granted. A later attempt of the same id is left alone.
 --
--- KEYS      lock, record, queue, requests
--- ARGV      owner, the channel of the process, the id of the request
+-- KEYS      lock, grants, queue, requests
+-- ARGV      id, the channel of the process, the number of the attempt
 -- Expects   all files before this one
--- Provides  withdraw(owner, process, id)
+-- Provides  withdraw(id, process, attempt)
 -- Answer    o
 
-local function withdraw(owner, process, id)
+local function withdraw(id, process, attempt)
   local function isGivenUp(request)
-    return request and (request.process or request.channel) == process and request.id == id
+    return request and (request.process or request.channel) == process
+      and request.attempt == attempt
   end
-  local first = firstWaiter() == owner
-  if isGivenUp((findRequest(owner))) then dequeue(owner) end
-  local value = lockValue()
-  if value and isMulti(value) then
-    local entry = redis.call('HGET', record, owner)
-    local hold = entry and entryTime(entry) > now and parseHold(entryJSON(entry))
-    if isGivenUp(hold) then
-      removeLongLease(hold)
-      return removeShared(owner)
-    end
-  elseif value == owner then
-    local hold = exclusiveHold()
-    -- Only the first request of an owner is granted a hold without a record.
-    if not hold or hold.owner ~= owner or isGivenUp(hold) then
-      removeLongLease(hold)
-      redis.call('DEL', lock, record)
-    end
-  end
+  local first = firstWaiter() == id
+  if isGivenUp((findRequest(id))) then dequeue(id) end
+  local json, multi = findGrant(id, '0')
+  local grant = parseGrant(json or '')
+  if isGivenUp(grant) then return removeHold(id, grant, multi) end
   serveQueue() -- waiters behind the request may fit now
   if first then wakeFirst() end
   return 'o'

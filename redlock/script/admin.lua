@@ -5,6 +5,9 @@
 --            l          show a lock
 --            s          show the node's state
 --            m TEXT     mark the node for this run, unless it is marked; then as s
+--            w MARK TIMES
+--                       if MARK is still its mark, store the times "NODE:TIME …" of other clocks,
+--                       except where there is one already; then as s
 --            c          show the counters
 --            j RUN MARK FLOOR COUNTERS OPERATOR
 --                       admit the node if RUN and MARK are still its run and mark. OPERATOR is 1
@@ -21,6 +24,15 @@ if code == 'c' then return {counters()} end
 if code == 'm' and (ours or blank) and not admitted and not mark then
   mark = ARGV[arg + 1]
   redis.call('HSET', metaKey, 'mark', run .. ' ' .. mark)
+  redis.call('HDEL', metaKey, 'since')
+elseif code == 'w' and (ours or blank) and not admitted and mark == ARGV[arg + 1] then
+  local since = redis.call('HGET', metaKey, 'since') or ''
+  for node, time in string.gmatch(ARGV[arg + 2], '(%d+):(%d+)') do
+    if not string.find(' ' .. since, ' ' .. node .. ':', 1, true) then
+      since = since .. node .. ':' .. time .. ' '
+    end
+  end
+  redis.call('HSET', metaKey, 'since', since)
 elseif code == 'j' then
   if not (ours or blank) or admitted
     or ARGV[arg + 1] ~= run or ARGV[arg + 2] ~= mark then return {'n'} end

@@ -9,7 +9,7 @@
 
 local function admit()
   redis.call('HSET', metaKey, 'cluster', ARGV[1], 'self', ARGV[2], 'admitted', run)
-  redis.call('HDEL', metaKey, 'mark')
+  redis.call('HDEL', metaKey, 'mark', 'since')
   return 'o'
 end
 

@@ -12,7 +12,9 @@
 --           raised   the fields of the counters that have changed
 --           wrong    by field, the answer that says why a counter can't be right
 --           gone     the keys to delete
---           writes   by key, what to write: {first request that rests on it, value, TTL}
+--           deletes  the requests that delete a key
+--           writes   by key, what to write: {first request that rests on it, value, TTL}. The
+--                    field optional says that no request rests on it
 --           freed    the keys with the waiters of locks that were freed
 --           broken   the nonces of leases that were broken
 --           most     the highest counter that can be right
@@ -22,7 +24,7 @@
 local absence = 15000
 local held, counter, raised = {}, {}, {}
 local wrong = {}
-local gone, writes, freed = {}, {}, {}
+local gone, deletes, writes, freed = {}, {}, {}, {}
 local broken = {}
 local values = redis.call('MGET', unpack(KEYS, 2, 1 + n))
 

@@ -13,11 +13,19 @@ for name in pairs(raised) do
 end
 local done = #fields == 0 or redis.pcall('HSET', metaKey, unpack(fields))
 if type(done) == 'table' then
-  -- As a rule the memory is full. Requests that need none, such as extensions, are done already.
+  -- If the memory is full, requests that need none are done all the same: extensions are done
+  -- already, and keys are deleted below. After any other error nothing is written.
+  local full = sub(done.err, 1, 3) == 'OOM'
   for i = 1, n do
-    if raised[ARGV[3 + i]] then answers[i] = 'x ' .. done.err end
+    local lock = KEYS[1 + i]
+    if raised[ARGV[3 + i]] then
+      writes[lock] = nil
+      if not full or not deletes[i] then answers[i] = 'x ' .. done.err end
+    elseif not full and writes[lock] and not writes[lock].optional then
+      answers[i] = 'x ' .. done.err
+    end
   end
-  return answers
+  if not full then return answers end
 end
 
 local keys = {}
@@ -30,7 +38,7 @@ for key, w in pairs(writes) do
   else
     result = redis.pcall('SET', key, w[2], 'PX', w[3], 'NX')
   end
-  if not result or result.err then
+  if (not result or result.err) and not w.optional then
     -- Without a result the key was neither free nor a string, so no request of this key was
     -- right; after an error, none from the first that rests on the write.
     local answer = result and 'x ' .. result.err or 'k ' .. redis.call('TYPE', key).ok
@@ -44,5 +52,11 @@ end
 for _, nonce in ipairs(broken) do
   redis.pcall('PUBLISH', 'snib.rb:' .. string.match(nonce, '^[^.]*'), nonce)
 end
-publishFreed(freed)
+if #freed > 0 and redis.call('EXISTS', unpack(freed)) > 0 then
+  for _, waitersKey in ipairs(freed) do
+    -- The waiters spread their attempts by their number.
+    local count = redis.pcall('HLEN', waitersKey)
+    if type(count) == 'number' and count > 0 then redis.pcall('PUBLISH', waitersKey, count) end
+  end
+end
 return answers

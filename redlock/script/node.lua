@@ -6,6 +6,7 @@
 --             cluster   the cluster that it belongs to
 --             self      its address, as the clients of the cluster know it
 --             mark      "RUN TEXT": TEXT marks the node for this run, before it is admitted
+--             since     "NODE:TIME …": what the clocks of the nodes showed after it was marked
 --             c0 …      the counters of the locks; c4096 is not one of them, but the floor that
 --                       an operator gave
 -- KEYS      then for each of n requests: its lock

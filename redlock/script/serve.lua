@@ -39,6 +39,7 @@ for i = 1, n do
       if not wrong[field] then counter[field], raised[field] = c + 1, true end
       if ARGV[arg + 2] == '0' then
         held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
+        deletes[i] = true
       else
         write(i, lock, 'kept:' .. value, ARGV[arg + 2])
       end
@@ -54,10 +55,10 @@ for i = 1, n do
     if code == 'A' then more, owner = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
     if closed then
       -- that is the answer
-    elseif mine and not isPlain(value) then
+    elseif mine then
       extend(lock, ttl)
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
-    elseif value and not mine then
+    elseif value then
       if owner ~= '' then addWaiter('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
       answer = 'h ' .. timeLeft(lock) .. ' ' .. value
     elseif wrong[field] then
@@ -82,8 +83,10 @@ for i = 1, n do
       local token = ARGV[arg + 3] .. ' '
       extend(lock, ARGV[arg + 2]) -- even if the write below fails
       -- An owner that repeats its request is told this token on this node too.
-      if sub(value, #nonce + 1, #nonce + #token) ~= token or isPlain(value) then
-        write(i, lock, withToken(unmarked(value), nonce, ARGV[arg + 3]), ARGV[arg + 2])
+      if sub(value, #nonce + 1, #nonce + #token) ~= token then
+        local before = writes[lock]
+        write(i, lock, withToken(value, nonce, ARGV[arg + 3]), ARGV[arg + 2])
+        writes[lock].optional = not before or before.optional
       end
       answer = 'o'
     elseif value or c > tonumber(ARGV[arg + 3]) then
@@ -114,21 +117,12 @@ for i = 1, n do
   elseif code == 'g' then
     local ttl, old = ARGV[arg + 2], ARGV[arg + 3]
     if value and sub(value, 1, #old) == old and not closed then
-      local plain = isPlain(value)
-      if plain and wrong[field] then
-        answer = wrong[field]
+      if old == nonce then
+        extend(lock, ttl)
       else
-        if plain then -- count a token now, in the same step
-          counter[field], raised[field] = c + 1, true
-          value = withToken(unmarked(value), old, format('%d', c + 1))
-        end
-        if old == nonce and not plain then
-          extend(lock, ttl)
-        else
-          write(i, lock, nonce .. sub(value, #old + 1), ttl)
-        end
-        answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
+        write(i, lock, nonce .. sub(value, #old + 1), ttl)
       end
+      answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
     end
     answer = answer or 'n'
     arg = arg + 4
@@ -136,8 +130,7 @@ for i = 1, n do
     if mine then
       local token, granted = string.match(value, '^(%d+) {"since":(%d+),', #nonce + 1)
       if token then
-        local mark = isPlain(value) and '"plain":1,' or ''
-        local json = '{"since":' .. granted .. ',' .. mark .. ARGV[arg + 2]
+        local json = '{"since":' .. granted .. ',' .. ARGV[arg + 2]
         write(i, lock, nonce .. token .. ' ' .. json, timeLeft(lock))
       end
       answer = 'o'
@@ -158,6 +151,7 @@ for i = 1, n do
     if value == nonce then
       if not wrong[field] then counter[field], raised[field] = c + 1, true end
       held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
+      deletes[i] = true
     end
     arg = arg + 3
   else -- d

@@ -15,7 +15,8 @@ local mark = meta[4] and string.match(meta[4], '^' .. run .. ' (.*)$') or nil
 local function nodeState()
   return cjson.encode({
     run = run, admitted = meta[1] or '', mark = mark or '',
-    cluster = meta[2] or '', self = meta[3] or '',
+    cluster = meta[2] or '', self = meta[3] or '', now = string.format('%d', now),
+    since = mark and redis.call('HGET', metaKey, 'since') or '',
   })
 end
 

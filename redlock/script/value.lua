@@ -1,13 +1,10 @@
--- Changes the values of locks. A value is "NONCE TOKEN JSON", where the nonce ends with a space. A
--- plain take leaves a mark in the JSON, which says that the node may not have counted the token.
+-- Changes the values of locks. A value is "NONCE TOKEN JSON", where the nonce ends with a space.
 --
 -- KEYS      not used
 -- ARGV      not used
 -- Expects   held, writes
 -- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
 --           withToken(value, nonce, token)  a value with another token
---           isPlain(value)                  whether a value has the mark
---           unmarked(value)                 the value without it
 --           extend(lock, ttl)               gives a key another expiry
 --           timeLeft(lock)                  the time until a key expires; -1 for never
 -- Answer    none: the files after this one answer
@@ -20,14 +17,6 @@ end
 
 local function withToken(value, nonce, token)
   return nonce .. token .. (string.match(value, ' .*$', #nonce + 1) or ' {}')
-end
-
-local function isPlain(value)
-  return string.find(value, '^%S+ %d+ {"since":%d+,"plain":1,') ~= nil
-end
-
-local function unmarked(value)
-  return isPlain(value) and string.gsub(value, '"plain":1,', '', 1) or value
 end
 
 -- extend and timeLeft also work for a key that this batch has yet to write.

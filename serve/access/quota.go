@@ -16,7 +16,7 @@ import (
 type Quota struct {
 	Locks    int           // holds at a time
 	Waiters  int           // acquisitions that wait at a time
-	MaxTTL   time.Duration // of a lease
+	MaxTTL   time.Duration // of a lease, and of its MinHold
 	MaxHold  time.Duration // from the grant to the last renewal, and of a single lease
 	Requests float64       // each second
 }
@@ -190,7 +190,7 @@ func (m *meter) lease(act serve.Action) error {
 	defer m.mu.Unlock()
 	q := m.quota
 	switch {
-	case q.MaxTTL > 0 && act.TTL > q.MaxTTL && act.Verb != serve.VerbReserve:
+	case q.MaxTTL > 0 && max(act.TTL, act.MinHold) > q.MaxTTL && act.Verb != serve.VerbReserve:
 		return &ExceededError{What: "max-ttl", Limit: q.MaxTTL.String()}
 	case q.MaxHold > 0 && max(act.TTL, act.MinHold) > q.MaxHold:
 		return &ExceededError{What: "max-hold", Limit: q.MaxHold.String()}

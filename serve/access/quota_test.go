@@ -175,7 +175,8 @@ func TestQuotaOfRequests(t *testing.T) {
 	}
 
 	exceeded(t, m.lease(serve.Action{TTL: 2 * time.Minute}), "max-ttl")
-	if err := m.lease(serve.Action{TTL: time.Minute}); err != nil {
+	exceeded(t, m.lease(serve.Action{TTL: time.Second, MinHold: 2 * time.Minute}), "max-ttl")
+	if err := m.lease(serve.Action{TTL: time.Minute, MinHold: time.Minute}); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -38,15 +37,6 @@ type Lease struct {
 
 // Grant implements [driver.Lease].
 func (l *Lease) Grant() driver.Grant { return l.grant }
-
-// ID returns the id of the request that has led to the lease.
-func (l *Lease) ID() string { return l.Req.Owner }
-
-// Lease returns the lease with the given id on a lock, without a request to the store. Another
-// process may have acquired it: its grant is zero, and it is not told when it ends.
-func (d *Driver) Lease(name, id string, ttl time.Duration) *Lease {
-	return &Lease{d: d, Req: driver.Request{Name: name, Owner: id, TTL: ttl}, granted: true}
-}
 
 // NotifyWanted tells the holder that another process waits.
 func (l *Lease) NotifyWanted() {

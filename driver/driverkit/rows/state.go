@@ -17,13 +17,15 @@ type Entry struct {
 	Tell    bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
 	Kept    bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
 	Session string `json:"-"`               // Conn.Key of its session; stored by the driver
-	MinHold int64  `json:"min_hold,omitempty"`
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
 	TTL    int64  `json:"ttl,omitempty"`
-	Since  int64  `json:"since,omitempty"`
-	Until  int64  `json:"until,omitempty"` // 0 if the entry has no end of its own
+
+	MinHold int64 `json:"min_hold,omitempty"` // of the request
+
+	Since int64 `json:"since,omitempty"`
+	Until int64 `json:"until,omitempty"` // 0 if the entry has no end of its own
 
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`

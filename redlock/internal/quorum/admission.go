@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -12,8 +14,9 @@ import (
 // itself checks that in the script that grants, so no client can overlook it.
 //
 //  1. Mark the node, for this run_id and with a random text, unless it is marked.
-//  2. Wait for the quarantine, on a clock that counts sleep. If mark or run_id change, begin
-//     again: the node has forgotten again, perhaps without a restart.
+//  2. Wait for the quarantine, on a clock that counts sleep, or by the clocks of a majority of the
+//     nodes (see [Params.Waited]). If mark or run_id change, begin again: the node has forgotten
+//     again, perhaps without a restart.
 //  3. Then read the counters of a majority of admitted nodes, other than this one.
 //  4. In one step, if run_id and mark are still the same: raise the counters to those that were
 //     read, and admit the node.
@@ -25,8 +28,12 @@ import (
 // the counters that are read cover it. Reading first and waiting then would miss an attempt
 // that ended in between. Reading without waiting would miss one too: its majority may be put
 // together from before and after the restart (Michael, Ports, Sharma, Szekeres, "Recovering
-// Shared Objects Without Stable Storage", DISC 2017). The uptime that the server reports is not
-// used, because it is taken from the server's wall clock.
+// Shared Objects Without Stable Storage", DISC 2017).
+//
+// Clients may all be short-lived, so the node remembers since when it waits: what the clocks of
+// the nodes showed after it was marked. One wall clock may be set forward, in particular that of
+// a machine that has just booted, so the clocks of a majority must agree that the wait is over.
+// The uptime that the server reports is not used: it does not tell when a memory was wiped.
 //
 // An Admission is not safe for concurrent use.
 type Admission struct {
@@ -49,6 +56,25 @@ type Standing struct {
 
 	// Mark is the mark of the admission under way for this run_id, or empty.
 	Mark string
+
+	// Waited is how long the node has had the mark by the clocks of a majority, if that is known.
+	Waited time.Duration
+}
+
+// Clocks has what the nodes' clocks show, by node, in microseconds: 0 if that is not known.
+type Clocks [MaxNodes]uint64
+
+// Waited returns how much time has passed from since to now by the clocks of a majority of the
+// nodes at least. If not enough of them are known at both times, it returns 0.
+func (p Params) Waited(since, now Clocks) time.Duration {
+	var passed [MaxNodes]time.Duration
+	for i, then := range since[:p.Nodes] {
+		if then != 0 && now[i] > then && now[i]-then < math.MaxInt64/1000 {
+			passed[i] = time.Duration(now[i]-then) * time.Microsecond
+		}
+	}
+	slices.Sort(passed[:p.Nodes])
+	return passed[p.Nodes-p.Quorum()] // a majority of them are not smaller
 }
 
 // A Move is the next step that an admission needs.
@@ -74,7 +100,7 @@ func (a *Admission) Look(s Standing, now driver.Instant) (Move, time.Duration) {
 		// The node restarted earlier than now, so the wait is long enough.
 		a.run, a.mark, a.since = s.Run, s.Mark, now
 	}
-	if left := a.params.Quarantine() - now.Sub(a.since); left > 0 {
+	if left := a.params.Quarantine() - max(now.Sub(a.since), s.Waited); left > 0 {
 		return Wait, left
 	}
 	return Read, 0

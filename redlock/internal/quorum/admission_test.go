@@ -46,6 +46,10 @@ func TestAdmission(t *testing.T) {
 			// Another agent has marked the node first.
 			{q, quorum.Standing{Run: "r1", Mark: "m2"}, quorum.Wait, q},
 		}},
+		{"AnotherHasWaited", []observation{
+			{0, quorum.Standing{Run: "r1", Mark: "m1", Waited: q - 2}, quorum.Wait, 2},
+			{1, quorum.Standing{Run: "r1", Mark: "m1", Waited: q}, quorum.Read, 0},
+		}},
 		{"AdmittedByAnother", []observation{
 			{0, marked, quorum.Wait, q},
 			{q - 1, well, quorum.None, 0},
@@ -67,6 +71,33 @@ func TestAdmission(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWaited checks that neither a minority of clocks that are set, nor nodes that do not answer,
+// make the wait shorter.
+func TestWaited(t *testing.T) {
+	const second = uint64(time.Second / time.Microsecond)
+	since := quorum.Clocks{100 * second, 200 * second, 300 * second, 400 * second, 500 * second}
+	for _, tt := range []struct {
+		name string
+		now  quorum.Clocks
+		want time.Duration
+	}{
+		{"All", quorum.Clocks{103 * second, 203 * second, 303 * second, 403 * second, 503 * second}, 3 * time.Second},
+		{"Majority", quorum.Clocks{103 * second, 0, 304 * second, 0, 505 * second}, 3 * time.Second},
+		{"Minority", quorum.Clocks{103 * second, 0, 304 * second}, 0},
+		{"MinoritySetForward", quorum.Clocks{103 * second, 203 * second, 303 * second, 9999 * second, 9999 * second}, 3 * time.Second},
+		{"MinoritySetBack", quorum.Clocks{103 * second, 203 * second, 303 * second, second, second}, 3 * time.Second},
+		{"MajoritySetBack", quorum.Clocks{103 * second, 203 * second, second, second, second}, 0},
+		{"Absurd", quorum.Clocks{1 << 63, 1 << 63, 1 << 63, 403 * second, 503 * second}, 0},
+	} {
+		if got := nodes(5).Waited(since, tt.now); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if got := nodes(5).Waited(quorum.Clocks{1, 2}, since); got != 0 {
+		t.Errorf("with two clocks: %v, want 0", got)
 	}
 }
 

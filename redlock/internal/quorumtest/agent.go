@@ -47,7 +47,51 @@ func (a *agent) request(node int, r Request, next func(Answer)) {
 }
 
 func (a *agent) checkNode(node int) {
-	a.request(node, Request{Op: Look}, func(r Answer) { a.advance(node, r) })
+	if a.w.shortAgents {
+		a.admissions[node] = a.w.params.Admission()
+	}
+	a.request(node, Request{Op: Look}, func(r Answer) {
+		if r.Standing.Admitted == r.Standing.Run || r.Standing.Mark == "" {
+			a.advance(node, r)
+			return
+		}
+		a.readClocks(node, func(now quorum.Clocks) {
+			a.note(node, r, now)
+			r.Standing.Waited = a.w.params.Waited(r.Since, now)
+			a.advance(node, r)
+		})
+	})
+}
+
+// readClocks reads the clocks of all nodes, and passes on those that are there in time.
+func (a *agent) readClocks(node int, next func(quorum.Clocks)) {
+	a.exchange[node]++
+	exchange := a.exchange[node]
+	var now quorum.Clocks
+	for other := range a.w.nodes {
+		a.send(other, Request{Op: Look}, func(r Answer) {
+			if exchange == a.exchange[node] {
+				now[other] = r.Now
+			}
+		})
+	}
+	a.after(requestTimeout/4, func() {
+		if exchange == a.exchange[node] {
+			next(now)
+		}
+	})
+}
+
+// note tells a node the clocks that it does not know yet.
+func (a *agent) note(node int, r Answer, now quorum.Clocks) {
+	for i := range now {
+		if r.Since[i] != 0 {
+			now[i] = 0
+		}
+	}
+	if now != (quorum.Clocks{}) {
+		a.send(node, Request{Op: Note, Mark: r.Standing.Mark, Clocks: now}, func(Answer) {})
+	}
 }
 
 // advance takes the step that package quorum returns.
@@ -77,6 +121,9 @@ func (a *agent) advance(node int, r Answer) {
 		if a.w.broken == ReadingFirst && a.earlyRead[node] == nil {
 			a.read(node, func(c quorum.Counters) { a.earlyRead[node] = c })
 			return
+		}
+		if a.w.shortAgents {
+			wait = min(wait, checkInterval)
 		}
 		a.after(wait, func() { a.checkNode(node) })
 	case quorum.Read:

@@ -15,10 +15,6 @@ const (
 	RetakeBlind  Break = "a lapsed key is taken again although the counter has passed the token"
 	ExtendAnyone Break = "a lease is extended for a key of any attempt"
 	FreeAnyone   Break = "a key of any attempt is freed"
-
-	CountAnyone     Break = "a plain take is granted although the key is not the attempt's any more"
-	CountUnadmitted Break = "a plain take is granted by a node that is not admitted"
-	TrustPlain      Break = "a plain take is taken over with the token that it expected"
 )
 
 // These breaks concern the agents.

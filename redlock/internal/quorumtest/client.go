@@ -62,18 +62,20 @@ func (c *client) try(lock, failed int) {
 		c.nonce = cmp.Or(c.nonce, a.nonce)
 		a.nonce = c.nonce
 	}
-	plain := a.tokens == 1 && chance(c.rng, 50)
 	ask := Request{Op: Ask, Name: lock, Nonce: a.nonce, TTL: a.ttl, Owner: c.name, Hint: c.hint(lock), Tokens: a.tokens}
 	w.log(c.name, "begins #%d for lock %d", a.nonce, lock)
-	a.begin(failed, plain, func(int) Request { return ask })
+	a.begin(failed, func(int) Request { return ask })
 }
 
-// begin sends the first requests of an attempt. If plain is set, it tries plain takes before.
-func (a *attempt) begin(failed int, plain bool, request func(node int) Request) {
+// begin sends the first requests of an attempt.
+func (a *attempt) begin(failed int, request func(node int) Request) {
 	c, w := a.c, a.c.w
-	a.Attempt, a.floor, a.own = w.params.Attempt(a.start, a.ttl), w.judge.greatest[a.lock], make([]key, len(w.nodes))
+	if a.Attempt = w.params.Attempt(a.start, a.ttl); a.old != nil {
+		a.Attempt = w.params.TakeOver(a.start, a.ttl)
+	}
+	a.floor, a.own = w.judge.greatest[a.lock], make([]key, len(w.nodes))
 	for node := range w.nodes {
-		onAnswer := func(r Answer) {
+		c.request(node, request(node), func(r Answer) {
 			if r.OK {
 				a.apply(a.Granted(node, r.Counter, c.instant()), failed)
 				return
@@ -82,19 +84,6 @@ func (a *attempt) begin(failed int, plain bool, request func(node int) Request) 
 				a.own[node] = r.Holder
 			}
 			a.apply(a.Refused(node, c.instant()), failed)
-		}
-		if !plain {
-			c.request(node, request(node), onAnswer)
-			continue
-		}
-		take := request(node)
-		take.Op = Set
-		c.send(node, take, func(r Answer) {
-			if r.OK {
-				onAnswer(r)
-			} else if a.verdict == quorum.Open {
-				c.request(node, request(node), onAnswer)
-			}
 		})
 	}
 	c.after(a.ttl, func() { a.apply(a.Expired(c.instant()), failed) })
@@ -136,7 +125,7 @@ func (c *client) takeOver(lock int, old []uint64, tokens uint64, failed int) {
 		a.nonce = cmp.Or(old...)
 	}
 	w.log(c.name, "takes over lock %d by #%d from %v", lock, a.nonce, old)
-	a.begin(failed, false, func(node int) Request {
+	a.begin(failed, func(node int) Request {
 		return Request{Op: TakeOver, Name: lock, Nonce: a.nonce, TTL: a.ttl, Old: old[node]}
 	})
 }
@@ -144,7 +133,7 @@ func (c *client) takeOver(lock int, old []uint64, tokens uint64, failed int) {
 // cleanUp undoes what the attempt may have done.
 func (a *attempt) cleanUp() {
 	if a.old == nil {
-		a.c.free(a.lock, a.nonce, false)
+		a.c.free(a.lock, a.nonce)
 		return
 	}
 	for node, old := range a.old {
@@ -219,15 +208,14 @@ func (a *attempt) apply(s quorum.Step, failed int) {
 	}
 }
 
-// free sends all nodes the request to free the lock, and ignores the answers. If quick is set, no
-// request may extend the lease any more.
-func (c *client) free(lock int, nonce uint64, quick bool) {
+// free sends all nodes the request to free the lock, and ignores the answers.
+func (c *client) free(lock int, nonce uint64) {
 	var keep time.Duration
 	if chance(c.rng, 5) {
 		keep = between(c.rng, 0, maxTTL/10)
 	}
 	for node := range c.w.nodes {
-		c.send(node, Request{Op: Free, Name: lock, Nonce: nonce, TTL: keep, Quick: quick && keep == 0}, func(Answer) {})
+		c.send(node, Request{Op: Free, Name: lock, Nonce: nonce, TTL: keep}, func(Answer) {})
 	}
 }
 
@@ -237,7 +225,6 @@ type hold struct {
 	first, last uint64         // tokens
 	end         driver.Instant // of the validity, by the client's clock
 	life        uint64         // the client's life in which it began
-	renewed     bool           // a request to extend it was sent
 	ended       bool
 }
 
@@ -273,7 +260,7 @@ func (h *hold) finish(verb string) {
 	h.ended = true
 	h.c.w.log(h.c.name, "%s lock %d of #%d", verb, h.lock, h.nonce)
 	h.c.w.judge.removeHold(h)
-	h.c.free(h.lock, h.nonce, h.old == nil && !h.renewed)
+	h.c.free(h.lock, h.nonce)
 	h.c.think(maxThinkTime)
 }
 
@@ -288,7 +275,6 @@ func (h *hold) renew() {
 		h.finish("loses")
 		return
 	}
-	h.renewed = true
 	tally, done := w.params.Tally(h.end), false
 	count := func(v quorum.Verdict) {
 		if done || h.ended || v == quorum.Open {

@@ -42,6 +42,12 @@ func (n *nemesis) injectFault() {
 		c.pause(d)
 		c.clock.stop(w.now, w.now+d)
 		w.log(c.name, "stops for %v, and its clock too", d)
+	case p < 95 && w.cell.forget && !w.cell.majorityForgets:
+		if m := n.machine(); !m.node.Admitted() { // as happens soon after a machine has booted
+			by := between(n.rng, 0, time.Minute)
+			m.clock.jump(w.now, by)
+			w.log(m.name, "'s clock is set forward by %v while it waits", by)
+		}
 	}
 }
 

@@ -13,8 +13,6 @@ type Op uint8
 
 const (
 	Ask      Op = iota // take the key if it is free
-	Set                // begin a plain take: take the key if it is free, whether the node votes or not
-	Count              // end a plain take: raise the counter, and look at the key and whether the node votes
 	Raise              // raise the counter to Token, if the key has the nonce
 	Extend             // extend the key's life, or take it again
 	TakeOver           // give the key a new nonce, if it has the nonce Old
@@ -22,12 +20,13 @@ const (
 	Free               // free the key
 	Look               // return the node's standing
 	Mark               // mark the admission under way
+	Note               // note what the nodes' clocks showed after the mark
 	Read               // return the counters
 	Admit              // raise the counters, and let the node vote
 )
 
 func (o Op) String() string {
-	return [...]string{"ask", "set", "count", "raise", "extend", "take over", "undo", "free", "look", "mark", "read", "admit"}[o]
+	return [...]string{"ask", "raise", "extend", "take over", "undo", "free", "look", "mark", "note", "read", "admit"}[o]
 }
 
 // A Request is one request to the script, for one lock.
@@ -36,10 +35,7 @@ type Request struct {
 	Name  int    // the number of the lock
 	Nonce uint64 // identifies the attempt; never 0
 
-	// Quick is set in Free if the lease was never extended: the counter stays as it is.
-	Quick bool
-
-	// TTL is the TTL of the lease in Ask, Set, Extend and TakeOver. In Free it is how long the key
+	// TTL is the TTL of the lease in Ask, Extend and TakeOver. In Free it is how long the key
 	// stays taken after the release.
 	TTL time.Duration
 
@@ -49,7 +45,8 @@ type Request struct {
 	Tokens   uint64 // Ask, Extend: the number of tokens
 	Token    uint64 // Raise: the target. Extend: the lease's last token
 	Run      string // Admit
-	Mark     string // Mark, Admit
+	Mark     string // Mark, Note, Admit
+	Clocks   quorum.Clocks
 	Counters quorum.Counters
 }
 
@@ -57,8 +54,6 @@ func (r Request) String() string {
 	switch r.Op {
 	case Ask:
 		return fmt.Sprintf("ask lock %d for #%d, %v, hint %d, %d tokens", r.Name, r.Nonce, r.TTL, r.Hint, r.Tokens)
-	case Set, Count:
-		return fmt.Sprintf("%v lock %d for #%d, %v", r.Op, r.Name, r.Nonce, r.TTL)
 	case Raise, Extend:
 		return fmt.Sprintf("%v lock %d of #%d, token %d", r.Op, r.Name, r.Nonce, r.Token)
 	case TakeOver, Undo:
@@ -83,6 +78,8 @@ type Answer struct {
 	Counter    uint64
 	Standing   quorum.Standing
 	Uptime     time.Duration // what the server would report, by its wall clock
+	Since      quorum.Clocks // what was noted since the mark
+	Now        uint64        // the node's clock
 	Counters   quorum.Counters
 }
 
@@ -104,8 +101,7 @@ func (a Answer) String() string {
 }
 
 // A Node is a model of one Redis and the scripts that run in it. It carries out each request in one
-// step, as Redis does. A plain take is two requests: of what it consists, the order of the first
-// command and the others matters. It is not safe for concurrent use.
+// step, as Redis does. It is not safe for concurrent use.
 //
 // It leaves out what does not matter here: keys of other types and clients of other clusters,
 // which are refused; publications; and what the values of keys tell people.
@@ -120,6 +116,7 @@ type Node struct {
 type memory struct {
 	admitted string          // the run_id under which it was admitted
 	mark     [2]string       // a run_id, and the text of the mark
+	since    quorum.Clocks   // belongs to the mark
 	counters quorum.Counters // by stripe
 	locks    []key           // by name
 }
@@ -129,7 +126,6 @@ type key struct {
 	nonce  uint64
 	owner  string
 	tokens uint64
-	plain  bool // taken by Set, and not counted by another request since
 
 	// counter is the node's counter when the key was taken or the counter was raised. Once the
 	// lease has been extended, it is the lease's token.
@@ -174,19 +170,22 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 		return n.free(r, now)
 	case Undo:
 		return n.undo(r, now)
-	case Set:
-		return n.set(r, now)
-	case Count:
-		return n.count(r, now)
 	case Look:
 		s := quorum.Standing{Run: n.run, Admitted: n.memory.admitted}
 		if n.memory.mark[0] == n.run {
 			s.Mark = n.memory.mark[1]
 		}
-		return Answer{OK: true, Standing: s, Uptime: now - n.started}
+		return Answer{OK: true, Standing: s, Uptime: now - n.started, Since: n.memory.since, Now: uint64(now.Microseconds())}
 	case Mark:
 		if !n.Admitted() && n.memory.mark[0] != n.run {
-			n.memory.mark = [2]string{n.run, r.Mark}
+			n.memory.mark, n.memory.since = [2]string{n.run, r.Mark}, quorum.Clocks{}
+		}
+		return Answer{OK: true}
+	case Note:
+		for i, t := range r.Clocks {
+			if n.memory.mark == [2]string{n.run, r.Mark} && n.memory.since[i] == 0 {
+				n.memory.since[i] = t
+			}
 		}
 		return Answer{OK: true}
 	case Read:
@@ -228,9 +227,9 @@ const maxHintAhead = time.Minute
 func (n *Node) ask(r Request, now time.Duration) Answer {
 	k, c := n.key(r.Name, now), n.counter(r.Name)
 	switch {
-	case k.nonce == r.Nonce && !k.plain:
+	case k.nonce == r.Nonce:
 		k.end = now + r.TTL
-	case k.nonce == 0, k.nonce == r.Nonce:
+	case k.nonce == 0:
 		*c = max(*c+1, min(r.Hint, uint64((now+maxHintAhead).Microseconds()))) + r.Tokens - 1
 		*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: *c, end: now + r.TTL}
 	default:
@@ -239,36 +238,10 @@ func (n *Node) ask(r Request, now time.Duration) Answer {
 	return Answer{OK: true, Counter: k.counter}
 }
 
-func (n *Node) set(r Request, now time.Duration) Answer {
-	k := n.key(r.Name, now)
-	if k.nonce != 0 {
-		return Answer{Holder: *k}
-	}
-	*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: r.Hint, plain: true, end: now + r.TTL}
-	return Answer{OK: true}
-}
-
-// count grants more than a node does: any counter will do, and not only the one that was expected.
-func (n *Node) count(r Request, now time.Duration) Answer {
-	k, c := n.key(r.Name, now), n.counter(r.Name)
-	*c++
-	switch {
-	case !n.votes() && n.broken != CountUnadmitted:
-		return Answer{Unadmitted: true}
-	case k.nonce != r.Nonce && n.broken != CountAnyone:
-		return Answer{}
-	}
-	return Answer{OK: true, Counter: *c}
-}
-
 func (n *Node) takeOver(r Request, now time.Duration) Answer {
-	k, c := n.key(r.Name, now), n.counter(r.Name)
+	k := n.key(r.Name, now)
 	if r.Old == 0 || k.nonce != r.Old {
 		return Answer{}
-	}
-	if k.plain && n.broken != TrustPlain {
-		*c++
-		k.counter, k.plain = *c, false
 	}
 	k.nonce, k.end = r.Nonce, now+r.TTL
 	return Answer{OK: true, Counter: k.counter}
@@ -299,7 +272,7 @@ func (n *Node) extend(r Request, now time.Duration) Answer {
 	k, c := n.key(r.Name, now), n.counter(r.Name)
 	switch {
 	case k.nonce == r.Nonce:
-		k.counter, k.plain, k.end = r.Token, false, now+r.TTL
+		k.counter, k.end = r.Token, now+r.TTL
 	case k.nonce == 0 && (*c <= r.Token || n.broken == RetakeBlind):
 		*c = r.Token
 		*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: r.Token, end: now + r.TTL}
@@ -316,9 +289,7 @@ func (n *Node) free(r Request, now time.Duration) Answer {
 	if k.nonce != r.Nonce && (k.nonce == 0 || n.broken != FreeAnyone) {
 		return Answer{}
 	}
-	if !r.Quick {
-		*c++ // so that a late Extend can't take it again
-	}
+	*c++ // so that a late Extend can't take it again
 	*k = key{}
 	if r.TTL > 0 {
 		*k = key{nonce: keptNonce, end: now + r.TTL}

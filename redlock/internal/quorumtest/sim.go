@@ -77,7 +77,7 @@ func (w *world) healed() bool { return w.recovered == len(w.clients) && w.nonVot
 func newWorld(seed uint64, broken Break, timeline bool) *world {
 	w := &world{
 		seed: seed, cell: cellOf(seed), broken: broken, keepTimeline: timeline,
-		params: quorum.Params{Nodes: nodesOf(seed), MaxTTL: maxTTL}, takeOvers: broken == KeepNonce || broken == TrustPlain,
+		params: quorum.Params{Nodes: nodesOf(seed), MaxTTL: maxTTL}, takeOvers: broken == KeepNonce,
 	}
 	rng := w.source("world")
 	w.locks, w.stripes = 1+rng.IntN(3), 1+rng.IntN(2)
@@ -105,6 +105,7 @@ func newWorld(seed uint64, broken Break, timeline bool) *world {
 			w.push(event{actor: &a.actor, run: func() { a.checkNode(node) }})
 		}
 	}
+	w.shortAgents = chance(rng, 50)
 	n := &nemesis{w.actor("nemesis")}
 	w.push(event{actor: &n.actor, run: n.act})
 	return w

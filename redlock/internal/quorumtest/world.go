@@ -33,6 +33,7 @@ type world struct {
 	badNetwork  bool          // the network is worse than usual
 	nodeTimeout time.Duration // how long a client waits for one node
 	takeOvers   bool          // clients take over leases of their own
+	shortAgents bool          // each step of an admission is another agent's
 	faultsOver  bool          // no more faults happen
 	recovered   int           // clients that have had a lock since
 
@@ -191,19 +192,11 @@ func (a *actor) send(node int, r Request, answer func(Answer)) {
 // receives it only in the same life.
 func (w *world) deliver(from *actor, sender uint64, m *machine, r Request, answer func(Answer)) {
 	before := m.peek(r.Name)
-	if r.Op == Set { // other requests may come before the second step, which is lost if the node restarts
-		rest := r
-		rest.Op = Count
-		w.push(event{at: w.now + between(m.net, 0, maxTTL/8), actor: &m.actor, life: m.life, run: func() { w.deliver(from, sender, m, rest, answer) }})
-	}
 	reply := m.node.Do(r, m.wallClock())
 	if w.keepTimeline && r.Op != Look {
 		w.log(m.name, "for %s: %v: %v", from.name, r, reply)
 	}
 	w.judge.checkKey(m, r, before)
-	if r.Op == Set {
-		return
-	}
 	for range m.copies() {
 		if from.cuts[m.index].from > w.now {
 			continue

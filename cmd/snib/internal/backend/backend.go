@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -45,9 +44,6 @@ type location struct {
 	url   string // canonical: the same for every way to write it; without secrets
 	empty bool   // nothing was ever created there, so nobody holds anything
 	open  func(context.Context) (driver.Driver, error)
-
-	// openInheritable is open for leases with a file; nil if the store has none.
-	openInheritable func(context.Context) (driver.Driver, error)
 
 	// openMarks opens the store as a database that can keep marks, but does not connect; nil if it
 	// is none.
@@ -98,9 +94,8 @@ func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
 type Purpose uint8
 
 const (
-	Look         Purpose = iota // to look at locks: a store that does not exist is not created
-	Take                        // to take locks
-	TakeForChild                // to take locks that a child process may inherit, see [Store.File]
+	Look Purpose = iota // to look at locks: a store that does not exist is not created
+	Take                // to take locks
 )
 
 // Open opens the store at url, or the default store if url is empty. To [Look] at a store that
@@ -119,11 +114,7 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	if at.empty && purpose == Look {
 		return &Store{Driver: memlock.New(), URL: at.url}, nil
 	}
-	open := at.open
-	if purpose == TakeForChild && at.openInheritable != nil {
-		open = at.openInheritable
-	}
-	d, err := open(ctx)
+	d, err := at.open(ctx)
 	if errors.Is(err, ErrConfig) {
 		return nil, err // it names the problem and the place
 	}
@@ -144,12 +135,18 @@ func (s *Store) Warnings() []string {
 	return all
 }
 
-// File returns the file of a lease that processes may inherit, or nil if it has none.
-func (s *Store) File(name, owner string) *os.File {
-	if d, ok := s.Driver.(*sqlitelock.Driver); ok {
-		return d.File(name, owner)
+// Inherit returns a file that keeps a lock taken while a child process has it open, or nil if the
+// store has none.
+func (s *Store) Inherit(ctx context.Context, name, owner string) (*os.File, error) {
+	d, ok := s.Driver.(*sqlitelock.Driver)
+	if !ok {
+		return nil, nil
 	}
-	return nil
+	f, err := d.Inherit(ctx, name, owner)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	return f, err
 }
 
 // resolve returns the location of url without opening it.
@@ -280,19 +277,16 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 		return location{}, err
 	}
 	_, err = os.Lstat(path)
-	openWith := func(opts []sqlitelock.Option) func(context.Context) (driver.Driver, error) {
-		return func(ctx context.Context) (driver.Driver, error) {
-			d, err := sqlitelock.Open(ctx, path, opts...)
-			if err != nil {
-				return nil, explainSQLite("sqlite:"+path, err)
-			}
-			return d, nil
+	open := func(ctx context.Context) (driver.Driver, error) {
+		d, err := sqlitelock.Open(ctx, path, opts...)
+		if err != nil {
+			return nil, explainSQLite("sqlite:"+path, err)
 		}
+		return d, nil
 	}
 	return location{
 		url: "sqlite:" + path, empty: errors.Is(err, fs.ErrNotExist),
-		open: openWith(opts), openInheritable: openWith(append(slices.Clip(opts), inheritable()...)),
-		openMarks: func() (*sql.DB, fence.Dialect, error) { return openSQLiteMarks(path) },
+		open: open, openMarks: func() (*sql.DB, fence.Dialect, error) { return openSQLiteMarks(path) },
 	}, nil
 }
 

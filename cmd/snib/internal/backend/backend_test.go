@@ -110,7 +110,7 @@ func TestLookCreatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if st, err := s.Driver.(driver.Inspector).Status(context.Background(), "name"); err != nil || len(st.Holders) > 0 {
+	if st, err := s.Driver.Status(context.Background(), "name"); err != nil || len(st.Holders) > 0 {
 		t.Errorf("Status = %v, %v, want a free lock", st, err)
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) > 0 {

@@ -80,6 +80,12 @@ func TestEtcdFindings(t *testing.T) {
 		{"NearlyFull", func(c *etcdCluster) { c.statuses[2].DbSize = 900 }, []string{"note member b: database"}},
 		{"DefaultQuota", func(c *etcdCluster) { c.statuses[2].DbSizeQuota = 0 }, nil},
 		{"NearlyFullByDefault", func(c *etcdCluster) { c.statuses[2].DbSizeQuota, c.statuses[2].DbSize = 0, 2<<30-1 }, []string{"note member b: database"}},
+		{"Old", func(c *etcdCluster) { c.statuses[2].Version = "3.5.12" }, []string{"unmet member b: version"}},
+		{"OldAndAlone", func(c *etcdCluster) {
+			c.members.Members = c.members.Members[:1]
+			c.statuses = map[uint64]*clientv3.StatusResponse{1: c.statuses[1]}
+			c.statuses[1].Version = "3.5.12"
+		}, []string{"note members"}},
 		{"NoSpace", alarm(etcdserverpb.AlarmType_NOSPACE), []string{"unmet alarms"}},
 		{"Corrupt", alarm(etcdserverpb.AlarmType_CORRUPT), []string{"unmet alarms"}},
 		{"Open", func(c *etcdCluster) { c.auth.Enabled = false }, []string{"note access"}},
@@ -114,6 +120,18 @@ func TestEtcdFindings(t *testing.T) {
 			tt.change(&c)
 			wantProblems(t, c.findings(), tt.want)
 		})
+	}
+}
+
+// TestEtcdVersions checks which versions renew leases although they no longer lead.
+func TestEtcdVersions(t *testing.T) {
+	for version, want := range map[string]bool{
+		"3.3.27": true, "3.4.30": true, "3.4.31": false, "3.5.0": true, "3.5.12": true, "3.5.13": false, "3.5.13-rc.0": false,
+		"3.6.0": false, "3.7.3": false, "4.0.0": false, "2.3.8": true, "not_decided": false, "": false,
+	} {
+		if got := renewsWithoutLeading(version); got != want {
+			t.Errorf("renewsWithoutLeading(%q) = %v, want %v", version, got, want)
+		}
 	}
 }
 

@@ -258,7 +258,32 @@ func (c *etcdCluster) memberFindings(m *etcdserverpb.Member) []Finding {
 	}
 	all := []Finding{newFinding(check, fmt.Sprintf("%s, %d entries behind", what, behind), behind <= maxEntriesBehind, Note,
 		"its disk, its processor or the network to it is slow; requests to it wait")}
+	if len(c.list()) > 1 && renewsWithoutLeading(s.Version) {
+		all = append(all, Finding{Check: check + ": version", Verdict: Unmet, Value: "etcd " + s.Version,
+			Advice: "while it waits for its disk, it may go on to renew leases that a new leader lets expire, so two processes hold a lock: " +
+				"upgrade to 3.4.31, 3.5.13, 3.6 or later"})
+	}
 	return append(all, databaseFinding(check, s))
+}
+
+// renewsWithoutLeading reports whether a version of etcd lacks the fix of issue 15247: a leader
+// that is stuck in an fdatasync answers keep-alives after the others have elected a new one. Pull
+// request 16822 fixed it for 3.6. The changelogs of 3.4.31 and 3.5.13 name its backports, 17465 and
+// 17425. It is false for a text that is no version.
+func renewsWithoutLeading(version string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
+		return false
+	}
+	switch {
+	case major != 3:
+		return major < 3
+	case minor == 5:
+		return patch < 13
+	case minor == 4:
+		return patch < 31
+	}
+	return minor < 4
 }
 
 // defaultEtcdQuota is the default quota of servers before 3.6, which don't report theirs.

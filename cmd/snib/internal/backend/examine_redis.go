@@ -60,10 +60,6 @@ func redisFindings(s redisadmin.Server) []Finding {
 		evictionFinding(info),
 		persistenceFinding(s),
 	}
-	if s.Refusal != "" {
-		all = append(all, Finding{Check: "scripts", Verdict: Note, Value: "refused (" + s.Refusal + "): there are exclusive locks only, kept by transactions",
-			Advice: "allow EVAL and EVALSHA, for shared locks, semaphores, and TTLs longer than grace-floor"})
-	}
 	all = append(all, replicaFindings(s)...)
 	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "leases end by the server's clock, and clocks order tokens across a failover"))
 	if s.Clock > 0 {

@@ -35,7 +35,7 @@ func FaultsOf(name string) Faults {
 	case "sqlite":
 		return Faults{
 			Pause:     leaseEnds,
-			Crash:     "a dead process is noticed at once; all leases end when the host restarts",
+			Crash:     "a dead process is noticed at once; leases of processes end when the host restarts",
 			Failover:  "there is none: the file is on one host; after a power cut tokens continue from the last one on the disk",
 			Partition: "there is none: network file systems are refused",
 			ClockJump: "no effect: leases count by the boot clock",

@@ -16,7 +16,7 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// resolveMySQL is the resolve function of lease rows in MySQL and MariaDB. The parameters are
+// resolveMySQL is the resolve function of lease rows in MariaDB. The parameters are
 // those of the Go driver's data source names.
 func resolveMySQL(rest string) (location, error) {
 	const example = "such as mysql://user@localhost:3306/app"

@@ -59,8 +59,6 @@ func (u *redisURL) advice(err error) (text string, config bool) {
 	says := func(part string) bool { return strings.Contains(err.Error(), part) }
 	isReply := errors.As(err, &reply)
 	switch {
-	case errors.Is(err, driver.ErrInvalid) && says("topology"):
-		return "did you mean " + u.otherTopology() + "?", true
 	case errors.Is(err, driver.ErrInvalid) && says("AllowSplitBrain"):
 		return "in the URL that is allow-split-brain=on", true
 	case errors.Is(err, driver.ErrInvalid) && says("DurableAOF"):

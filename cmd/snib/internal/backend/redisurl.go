@@ -449,16 +449,11 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.database,
 		ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
 	}
-	switch {
-	case u.hasMaster:
+	if u.hasMaster {
 		o.Sentinel = rueidis.SentinelOption{
 			MasterSet: u.masterName, Username: u.sentinelUser, Password: sentinelPassword,
 			ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
 		}
-	case u.hasDB:
-		opts = append(opts, redislock.Single())
-	default:
-		opts = append(opts, redislock.Cluster())
 	}
 	if u.maxTTL > 0 {
 		opts = append(opts, redislock.MaxTTL(u.maxTTL))

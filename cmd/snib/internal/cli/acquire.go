@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,7 +97,7 @@ func (acq *acquirer) recentFailure() error {
 // lock, or all of --wait if that is less.
 func (acq *acquirer) connect() (*backend.Store, error) {
 	if acq.noWait {
-		return acq.open(backend.TakeForChild)
+		return acq.open(backend.Take)
 	}
 	type result struct {
 		store *backend.Store
@@ -109,7 +108,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	go func() {
 		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
-			s, err := acq.open(backend.TakeForChild)
+			s, err := acq.open(backend.Take)
 			pause, again := outage.AgainWithin(acq.retryLimit(), sentAt, err)
 			if !again {
 				done <- result{s, err}
@@ -245,9 +244,6 @@ const maxLateGrants = 10
 func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker, s *backend.Store) (*snib.Lock, error) {
 	for late := 1; ; late++ {
 		lock, err := locker.Acquire(ctx, acq.req.Name)
-		if acq.noWait && isOnlyKept(ctx, err, s, acq.req.Name) {
-			lock, err = locker.With(snib.MaxWait(keptTimeout)).Acquire(ctx, acq.req.Name)
-		}
 		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || acq.fixedOwner || late == maxLateGrants || ctx.Err() != nil {
 			return lock, err
 		}
@@ -256,20 +252,6 @@ func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker, s *
 		locker = locker.With(snib.Owner(acq.req.Owner))
 		acq.mu.Unlock()
 	}
-}
-
-// keptTimeout is how long a command that must not wait waits for a process to give back a lease
-// that it only keeps.
-const keptTimeout = 250 * time.Millisecond
-
-// isOnlyKept reports whether an acquisition was refused because of a process that has the lock's
-// lease, but does not use it.
-func isOnlyKept(ctx context.Context, err error, s *backend.Store, name string) bool {
-	if !errors.Is(err, snib.ErrHeld) {
-		return false
-	}
-	st, err := status(ctx, s, name)
-	return err == nil && slices.ContainsFunc(st.Holders, func(h driver.Holding) bool { return h.Holder.IsKept() })
 }
 
 // releaseTimeout bounds the release of a lock that nobody needs any more. A store that hangs

@@ -198,21 +198,9 @@ func closeSoon(c io.Closer) {
 	}
 }
 
-// inspector returns the driver's interface for reading and breaking locks.
-func inspector(s *backend.Store) (driver.Inspector, error) {
-	if i, ok := s.Driver.(driver.Inspector); ok {
-		return i, nil
-	}
-	return nil, failf(exitBug, "%s can't be inspected; this is a bug in snib, please report it", s.URL)
-}
-
 // status reads the state of one lock from the store.
 func status(ctx context.Context, s *backend.Store, name string) (driver.Status, error) {
-	i, err := inspector(s)
-	if err != nil {
-		return driver.Status{}, err
-	}
-	st, err := i.Status(ctx, name)
+	st, err := s.Status(ctx, name)
 	if err != nil {
 		return st, fmt.Errorf("%s: %w", s.URL, err)
 	}

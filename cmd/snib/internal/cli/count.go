@@ -120,11 +120,7 @@ func forEachLockOf(ctx context.Context, s *backend.Store, prefix string, foreign
 // forEachLock calls fn for the locks whose names start with prefix, one at a
 // time, until fn returns false.
 func forEachLock(ctx context.Context, s *backend.Store, prefix string, fn func(driver.Status) bool) error {
-	i, err := inspector(s)
-	if err != nil {
-		return err
-	}
-	if err := i.List(ctx, prefix, fn); err != nil {
+	if err := s.List(ctx, prefix, fn); err != nil {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
 	return nil

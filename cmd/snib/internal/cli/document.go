@@ -147,8 +147,6 @@ type holderJSON struct {
 	OwnerDigest string `json:"owner_digest,omitempty"`
 	Token       uint64 `json:"token"` // its fencing token
 	processJSON
-	// true if the process only keeps the lease, until another process wants the lock
-	Kept bool `json:"kept,omitempty"`
 	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
 	Held *float64 `json:"held,omitempty"`
 	Left float64  `json:"left"` // the time until the lease ends if it is not renewed
@@ -311,9 +309,6 @@ func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
 
 func toHolder(h driver.Holding) holderJSON {
 	j := holderJSON{OwnerDigest: ownerDigest(h), Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
-	if h.Holder.IsKept() {
-		j.Kept, j.Label = true, ""
-	}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held

@@ -28,7 +28,7 @@ func tasks() []task {
 		},
 		{
 			"an ordinary business mutex: one job at a time, one editor of a document",
-			"the store that you run anyway: SQLite on one host, else Redis with failover-grace, or rows in PostgreSQL or MySQL",
+			"the store that you run anyway: SQLite on one host, else Redis with failover-grace, or rows in PostgreSQL or MariaDB",
 			"two holders at a time are rare and can be repaired; tokens in the data tell which write came later",
 		},
 		{

@@ -226,8 +226,9 @@ const redlockNotes = `  init lets new servers take part at once. They must be ne
 
   status exits 69 unless a majority takes part.
 
-  recover lets servers in although no majority knows their counters, where
-  clients are told to refuse that. It takes max-ttl and 2 %.
+  recover lets servers in although no majority knows their counters, which go
+  on from the floor. It takes max-ttl and 2 %. Stop the clients before: they
+  let servers in as well, with counters that go on from the present time.
 `
 
 const schemaExamples = `  snib schema postgres | psql app

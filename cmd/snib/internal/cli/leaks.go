@@ -241,7 +241,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case h.Left >= endlessLeft:
 			k.kind, k.problem = leakDistant, heldBy(h)+"; "+leaseEnd(h)+", which nobody can have meant"
-		case l.held.value > 0 && h.Held > l.held.value && !h.Holder.IsKept():
+		case l.held.value > 0 && h.Held > l.held.value:
 			k.kind, k.problem = leakOld, heldBy(h)
 		default:
 			continue

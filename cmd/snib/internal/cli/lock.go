@@ -272,11 +272,7 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, owner string) 
 
 // breakHold ends exactly the hold h, by force.
 func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Holding) error {
-	i, err := inspector(s)
-	if err != nil {
-		return err
-	}
-	if err := i.Break(ctx, name, h.Owner, h.Token); err != nil {
+	if err := s.Break(ctx, name, h.Owner, h.Token); err != nil {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
 	return nil

@@ -380,7 +380,11 @@ func (r *runCommand) start(s *backend.Store, held holds, path string, outer []ou
 	}
 	p := child.Program{Path: path, Args: r.argv, Env: env}
 	for _, lock := range held {
-		if file := s.File(lock.Name(), lock.Owner()); file != nil {
+		file, err := s.Inherit(lock.Context(), lock.Name(), lock.Owner())
+		if err != nil {
+			return nil, failf(exitUnavailable, "the command can't inherit the lock %s: %w", printable(lock.Name()), err)
+		}
+		if file != nil {
 			p.Keep = append(p.Keep, file)
 		}
 	}

@@ -69,10 +69,6 @@ func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) 
 	if f.policy == "" {
 		return s, nil
 	}
-	inspector, ok := store.(driver.Inspector)
-	if !ok {
-		return nil, failf(exitConfig, "the store can't be listed, so no policy can have quotas for it")
-	}
 	s.audit = access.NewAuditLog(a.err)
 	if f.auditLog != "" {
 		audit, err := access.OpenAuditLog(f.auditLog)
@@ -82,7 +78,7 @@ func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) 
 		s.audit = audit
 	}
 	var err error
-	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit, List: inspector.List})
+	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit, List: store.List})
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}

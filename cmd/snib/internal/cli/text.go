@@ -90,10 +90,7 @@ func describeHolder(h driver.Holder) string {
 	if h.PID != 0 {
 		text += fmt.Sprintf(" pid %d", h.PID)
 	}
-	switch {
-	case h.IsKept():
-		text += " (kept)"
-	case h.Label != "":
+	if h.Label != "" {
 		text += " (" + h.Label + ")"
 	}
 	return printable(text)
@@ -135,11 +132,8 @@ func holderName(h driver.Holding) string {
 	return describeHolder(h.Holder)
 }
 
-// heldBy says who the holder is, and for how long. A process may keep a lease that it does not use.
+// heldBy says who the holder is, and for how long.
 func heldBy(h driver.Holding) string {
-	if h.Holder.IsKept() {
-		return "not in use, and kept by " + strings.TrimSuffix(holderName(h), " (kept)") + heldFor(h)
-	}
 	return "held by " + holderName(h) + heldFor(h)
 }
 

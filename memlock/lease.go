@@ -1,0 +1,103 @@
+package memlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A lease is the store's record of a grant.
+type lease struct {
+	driver    *Driver // that it was granted to last
+	req       driver.Request
+	grant     driver.Grant
+	since     driver.Instant
+	end       driver.Instant
+	kept      bool // it was released, and stays until its MinHold is over
+	isWanted  bool // OnWanted was called
+	listeners []driver.Request
+}
+
+// extend moves the end of the lease. A renewal never shortens it.
+func (l *lease) extend(end driver.Instant) {
+	if l.end.Before(end) {
+		l.end = end
+	}
+}
+
+// listen adds the callbacks of a request to those of the lease.
+func (l *lease) listen(req driver.Request) {
+	l.listeners = append(l.listeners, req)
+	if l.isWanted && req.OnWanted != nil {
+		req.OnWanted()
+	}
+}
+
+// tellWanted calls OnWanted, once.
+func (l *lease) tellWanted() {
+	if l.isWanted {
+		return
+	}
+	l.isWanted = true
+	for _, req := range l.listeners {
+		if req.OnWanted != nil {
+			req.OnWanted()
+		}
+	}
+}
+
+// tellLost calls OnLost.
+func (l *lease) tellLost() {
+	for _, req := range l.listeners {
+		if req.OnLost != nil {
+			req.OnLost(driver.ErrLost)
+		}
+	}
+}
+
+// A handle implements [driver.Lease]. It names a lease, which the store looks up in each request:
+// what arrives after the end of the lease changes nothing.
+type handle struct {
+	d        *Driver
+	name, id string
+	ttl      time.Duration
+	grant    driver.Grant
+	released bool // guarded by the store's mutex
+}
+
+// Grant implements [driver.Lease].
+func (h *handle) Grant() driver.Grant { return h.grant }
+
+// ID returns the id of the request that led to the grant.
+func (h *handle) ID() string { return h.id }
+
+// Release implements [driver.Lease]. It works after Close, too.
+func (h *handle) Release(ctx context.Context) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	h.d.store.update(h.name, func(k *lock, now driver.Instant) {
+		switch l := k.lease(h.id); {
+		case h.released: // calling it again is harmless
+		case l == nil:
+			err = driver.ErrLost
+		default:
+			h.released = true
+			k.release(l, now)
+		}
+	})
+	return err
+}
+
+// SetLabel implements [driver.Lease].
+func (h *handle) SetLabel(ctx context.Context, label string) error {
+	return h.d.update(ctx, h.name, func(k *lock, _ driver.Instant) error {
+		l := k.lease(h.id)
+		if l == nil {
+			return driver.ErrLost
+		}
+		l.req.Holder.Label = label
+		return nil
+	})
+}

@@ -1,0 +1,97 @@
+package mysqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+// TestReplacedPrimary replaces the primary, which goes on serving the connections of the pool as a
+// server that is read only. Requests reach the new primary all the same, and a hold that it does
+// not know is lost.
+func TestReplacedPrimary(t *testing.T) {
+	t.Parallel()
+	for user, account := range map[string]string{
+		"Plain": "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON snib.* TO app@'%'",
+		"Super": "GRANT ALL ON *.* TO app@'%'", // it may write although the server is read only
+	} {
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			first, second := mysqltest.Start(t), mysqltest.Start(t)
+			for _, server := range []*mysqltest.Server{first, second} {
+				admin := dial(t, server.DSN())
+				must(t, admin, "CREATE USER app@'%' IDENTIFIED BY 'x'")
+				must(t, admin, account)
+			}
+			proxy := livetest.NewProxy(t, first.Addr())
+			db := dial(t, "app:x@tcp("+proxy.Addr()+")/snib")
+			const idle = 4
+			db.SetMaxIdleConns(idle)
+			d := newDriver(t, db)
+			held := acquire(t, d, request("held", "a"))
+			fillPool(t, db, idle)
+
+			must(t, dial(t, first.DSN()), "SET GLOBAL read_only = 1")
+			proxy.Redirect(second.Addr())
+			other := newDriver(t, dial(t, second.DSN()))
+			taken := acquire(t, other, request("taken", "b"))
+			livetest.Await(t, "answer of the new primary", func() error {
+				_, err := tryAcquire(t, d, request("taken", "a"))
+				if errors.Is(err, driver.ErrHeld) {
+					return nil
+				}
+				if !errors.Is(err, driver.ErrUnavailable) {
+					t.Errorf("Acquire = %v, want ErrUnavailable or ErrHeld", err)
+				}
+				return fmt.Errorf("Acquire = %w", err)
+			})
+			livetest.Await(t, "loss of the hold", func() error {
+				err := d.Renew(testContext(t), []driver.Lease{held})[0].Err
+				if errors.Is(err, driver.ErrLost) {
+					return nil
+				}
+				return fmt.Errorf("Renew = %w", err)
+			})
+			release(t, taken)
+			release(t, acquire(t, d, request("taken", "a")))
+		})
+	}
+}
+
+// fillPool opens connections that then are idle.
+func fillPool(t *testing.T, db *sql.DB, n int) {
+	t.Helper()
+	var conns []*sql.Conn
+	for range n {
+		conn, err := db.Conn(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+}
+
+// TestManyPreparedStatements: a server with no room for prepared statements grants and renews
+// leases.
+func TestManyPreparedStatements(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t, "max-prepared-stmt-count=0")
+	d := newDriver(t, dial(t, server.DSN()))
+	l := acquire(t, d, request("it's \\ \x01 ☕", "a"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := d.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, l)
+}

@@ -1,0 +1,5 @@
+-- Deletes rows that stale has found, unless they are used again. The floor covered their tokens
+-- before they were found, so a row with another token has been used since. Parameters: the time,
+-- twice, and names.
+DELETE FROM {table}
+WHERE used < {clock} - ? AND ends < {clock} - ? AND holders = '' AND waiters = '' AND name IN ({names})

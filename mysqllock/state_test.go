@@ -1,0 +1,49 @@
+package mysqllock
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver for sql.Open
+
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+// TestSaveAfterRemoval has the server execute the write of an attempt after the removal of that
+// attempt, which found nothing. It must grant nothing, whether or not the lock had a row.
+func TestSaveAfterRemoval(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("mysql", mysqltest.Start(t).DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	d, err := New(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"without a row", "with a row"} {
+		s, err := d.readCommitted(t.Context(), "late")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := what == "with a row"; s.exists != want {
+			t.Fatalf("exists = %v, want %v", s.exists, want)
+		}
+		s.grant(entry{Owner: "late", Nonce: "a-1", Tokens: 1}, time.Minute.Microseconds())
+		if err := d.removeEntry(t.Context(), "late", "a-1"); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := d.save(t.Context(), s); err != nil || res.rows != 0 {
+			t.Errorf("%s, the late write changed %d rows, %v; want none", what, res.rows, err)
+		}
+		if st, err := d.Status(t.Context(), "late"); err != nil || len(st.Holders) != 0 {
+			t.Errorf("%s, Status = %+v, %v; want no holder", what, st, err)
+		}
+	}
+}

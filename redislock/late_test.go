@@ -1,0 +1,379 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A recordingConn keeps a copy of each call, as a network may that delivers it late.
+type recordingConn struct {
+	redislock.Conn
+	mu   sync.Mutex
+	sent [][]redislock.Call
+}
+
+func (c *recordingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	own := slices.Clone(calls)
+	for i, call := range own {
+		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
+	}
+	c.mu.Lock()
+	c.sent = append(c.sent, own)
+	c.mu.Unlock()
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// recorded returns the calls since it was last called.
+func (c *recordingConn) recorded() [][]redislock.Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sent := c.sent
+	c.sent = nil
+	return sent
+}
+
+// deliver sends recorded calls again.
+func (c *recordingConn) deliver(t *testing.T, late []redislock.Call) {
+	t.Helper()
+	for _, r := range c.Conn.Eval(t.Context(), late...) {
+		if r.Err != nil {
+			t.Errorf("a call that is delivered late = %v", r.Err)
+		}
+	}
+}
+
+// TestLateRequestsOfHold delivers all requests that led to a hold once more. They must not end it.
+// The lock has a queue without a holder, as a host leaves it on which a holder and a waiter died.
+func TestLateRequestsOfHold(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var c *recordingConn
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c = &recordingConn{Conn: inner}
+		return c
+	})
+	other := open(t, at(node.Addr()))
+	for i := range 50 { // a take depends on when the server was identified
+		free(t, take(t, d, uniqueRequest("another job", string(rune('a'+i)))))
+		node.Must("ZADD", "snib.q:{job}", "1", "a dead waiter")
+		c.recorded()
+		l := take(t, d, uniqueRequest("job", "holder"))
+		sent := c.recorded()
+		if len(sent) == 0 {
+			t.Fatal("no request led to the hold")
+		}
+		for _, late := range sent {
+			c.deliver(t, late)
+			if st := status(t, other, "job"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
+				t.Fatalf("after a late %+v the status is %+v, want the token %d", late, st, token(l))
+			}
+		}
+		free(t, l)
+	}
+}
+
+// TestRenewalNeverShortens renews a hold with a shorter TTL than that of a later request of the same
+// owner.
+func TestRenewalNeverShortens(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	for _, tt := range []struct {
+		name string
+		ttl  time.Duration // of the renewal
+	}{
+		{"Short", floor / 2},
+		{"AboveFloor", 2 * floor},
+	} {
+		for _, mode := range modes {
+			t.Run(tt.name+"/"+mode.name, func(t *testing.T) {
+				first, later := open(t, at(node.Addr())), open(t, at(node.Addr()))
+				name := "job " + tt.name + mode.name
+				l := take(t, first, mode.as(request(name, "owner", tt.ttl)))
+				long := take(t, later, mode.as(request(name, "owner", time.Minute)))
+				if err := renew(t, first, l); err != nil {
+					t.Fatalf("Renew = %v", err)
+				}
+				if left := status(t, later, name).Holders[0].Left; left < time.Minute/2 {
+					t.Errorf("after a renewal for %v the lease of a minute ends in %v", tt.ttl, left)
+				}
+				free(t, long)
+			})
+		}
+	}
+}
+
+// A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that is
+// over, but the server does not know that.
+type cutConn struct {
+	redislock.Conn
+	cut atomic.Bool
+	mu  sync.Mutex
+	msg []func() // messages that were missed; guarded by mu
+}
+
+// mend ends the cut.
+func (c *cutConn) mend() {
+	c.mu.Lock()
+	missed := c.msg
+	c.msg = nil
+	c.mu.Unlock()
+	c.cut.Store(false)
+	for _, hear := range missed {
+		hear()
+	}
+}
+
+func (c *cutConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	if !c.cut.Load() {
+		return c.Conn.Eval(ctx, calls...)
+	}
+	lost := make([]redislock.Reply, len(calls))
+	for i := range lost {
+		lost[i].Err = errLost
+	}
+	return lost
+}
+
+func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, ready func(), message func(string)) error {
+	return c.Conn.Subscribe(ctx, channel, sharded, ready, func(payload string) {
+		if !c.cut.Load() {
+			message(payload)
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.msg = append(c.msg, func() { message(payload) })
+	})
+}
+
+// TestHandedOverBeforeRestart hands a lock to a waiter that is cut off, and restarts the server with
+// its memory. The waiter is told of its hold although nothing is granted then, and its lease counts
+// from before that request.
+func TestHandedOverBeforeRestart(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			var c *cutConn
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c = &cutConn{Conn: inner}
+				return c
+			})
+			req, first := mode.as(request("job", "waiter", time.Minute)), request("job", "holder", time.Minute)
+			if req.Slots > 0 {
+				req.Slots, first.Slots = 1, 1
+			}
+			held := take(t, d, first)
+			waiting := wait(t, other, req, 1)
+			c.cut.Store(true)
+			free(t, held)
+			handed := status(t, d, "job").Holders
+			if len(handed) != 1 || handed[0].Owner != "waiter" {
+				t.Fatalf("after the release the holders are %+v, want the waiter", handed)
+			}
+			node.Must("HSET", "snib.m", "r", "another server")
+			withheld(t, d, request("another job", "other", time.Minute), "after the restart")
+			c.mend()
+			l, _ := granted(t, waiting, enough, "the waiter")
+			left := status(t, d, "job").Holders[0].Left + time.Millisecond // which is cut off
+			if start := l.Grant().Start; left < start.Add(req.TTL).Left(driver.Now()) {
+				t.Errorf("the lease ends %v before its holder believes", start.Add(req.TTL).Left(driver.Now())-left)
+			}
+			if token(l) != handed[0].Token {
+				t.Errorf("token %d, want that of the hand-over, %d", token(l), handed[0].Token)
+			}
+			free(t, l)
+		})
+	}
+}
+
+// TestCutOffAfterGrant cuts a holder off as soon as it has the lock. Others see its hold with its
+// token all the same, and do not take it for that of a foreign client.
+func TestCutOffAfterGrant(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var c *cutConn
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c = &cutConn{Conn: inner}
+		return c
+	})
+	l := take(t, d, uniqueRequest("job", "holder"))
+	c.cut.Store(true)
+	holders := status(t, open(t, at(node.Addr())), "job").Holders
+	if len(holders) != 1 || holders[0].Owner != "holder" || holders[0].Token != token(l) {
+		t.Errorf("the holders are %+v, want the token %d", holders, token(l))
+	}
+	c.mend()
+	free(t, l)
+}
+
+// TestCutOffWaiter hands a lock to a waiter that is cut off, but whose connection the server still
+// knows. Who waits behind it gets the lock long before the TTL is over.
+func TestCutOffWaiter(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d, behind := open(t, at(node.Addr())), open(t, at(node.Addr()))
+			var c *cutConn
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c = &cutConn{Conn: inner}
+				return c
+			})
+			first, next := mode.as(request("job", "holder", time.Hour)), request("job", "behind", time.Hour)
+			if first.Slots > 0 {
+				first.Slots, next.Slots = 1, 1
+			}
+			req := first
+			req.Owner, first.Shared = "cut off", false
+			held := take(t, d, first)
+			wait(t, other, req, 1)
+			waiting := wait(t, behind, next, 2)
+			c.cut.Store(true)
+			free(t, held)
+			l, _ := granted(t, waiting, enough, "who waits behind it")
+			free(t, l)
+			c.mend()
+		})
+	}
+}
+
+// A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver that
+// the request was lost.
+type heartbeatConn struct {
+	redislock.Conn
+	mu     sync.Mutex
+	armed  bool             // guarded by mu
+	late   []redislock.Call // guarded by mu
+	caught chan struct{}    // closed when there is one
+}
+
+func (c *heartbeatConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	c.mu.Lock()
+	catch := c.armed && c.late == nil && slices.Contains(calls[0].Args, "A")
+	if catch {
+		c.late = []redislock.Call{calls[0]}
+		close(c.caught)
+	}
+	c.mu.Unlock()
+	if catch {
+		return []redislock.Reply{{Err: errLost}}
+	}
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestLateHeartbeat delivers a heartbeat of a waiter when it has got the lock and released it. It
+// takes neither the lock nor a place in the queue.
+func TestLateHeartbeat(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			c := &heartbeatConn{caught: make(chan struct{})}
+			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+				c.Conn = inner
+				return c
+			})
+			first, req := request("job", "holder", time.Hour), mode.as(request("job", "waiter", time.Hour))
+			if req.Slots > 0 {
+				first.Slots, req.Slots = 1, 1
+			}
+			held := take(t, d, first)
+			waiting := wait(t, other, req, 1)
+			c.mu.Lock()
+			c.armed = true
+			c.mu.Unlock()
+			awaitClosed(t, c.caught, "a heartbeat")
+			free(t, held)
+			l, _ := granted(t, waiting, enough, "the waiter")
+			free(t, l)
+			if r := c.Conn.Eval(t.Context(), c.late...)[0]; r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if st := status(t, d, "job"); len(st.Holders)+len(st.Waiters) > 0 {
+				t.Errorf("after a late heartbeat, the status is %+v", st)
+			}
+		})
+	}
+}
+
+// TestLateTake delivers a request when its repetition was granted and released. What the store then
+// grants to nobody is withdrawn, long before the TTL is over.
+func TestLateTake(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	c := &heartbeatConn{caught: make(chan struct{}), armed: true}
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c.Conn = inner
+		return c
+	})
+	free(t, take(t, d, request("job", "holder", time.Hour)))
+	c.Conn.Eval(t.Context(), c.late...)
+	other := open(t, at(node.Addr()))
+	livetest.Await(t, "withdrawal", func() error {
+		if st := status(t, other, "job"); len(st.Holders) > 0 {
+			return fmt.Errorf("the lock is held: %+v", st)
+		}
+		return nil
+	})
+}
+
+// A refusedConn can't reach its server any more once it is down.
+type refusedConn struct {
+	redislock.Conn
+	down atomic.Bool
+	sent atomic.Int64 // calls since then
+}
+
+func (c *refusedConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	if !c.down.Load() {
+		return c.Conn.Eval(ctx, calls...)
+	}
+	if slices.Contains(calls[0].Args, "w") {
+		c.sent.Add(1)
+	}
+	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	return []redislock.Reply{{Err: err}}
+}
+
+// TestNothingToWithdraw gives requests up whose connections were refused: there is nothing to
+// withdraw.
+func TestNothingToWithdraw(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var c *refusedConn
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		c = &refusedConn{Conn: inner}
+		return c
+	})
+	c.down.Store(true)
+	for i := range 3 {
+		req := request("job", fmt.Sprint("owner ", i), time.Minute)
+		req.NoWait = true
+		if l, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire = %v, %v, want ErrUnavailable", l, err)
+		}
+	}
+	if n := c.sent.Load(); n > 0 {
+		t.Errorf("%d withdrawals of requests that were not sent", n)
+	}
+}

@@ -1,0 +1,108 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// TestLeaseByID renews, labels and releases leases that another process has acquired, by their names
+// and ids.
+func TestLeaseByID(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	long := redislock.GraceFloor(time.Minute) // so that a renewal for longer is not listed as a long lease
+	d, other := open(t, at(node.Addr()), long), open(t, at(node.Addr()), long)
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			name := "job " + mode.name
+			first := take(t, d, mode.as(request(name, "id", floor)))
+			none := other.Lease(name, "nobody's", time.Minute)
+			lost := func(l driver.Lease, when string) {
+				t.Helper()
+				if err := renew(t, other, l); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("%s: Renew = %v, want ErrLost", when, err)
+				}
+				if err := l.SetLabel(t.Context(), "a label"); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("%s: SetLabel = %v, want ErrLost", when, err)
+				}
+				if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("%s: Release = %v, want ErrLost", when, err)
+				}
+			}
+			lost(none, "an id that holds nothing")
+			second := other.Lease(name, "id", time.Minute)
+			if id := second.(interface{ ID() string }).ID(); id != "id" {
+				t.Errorf("ID = %q", id)
+			}
+			if g := second.Grant(); g != (driver.Grant{}) {
+				t.Errorf("Grant = %+v, want none", g)
+			}
+			if err := renew(t, other, second); err != nil {
+				t.Errorf("Renew = %v", err)
+			}
+			if err := second.SetLabel(t.Context(), "by id"); err != nil {
+				t.Errorf("SetLabel = %v", err)
+			}
+			st := status(t, d, name)
+			if len(st.Holders) != 1 || st.Holders[0].Token != token(first) || st.Holders[0].Holder.Label != "by id" || st.Holders[0].Left < time.Minute/2 {
+				t.Errorf("Status = %+v, want the label and a lease of a minute", st)
+			}
+			free(t, second)
+			lost(other.Lease(name, "id", floor), "after the release, in the other process")
+			if err := renew(t, d, first); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("after the release by another process, Renew = %v, want ErrLost", err)
+			}
+			if err := first.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("after the release by another process, Release = %v, want ErrLost", err)
+			}
+		})
+	}
+	nothingLeft(t, node)
+}
+
+// TestMinHoldByID has a process release a hold that another one has acquired with MinHold: the store
+// keeps the lock, and nobody can renew, label or release it any more, but Break frees it.
+func TestMinHoldByID(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			name := "job " + mode.name
+			req := mode.as(request(name, "id", floor))
+			req.MinHold = time.Minute
+			l := take(t, d, req)
+			free(t, other.Lease(name, "id", floor))
+			blocked := mode.as(request(name, "blocked", floor))
+			blocked.Shared, blocked.NoWait = false, true
+			if blocked.Slots > 0 { // there is a second slot
+				free(t, take(t, d, blocked))
+			} else {
+				refused(t, d, blocked, "while MinHold keeps the lock")
+			}
+			if err := renew(t, d, l); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Renew of a released hold = %v, want ErrLost", err)
+			}
+			holders := status(t, other, name).Holders
+			if len(holders) != 1 || holders[0].Owner != "id" || holders[0].Left < time.Minute/2 {
+				t.Fatalf("the holders are %+v", holders)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), enough)
+			defer cancel()
+			if err := other.Break(ctx, name, "id", token(l)+1); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Break of another token = %v, want ErrLost", err)
+			}
+			if err := other.Break(ctx, name, "id", token(l)); err != nil {
+				t.Errorf("Break = %v", err)
+			}
+			free(t, take(t, d, request(name, "next", floor)))
+		})
+	}
+	nothingLeft(t, node)
+}

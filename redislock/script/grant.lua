@@ -1,0 +1,42 @@
+-- Writes and finds grants. A grant is a JSON object: the id of its request, the token, the time of
+-- the grant, and what the request says of itself: rest, an object without its opening brace. All
+-- ids are in JSON, with their quotes, so a grant is found by how it begins. It is the value of the
+-- lock's key if it is exclusive. The grants of a shared lock or semaphore are in the hash grants,
+-- by id, each after its end.
+--
+-- KEYS      lock, grants
+-- ARGV      not used
+-- Expects   now, lock, grants; mode.lua and entry.lua
+-- Provides  grantJSON(id, token, since, rest)  a grant as text
+--           keptJSON(json)                     what becomes of it while MinHold keeps the lock: no
+--                                              request finds it any more, except to break it
+--           grantHead(id, token)               how a grant with this token begins
+--           findGrant(id, token)               the grant as text, and its end if others may hold
+--                                              the lock, too; nil if there is no such grant. With
+--                                              the token 0 it may have any
+-- Answer    none: the files after this one answer
+
+local function grantJSON(id, token, since, rest)
+  return string.format('{"snib":2,"id":%s,"token":%d,"since":%d,', id, token, since) .. rest
+end
+
+local function keptJSON(json) return '{"kept":true,' .. string.sub(json, 2) end
+
+local function grantHead(id, token)
+  return '{"snib":2,"id":' .. id .. ',"token":' .. (token == '0' and '' or token .. ',')
+end
+
+local function isGrant(json, id, token)
+  local head = grantHead(id, token)
+  return string.sub(json, 1, #head) == head
+end
+
+local function findGrant(id, token)
+  local value = lockValue()
+  if not value then return end
+  if not isMulti(value) then return isGrant(value, id, token) and value or nil end
+  local entry = redis.call('HGET', grants, id)
+  if not entry or entryTime(entry) <= now then return end
+  local json = entryJSON(entry)
+  if isGrant(json, id, token) then return json, entryTime(entry) end
+end

@@ -1,0 +1,131 @@
+package sqlitelock
+
+// The statements of this package. Times are nanoseconds of the boot clock, except until, which is
+// deadline by the wall clock. Bytes are offsets in the sidecar.
+//
+// The modes of leases, such as modePlain, are numbers here: 0 plain, 1 inherit, 2 detached, 3 kept.
+
+// createTables creates the tables.
+//
+// meta has one row. counter is the greatest fencing token or ticket ever issued. blocks is the
+// number of blocks of bytes ever taken. boot is the boot that all rows belong to. live is the inode
+// of the sidecar. swept is the last name that a grant has swept for rows of dead processes.
+//
+// In leases, ttl is how long the lease had left when deadline and until were written.
+var createTables = [...]string{
+	`CREATE TABLE meta (
+		id      INTEGER PRIMARY KEY CHECK (id = 1),
+		counter INTEGER NOT NULL,
+		blocks  INTEGER NOT NULL,
+		boot    TEXT    NOT NULL,
+		live    INTEGER NOT NULL,
+		swept   TEXT    NOT NULL
+	) STRICT`,
+	`CREATE TABLE leases (
+		name     TEXT    NOT NULL,
+		token    INTEGER NOT NULL,
+		owner    TEXT    NOT NULL,
+		mode     INTEGER NOT NULL,
+		shared   INTEGER NOT NULL,
+		slots    INTEGER NOT NULL,
+		byte     INTEGER NOT NULL,
+		process  INTEGER NOT NULL,
+		since    INTEGER NOT NULL,
+		min_hold INTEGER NOT NULL,
+		deadline INTEGER NOT NULL,
+		until    INTEGER NOT NULL,
+		ttl      INTEGER NOT NULL,
+		host     TEXT    NOT NULL,
+		pid      INTEGER NOT NULL,
+		label    TEXT    NOT NULL,
+		PRIMARY KEY (name, token)
+	) STRICT, WITHOUT ROWID`,
+	`CREATE TABLE waiters (
+		name   TEXT    NOT NULL,
+		ticket INTEGER NOT NULL,
+		owner  TEXT    NOT NULL,
+		shared INTEGER NOT NULL,
+		slots  INTEGER NOT NULL,
+		byte   INTEGER NOT NULL,
+		since  INTEGER NOT NULL,
+		called INTEGER NOT NULL,
+		host   TEXT    NOT NULL,
+		pid    INTEGER NOT NULL,
+		label  TEXT    NOT NULL,
+		PRIMARY KEY (name, ticket)
+	) STRICT, WITHOUT ROWID`,
+	`INSERT INTO meta VALUES (1, 0, 0, '', 0, '')`,
+}
+
+// Reading and writing meta.
+const (
+	selectMeta = `SELECT counter, blocks, boot, live, swept FROM meta`
+	updateMeta = `UPDATE meta SET counter = ?, blocks = ?, boot = ?, live = ?, swept = ?`
+)
+
+// Leases. scanLease reads the columns of leaseColumns. A request finds its lease by name and id,
+// and changes it by its key, in one transaction.
+const (
+	leaseColumns = `SELECT name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, host, pid, label FROM leases`
+
+	selectLeases = leaseColumns + ` WHERE name = ?`
+	selectLease  = leaseColumns + ` WHERE name = ? AND owner = ? AND mode <> 3`
+
+	insertLease = `INSERT INTO leases
+		(name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, until, ttl, host, pid, label)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	regrantLease = `UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?
+		WHERE name = ? AND token = ?`
+	extendLease  = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
+	inheritLease = `UPDATE leases SET mode = 1, byte = ? WHERE name = ? AND token = ?`
+	keepLease    = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
+	labelLease   = `UPDATE leases SET label = ? WHERE name = ? AND token = ?`
+	deleteLease  = `DELETE FROM leases WHERE name = ? AND token = ?`
+)
+
+// Waiters. scanWaiter reads the columns of selectWaiters.
+const (
+	selectWaiters = `SELECT ticket, byte, since, called, slots, shared, owner, host, pid, label FROM waiters
+		WHERE name = ? AND ticket < ? ORDER BY ticket`
+	insertWaiter = `INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+	selectFirstWaiters = `SELECT byte FROM waiters WHERE name = ? ORDER BY ticket LIMIT 32`
+	callWaiter         = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
+	uncallWaiter       = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`
+	deleteWaiter       = `DELETE FROM waiters WHERE name = ? AND ticket = ?`
+)
+
+// The first transaction of another boot, or with another sidecar. moveDeadlines takes the clocks.
+const (
+	countProcessLeases = `SELECT count(*) FROM leases WHERE deadline > ? AND mode IN (0, 1)`
+	moveDeadlines      = `UPDATE leases SET
+			since    = ?1 + min(max(until - ?2, 0), ttl) - (deadline - since),
+			deadline = ?1 + min(max(until - ?2, 0), ttl),
+			until    = ?2 + min(max(until - ?2, 0), ttl),
+			ttl      = min(max(until - ?2, 0), ttl)
+		WHERE mode IN (2, 3)`
+	deleteProcessLeases = `DELETE FROM leases WHERE mode IN (0, 1)`
+	deleteWaiters       = `DELETE FROM waiters`
+)
+
+// Names, for lists and sweeps.
+const (
+	selectNames = `SELECT name FROM leases WHERE name >= ?1 UNION SELECT name FROM waiters WHERE name >= ?1
+		ORDER BY name LIMIT ?2`
+	nextLeaseName  = `SELECT name FROM leases WHERE name > ? ORDER BY name LIMIT 1`
+	nextWaiterName = `SELECT name FROM waiters WHERE name > ? ORDER BY name LIMIT 1`
+)
+
+// Transactions and settings.
+const (
+	beginRead     = `BEGIN`
+	beginWrite    = `BEGIN IMMEDIATE`
+	commit        = `COMMIT`
+	rollback      = `ROLLBACK`
+	syncNormal    = `PRAGMA synchronous = NORMAL`
+	syncFull      = `PRAGMA synchronous = FULL`
+	useLog        = `PRAGMA journal_mode = WAL`
+	countTables   = `SELECT count(*) FROM sqlite_schema`
+	applicationOf = `PRAGMA application_id`
+	versionOf     = `PRAGMA user_version`
+)

@@ -1,0 +1,81 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// Lease returns the lease with the given id, that of its request, on a lock. It sends no request. A
+// lease that another driver has acquired can be released, but not renewed and not labelled, because
+// it belongs to the session of that driver: these calls return [errors.ErrUnsupported].
+func (d *Driver) Lease(name, id string, _ time.Duration) driver.Lease {
+	d.leasesMu.Lock()
+	defer d.leasesMu.Unlock()
+	if l := d.leases[leaseKey{name, id}]; l != nil {
+		return &handle{lease: l}
+	}
+	return driverkit.NewRemoteLease(id, func(ctx context.Context) error { return d.releaseByID(ctx, name, id) })
+}
+
+// releaseByID ends the hold with an id. It finds the node, whose name is never used again, and ends
+// it in one request.
+func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
+	if err := d.conf.checkName(name); err != nil {
+		return err
+	}
+	s, done, ctx, err := d.inspector(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	folder := d.conf.folder(name)
+	st, nodes, err := s.status(ctx, name)
+	if err != nil {
+		return d.explain(err, folder)
+	}
+	for i, h := range st.Holders {
+		if n := nodes[i]; h.Owner == printable(id) && n.isRecipe() && !n.kept {
+			return d.explain(s.releaseNode(ctx, child(folder, n.node), n.snap), folder)
+		}
+	}
+	return driver.ErrLost
+}
+
+// releaseNode deletes the node of a hold, or keeps it until its MinHold is over.
+func (s *session) releaseNode(ctx context.Context, path string, snap snapshot) error {
+	left, err := s.minHoldLeft(ctx, path, snap)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		return s.keepForMinHold(ctx, path, decode(snap.data), left)
+	}
+	return s.deleteHold(ctx, path)
+}
+
+// minHoldLeft returns for how long MinHold still keeps the lock of a node taken, by the leader's
+// clock. To read that clock, it writes the node once more, as it is.
+func (s *session) minHoldLeft(ctx context.Context, path string, snap snapshot) (time.Duration, error) {
+	data := decode(snap.data)
+	if data.MinHold <= 0 {
+		return 0, nil
+	}
+	stat, _, err := do(ctx, s, setNode(path, snap.data, snap.stat.Version))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return 0, driver.ErrLost
+	case errors.Is(err, zk.ErrBadVersion):
+		return 0, fmt.Errorf("%w: the hold was written meanwhile", driver.ErrUnavailable)
+	case err != nil:
+		return 0, err
+	}
+	held := time.Duration(stat.Mtime-snap.stat.Ctime)*time.Millisecond - data.Queued
+	return data.MinHold - held, nil
+}
