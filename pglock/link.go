@@ -44,6 +44,14 @@ var (
 	errUnlocked = errors.New("an advisory lock of this session was gone")
 )
 
+// An untrustedError means that it is not known what the session holds, or that it must not hold
+// anything. The session must end.
+type untrustedError struct{ err error }
+
+func (e untrustedError) Error() string { return e.err.Error() }
+
+func (e untrustedError) Unwrap() error { return e.err }
+
 // A link is a connection and the server's session on it. One goroutine owns the connection and
 // makes the calls of all others. Between the calls it reads, so that it notices at once when the
 // server ends the session, and asks the server at least every third of the timeout whether all
@@ -180,9 +188,9 @@ func (l *link) check(pid uint32, refusesWrites bool, err error) error {
 	case err != nil:
 		return err
 	case pid != l.pid:
-		return driverkit.UnknownOutcomeError{Err: pooledError{l.pid, pid}}
+		return untrustedError{pooledError{l.pid, pid}}
 	case refusesWrites:
-		return driverkit.UnknownOutcomeError{Err: errDemoted}
+		return untrustedError{errDemoted}
 	}
 	return nil
 }
@@ -275,7 +283,7 @@ func (l *link) run(c *linkCall) error {
 // isBroken reports whether a session can't be used any more after a call with this context and this
 // error. An error of the server ends one statement, and not the session.
 func (l *link) isBroken(ctx context.Context, err error) bool {
-	return l.conn.IsClosed() || errors.As(err, new(driverkit.UnknownOutcomeError)) || err != nil && code(err) == "" && ctx.Err() != nil
+	return l.conn.IsClosed() || errors.As(err, new(untrustedError)) || err != nil && code(err) == "" && ctx.Err() != nil
 }
 
 // send has the link make a call.
@@ -382,7 +390,7 @@ func (l *link) without(ctx context.Context, h *sessionLock, err error) error {
 		return err
 	}
 	if _, failed := l.conn.Exec(ctx, sqlFree, h.key, h.req.Shared); failed != nil {
-		return driverkit.UnknownOutcomeError{Err: failed}
+		return untrustedError{failed}
 	}
 	return err
 }
@@ -423,7 +431,7 @@ func (l *link) wait(ctx context.Context, h *sessionLock) error {
 			l.lastSuccess = began
 			l.keep(h, clock, since)
 		} else {
-			err = driverkit.UnknownOutcomeError{Err: err}
+			err = untrustedError{err}
 		}
 		return err
 	}})
@@ -468,7 +476,7 @@ func (l *link) free(ctx context.Context, h *sessionLock) (err error) {
 			break
 		}
 		if try == 3 || !errors.As(err, new(*pgconn.PgError)) || l.conn.IsClosed() {
-			return driverkit.UnknownOutcomeError{Err: err}
+			return untrustedError{err}
 		}
 	}
 	s.mu.Lock()

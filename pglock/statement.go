@@ -167,8 +167,8 @@ CASE WHEN l.waiters <> '[]' THEN (
 		ELSE h.n + w.ahead = 0 END) END`
 
 // freeOne ends the lease r if it is the only one in the row and need not be kept, and the first
-// waiter, if there is one, is exclusive. Otherwise it returns nothing. Parameters: name, token or 0,
-// id.
+// waiter, if there is one, is exclusive. Otherwise it returns nothing. Parameters: name, token
+// or 0, id.
 const freeOne = `
 UPDATE {table} l SET used = c.now, holders = '[]'
 FROM (SELECT $1::text AS name, $2::bigint AS token, $3::text AS id) r, (SELECT {clock} AS now, {noflush} OFFSET 0) c
@@ -241,8 +241,8 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND {held}
 RETURNING l.name`
 
-// isIt is true if the entry e of a holder has the id $3 and the token $2. Who knows only the id gives
-// 0 as the token.
+// isIt is true if the entry e of a holder has the id $3 and the token $2. Who knows only the id
+// gives 0 as the token.
 const isIt = `e->>'owner' = $3::text AND ($2::bigint = 0 OR (e->>'token')::bigint = $2::bigint)`
 
 // held is true if the lease of $2 token or 0, and $3 id, has not ended.
@@ -276,10 +276,10 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND l.waiters @> jsonb_build_array(jsonb_build_object('owner', $2::text))
 RETURNING {wake}`
 
-// renew extends the leases of $1 names, $2 ids and $3 tokens or 0 to $4 from now, and returns the ids
-// and the tokens that are held under each name. It shortens no lease, unless the clock was set back
-// since the lease was granted. It locks rows in the order of names, so that two renewals never
-// deadlock. As renewUnlocked, it skips the rows that others have locked.
+// renew extends the leases of $1 names, $2 ids and $3 tokens or 0 to $4 from now, and returns
+// the ids and the tokens that are held under each name. It shortens no lease, unless the clock
+// was set back since the lease was granted. It locks rows in the order of names, so that two
+// renewals never deadlock. As renewUnlocked, it skips the rows that others have locked.
 const renew = `
 UPDATE {table} l SET holders = (
 	SELECT coalesce(jsonb_agg(CASE WHEN x.ttl IS NULL THEN e ELSE e || jsonb_build_object('until', x.now + x.ttl, 'ttl', x.ttl) END ORDER BY i), '[]')
@@ -293,7 +293,8 @@ WHERE l.name = k.name
 RETURNING l.name, ARRAY(SELECT e->>'owner' FROM {holding} ORDER BY i), ARRAY(SELECT (e->>'token')::bigint FROM {holding} ORDER BY i),
 	l.waiters <> '[]'`
 
-// holding are the entries e of the holders in the row l that were not released, with their places i.
+// holding are the entries e of the holders in the row l that were not released, with their
+// places i.
 const holding = `jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE NOT e ? 'kept'`
 
 // read reads the rows of $1 names, without entries that have ended.

@@ -198,4 +198,32 @@ var postgresMutants = []mutant{
 		new:   "return d.run(ctx, nil, rolledBack, d.sql.freeOne,",
 		tests: "TestCut/Releasing",
 	},
+	{
+		guarantee: "strangers count", pkg: "pglock",
+		in:    "link.hasKey",
+		old:   "return l.held[h.key] != nil",
+		new:   "return false",
+		tests: "TestSession/OneKey",
+	},
+	{
+		guarantee: "losses are told", pkg: "pglock",
+		in:    "Session.onEnd",
+		old:   "h.loseLocked(",
+		new:   "_ = h.loseLocked\nfmt.Sprint(",
+		tests: "TestSession/TellsOfItsEnd",
+	},
+	{
+		guarantee: "a new session", pkg: "pglock",
+		in:    "Session.takeOnMain",
+		old:   "tries = 3",
+		new:   "tries = 1",
+		tests: "TestSession/EndsWhileGranted",
+	},
+	{
+		guarantee: "from the request on", pkg: "pglock",
+		in:    "link.run",
+		old:   "l.lastSuccess.Add(l.s.conf.sessionTimeout*9/10)",
+		new:   "l.lastSuccess.Add(l.s.conf.sessionTimeout*90/10)",
+		tests: "TestConformanceSession",
+	},
 }

@@ -304,7 +304,7 @@ const (
 	mysqlKeeps  = "the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits"
 	foreignRows = "nobody else changes or deletes rows of the table"
 
-	kept     = "the server is put back to a copy from before the grant"
+	kept = "the server is put back to a copy from before the grant"
 )
 
 // advance sets the servers' wall clock forward, or back, for the rest of the test.
