@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	_ "embed" // the statements of sessions
 	"errors"
 	"fmt"
 	"slices"
@@ -14,22 +13,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
-)
-
-// The statements of sessions.
-var (
-	//go:embed sql/session_set_up.sql
-	sqlSetUp string
-	//go:embed sql/session_alive.sql
-	sqlAlive string
-	//go:embed sql/session_take.sql
-	sqlTake string
-	//go:embed sql/session_wait.sql
-	sqlWait string
-	//go:embed sql/session_free.sql
-	sqlFree string
-	//go:embed sql/session_status.sql
-	sqlStatus string
 )
 
 // lingerTime is how long a link waits for the next call before it idles: to interrupt an idle
@@ -159,7 +142,7 @@ func (l *link) setUp(ctx context.Context) error {
 	l.pid = l.conn.PgConn().PID()
 	l.lastSuccess = time.Now()
 	timeout := l.s.conf.sessionTimeout
-	_, err = l.conn.Exec(ctx, sqlSetUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
+	_, err = l.conn.Exec(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
 		sessionName(l.conn.PgConn().ParameterStatus("application_name")))
 	if err != nil {
 		return err
@@ -178,7 +161,7 @@ func (l *link) setUp(ctx context.Context) error {
 func (l *link) alive(ctx context.Context) (clock int64, err error) {
 	var pid uint32
 	var refuses bool
-	err = l.conn.QueryRow(ctx, sqlAlive).Scan(&pid, &clock, &refuses)
+	err = l.conn.QueryRow(ctx, l.s.sql.alive).Scan(&pid, &clock, &refuses)
 	return clock, l.check(pid, refuses, err)
 }
 
@@ -369,7 +352,7 @@ func (l *link) take(ctx context.Context, h *sessionLock) (got bool, err error) {
 		var pid uint32
 		var clock int64
 		var got, refuses bool
-		err := l.conn.QueryRow(ctx, sqlTake, h.key, h.req.Shared).Scan(&got, &pid, &clock, &refuses)
+		err := l.conn.QueryRow(ctx, l.s.sql.take, h.key, h.req.Shared).Scan(&got, &pid, &clock, &refuses)
 		if err = l.check(pid, refuses, err); err == nil && got {
 			l.keep(h, clock, c.sent)
 		}
@@ -389,7 +372,7 @@ func (l *link) without(ctx context.Context, h *sessionLock, err error) error {
 	if code(err) == "" || l.conn.IsClosed() {
 		return err
 	}
-	if _, failed := l.conn.Exec(ctx, sqlFree, h.key, h.req.Shared); failed != nil {
+	if _, failed := l.conn.Exec(ctx, l.s.sql.free, h.key, h.req.Shared); failed != nil {
 		return untrustedError{failed}
 	}
 	return err
@@ -416,7 +399,7 @@ func (l *link) keep(h *sessionLock, clock int64, since driver.Instant) {
 // other call meanwhile. If ctx ends, the link ends, too.
 func (l *link) wait(ctx context.Context, h *sessionLock) error {
 	c := l.send(&linkCall{isWait: true, run: func(ctx context.Context) error {
-		if _, err := l.conn.Exec(ctx, sqlWait, h.key, h.req.Shared); err != nil {
+		if _, err := l.conn.Exec(ctx, l.s.sql.wait, h.key, h.req.Shared); err != nil {
 			return l.without(ctx, h, err)
 		}
 		// The lock may have been ours for a while: the server counts silence from then on.
@@ -468,7 +451,7 @@ func (l *link) free(ctx context.Context, h *sessionLock) (err error) {
 	s.mu.Unlock()
 	for try := 1; have; try++ {
 		var was bool
-		err = l.conn.QueryRow(ctx, sqlFree, h.key, h.req.Shared).Scan(&was)
+		err = l.conn.QueryRow(ctx, l.s.sql.free, h.key, h.req.Shared).Scan(&was)
 		if err == nil && !was {
 			err = errUnlocked
 		}

@@ -11,7 +11,7 @@ var rowsMutants = []mutant{
 	},
 	{
 		guarantee: "removals spare others", pkg: "pglock",
-		in:    "decide",
+		file:  "sql/decide.sql",
 		old:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE",
 		new:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT NULL",
 		tests: "TestAcquireDuringRemoval",
