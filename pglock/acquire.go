@@ -54,7 +54,7 @@ func (d *Driver) sendBy(ctx context.Context, a *attempt, sql string) (s state, c
 	if err != nil {
 		return s, false, err
 	}
-	args := []any{req.Name, a.Entry.Nonce, req.Slots, d.rows.RowTTL(req), req.Tokens, encoded,
+	args := []any{req.Name, a.Entry.Nonce, req.Slots, req.TTL.Microseconds(), req.Tokens, encoded,
 		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
 	a.MarkSent()
 	err = d.run(ctx, a.MarkRepeated, nil, sql, args, func(row pgx.Rows) error {

@@ -41,7 +41,7 @@ func (d *Driver) take(ctx context.Context, a *attempt) (*lease, error) {
 	}
 	t := &taking{
 		name: a.Req.Name, nonce: a.Entry.Nonce, slots: a.Req.Slots,
-		ttl: d.rows.RowTTL(a.Req), tokens: int64(a.Req.Tokens), entry: encoded,
+		ttl: a.Req.TTL.Microseconds(), tokens: int64(a.Req.Tokens), entry: encoded,
 	}
 	a.MarkSent()
 	if err := d.takings.Do(ctx, t); err != nil {
@@ -139,8 +139,9 @@ type freeing struct {
 }
 
 // free ends a lease if it is the only one in its row and the next waiter, if there is one, is
-// exclusive. Otherwise freed is false. repeated says that the request was sent again because an answer
-// was lost. While the server has no connection left, free retries for as long as ctx allows.
+// exclusive. Otherwise freed is false. repeated says that the request was sent again because an
+// answer was lost. While the server has no connection left, free retries for as long as ctx
+// allows.
 func (d *Driver) free(ctx context.Context, l *lease) (freed, repeated bool, err error) {
 	err = d.whileFull(ctx, func() error {
 		f := &freeing{name: l.Req.Name, token: int64(l.Grant().Token), id: l.ID()}

@@ -12,8 +12,9 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// release ends a lease in its row, or keeps it until MinHold has passed. A release whose answer was
-// lost is sent again: nobody else has its id. If it then finds no lease, the first one has ended it.
+// release ends a lease in its row, or keeps it until MinHold has passed. A release whose answer
+// was lost is sent again: nobody else has its id. If it then finds no lease, the first one has
+// ended it.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
 	repeated := false
 	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {

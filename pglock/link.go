@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	_ "embed" // the statements of sessions
 	"errors"
 	"fmt"
 	"slices"
@@ -16,22 +15,6 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// The statements of sessions.
-var (
-	//go:embed sql/session_set_up.sql
-	sqlSetUp string
-	//go:embed sql/session_alive.sql
-	sqlAlive string
-	//go:embed sql/session_take.sql
-	sqlTake string
-	//go:embed sql/session_wait.sql
-	sqlWait string
-	//go:embed sql/session_free.sql
-	sqlFree string
-	//go:embed sql/session_status.sql
-	sqlStatus string
-)
-
 // lingerTime is how long a link waits for the next call before it idles: to interrupt an idle
 // connection takes longer than most calls.
 const lingerTime = time.Millisecond
@@ -43,6 +26,14 @@ var (
 	// errUnlocked means that somebody has released an advisory lock of the session.
 	errUnlocked = errors.New("an advisory lock of this session was gone")
 )
+
+// An untrustedError means that it is not known what the session holds, or that it must not hold
+// anything. The session must end.
+type untrustedError struct{ err error }
+
+func (e untrustedError) Error() string { return e.err.Error() }
+
+func (e untrustedError) Unwrap() error { return e.err }
 
 // A link is a connection and the server's session on it. One goroutine owns the connection and
 // makes the calls of all others. Between the calls it reads, so that it notices at once when the
@@ -151,7 +142,7 @@ func (l *link) setUp(ctx context.Context) error {
 	l.pid = l.conn.PgConn().PID()
 	l.lastSuccess = time.Now()
 	timeout := l.s.conf.sessionTimeout
-	_, err = l.conn.Exec(ctx, sqlSetUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
+	_, err = l.conn.Exec(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
 		sessionName(l.conn.PgConn().ParameterStatus("application_name")))
 	if err != nil {
 		return err
@@ -170,7 +161,7 @@ func (l *link) setUp(ctx context.Context) error {
 func (l *link) alive(ctx context.Context) (clock int64, err error) {
 	var pid uint32
 	var refuses bool
-	err = l.conn.QueryRow(ctx, sqlAlive).Scan(&pid, &clock, &refuses)
+	err = l.conn.QueryRow(ctx, l.s.sql.alive).Scan(&pid, &clock, &refuses)
 	return clock, l.check(pid, refuses, err)
 }
 
@@ -180,9 +171,9 @@ func (l *link) check(pid uint32, refusesWrites bool, err error) error {
 	case err != nil:
 		return err
 	case pid != l.pid:
-		return driverkit.UnknownOutcomeError{Err: pooledError{l.pid, pid}}
+		return untrustedError{pooledError{l.pid, pid}}
 	case refusesWrites:
-		return driverkit.UnknownOutcomeError{Err: errDemoted}
+		return untrustedError{errDemoted}
 	}
 	return nil
 }
@@ -275,7 +266,7 @@ func (l *link) run(c *linkCall) error {
 // isBroken reports whether a session can't be used any more after a call with this context and this
 // error. An error of the server ends one statement, and not the session.
 func (l *link) isBroken(ctx context.Context, err error) bool {
-	return l.conn.IsClosed() || errors.As(err, new(driverkit.UnknownOutcomeError)) || err != nil && code(err) == "" && ctx.Err() != nil
+	return l.conn.IsClosed() || errors.As(err, new(untrustedError)) || err != nil && code(err) == "" && ctx.Err() != nil
 }
 
 // send has the link make a call.
@@ -361,7 +352,7 @@ func (l *link) take(ctx context.Context, h *sessionLock) (got bool, err error) {
 		var pid uint32
 		var clock int64
 		var got, refuses bool
-		err := l.conn.QueryRow(ctx, sqlTake, h.key, h.req.Shared).Scan(&got, &pid, &clock, &refuses)
+		err := l.conn.QueryRow(ctx, l.s.sql.take, h.key, h.req.Shared).Scan(&got, &pid, &clock, &refuses)
 		if err = l.check(pid, refuses, err); err == nil && got {
 			l.keep(h, clock, c.sent)
 		}
@@ -381,8 +372,8 @@ func (l *link) without(ctx context.Context, h *sessionLock, err error) error {
 	if code(err) == "" || l.conn.IsClosed() {
 		return err
 	}
-	if _, failed := l.conn.Exec(ctx, sqlFree, h.key, h.req.Shared); failed != nil {
-		return driverkit.UnknownOutcomeError{Err: failed}
+	if _, failed := l.conn.Exec(ctx, l.s.sql.free, h.key, h.req.Shared); failed != nil {
+		return untrustedError{failed}
 	}
 	return err
 }
@@ -408,7 +399,7 @@ func (l *link) keep(h *sessionLock, clock int64, since driver.Instant) {
 // other call meanwhile. If ctx ends, the link ends, too.
 func (l *link) wait(ctx context.Context, h *sessionLock) error {
 	c := l.send(&linkCall{isWait: true, run: func(ctx context.Context) error {
-		if _, err := l.conn.Exec(ctx, sqlWait, h.key, h.req.Shared); err != nil {
+		if _, err := l.conn.Exec(ctx, l.s.sql.wait, h.key, h.req.Shared); err != nil {
 			return l.without(ctx, h, err)
 		}
 		// The lock may have been ours for a while: the server counts silence from then on.
@@ -423,7 +414,7 @@ func (l *link) wait(ctx context.Context, h *sessionLock) error {
 			l.lastSuccess = began
 			l.keep(h, clock, since)
 		} else {
-			err = driverkit.UnknownOutcomeError{Err: err}
+			err = untrustedError{err}
 		}
 		return err
 	}})
@@ -460,7 +451,7 @@ func (l *link) free(ctx context.Context, h *sessionLock) (err error) {
 	s.mu.Unlock()
 	for try := 1; have; try++ {
 		var was bool
-		err = l.conn.QueryRow(ctx, sqlFree, h.key, h.req.Shared).Scan(&was)
+		err = l.conn.QueryRow(ctx, l.s.sql.free, h.key, h.req.Shared).Scan(&was)
 		if err == nil && !was {
 			err = errUnlocked
 		}
@@ -468,7 +459,7 @@ func (l *link) free(ctx context.Context, h *sessionLock) (err error) {
 			break
 		}
 		if try == 3 || !errors.As(err, new(*pgconn.PgError)) || l.conn.IsClosed() {
-			return driverkit.UnknownOutcomeError{Err: err}
+			return untrustedError{err}
 		}
 	}
 	s.mu.Lock()

@@ -6,15 +6,6 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// lockRow keeps the row of $1 name unchanged until the transaction ends.
-const lockRow = `SELECT FROM {table} WHERE name = $1 FOR SHARE`
-
-// current counts the holders of $1 name that have $2 token. All tokens of one grant belong to one
-// holder, also those that are handed over within its process.
-const current = `SELECT count(*) FROM (SELECT {clock} AS now) c CROSS JOIN {table} l CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
-WHERE l.name = $1 AND {live} AND NOT e ? 'kept'
-	AND $2::bigint BETWEEN (e->>'token')::bigint AND (e->>'token')::bigint + (e->>'tokens')::bigint - 1`
-
 // IsOwner checks, in a transaction of the caller in the same database, that the hold with the
 // given fencing token has not ended. It then keeps the hold until tx ends: what tx reads and
 // writes after IsOwner is guarded by the lock, as if the data compared tokens. If the hold has

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -15,21 +14,6 @@ import (
 // version is the version of the table; see "Wire format" in docs/backends/pglock.md.
 const version = 1
 
-// schema creates the table. It may be run repeatedly, and concurrently if each run is one
-// transaction: the advisory lock serializes them, because concurrent CREATE statements would
-// fail.
-const schema = `SELECT pg_advisory_xact_lock(1936615778, 0);
-CREATE TABLE IF NOT EXISTS {table} (
-	name    text COLLATE "C" PRIMARY KEY,
-	token   bigint  NOT NULL,
-	slots   integer NOT NULL,
-	holders jsonb   NOT NULL,
-	waiters jsonb   NOT NULL,
-	used    bigint  NOT NULL
-) WITH (fillfactor = 50);
-INSERT INTO {table} VALUES ('', 0, 1, '[]', '[]', 0) ON CONFLICT DO NOTHING;
-`
-
 // Schema returns the statements that create the table, for users who create tables by migrations.
 // They may be run repeatedly and concurrently. If table is empty, the name is snib_locks.
 //
@@ -39,12 +23,7 @@ func Schema(table string) (string, error) {
 	if err := Table(cmp.Or(table, "snib_locks")).set(&c); err != nil {
 		return "", err
 	}
-	return render(schema, c.table), nil
-}
-
-// render inserts the name of the table into a statement.
-func render(sql string, table pgx.Identifier) string {
-	return strings.ReplaceAll(sql, "{table}", table.Sanitize())
+	return statement("schema", map[string]string{"table": c.table.Sanitize()}) + "\n", nil
 }
 
 // A storeInfo is what the driver knows of the database. The zero value knows nothing.
@@ -76,8 +55,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
 	var standby bool
 	found := -1
-	err := d.query(ctx, render(`SELECT current_setting('server_encoding'), pg_is_in_recovery(),
-		coalesce((SELECT slots FROM {table} WHERE name = ''), 0)`, d.conf.table), nil, func(rows pgx.Rows) error {
+	err := d.query(ctx, d.sql.examine, nil, func(rows pgx.Rows) error {
 		err := rows.Scan(&encoding, &standby, &found)
 		if err == nil && standby {
 			err = errStandby
@@ -99,9 +77,8 @@ func (d *Driver) examine(ctx context.Context) error {
 
 // create creates the table.
 func (d *Driver) create(ctx context.Context) error {
-	sql := render(schema, d.conf.table)
 	err := pgx.BeginTxFunc(ctx, d.pool, txOptions(), func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		_, err := tx.Exec(ctx, d.sql.schema, pgx.QueryExecModeSimpleProtocol)
 		if refusesWrites(err) {
 			hangUp(tx.Conn())
 		}
@@ -109,7 +86,7 @@ func (d *Driver) create(ctx context.Context) error {
 	})
 	if code(err) == insufficientPrivilege {
 		return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
-			d.conf.table.Sanitize(), err, sql)
+			d.conf.table.Sanitize(), err, d.sql.schema)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

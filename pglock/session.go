@@ -31,6 +31,7 @@ const (
 type Session struct {
 	pool    *pgxpool.Pool // the user's, who closes it
 	conf    config
+	sql     sessionStatements
 	life    *driverkit.Lifecycle
 	opening chan struct{} // capacity 1: serializes the opening of the first connection
 
@@ -75,7 +76,7 @@ func NewSession(pool *pgxpool.Pool, opts ...Option) (*Session, error) {
 		return nil, err
 	}
 	return &Session{
-		pool: pool, conf: c, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1), links: map[*link]bool{},
+		pool: pool, conf: c, sql: newSessionStatements(), life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1), links: map[*link]bool{},
 	}, nil
 }
 

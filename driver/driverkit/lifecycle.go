@@ -4,7 +4,6 @@
 //   - [Lifecycle] runs the goroutines of a driver until the driver is closed.
 //   - [Detached] bounds a call of the server after its caller has given up.
 //   - [RemoteLease] is a lease of another process, where leases belong to sessions.
-//   - [SessionConn] is the connection of a session that the server ends after a silence.
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [Batcher] runs the operations of concurrent callers together.
 //   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.

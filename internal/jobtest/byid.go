@@ -22,8 +22,8 @@ type leaseOfID interface {
 	ID() string
 }
 
-// SessionLeaseByID has holder acquire leases of all kinds, and other release them by their ids. Other
-// can't renew or label them, because they belong to the session of holder.
+// SessionLeaseByID has holder acquire leases of all kinds, and other release them by their ids.
+// Other can't renew or label them, because they belong to the session of holder.
 func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 	t.Helper()
 	byID := func(d SessionDriver, name, id string) leaseOfID { return d.Lease(name, id, time.Minute).(leaseOfID) }

@@ -52,13 +52,6 @@ var coreMutants = []mutant{
 		tests: "TestRenewalCountsFromSend",
 	},
 	{
-		guarantee: "from the request on", pkg: "driver/driverkit",
-		in:    "SessionConn.Run",
-		old:   "s.lastSuccess = began",
-		new:   "s.lastSuccess = began.Add(time.Since(began))",
-		tests: "TestSessionConn",
-	},
-	{
 		guarantee: "no late loss", pkg: ".",
 		in:    "core.startRenewersLocked",
 		old:   "go c.renew()",

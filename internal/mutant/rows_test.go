@@ -11,7 +11,7 @@ var rowsMutants = []mutant{
 	},
 	{
 		guarantee: "removals spare others", pkg: "pglock",
-		in:    "decide",
+		file:  "sql/decide.sql",
 		old:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE",
 		new:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT NULL",
 		tests: "TestAcquireDuringRemoval",
@@ -45,20 +45,6 @@ var rowsMutants = []mutant{
 		tests: "TestRows/PruneIgnoresHugeTokens", testsIn: "pglock",
 	},
 	{
-		guarantee: "strangers count", pkg: "driver/driverkit/rows",
-		in:    "session.isTaken",
-		old:   "other.lockKey == le.lockKey",
-		new:   "false",
-		tests: "TestSession/OneKey",
-	},
-	{
-		guarantee: "losses are told", pkg: "driver/driverkit/rows",
-		in:    "session.onLinkEnd",
-		old:   "lost := s.d.LeasesOf()",
-		new:   "lost := s.d.LeasesOf()[:1]",
-		tests: "TestSession/Ends",
-	},
-	{
 		guarantee: "places are kept", pkg: "driver/driverkit/rows",
 		in:    "registry.runPoller",
 		old:   "heartbeatDue := lastPoll.Sub(lastHeartbeat) >= HeartbeatInterval*9/10",
@@ -85,13 +71,6 @@ var rowsMutants = []mutant{
 		old:   "a.served = a.served || a.Queued || full",
 		new:   "a.served = false",
 		tests: "TestOutageOfWaiter/Short",
-	},
-	{
-		guarantee: "a new session", pkg: "driver/driverkit/rows",
-		in:    "Driver.Acquire",
-		old:   "tries = 3",
-		new:   "tries = 1",
-		tests: "TestSession/EndsWhileGranted",
 	},
 	{
 		guarantee: "outages end waits", pkg: "driver/driverkit/rows",

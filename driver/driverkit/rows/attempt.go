@@ -10,8 +10,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// An Attempt is one try of Acquire to get the lock. If the session ends before an attempt has its
-// lock in the session, Acquire makes another attempt, up to three in all.
+// An Attempt is one try of Acquire to get the lock.
 type Attempt struct {
 	Req    driver.Request // Tokens is 1 to maxTokens
 	Entry  Entry          // to be stored; the store may complete it
@@ -42,40 +41,22 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.Life.Ready(ctx); err != nil {
 		return nil, err
 	}
-	if req.Detached && d.session != nil {
-		return nil, driver.Invalidf("request: a lease in a session can't outlive it; take a row instead")
-	}
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := d.Life.During(ctx)
 	defer cancel()
-	const tries = 3
-	served := false
-	for try := 1; ; try++ {
-		a := d.newAttempt(req, served)
-		l, err := a.acquire(ctx)
-		served = a.served
-		ended := sessionEndedError{}
-		if err == nil || ctx.Err() != nil || !errors.As(err, &ended) {
-			return l, err
-		}
-		if try == tries {
-			return nil, fmt.Errorf("%w: the session ended %d times while the lock was taken: %v",
-				driver.ErrUnavailable, tries, ended.error) //nolint:errorlint // it may match ErrLost
-		}
-	}
+	return d.newAttempt(req).acquire(ctx)
 }
 
 // maxTokens is the largest block of tokens that a lease gets. The store adds the block to the token
 // of the row, so an unlimited block would leave no tokens for the leases after it.
 const maxTokens = 4096
 
-// newAttempt returns an attempt. served reports whether the store has answered an earlier one for
-// the same request.
-func (d *Driver) newAttempt(req driver.Request, served bool) *Attempt {
+// newAttempt returns an attempt.
+func (d *Driver) newAttempt(req driver.Request) *Attempt {
 	req.Tokens = min(max(req.Tokens, 1), maxTokens)
-	return &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1), served: served}
+	return &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1)}
 }
 
 // acquire runs the attempt, and withdraws it if it fails.
@@ -148,21 +129,13 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	return nil, pause, driver.ErrHeld // Await sleeps and tries again, so the attempt keeps its place
 }
 
-// request sends the request, and takes the session's lock if there is a session. If it returns both
-// a lease and an error, the row has granted the lease, and the caller has to withdraw it. The
-// duration is how long the attempt sleeps if the lock is held.
+// request sends the request. The duration is how long the attempt sleeps if the lock is held.
 func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
-	if s := a.d.session; s != nil { // before any other connection, see YieldIfFull
-		var err error
-		if a.Entry.Session, err = s.key(ctx); err != nil {
-			return nil, 0, err
-		}
-	}
 	l, err := a.d.backend.Request(ctx, a)
-	if err != nil {
-		return nil, time.Hour, err
+	if err == nil {
+		l.markGranted()
 	}
-	return l, time.Hour, a.secure(ctx, l)
+	return l, time.Hour, err
 }
 
 // withdraw removes the lease or the place in the queue that the attempt may have. The end of ctx,
@@ -185,7 +158,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
 		defer cancel()
 		if l != nil {
-			l.drop(inner, false)
+			a.d.registry.removeLease(l)
 		}
 		a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
 	}
@@ -228,7 +201,7 @@ func (d *Driver) removal(name, nonce string, unsure bool) func(context.Context) 
 
 // errRemoveAgain is the result of a removal that must be repeated: a busy server may execute the
 // removal first, and then the request that it got on an abandoned connection. A lease that stayed
-// in the row would keep the lock for its TTL, or in a session for ever.
+// in the row would keep the lock for its TTL.
 var errRemoveAgain = errors.New("a request that was given up may still be executed")
 
 // MarkSent records that from now on the store may know the attempt, and the request of this round.
@@ -249,9 +222,6 @@ func (a *Attempt) Wait(delay time.Duration) {
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
 	l := &Lease{d: a.d, Req: a.Req, Nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
-	if a.d.session != nil {
-		l.grant.TTL = a.d.opts.SessionTimeout
-	}
 	if othersWait {
 		l.NotifyWanted()
 	}

@@ -3,8 +3,6 @@ package rows
 import (
 	"cmp"
 	"context"
-	"math"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -16,7 +14,7 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	err := d.Inspect(ctx, func(ctx context.Context) error {
 		found, err := d.backend.Read(ctx, []string{name})
 		if s := found[name]; s != nil {
-			st, err = s.status(d.maxLeft()), cmp.Or(err, s.Err)
+			st, err = s.status(), cmp.Or(err, s.Err)
 		}
 		return err
 	})
@@ -38,7 +36,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 			return cmp.Or(err, firstMalformed)
 		}
 		for _, s := range page {
-			st := s.status(d.maxLeft())
+			st := s.status()
 			if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
 				return nil
 			}
@@ -46,15 +44,6 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 			after = s.Name
 		}
 	}
-}
-
-// maxLeft is the longest remaining time that is reported for a lease. In a session, every lease has
-// at least this time left: the session pings after a third of its timeout.
-func (d *Driver) maxLeft() time.Duration {
-	if d.session != nil {
-		return d.opts.SessionTimeout * 2 / 3
-	}
-	return math.MaxInt64
 }
 
 // Break implements [driver.Inspector].

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -20,12 +19,6 @@ type Lease struct {
 	grant driver.Grant
 
 	isWanted atomic.Bool // another process waits, and the holder was told
-
-	// Guarded by session.mu:
-	lockKey       string // the key of the session's lock; several names may have the same key
-	lockRequested bool   // the session has tried the lock, or is about to
-	dropped       bool   // the session must not keep the lock
-	unlocked      bool   // the server has released the lock
 
 	releaseMu sync.Mutex // serializes Release
 
@@ -55,15 +48,6 @@ func (l *Lease) NotifyWanted() {
 	}
 }
 
-// drop removes a lease from the registry, and its lock from the session. granted is false for a
-// lease that Acquire did not return.
-func (l *Lease) drop(ctx context.Context, granted bool) {
-	l.d.registry.removeLease(l)
-	if s := l.d.session; s != nil {
-		_ = s.unlock(ctx, l, granted) // a failure ends the session
-	}
-}
-
 // markGranted records that Acquire is about to return the lease. From then on it can be lost.
 func (l *Lease) markGranted() {
 	l.mu.Lock()
@@ -71,7 +55,7 @@ func (l *Lease) markGranted() {
 	l.granted = true
 }
 
-// lose ends the lease because the store or the session has ended it. It calls OnLost unless why
+// lose ends the lease because the store has ended it. It calls OnLost unless why
 // is nil. It returns false, and does nothing, if the lease was not granted yet.
 func (l *Lease) lose(why error) (granted bool) {
 	l.mu.Lock()
@@ -92,24 +76,14 @@ func (l *Lease) MarkBroken() bool {
 	if !l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost)) {
 		return false
 	}
-	if l.HasEnded() {
-		l.dropInBackground()
-	}
+	l.d.registry.removeLease(l)
 	return true
 }
 
 // Discard ends a lease that is no longer in its row. It does not call OnLost.
 func (l *Lease) Discard() {
 	l.lose(nil)
-	l.dropInBackground()
-}
-
-// dropInBackground drops a lost lease.
-func (l *Lease) dropInBackground() {
 	l.d.registry.removeLease(l)
-	if l.d.session != nil {
-		l.d.Life.Go(func() { l.drop(context.Background(), true) })
-	}
 }
 
 // HasEnded reports whether the lease has ended, as far as the driver knows.
@@ -132,7 +106,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return l.release(ctx, false)
 }
 
-// release releases the lease in the session and in the store. If retried is true, an earlier try
+// release releases the lease in the store. If retried is true, an earlier try
 // may have ended the lease, and a lease that is missing from the store is not a loss.
 func (l *Lease) release(ctx context.Context, retried bool) error {
 	l.releaseMu.Lock()
@@ -143,7 +117,7 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	if ended {
 		return err
 	}
-	l.drop(ctx, true)
+	l.d.registry.removeLease(l)
 	freed, err := l.d.backend.Release(ctx, l)
 	l.d.noteFull(err)
 	if err != nil {

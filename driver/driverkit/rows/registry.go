@@ -90,19 +90,16 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 // needsListener reports whether a lease may get notifications.
 func (l *Lease) needsListener() bool { return l.grant.TellsWanted || l.d.opts.TellsBreak }
 
-// addLease registers a lease, so that its holder learns of the end of its session, of another
+// addLease registers a lease, so that its holder learns of another
 // process that waits, and of a Break. For a lease that needs notifications only of a Break, the
 // listener starts after listenDelay.
 func (w *registry) addLease(l *Lease) {
-	if w.d.session == nil && !l.needsListener() {
+	if !l.needsListener() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases[l.Nonce] = append(w.leases[l.Nonce], l)
-	if !l.needsListener() {
-		return
-	}
 	w.listeningLeases++
 	switch {
 	case l.grant.TellsWanted:
@@ -131,22 +128,12 @@ func (w *registry) removeLease(l *Lease) {
 	if w.leases[l.Nonce] = slices.Delete(all, i, i+1); len(all) == 1 {
 		delete(w.leases, l.Nonce)
 	}
-	if l.needsListener() {
-		w.listeningLeases--
-		w.noteIdle()
-	}
-}
-
-// HasLeases reports whether the driver has any leases that belong to a session or may get
-// notifications.
-func (d *Driver) HasLeases() bool {
-	d.registry.mu.Lock()
-	defer d.registry.mu.Unlock()
-	return len(d.registry.leases) > 0
+	w.listeningLeases--
+	w.noteIdle()
 }
 
 // LeasesOf returns the leases with these nonces, or all leases if no nonces are given. It omits
-// leases that neither belong to a session nor may get notifications.
+// leases that get no notifications.
 func (d *Driver) LeasesOf(nonces ...string) (all []*Lease) {
 	w := &d.registry
 	w.mu.Lock()

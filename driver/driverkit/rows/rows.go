@@ -1,12 +1,10 @@
-// Package rows has the common parts of drivers for SQL databases that keep a lock in one row of a
-// table: the attempts that wait, the poller that watches over them, the leases, and the sessions.
-// It is for authors of drivers, as package driverkit is.
+// Package rows has the common parts of drivers for SQL databases that keep a lock in one row of
+// a table: the attempts that wait, the poller that watches over them, and the leases. It is for
+// authors of drivers, as package driverkit is.
 //
 // A row has a queue, so the waiters of all processes are served in the order of arrival. An
 // [Attempt] that is queued sleeps until a notification of the database or the poller wakes it.
 // The poller also tells the database that the waiters live, and retries removals that failed.
-// Optionally, a lease also needs a lock of the database itself. That lock belongs to a session: all
-// leases then end with the connection of that session.
 //
 // A driver makes a [Driver] from a [Backend], which has its statements, its notifications and its
 // connections. The backend also decides which request is granted: in one statement, or in Go by
@@ -49,7 +47,7 @@ const (
 )
 
 // A Backend has the functions of a driver that depend on its database. They are called
-// concurrently, and all but LockKey may call the methods of this package. Their errors match
+// concurrently, and may call the methods of this package. Their errors match
 // [driver.ErrUnavailable] if a retry may succeed.
 type Backend struct {
 	// Prepare makes sure that the table exists and is usable. It remembers a success.
@@ -96,14 +94,8 @@ type Backend struct {
 
 	// Listen connects, calls [Driver.Connected], and then handles notifications until
 	// [Driver.StopListening] returns true or the connection fails. If it can't ever connect, it
-	// returns an error that matches [ErrCantListen]. It is nil if notifications arrive on the
-	// connection of the session.
+	// returns an error that matches [ErrCantListen].
 	Listen func() error
-
-	// Connect opens the connection of a session, and LockKey returns the key of the lock that
-	// the session takes for a name. They are nil for leases that are rows only.
-	Connect func(context.Context) (Conn, error)
-	LockKey func(name string) string
 }
 
 // Options are the options of a [Driver].
@@ -111,10 +103,6 @@ type Options struct {
 	// PollInterval is the least time between two polls, and the time between two polls while no
 	// notifications arrive.
 	PollInterval time.Duration
-
-	// SessionTimeout is the silence after which the server ends a session. It is used only if
-	// the backend has Connect.
-	SessionTimeout time.Duration
 
 	// TellsBreak means that holders are notified when their leases are broken.
 	TellsBreak bool
@@ -131,7 +119,6 @@ type Driver struct {
 	serial   atomic.Uint64
 	registry registry
 	prunes   driverkit.Every
-	session  *session                  // nil for rows
 	lastFull atomic.Pointer[time.Time] // when a request last met a full server, or nil; see MustYield
 }
 
@@ -139,36 +126,15 @@ type Driver struct {
 func New(backend Backend, opts Options) *Driver {
 	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts}
 	d.registry.init(d)
-	if backend.Connect != nil {
-		d.session = &session{d: d, connectLock: make(chan struct{}, 1), held: map[string]*Lease{}}
-	}
 	return d
 }
 
-// HasSession reports whether the leases belong to a session.
-func (d *Driver) HasSession() bool { return d.session != nil }
-
-// Close ends the driver. Leases of rows that were not released lapse at the end of their TTL, and
-// those of a session end with the session. Close reports whether this was the first call.
-func (d *Driver) Close() (first bool) {
-	return d.Life.End(func() {
-		if d.session != nil {
-			d.session.close()
-		}
-	})
-}
+// Close ends the driver. Leases that were not released lapse at the end of their TTL. Close reports
+// whether this was the first call.
+func (d *Driver) Close() (first bool) { return d.Life.End(nil) }
 
 // newNonce returns a unique id for an attempt. It begins with the id of the driver.
 func (d *Driver) newNonce() string { return d.ID + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
-
-// RowTTL is how long a grant counts in the row, in microseconds. In a session a grant counts while
-// the session lives, so RowTTL is a hundred years.
-func (d *Driver) RowTTL(req driver.Request) int64 {
-	if d.session != nil {
-		return (100 * 365 * 24 * time.Hour).Microseconds()
-	}
-	return req.TTL.Microseconds()
-}
 
 // errNoAnswer is the cause with which the timeout of a request in the background ends it.
 var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)

@@ -32,7 +32,7 @@ func newTable() *table {
 	return &table{rows: map[string]*rows.State{}, calls: map[string]int{}, failing: map[string]error{}}
 }
 
-// fail makes calls return err. A call is named by its field of Backend, or its method of Conn.
+// fail makes calls return err. A call is named by its field of Backend.
 func (tb *table) fail(err error, calls ...string) {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
@@ -170,7 +170,7 @@ func (tb *table) backend() rows.Backend {
 const pollInterval = 100 * time.Millisecond
 
 func newDriver(t *testing.T, b rows.Backend) *rows.Driver {
-	d := rows.New(b, rows.Options{PollInterval: pollInterval, SessionTimeout: 15 * time.Second})
+	d := rows.New(b, rows.Options{PollInterval: pollInterval})
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -565,177 +565,6 @@ func TestHeartbeats(t *testing.T) {
 			t.Errorf("10 waiters had %d heartbeats in a minute, want one each second", got)
 		}
 	})
-}
-
-// A conn is the connection of a session in memory.
-type conn struct {
-	tb    *table
-	key   string
-	taken atomic.Bool   // by a foreign client
-	hang  chan struct{} // Lock waits for it
-
-	beforeLock func() // is called by Lock
-}
-
-func (c *conn) Key() string                { return c.key }
-func (c *conn) Ping(context.Context) error { return c.call("Ping", "") }
-
-func (c *conn) call(name, key string) error {
-	_, err := c.tb.enter(name, key)
-	defer c.tb.mu.Unlock()
-	return err
-}
-
-func (c *conn) Lock(_ context.Context, l *rows.Lease) (bool, error) {
-	if c.hang != nil {
-		<-c.hang
-	}
-	if c.beforeLock != nil {
-		c.beforeLock()
-	}
-	if c.taken.Load() {
-		return false, nil
-	}
-	return true, c.call("Lock", l.Req.Name)
-}
-
-func (c *conn) Unlock(_ context.Context, l *rows.Lease) error { return c.call("Unlock", l.Req.Name) }
-
-func (c *conn) Idle(ctx context.Context) error             { <-ctx.Done(); return nil }
-func (c *conn) IsBroken(_ context.Context, err error) bool { return err != nil }
-func (c *conn) Close()                                     {}
-
-// newSession returns a driver with a session. All names that begin with x have the same key.
-func newSession(t *testing.T, tb *table) (*rows.Driver, *[]*conn) {
-	conns := new([]*conn)
-	b := tb.backend()
-	b.Connect = func(context.Context) (rows.Conn, error) {
-		c := &conn{tb: tb, key: fmt.Sprint("session ", len(*conns))}
-		*conns = append(*conns, c)
-		return c, nil
-	}
-	b.LockKey = func(name string) string {
-		if name[0] == 'x' {
-			return "x"
-		}
-		return name
-	}
-	return newDriver(t, b), conns
-}
-
-func TestSession(t *testing.T) {
-	tests := map[string]func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn){
-		"OneKey": func(t *testing.T, _ *table, d *rows.Driver, _ *[]*conn) {
-			l := acquire(t, d, request("x1", "1"))
-			if _, err := d.Acquire(t.Context(), noWait("x2", "2")); !errors.Is(err, driver.ErrHeld) {
-				t.Errorf("Acquire of another name with the same key = %v, want ErrHeld", err)
-			}
-			l.Release(t.Context())
-			acquire(t, d, noWait("x2", "2"))
-		},
-		"Reacquired": func(t *testing.T, tb *table, d *rows.Driver, _ *[]*conn) {
-			acquire(t, d, request("a", "1"))
-			acquire(t, d, request("a", "1"))
-			if got := tb.count("Lock"); got != 1 {
-				t.Errorf("the session took the lock %d times, want once", got)
-			}
-		},
-		"Ends": func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn) {
-			var told atomic.Int32
-			req := request("a", "1")
-			req.OnLost = func(error) { told.Add(1) }
-			l := acquire(t, d, req)
-			acquire(t, d, req)
-			tb.fail(errors.New("the connection is closed"), "Ping")
-			time.Sleep(6 * time.Second) // it pings after a third of its timeout
-			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) || told.Load() != 2 {
-				t.Errorf("Release = %v and %d calls of OnLost, want ErrLost and 2", err, told.Load())
-			}
-			tb.remove(t.Context(), "a", tb.rows["a"].Holders[0].Nonce) // as a driver does for a session that has ended
-			tb.fail(nil, "Ping")
-			acquire(t, d, req)
-			if len(*conns) != 2 {
-				t.Errorf("there were %d sessions, want 2", len(*conns))
-			}
-		},
-		"EndsWhileGranted": func(t *testing.T, tb *table, d *rows.Driver, _ *[]*conn) {
-			tb.fail(errors.New("the connection is closed"), "Lock")
-			_, err := d.Acquire(t.Context(), request("a", "1"))
-			if !errors.Is(err, driver.ErrUnavailable) || tb.count("Lock") != 3 {
-				t.Errorf("Acquire = %v after %d tries, want ErrUnavailable after 3", err, tb.count("Lock"))
-			}
-			if got := tb.entries(); got != 0 {
-				t.Errorf("%d entries stay in the row", got)
-			}
-		},
-		// The server fails when the row of a waiter was granted. The store has served the waiter,
-		// so it waits for the end of the outage, however long it has been queued.
-		"OutageWhileGranted": func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn) {
-			first := acquire(t, d, request("a", "1"))
-			got := make(chan error, 1)
-			go func() {
-				_, err := d.Acquire(t.Context(), request("a", "2"))
-				got <- err
-			}()
-			time.Sleep(2 * driver.RetryTimeout)
-			(*conns)[0].beforeLock = func() {
-				tb.fail(errDown, "Request", "Poll", "Remove", "Lock")
-				time.AfterFunc(driver.RetryTimeout/2, func() { tb.fail(nil, "Request", "Poll", "Remove", "Lock") })
-			}
-			if err := first.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-got; err != nil {
-				t.Errorf("Acquire = %v", err)
-			}
-		},
-		// The session gets the lock after its attempt was given up.
-		"GivenUp": func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn) {
-			acquire(t, d, request("b", "1")) // it connects
-			c := (*conns)[0]
-			c.hang = make(chan struct{})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if _, err := d.Acquire(ctx, request("a", "1")); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Acquire = %v, want the cause of the context", err)
-			}
-			close(c.hang)
-			time.Sleep(time.Second)
-			if locks := tb.count("Lock") - tb.count("Unlock"); locks != 1 || tb.entries() != 0 {
-				t.Errorf("there are %d locks and %d entries, want one lock and no entry", locks, tb.entries())
-			}
-		},
-		// A call for which nothing is sent is no sign of life.
-		"NothingSent": func(t *testing.T, tb *table, d *rows.Driver, _ *[]*conn) {
-			acquire(t, d, request("x1", "1"))
-			before := tb.count("Ping")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			d.Acquire(ctx, request("x2", "2"))
-			if got := tb.count("Ping") - before; got < 10 {
-				t.Errorf("the session was pinged %d times in a minute, want 10 times at least", got)
-			}
-		},
-		"Foreign": func(t *testing.T, _ *table, d *rows.Driver, conns *[]*conn) {
-			acquire(t, d, request("b", "1")).Release(t.Context())
-			(*conns)[0].taken.Store(true)
-			time.AfterFunc(time.Minute, func() { (*conns)[0].taken.Store(false) })
-			l, before := acquire(t, d, request("a", "1")), driver.Now()
-			if since := before.Sub(l.Grant().Start); since > 2*pollInterval {
-				t.Errorf("the lease began %v before it was granted", since)
-			}
-		},
-	}
-	for name, run := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tb := newTable()
-				d, conns := newSession(t, tb)
-				run(t, tb, d, conns)
-				d.Close()
-			})
-		})
-	}
 }
 
 // TestListener checks that a listener that fails connects again, and that the pauses are shorter if

@@ -11,12 +11,11 @@ import (
 
 // An Entry is one holder or waiter in a row. Times are microseconds of the server's clock.
 type Entry struct {
-	Owner   string `json:"owner"`
-	Nonce   string `json:"nonce,omitempty"` // of the attempt that made it, unique
-	Shared  bool   `json:"shared"`          // on the read side
-	Tell    bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
-	Kept    bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
-	Session string `json:"-"`               // Conn.Key of its session; stored by the driver
+	Owner  string `json:"owner"`
+	Nonce  string `json:"nonce,omitempty"` // of the attempt that made it, unique
+	Shared bool   `json:"shared"`          // on the read side
+	Tell   bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
+	Kept   bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
@@ -138,9 +137,8 @@ func (s *State) OthersWait(id string) bool {
 	return slices.ContainsFunc(s.Waiters, func(w Entry) bool { return w.Process() != id })
 }
 
-// status describes the state for people. It reports at most maxLeft as the remaining time of a
-// holder, because entries of sessions have no end of their own.
-func (s *State) status(maxLeft time.Duration) driver.Status {
+// status describes the state for people.
+func (s *State) status() driver.Status {
 	st := driver.Status{Name: s.Name}
 	if len(s.Holders)+len(s.Waiters) > 0 {
 		st.Slots = s.Slots
@@ -151,7 +149,7 @@ func (s *State) status(maxLeft time.Duration) driver.Status {
 	for _, h := range s.Holders {
 		st.Shared = h.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: min(maxLeft, Between(s.Now, h.Until)),
+			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: Between(s.Now, h.Until),
 		})
 	}
 	for _, w := range s.Waiters {

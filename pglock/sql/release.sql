@@ -1,0 +1,12 @@
+-- release ends the lease of $1 name, $2 token or 0, and $3 id, or keeps it until it has lasted its
+-- MinHold. If the clock was set back, it keeps the lease for MinHold from now.
+UPDATE {table} l SET used = {clock}, holders = (
+	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e || jsonb_build_object('kept', true, 'until', x.least, 'ttl', e->'min_hold')
+		ELSE e END ORDER BY i) FILTER (WHERE NOT x.ended OR x.least > x.now), '[]')
+	FROM (SELECT e, i, c.now, least((e->>'since')::bigint, c.now) + coalesce((e->>'min_hold')::bigint, 0) AS least,
+			{is_it} AND NOT e ? 'kept' AS ended
+		FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
+		WHERE {live}) x)
+FROM (SELECT {no_flush}) f
+WHERE l.name = $1::text AND {held}
+RETURNING {wake}
