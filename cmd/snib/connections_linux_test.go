@@ -37,7 +37,7 @@ func TestConnections(t *testing.T) {
 			return url
 		}},
 		{"PostgreSQL", func(t *testing.T) string { return pgtest.Start(t).URL() }},
-		{"MySQL, MariaDB", func(t *testing.T) string { return mysqlURL(mysqltest.Start(t).Addr()) }},
+		{"MariaDB", func(t *testing.T) string { return mysqlURL(mysqltest.Start(t).Addr()) }},
 		{"ZooKeeper", func(t *testing.T) string { return "zk://" + zktest.Single(t).Addr() }},
 		{"etcd, 3 members", func(t *testing.T) string { return "etcd://" + strings.Join(etcdtest.Cluster(t, 3).Addrs(), ",") }},
 	}

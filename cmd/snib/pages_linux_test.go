@@ -35,7 +35,7 @@ var pageSections = []pageSection{
 	{"stores.md", "SQLite", "sqlite3", []string{"sqlite3"}, startSQLite},
 	{"stores.md", "Redis", "redis", []string{"redis-cli"}, startRedis},
 	{"stores.md", "PostgreSQL", "postgres", []string{"pg_dump", "psql"}, startPostgres},
-	{"stores.md", "MySQL and MariaDB", "mysql", []string{"mysqldump", "mysql"}, startMySQL},
+	{"stores.md", "MariaDB", "mysql", []string{"mysqldump", "mysql"}, startMySQL},
 }
 
 func startNothing(*testing.T, string) (env []string, check func()) { return nil, func() {} }
