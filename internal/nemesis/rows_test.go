@@ -204,7 +204,8 @@ var connectionRows = withRows(slices.Concat(sessionRows, networkRows, serverRows
 		why: "an operator gives the lock away before its holder is told"},
 )
 
-var pgSessionRows = connectionRows
+// pgSessionRows are those of advisory locks, which nobody can break.
+var pgSessionRows = slices.DeleteFunc(slices.Clone(connectionRows), func(r row) bool { return r.fault == "break" })
 
 var zkRows = withRows(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "cut", told: "that it is lost, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},

@@ -25,7 +25,12 @@ func startPG(kind string) func(*world) {
 		s := pgtest.Start(t)
 		w.addProxies(kind, s.Addr())
 		w.rowOrSession(kind == "pgsession")
-		w.addWorkerFaults()
+		if kind == "pgsession" { // nobody can break an advisory lock
+			w.addKillWorker()
+			w.addStopWorker()
+		} else {
+			w.addWorkerFaults()
+		}
 		w.addServerFaults(s)
 		w.addFsyncFault(shim, s)
 		w.addFault("kill-session", func(time.Duration) {

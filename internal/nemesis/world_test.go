@@ -5,6 +5,7 @@ package nemesis
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -239,19 +240,41 @@ func (w *world) statusByName() (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	all := map[string]string{}
-	err := w.admin.List(ctx, "", func(s driver.Status) bool {
+	add := func(s driver.Status) bool {
 		if len(s.Holders)+len(s.Waiters) > 0 {
 			all[s.Name] = fmt.Sprintf("holders %+v, waiters %+v", s.Holders, s.Waiters)
 		}
 		return true
-	})
-	return all, err
+	}
+	err := w.admin.List(ctx, "", add)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return all, err
+	}
+	seen := map[string]bool{"": true}
+	for _, e := range w.events() {
+		if seen[e.Name] {
+			continue
+		}
+		seen[e.Name] = true
+		s, err := w.admin.Status(ctx, e.Name)
+		if err != nil {
+			return all, err
+		}
+		add(s)
+	}
+	return all, nil
 }
 
 // addWorkerFaults adds the faults of all set-ups: a worker is killed or stopped, or
 // an operator breaks a lock.
 func (w *world) addWorkerFaults() {
 	w.addKillWorker()
+	w.addStopWorker()
+	w.addFault("break", func(time.Duration) { w.breakLock() })
+}
+
+// addStopWorker adds the fault that a worker is stopped for a while.
+func (w *world) addStopWorker() {
 	w.addFault(history.StopWorker, func(duration time.Duration) {
 		p := w.workers[w.r.IntN(len(w.workers))]
 		w.logFault(history.StopWorker, p.name, func() {
@@ -260,7 +283,6 @@ func (w *world) addWorkerFaults() {
 			p.Signal(syscall.SIGCONT)
 		})
 	})
-	w.addFault("break", func(time.Duration) { w.breakLock() })
 }
 
 // addKillWorker adds the fault that a worker is killed and started again.
