@@ -57,17 +57,27 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, try bool) (*L
 	if ctx == nil {
 		return nil, l.wrapError("acquire", name, errNilContext())
 	}
+	began := l.begin(ctx, name)
+	h, origin, err := l.acquireHold(ctx, name, try || l.conf.noWait, began)
+	return l.complete(ctx, caller, "acquire", name, began, h, origin, err)
+}
+
+// begin tells the Traces that an acquisition begins.
+func (l *Locker) begin(ctx context.Context, name string) clockReading {
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend}
 		l.conf.traces.waitStarted.call(&WaitStartedEvent{Event: e, Context: ctx})
 	}
-	began := readClock()
+	return readClock()
+}
+
+// complete returns the result of an acquisition, the operation op, and tells it to the Traces.
+func (l *Locker) complete(ctx, caller context.Context, op, name string, began clockReading, h *hold, origin holdOrigin, err error) (*Lock, error) {
 	var lock *Lock
-	h, origin, err := l.acquireHold(ctx, name, try || l.conf.noWait, began)
 	if err == nil {
 		lock = l.newLock(ctx, h)
 	} else {
-		err = l.wrapError("acquire", name, withCallerContext(caller, l.withHeldError(name, err)))
+		err = l.wrapError(op, name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
 		l.traceWaitEnded(ctx, name, waitedSince(began.instant, h, origin), lock, origin, err)
@@ -132,7 +142,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 	}
 	le, granted, err := l.request(ctx, p, noWait)
 	if err == nil {
-		h, origin.joined, err = l.adopt(ctx, le, granted)
+		h, err = l.install(ctx, le, granted)
 	}
 	l.core.dequeue(p, err == nil && l.conf.exclusive())
 	return h, origin, err

@@ -38,7 +38,7 @@ func BenchmarkUncontendedDriver(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		lease, err := d.Acquire(ctx, driver.Request{Name: "a", Owner: "o", TTL: time.Minute})
+		lease, err := d.Acquire(ctx, driver.Request{Name: "a", ID: "o", TTL: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}

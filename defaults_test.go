@@ -22,8 +22,8 @@ func TestDefaultsPage(t *testing.T) {
 		"retries while the store is unavailable":       driver.RetryTimeout.String() + " |",
 		"one answer of the store":                      driver.AnswerTimeout.String() + " |",
 		"return after the end of the caller's context": driver.CancelTimeout.String() + " |",
-		"Release":                            releaseTimeout.String() + " |",
-		"longest name, and longest owner id": fmt.Sprintf("%d bytes |", driver.MaxName),
+		"Release":                      releaseTimeout.String() + " |",
+		"longest name, and longest id": fmt.Sprintf("%d bytes |", driver.MaxName),
 	} {
 		if row := "| " + what + " | " + short.Replace(value); !strings.Contains(string(page), row) {
 			t.Errorf("docs/defaults.md has no row that begins with %q", row)

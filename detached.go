@@ -4,17 +4,18 @@ package snib
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
-// Detached makes a hold that outlives its process: only its [TTL], Release, or [Locker.Break] ends
-// it. It is not renewed, as with [NoRenewal]. Use it for a lock that a person keeps for a while,
-// such as a document that is checked out, and for work that another process continues. Keep
-// [Lock.Owner] in a safe place. With it, any process can call [Locker.Adopt], to release the lock
-// or to keep it longer.
+// Detached makes a hold that outlives its process: only its [TTL], Release, or [Locker.Break]
+// ends it. It is not renewed, as with [NoRenewal]. Use it for a lock that a person keeps for a
+// while, such as a document that is checked out, and for work that another process continues.
+// Keep [Lock.ID] in a safe place. With it, any process can call [Locker.Adopt], to release the
+// lock or to keep it longer.
 //
 // The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
 // when the Locker is closed, while the lock stays taken in the store. The process may learn only
@@ -26,76 +27,87 @@ func Detached() Option {
 	return newOption(func(c *config) { c.detached, c.noRenewal = true, true })
 }
 
-// Adopt takes over the hold that owner has on a lock, as [Lock.Owner] returned it, maybe in
-// another process. The hold keeps its owner and its fencing token, and lasts for another [TTL] of
-// this Locker. Then this Locker renews it, or with [Detached] does not. To end the hold, release
+// Adopt takes over the [Detached] hold with the given id, which [Lock.ID] has returned, maybe in
+// another process. The hold keeps its id and its fencing token, and lasts for another [TTL] of this
+// Locker at least. Then this Locker renews it, or with Detached does not. To end the hold, release
 // the returned Lock. To extend a detached hold, adopt it with a Locker that is Detached.
 //
-// Adopt does not wait, and never acquires a lock that is free. Its error matches:
+// Adopt does not wait, and acquires nothing: whatever its error, the lock and its holder are as
+// they were, but for the end of the lease. The error matches:
 //
-//   - [ErrLost] if owner does not hold the lock
+//   - [ErrLost] if there is no such hold any more
+//   - [ErrInvalid] if the hold is not detached, because its process renews it; or if name or id
+//     can't be used
 //   - [ErrKind] if the hold is of another kind than this Locker acquires: see [Shared] and [Slots]
-//   - [ErrInvalid] if name or owner can't be used
-//   - [ErrUnavailable] if the store does not answer; the hold may have ended
+//   - [ErrUnavailable] if the store does not answer
 //   - or it is one of the other errors of [Locker.TryAcquire]
 //
-// The former holder is not asked, and does not learn that it has lost control, so its work must be
-// over. If this process has a hold of owner already that is not Detached, Adopt joins it as
-// [Owner] describes, without extending it. The end of ctx ends Adopt before the hold is taken
-// over, or within 5 seconds.
-func (l *Locker) Adopt(ctx context.Context, name, owner string) (*Lock, error) {
+// The former holder is not asked, so its work must be over. One process at a time should adopt a
+// hold: two that do so at the same moment share it.
+func (l *Locker) Adopt(ctx context.Context, name, id string) (*Lock, error) {
 	if err := l.check(); err != nil {
 		return nil, err
 	}
-	adopter := l.With(Owner(owner))
-	token, err := adopter.tokenOf(ctx, name, owner)
+	name = l.conf.prefix + name
+	if ctx == nil {
+		return nil, l.wrapError("adopt", name, errNilContext())
+	}
+	began := l.begin(ctx, name)
+	h, err := l.adoptHold(ctx, name, id)
+	return l.complete(ctx, ctx, "adopt", name, began, h, holdOrigin{}, err)
+}
+
+// adoptHold makes the detached hold with that id a hold of this process.
+func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) {
+	switch err := driver.CheckName(name); {
+	case err != nil:
+		return nil, err
+	case id == "" || len(id) > driver.MaxName:
+		return nil, driver.Invalidf("id: it has %d bytes; 1 to %d are allowed", len(id), driver.MaxName)
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	st, err := l.statusInTime(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, adopter.wrapError("adopt", l.conf.prefix+name, context.Cause(ctx))
-	}
-	// If the end of ctx ended this request, the driver would withdraw it, and free the lock.
-	lock, err := adopter.TryAcquire(context.WithoutCancel(ctx), name)
+	at := slices.IndexFunc(st.Holders, func(h Holding) bool { return h.ID == id })
 	switch {
-	case errors.Is(err, ErrHeld): // somebody else got it since
-		return nil, adopter.wrapError("adopt", l.conf.prefix+name, errNotOwner)
-	case err != nil:
+	case at < 0:
+		return nil, errNoSuchHold
+	case st.Holders[at].Holder.Kind != driver.KindDetached:
+		return nil, driver.Invalidf("hold: it is not detached: its process renews it; see Detached")
+	}
+	if err := l.conf.checkKind(st); err != nil {
 		return nil, err
-	case lock.Token() != token: // it was free: this is a new hold
-		return nil, errors.Join(adopter.wrapError("adopt", lock.Name(), errNotOwner), lock.Release())
 	}
-	return lock, nil
+	return l.takeOver(ctx, name, id, st.Holders[at].Token)
 }
 
-var errNotOwner = fmt.Errorf("%w: this owner does not hold it", ErrLost)
-
-// tokenOf returns the token of the hold that owner has, if l can adopt that hold.
-func (l *Locker) tokenOf(ctx context.Context, name, owner string) (token uint64, err error) {
-	if err := l.check(); err != nil {
-		return 0, err
+// takeOver extends the lease with that id, and adds it to the keeper. The store then knows this
+// process as its holder.
+func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*hold, error) {
+	c, le := l.core, l.newLease(name, id)
+	le.granted = c.driver.Lease(name, id, le.ttl)
+	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
+	defer bounded.cancel()
+	answers := c.driver.Renew(bounded, []driver.Lease{le.granted})
+	if len(answers) != 1 {
+		return nil, fmt.Errorf("the driver gave %d answers for one lease", len(answers))
 	}
-	if l.core.info.Fencing == driver.FencingNone {
-		return 0, l.wrapError("adopt", name, driver.Invalidf("use of Adopt: this backend has no tokens, by which it could tell holds apart"))
+	if err := checkRenewal(answers[0]); err != nil {
+		return nil, callerError(ctx, err)
 	}
-	err = l.inspect(ctx, "adopt", l.conf.prefix+name, func(name string) error {
-		if err := driver.CheckName(name); err != nil {
-			return err
-		}
-		st, err := l.statusInTime(ctx, name)
-		if err != nil {
-			return err
-		}
-		for _, h := range st.Holders {
-			if h.Owner == owner {
-				token = h.Token
-				return l.conf.checkKind(st)
-			}
-		}
-		return errNotOwner
-	})
-	return token, err
+	if err := le.granted.SetHolder(bounded, l.holder()); err != nil {
+		return nil, callerError(ctx, err)
+	}
+	le.nextToken, le.endToken = token+1, token+1
+	le.ttl -= l.conf.lockDelay
+	le.extend(answers[0].Start)
+	return l.addHold(le, driver.Now())
 }
+
+var errNoSuchHold = fmt.Errorf("%w: there is no hold with this id", ErrLost)
 
 // checkKind returns ErrKind if st is of another kind of lock than c acquires.
 func (c *config) checkKind(st Status) error {

@@ -3,6 +3,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,16 +30,16 @@ func TestDetached(t *testing.T) {
 		if !detached {
 			t.Error("the request was not Detached")
 		}
-		owner, token := lock.Owner(), lock.Token()
+		id, token := lock.ID(), lock.Token()
 		wantErr(t, "Close", first.Close(), nil)
 		wantErr(t, "cause after Close", context.Cause(lock.Context()), snib.ErrClosed)
 
 		other := open(t, store.Open(), snib.Prefix("p/"), snib.TTL(ttl))
 		_, err = other.TryAcquire(t.Context(), "a")
 		wantErr(t, "TryAcquire while it is held", err, snib.ErrHeld)
-		adopted, err := other.Adopt(t.Context(), "a", owner)
+		adopted, err := other.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt", err, nil)
-		if adopted.Token() != token || adopted.Owner() != owner || adopted.Name() != "p/a" {
+		if adopted.Token() != token || adopted.ID() != id || adopted.Name() != "p/a" {
 			t.Errorf("Adopt = token %d of %q, want %d of %q", adopted.Token(), adopted.Name(), token, "p/a")
 		}
 		time.Sleep(time.Hour) // it is renewed now
@@ -54,10 +55,10 @@ func TestDetachedEnds(t *testing.T) {
 		store := new(memlock.Store)
 		d := newSpy(store)
 		l := open(t, d, snib.TTL(time.Hour), snib.Detached())
-		owner := acquire(t, l, "a").Owner()
+		id := acquire(t, l, "a").ID()
 		began := time.Now()
 		time.Sleep(40 * time.Minute)
-		again, err := l.Adopt(t.Context(), "a", owner)
+		again, err := l.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt", err, nil)
 		<-again.Lost()
 		if got, want := time.Since(began), 100*time.Minute; got < want-2*time.Minute || got >= want {
@@ -67,10 +68,10 @@ func TestDetachedEnds(t *testing.T) {
 		if got, want := time.Since(began), 100*time.Minute; got != want {
 			t.Errorf("the lock was free after %v, want %v", got, want)
 		}
-		if len(d.batches) != 0 {
-			t.Errorf("the hold was renewed: %v", d.batches)
+		if n := len(d.renewals()); n != 1 {
+			t.Errorf("the hold was renewed %d times, want once, by Adopt", n)
 		}
-		_, err = l.Adopt(t.Context(), "a", owner)
+		_, err = l.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt after the end", err, snib.ErrLost)
 	})
 }
@@ -86,7 +87,7 @@ func TestDetachedDoesNotBlockItsProcess(t *testing.T) {
 		wantErr(t, "TryAcquire beside a detached hold", err, snib.ErrHeld)
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() {
-			adopted, err := other.Adopt(t.Context(), "a", lock.Owner())
+			adopted, err := other.Adopt(t.Context(), "a", lock.ID())
 			if err != nil {
 				t.Errorf("Adopt = %v", err)
 				return
@@ -112,59 +113,109 @@ func TestDetachedRefused(t *testing.T) {
 
 func TestAdoptFails(t *testing.T) {
 	store := new(memlock.Store)
-	holder := open(t, store.Open(), snib.Owner("holder"))
-	lock := acquire(t, holder, "a")
-	reader := acquire(t, open(t, store.Open(), snib.Shared(), snib.Owner("reader")), "r")
-	untold := newSpy(store)
-	untold.info = func(i driver.Info) driver.Info {
-		i.Fencing = driver.FencingNone
-		return i
-	}
+	detached := open(t, store.Open(), snib.Detached())
+	lock := acquire(t, detached, "a")
+	reader := acquire(t, detached.With(snib.Shared()), "r")
+	alive := acquire(t, open(t, store.Open()), "alive")
 	gone := fault.Wrap(store.Open(), fault.Plan{})
 	gone.Sever(fault.Fail)
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	errStop := errors.New("stop")
 	cancel(errStop)
 	tests := []struct {
-		name        string
-		l           *snib.Locker
-		ctx         context.Context
-		lock, owner string
-		want        error
+		name     string
+		l        *snib.Locker
+		ctx      context.Context
+		lock, id string
+		want     error
 	}{
-		{"Free", open(t, store.Open()), t.Context(), "free", "holder", snib.ErrLost},
-		{"AnotherOwner", open(t, store.Open()), t.Context(), "a", "other", snib.ErrLost},
-		{"NoOwner", open(t, store.Open()), t.Context(), "a", "", snib.ErrInvalid},
-		{"NoName", open(t, store.Open()), t.Context(), "", "holder", snib.ErrInvalid},
-		{"Kind", open(t, store.Open()), t.Context(), "r", "reader", snib.ErrKind},
-		{"Slots", open(t, store.Open(), snib.Slots(2)), t.Context(), "a", "holder", snib.ErrKind},
-		{"NoTokens", open(t, untold), t.Context(), "a", "holder", snib.ErrInvalid},
-		{"StoreGone", open(t, gone), t.Context(), "a", "holder", fault.ErrSevered},
-		{"Cancelled", open(t, store.Open()), cancelled, "a", "holder", errStop},
+		{"Free", open(t, store.Open()), t.Context(), "free", lock.ID(), snib.ErrLost},
+		{"AnotherID", open(t, store.Open()), t.Context(), "a", "other", snib.ErrLost},
+		{"Alive", open(t, store.Open()), t.Context(), "alive", alive.ID(), snib.ErrInvalid},
+		{"NoID", open(t, store.Open()), t.Context(), "a", "", snib.ErrInvalid},
+		{"NoName", open(t, store.Open()), t.Context(), "", lock.ID(), snib.ErrInvalid},
+		{"Kind", open(t, store.Open()), t.Context(), "r", reader.ID(), snib.ErrKind},
+		{"Slots", open(t, store.Open(), snib.Slots(2)), t.Context(), "a", lock.ID(), snib.ErrKind},
+		{"StoreGone", open(t, gone), t.Context(), "a", lock.ID(), fault.ErrSevered},
+		{"Cancelled", open(t, store.Open()), cancelled, "a", lock.ID(), errStop},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := tt.l.Adopt(tt.ctx, tt.lock, tt.owner)
+			_, err := tt.l.Adopt(tt.ctx, tt.lock, tt.id)
 			wantErr(t, "Adopt", err, tt.want)
+			if tt.id != "" && strings.Contains(err.Error(), tt.id) {
+				t.Errorf("the error has the id, with which the lock can be released: %v", err)
+			}
 		})
 	}
-	if st, err := holder.Status(t.Context(), "free"); err != nil || len(st.Holders) > 0 {
+	if st, err := detached.Status(t.Context(), "free"); err != nil || len(st.Holders) > 0 {
 		t.Errorf("Adopt of a lock that was free left %+v, %v", st, err)
 	}
-	release(t, lock)
-	release(t, reader)
+	for _, lock := range []*snib.Lock{lock, reader, alive} { // nothing was freed
+		release(t, lock)
+	}
+}
+
+// A lease that its process renews can't be adopted: neither by the id of a hold that was released,
+// and whose lease was handed over within the process, nor by that of the present one.
+func TestAdoptIsRefusedWhileRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l, other := open(t, store.Open()), open(t, store.Open())
+		first, locks := acquire(t, l, "a"), make(chan *snib.Lock, 2)
+		for range 2 {
+			go func() { locks <- acquire(t, l, "a") }()
+		}
+		synctest.Wait()
+		release(t, first)
+		second := <-locks // acquired with a token for the third
+		release(t, second)
+		third := <-locks
+		for _, id := range []string{first.ID(), second.ID(), third.ID()} {
+			if adopted, err := other.Adopt(t.Context(), "a", id); err == nil {
+				t.Errorf("Adopt while another process holds the lock with token %d: got token %d", third.Token(), adopted.Token())
+			}
+		}
+		release(t, third)
+	})
+}
+
+// Nor can a hold that another process has adopted, and renews now.
+func TestAdoptedIsNotDetached(t *testing.T) {
+	store := new(memlock.Store)
+	lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+	adopted, err := open(t, store.Open()).Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "Adopt", err, nil)
+	_, err = open(t, store.Open()).Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "second Adopt", err, snib.ErrInvalid)
+	release(t, adopted)
+}
+
+// Adopting a hold never shortens its lease.
+func TestAdoptDoesNotShorten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+		_, err := open(t, store.Open(), snib.Detached(), snib.TTL(time.Minute)).Adopt(t.Context(), "a", lock.ID())
+		wantErr(t, "Adopt", err, nil)
+		began := time.Now()
+		release(t, acquire(t, open(t, store.Open()), "a"))
+		if got := time.Since(began); got != time.Hour {
+			t.Errorf("the lock was free after %v, want an hour", got)
+		}
+	})
 }
 
 // A hold that ends while it is adopted is not replaced by a new one.
 func TestAdoptOfWhatEndsMeanwhile(t *testing.T) {
 	store := new(memlock.Store)
-	lock := acquire(t, open(t, store.Open()), "a")
+	lock := acquire(t, open(t, store.Open(), snib.Detached()), "a")
 	d := newSpy(store)
-	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+	d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 		release(t, lock) // after the Status that Adopt has asked for
 		return send()
 	}
-	_, err := open(t, d).Adopt(t.Context(), "a", lock.Owner())
+	_, err := open(t, d).Adopt(t.Context(), "a", lock.ID())
 	wantErr(t, "Adopt", err, snib.ErrLost)
 	release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
 }

@@ -38,7 +38,7 @@ func TestDo(t *testing.T) {
 
 		var inner error
 		err = l.Do(t.Context(), "a", func(ctx context.Context, lock *snib.Lock) error {
-			if err := store.Open().Break(ctx, "a", lock.Owner(), lock.Token()); err != nil {
+			if err := store.Open().Break(ctx, "a", lock.ID()); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()

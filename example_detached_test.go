@@ -23,8 +23,8 @@ func ExampleLocker_Adopt() {
 		fmt.Println(err)
 		return
 	}
-	owner := lock.Owner() // keep it in the user's session: it is as secret as a password
-	checkOut.Close()      // the process may end; the lock stays
+	id := lock.ID()  // keep it in the user's session: it is as secret as a password
+	checkOut.Close() // the process may end; the lock stays
 
 	checkIn, err := snib.New(store.Open())
 	if err != nil {
@@ -32,7 +32,7 @@ func ExampleLocker_Adopt() {
 		return
 	}
 	defer checkIn.Close()
-	lock, err = checkIn.Adopt(context.Background(), "document/42", owner)
+	lock, err = checkIn.Adopt(context.Background(), "document/42", id)
 	if err != nil {
 		fmt.Println(err) // with ErrLost, the half hour was over
 		return

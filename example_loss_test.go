@@ -28,7 +28,7 @@ func ExampleLock_Context() {
 		fmt.Println(err)
 		return
 	}
-	if err := store.Open().Break(context.Background(), "reindex", lock.Owner(), lock.Token()); err != nil {
+	if err := store.Open().Break(context.Background(), "reindex", lock.ID()); err != nil {
 		fmt.Println(err)
 		return
 	}

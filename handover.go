@@ -32,14 +32,13 @@ const maxTokenBlock = 4096
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. That is false for options with which the store has to know each hold.
 func (c *config) allowsHandOver() bool {
-	return c.exclusive() && !c.fair && !c.detached && !c.noRenewal && c.minHold == 0 && c.owner == ""
+	return c.exclusive() && !c.fair && !c.detached && !c.noRenewal && c.minHold == 0
 }
 
 // canTakeOver reports whether a hold with options c may take over the
 // lease of a hold with options prev.
 func (c *config) canTakeOver(prev *config) bool {
-	return c.allowsHandOver() && c.ttl == prev.ttl && c.lockDelay == prev.lockDelay && c.label == prev.label &&
-		c.strength <= prev.strength
+	return c.allowsHandOver() && c.ttl == prev.ttl && c.lockDelay == prev.lockDelay && c.label == prev.label
 }
 
 // tokenBlockSize returns the number of tokens that the next lease, for l, should reserve: one for
@@ -153,9 +152,6 @@ func (c *core) handOverLocked(le *lease, now driver.Instant, contextsPending boo
 func (c *core) handleWanted(le *lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if le.mergedInto != nil {
-		le = le.mergedInto
-	}
 	if !le.isWanted && le.wanted != nil {
 		close(le.wanted)
 	}

@@ -58,7 +58,6 @@ func TestLocalRunEnds(t *testing.T) {
 		opts         []snib.Option
 	}{
 		{name: "OtherProcess", otherProcess: true},
-		{name: "Owner", opts: []snib.Option{snib.Owner("x")}},
 		{name: "Fair", opts: []snib.Option{snib.Fair()}},
 	}
 	for _, tt := range tests {
@@ -100,14 +99,8 @@ func TestLocalRunEnds(t *testing.T) {
 	}
 }
 
-// strongerOnDemand makes a driver's tokens durable on demand.
-func strongerOnDemand(info driver.Info) driver.Info {
-	info.Fencing, info.FencingOnDemand = driver.FencingClock, driver.FencingDurable
-	return info
-}
-
 // A lease is not handed over locally if the store has to know of each hold, or to a
-// hold with another TTL or delay, or one that requires stronger tokens.
+// hold with another TTL or delay.
 func TestNoLocalHandOver(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -118,14 +111,12 @@ func TestNoLocalHandOver(t *testing.T) {
 		{"OtherDelay", nil, []snib.Option{snib.LockDelay(time.Second)}},
 		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
 		{"Shared", nil, []snib.Option{snib.Shared()}},
-		{"WeakerTokens", nil, []snib.Option{snib.RequireFencing(snib.FencingDurable)}},
 		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newSpy(new(memlock.Store))
-				d.info = strongerOnDemand
 				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 					time.Sleep(time.Millisecond) // the store's clock gets ahead of the many tokens
 					l, err := send()
@@ -200,7 +191,7 @@ func TestStaleHandOver(t *testing.T) {
 				}
 				ours, theirs := open(t, d), open(t, store.Open())
 				first, got := acquireWithWaiters(t, ours, "a")
-				if err := store.Open().Break(t.Context(), "a", first.Owner(), first.Token()); err != nil {
+				if err := store.Open().Break(t.Context(), "a", first.ID()); err != nil {
 					t.Fatal(err)
 				}
 				other := acquire(t, theirs, "a")

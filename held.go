@@ -41,7 +41,7 @@ func (e *HeldError) Unwrap() error { return e.refusal }
 // Info asks the store who holds the lock, and how many wait for it. An acquisition that was refused
 // does not ask by itself: with a long queue that would be too much work for a store that is busy
 // already. The answer describes the lock as it is now, and the holder may be another one by then:
-// show it to people, and never base a decision on it. It contains no owner ids.
+// show it to people, and never base a decision on it. It contains no grant ids.
 //
 // The context bounds the time of Info, as does [driver.AnswerTimeout] (5 s). If the store does not
 // answer, the error matches [ErrUnavailable], and the HeldInfo is the zero value, whose
@@ -57,11 +57,9 @@ func (e *HeldError) Info(ctx context.Context) (info HeldInfo, err error) {
 	}
 	info = HeldInfo{Shared: st.Shared, Slots: st.Slots, Waiters: len(st.Waiters)}
 	for _, h := range st.Holders {
-		one := HolderInfo{Holder: h.Holder, Token: h.Token, Held: h.Held, Left: h.Left, Inherited: h.Inherited, Foreign: h.Foreign}
-		if h.Owner != "" {
-			one.OwnerDigest = driver.OwnerDigest(h.Owner)
-		}
-		info.Holders = append(info.Holders, one)
+		info.Holders = append(info.Holders, HolderInfo{
+			Holder: h.Holder, Token: h.Token, Held: h.Held, Left: h.Left, Inherited: h.Inherited, Foreign: h.Foreign,
+		})
 	}
 	c := e.locker.core
 	c.mu.Lock()
@@ -83,13 +81,12 @@ type HeldInfo struct {
 
 // A HolderInfo describes one holder. It has no secrets.
 type HolderInfo struct {
-	Holder                    // host, process and label
-	OwnerDigest string        // as [driver.OwnerDigest] makes it; "" if there is no owner id
-	Token       uint64        // the fencing token
-	Held        time.Duration // since the grant; 0 where the store does not know
-	Left        time.Duration // until the lease ends if it is not renewed, or [driver.NoExpiry]
-	Inherited   bool          // as in [Holding]
-	Foreign     string        // as in [Holding]
+	Holder                  // host, process and label
+	Token     uint64        // the fencing token
+	Held      time.Duration // since the grant; 0 where the store does not know
+	Left      time.Duration // until the lease ends if it is not renewed, or [driver.NoExpiry]
+	Inherited bool          // as in [Holding]
+	Foreign   string        // as in [Holding]
 }
 
 const (
@@ -148,8 +145,8 @@ func (h HolderInfo) String() string {
 		words = append(words, "a program other than snib")
 	default:
 		words = append(words, graphic(h.Host), "pid "+strconv.Itoa(h.PID))
-		if h.Label != "" {
-			words = append(words, "("+graphic(h.Label)+")")
+		if text := h.Text(); text != "" {
+			words = append(words, "("+graphic(text)+")")
 		}
 	}
 	if h.Held > 0 {

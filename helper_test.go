@@ -134,6 +134,10 @@ func (s *spy) Acquire(ctx context.Context, req driver.Request) (driver.Lease, er
 	return held, nil
 }
 
+func (s *spy) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &spyLease{Lease: s.Driver.Lease(name, id, ttl), spy: s}
+}
+
 func (s *spy) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	s.mu.Lock()
 	s.batches = append(s.batches, len(due))

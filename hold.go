@@ -12,7 +12,7 @@ import (
 )
 
 // A hold is the state shared by the Locks of one acquisition. There is more than one Lock if
-// others joined the hold, by Reentrant or Owner.
+// others joined the hold, by Reentrant.
 type hold struct {
 	locker *Locker
 	lease  *lease
@@ -36,30 +36,6 @@ type hold struct {
 	// unaccepted reports that the hold was handed to a waiter that has not accepted it yet. If
 	// the waiter gives up, nobody ever had the hold, and no Trace is called.
 	unaccepted bool
-}
-
-// ownerHolds are the living holds whose owner was set by Owner. All acquisitions of one owner
-// share a lease in the store, so within the process they share a hold. Detached holds are not
-// among them: their Locks may be forgotten, so nobody may rely on the release of each.
-type ownerHolds map[ownerKey]*hold
-
-// An ownerKey finds the hold of an owner on a name.
-type ownerKey struct{ owner, name string }
-
-func (o ownerHolds) key(h *hold) ownerKey { return ownerKey{h.lease.owner, h.lease.name} }
-
-// remove removes a hold that has ended.
-func (o ownerHolds) remove(h *hold) {
-	if key := o.key(h); o[key] == h {
-		delete(o, key)
-	}
-}
-
-// hasOwnerHold reports whether a living hold of that owner relies on its lease.
-func (c *core) hasOwnerHold(owner, name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ownerHolds[ownerKey{owner, name}] != nil
 }
 
 // eventOf returns what the events of a hold have in common.
@@ -122,9 +98,6 @@ func lossOf(cause error) Loss {
 // end marks the hold as ended. The caller runs the result without core.mu.
 func (h *hold) end(cause error) ending {
 	h.cause = cause
-	if h.locker.conf.owner != "" {
-		h.locker.core.ownerHolds.remove(h)
-	}
 	e := ending{hold: h, scopes: h.scopes, cause: cause}
 	h.scopes = nil
 	return e
@@ -187,14 +160,13 @@ func (h *hold) releaseAtExpiry() {
 	time.AfterFunc(end.Add(h.locker.conf.lockDelay).Left(driver.Now()), func() { c.releaseLost(h) })
 }
 
-// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a
-// living hold of the same owner relies on it.
+// releaseLost releases the lease of a lost hold, unless the store has ended the lease.
 func (c *core) releaseLost(h *hold) {
 	le := h.lease
 	c.mu.Lock()
 	ended := le.lostErr != nil
 	c.mu.Unlock()
-	if !ended && !c.hasOwnerHold(le.owner, le.name) {
+	if !ended {
 		_, _ = c.releaseLease(le.granted, releaseTimeout)
 	}
 }

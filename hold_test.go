@@ -49,28 +49,6 @@ func TestLostLeaseOfSession(t *testing.T) {
 	}
 }
 
-// An owner that acquires the lease of its lost hold again keeps it.
-func TestLostLeaseOfOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		d := newSpy(store)
-		d.info = func(i driver.Info) driver.Info {
-			i.Tenure, i.SessionTTL = driver.TenureSession, time.Minute
-			return i
-		}
-		l := open(t, d, snib.Owner("o"), snib.TTL(time.Minute))
-		lost := acquire(t, l.With(snib.MaxHold(time.Second)), "a")
-		<-lost.Lost()
-		lock := acquire(t, l, "a")
-		time.Sleep(time.Hour)
-		wantErr(t, "Release of what was lost", lost.Release(), snib.ErrLost)
-		if _, releases := d.count(); releases > 0 {
-			t.Errorf("the store was asked for %d releases", releases)
-		}
-		release(t, lock)
-	})
-}
-
 // sessionLease is a lease with the TTL of a session.
 type sessionLease struct {
 	driver.Lease
@@ -107,7 +85,7 @@ func TestContextEndsBeforeLost(t *testing.T) {
 			}
 			broken := make(chan error, 1)
 			// Break reports the loss before it returns.
-			go func() { broken <- store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()) }()
+			go func() { broken <- store.Open().Break(t.Context(), "a", outer.ID()) }()
 			for !tt.wait(inner) {
 				runtime.Gosched()
 			}

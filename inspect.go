@@ -28,7 +28,7 @@ type (
 // the store.
 //
 // The answer may be out of date when it arrives: show it to people, and never base a decision on
-// it. Anyone who knows an owner id in it can release the lock, so do not log it.
+// it. Whoever knows an id in it can release the lock, so do not log it.
 func (l *Locker) Status(ctx context.Context, name string) (st Status, err error) {
 	if err := l.check(); err != nil {
 		return Status{}, err
@@ -65,12 +65,12 @@ func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 	}
 }
 
-// Break frees by force the hold that the given owner has with the given token, both as in a
-// [Holding]. If that hold has ended in the meantime, Break frees nothing, and the error matches
-// [ErrLost]. The former holder learns of it at once where the store can tell it, and else by its
-// next renewal, or with [NoRenewal] at the end of its TTL. Until then it may still write, which
-// only a check of fencing tokens refuses.
-func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) error {
+// Break frees by force the hold with the given id, as in a [Holding]. If that hold has ended in
+// the meantime, Break frees nothing, and the error matches [ErrLost]. The former holder learns
+// of it at once where the store can tell it, and else by its next renewal, or with [NoRenewal]
+// at the end of its TTL. Until then it may still write, which only a check of fencing tokens
+// refuses.
+func (l *Locker) Break(ctx context.Context, name, id string) error {
 	if err := l.check(); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) er
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
-		return l.core.driver.Break(ctx, name, owner, token)
+		return l.core.driver.Break(ctx, name, id)
 	})
 }
 

@@ -39,7 +39,7 @@ const (
 type lease struct {
 	granted driver.Lease
 	name    string
-	owner   string
+	id      string // of the attempt that led to the grant
 	ttl     time.Duration
 	queue   *nameQueue // the lease is at the head of this queue; nil if it is in none
 
@@ -67,15 +67,14 @@ type lease struct {
 	// confirmedAt is when the request for the last confirmation, a grant or renewal, was sent.
 	confirmedAt driver.Instant
 
-	deadline   driver.Instant // when the hold ends if no renewal succeeds
-	renewAt    driver.Instant
-	slack      time.Duration  // how long before renewAt it may be renewed, for fuller batches
-	due        driver.Instant // when the keeper has to check the lease next
-	renewing   bool
-	renewErr   error  // error of the last renewal, or nil
-	lostErr    error  // why the lease is over, if the store ended it
-	mergedInto *lease // the lease that this one was merged into, or nil
-	heapIndex  int    // index in the keeper's heap, or -1
+	deadline  driver.Instant // when the hold ends if no renewal succeeds
+	renewAt   driver.Instant
+	slack     time.Duration  // how long before renewAt it may be renewed, for fuller batches
+	due       driver.Instant // when the keeper has to check the lease next
+	renewing  bool
+	renewErr  error // error of the last renewal, or nil
+	lostErr   error // why the lease is over, if the store ended it
+	heapIndex int   // index in the keeper's heap, or -1
 }
 
 // extend sets the times of a lease that was confirmed at start.
@@ -344,7 +343,6 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		left = max(0, h.deadline().Left(now))
 		c.scheduleLocked(le)
 	}
-	ttl := le.ttl // merge may change it
 	c.mu.Unlock()
 	if errors.Is(err, ErrLost) {
 		c.handleLost(le, err)
@@ -352,7 +350,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 	if len(h.locker.conf.traces.renewed) == 0 {
 		return nil
 	}
-	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err}}}
+	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Left: left, Err: err}}}
 }
 
 // checkRenewal returns the error of an answer.
@@ -384,23 +382,6 @@ func (rs renewalReports) send() {
 	}()
 }
 
-// confirmOwnerHold renews the lease of an owner's hold at once, after another request of that owner
-// has failed. Both requests had one lease in the store. If the driver has removed that lease, as
-// the cleanup of the failed request, the holder has to learn that before its next renewal is due.
-func (c *core) confirmOwnerHold(owner, name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.ownerHolds[ownerKey{owner, name}]
-	if h == nil || h.lease.heapIndex < 0 {
-		return
-	}
-	h.lease.renewAt = driver.Now()
-	if c.info.RenewsAll {
-		c.keeper.all.add(h.lease)
-	}
-	c.scheduleLocked(h.lease)
-}
-
 // loseLocked ends the hold of a lease and makes the next waiter the head of the local queue. The
 // caller runs the result without core.mu.
 func (c *core) loseLocked(le *lease, cause error) ending {
@@ -423,10 +404,6 @@ func (c *core) handleLost(le *lease, err error) {
 	var ended endings
 	c.mu.Lock()
 	le.lostErr = err
-	if le.mergedInto != nil {
-		le = le.mergedInto
-		le.lostErr = err
-	}
 	if le.heapIndex >= 0 {
 		ended = append(ended, c.loseLocked(le, err))
 	}

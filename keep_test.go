@@ -75,7 +75,6 @@ func TestNoRenewal(t *testing.T) {
 		{"Fair", []snib.Option{snib.Fair()}, false, ttl},
 		{"LeaseLockDelay", []snib.Option{snib.LockDelay(delay)}, false, ttl + delay},
 		{"SessionLockDelay", []snib.Option{snib.LockDelay(delay)}, true, ttl + delay},
-		{"Owner", []snib.Option{snib.Owner("o")}, false, ttl},
 		{"LateMaxHold", []snib.Option{snib.MaxHold(time.Hour)}, true, ttl},
 	}
 	for _, tt := range tests {
@@ -163,7 +162,7 @@ func TestNoRenewalOfBrokenLease(t *testing.T) {
 				}
 				l := open(t, d, snib.NoRenewal())
 				lock, began := acquire(t, l, "a"), time.Now()
-				if err := d.Driver.Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
+				if err := d.Driver.Break(t.Context(), "a", lock.ID()); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				<-lock.Context().Done()
@@ -180,34 +179,25 @@ func TestNoRenewalOfBrokenLease(t *testing.T) {
 	}
 }
 
-// Acquiring again, by Reentrant or Owner, sends no request to the store, and does not extend the
-// hold.
+// Acquiring again, by Reentrant, sends no request to the store, and does not extend the hold.
 func TestNoRenewalIsNotExtended(t *testing.T) {
-	for name, opt := range map[string]snib.Option{"Reentrant": snib.Reentrant(), "Owner": snib.Owner("o")} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				l := open(t, d, snib.NoRenewal(), opt)
-				outer := acquire(t, l, "a")
-				before := outer.Validity()
-				time.Sleep(ttl / 2)
-				ctx := outer.Context()
-				if name == "Owner" {
-					ctx = t.Context() // the owner is enough
-				}
-				inner, err := l.Acquire(ctx, "a")
-				wantErr(t, "Acquire again", err, nil)
-				if got, want := inner.Validity(), before-ttl/2; got != want {
-					t.Errorf("Validity = %v, want %v", got, want)
-				}
-				if acquires, _ := d.count(); acquires != 1 || len(d.batches) > 0 {
-					t.Errorf("the store got %d requests and %d renewals, want 1 and none", acquires, len(d.batches))
-				}
-				release(t, inner)
-				release(t, outer)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d, snib.NoRenewal(), snib.Reentrant())
+		outer := acquire(t, l, "a")
+		before := outer.Validity()
+		time.Sleep(ttl / 2)
+		inner, err := l.Acquire(outer.Context(), "a")
+		wantErr(t, "Acquire again", err, nil)
+		if got, want := inner.Validity(), before-ttl/2; got != want {
+			t.Errorf("Validity = %v, want %v", got, want)
+		}
+		if acquires, _ := d.count(); acquires != 1 || len(d.batches) > 0 {
+			t.Errorf("the store got %d requests and %d renewals, want 1 and none", acquires, len(d.batches))
+		}
+		release(t, inner)
+		release(t, outer)
+	})
 }
 
 // A renewal that hangs, in a driver that ignores its context, does not delay the loss. The hold
@@ -434,7 +424,7 @@ func TestRenewedTogether(t *testing.T) {
 			time.Sleep(ttl / 600)
 		}
 		broken := locks[7]
-		if err := store.Open().Break(t.Context(), broken.Name(), broken.Owner(), broken.Token()); err != nil {
+		if err := store.Open().Break(t.Context(), broken.Name(), broken.ID()); err != nil {
 			t.Fatal(err)
 		}
 		const rounds = 30
@@ -561,39 +551,6 @@ func TestDeadlinesOfAll(t *testing.T) {
 	})
 }
 
-// The loss of any lease of an owner ends the hold that its acquisitions share.
-func TestOwnerLoss(t *testing.T) {
-	for _, which := range []string{"first", "second"} {
-		t.Run(which, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				l := open(t, d, snib.Owner("x"))
-				onLost := make(map[string]func(error))
-				var calls atomic.Int64
-				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-					if calls.Add(1) == 1 {
-						onLost["second"] = req.OnLost
-						time.Sleep(time.Second) // the first request is answered last
-					} else {
-						onLost["first"] = req.OnLost
-					}
-					return send()
-				}
-				got := make(chan *snib.Lock)
-				go func() { got <- acquire(t, l, "a") }()
-				synctest.Wait()
-				locks := []*snib.Lock{acquire(t, l, "a"), <-got}
-				onLost[which](driver.ErrLost)
-				for i, lock := range locks {
-					if !isClosed(lock.Lost()) {
-						t.Errorf("lock %d is not lost", i)
-					}
-				}
-			})
-		})
-	}
-}
-
 // A slow Trace neither delays a loss nor prevents renewals.
 func TestSlowTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -606,7 +563,7 @@ func TestSlowTrace(t *testing.T) {
 			locks = append(locks, acquire(t, l, fmt.Sprint(i)))
 		}
 		broken := locks[holds-1]
-		if err := store.Open().Break(t.Context(), broken.Name(), broken.Owner(), broken.Token()); err != nil {
+		if err := store.Open().Break(t.Context(), broken.Name(), broken.ID()); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()

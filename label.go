@@ -48,7 +48,9 @@ func (l *Lock) setLabel(ctx context.Context, text string) error {
 	}
 	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 	defer bounded.cancel()
-	err = callerError(ctx, le.granted.SetLabel(bounded, text))
+	holder := l.hold.locker.holder()
+	holder.Label = text
+	err = callerError(ctx, le.granted.SetHolder(bounded, holder))
 	if errors.Is(err, ErrLost) {
 		c.handleLost(le, err)
 	}

@@ -93,7 +93,7 @@ func (d silentDriver) Acquire(ctx context.Context, req driver.Request) (driver.L
 func TestSetLabelLearnsOfLoss(t *testing.T) {
 	store := new(memlock.Store)
 	lock, other := acquire(t, open(t, silentDriver{store.Open()}), "a"), open(t, store.Open())
-	wantErr(t, "Break", other.Break(t.Context(), "a", lock.Owner(), lock.Token()), nil)
+	wantErr(t, "Break", other.Break(t.Context(), "a", lock.ID()), nil)
 	if isClosed(lock.Lost()) {
 		t.Fatal("the driver has told of the loss: nothing is tested")
 	}
@@ -108,7 +108,7 @@ func TestSetLabelLearnsOfLoss(t *testing.T) {
 // goes on.
 func TestSetLabelInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := fault.Wrap(new(memlock.Store).Open(), fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: fault.Hang}}})
+		d := fault.Wrap(new(memlock.Store).Open(), fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}})
 		lock := acquire(t, open(t, d), "a")
 		began := time.Now()
 		wantErr(t, "SetLabel while the store hangs", lock.SetLabel(t.Context(), "text"), snib.ErrUnavailable)

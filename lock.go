@@ -50,10 +50,10 @@ func (l *Lock) Name() string { return l.mustHold().lease.name }
 // ([FencingNone]). Re-entering does not change it.
 func (l *Lock) Token() uint64 { return l.mustHold().token }
 
-// Owner returns the id under which the store knows the holder. Holds that were handed over within
-// the process share one id, and the store knows them by the token of the first. Anyone who knows
-// the id can release the lock, so do not log it.
-func (l *Lock) Owner() string { return l.mustHold().lease.owner }
+// ID returns the name of the grant behind the hold in the store. It is a secret: whoever knows
+// it can release the lock, and with [Detached], adopt the hold ([Locker.Adopt]). So do not log
+// it. Holds that were handed over within the process share one grant.
+func (l *Lock) ID() string { return l.mustHold().lease.id }
 
 // Validity returns how long the hold may still be relied on if no further renewal
 // succeeds. It is 0 once the hold has ended. It shrinks while renewals fail; use that

@@ -3,7 +3,6 @@ package snib
 // This file has the Locker, the stages of an acquisition, and the discipline of the mutex.
 
 import (
-	"crypto/rand"
 	"fmt"
 	"os"
 	"sync"
@@ -34,10 +33,10 @@ type (
 //
 // A lock goes through these stages. Each has a file of its own, with the types that it owns.
 //
-//	resolve   the acquisition joins a hold that its context or its Owner already has, or goes on
+//	resolve   the acquisition joins a hold that its context carries, or goes on
 //	enqueue   it waits for its turn in this process, or gets a hold from another goroutine
 //	request   the driver acquires the lease, with retries while the store is unavailable
-//	adopt     the lease is checked, and becomes a hold
+//	install   the lease is checked, and becomes a hold
 //	keep      the keeper renews the lease, and ends the hold if it can't
 //	release   the lease goes to the next goroutine (handover.go), or back to the store
 //
@@ -45,7 +44,7 @@ type (
 // through the last.
 //
 // One mutex, mu, guards everything that changes. It guards the types hold, lease, nameQueue,
-// waiterList, keeper, leaseHeap, ownerHolds and watermarks: their methods are called with mu held,
+// waiterList, keeper, leaseHeap and watermarks: their methods are called with mu held,
 // or before another goroutine knows the object. All other functions are called without mu, except
 // those whose names end in Locked. mu is never held during a request to the store, a callback, or
 // the cancellation of a context.
@@ -53,8 +52,6 @@ type core struct {
 	driver driver.Driver
 	info   driver.Info
 	holder driver.Holder
-	owner  string        // random prefix of all owner ids
-	serial atomic.Uint64 // the last suffix of an owner id
 
 	tracesRenewals atomic.Bool // a Trace of some Locker is told of renewals
 
@@ -62,7 +59,6 @@ type core struct {
 	isClosed     bool
 	queues       map[string]*nameQueue
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
-	ownerHolds   ownerHolds
 	keeper       keeper
 	watermarks   watermarks
 }
@@ -84,12 +80,10 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		driver: d,
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
-		owner:  rand.Text() + "-",
 		keeper: keeper{wakeup: make(chan struct{}, 1)},
 
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
-		ownerHolds:   make(ownerHolds),
 		watermarks:   make(watermarks),
 	}}
 	l.noteTraces()

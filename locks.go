@@ -128,7 +128,7 @@ func (ls *Locks) Token(name string) (token uint64, ok bool) {
 }
 
 // Lock returns the hold on a name that [Locker.AcquireAll] was called with, or nil if it was not
-// called with this name. Pass it to the guards of package fence, which need its token and owner.
+// called with this name. Pass it to the guards of package fence, which need its token and id.
 // Locks.Release releases it; if it is released earlier, the context of the Locks ends.
 func (ls *Locks) Lock(name string) *Lock {
 	ls.mustHold()

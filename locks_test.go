@@ -78,7 +78,7 @@ func TestAcquireAll(t *testing.T) {
 		}()
 		synctest.Wait()
 		st, _ := store.Open().Status(t.Context(), "p/a")
-		if err := store.Open().Break(t.Context(), "p/a", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+		if err := store.Open().Break(t.Context(), "p/a", st.Holders[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		wantErr(t, "AcquireAll that lost one", <-broken, snib.ErrLost)
@@ -87,7 +87,7 @@ func TestAcquireAll(t *testing.T) {
 		ls, err = l.AcquireAll(t.Context(), "a", "b")
 		wantErr(t, "AcquireAll", err, nil)
 		st, _ = store.Open().Status(t.Context(), "p/b")
-		if err := store.Open().Break(t.Context(), "p/b", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+		if err := store.Open().Break(t.Context(), "p/b", st.Holders[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		<-ls.Lost()

@@ -24,7 +24,7 @@ func TestNilContext(t *testing.T) {
 	_, allErr := l.AcquireAll(none, "a")
 	_, tryAllErr := l.TryAcquireAll(none, "a")
 	doErr := l.Do(none, "a", nil)
-	_, adoptErr := l.Adopt(none, "a", "owner")
+	_, adoptErr := l.Adopt(none, "a", "id")
 	_, statusErr := l.Status(none, "a")
 	var listErr error
 	for _, listErr = range l.List(none, "a") {
@@ -35,7 +35,7 @@ func TestNilContext(t *testing.T) {
 	release(t, lock)
 	for what, err := range map[string]error{
 		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
-		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "owner", 1), "Info": infoErr,
+		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "id"), "Info": infoErr,
 	} {
 		if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "context: it is nil") {
 			t.Errorf("%s with a nil context = %v", what, err)
@@ -51,7 +51,7 @@ func TestNilLock(t *testing.T) {
 			t.Errorf("Release = %v", err)
 		}
 		for what, use := range map[string]func(){
-			"Name": func() { lock.Name() }, "Token": func() { lock.Token() }, "Owner": func() { lock.Owner() }, "Validity": func() { lock.Validity() },
+			"Name": func() { lock.Name() }, "Token": func() { lock.Token() }, "ID": func() { lock.ID() }, "Validity": func() { lock.Validity() },
 			"Context": func() { lock.Context() }, "Lost": func() { lock.Lost() }, "Wanted": func() { lock.Wanted() },
 		} {
 			func() {
@@ -234,7 +234,7 @@ func TestNilLocker(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
-			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id", 1), "Close": l.Close(),
+			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
 		} {
 			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
 				t.Errorf("%s = %v", what, err)

@@ -25,11 +25,9 @@ type config struct {
 	shared       bool
 	fair         bool
 	slots        int
-	owner        string // "": a new id for each acquisition
 	label        string
 	prefix       string
 	fencing      driver.Fencing // the least strength that is required
-	strength     driver.Fencing // the strength of the tokens that the backend then grants, at least
 	traces       traceHooks
 	hasTraces    bool // traces is not empty
 }
@@ -78,7 +76,7 @@ func NoWait() Option {
 // where the backend has one (Info.TellsLoss), and else at the end of the TTL or from Release.
 //
 // Each hold with NoRenewal is a grant of the store. None is handed over within the process, and
-// acquiring again, by [Reentrant] or [Owner], does not extend it.
+// acquiring again, by [Reentrant], does not extend it.
 //
 // Where leases end with a session, the driver keeps the session alive for all its locks. There the
 // Locker releases the lock at the end of the TTL. If the holder dies, the lock is free when the
@@ -147,23 +145,6 @@ func Reentrant() Option {
 	return newOption(func(c *config) { c.reentrant = true })
 }
 
-// Owner sets the id of the acquisition, instead of a new random one. Acquiring is idempotent for
-// an owner: if it already holds the lock under this id, it gets the same hold again, with the
-// same token, and the hold ends when all its Locks are released.
-//
-// The id must be unique among all contenders, and be used by one process at a time. Another
-// process that acquires with the same id takes the hold over, with its own TTL, and its release
-// ends the hold for both. Anyone who knows the id can release the lock.
-func Owner(id string) Option {
-	return Option{func(c *config) error {
-		if id == "" || len(id) > driver.MaxName {
-			return driver.Invalidf("Owner: it has %d bytes; 1 to %d are allowed", len(id), driver.MaxName)
-		}
-		c.owner = id
-		return nil
-	}}
-}
-
 // Label sets a text that is shown to people who inspect the lock, beside host and
 // process id. It affects one thing only: a lease is not handed over within the process
 // between holds with different labels.
@@ -198,10 +179,7 @@ func Fair() Option {
 }
 
 // RequireFencing refuses, with [ErrInvalid], a backend whose fencing tokens are weaker than
-// strength. A backend that can have stronger tokens than it has by default (Info.FencingOnDemand)
-// then has them; all holders of a name should require the same. To join a hold with weaker tokens
-// ([Reentrant], [Owner]) is an [ErrNested]. It also makes Acquire return [ErrRegressed] if a token
-// goes back.
+// strength. It also makes Acquire return [ErrRegressed] if a token goes back.
 func RequireFencing(strength Fencing) Option {
 	return newOption(func(c *config) { c.fencing = strength })
 }
@@ -242,7 +220,7 @@ func Tracing(t *Trace) Option {
 
 // Logging writes to l what happens to locks: losses and tokens that went back as
 // errors; acquisitions that failed because of the store, renewals that failed and releases that
-// were not confirmed as warnings; the rest at debug level. Owner ids are never written. Messages
+// were not confirmed as warnings; the rest at debug level. Grant ids are never written. Messages
 // and keys are stable; docs/metrics.md lists them.
 func Logging(l *slog.Logger) Option { return Tracing(logTrace(l)) }
 
@@ -281,7 +259,6 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 			c.ttl = min(c.ttl, info.MaxTTL)
 		}
 	}
-	c.strength = max(c.fencing, info.Fencing)
 	return c, c.checkAgainst(info)
 }
 
@@ -301,8 +278,8 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.detached && info.Tenure == driver.TenureSession:
 		return driver.Invalidf("Detached: this backend frees the locks of a process that has ended")
-	case c.fencing > max(info.Fencing, info.FencingOnDemand):
-		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, max(info.Fencing, info.FencingOnDemand))
+	case c.fencing > info.Fencing:
+		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, info.Fencing)
 	case c.fair && info.Fairness == driver.FairNever:
 		return driver.Invalidf("Fair: this backend does not keep the order of arrival")
 	case c.shared && c.slots > 0:

@@ -46,7 +46,6 @@ func TestInvalid(t *testing.T) {
 		{"MinHold", snib.MinHold(-1), "MinHold"},
 		{"LockDelay", snib.LockDelay(0), "LockDelay"},
 		{"LongLockDelay", snib.LockDelay(time.Minute), "more than 1m0s"},
-		{"Owner", snib.Owner(""), "Owner"},
 		{"Slots", snib.Slots(0), "Slots"},
 		{"NoSlots", snib.Slots(2), "no semaphores"},
 		{"Shared", snib.Shared(), "no read/write locks"},

@@ -26,7 +26,7 @@ type place struct {
 // caller must decline it.
 func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began clockReading) (place, *hold, error) {
 	c := l.core
-	if l.conf.fair || l.conf.owner != "" || l.conf.detached {
+	if l.conf.fair || l.conf.detached {
 		if !noWait {
 			c.countStoreWaiter(name, 1)
 		}
@@ -195,8 +195,8 @@ func (c *core) advanceLocked(q *nameQueue) {
 
 // A nameQueue is the queue of this process's goroutines for one name. Only the goroutine at its
 // head sends requests to the store. The head is not in the list of waiters. A nameQueue exists as
-// long as it has a head. Acquisitions that are Fair or Detached, or have an Owner,
-// bypass the queue. So do acquisitions that must not wait, if the queue exists.
+// long as it has a head. Acquisitions that are Fair or Detached bypass the
+// queue. So do acquisitions that must not wait, if the queue exists.
 //
 // An exclusive hold stays at the head until it ends. Then the lease, with its
 // next token, is handed over to the first waiter, or the first waiter becomes the

@@ -4,9 +4,9 @@ package snib
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -16,60 +16,88 @@ import (
 // request acquires a lease from the driver. It returns the core's lease, which is not filled in
 // yet, and what the driver granted.
 func (l *Locker) request(ctx context.Context, p place, noWait bool) (*lease, driver.Lease, error) {
-	c, name, q := l.core, p.name, p.queue
-	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl + l.conf.lockDelay, queue: q, heapIndex: -1}
-	le.noRenewal = l.conf.noRenewal && c.info.Tenure == driver.TenureLease
+	c, q := l.core, p.queue
 	req := driver.Request{
-		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait, RetryTimeout: l.conf.retryTimeout,
-		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
-		OnLost: func(err error) { c.handleLost(le, err) }, OnWanted: func() { c.handleWanted(le) }, Holder: c.holder,
+		Name: p.name, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait, RetryTimeout: l.conf.retryTimeout,
+		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay, Holder: l.holder(),
 	}
-	req.UniqueOwner, req.Fencing = l.conf.owner == "", l.conf.fencing
-	req.Holder.Label = l.conf.label
 	if q != nil {
 		req.OnWait = func(err error) { c.noteAnswer(q, err == nil, err) }
 	}
 	// Without Detached, the death of this process would free the lock without the LockDelay.
 	req.Detached = l.conf.detached || l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease
 	c.mu.Lock()
-	le.watermark = c.watermarks[name]
+	watermark := c.watermarks[p.name]
 	if q != nil && l.conf.allowsHandOver() {
 		req.Tokens = q.tokenBlockSize(l)
 	}
 	c.mu.Unlock()
-	granted, err := l.send(ctx, req, p)
-	if err != nil && l.conf.owner != "" {
-		c.confirmOwnerHold(le.owner, name)
-	}
+	le, granted, err := l.send(ctx, req, p)
+	le.queue, le.watermark = q, watermark
 	return le, granted, err
 }
 
-// newOwner returns the owner id of a new acquisition.
-func (l *Locker) newOwner() string {
-	if l.conf.owner != "" {
-		return l.conf.owner
+// holder describes this process, and what keeps its holds alive.
+func (l *Locker) holder() driver.Holder {
+	h := l.core.holder
+	h.Label = l.conf.label
+	if l.conf.detached {
+		h.Kind = driver.KindDetached
 	}
-	var buf [48]byte
-	return string(strconv.AppendUint(append(buf[:0], l.core.owner...), l.core.serial.Add(1), 36))
+	return h
 }
 
-// send calls the driver. While the store is unavailable it retries, if the request may wait. The
-// head of a queue continues the outage of the heads before it: if that has lasted for RetryTimeout,
-// send returns its error without a request, because each request may take seconds to fail. Outside
-// of a queue, the outage begins with this acquisition.
-func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.Lease, error) {
+// attempt calls the driver once, under an id that no other attempt has, so that nothing of an
+// earlier one can reach what it gets.
+func (l *Locker) attempt(ctx context.Context, req driver.Request) (*lease, driver.Lease, error) {
+	c := l.core
+	le := l.newLease(req.Name, newID())
+	req.ID = le.id
+	req.OnLost = func(err error) { c.handleLost(le, err) }
+	req.OnWanted = func() { c.handleWanted(le) }
+	granted, err := c.driver.Acquire(ctx, req)
+	return le, granted, err
+}
+
+// newLease returns a lease that is not filled in yet, and belongs to no queue.
+func (l *Locker) newLease(name, id string) *lease {
+	return &lease{
+		name: name, id: id, ttl: l.conf.ttl + l.conf.lockDelay, heapIndex: -1,
+		noRenewal: l.conf.noRenewal && l.core.info.Tenure == driver.TenureLease,
+	}
+}
+
+// newID returns the id of a new attempt. Nobody can guess it, and it begins with a letter: other
+// programs take a value that begins with a digit for a time.
+func newID() string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	var buf [26]byte
+	_, _ = rand.Read(buf[:]) // it never fails
+	for i, b := range buf {
+		buf[i] = alphabet[b%32]
+	}
+	buf[0] = 's'
+	return string(buf[:])
+}
+
+// send calls the driver, and returns the lease of its last attempt. While the store is
+// unavailable it retries, if the request may wait. The head of a queue continues the outage of
+// the heads before it: if that has lasted for RetryTimeout, send returns its error without a
+// request, because each request may take seconds to fail. Outside of a queue, the outage begins
+// with this acquisition.
+func (l *Locker) send(ctx context.Context, req driver.Request, p place) (*lease, driver.Lease, error) {
 	if req.NoWait {
 		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 		defer bounded.cancel()
-		granted, err := l.core.driver.Acquire(bounded, req)
-		return granted, callerError(ctx, err)
+		le, granted, err := l.attempt(bounded, req)
+		return le, granted, callerError(ctx, err)
 	}
 	var own driverkit.Outage
 	outage, q := &own, p.queue
 	if q != nil {
 		outage = &q.outage
 		if q.outageErr != nil && outage.IsOver(req.RetryTimeout) {
-			return nil, q.outageErr
+			return l.newLease(req.Name, ""), nil, q.outageErr
 		}
 	}
 	sentAt := p.since // close enough, and saves a reading of the clock
@@ -77,12 +105,12 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.
 		sentAt = time.Now()
 	}
 	var last error // of the outage
-	for ; ; req.UniqueOwner, sentAt = false, time.Now() {
-		granted, err := l.core.driver.Acquire(ctx, req)
+	for ; ; sentAt = time.Now() {
+		le, granted, err := l.attempt(ctx, req)
 		err = callerError(ctx, err)
 		if last != nil && err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && time.Since(sentAt) < driver.CancelTimeout {
 			// The wait ended as the retry began. The driver knows nothing of the outage then.
-			return nil, fmt.Errorf("%w: %w", last, context.Cause(ctx))
+			return le, nil, fmt.Errorf("%w: %w", last, context.Cause(ctx))
 		}
 		// The store has answered, or may have: a request that took long may have been queued there.
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil && time.Since(sentAt) > driver.AnswerTimeout {
@@ -90,11 +118,11 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.
 			if q != nil && q.outageErr != nil && !errors.Is(err, ErrUnavailable) {
 				l.core.noteAnswer(q, errors.Is(err, ErrHeld), nil)
 			}
-			return granted, err
+			return le, granted, err
 		}
 		pause, shouldRetry := outage.AgainWithin(req.RetryTimeout, sentAt, err)
 		if ctx.Err() != nil {
-			return nil, err
+			return le, nil, err
 		}
 		if !shouldRetry {
 			err = fmt.Errorf("%w; gave up after %v", err, outage.Lasted())
@@ -103,11 +131,11 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.
 			// The store had queued the request, so it does not tell how long the outage lasts. The
 			// next head sends a request of its own.
 			l.core.noteAnswer(q, false, nil)
-			return nil, err
+			return le, nil, err
 		}
 		l.core.noteAnswer(q, false, err)
 		if !shouldRetry {
-			return nil, err
+			return le, nil, err
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -116,7 +144,7 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (driver.
 			timer.Stop()
 		}
 		if ctx.Err() != nil { // also if the pause is over
-			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+			return le, nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 		last = err
 	}

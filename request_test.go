@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,42 +169,4 @@ func TestCauseOfNoAnswer(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request of an owner that the driver gives up may take along the lease that another request of
-// the owner got at the same time. The holder learns that at once.
-func TestOwnerLosesByGivingUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		l := open(t, d, snib.Owner("x"))
-		ctx, cancel := context.WithCancel(t.Context())
-		var calls atomic.Int64
-		d.acquire = func(ctx context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			if calls.Add(1) > 1 {
-				return send()
-			}
-			time.Sleep(time.Second)
-			lease, err := send()
-			if err != nil {
-				return nil, err
-			}
-			cancel()
-			if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
-				return nil, err
-			}
-			return nil, context.Cause(ctx)
-		}
-		gaveUp := make(chan error)
-		go func() {
-			_, err := l.Acquire(ctx, "a")
-			gaveUp <- err
-		}()
-		synctest.Wait()
-		held := acquire(t, l, "a")
-		wantErr(t, "the request that was given up", <-gaveUp, context.Canceled)
-		synctest.Wait()
-		if !isClosed(held.Lost()) {
-			t.Error("the holder is not told that its lease is gone")
-		}
-	})
 }

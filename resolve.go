@@ -1,6 +1,6 @@
 package snib
 
-// Stage 1, resolve: an acquisition whose context or Owner already has a hold on the name joins it.
+// Stage 1, resolve: an acquisition whose context carries a hold on the name joins it.
 
 import (
 	"context"
@@ -24,11 +24,7 @@ func (l *Locker) resolve(ctx context.Context, name string) (*hold, holdOrigin, e
 		}
 		return h, holdOrigin{local: true, joined: true}, nil
 	}
-	h, err := l.joinByOwner(name)
-	if h == nil {
-		return nil, holdOrigin{}, err
-	}
-	return h, holdOrigin{local: true, joined: true}, nil
+	return nil, holdOrigin{}, nil
 }
 
 // findCarried returns the living hold on name that ctx carries, or nil.
@@ -49,8 +45,7 @@ func (c *core) findCarried(ctx context.Context, name string) *hold {
 	return nil
 }
 
-// HoldCount returns how many Locks of the caller's hold on name are not released. The caller's hold
-// is the one that ctx carries or, with [Owner], the one of that Owner in this process. With
+// HoldCount returns how many Locks of the hold on name that ctx carries are not released. With
 // [Reentrant] it may have more than one Lock. HoldCount returns 0 if there is no such hold, or if
 // it has ended. It does not ask the store, and does not see the holds of others.
 //
@@ -65,9 +60,6 @@ func (l *Locker) HoldCount(ctx context.Context, name string) int {
 	h := c.findCarried(ctx, name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h == nil && l.conf.owner != "" {
-		h = c.ownerHolds[ownerKey{l.conf.owner, name}]
-	}
 	if h == nil || h.endCause() != nil {
 		return 0
 	}
@@ -92,26 +84,6 @@ func (l *Locker) joinByContext(h *hold) error {
 	return nil
 }
 
-// joinByOwner adds a Lock to the hold that the Owner already has, and returns the hold. It
-// returns nil if there is none.
-func (l *Locker) joinByOwner(name string) (*hold, error) {
-	if l.conf.owner == "" {
-		return nil, nil
-	}
-	c := l.core
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.ownerHolds[ownerKey{l.conf.owner, name}]
-	if h == nil || h.endCause() != nil {
-		return nil, nil
-	}
-	if err := l.conf.checkJoin(&h.locker.conf); err != nil {
-		return nil, err
-	}
-	h.lockCount++
-	return h, nil
-}
-
 // checkJoin returns why an acquisition with options c can't join a hold
 // with options existing, or nil.
 func (c *config) checkJoin(existing *config) error {
@@ -120,8 +92,6 @@ func (c *config) checkJoin(existing *config) error {
 		return fmt.Errorf("%w: held with %d slots and asked for with %d", ErrKind, existing.slots, c.slots)
 	case existing.shared && !c.shared:
 		return fmt.Errorf("%w: as shared, so it would wait for itself to hold it alone", ErrNested)
-	case existing.strength < c.strength:
-		return fmt.Errorf("%w: with %v tokens, so it would wait for itself to get %v ones", ErrNested, existing.strength, c.strength)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -86,36 +85,7 @@ func TestHoldCount(t *testing.T) {
 		<-lost.Lost()
 		count("after the loss", l, ctx, 0)
 		wantErr(t, "Release", lost.Release(), snib.ErrLost)
-
-		owner := l.With(snib.Owner("o"))
-		one, two := acquire(t, owner, "a"), acquire(t, owner, "a")
-		count("of an Owner", owner, t.Context(), 2)
-		count("of another Owner", l.With(snib.Owner("p")), t.Context(), 0)
-		release(t, one)
-		release(t, two)
-		count("of an Owner after its releases", owner, t.Context(), 0)
 	})
-}
-
-// An acquisition does not join a hold with weaker tokens than it requires.
-func TestReentryChecksTheTokens(t *testing.T) {
-	d := newSpy(new(memlock.Store))
-	d.info = strongerOnDemand
-	weak := open(t, d, snib.Reentrant())
-	strong := weak.With(snib.RequireFencing(snib.FencingDurable))
-	lock := acquire(t, weak, "a")
-	_, err := strong.Acquire(lock.Context(), "a")
-	wantErr(t, "durable inside clock", err, snib.ErrNested)
-	release(t, lock)
-	lock = acquire(t, strong, "a")
-	inner, err := weak.Acquire(lock.Context(), "a")
-	wantErr(t, "clock inside durable", err, nil)
-	release(t, inner)
-	release(t, lock)
-	owned := acquire(t, weak.With(snib.Owner("x")), "a")
-	_, err = strong.With(snib.Owner("x")).Acquire(t.Context(), "a")
-	wantErr(t, "durable, for an owner with clock", err, snib.ErrNested)
-	release(t, owned)
 }
 
 func TestReentryChecksTheKind(t *testing.T) {
@@ -146,60 +116,4 @@ func TestCarriedHoldsMustBeOursAndAlive(t *testing.T) {
 	again, err := a.Acquire(ctx, "a")
 	wantErr(t, "Acquire with a hold that has ended", err, nil)
 	release(t, again)
-}
-
-// TestOwnerIsIdempotent checks that an owner that acquires again gets the same hold again.
-func TestOwnerIsIdempotent(t *testing.T) {
-	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(snib.FencingClock))
-	one, two := acquire(t, l, "state"), acquire(t, l, "state")
-	if one.Token() != two.Token() || one.Owner() != "terraform-4711" {
-		t.Errorf("tokens %d and %d, owner %q", one.Token(), two.Token(), one.Owner())
-	}
-	release(t, one)
-	wantErr(t, "second Release of one lease", two.Release(), nil)
-}
-
-// TestOwnerSharesOneHold checks that all acquisitions of one owner share a hold, which ends with
-// the last of them.
-func TestOwnerSharesOneHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		l, other := open(t, store.Open(), snib.Owner("x")), open(t, store.Open())
-		one, two := acquire(t, l, "a"), acquire(t, l, "a")
-		release(t, one)
-		_, err := other.TryAcquire(t.Context(), "a")
-		wantErr(t, "TryAcquire while one of two is held", err, snib.ErrHeld)
-		time.Sleep(2 * ttl)
-		if isClosed(two.Lost()) {
-			t.Errorf("the second was lost with the release of the first: %v", context.Cause(two.Context()))
-		}
-		release(t, two)
-		release(t, acquire(t, other, "a"))
-	})
-}
-
-func TestOwnerChecksKindAndToken(t *testing.T) {
-	store := new(memlock.Store)
-	l, other := open(t, store.Open(), snib.Owner("x")), open(t, store.Open())
-	shared := acquire(t, l.With(snib.Shared()), "a")
-	reader := acquire(t, other.With(snib.Shared()), "a")
-	_, err := l.TryAcquire(t.Context(), "a")
-	wantErr(t, "exclusive, for an owner that shares", err, snib.ErrNested)
-	_, err = open(t, store.Open(), snib.Owner("x")).TryAcquire(t.Context(), "a")
-	wantErr(t, "the same from another process", err, snib.ErrHeld)
-	_, err = l.With(snib.Slots(3)).TryAcquire(t.Context(), "a")
-	wantErr(t, "slots, for an owner that shares", err, snib.ErrKind)
-	release(t, reader)
-	release(t, shared)
-
-	d := newSpy(store)
-	fenced := open(t, d, snib.Owner("y"), snib.RequireFencing(snib.FencingClock))
-	first := acquire(t, fenced, "b")
-	release(t, first)
-	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-		l, err := send()
-		return &oldTokenLease{l, first.Token() - 1}, err
-	}
-	_, err = fenced.Acquire(t.Context(), "b")
-	wantErr(t, "a token that went back, for an owner", err, snib.ErrRegressed)
 }

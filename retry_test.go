@@ -175,3 +175,34 @@ func TestWhyTheWaitEnded(t *testing.T) {
 		}
 	}
 }
+
+// Each attempt has an id of its own, so that nothing late of a failed one reaches the next: not its
+// withdrawal in the store, and not its loss in the driver.
+func TestAttemptsHaveIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		var attempts []driver.Request
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if attempts = append(attempts, req); len(attempts) < 3 {
+				return nil, driver.ErrUnavailable
+			}
+			return send()
+		}
+		lock := acquire(t, open(t, d), "a")
+		seen := map[string]bool{}
+		for _, req := range attempts {
+			if seen[req.ID] || len(req.ID) < 20 || req.ID[0] < 'a' || req.ID[0] > 'z' {
+				t.Errorf("id %q: it is not new, can be guessed, or does not begin with a letter", req.ID)
+			}
+			seen[req.ID] = true
+		}
+		if len(attempts) != 3 || lock.ID() != attempts[2].ID {
+			t.Errorf("%d attempts, and the hold has not the id of the last one", len(attempts))
+		}
+		attempts[0].OnLost(driver.ErrLost)
+		if isClosed(lock.Lost()) {
+			t.Error("the loss of a failed attempt ended the hold")
+		}
+		release(t, lock)
+	})
+}

@@ -44,7 +44,7 @@ type WaitEndedEvent struct {
 	Context context.Context // passed to Acquire, for its values; it may have ended
 	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
-	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
+	Joined  bool            // the Lock joined an existing hold: see Reentrant
 	Err     error           // of Acquire; nil if an AcquiredEvent follows
 }
 
@@ -54,7 +54,7 @@ type AcquiredEvent struct {
 	Context context.Context // passed to Acquire, for its values; it may have ended
 	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
-	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
+	Joined  bool            // the Lock joined an existing hold: see Reentrant
 }
 
 // A RenewedEvent reports the answer to the renewal of a lease, or that there was none.

@@ -132,11 +132,6 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 			wantErr(t, "Acquire again", err, nil)
 			return func() { release(t, inner); release(t, outer) }
 		}},
-		{name: "Owner", locks: 2, joined: 1, ends: 1, run: func(t *testing.T, l *snib.Locker) func() {
-			l = l.With(snib.Owner("me"))
-			one, two := acquire(t, l, "a"), acquire(t, l, "a")
-			return func() { release(t, one); release(t, two) }
-		}},
 		{name: "HandOver", locks: 2, ends: 2, queued: 1, run: func(t *testing.T, l *snib.Locker) func() {
 			one := acquire(t, l, "a")
 			done := make(chan struct{})
@@ -181,44 +176,6 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// If an owner acquires twice concurrently, the request that is answered
-// last joins the hold of the other.
-func TestTraceTellsOfMergedHolds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			time.Sleep(time.Second)
-			return send()
-		}
-		l := open(t, d, snib.Tracing(r.trace()), snib.Owner("me"))
-		var both sync.WaitGroup
-		for range 2 {
-			both.Go(func() {
-				lock, err := l.Acquire(t.Context(), "a")
-				time.Sleep(time.Minute) // both hold it
-				if err == nil {
-					err = lock.Release()
-				}
-				if err != nil {
-					t.Errorf("one of the two: %v", err)
-				}
-			})
-			time.Sleep(time.Millisecond) // the second request is sent while the first is pending
-		}
-		both.Wait()
-		held := 0
-		for _, e := range r.eventsOf("acquired") {
-			if !e.Joined {
-				held++
-			}
-		}
-		if ends := len(r.eventsOf("released")) + len(r.eventsOf("lost")); held != 1 || ends != 1 {
-			t.Errorf("%d holds began and %d ended, want one:\n%+v", held, ends, r.events)
-		}
-	})
 }
 
 // slowContext is a context whose Err takes a minute once slow is closed.
@@ -284,7 +241,7 @@ func TestTraceTellsTheKindOfLoss(t *testing.T) {
 		{want: snib.LossMaxHold, opts: []snib.Option{snib.MaxHold(time.Second)}},
 		{want: snib.LossExpired, lose: func(d *spy, _ *snib.Locker, _ *snib.Lock) error { d.renew = unreachable; return nil }},
 		{want: snib.LossRefused, lose: func(d *spy, _ *snib.Locker, lock *snib.Lock) error {
-			return d.Driver.Break(context.Background(), "a", lock.Owner(), lock.Token())
+			return d.Driver.Break(context.Background(), "a", lock.ID())
 		}},
 		{want: snib.LossClosed, lose: func(_ *spy, l *snib.Locker, _ *snib.Lock) error { return l.Close() }},
 	}
@@ -402,7 +359,7 @@ func TestLogKeys(t *testing.T) {
 	release(t, acquire(t, l, "a"))
 	lock := acquire(t, l, "broken")
 	until("lock renewed")
-	if err := d.Driver.Break(t.Context(), "broken", lock.Owner(), lock.Token()); err != nil {
+	if err := d.Driver.Break(t.Context(), "broken", lock.ID()); err != nil {
 		t.Fatal(err)
 	}
 	until("lock lost")
@@ -426,8 +383,8 @@ func TestLogKeys(t *testing.T) {
 			delete(fields, "err") // optional: the refused renewal has one
 		}
 		got[message] = level + " " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
-		if strings.Contains(line, lock.Owner()) {
-			t.Errorf("the owner, with which the lock can be released, stands in the log: %s", line)
+		if strings.Contains(line, lock.ID()) {
+			t.Errorf("the id, with which the lock can be released, stands in the log: %s", line)
 		}
 	}
 	if !maps.Equal(got, want) {
@@ -481,7 +438,7 @@ func TestLogLevels(t *testing.T) {
 		}},
 		{"ReleaseTooLate", "lock released", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
 			lock := acquire(t, l.With(snib.Fair()), "a")
-			if err := d.Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
+			if err := d.Break(t.Context(), "a", lock.ID()); err != nil {
 				t.Fatal(err)
 			}
 			wantErr(t, "Release", lock.Release(), snib.ErrLost)

@@ -67,18 +67,6 @@ func handOverColumns() []column {
 	}
 }
 
-// turnColumns are for scenarios in which processes take turns at one name.
-func turnColumns() []column {
-	return []column{
-		perSecond(),
-		{title: acquireMean, of: func(r *run) float64 { return r.waits.Mean() / 1e3 }, spread: true, lowerIsBetter: true},
-		waited(acquireP50, 50, time.Microsecond), waited("acquire p95 µs", 95, time.Microsecond), waited(acquireP99, 99, time.Microsecond),
-		{title: crossShare, of: func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }},
-		leastServedProcess(), mostServedProcess(), overlaps(),
-		commands(), clientCPUPerCycle(), serverCPUPerCycle(),
-	}
-}
-
 // heldColumns are for scenarios in which many locks are held.
 func heldColumns() []column {
 	return []column{

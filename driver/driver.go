@@ -10,13 +10,12 @@ package driver
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
 // A Driver takes leases in one store. It is safe for concurrent use.
 //
-// A driver is not reentrant: two requests with different owners MUST exclude each other also
+// A driver is not reentrant: two requests with different ids MUST exclude each other also
 // when they come through the same driver, the same connection and the same session.
 //
 // Errors are returned raw: the core adds operation, name and backend. An error MUST NOT contain
@@ -49,18 +48,29 @@ type Driver interface {
 	// waits in the queue. A pooled connection that turns out to be stale is no failure: the driver
 	// uses another one, at once.
 	//
-	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease,
-	// it is granted again with the same token, for the TTL of the new request and with a Start
-	// of its own; where the tenure is a lease, through any driver. So if the answer to an
-	// acquisition is lost, the caller simply acquires again.
+	// Acquire MUST be idempotent for [Request.ID], where the tenure is a lease through any driver:
+	// an attempt that holds the lease already is granted it again with the same token, for the TTL of
+	// the new request and with a Start of its own, and one that waits keeps its place. So a driver
+	// sends an attempt again when its answer was lost. After a driver has withdrawn an attempt, it
+	// MUST NOT send it again.
+	//
+	// A request of another attempt or grant changes nothing, whenever it arrives: it MUST NOT touch
+	// a grant, or a place in a queue, that has another id. An attempt that arrives after it was
+	// withdrawn is not granted where the store can know that; at worst it lapses within one TTL.
 	//
 	// After Close, Acquire returns [ErrClosed]. So do the calls that are waiting when Close is
 	// called.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
-	// Renew asks the store to extend each lease to one TTL from now. It returns one answer for
-	// each lease, in order. A batch is one round trip where the backend can do it. All leases
-	// come from this driver.
+	// Lease returns the lease with the given id on a lock, without a request to the store. It may have
+	// been acquired by another process. Its Grant is the zero value. If there is no such lease, its
+	// methods and Renew answer [ErrLost] and change nothing. Where the tenure is a session, they may
+	// return [errors.ErrUnsupported].
+	Lease(name, id string, ttl time.Duration) Lease
+
+	// Renew asks the store to extend each lease to one TTL from now. It MUST NOT shorten a lease. It
+	// returns one answer for each lease, in order. A batch is one round trip where the backend can do
+	// it. All leases come from this driver.
 	//
 	// Renew MUST NOT revive: a lease that has ended, by expiry, release or force, is answered
 	// with [ErrLost], also when nobody has taken the lock since. Any other error means that the
@@ -81,21 +91,27 @@ type Driver interface {
 }
 
 // A Lease is the store's grant behind a hold.
+//
+// Its requests name the lease by its id, and compare and act in one step. So they change nothing
+// once the lease has ended, whoever holds the lock then.
 type Lease interface {
+	// ID returns the id of the attempt that led to the grant. It is a secret: whoever knows it can
+	// release the lock.
+	ID() string
+
 	// Grant returns what the store said when it granted the lease. It does not change.
 	Grant() Grant
 
-	// Release gives the lease up. It MUST NOT free a lock that meanwhile belongs to another
-	// owner. A lease that had ended before is answered with [ErrLost]. Calling Release again is
-	// harmless; after a first success it returns nil.
+	// Release gives the lease up, with the MinHold of its request, from whichever process it is sent.
+	// A lease that had ended before is answered with [ErrLost]. Calling Release again is harmless;
+	// after a first success it returns nil.
 	Release(ctx context.Context) error
 
-	// SetLabel changes the label that an [Inspector] shows for the lease. It MUST NOT change
-	// anything else: not the end of the lease, not the queue, and not the lease of another owner. A
-	// lease that has ended is answered with [ErrLost]. After any other error the store may have
-	// either label. SetLabel MUST return soon after ctx is done. If the store can't do it, the error
-	// is errors.ErrUnsupported.
-	SetLabel(ctx context.Context, label string) error
+	// SetHolder changes what an [Inspector] shows of the holder. It MUST NOT change anything else: not
+	// the end of the lease, not the queue. A lease that has ended is answered with [ErrLost]. After
+	// any other error the store may show either. SetHolder MUST return soon after ctx is done. If the
+	// store can't do it, the error is [errors.ErrUnsupported].
+	SetHolder(ctx context.Context, h Holder) error
 }
 
 // An Inspector answers people's questions about a store. Its methods return soon after their
@@ -115,23 +131,23 @@ type Inspector interface {
 	// later than that, because its process or the store is slow.
 	List(ctx context.Context, prefix string, yield func(Status) bool) error
 
-	// Break frees the hold of the given owner and token by force: it compares and frees in one
-	// atomic step. If that hold has ended in the meantime, Break returns [ErrLost] and frees
-	// nothing. The former holder's next renewal is refused.
-	Break(ctx context.Context, name, owner string, token uint64) error
+	// Break frees the hold with the given id by force, or ends what MinHold keeps after its
+	// release: it compares and frees in one atomic step. If there is no such hold any more,
+	// Break returns [ErrLost] and frees nothing. The former holder's next renewal is refused.
+	Break(ctx context.Context, name, id string) error
 }
 
 // A Withdrawer is a [Driver] that can withdraw the requests of other processes that wait. A driver
 // implements it where a waiter that has died is in the way of others until the store notices.
 type Withdrawer interface {
-	// Withdraw removes the places of an owner from the queue of a lock, and lets those behind them
+	// Withdraw removes the place of an attempt from the queue of a lock, and lets those behind it
 	// have their turn. It leaves holds alone: a request that is granted meanwhile stays so. Where
 	// there is no such place, it does nothing. If the process that waits is alive after all, its
 	// request goes to the end of the queue. Withdraw returns soon after ctx is done.
-	Withdraw(ctx context.Context, name, owner string) error
+	Withdraw(ctx context.Context, name, id string) error
 }
 
-// A Request says what to acquire. The zero values of all fields but Name, Owner and TTL ask for
+// A Request says what to acquire. The zero values of all fields but Name, ID and TTL ask for
 // the plain case: an exclusive lock, and to wait for it.
 type Request struct {
 	// Name of the lock: 1 to 512 bytes of UTF-8 without NUL, checked by the core ([CheckName]).
@@ -139,14 +155,10 @@ type Request struct {
 	// case, or let two names share a lock.
 	Name string
 
-	// Owner identifies this acquisition. It is unique over all processes and time unless the
-	// caller chose it.
-	Owner string
-
-	// UniqueOwner says that no other request has this Owner, except a repetition of this one after it
-	// has failed, which is sent without UniqueOwner. A driver may then leave out what only requests
-	// of an owner that already holds the lease need.
-	UniqueOwner bool
+	// ID names this attempt, and the grant that it leads to. Nobody can guess it. Each call of
+	// Acquire has another one, unless it repeats an attempt that has not failed, as a lock service
+	// does whose client asks again.
+	ID string
 
 	// TTL is how long the lease outlives a holder that died. It is positive and within Info's
 	// range.
@@ -177,18 +189,6 @@ type Request struct {
 	// tokens grants one.
 	Tokens int
 
-	// Fencing is the least strength of the token that the caller requires. A driver whose
-	// Info.Fencing is weaker MUST grant such a token if Info.FencingOnDemand is not weaker. The core
-	// sends no other requests.
-	Fencing Fencing
-
-	// Keep says that the caller may keep the lease while it has no hold, until OnWanted is called.
-	// A driver that otherwise prepares to call OnWanted only for leases that last MUST then be
-	// prepared when Acquire returns: another process that begins to wait at once does not wait for
-	// longer than a message and a Release take. If a message can get lost, the driver asks the store
-	// with each renewal.
-	Keep bool
-
 	// Detached asks for a lease that outlives the process that took it: only its TTL, Release
 	// or Break ends it. A backend that frees the leases of dead processes early MUST NOT do so
 	// with this one. It is [ErrInvalid] where the tenure is a session.
@@ -208,7 +208,7 @@ type Request struct {
 	// waits for the lock, or when it can no longer tell. [Grant.TellsWanted] says whether the driver
 	// calls it for this lease; with [Info.TellsWanted], it does so if Tokens is greater than 1. The
 	// call may come before Acquire has returned. OnWanted returns at once and does not call the
-	// driver. If an owner acquires again what it holds, OnWanted of each of its requests is called.
+	// driver.
 	OnWanted func() `json:"-"`
 
 	// OnWait, if not nil, tells the caller of Acquire why the request waits. Goroutines that wait
@@ -265,14 +265,73 @@ type Holder struct {
 	Host  string
 	PID   int
 	Label string // free text, such as the command that runs under the lock
+	Kind  HolderKind
 }
 
-// ReservedLabel begins the label of a lease that somebody has reserved: no process holds it, and it
-// lasts until it is handed back, or until its TTL ends. A lock service makes such leases.
-const ReservedLabel = "reserved: "
+// Text returns the label for people, after what keeps the hold if that is neither a process nor its
+// TTL: "reserved: new disks".
+func (h Holder) Text() string {
+	switch {
+	case h.Kind != KindReserved && h.Kind != KindPending && h.Kind != KindKept:
+		return h.Label
+	case h.Label == "":
+		return h.Kind.String()
+	}
+	return h.Kind.String() + ": " + h.Label
+}
 
-// IsReserved reports whether the lease is a reservation: see [ReservedLabel].
-func (h Holder) IsReserved() bool { return strings.HasPrefix(h.Label, ReservedLabel) }
+// A HolderKind says what keeps a hold alive.
+type HolderKind uint8
+
+const (
+	// KindProcess means that the process that is shown holds the lock and renews its lease.
+	KindProcess HolderKind = iota
+
+	// KindDetached means that the hold outlives the process that is shown, until it is released or
+	// its TTL ends. Another process may continue it.
+	KindDetached
+
+	// KindReserved means that a person has reserved the lock by a lock service.
+	KindReserved
+
+	// KindPending means that a lock service was granted the lock for a client that has not been told
+	// yet.
+	KindPending
+
+	// KindKept means that the hold was released, and that its MinHold keeps the lock taken. No request
+	// has it.
+	KindKept
+)
+
+func (k HolderKind) String() string {
+	switch k {
+	case KindDetached:
+		return "detached"
+	case KindReserved:
+		return "reserved"
+	case KindPending:
+		return "pending"
+	case KindKept:
+		return "kept"
+	default:
+		return "process"
+	}
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (k HolderKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]. A kind that it does not know is KindProcess,
+// which nobody may adopt.
+func (k *HolderKind) UnmarshalText(text []byte) error {
+	*k = KindProcess
+	for _, known := range []HolderKind{KindDetached, KindReserved, KindPending, KindKept} {
+		if known.String() == string(text) {
+			*k = known
+		}
+	}
+	return nil
+}
 
 // A Grant is what the store gave. A field that the driver knows nothing of has its zero value.
 type Grant struct {

@@ -59,10 +59,10 @@ func (e *invalidError) Error() string { return "invalid " + e.what.Error() }
 
 func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.what} }
 
-// OwnerDigest returns the digest by which an owner may be shown: 32 hexadecimal digits. An owner id
-// itself must not be shown, because anyone who knows it can release the lock. The marks of
-// package fence have the same digest.
-func OwnerDigest(owner string) string {
-	sum := sha256.Sum256([]byte(owner))
+// Digest returns the digest by which an id may be shown: 32 hexadecimal digits. The id itself
+// must not be shown, because whoever knows it can release the lock. The marks of package fence
+// have the same digest.
+func Digest(id string) string {
+	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:16])
 }

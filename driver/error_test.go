@@ -30,8 +30,8 @@ func TestOwnersAreNotShown(t *testing.T) {
 	const owner = "horse-battery"
 	st := driver.Status{
 		Name:    "a",
-		Holders: []driver.Holding{{Owner: owner, Token: 5, Holder: driver.Holder{Host: "web-1"}, Left: time.Second}},
-		Waiters: []driver.Waiting{{Owner: owner}},
+		Holders: []driver.Holding{{ID: owner, Token: 5, Holder: driver.Holder{Host: "web-1"}, Left: time.Second}},
+		Waiters: []driver.Waiting{{ID: owner}},
 	}
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
@@ -41,7 +41,7 @@ func TestOwnersAreNotShown(t *testing.T) {
 			t.Errorf("%q shows the owner, or not the host", text)
 		}
 	}
-	if text := st.Holders[0].String(); !strings.Contains(text, driver.OwnerDigest(owner)) {
+	if text := st.Holders[0].String(); !strings.Contains(text, driver.Digest(owner)) {
 		t.Errorf("%q does not show the digest", text)
 	}
 }

@@ -16,10 +16,6 @@ type Info struct {
 	Fencing  Fencing
 	Fairness Fairness
 
-	// FencingOnDemand, if it is stronger than Fencing, is the strength of the tokens of requests that
-	// require it (Request.Fencing). It orders these tokens among one another.
-	FencingOnDemand Fencing
-
 	Shared bool // the driver supports Request.Shared
 	Slots  bool // the driver supports Request.Slots
 
@@ -122,9 +118,9 @@ type Status struct {
 	Waiters []Waiting // in the order in which the store would serve them
 }
 
-// A Holding is one hold in a [Status]. As text it has a digest of the owner, and as JSON none.
+// A Holding is one hold in a [Status]. As text it has a digest of the id, and as JSON none.
 type Holding struct {
-	Owner  string `json:"-"` // a secret: anyone who knows it can release the lock
+	ID     string `json:"-"` // a secret: anyone who knows it can release the lock
 	Token  uint64
 	Holder Holder
 	Held   time.Duration // since the grant; 0 where the store does not know
@@ -138,11 +134,11 @@ type Holding struct {
 
 	// Foreign says, as far as the store shows it, who has a hold that snib did not take:
 	// "Redisson". It is empty for a hold of snib, and if only the Token, 0, tells the two apart.
-	// Break can't end a hold that has Foreign and no Owner: the store has something there that
+	// Break can't end a hold that has Foreign and no ID: the store has something there that
 	// keeps the lock from being taken, and that may be no lock.
 	Foreign string
 
-	// Count is how often the owner has acquired the lock, where the store counts that; else 0.
+	// Count is how often the holder has acquired the lock, where the store counts that; else 0.
 	Count int
 }
 
@@ -150,24 +146,24 @@ type Holding struct {
 // its expiry, or another program has written it without one. No driver grants such a hold.
 const NoExpiry time.Duration = math.MaxInt64
 
-// String returns the hold as text for logs and messages, with [OwnerDigest] instead of the owner.
+// String returns the hold as text for logs and messages, with [Digest] instead of the id.
 func (h Holding) String() string {
 	type plain Holding // without this method
-	h.Owner = OwnerDigest(h.Owner)
+	h.ID = Digest(h.ID)
 	return fmt.Sprintf("%+v", plain(h))
 }
 
-// A Waiting is one waiter in a [Status]. As text it has a digest of the owner, and as JSON none.
+// A Waiting is one waiter in a [Status]. As text it has a digest of the id, and as JSON none.
 type Waiting struct {
-	Owner  string `json:"-"` // a secret: anyone who knows it can release the lock later
+	ID     string `json:"-"` // a secret: anyone who knows it can release the lock later
 	Shared bool
 	Holder Holder
 	Waited time.Duration // since the request
 }
 
-// String returns the waiter as text for logs and messages, with [OwnerDigest] instead of the owner.
+// String returns the waiter as text for logs and messages, with [Digest] instead of the id.
 func (w Waiting) String() string {
 	type plain Waiting // without this method
-	w.Owner = OwnerDigest(w.Owner)
+	w.ID = Digest(w.ID)
 	return fmt.Sprintf("%+v", plain(w))
 }

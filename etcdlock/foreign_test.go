@@ -64,10 +64,10 @@ func TestOtherKinds(t *testing.T) {
 				return
 			}
 			h := st.Holders[0]
-			if h.Owner != "" || !strings.Contains(h.Foreign, tt.says) || h.Left <= 0 || (h.Left == driver.NoExpiry) != tt.endless {
+			if h.ID != "" || !strings.Contains(h.Foreign, tt.says) || h.Left <= 0 || (h.Left == driver.NoExpiry) != tt.endless {
 				t.Errorf("Status has the holder %+v, want one without an owner that says %q", h, tt.says)
 			}
-			if err := d.Break(t.Context(), tt.name, h.Owner, h.Token); !errors.Is(err, driver.ErrLost) {
+			if err := d.Break(t.Context(), tt.name, h.ID); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break = %v, want ErrLost", err)
 			}
 			if got, err := client.Delete(t.Context(), tt.key); err != nil || got.Deleted != 1 {

@@ -206,7 +206,7 @@ func TestWantedShared(t *testing.T) {
 	reader := blockRequest("shared", "a", 10)
 	reader.Shared = true
 	beside := reader
-	beside.Owner = "b"
+	beside.ID = "b"
 	first := acquire(t, other, request("shared", "first"))
 	reader, wanted := jobtest.WithWanted(reader)
 	one, two := jobtest.Waiting(t, d, reader), jobtest.Waiting(t, other, beside)

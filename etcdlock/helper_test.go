@@ -16,7 +16,7 @@ import (
 )
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
 }
 
 // noWait returns a request that does not wait.

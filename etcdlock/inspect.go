@@ -2,7 +2,6 @@ package etcdlock
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -55,12 +54,12 @@ func (d *Driver) status(ctx context.Context, name string, q queue, ttls ttls) (d
 			return driver.Status{}, explain(err)
 		}
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: e.info.Owner, Token: tokenOf(e.revision), Holder: e.info.holder(), Held: since(e.info.Held), Left: left,
+			ID: e.info.Owner, Token: tokenOf(e.revision), Holder: e.holder(), Held: since(e.info.Held), Left: left,
 		})
 	}
 	for _, e := range waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: e.info.Owner, Shared: e.info.Shared, Holder: e.info.holder(), Waited: since(e.info.Asked),
+			ID: e.info.Owner, Shared: e.info.Shared, Holder: e.info.holder(), Waited: since(e.info.Asked),
 		})
 	}
 	return st, nil
@@ -122,7 +121,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 }
 
 // Break implements [driver.Inspector]. It deletes no key that has no lease.
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
@@ -134,7 +133,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	holders, _ := parseQueue(name, now.Kvs).split()
 	for _, e := range holders {
-		if e.info.Owner != owner || tokenOf(e.revision) != token || e.etcdLease == 0 {
+		if e.info.Owner != id || e.etcdLease == 0 {
 			continue
 		}
 		broken, err := d.endHold(ctx, isHeldIn(e.key, e.revision, e.etcdLease), e.key, "", 0)
@@ -142,5 +141,5 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 			return explain(err)
 		}
 	}
-	return fmt.Errorf("%w: that hold does not have token %d", driver.ErrLost, token)
+	return driver.ErrLost
 }

@@ -57,7 +57,7 @@ func TestStrangers(t *testing.T) {
 				case <-time.After(150 * time.Millisecond):
 				}
 				st, err := d.Status(t.Context(), name)
-				if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 || st.Holders[0].Owner != "ours" {
+				if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 || st.Holders[0].ID != "ours" {
 					t.Errorf("Status = %+v, %v; want ours as holder, and a stranger who waits", st, err)
 				}
 				release(t, l)

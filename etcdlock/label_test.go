@@ -7,12 +7,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// TestHeldAfterSetLabel has etcd answer late: a hold whose label changes is shown as held for as
+// TestHeldAfterSetHolder has etcd answer late: a hold whose label changes is shown as held for as
 // long as before.
-func TestHeldAfterSetLabel(t *testing.T) {
+func TestHeldAfterSetHolder(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	client.KV = lateKV{client.KV}
@@ -26,11 +27,11 @@ func TestHeldAfterSetLabel(t *testing.T) {
 		return st.Holders[0].Held
 	}
 	before := held()
-	if err := l.SetLabel(t.Context(), "another"); err != nil {
-		t.Fatalf("SetLabel = %v", err)
+	if err := l.SetHolder(t.Context(), driver.Holder{Label: "another"}); err != nil {
+		t.Fatalf("SetHolder = %v", err)
 	}
 	if after := held(); after < before {
-		t.Errorf("held for %v before SetLabel, and for %v after it", before, after)
+		t.Errorf("held for %v before SetHolder, and for %v after it", before, after)
 	}
 	release(t, l)
 }

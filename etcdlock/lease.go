@@ -86,7 +86,7 @@ func (ls *leases) find(name string, match func(*lease) bool) *lease {
 // ownedBy returns the lease that the owner of a request already has, or nil.
 func (ls *leases) ownedBy(req driver.Request) *lease {
 	return ls.find(req.Name, func(l *lease) bool {
-		return l.info.Owner == req.Owner && l.info.Shared == req.Shared && l.info.Slots == req.Slots
+		return l.info.Owner == req.ID && l.info.Shared == req.Shared && l.info.Slots == req.Slots
 	})
 }
 
@@ -169,8 +169,8 @@ func (h *handle) Grant() driver.Grant { return h.grant }
 // Release implements [driver.Lease].
 func (h *handle) Release(ctx context.Context) error { return h.lease.release(ctx) }
 
-// SetLabel implements [driver.Lease].
-func (h *handle) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (h *handle) SetHolder(ctx context.Context, to driver.Holder) error {
 	l := h.lease
 	if err := l.d.life.Ready(ctx); err != nil {
 		return err
@@ -181,7 +181,8 @@ func (h *handle) SetLabel(ctx context.Context, label string) error {
 	ctx, cancel := l.d.life.During(ctx)
 	defer cancel()
 	l.mu.Lock()
-	l.info.Label, l.infoRecorded = label, false
+	l.info.Host, l.info.PID, l.info.Label, l.info.Kind = to.Host, to.PID, to.Label, to.Kind
+	l.infoRecorded = false
 	l.mu.Unlock()
 	err := l.checkKey(ctx)
 	if errors.Is(err, driver.ErrLost) {

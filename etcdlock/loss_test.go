@@ -118,14 +118,14 @@ func TestStaleHandOver(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	in := open(t, client)
-	for name, end := range map[string]func(name, owner string, token uint64){
-		"Broken": func(name, owner string, token uint64) {
-			if err := in.Break(t.Context(), name, owner, token); err != nil {
+	for name, end := range map[string]func(name, id string){
+		"Broken": func(name, id string) {
+			if err := in.Break(t.Context(), name, id); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"Deleted": func(name, _ string, _ uint64) { server.Ctl("del", keys(t, client, name)[0]) },
-		"Revoked": func(name, _ string, _ uint64) {
+		"Deleted": func(name, _ string) { server.Ctl("del", keys(t, client, name)[0]) },
+		"Revoked": func(name, _ string) {
 			server.Ctl("lease", "revoke", fmt.Sprintf("%x", leaseIn(t, keys(t, client, name)[0])))
 		},
 	} {

@@ -26,6 +26,8 @@ type info struct {
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
 
+	Kind driver.HolderKind `json:"kind,omitempty"`
+
 	// MinHold is the etcd lease to which a release attaches the key, if the request has a MinHold. It
 	// was granted when the lock was, and lasts as long as MinHold.
 	MinHold int64 `json:"minHold,omitempty"`
@@ -40,12 +42,14 @@ type info struct {
 func newInfo(req driver.Request) info {
 	h := req.Holder
 	return info{
-		Format: 1, Owner: req.Owner, Shared: req.Shared, Slots: req.Slots,
-		Host: h.Host, PID: h.PID, Label: h.Label, Asked: time.Now().UnixMilli(),
+		Format: 1, Owner: req.ID, Shared: req.Shared, Slots: req.Slots,
+		Host: h.Host, PID: h.PID, Label: h.Label, Kind: h.Kind, Asked: time.Now().UnixMilli(),
 	}
 }
 
-func (i info) holder() driver.Holder { return driver.Holder{Host: i.Host, PID: i.PID, Label: i.Label} }
+func (i info) holder() driver.Holder {
+	return driver.Holder{Host: i.Host, PID: i.PID, Label: i.Label, Kind: i.Kind}
+}
 
 // encode returns the value of the key. If held is set, the lock is held since the request was
 // made.
@@ -67,6 +71,15 @@ type entry struct {
 
 // isKept reports whether the lock was released, and MinHold keeps it taken.
 func (e entry) isKept() bool { return e.info.MinHold != 0 && e.etcdLease == e.info.MinHold }
+
+// holder describes the process that has or had the entry.
+func (e entry) holder() driver.Holder {
+	h := e.info.holder()
+	if e.isKept() {
+		h.Kind = driver.KindKept
+	}
+	return h
+}
 
 // keyOf returns the key of an attempt. It begins like a key of package concurrency, with the
 // etcd lease in hexadecimal.

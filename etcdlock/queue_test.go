@@ -287,9 +287,9 @@ func TestBadInput(t *testing.T) {
 		says   []string
 		within time.Duration
 	}{
-		{"NoTTL", newDriver(t, client), driver.Request{Name: "a", Owner: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
-		{"NegativeSlots", newDriver(t, client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
-		{"SharedSlots", newDriver(t, client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
+		{"NoTTL", newDriver(t, client), driver.Request{Name: "a", ID: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
+		{"NegativeSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
+		{"SharedSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
 		{"NoLogin", newDriver(t, anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
 		{"OtherKeys", newDriver(t, reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
 		{"NoMajority", newDriver(t, minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}, 10 * time.Second},

@@ -14,7 +14,7 @@ import (
 type Hold interface {
 	Name() string
 	Token() uint64
-	Owner() string
+	ID() string
 }
 
 // A Mark is what a resource knows of a hold. It is no secret: it identifies the owner by a
@@ -28,7 +28,7 @@ type Mark struct {
 // Of returns the mark of a hold. The error matches [driver.ErrInvalid] if the hold has no
 // fencing token, as on a backend whose strength is [driver.FencingNone].
 func Of(h Hold) (Mark, error) {
-	m := Mark{Lock: h.Name(), Token: h.Token(), Owner: driver.OwnerDigest(h.Owner())}
+	m := Mark{Lock: h.Name(), Token: h.Token(), Owner: driver.Digest(h.ID())}
 	return m, m.Check()
 }
 

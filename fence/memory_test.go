@@ -128,7 +128,7 @@ func TestPausedHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err = store.Open().Break(t.Context(), "account/42", paused.Owner(), paused.Token()); err != nil {
+		if err = store.Open().Break(t.Context(), "account/42", paused.ID()); err != nil {
 			t.Fatal(err)
 		}
 		next, err := open().Acquire(t.Context(), "account/42")

@@ -185,7 +185,7 @@ func (c *candidate) wait(ctx context.Context, failed int) bool {
 // it arrives. Use it to show or to find the leader; never base a decision on it.
 //
 // The locker and the name are those of [Run]. If the name is not an exclusive lock, the error
-// matches [snib.ErrKind]. Anyone who knows the owner in the answer can release the lock, so do not
+// matches [snib.ErrKind]. Whoever knows an id in the answer can release the lock, so do not
 // log it.
 func Current(ctx context.Context, locker *snib.Locker, name string) (leader snib.Holding, ok bool, err error) {
 	if locker == nil {

@@ -56,16 +56,11 @@ func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 
 func TestStaleHandOver(t *testing.T) {
 	store := new(memlock.Store)
-	jobtest.StaleHandOver(t, func() driver.Driver { return store.Open() }, func(name, owner string, token uint64) {
-		if err := store.Open().Break(t.Context(), name, owner, token); err != nil {
+	jobtest.StaleHandOver(t, func() driver.Driver { return store.Open() }, func(name, id string) {
+		if err := store.Open().Break(t.Context(), name, id); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
 func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }
-
-func TestLeaseByID(t *testing.T) {
-	s := new(memlock.Store)
-	jobtest.LeaseByID(t, s.Open(), s.Open())
-}

@@ -49,10 +49,10 @@ func (s *Store) names(prefix string) []string {
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, id string, token uint64) error {
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	return d.update(ctx, name, func(k *lock, _ driver.Instant) error {
 		for _, l := range k.holders {
-			if l.req.Owner == id && l.grant.Token == token {
+			if l.req.ID == id {
 				k.remove(l)
 				l.tellLost()
 				return nil
@@ -68,7 +68,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 	for _, l := range k.holders {
 		st.Shared = l.req.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: l.req.Owner, Token: l.grant.Token, Holder: l.req.Holder,
+			ID: l.req.ID, Token: l.grant.Token, Holder: l.req.Holder,
 			Held: max(1, now.Sub(l.since)), Left: l.end.Left(now), // 0 would mean that nobody knows
 		})
 	}
@@ -77,7 +77,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 			st.Shared = w.req.Shared
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: w.req.Owner, Shared: w.req.Shared, Holder: w.req.Holder, Waited: now.Sub(w.since),
+			ID: w.req.ID, Shared: w.req.Shared, Holder: w.req.Holder, Waited: now.Sub(w.since),
 		})
 	}
 	return st

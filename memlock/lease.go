@@ -14,7 +14,6 @@ type lease struct {
 	grant     driver.Grant
 	since     driver.Instant
 	end       driver.Instant
-	kept      bool // it was released, and stays until its MinHold is over
 	isWanted  bool // OnWanted was called
 	listeners []driver.Request
 }
@@ -69,7 +68,7 @@ type handle struct {
 // Grant implements [driver.Lease].
 func (h *handle) Grant() driver.Grant { return h.grant }
 
-// ID returns the id of the request that led to the grant.
+// ID implements [driver.Lease].
 func (h *handle) ID() string { return h.id }
 
 // Release implements [driver.Lease]. It works after Close, too.
@@ -90,14 +89,14 @@ func (h *handle) Release(ctx context.Context) (err error) {
 	return err
 }
 
-// SetLabel implements [driver.Lease].
-func (h *handle) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (h *handle) SetHolder(ctx context.Context, holder driver.Holder) error {
 	return h.d.update(ctx, h.name, func(k *lock, _ driver.Instant) error {
 		l := k.lease(h.id)
 		if l == nil {
 			return driver.ErrLost
 		}
-		l.req.Holder.Label = label
+		l.req.Holder = holder
 		return nil
 	})
 }

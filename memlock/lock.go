@@ -64,7 +64,7 @@ func (w *waiter) withdraw(k *lock, _ driver.Instant) {
 // lease returns the lease of an id, or nil if it has ended.
 func (k *lock) lease(id string) *lease {
 	for _, l := range k.holders {
-		if !l.kept && l.req.Owner == id {
+		if l.req.Holder.Kind != driver.KindKept && l.req.ID == id {
 			return l
 		}
 	}
@@ -73,7 +73,7 @@ func (k *lock) lease(id string) *lease {
 
 // own returns the lease that a request has already been granted, or nil.
 func (k *lock) own(req driver.Request) *lease {
-	if l := k.lease(req.Owner); l != nil && l.req.Shared == req.Shared {
+	if l := k.lease(req.ID); l != nil && l.req.Shared == req.Shared {
 		return l
 	}
 	return nil
@@ -150,7 +150,7 @@ func (k *lock) expire(now driver.Instant) {
 func (k *lock) release(l *lease, now driver.Instant) {
 	until := l.since.Add(l.req.MinHold)
 	if l.req.MinHold > 0 && !until.Reached(now) {
-		l.kept, l.end = true, until
+		l.req.Holder.Kind, l.end = driver.KindKept, until
 	} else {
 		k.remove(l)
 	}

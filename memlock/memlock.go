@@ -93,7 +93,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	select {
 	case g := <-w.granted:
 		if ctx.Err() == nil {
-			return &handle{d: d, name: req.Name, id: req.Owner, ttl: req.TTL, grant: g}, nil
+			return &handle{d: d, name: req.Name, id: req.ID, ttl: req.TTL, grant: g}, nil
 		}
 	case <-ctx.Done():
 	case <-d.closed:

@@ -247,7 +247,7 @@ func TestLosses(t *testing.T) {
 		d := fault.Wrap(memlock.New(), fault.Plan{})
 		l := open(t, d, snib.Tracing(c.Trace()), snib.TTL(30*time.Second))
 		short, broken := acquire(t, l.With(snib.MaxHold(time.Second)), "a"), acquire(t, l, "b")
-		if err := d.Break(t.Context(), "b", broken.Owner(), broken.Token()); err != nil {
+		if err := d.Break(t.Context(), "b", broken.ID()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)

@@ -26,12 +26,12 @@ func TestBreakKept(t *testing.T) {
 			l := acquire(t, d, req)
 			release(t, l)
 			next := req
-			next.Owner, next.Shared, next.MinHold = "b", false, 0
+			next.ID, next.Shared, next.MinHold = "b", false, 0
 			mustBeHeld(t, other, next)
-			if err := other.Break(testContext(t), req.Name, "b", l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+			if err := other.Break(testContext(t), req.Name, "b"); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break of another owner = %v, want ErrLost", err)
 			}
-			if err := other.Break(testContext(t), req.Name, "a", l.Grant().Token); err != nil {
+			if err := other.Break(testContext(t), req.Name, "a"); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
 			got, err := tryAcquire(t, other, next)

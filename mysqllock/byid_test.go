@@ -28,14 +28,14 @@ func TestLeaseByID(t *testing.T) {
 			req := request("by id "+kind, "the id")
 			change(&req)
 			l := acquire(t, d, req)
-			if got := l.(interface{ ID() string }).ID(); got != req.Owner {
-				t.Errorf("ID = %q, want %q", got, req.Owner)
+			if got := l.(interface{ ID() string }).ID(); got != req.ID {
+				t.Errorf("ID = %q, want %q", got, req.ID)
 			}
-			foreign := other.Lease(req.Name, req.Owner, time.Hour)
+			foreign := other.Lease(req.Name, req.ID, time.Hour)
 			if g := foreign.Grant(); g != (driver.Grant{}) {
 				t.Errorf("Grant of the other driver's lease = %+v, want nothing", g)
 			}
-			if err := foreign.SetLabel(testContext(t), "from elsewhere"); err != nil {
+			if err := foreign.SetHolder(testContext(t), driver.Holder{Label: "from elsewhere"}); err != nil {
 				t.Errorf("SetLabel = %v", err)
 			}
 			if r := other.Renew(testContext(t), []driver.Lease{foreign})[0]; r.Err != nil || r.Start == (driver.Instant{}) {
@@ -53,8 +53,8 @@ func TestLeaseByID(t *testing.T) {
 
 			release(t, foreign)
 			mustHaveEnded(t, d, l)
-			mustHaveEnded(t, other, other.Lease(req.Name, req.Owner, time.Hour))
-			req.Owner = "the next"
+			mustHaveEnded(t, other, other.Lease(req.Name, req.ID, time.Hour))
+			req.ID = "the next"
 			release(t, acquire(t, d, req))
 		})
 	}
@@ -75,7 +75,7 @@ func mustHaveEnded(t *testing.T, d *mysqllock.Driver, l driver.Lease) {
 	if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
-	if err := l.SetLabel(testContext(t), "of nobody"); !errors.Is(err, driver.ErrLost) {
+	if err := l.SetHolder(testContext(t), driver.Holder{Label: "of nobody"}); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("SetLabel = %v, want ErrLost", err)
 	}
 	if err := l.Release(testContext(t)); !errors.Is(err, driver.ErrLost) {
@@ -94,7 +94,7 @@ func TestMinHoldByID(t *testing.T) {
 			req.MinHold = time.Hour
 			change(&req)
 			acquire(t, d, req)
-			release(t, other.Lease(req.Name, req.Owner, req.TTL))
+			release(t, other.Lease(req.Name, req.ID, req.TTL))
 			next := request(req.Name, "b")
 			next.Slots = req.Slots
 			mustBeHeld(t, d, next)

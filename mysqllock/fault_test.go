@@ -210,7 +210,7 @@ func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
 	first := jobtest.Waiting(t, d2, request("place", "first"))
 	second := jobtest.Waiting(t, d3, request("place", "second"))
 	time.Sleep(4500 * time.Millisecond) // longer than heartbeatTimeout
-	if st, err := d1.Status(testContext(t), "place"); err != nil || len(st.Waiters) != 2 || st.Waiters[0].Owner != "first" {
+	if st, err := d1.Status(testContext(t), "place"); err != nil || len(st.Waiters) != 2 || st.Waiters[0].ID != "first" {
 		t.Errorf("waiters = %+v, %v; want the first and the second", st.Waiters, err)
 	}
 	slack := livetest.Slack(t)

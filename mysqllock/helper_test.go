@@ -49,7 +49,7 @@ func closeAtEnd(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {
 
 // request returns a request for a lease that outlives the test.
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
 }
 
 // testContext returns a context for calls that must not take for ever.
@@ -76,7 +76,7 @@ func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease
 func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
 	t.Helper()
 	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.Owner, err)
+		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.ID, err)
 	}
 }
 

@@ -48,8 +48,8 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	return d.rows.Break(ctx, name, owner, token)
+func (d *Driver) Break(ctx context.Context, name, id string) error {
+	return d.rows.Break(ctx, name, id)
 }
 
 // Withdraw implements [driver.Withdrawer].
@@ -66,10 +66,10 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error 
 }
 
 // breakLease ends a lease by force, also one that was released and that MinHold keeps.
-func (d *Driver) breakLease(ctx context.Context, name, owner string, token uint64) error {
+func (d *Driver) breakLease(ctx context.Context, name, id string) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
 		before := len(s.Holders)
-		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Token == token && h.Owner == owner })
+		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Owner == id })
 		if len(s.Holders) == before {
 			return false, driver.ErrLost
 		}

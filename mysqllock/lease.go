@@ -73,12 +73,12 @@ func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err err
 	return freed, err
 }
 
-// setLabel changes the label of a lease in its row.
-func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bool, err error) {
+// setHolder changes what a lease's row says of its holder.
+func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
 	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
 		h := s.holder(l)
 		if found = h != nil; found {
-			h.Label = label
+			h.Host, h.PID, h.Label, h.Kind = to.Host, to.PID, to.Label, to.Kind
 		}
 		return found, nil
 	})

@@ -133,7 +133,7 @@ func TestWildProcess(t *testing.T) {
 			}
 			return err
 		})
-		if len(queue) != 2 || queue[0].Owner != "first" {
+		if len(queue) != 2 || queue[0].ID != "first" {
 			t.Errorf("after %s, the queue is %+v, want the first and the second waiter", w.name, queue)
 		}
 		release(t, w.l)

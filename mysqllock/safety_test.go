@@ -183,15 +183,15 @@ func TestStaleHandOver(t *testing.T) {
 	server := mysqltest.Start(t)
 	open := func() driver.Driver { return newDriver(t, dial(t, server.DSN())) }
 	t.Run("Broken", func(t *testing.T) {
-		jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
-			if err := newDriver(t, dial(t, server.DSN())).Break(testContext(t), name, owner, token); err != nil {
+		jobtest.StaleHandOver(t, open, func(name, id string) {
+			if err := newDriver(t, dial(t, server.DSN())).Break(testContext(t), name, id); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
 		})
 	})
 	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
 		admin := dial(t, server.DSN())
-		jobtest.StaleHandOver(t, open, func(name, _ string, _ uint64) {
+		jobtest.StaleHandOver(t, open, func(name, _ string) {
 			must(t, admin, "UPDATE snib_locks SET version = version + 1, held = 0, ends = 0 WHERE name = ?", []byte(name))
 		})
 	})

@@ -77,7 +77,7 @@ func TestSettings(t *testing.T) {
 			reader := request(name, "r")
 			reader.Shared = true
 			one := acquire(t, d, reader)
-			reader.Owner = "s"
+			reader.ID = "s"
 			two := acquire(t, plain, reader)
 			mustBeHeld(t, d, request(name, "w"))
 			if got := d.Renew(testContext(t), []driver.Lease{one, l}); got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrLost) {

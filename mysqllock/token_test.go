@@ -22,7 +22,7 @@ func TestHugeBlocksOfTokens(t *testing.T) {
 				t.Errorf("granted %d tokens, want 4096", got)
 			}
 			release(t, l)
-			req.Owner, req.Tokens = "b", 1
+			req.ID, req.Tokens = "b", 1
 			next := acquire(t, d, req)
 			if before, after := l.Grant().Token, next.Grant().Token; after < before+4096 || after > before+uint64(time.Hour.Microseconds()) {
 				t.Errorf("token %d after a block from %d on", after, before)

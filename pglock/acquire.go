@@ -55,7 +55,7 @@ func (d *Driver) sendBy(ctx context.Context, a *attempt, sql string) (s state, c
 		return s, false, err
 	}
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, req.TTL.Microseconds(), req.Tokens, encoded,
-		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
+		req.ID, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
 	a.MarkSent()
 	err = d.run(ctx, a.MarkRepeated, nil, sql, args, func(row pgx.Rows) error {
 		var holders, waiters string

@@ -25,7 +25,7 @@ const soonEnough = 3 * time.Second
 const longTTL = time.Minute
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: longTTL}
+	return driver.Request{Name: name, ID: owner, TTL: longTTL}
 }
 
 // noWait returns a request that does not wait.

@@ -62,7 +62,7 @@ func TestForgedNotifications(t *testing.T) {
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
 	other := newDriver(t, pool)
 	held, told := jobtest.AcquireTold(t, d, request("held", "a"))
-	last, end := jobtest.AcquireTold(t, d, request("last", "a"))
+	_, end := jobtest.AcquireTold(t, d, request("last", "a"))
 	theirs := acquire(t, other, request("waited for", "b"))
 	w := jobtest.Waiting(t, d, request("waited for", "a"))
 	must(t, pool, "GRANT SELECT ON snib_locks TO reader")
@@ -71,7 +71,7 @@ func TestForgedNotifications(t *testing.T) {
 	began, before := time.Now(), count.n.Load()
 	flood(t, reader, "snib_locks", "b", "holders", 5000)
 	flood(t, reader, "snib_locks", "g", "waiters", 5000)
-	if err := other.Break(t.Context(), "last", "a", last.Grant().Token); err != nil {
+	if err := other.Break(t.Context(), "last", "a"); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	// By then the driver has received all earlier notifications.
@@ -146,14 +146,14 @@ func TestStaleHandOver(t *testing.T) {
 	t.Run("RowsBroken", func(t *testing.T) {
 		open := func() driver.Driver { return newDriver(t, dial(t, server.URL())) }
 		operator := newDriver(t, pool)
-		jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
-			if err := operator.Break(t.Context(), name, owner, token); err != nil {
+		jobtest.StaleHandOver(t, open, func(name, id string) {
+			if err := operator.Break(t.Context(), name, id); err != nil {
 				t.Errorf("Break = %v", err)
 			}
 		})
 	})
 	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
-		jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) }, func(name, _ string, _ uint64) {
+		jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) }, func(name, _ string) {
 			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", name)
 		})
 	})
@@ -166,7 +166,7 @@ func TestStaleHandOver(t *testing.T) {
 			}
 			return newSession(t, named(t, server, name))
 		}
-		jobtest.StaleHandOver(t, open, func(string, string, uint64) {
+		jobtest.StaleHandOver(t, open, func(string, string) {
 			must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '% ours'")
 		})
 	})

@@ -68,7 +68,7 @@ func (s *Session) find(name, id string) *sessionLock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.links {
-		if h := l.held[key]; h != nil && h.req.Name == name && h.req.Owner == id && h.state == holdHeld {
+		if h := l.held[key]; h != nil && h.req.Name == name && h.req.ID == id && h.state == holdHeld {
 			return h
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Session) granted(h *sessionLock, got bool) *sessionLease {
 func (s *Session) newLease(h *sessionLock, req driver.Request, start driver.Instant) *sessionLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &sessionLease{s: s, id: req.Owner, hold: h, req: req, grant: driver.Grant{Token: h.token, Start: start, TTL: s.conf.sessionTimeout}}
+	l := &sessionLease{s: s, id: req.ID, hold: h, req: req, grant: driver.Grant{Token: h.token, Start: start, TTL: s.conf.sessionTimeout}}
 	h.leases = append(h.leases, l)
 	if h.state == holdLost {
 		l.tell(errSessionOver)
@@ -119,7 +119,7 @@ func (l *sessionLease) tell(why error) {
 // of a session can keep it, label it and release it: the methods of other leases return
 // [errors.ErrUnsupported].
 func (s *Session) Lease(name, id string, ttl time.Duration) driver.Lease {
-	req := driver.Request{Name: name, Owner: id, TTL: ttl}
+	req := driver.Request{Name: name, ID: id, TTL: ttl}
 	return &sessionLease{s: s, id: id, hold: s.find(name, id), req: req}
 }
 
@@ -129,8 +129,8 @@ func (l *sessionLease) ID() string { return l.id }
 // Grant implements [driver.Lease].
 func (l *sessionLease) Grant() driver.Grant { return l.grant }
 
-// SetLabel implements [driver.Lease]: PostgreSQL shows no labels of advisory locks.
-func (l *sessionLease) SetLabel(context.Context, string) error { return errors.ErrUnsupported }
+// SetHolder implements [driver.Lease]: PostgreSQL describes no holders of advisory locks.
+func (l *sessionLease) SetHolder(context.Context, driver.Holder) error { return errors.ErrUnsupported }
 
 // Release implements [driver.Lease]. What MinHold keeps of a lock ends with the session, too.
 func (l *sessionLease) Release(ctx context.Context) error {
@@ -240,10 +240,10 @@ func (s *Session) describe(st *driver.Status, pid uint32, key int64, granted, sh
 			continue
 		}
 		if mine := l.held[key]; granted && mine != nil {
-			h.Owner, h.Token, h.Holder, h.Held = mine.req.Owner, mine.token, mine.req.Holder, driver.Now().Sub(mine.since)
+			h.ID, h.Token, h.Holder, h.Held = mine.req.ID, mine.token, mine.req.Holder, driver.Now().Sub(mine.since)
 		}
 		if mine := l.waiting; !granted && mine != nil {
-			w.Owner, h.Holder = mine.req.Owner, mine.req.Holder
+			w.ID, h.Holder = mine.req.ID, mine.req.Holder
 		}
 	}
 	if granted {
@@ -262,4 +262,4 @@ func (s *Session) List(context.Context, string, func(driver.Status) bool) error 
 
 // Break implements [driver.Inspector]: nobody can take one lock away from a session of another
 // process. pg_terminate_backend ends a session with all its locks.
-func (s *Session) Break(context.Context, string, string, uint64) error { return errors.ErrUnsupported }
+func (s *Session) Break(context.Context, string, string) error { return errors.ErrUnsupported }

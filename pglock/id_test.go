@@ -37,13 +37,13 @@ func TestLeaseByID(t *testing.T) {
 				t.Errorf("Renew of an unknown and a known id = %+v, want ErrLost and a start", got)
 			}
 			for what, err := range map[string]error{
-				"SetLabel": none.SetLabel(t.Context(), "label"), "Release": none.Release(t.Context()),
+				"SetHolder": none.SetHolder(t.Context(), driver.Holder{Label: "label"}), "Release": none.Release(t.Context()),
 			} {
 				if !errors.Is(err, driver.ErrLost) {
 					t.Errorf("%s of an unknown id = %v, want ErrLost", what, err)
 				}
 			}
-			if err := same.SetLabel(t.Context(), "from elsewhere"); err != nil {
+			if err := same.SetHolder(t.Context(), driver.Holder{Label: "from elsewhere"}); err != nil {
 				t.Errorf("SetLabel = %v", err)
 			}
 			st, err := d.Status(t.Context(), name)

@@ -57,8 +57,8 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*st
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	return d.rows.Break(ctx, name, owner, token)
+func (d *Driver) Break(ctx context.Context, name, id string) error {
+	return d.rows.Break(ctx, name, id)
 }
 
 // Withdraw implements [driver.Withdrawer].
@@ -71,8 +71,8 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error 
 }
 
 // breakLease ends a lease by force.
-func (d *Driver) breakLease(ctx context.Context, name, owner string, token uint64) error {
-	found, err := d.execOnce(ctx, d.sql.breakLease, []any{name, int64(token), owner})
+func (d *Driver) breakLease(ctx context.Context, name, id string) error {
+	found, err := d.execOnce(ctx, d.sql.breakLease, []any{name, int64(0), id})
 	if err == nil && !found {
 		err = driver.ErrLost
 	}

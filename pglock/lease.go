@@ -26,10 +26,10 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	return freed || repeated && err == nil, d.rowError(l.Req.Name, err)
 }
 
-// setLabel changes the label of a lease in its row.
-func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bool, err error) {
-	args := []any{l.Req.Name, int64(l.Grant().Token), l.ID(), label}
-	err = d.query(ctx, d.sql.setLabel, args, func(pgx.Rows) error { found = true; return nil })
+// setHolder changes what a lease's row says of its holder.
+func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
+	args := []any{l.Req.Name, int64(l.Grant().Token), l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
+	err = d.query(ctx, d.sql.setHolder, args, func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
 

@@ -432,7 +432,7 @@ func blockIsBounded(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	l := acquire(t, d, request("block", "next"))
 	defer release(t, l)
-	if ahead := time.UnixMicro(int64(l.Grant().Token)).Sub(time.Now()); ahead > time.Hour {
+	if ahead := time.Until(time.UnixMicro(int64(l.Grant().Token))); ahead > time.Hour {
 		t.Errorf("the next token is %v ahead of the clock", ahead)
 	}
 }
@@ -454,14 +454,14 @@ func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 		}
 		w := jobtest.Waiting(t, other, request(req.Name, "b"))
 		h := st.Holders[0]
-		if err := other.Break(t.Context(), req.Name, h.Owner, h.Token); err != nil {
+		if err := other.Break(t.Context(), req.Name, h.ID); err != nil {
 			t.Errorf("Break of what MinHold keeps = %v", err)
 			w.Cancel()
 			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", req.Name)
 			continue
 		}
 		release(t, w.Get(t))
-		if err := other.Break(t.Context(), req.Name, h.Owner, h.Token); !errors.Is(err, driver.ErrLost) {
+		if err := other.Break(t.Context(), req.Name, h.ID); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Break of a hold that has ended = %v, want ErrLost", err)
 		}
 	}

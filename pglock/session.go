@@ -182,7 +182,7 @@ func withCause(ctx context.Context, err error) error {
 // attempt takes the lock if it is free, and else waits in the server's queue. answered reports
 // that the server has said that the lock is held.
 func (s *Session) attempt(ctx context.Context, req driver.Request) (_ *sessionLease, answered bool, err error) {
-	if h := s.find(req.Name, req.Owner); h != nil && h.req.Shared == req.Shared {
+	if h := s.find(req.Name, req.ID); h != nil && h.req.Shared == req.Shared {
 		inner, cancel := driverkit.Detached(ctx)
 		start, err := h.link.do(inner, h.link.ping())
 		cancel()

@@ -329,7 +329,7 @@ func sessionRefusals(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	for name, err := range map[string]error{
 		"List":  d.List(t.Context(), "", func(driver.Status) bool { return true }),
-		"Break": d.Break(t.Context(), "refused", "a", 1),
+		"Break": d.Break(t.Context(), "refused", "a"),
 	} {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s = %v, want ErrUnsupported", name, err)
@@ -346,9 +346,9 @@ func sessionByID(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 		t.Errorf("Grant of a lease of another process = %+v, want none", g)
 	}
 	for name, err := range map[string]error{
-		"Renew":    other.Renew(t.Context(), []driver.Lease{foreign})[0].Err,
-		"Release":  foreign.Release(t.Context()),
-		"SetLabel": foreign.SetLabel(t.Context(), "label"),
+		"Renew":     other.Renew(t.Context(), []driver.Lease{foreign})[0].Err,
+		"Release":   foreign.Release(t.Context()),
+		"SetHolder": foreign.SetHolder(t.Context(), driver.Holder{Label: "label"}),
 	} {
 		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s of a lease of another process = %v, want ErrUnsupported", name, err)
@@ -376,7 +376,7 @@ func shownToOthers(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
 		t.Fatalf("Status = %+v, %v; want a holder and a waiter", st, err)
 	}
-	if h := st.Holders[0]; h.Holder.PID == 0 || h.Holder.Host == "" || h.Owner != "" || h.Foreign != "" {
+	if h := st.Holders[0]; h.Holder.PID == 0 || h.Holder.Host == "" || h.ID != "" || h.Foreign != "" {
 		t.Errorf("Holder = %+v, want the process, and not its secret", h)
 	}
 	p.Kill()

@@ -64,7 +64,7 @@ type statements struct {
 	schema, examine                              string
 	takeOne, takeAll, acquire, acquirePrechecked string
 	freeOne, freeAll, release, breakLease        string
-	renew, renewUnlocked, setLabel, nextToken    string
+	renew, renewUnlocked, setHolder, nextToken   string
 	removeEntry, withdraw                        string
 	read, heartbeat, heartbeatUnlocked           string
 	list, listNames, prune, setFloor             string
@@ -90,7 +90,7 @@ func newStatements(table pgx.Identifier) statements {
 			"unless_seen", expand("unless_refused", nil, nil), "or_seen", expand("or_refused", nil, nil)),
 		freeOne: text("free_one"), freeAll: text("free_all"), release: text("release"), breakLease: text("break_lease"),
 		renew: text("renew", "skip", all), renewUnlocked: text("renew", "skip", unlocked),
-		setLabel: text("set_label"), nextToken: text("next_token"), removeEntry: text("remove_entry"), withdraw: text("withdraw"),
+		setHolder: text("set_holder"), nextToken: text("next_token"), removeEntry: text("remove_entry"), withdraw: text("withdraw"),
 		read:      text("read"),
 		heartbeat: text("heartbeat", "life", "$3", "skip", all), heartbeatUnlocked: text("heartbeat", "life", "$3", "skip", unlocked),
 		list: text("list"), listNames: text("list_names"), prune: text("prune"), setFloor: text("set_floor"),

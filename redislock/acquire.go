@@ -97,7 +97,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := checkOwner(req.Owner); err != nil {
+	if err := checkOwner(req.ID); err != nil {
 		return nil, err
 	}
 	if !d.enter() {
@@ -142,7 +142,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
-		encodeID(a.req.Owner), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+		encodeID(a.req.ID), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
 	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -407,7 +407,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 
 func (a *attempt) withdrawal() *command {
 	return &command{keys: &a.keys, code: "w", args: []string{
-		encodeID(a.req.Owner), a.d.listener.process, strconv.FormatUint(a.id, 10),
+		encodeID(a.req.ID), a.d.listener.process, strconv.FormatUint(a.id, 10),
 	}}
 }
 

@@ -104,10 +104,8 @@ func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
 		further func(t *testing.T, node *redistest.Node, before int64, name string) // before is the end of the key before the power cut
 	}{
 		{name: "Grant", holds: true},
-		{name: "GrantToUniqueOwner", req: func(r *driver.Request) { r.UniqueOwner = true }, holds: true},
 		{name: "GrantShared", req: func(r *driver.Request) { r.Shared = true }, holds: true},
 		{name: "GrantByUnknownScript", forget: true, holds: true},
-		{name: "GrantToUniqueOwnerByUnknownScript", req: func(r *driver.Request) { r.UniqueOwner = true }, forget: true, holds: true},
 		{
 			name: "Renewal", holds: true,
 			call: func(t *testing.T, d *redislock.Driver, l driver.Lease) {
@@ -127,7 +125,7 @@ func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
 			name: "Break",
 			call: func(t *testing.T, d *redislock.Driver, l driver.Lease) {
 				t.Helper()
-				if err := d.Break(t.Context(), "Break", "second", token(l)); err != nil {
+				if err := d.Break(t.Context(), "Break", "second"); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 			},
@@ -282,7 +280,7 @@ func TestUnsaved(t *testing.T) {
 			waiter := begin(t, d, request("waited for", "waiter", aofTTL))
 			brief, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			if err := d.Break(brief, "held", "holder", token(held)); err == nil || errors.Is(err, driver.ErrLost) {
+			if err := d.Break(brief, "held", "holder"); err == nil || errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break = %v, want an error that says nothing of a loss", err)
 			}
 			pending(t, waiter, "the waiter", "while nothing is saved")

@@ -90,7 +90,7 @@ func benchmarkHandOver(b *testing.B, opt redislock.Option) {
 		wanted <-chan struct{}
 	}
 	hand := func(d driver.Driver, owner string) handed {
-		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", Owner: owner, TTL: 10 * time.Second})
+		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", ID: owner, TTL: 10 * time.Second})
 		l, err := d.Acquire(context.Background(), req)
 		if err != nil {
 			b.Error(err)

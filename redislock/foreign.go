@@ -19,7 +19,7 @@ func (s snapshot) foreignHolds(key string) (holds []driver.Holding, shared bool)
 	switch s.Type {
 	case "string":
 		value := string(s.Value)
-		return []driver.Holding{{Owner: value, Left: s.left(), Foreign: describeValue(key, value)}}, false
+		return []driver.Holding{{ID: value, Left: s.left(), Foreign: describeValue(key, value)}}, false
 	case "hash":
 		if holds, mode := redissonHolds(s.Fields, s.left()); len(holds) > 0 {
 			return holds, mode == "read"
@@ -126,7 +126,7 @@ func redissonHolds(fields []string, left time.Duration) (holds []driver.Holding,
 			if err != nil {
 				return nil, ""
 			}
-			holds = append(holds, driver.Holding{Owner: field, Left: left, Foreign: "Redisson", Count: count})
+			holds = append(holds, driver.Holding{ID: field, Left: left, Foreign: "Redisson", Count: count})
 		case field == "mode" && (value == "read" || value == "write"):
 			mode = value
 		default:
@@ -135,14 +135,14 @@ func redissonHolds(fields []string, left time.Duration) (holds []driver.Holding,
 	}
 	for i := range holds {
 		switch {
-		case strings.HasSuffix(holds[i].Owner, ":write"):
+		case strings.HasSuffix(holds[i].ID, ":write"):
 			holds[i].Foreign = "Redisson, as a writer"
 		case mode != "":
 			holds[i].Foreign = "Redisson, as a reader"
 		}
 	}
 	slices.SortFunc(holds, func(a, b driver.Holding) int { // a writer may read, too, and comes first
-		return cmp.Or(-cmp.Compare(a.Foreign, b.Foreign), cmp.Compare(a.Owner, b.Owner))
+		return cmp.Or(-cmp.Compare(a.Foreign, b.Foreign), cmp.Compare(a.ID, b.ID))
 	})
 	return holds, mode
 }

@@ -123,7 +123,7 @@ func TestNewHold(t *testing.T) {
 	if err != nil || len(st.Holders) != 1 {
 		t.Fatalf("Status = %+v, %v; want one holder", st, err)
 	}
-	if h := st.Holders[0]; h.Owner != "holder" || h.Token != token(l) || h.Holder.Label != "the label" {
+	if h := st.Holders[0]; h.ID != "holder" || h.Token != token(l) || h.Holder.Label != "the label" {
 		t.Errorf("the holder is %+v, want that of the lease with the token %d", h, token(l))
 	}
 	begin(t, other, uniqueRequest("job", "waiter"))

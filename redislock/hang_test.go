@@ -59,7 +59,7 @@ func TestHungServer(t *testing.T) {
 		before = time.Now()
 		if err := d.List(t.Context(), "", func(s driver.Status) bool {
 			for _, holding := range s.Holders {
-				ends[s.Name+holding.Owner] = time.Now().Add(holding.Left)
+				ends[s.Name+holding.ID] = time.Now().Add(holding.Left)
 			}
 			return true
 		}); err != nil {
@@ -77,7 +77,7 @@ func TestHungServer(t *testing.T) {
 	stop := livetest.Lateness()
 	for _, h := range all {
 		h.end = time.Now().Add(h.lock.Validity())
-		h.expires = ends[h.name+h.lock.Owner()]
+		h.expires = ends[h.name+h.lock.ID()]
 	}
 
 	patient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -511,7 +511,7 @@ func TestReleaseUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := used(t, redistest.Single(t))
 			d := open(t, at(node.Addr()))
-			l, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "a", TTL: time.Minute})
+			l, err := d.Acquire(t.Context(), driver.Request{Name: name, ID: "a", TTL: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -558,7 +558,7 @@ func TestExecutedLate(t *testing.T) {
 	}
 	livetest.Await(t, "withdrawal", func() error {
 		if st := status(t, other, "job"); len(st.Holders) > 0 {
-			return fmt.Errorf("the holder is %q", st.Holders[0].Owner)
+			return fmt.Errorf("the holder is %q", st.Holders[0].ID)
 		}
 		return nil
 	})

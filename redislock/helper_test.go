@@ -37,7 +37,7 @@ func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 
 // request returns a request for an exclusive lock.
 func request(name, owner string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: ttl}
+	return driver.Request{Name: name, ID: owner, TTL: ttl}
 }
 
 // modes are the kinds of locks, each as the change that it makes to a request.
@@ -65,7 +65,7 @@ func refused(t testing.TB, d driver.Driver, req driver.Request, when string) err
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if l != nil || !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.Owner, l, err)
+		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.ID, l, err)
 	}
 	return err
 }
@@ -80,7 +80,7 @@ func withheld(t testing.TB, d driver.Driver, req driver.Request, when string) ti
 	l, err := d.Acquire(ctx, req)
 	var grace *redislock.GraceError
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !errors.As(err, &grace) {
-		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrUnavailable with a GraceError", when, req.Name, req.Owner, l, err)
+		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrUnavailable with a GraceError", when, req.Name, req.ID, l, err)
 	}
 	return grace.Left
 }
@@ -245,6 +245,5 @@ func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 // uniqueRequest is a request as the core sends it.
 func uniqueRequest(name, owner string) driver.Request {
 	req := request(name, owner, floor)
-	req.UniqueOwner = true
 	return req
 }

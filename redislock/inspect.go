@@ -103,11 +103,11 @@ func (s snapshot) status(name string) driver.Status {
 			st.Slots, _ = strconv.Atoi(r.Mode)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
+			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
 		})
 	}
 	for _, owner := range s.Threads {
-		st.Waiters = append(st.Waiters, driver.Waiting{Owner: owner})
+		st.Waiters = append(st.Waiters, driver.Waiting{ID: owner})
 	}
 	return st
 }
@@ -137,18 +137,18 @@ func (d admin) Silence(ctx context.Context, name string) (map[string]time.Durati
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
-	return driver.Holding{Owner: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
+	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
 // of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
 	keys := keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
-		keys: &keys, code: "b", saved: true, args: []string{encodeID(owner), strconv.FormatUint(token, 10), owner},
+		keys: &keys, code: "b", saved: true, args: []string{encodeID(id), id},
 	})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost

@@ -48,28 +48,22 @@ func TestStatus(t *testing.T) {
 				t.Fatalf("Status = %+v, want %d holders", st, len(holds))
 			}
 			for i, h := range st.Holders {
-				want := driver.Holding{Owner: `owner "` + string(rune('a'+i)), Token: token(holds[i]), Holder: who, Held: h.Held, Left: h.Left}
+				want := driver.Holding{ID: `owner "` + string(rune('a'+i)), Token: token(holds[i]), Holder: who, Held: h.Held, Left: h.Left}
 				if !reflect.DeepEqual(h, want) || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl || h.Left < ttl-5*time.Second {
 					t.Errorf("holder %d = %+v, want %+v", i, h, want)
 				}
 			}
 			w := st.Waiters[0]
-			if w.Owner != writer.Owner || w.Holder != who || w.Shared || w.Waited < 20*time.Millisecond || w.Waited > 5*time.Second {
+			if w.ID != writer.ID || w.Holder != who || w.Shared || w.Waited < 20*time.Millisecond || w.Waited > 5*time.Second {
 				t.Errorf("waiter = %+v", w)
 			}
 			if got := list(t, d2, mode.name+"*?["); !slices.Equal(got, []string{req("").Name}) {
 				t.Errorf("List = %q", got)
 			}
 
-			owner := st.Holders[0].Owner
-			for what, err := range map[string]error{
-				"another token": d2.Break(t.Context(), req("").Name, owner, token(holds[0])+1),
-				"another owner": d2.Break(t.Context(), req("").Name, "nobody", token(holds[0])),
-				"no token":      d2.Break(t.Context(), req("").Name, owner, 0),
-			} {
-				if !errors.Is(err, driver.ErrLost) {
-					t.Errorf("Break with %s = %v, want ErrLost", what, err)
-				}
+			owner := st.Holders[0].ID
+			if err := d2.Break(t.Context(), req("").Name, "nobody"); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Break with another id = %v, want ErrLost", err)
 			}
 			for _, l := range holds {
 				if err := renew(t, d1, l); err != nil && l == holds[0] {
@@ -77,7 +71,7 @@ func TestStatus(t *testing.T) {
 				}
 			}
 			for i, h := range st.Holders {
-				if err := d2.Break(t.Context(), req("").Name, h.Owner, h.Token); err != nil {
+				if err := d2.Break(t.Context(), req("").Name, h.ID); err != nil {
 					t.Errorf("Break of holder %d = %v", i, err)
 				}
 			}
@@ -85,7 +79,7 @@ func TestStatus(t *testing.T) {
 			if err := renew(t, d1, holds[0]); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Renew of what was broken = %v, want ErrLost", err)
 			}
-			if err := d1.Break(t.Context(), req("").Name, owner, token(holds[0])); !errors.Is(err, driver.ErrLost) {
+			if err := d1.Break(t.Context(), req("").Name, owner); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break of what was broken = %v, want ErrLost", err)
 			}
 			free(t, l)
@@ -101,13 +95,13 @@ func TestStatusOfStrangers(t *testing.T) {
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", "someone", "PX", 10_000)
 	st := status(t, d, "job")
-	if len(st.Holders) != 1 || st.Holders[0].Owner != "someone" || st.Holders[0].Token != 0 || st.Holders[0].Left > 10*time.Second || st.Holders[0].Left < 5*time.Second {
+	if len(st.Holders) != 1 || st.Holders[0].ID != "someone" || st.Holders[0].Token != 0 || st.Holders[0].Left > 10*time.Second || st.Holders[0].Left < 5*time.Second {
 		t.Errorf("Status = %+v", st)
 	}
-	if err := d.Break(t.Context(), "job", "someone else", 0); !errors.Is(err, driver.ErrLost) {
+	if err := d.Break(t.Context(), "job", "someone else"); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break with another owner = %v", err)
 	}
-	if err := d.Break(t.Context(), "job", "someone", 0); err != nil {
+	if err := d.Break(t.Context(), "job", "someone"); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	nothingLeft(t, node)
@@ -125,7 +119,7 @@ func TestBreakBinary(t *testing.T) {
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", binary, "PX", 600_000)
 	st := status(t, d, "job")
-	if len(st.Holders) != 1 || st.Holders[0].Owner != binary || st.Holders[0].Token != 0 {
+	if len(st.Holders) != 1 || st.Holders[0].ID != binary || st.Holders[0].Token != 0 {
 		t.Fatalf("Status = %q, want the owner %q", st.Holders, binary)
 	}
 	foreign := false
@@ -139,10 +133,10 @@ func TestBreakBinary(t *testing.T) {
 	if err != nil || !foreign {
 		t.Errorf("Foreign = %v, shown: %t", err, foreign)
 	}
-	if err := d.Break(t.Context(), "job", strings.ToValidUTF8(binary, "\ufffd"), 0); !errors.Is(err, driver.ErrLost) {
+	if err := d.Break(t.Context(), "job", strings.ToValidUTF8(binary, "\ufffd")); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of the value as text = %v, want ErrLost", err)
 	}
-	if err := d.Break(t.Context(), "job", st.Holders[0].Owner, 0); err != nil {
+	if err := d.Break(t.Context(), "job", st.Holders[0].ID); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	nothingLeft(t, node)
@@ -158,11 +152,11 @@ func TestStatusOfOtherKeys(t *testing.T) {
 	const other, hex, uuid = "c349ce48-4934-450c-96ec-c5b5bd51f72c:22", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111", "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 	const endless = driver.NoExpiry
 	redisson := func(owner, as string, count int) driver.Holding {
-		return driver.Holding{Owner: owner, Foreign: "Redisson" + as, Count: count, Left: endless}
+		return driver.Holding{ID: owner, Foreign: "Redisson" + as, Count: count, Left: endless}
 	}
 	key := func(foreign string) []driver.Holding { return []driver.Holding{{Left: endless, Foreign: foreign}} }
 	value := func(value, foreign string) []driver.Holding {
-		return []driver.Holding{{Owner: value, Left: endless, Foreign: foreign}}
+		return []driver.Holding{{ID: value, Left: endless, Foreign: foreign}}
 	}
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
@@ -213,8 +207,8 @@ func TestStatusOfOtherKeys(t *testing.T) {
 					t.Errorf("of 10 minutes, %v are left", h.Left)
 				}
 			}
-			if tt.want[0].Owner == "" {
-				if err := d.Break(t.Context(), "k", "", 0); !errors.Is(err, driver.ErrLost) {
+			if tt.want[0].ID == "" {
+				if err := d.Break(t.Context(), "k", ""); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Break = %v, want ErrLost", err)
 				}
 				if node.Must("EXISTS", "k") != int64(1) {
@@ -244,11 +238,11 @@ func TestWaitersOfRedisson(t *testing.T) {
 			for name, queue := range map[string]string{"fair": "redisson_lock_queue:{fair}", "{tag}fair": "redisson_lock_queue:{tag}fair"} {
 				do("HSET", name, redissonThread, "1")
 				do("RPUSH", queue, redissonThread+"1", redissonThread+"2")
-				want := []driver.Waiting{{Owner: redissonThread + "1"}, {Owner: redissonThread + "2"}}
+				want := []driver.Waiting{{ID: redissonThread + "1"}, {ID: redissonThread + "2"}}
 				if st := status(t, d, name); !reflect.DeepEqual(st.Waiters, want) || len(st.Holders) != 1 {
 					t.Errorf("Status of %s = %+v, want the waiters %v", name, st, want)
 				}
-				if err := d.Break(t.Context(), name, redissonThread, 0); err != nil {
+				if err := d.Break(t.Context(), name, redissonThread); err != nil {
 					t.Errorf("Break of %s = %v", name, err)
 				}
 			}
@@ -257,7 +251,7 @@ func TestWaitersOfRedisson(t *testing.T) {
 			if st := status(t, d, "a{b"); len(st.Holders) != 1 {
 				t.Errorf("Status of a{b = %+v", st)
 			}
-			if err := d.Break(t.Context(), "a{b", redissonThread, 0); err != nil {
+			if err := d.Break(t.Context(), "a{b", redissonThread); err != nil {
 				t.Errorf("Break of a{b = %v", err)
 			}
 		})
@@ -321,9 +315,8 @@ func TestBreakRedisson(t *testing.T) {
 				node.Must("RPUSH", "redisson_lock_queue:{lock}", tt.queue)
 			}
 			for what, err := range map[string]error{
-				"another thread": d.Break(t.Context(), "lock", reader+"9", 0),
-				"a token":        d.Break(t.Context(), "lock", tt.owner, 1),
-				"the mode":       d.Break(t.Context(), "lock", "mode", 0),
+				"another thread": d.Break(t.Context(), "lock", reader+"9"),
+				"the mode":       d.Break(t.Context(), "lock", "mode"),
 			} {
 				if !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Break with %s = %v, want ErrLost", what, err)
@@ -333,7 +326,7 @@ func TestBreakRedisson(t *testing.T) {
 				t.Errorf("Break that was refused has left %v fields of %v", n, tt.fields)
 			}
 			messages := subscribe(t, node, tt.channel)
-			if err := d.Break(t.Context(), "lock", tt.owner, 0); err != nil {
+			if err := d.Break(t.Context(), "lock", tt.owner); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
 			if got := sorted(node.Must("HGETALL", "lock")); !reflect.DeepEqual(got, sorted(tt.left)) {
@@ -347,7 +340,7 @@ func TestBreakRedisson(t *testing.T) {
 			case <-time.After(enough):
 				t.Error("Break wakes no waiter of Redisson")
 			}
-			if err := d.Break(t.Context(), "lock", tt.owner, 0); !errors.Is(err, driver.ErrLost) {
+			if err := d.Break(t.Context(), "lock", tt.owner); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("second Break = %v, want ErrLost", err)
 			}
 		})

@@ -28,20 +28,20 @@ func TestLabelInGrant(t *testing.T) {
 		}
 		rest, left := read()
 		for _, label := range []string{looksAlike, "", "at last", looksAlike} {
-			if err := l.SetLabel(t.Context(), label); err != nil {
-				t.Fatalf("SetLabel(%q) = %v", label, err)
+			want := req.Holder
+			want.Label = label
+			if err := l.SetHolder(t.Context(), want); err != nil {
+				t.Fatalf("SetHolder(%q) = %v", label, err)
 			}
 			st, err := d.Status(t.Context(), "job")
 			if err != nil || len(st.Holders) != 1 {
-				t.Fatalf("Status after SetLabel(%q) = %+v, %v", label, st, err)
+				t.Fatalf("Status after SetHolder(%q) = %+v, %v", label, st, err)
 			}
-			want := req.Holder
-			want.Label = label
-			if h := st.Holders[0]; h.Owner != req.Owner || h.Holder != want || h.Token != l.Grant().Token {
-				t.Errorf("after SetLabel(%q), the holder is %+v, want %q, %+v", label, h, req.Owner, want)
+			if h := st.Holders[0]; h.ID != req.ID || h.Holder != want || h.Token != l.Grant().Token {
+				t.Errorf("after SetHolder(%q), the holder is %+v, want %q, %+v", label, h, req.ID, want)
 			}
 			if got, now := read(); got != rest || now <= 0 || now > left {
-				t.Errorf("after SetLabel(%q), the grant begins with %q and lasts %d ms; want %q, and at most %d ms", label, got, now, rest, left)
+				t.Errorf("after SetHolder(%q), the grant begins with %q and lasts %d ms; want %q, and at most %d ms", label, got, now, rest, left)
 			}
 		}
 		free(t, l)

@@ -184,7 +184,7 @@ func TestHandedOverBeforeRestart(t *testing.T) {
 			c.cut.Store(true)
 			free(t, held)
 			handed := status(t, d, "job").Holders
-			if len(handed) != 1 || handed[0].Owner != "waiter" {
+			if len(handed) != 1 || handed[0].ID != "waiter" {
 				t.Fatalf("after the release the holders are %+v, want the waiter", handed)
 			}
 			node.Must("HSET", "snib.m", "r", "another server")
@@ -216,7 +216,7 @@ func TestCutOffAfterGrant(t *testing.T) {
 	l := take(t, d, uniqueRequest("job", "holder"))
 	c.cut.Store(true)
 	holders := status(t, open(t, at(node.Addr())), "job").Holders
-	if len(holders) != 1 || holders[0].Owner != "holder" || holders[0].Token != token(l) {
+	if len(holders) != 1 || holders[0].ID != "holder" || holders[0].Token != token(l) {
 		t.Errorf("the holders are %+v, want the token %d", holders, token(l))
 	}
 	c.mend()
@@ -242,7 +242,7 @@ func TestCutOffWaiter(t *testing.T) {
 				first.Slots, next.Slots = 1, 1
 			}
 			req := first
-			req.Owner, first.Shared = "cut off", false
+			req.ID, first.Shared = "cut off", false
 			held := take(t, d, first)
 			wait(t, other, req, 1)
 			waiting := wait(t, behind, next, 2)

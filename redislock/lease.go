@@ -96,11 +96,11 @@ func (l *lease) untilYield() time.Duration {
 // process may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no
 // such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
-	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, Owner: id, TTL: ttl}, keys: keysOf(name), slot: d.slot(name)}}
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keysOf(name), slot: d.slot(name)}}
 }
 
 // ID returns the id of the grant.
-func (l *lease) ID() string { return l.req.Owner }
+func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
@@ -140,20 +140,20 @@ func (l *lease) Release(ctx context.Context) error {
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	return l.d.sendUntilAnswered(ctx, l.slot, &command{
 		keys: &l.keys, code: "R",
-		args: []string{encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.d.conf.yieldEvery)},
-		// If a crash undid the release, MinHold would end with the lease, and the same owner would get
-		// the old token again.
-		saved: l.req.MinHold > 0 || !l.req.UniqueOwner,
+		args:  []string{encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.d.conf.yieldEvery)},
+		saved: l.req.MinHold > 0, // if a crash undid the release, MinHold would end with the lease
 	})
 }
 
-// SetLabel implements [driver.Lease].
-func (l *lease) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if l.d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
+	var description strings.Builder
+	writeHolder(&description, &h)
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", args: []string{
-		encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), encodeID(label),
+		encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), description.String(),
 	}})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost
@@ -280,7 +280,7 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call
 		if !key.lockOnly {
 			keys = append(keys, l.keys[1])
 		}
-		args = append(args, encodeID(l.req.Owner), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
+		args = append(args, encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
 	}
 	return Call{Script: renewScript, Keys: keys, Args: args}
 }
@@ -299,11 +299,6 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 		return driver.Renewal{Err: unsaved}
 	}
 	l.extend(sent)
-	if l.req.Keep { // a message that another process waits may have been lost
-		d.mu.Lock()
-		d.verifyLater(l)
-		d.mu.Unlock()
-	}
 	return driver.Renewal{Start: sent}
 }
 

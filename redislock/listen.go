@@ -215,7 +215,7 @@ func (d *Driver) onMessage(payload string) {
 		l.markWanted()
 	case l != nil && word == "b":
 		for _, other := range d.leases { // the owner may have acquired what it holds more than once
-			if other == l || other.req.Owner == l.req.Owner && other.keys[0] == l.keys[0] {
+			if other == l || other.req.ID == l.req.ID && other.keys[0] == l.keys[0] {
 				d.verifyLater(other)
 			}
 		}

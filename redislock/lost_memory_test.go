@@ -29,10 +29,10 @@ func TestStaleHandOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			node := used(t, redistest.Single(t))
-			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, owner string, token uint64) {
+			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, id string) {
 				if end != nil {
 					end(node, name)
-				} else if err := open(t, at(node.Addr())).Break(t.Context(), name, owner, token); err != nil {
+				} else if err := open(t, at(node.Addr())).Break(t.Context(), name, id); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -61,8 +61,8 @@ func TestStaleHandOverCluster(t *testing.T) {
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
 	usedCluster(t, c, o)
-	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) }, func(name, owner string, token uint64) {
-		if err := open(t, o).Break(t.Context(), name, owner, token); err != nil {
+	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) }, func(name, id string) {
+		if err := open(t, o).Break(t.Context(), name, id); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -150,8 +150,8 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 
 			// Otherwise a request for such a long lease would have a grace period of a minute.
 			used(t, node)
-			broken := take(t, d, mode.as(request("job", "broken", 20*time.Hour)))
-			if err := d.Break(t.Context(), "job", "broken", token(broken)); err != nil {
+			take(t, d, mode.as(request("job", "broken", 20*time.Hour)))
+			if err := d.Break(t.Context(), "job", "broken"); err != nil {
 				t.Fatal(err)
 			}
 			grace(100*time.Millisecond, "after a break")

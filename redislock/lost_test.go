@@ -100,11 +100,11 @@ func TestLostAnswers(t *testing.T) {
 func (w *wire) checkSoleHolder(t *testing.T, l driver.Lease, req driver.Request) {
 	t.Helper()
 	st := status(t, w.good, req.Name)
-	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner || st.Holders[0].Token != token(l) {
-		t.Errorf("holders = %+v, want %s with the token %d", st.Holders, req.Owner, token(l))
+	if len(st.Holders) != 1 || st.Holders[0].ID != req.ID || st.Holders[0].Token != token(l) {
+		t.Errorf("holders = %+v, want %s with the token %d", st.Holders, req.ID, token(l))
 	}
 	other := req
-	other.Owner, other.Shared, other.Slots = "intruder", false, 0
+	other.ID, other.Shared, other.Slots = "intruder", false, 0
 	if req.Slots == 0 {
 		refused(t, w.good, other, "beside the holder")
 	}
@@ -154,7 +154,7 @@ func lostQueue(t *testing.T, w *wire, then livetest.Ending, req func(string) dri
 				t.Fatalf("Silence = %v", err)
 			}
 			for _, waiter := range status(t, w.good, blocker.Name).Waiters {
-				if waiter.Owner == "b" && silence["b"] < waiter.Waited {
+				if waiter.ID == "b" && silence["b"] < waiter.Waited {
 					return nil
 				}
 			}

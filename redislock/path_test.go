@@ -90,7 +90,6 @@ func TestKnownServerIsReplaced(t *testing.T) {
 			d := open(t, at(node.Addr()))
 			try := func(n int) error {
 				req := request("job", fmt.Sprint("owner ", n), floor)
-				req.UniqueOwner = unique
 				req.NoWait = true
 				l, err := d.Acquire(t.Context(), req)
 				if err == nil {

@@ -164,11 +164,11 @@ func TestCancelledWaiters(t *testing.T) {
 	// Cancelled waiters have left the queue when they return, unless the store is slow.
 	queued(t, d, "job", 1)
 	// The first in a queue of readers and writers leaves. The waiters that it kept out get in.
-	r := take(t, d, driver.Request{Name: "rw", Owner: "reader", TTL: time.Minute, Shared: true})
+	r := take(t, d, driver.Request{Name: "rw", ID: "reader", TTL: time.Minute, Shared: true})
 	writing, stop := context.WithCancel(t.Context())
 	writer := beginWith(writing, d2, request("rw", "writer", time.Minute))
 	queued(t, d, "rw", 1)
-	second := wait(t, d2, driver.Request{Name: "rw", Owner: "second reader", TTL: time.Minute, Shared: true}, 2)
+	second := wait(t, d2, driver.Request{Name: "rw", ID: "second reader", TTL: time.Minute, Shared: true}, 2)
 	stop()
 	<-writer
 	r2, took := granted(t, second, enough, "a reader behind a writer that left")
@@ -340,7 +340,7 @@ func TestWriters(t *testing.T) {
 		for i := range 4 {
 			readers.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					l, err := d.Acquire(ctx, driver.Request{Name: "rw", Owner: fmt.Sprintf("%p %d %d", d, i, n), TTL: time.Minute, Shared: true})
+					l, err := d.Acquire(ctx, driver.Request{Name: "rw", ID: fmt.Sprintf("%p %d %d", d, i, n), TTL: time.Minute, Shared: true})
 					if err != nil {
 						if ctx.Err() == nil {
 							t.Error(err)

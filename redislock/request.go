@@ -14,7 +14,7 @@ import (
 // grant while it holds. The scripts add the fields before Mode; a waiter has only the id of them.
 type request struct {
 	Kept    bool   `json:"kept"` // released, and kept by MinHold
-	Version int    `json:"snib"` // of the format: formatVersion
+	Version int    `json:"snib"` // of the format: 2
 	ID      string `json:"id"`
 	Token   uint64 `json:"token"`
 	Since   int64  `json:"since"`   // microseconds
@@ -29,10 +29,9 @@ type request struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Label   string `json:"label"`
-}
 
-// formatVersion is the version of the format of grants.
-const formatVersion = 2
+	Kind driver.HolderKind `json:"kind"`
+}
 
 // grantHeads are the beginnings of the values of the keys of exclusive locks.
 var grantHeads = []string{`{"snib":2,"id":"`, `{"kept":true,"snib":2,"id":"`}
@@ -80,16 +79,26 @@ func (d *Driver) encode(req *driver.Request, attempt uint64, slot uint16) string
 	if l.blind() {
 		b.WriteString(`,"blind":true`)
 	}
-	b.WriteString(`,"pid":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(h.PID), 10))
-	for _, field := range [...]struct{ name, value string }{{"host", h.Host}, {"label", h.Label}} {
+	b.WriteByte(',')
+	writeHolder(&b, h)
+	return b.String()
+}
+
+// writeHolder writes the fields that describe a holder, which end a grant.
+func writeHolder(b *strings.Builder, h *driver.Holder) {
+	b.WriteString(`"pid":`)
+	b.WriteString(strconv.Itoa(h.PID))
+	kind := ""
+	if h.Kind != driver.KindProcess {
+		kind = h.Kind.String()
+	}
+	for _, field := range [...]struct{ name, value string }{{"host", h.Host}, {"label", h.Label}, {"kind", kind}} {
 		if field.value != "" {
 			b.WriteString(`,"` + field.name + `":`)
-			writeJSONString(&b, field.value)
+			writeJSONString(b, field.value)
 		}
 	}
 	b.WriteByte('}')
-	return b.String()
 }
 
 // writeJSONString writes s as a JSON string.
@@ -122,7 +131,11 @@ func parseEntry(s string) (at int64, r request, ok bool) {
 }
 
 func (r request) holder() driver.Holder {
-	return driver.Holder{Host: r.Host, PID: r.PID, Label: r.Label}
+	h := driver.Holder{Host: r.Host, PID: r.PID, Label: r.Label, Kind: r.Kind}
+	if r.Kept {
+		h.Kind = driver.KindKept
+	}
+	return h
 }
 
 // micros returns a time in microseconds, and at most a hundred years: anybody who may write to the

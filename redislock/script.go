@@ -18,7 +18,7 @@ var (
 	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
 		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", "place", // of a lock
-		"acquire", "release", "check", "label", "withdraw", "redisson", "break", // requests
+		"acquire", "release", "check", "holder", "withdraw", "redisson", "break", // requests
 		"full")
 
 	// renewScript extends leases.

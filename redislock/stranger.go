@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,10 +94,7 @@ func (d admin) readForeign(ctx context.Context, keys []string, endless, assumeLo
 		skip = "1"
 	}
 	for batch := range d.batches(keys) {
-		c := Call{Script: foreignScript, Args: []string{skip}}
-		for _, key := range batch {
-			c.Keys = append(c.Keys, key)
-		}
+		c := Call{Script: foreignScript, Args: []string{skip}, Keys: slices.Clone(batch)}
 		r := d.eval(ctx, c)[0]
 		if r.Err != nil {
 			return nil, r.Err

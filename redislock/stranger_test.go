@@ -200,7 +200,7 @@ func TestListOnce(t *testing.T) {
 				take(t, d1, req)
 				want = append(want, req.Name)
 				if i%500 == 0 { // with a queue, too
-					req.Owner = "b"
+					req.ID = "b"
 					wait(t, d2, req, 1)
 				}
 			}

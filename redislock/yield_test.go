@@ -126,7 +126,7 @@ func TestYieldToForeign(t *testing.T) {
 				case <-got:
 				}
 				st := status(t, r.drivers[0], "job")
-				if len(st.Holders) != 1 || st.Holders[0].Owner != "somebody" || len(st.Waiters) != 1 {
+				if len(st.Holders) != 1 || st.Holders[0].ID != "somebody" || len(st.Waiters) != 1 {
 					t.Errorf("Status = %+v, want the foreign holder and one waiter", st)
 				}
 				node.Must("DEL", "job") // without a message

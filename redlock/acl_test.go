@@ -42,12 +42,12 @@ func TestACL(t *testing.T) {
 	release(t, l)
 	release(t, w.Get(t))
 	req.OnLost = func(err error) { lost <- err }
-	l = acquire(t, d1, req)
+	acquire(t, d1, req)
 	names := 0
 	if err := d2.List(t.Context(), "jobs/", func(driver.Status) bool { names++; return true }); err != nil || names != 1 {
 		t.Errorf("List = %d locks, %v, want one", names, err)
 	}
-	if err := d2.Break(t.Context(), "jobs/a", "first", token(l)); err != nil {
+	if err := d2.Break(t.Context(), "jobs/a", "first"); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	select {
@@ -69,7 +69,7 @@ func TestACL(t *testing.T) {
 		t.Errorf("Status by watch = %+v, %v", st, err)
 	}
 	denied(watch, "jobs/c")
-	if err := watch.Break(t.Context(), "jobs/b", "holder", token(l)); err == nil {
+	if err := watch.Break(t.Context(), "jobs/b", "holder"); err == nil {
 		t.Error("Break by watch = nil")
 	}
 	for _, command := range [][]any{{"PUBLISH", "snib.rw:jobs/b", "1"}, {"DEL", "jobs/b"}, {"HSET", "snib.redlock", "c0", "1"}} {

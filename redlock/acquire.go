@@ -105,8 +105,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 // checkRequest rejects a request that the driver can't serve.
 func (d *Driver) checkRequest(req *driver.Request) error {
 	switch {
-	case !utf8.ValidString(req.Owner):
-		return driver.Invalidf("owner %q: it is not valid UTF-8", req.Owner)
+	case !utf8.ValidString(req.ID):
+		return driver.Invalidf("owner %q: it is not valid UTF-8", req.ID)
 	case req.Shared, req.Slots > 0:
 		return driver.Invalidf("request: Redlock supports neither shared locks nor semaphores")
 	case req.TTL < minTTL || req.TTL > d.params.MaxTTL:
@@ -165,7 +165,7 @@ func (r *round) ownLease() (nonces []string, tokens int) {
 		if r.answers[i].kind != held {
 			continue
 		}
-		if v := parseValue(r.answers[i].value); v.ours && !v.kept && v.holder.Owner == r.req.Owner {
+		if v := parseValue(r.answers[i].value); v.ours && !v.kept && v.holder.Owner == r.req.ID {
 			values[i] = v
 			own |= 1 << i
 			byNonce[v.nonce] |= 1 << i
@@ -268,7 +268,7 @@ func (a *attempt) leaseFrom(r *round) *lease {
 // removeWaiter makes the nodes forget that the attempt waits.
 func (a *attempt) removeWaiter(nodes quorum.Set) *poll {
 	forgotten := driver.Now().Add(3 * heartbeatInterval)
-	return a.d.cleanUp(nodes, forgotten, 'd', &a.lock, a.req.Owner)
+	return a.d.cleanUp(nodes, forgotten, 'd', &a.lock, a.req.ID)
 }
 
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The

@@ -137,7 +137,7 @@ func amnesiaRound(t *testing.T, ttl time.Duration) (inTime bool) {
 	}
 	end, tries := l.Grant().Start.Add(quorum.Validity(ttl)), 0
 	for n := 0; ; n++ {
-		got, err := other.Acquire(t.Context(), driver.Request{Name: chaosLock, Owner: fmt.Sprint("other ", n), TTL: ttl, NoWait: true})
+		got, err := other.Acquire(t.Context(), driver.Request{Name: chaosLock, ID: fmt.Sprint("other ", n), TTL: ttl, NoWait: true})
 		if end.Reached(driver.Now()) {
 			break
 		}
@@ -246,7 +246,7 @@ func (f contender) holdOnce(ctx context.Context, d driver.Driver, owner string) 
 	rec := holdRecord{Owner: owner, Began: clock()}
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	l, err := d.Acquire(waiting, driver.Request{Name: chaosLock, Owner: owner, TTL: chaosTTL})
+	l, err := d.Acquire(waiting, driver.Request{Name: chaosLock, ID: owner, TTL: chaosTTL})
 	if err != nil {
 		return holdRecord{}, false // no majority, or held by another
 	}

@@ -502,7 +502,7 @@ func TestBlockOfTokens(t *testing.T) {
 	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != first {
 		t.Errorf("Status = %+v, %v, want one holder with the token %d", st, err, first)
 	}
-	if err := other.Break(t.Context(), "x", "o", first); err != nil {
+	if err := other.Break(t.Context(), "x", "o"); err != nil {
 		t.Errorf("Break of the token %d = %v", first, err)
 	}
 	if next := token(acquire(t, other, request("x", "p", time.Minute))); next <= first+4 {

@@ -57,14 +57,14 @@ func (l *foreignLease) Release(ctx context.Context) error {
 	return err
 }
 
-// SetLabel implements [driver.Lease].
-func (l *foreignLease) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (l *foreignLease) SetHolder(ctx context.Context, h driver.Holder) error {
 	g, err := l.find(ctx)
 	if err != nil {
 		return err
 	}
 	req := g.request()
-	req.Holder.Label = label
+	req.Holder = h
 	return l.tell(ctx, 'h', g.nonce, encodeHolder(&req))
 }
 
@@ -151,7 +151,7 @@ func (g *foundLease) keep() string {
 func (g *foundLease) request() driver.Request {
 	h := &g.holder
 	return driver.Request{
-		Owner: h.Owner, Holder: h.toDriver(), MinHold: millis(h.MinHold),
+		ID: h.Owner, Holder: h.toDriver(), MinHold: millis(h.MinHold),
 		Tokens: int(min(h.Tokens, maxTokens)), //nolint:gosec // it is small
 	}
 }

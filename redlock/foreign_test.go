@@ -34,7 +34,7 @@ func (c *cluster) checkExpiry(t *testing.T, key string, least time.Duration, whe
 func checkLost(t *testing.T, d driver.Driver, l driver.Lease, what string) {
 	t.Helper()
 	for verb, err := range map[string]error{
-		"Renew": renew(t, d, l), "SetLabel": l.SetLabel(within(t, testTimeout), "label"), "Release": l.Release(within(t, testTimeout)),
+		"Renew": renew(t, d, l), "SetHolder": l.SetHolder(within(t, testTimeout), driver.Holder{Label: "label"}), "Release": l.Release(within(t, testTimeout)),
 	} {
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("%s of %s = %v, want ErrLost", verb, what, err)
@@ -71,11 +71,11 @@ func TestForeignLease(t *testing.T) {
 		t.Errorf("Renew by the process that has it = %v", err)
 	}
 	c.checkExpiry(t, "x", 30*time.Second, "renewed for 20 s after that")
-	if err := f.SetLabel(within(t, testTimeout), "a label"); err != nil {
+	if err := f.SetHolder(within(t, testTimeout), driver.Holder{Label: "a label"}); err != nil {
 		t.Errorf("SetLabel = %v", err)
 	}
 	st, err := d1.Status(t.Context(), "x")
-	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Label != "a label" || st.Holders[0].Owner != "the id" || st.Holders[0].Token != token(l) {
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Label != "a label" || st.Holders[0].ID != "the id" || st.Holders[0].Token != token(l) {
 		t.Errorf("Status = %+v, %v, want the label and all else as before", st, err)
 	}
 	release(t, f)
@@ -101,7 +101,7 @@ func TestForeignMinHold(t *testing.T) {
 	req.MinHold = time.Minute
 	l := acquire(t, d1, req)
 	c.awaitKeys(t, "x")
-	if err := d2.Lease("x", "the id", time.Minute).SetLabel(within(t, testTimeout), "a label"); err != nil { // which keeps MinHold
+	if err := d2.Lease("x", "the id", time.Minute).SetHolder(within(t, testTimeout), driver.Holder{Label: "a label"}); err != nil { // which keeps MinHold
 		t.Errorf("SetLabel = %v", err)
 	}
 	release(t, d2.Lease("x", "the id", time.Minute))
@@ -112,7 +112,7 @@ func TestForeignMinHold(t *testing.T) {
 	if err != nil || len(st.Holders) != 1 {
 		t.Fatalf("Status = %+v, %v, want what MinHold keeps", st, err)
 	}
-	if err := d2.Break(t.Context(), "x", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+	if err := d2.Break(t.Context(), "x", st.Holders[0].ID); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	release(t, acquire(t, d2, request("x", "other", time.Minute)))

@@ -21,7 +21,7 @@ import (
 const testTimeout = 15 * time.Second
 
 func request(name, owner string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: ttl}
+	return driver.Request{Name: name, ID: owner, TTL: ttl}
 }
 
 // within returns a context that ends after d, or with the test.
@@ -48,7 +48,7 @@ func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease
 func checkHeld(t testing.TB, d driver.Driver, req driver.Request, when string) {
 	t.Helper()
 	if l, err := tryAcquire(t, d, req); l != nil || !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.Owner, l, err)
+		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.ID, l, err)
 	}
 }
 

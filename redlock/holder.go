@@ -19,6 +19,8 @@ type holder struct {
 	Host  string `json:"host"`
 	Label string `json:"label"`
 
+	Kind driver.HolderKind `json:"kind"`
+
 	// Tokens is the number of tokens of the lease, if it has more than one. The token before
 	// the JSON is the last of them.
 	Tokens uint64 `json:"tokens"`
@@ -27,7 +29,7 @@ type holder struct {
 }
 
 func (h holder) toDriver() driver.Holder {
-	return driver.Holder{Host: h.Host, PID: h.PID, Label: h.Label}
+	return driver.Holder{Host: h.Host, PID: h.PID, Label: h.Label, Kind: h.Kind}
 }
 
 // firstToken returns the first of a lease's tokens, given the last.
@@ -36,12 +38,16 @@ func (h *holder) firstToken(last uint64) uint64 { return last - min(max(h.Tokens
 // encodeHolder returns a holder as JSON, without the opening brace and without since.
 func encodeHolder(req *driver.Request) string {
 	h := &req.Holder
-	b := make([]byte, 0, 64+len(req.Owner)+len(h.Host)+len(h.Label))
+	b := make([]byte, 0, 64+len(req.ID)+len(h.Host)+len(h.Label))
 	b = append(b, `"owner":`...)
-	b = appendJSONString(b, req.Owner)
+	b = appendJSONString(b, req.ID)
 	b = append(b, `,"pid":`...)
 	b = strconv.AppendInt(b, int64(h.PID), 10)
-	for _, f := range [...]struct{ name, value string }{{`,"host":`, h.Host}, {`,"label":`, h.Label}} {
+	kind := ""
+	if h.Kind != driver.KindProcess {
+		kind = h.Kind.String()
+	}
+	for _, f := range [...]struct{ name, value string }{{`,"host":`, h.Host}, {`,"label":`, h.Label}, {`,"kind":`, kind}} {
 		if f.value != "" {
 			b = append(b, f.name...)
 			b = appendJSONString(b, f.value)
@@ -103,5 +109,8 @@ func parseValue(text string) value {
 		return value{nonce: text, holder: holder{Owner: text}}
 	}
 	v.ours, v.kept = true, strings.HasPrefix(nonce, keptPrefix)
+	if v.kept {
+		v.holder.Kind = driver.KindKept
+	}
 	return v
 }

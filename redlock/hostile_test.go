@@ -200,10 +200,10 @@ func TestBreakBinary(t *testing.T) {
 		if err != nil || len(st.Holders) == 0 {
 			return err
 		}
-		if got := st.Holders[0]; got.Owner != binary || got.Token != 0 {
-			t.Fatalf("Status = %q, want the owner %q", got.Owner, binary)
+		if got := st.Holders[0]; got.ID != binary || got.Token != 0 {
+			t.Fatalf("Status = %q, want the owner %q", got.ID, binary)
 		}
-		return errors.Join(d.Break(within(t, testTimeout), "x", st.Holders[0].Owner, 0), errors.New("still held"))
+		return errors.Join(d.Break(within(t, testTimeout), "x", st.Holders[0].ID), errors.New("still held"))
 	})
 }
 
@@ -230,13 +230,13 @@ func TestStatusOfOtherKeys(t *testing.T) {
 		}
 	}
 	foreignHash := func(got []driver.Holding) bool {
-		return len(got) == 1 && got[0].Owner == "" && got[0].Token == 0 && got[0].Foreign == "a Redis hash of unknown use"
+		return len(got) == 1 && got[0].ID == "" && got[0].Token == 0 && got[0].Foreign == "a Redis hash of unknown use"
 	}
 	mustShow("hashes on all nodes", func(got []driver.Holding) bool {
 		return foreignHash(got) && got[0].Left > 0 && got[0].Left <= time.Minute // a minute later, a majority has none
 	})
 	livetest.Await(t, "answer to Break", func() error {
-		err := d.Break(within(t, testTimeout), "x", "", 0)
+		err := d.Break(within(t, testTimeout), "x", "")
 		if errors.Is(err, driver.ErrLost) {
 			return nil
 		}
@@ -253,7 +253,7 @@ func TestStatusOfOtherKeys(t *testing.T) {
 		c.nodes[i+1].Must(command, "x", "a")
 	}
 	mustShow("a hash, a list and a set", func(got []driver.Holding) bool { // the driver has the nodes in an order of its own
-		return len(got) == 1 && got[0].Owner == "" && got[0].Token == 0 && strings.HasSuffix(got[0].Foreign, " of unknown use")
+		return len(got) == 1 && got[0].ID == "" && got[0].Token == 0 && strings.HasSuffix(got[0].Foreign, " of unknown use")
 	})
 	for _, n := range c.nodes[:2] {
 		n.Must("DEL", "x")

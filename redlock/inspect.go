@@ -152,7 +152,7 @@ func (s *snapshot) status(name string) driver.Status {
 	if h := s.holder(); h != nil {
 		slices.Sort(h.left)
 		st.Holders = []driver.Holding{{
-			Owner: h.holder.Owner, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
+			ID: h.holder.Owner, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
 		if h.kind != "string" {
@@ -177,7 +177,7 @@ func (s *snapshot) waiters() []driver.Waiting {
 			}
 			at, _ := strconv.ParseInt(entry[digits:2*digits], 10, 64)
 			if votes[h.Owner]++; votes[h.Owner] == s.quorum {
-				all = append(all, driver.Waiting{Owner: h.Owner, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
+				all = append(all, driver.Waiting{ID: h.Owner, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
 			}
 		}
 	}
@@ -268,15 +268,15 @@ func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) e
 	}
 }
 
-// Break implements [driver.Inspector]. The token of a foreign key is 0.
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+// Break implements [driver.Inspector].
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	l := lockOf(name)
 	s, err := d.readSnapshot(ctx, &l)
 	if err != nil {
 		return err
 	}
 	h := s.holder()
-	if h == nil || h.kind != "string" || h.holder.Owner != owner || h.token() != token {
+	if h == nil || h.kind != "string" || h.holder.Owner != id {
 		return driver.ErrLost
 	}
 	code := byte('b')

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -66,7 +67,7 @@ func (l *lease) isValid() bool {
 }
 
 // ID returns the id of the request that the lease was granted to.
-func (l *lease) ID() string { return l.req.Owner }
+func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
@@ -122,9 +123,9 @@ func (l *lease) freeOld(end driver.Instant, keep string) {
 	}
 }
 
-// SetLabel implements [driver.Lease]. It returns when a majority shows the label. The other nodes
+// SetHolder implements [driver.Lease]. It returns when a majority shows the holder. The other nodes
 // follow, also those that hang now.
-func (l *lease) SetLabel(ctx context.Context, label string) error {
+func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -135,7 +136,7 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 		return driver.ErrLost
 	}
 	l.mu.Lock()
-	l.req.Holder.Label = label
+	l.req.Holder = h
 	rest, end := encodeHolder(&l.req), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
 	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, 'h', &l.lock, l.round.nonce, rest)
@@ -181,7 +182,7 @@ func (d *Driver) tell(
 	if verdict == quorum.Won || ended {
 		return verdict, ended, nil // the usual case; the other nodes do not matter
 	}
-	if errs := errorsOf(p.replies); (err == nil || err == errOverdue) && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		err = d.noMajority(reasonsOf(p.replies))
 	}
 	return verdict, ended, err

@@ -26,20 +26,20 @@ func TestStaleHandOver(t *testing.T) {
 	c := start(t, 5)
 	c.init(t)
 	people := open(t, c.servers)
-	for how, end := range map[string]func(t *testing.T, name, owner string, token uint64){
-		"Break": func(t *testing.T, name, owner string, token uint64) {
-			if err := people.Break(within(t, testTimeout), name, owner, token); err != nil {
+	for how, end := range map[string]func(t *testing.T, name, id string){
+		"Break": func(t *testing.T, name, id string) {
+			if err := people.Break(within(t, testTimeout), name, id); err != nil {
 				t.Errorf("Break = %v", err)
 			}
 		},
-		"Deleted": func(t *testing.T, name, owner string, _ uint64) { forgetLease(t, c.nodes[1:4], name, owner, "DEL") },
-		"ClockStepped": func(t *testing.T, name, owner string, _ uint64) {
+		"Deleted": func(t *testing.T, name, id string) { forgetLease(t, c.nodes[1:4], name, id, "DEL") },
+		"ClockStepped": func(t *testing.T, name, id string) {
 			// This is what a node does when its clock goes forward.
-			forgetLease(t, c.nodes[1:4], name, owner, "PEXPIREAT", "1")
+			forgetLease(t, c.nodes[1:4], name, id, "PEXPIREAT", "1")
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			end := func(name, owner string, token uint64) { end(t, name, owner, token) }
+			end := func(name, id string) { end(t, name, id) }
 			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, c.servers) }, end)
 		})
 	}
@@ -111,7 +111,7 @@ func TestBreakTellsHolder(t *testing.T) {
 	}
 	checkBreak := func(what string, l driver.Lease, name string) {
 		t.Helper()
-		if err := people.Break(within(t, testTimeout), name, "o", token(l)); err != nil {
+		if err := people.Break(within(t, testTimeout), name, "o"); err != nil {
 			t.Fatalf("Break = %v", err)
 		}
 		select {
@@ -201,7 +201,7 @@ func TestPartialBreak(t *testing.T) {
 	req := request("x", "o", time.Minute)
 	lost := make(chan error, 1)
 	req.OnLost = func(err error) { lost <- err }
-	l := acquire(t, d, req)
+	acquire(t, d, req)
 	c.awaitKeys(t, "x")
 	nonce, _, _ := strings.Cut(fmt.Sprint(c.nodes[0].Must("GET", "x")), " ")
 	channel := "snib.rb:" + nonce[:16]
@@ -229,7 +229,7 @@ func TestPartialBreak(t *testing.T) {
 	case <-time.After(testTimeout): // the lease lasts a minute
 		t.Error("OnLost was not called")
 	}
-	if err := people.Break(within(t, testTimeout), "x", "o", token(l)); !errors.Is(err, driver.ErrLost) {
+	if err := people.Break(within(t, testTimeout), "x", "o"); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of what is broken = %v, want ErrLost", err)
 	}
 }

@@ -77,7 +77,7 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 		code, n = 'A', 6
 		args[4] = strconv.Itoa(tokens)
 		if enlist {
-			args[5] = req.Owner
+			args[5] = req.ID
 		}
 	}
 	for i := range r.commands {
@@ -220,7 +220,7 @@ func (r *round) onAnswer(cmd *command, text string, err error) {
 		r.apply(r.quorum.Granted(cmd.node, counter, now), now)
 		return
 	}
-	if ans.kind == held && parseValue(ans.value).holder.Owner == r.req.Owner {
+	if ans.kind == held && parseValue(ans.value).holder.Owner == r.req.ID {
 		r.needAll = true
 	}
 	r.apply(r.quorum.Refused(cmd.node, now), now)

@@ -2,14 +2,12 @@ package remotelock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -37,6 +35,7 @@ type attempt struct {
 	req     driver.Request
 	msg     wire.Acquire
 	servers []int // that may have got a request, and to which a withdrawal must go
+	lost    bool  // the answer to a request may have been lost
 	queued  bool  // the service has said that the lock is held
 	down    error // why the last request that has ended got no answer; nil: it got one
 }
@@ -51,25 +50,21 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return nil, err
 	}
 	defer end()
-	if !utf8.ValidString(req.Owner) || req.Owner == "" || len(req.Owner) > wire.MaxOwner {
-		return nil, driver.Invalidf("owner: it must be UTF-8 of 1 to %d bytes", wire.MaxOwner)
-	}
 	a := &attempt{d: d, req: req, down: driver.ErrUnavailable, msg: wire.Acquire{
-		Name: req.Name, Owner: req.Owner, Attempt: rand.Text(), First: req.UniqueOwner, Brief: true,
+		Name: req.Name, ID: req.ID, Brief: true, Process: processOf(req.Holder),
 		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold), Tokens: min(req.Tokens, wire.MaxTokens),
-		Host: req.Holder.Host, PID: max(req.Holder.PID, 0), Label: shortLabel(req.Holder.Label),
 	}}
-	if req.Fencing > driver.FencingNone {
-		a.msg.Fencing = req.Fencing.String()
-	}
 	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {
 		return l, nil
 	}
+	refused := err != nil && ctx.Err() == nil && !isUnavailable(err) // then the service has nothing of it
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	a.withdraw()
+	if !refused || a.lost {
+		a.withdraw()
+	}
 	return nil, err
 }
 
@@ -80,14 +75,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		wait = time.Millisecond // the first answer says soon whether the lock is held
 	}
 	for answered := driver.Now(); ; {
-		withdrawn := a.withdrawn()
 		l, err := a.send(ctx, wait)
-		if i := slices.IndexFunc(withdrawn, l.isOf); i >= 0 {
-			if err := a.d.client.call(ctx, wire.PathWithdraw, withdrawn[i].withdrawal(), nil); err != nil {
-				return nil, err
-			}
-			continue
-		}
 		switch {
 		case err == nil && l != nil:
 			return l, nil
@@ -107,22 +95,6 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 			return nil, a.ended(ctx)
 		}
 	}
-}
-
-// withdrawn returns the attempts of the same owner that have failed, and whose withdrawal goes on
-// in the background. It would end a hold that such an attempt got, also once this one uses it.
-func (a *attempt) withdrawn() (all []*attempt) {
-	if a.req.UniqueOwner {
-		return nil
-	}
-	a.d.mu.Lock()
-	defer a.d.mu.Unlock()
-	for other := range a.d.withdrawing {
-		if other.msg.Name == a.msg.Name && other.msg.Owner == a.msg.Owner {
-			all = append(all, other)
-		}
-	}
-	return all
 }
 
 // ended returns the error of an acquisition whose context is done. It matches ErrUnavailable unless
@@ -164,10 +136,11 @@ func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) 
 		}
 		msg := a.msg
 		msg.Wait = wire.Millis(wait)
-		a.msg.First = false // from now on, the service may know this owner
 		start := driver.Now()
 		var answer wire.Granted
 		status, err := a.client().post(ctx, server, wire.PathAcquire, msg, &answer)
+		var failed *attemptError
+		a.lost = a.lost || errors.As(err, &failed) && failed.sent
 		if err == nil && status == http.StatusOK {
 			granted = a.granted(start, &answer)
 		}
@@ -187,7 +160,7 @@ func (a *attempt) granted(start driver.Instant, answer *wire.Granted) *lease {
 		ttl = answer.TTL
 		g.TTL = wire.Duration(answer.TTL)
 	}
-	return &lease{d: a.d, ref: wire.Lease{Name: a.msg.Name, Owner: answer.Owner, Token: answer.Token}, ttl: ttl, minHold: a.msg.MinHold, grant: g}
+	return &lease{d: a.d, id: a.req.ID, ref: wire.Lease{Name: a.msg.Name, ID: answer.ID}, ttl: ttl, grant: g}
 }
 
 // withdraw tells all servers that may know of the attempt that it was given up. It waits for
@@ -198,11 +171,9 @@ func (a *attempt) withdraw() {
 	}
 	done := make(chan struct{})
 	a.d.working.Add(1) // Acquire has begun, so Close waits
-	a.setWithdrawing(true)
 	go func() {
 		defer a.d.working.Done()
 		defer close(done)
-		defer a.setWithdrawing(false)
 		ctx, cancel := context.WithTimeout(context.Background(), withdrawTimeout)
 		defer cancel()
 		stop := context.AfterFunc(a.d.ctx, func() { time.AfterFunc(closeTimeout, cancel) })
@@ -221,26 +192,11 @@ func (a *attempt) withdraw() {
 	}
 }
 
-func (a *attempt) setWithdrawing(is bool) {
-	a.d.mu.Lock()
-	defer a.d.mu.Unlock()
-	if is {
-		a.d.withdrawing[a] = true
-	} else {
-		delete(a.d.withdrawing, a)
-	}
-}
-
-// withdrawal returns the message that withdraws the attempt.
-func (a *attempt) withdrawal() wire.Withdraw {
-	return wire.Withdraw{Name: a.msg.Name, Owner: a.msg.Owner, Attempt: a.msg.Attempt}
-}
-
 // withdrawFrom withdraws the attempt from one server, until that has answered or ctx is done.
 func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 	for ctx.Err() == nil {
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
-			_, err := a.client().post(ctx, server, wire.PathWithdraw, a.withdrawal(), nil)
+			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Name: a.msg.Name, ID: a.msg.ID}, nil)
 			return err
 		})
 		var failed *attemptError

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// hiddenOwner begins the owner of a hold that the service does not show. A digest follows. Break
-// takes such an owner.
-const hiddenOwner = "digest:"
+// hiddenID begins what stands for an id that the service does not show. The token follows. Break
+// takes it. No id of a client begins like that.
+const hiddenID = "token:"
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
@@ -38,35 +39,27 @@ func statusOf(l *wire.Lock) driver.Status {
 	st := driver.Status{Name: l.Name, Shared: l.Mode == wire.ModeShared, Slots: l.Slots}
 	for _, h := range l.Holders {
 		to := driver.Holding{
-			Owner: ownerOf(h.Owner, h.OwnerDigest), Token: h.Token, Holder: driver.Holder(h.Process),
+			ID: h.ID, Token: h.Token, Holder: h.Holder(),
 			Held: wire.Duration(h.Held), Left: wire.Duration(h.Left),
 			Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count,
 		}
-		if h.Reserved {
-			to.Holder.Label = driver.ReservedLabel + h.Label
+		if to.ID == "" && h.Token > 0 {
+			to.ID = hiddenID + strconv.FormatUint(h.Token, 10)
 		}
 		if h.Endless {
 			to.Left = driver.NoExpiry
 		}
 		for _, heir := range h.Heirs {
-			to.Heirs = append(to.Heirs, driver.Holder(heir))
+			to.Heirs = append(to.Heirs, heir.Holder())
 		}
 		st.Holders = append(st.Holders, to)
 	}
 	for _, w := range l.Waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: ownerOf(w.Owner, w.OwnerDigest), Shared: w.Shared, Holder: driver.Holder(w.Process), Waited: wire.Duration(w.Waited),
+			ID: w.ID, Shared: w.Shared, Holder: w.Holder(), Waited: wire.Duration(w.Waited),
 		})
 	}
 	return st
-}
-
-// ownerOf returns an owner, or what stands for one that is hidden.
-func ownerOf(owner, digest string) string {
-	if owner == "" && digest != "" {
-		return hiddenOwner + digest
-	}
-	return owner
 }
 
 // List implements [driver.Inspector].
@@ -128,10 +121,14 @@ func (l *list) Close() error {
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	digest, hidden := strings.CutPrefix(owner, hiddenOwner)
-	if !hidden {
-		digest = driver.OwnerDigest(owner)
+func (d *Driver) Break(ctx context.Context, name, id string) error {
+	msg := wire.Break{Name: name, ID: id, Reason: "asked for through remotelock"}
+	if text, isHidden := strings.CutPrefix(id, hiddenID); isHidden {
+		token, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return driver.ErrLost // no hold has it
+		}
+		msg.ID, msg.Token = "", token
 	}
-	return d.call(ctx, wire.PathBreak, wire.Break{Name: name, Token: token, OwnerDigest: digest, Reason: "asked for through remotelock"})
+	return d.call(ctx, wire.PathBreak, msg)
 }

@@ -49,10 +49,9 @@ type Driver struct {
 	cancel    context.CancelCauseFunc
 	closeOnce sync.Once
 
-	mu          sync.Mutex
-	closed      bool
-	working     sync.WaitGroup    // calls, and withdrawals in the background
-	withdrawing map[*attempt]bool // in the background
+	mu      sync.Mutex
+	closed  bool
+	working sync.WaitGroup // calls, and withdrawals in the background
 }
 
 // Open returns a driver for a service. It asks the service once what its store promises. If the
@@ -90,21 +89,20 @@ func newDriver(conf Config) (*Driver, error) {
 		servers = append(servers, strings.TrimSuffix(u.String(), "/"))
 	}
 	d := &Driver{
-		client:      newClient(servers, conf.Token, newTransport(conf)),
-		waiting:     newClient(servers, conf.Token, newSharedTransport(conf)),
-		withdrawing: map[*attempt]bool{},
+		client:  newClient(servers, conf.Token, newTransport(conf)),
+		waiting: newClient(servers, conf.Token, newSharedTransport(conf)),
 	}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	return d, nil
 }
 
 const (
-	// dialTimeout bounds how long a connection is being made: a dead server must not use up the time
-	// that another one needs.
+	// dialTimeout bounds how long a connection is being made: a dead server must not use up the
+	// time that another one needs.
 	dialTimeout = 2 * time.Second
 
-	// pingInterval is how long a shared connection is silent before the driver asks the server for a
-	// sign of life.
+	// pingInterval is how long a shared connection is silent before the driver asks the server for
+	// a sign of life.
 	pingInterval = 2 * time.Second
 
 	// pollTimeout is how long a request that waits stays open.
@@ -141,13 +139,12 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 	if s.API != wire.Version {
 		return driver.Info{}, fmt.Errorf("the server speaks %q, and not %s: is it a lock service, of a version that fits?", s.API, wire.Version)
 	}
-	fencing, ok1 := wire.Strength(s.Fencing)
-	onDemand, ok2 := wire.Strength(s.FencingOnDemand)
-	if !ok1 || !ok2 {
-		return driver.Info{}, fmt.Errorf("the lock service has fencing tokens of an unknown strength, %q and %q", s.Fencing, s.FencingOnDemand)
+	fencing, ok := wire.Strength(s.Fencing)
+	if !ok {
+		return driver.Info{}, fmt.Errorf("the lock service has fencing tokens of an unknown strength, %q", s.Fencing)
 	}
 	info := driver.Info{
-		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing, FencingOnDemand: onDemand, Fairness: driver.FairNever,
+		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing, Fairness: driver.FairNever,
 		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
 		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
 	}
@@ -198,6 +195,11 @@ func (d *Driver) closeConnections() {
 	d.waiting.http.CloseIdleConnections()
 }
 
+// Lease implements [driver.Driver].
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &lease{d: d, id: id, ref: wire.Lease{Name: name, ID: id}, ttl: wire.Millis(ttl)}
+}
+
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
@@ -212,7 +214,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		for size := 0; to < len(due) && to-from < wire.MaxLeases && size < maxBatch; to++ {
 			l := due[to].(*lease)
 			batch.Leases = append(batch.Leases, wire.Renewable{Lease: l.ref, TTL: l.ttl})
-			size += len(l.ref.Name) + len(l.ref.Owner) + 100
+			size += len(l.ref.Name) + len(l.ref.ID) + 100
 		}
 		d.renewBatch(ctx, batch, answers[from:to])
 		from = to
@@ -258,20 +260,18 @@ func (d *Driver) renewBatch(ctx context.Context, batch wire.Renew, answers []dri
 
 // A lease is a lease in the service.
 type lease struct {
-	d       *Driver
-	ref     wire.Lease
-	ttl     int64 // in milliseconds
-	minHold int64 // likewise
-	grant   driver.Grant
+	d     *Driver
+	id    string     // of the request
+	ref   wire.Lease // with the id of the answer, if there was one
+	ttl   int64      // in milliseconds
+	grant driver.Grant
 
 	mu       sync.Mutex
 	released bool
 }
 
-// isOf reports whether an attempt got the hold, by the owner that the service gave it.
-func (l *lease) isOf(a *attempt) bool {
-	return l != nil && strings.Contains(l.ref.Owner, a.msg.Attempt)
-}
+// ID implements [driver.Lease].
+func (l *lease) ID() string { return l.id }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
@@ -284,7 +284,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if released {
 		return nil
 	}
-	err := l.d.call(ctx, wire.PathRelease, wire.Release{Lease: l.ref, MinHold: l.minHold})
+	err := l.d.call(ctx, wire.PathRelease, wire.Release{Lease: l.ref})
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -293,9 +293,18 @@ func (l *lease) Release(ctx context.Context) error {
 	return err
 }
 
-// SetLabel implements [driver.Lease].
-func (l *lease) SetLabel(ctx context.Context, label string) error {
-	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Label: shortLabel(label), TTL: l.ttl})
+// SetHolder implements [driver.Lease].
+func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
+	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Process: processOf(h)})
+}
+
+// processOf returns a holder as the service takes it. A service makes all other kinds by itself.
+func processOf(h driver.Holder) wire.Process {
+	h.PID, h.Label = max(h.PID, 0), shortLabel(h.Label)
+	if h.Kind != driver.KindDetached {
+		h.Kind = driver.KindProcess
+	}
+	return wire.ProcessOf(h)
 }
 
 // shortLabel returns the part of a label that the service takes.

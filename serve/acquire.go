@@ -24,27 +24,28 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	action := Action{
-		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, Owner: key.client, Attempt: key.attempt, TTL: req.TTL, MinHold: req.MinHold,
+		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, ID: key.id, TTL: req.TTL, MinHold: req.MinHold,
 		Wait: msg.Wait > 0, PlaceTimeout: s.opts.PlaceTimeout,
 	}
 	if msg.Reserve {
-		label, _ := shown(req.Holder)
-		action.Verb, action.Why = VerbReserve, label.Label
+		action.Verb, action.Why = VerbReserve, msg.Label
 	}
 	end, err := s.opts.Access.Begin(r.Context(), p, action)
 	if err != nil {
 		return err
 	}
-	c, err := s.get(r.Context(), key, req, &msg, arrived)
+	h, err := s.get(r.Context(), key, req, &msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
-		outcome.Token = c.token
+		outcome.Token = h.token
 	}
 	if end != nil {
 		if refused := end(outcome); refused != nil && err == nil {
-			ctx, cancel := unbroken(r.Context())
-			defer cancel()
-			_ = c.lease.Release(ctx) // otherwise it lapses
+			if !h.regained { // else it was admitted before, and the client may be using it
+				ctx, cancel := unbroken(r.Context())
+				defer cancel()
+				_ = h.Release(ctx) // otherwise it lapses
+			}
 			return refused
 		}
 	}
@@ -57,11 +58,10 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	case err != nil:
 		return err
 	}
-	grant := c.lease.Grant()
-	waited := max(0, c.start.Left(arrived)) // not Sub: by the clock that saw less, so the client relies on no more
+	waited := max(0, h.start.Left(arrived)) // not Sub: by the clock that saw less, so the client relies on no more
 	return writeJSON(w, http.StatusOK, wire.Granted{
-		Name: msg.Name, Owner: c.owner, Token: c.token, Tokens: grant.Tokens,
-		TTL: int64(c.ttl / time.Millisecond), Waited: int64(waited / time.Millisecond),
+		Name: msg.Name, ID: h.ID(), Token: h.token, Tokens: h.tokens,
+		TTL: int64(h.ttl / time.Millisecond), Waited: int64(waited / time.Millisecond),
 	})
 }
 
@@ -72,29 +72,30 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 	if err != nil {
 		return none(err)
 	}
-	if msg.Owner == "" {
-		msg.Owner, msg.First = rand.Text(), true
+	if msg.ID == "" {
+		msg.ID = rand.Text()
 	}
-	if err := errors.Join(checkOwner(msg.Owner), checkAttempt(msg.Attempt), checkLabel(msg.Label), checkText("host", msg.Host, wire.MaxLabel)); err != nil {
+	id, err := checkID(msg.ID)
+	if err != nil {
+		return none(err)
+	}
+	holder, err := holderOf(msg.Process)
+	if err != nil {
 		return none(err)
 	}
 	if msg.Reserve {
 		if err := s.checkReservation(msg); err != nil {
 			return none(err)
 		}
+		holder.Kind = driver.KindReserved
 	}
 	ttl, err := ttlOf(msg.TTL)
 	if err != nil {
 		return none(err)
 	}
-	fencing, known := wire.Strength(msg.Fencing)
 	switch {
-	case msg.Fencing != "" && !known:
-		return none(invalidf("fencing: it must be none, clock or durable"))
-	case fencing > max(s.info.Fencing, s.info.FencingOnDemand):
-		return none(invalidf("fencing: this store does not have %s tokens", fencing))
-	case msg.Wait < 0 || msg.MinHold < 0 || msg.Tokens < 0 || msg.PID < 0:
-		return none(invalidf("wait_ms, min_hold_ms, tokens and pid can't be negative"))
+	case msg.Wait < 0 || msg.MinHold < 0 || msg.Tokens < 0:
+		return none(invalidf("wait_ms, min_hold_ms and tokens can't be negative"))
 	case msg.Tokens > wire.MaxTokens:
 		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
@@ -103,21 +104,13 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 	if err := s.checkTTL(ttl); err != nil {
 		return none(err)
 	}
-	key := placeKey{name, parseOwner(msg.Owner).client, msg.Attempt}
 	req := driver.Request{
-		Name: name, Owner: newOwnerID(key.client, key.attempt).String(), TTL: ttl,
-		Shared: msg.Shared, Slots: msg.Slots, MinHold: wire.Duration(msg.MinHold), Tokens: msg.Tokens, Fencing: fencing,
+		Name: name, ID: newGrantID(id.client).String(), TTL: ttl,
+		Shared: msg.Shared, Slots: msg.Slots, MinHold: wire.Duration(msg.MinHold), Tokens: msg.Tokens,
 		Detached: true, // the hold outlives this replica
-		Holder:   driver.Holder{Host: msg.Host, PID: msg.PID, Label: msg.Label},
+		Holder:   holder,
 	}
-	return key, req, req.Check()
-}
-
-// A taken is a hold that a client gets.
-type taken struct {
-	*cached
-	owner string         // in the store
-	start driver.Instant // of the lease, at or before the store's
+	return placeKey{name, id.client}, req, req.Check()
 }
 
 // A waitingError is the answer to a poll whose place is still in the queue.
@@ -129,16 +122,17 @@ func (e *waitingError) Error() string { return "the request waits" }
 func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
 
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
-func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*taken, error) {
+func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*grant, error) {
 	wait := min(wire.Duration(msg.Wait), s.opts.MaxWait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.places[key] == nil && !msg.First {
+	if s.places[key] == nil && wait > 0 && len(s.queueOfLocked(key.name)) > 0 && !s.draining && !s.withdrawn.has(key) {
+		// The client must not wait behind others for the end of a hold of its own.
 		s.mu.Unlock()
-		c, err := s.resume(ctx, key, req)
+		h, err := s.regain(ctx, key, req)
 		s.mu.Lock()
-		if c != nil || err != nil {
-			return c, err
+		if !errors.Is(err, driver.ErrLost) {
+			return h, err
 		}
 	}
 	p, err := s.placeLocked(key, req, wait > 0)
@@ -159,65 +153,58 @@ func (s *Service) placeLocked(key placeKey, req driver.Request, waits bool) (*pl
 	case s.draining:
 		return nil, errDraining()
 	case s.withdrawn.has(key):
-		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this attempt; begin another one", 0)
+		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition; begin another one, with a new id", 0)
 	case s.polls >= s.opts.MaxWaits, p == nil && len(s.places) >= s.opts.MaxWaits:
 		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
 	case p == nil:
 		return s.newPlaceLocked(key, req, waits), nil
 	case !p.fits(req):
-		return nil, wire.NewProblem(wire.ProblemKind, "another request of this owner and attempt is under way, with other shared, "+
-			"slots, min_hold_ms, tokens, fencing or reserve; send the same ones, or use another attempt", 0)
+		return nil, wire.NewProblem(wire.ProblemKind, "another request with this id is under way, with other shared, "+
+			"slots, min_hold_ms, tokens or reserve; send the same ones, or use another id", 0)
 	}
 	return p, nil
 }
 
-// resume returns the hold that the client of an acquisition has from another replica, or from an
-// earlier request. If it has none, resume ends the places that other replicas have for it.
-func (s *Service) resume(ctx context.Context, key placeKey, req driver.Request) (*taken, error) {
-	c, err := s.regain(ctx, key, req)
-	if errors.Is(err, driver.ErrLost) {
-		return nil, s.withdrawPlaces(ctx, key)
-	}
-	return c, err
-}
-
-// regain takes over the hold that the client of an acquisition has already. If it has none, the
-// error matches ErrLost.
-func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) (*taken, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	f, err := s.find(ctx, key.name, ownerID{client: key.client}, 0)
-	switch {
-	case err != nil:
-		return nil, err
-	case f.shared != req.Shared || f.slots != req.Slots || f.Holder.IsReserved() != req.Holder.IsReserved():
-		return nil, driver.ErrLost // another kind: the store decides
-	}
-	c, err := s.awaitTakeOver(ctx, f, req.TTL, req.MinHold)
-	if err != nil {
-		return nil, err
-	}
-	return &taken{c, f.Owner, c.lease.Grant().Start}, nil
-}
-
-// withdrawPlaces removes the places in the store that other replicas have for an acquisition. The
-// client asks us now, so such a replica may be dead, and its place in the way of others.
-func (s *Service) withdrawPlaces(ctx context.Context, key placeKey) error {
-	d, ok := s.driver.(driver.Withdrawer)
-	if !ok {
-		return nil // the store notices by itself
-	}
+// regain returns the hold that the client of an acquisition has already, from another replica or
+// from an earlier request whose answer it did not get. If there is none, the error matches ErrLost,
+// and the places are withdrawn that other replicas have for it in the store.
+func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) (*grant, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	st, err := s.driver.Status(ctx, key.name)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	isSame := st.Shared == req.Shared && st.Slots == req.Slots
+	h, err := findIn(st, func(h driver.Holding) bool {
+		return isSame && grantID{client: key.id}.isFinal(h) && isReserved(h.Holder) == isReserved(req.Holder)
+	})
+	if err != nil {
+		if err := s.withdrawPlaces(ctx, key, st); err != nil {
+			return nil, err
+		}
+		return nil, driver.ErrLost
+	}
+	l := s.driver.Lease(key.name, h.ID, req.TTL)
+	answer := s.driver.Renew(ctx, []driver.Lease{l})[0]
+	if answer.Err != nil {
+		return nil, answer.Err
+	}
+	return &grant{Lease: l, token: h.Token, start: answer.Start, ttl: req.TTL, regained: true}, nil
+}
+
+// withdrawPlaces removes the places in the store that other replicas have for an acquisition. The
+// client asks us now, so such a replica may be dead, and its place in the way of others.
+func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.Status) error {
+	d, ok := s.driver.(driver.Withdrawer)
+	if !ok {
+		return nil // the store notices by itself
 	}
 	for _, w := range st.Waiters {
-		if !parseOwner(w.Owner).isOf(key) {
+		if !key.isOf(w.ID) {
 			continue
 		}
-		if err := d.Withdraw(ctx, key.name, w.Owner); err != nil {
+		if err := d.Withdraw(ctx, key.name, w.ID); err != nil {
 			return err
 		}
 	}
@@ -225,13 +212,13 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey) error {
 }
 
 // awaitLocked waits until a place has its hold, or the poll ends.
-func (s *Service) awaitLocked(ctx context.Context, p *place, me *poll, wait time.Duration, arrived driver.Instant) (*taken, error) {
+func (s *Service) awaitLocked(ctx context.Context, p *place, me *poll, wait time.Duration, arrived driver.Instant) (*grant, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for over := wait == 0; ; {
-		c, ended, err := p.lookLocked(me, over, arrived)
+		h, ended, err := p.lookLocked(me, over, arrived)
 		if ended {
-			return c, err
+			return h, err
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -249,10 +236,10 @@ func (s *Service) awaitLocked(ctx context.Context, p *place, me *poll, wait time
 
 // lookLocked returns whether a poll ends, and how. Over means that it has waited for as long as it
 // may. It then ends once the store has said that the lock is held.
-func (p *place) lookLocked(me *poll, over bool, arrived driver.Instant) (_ *taken, ended bool, _ error) {
+func (p *place) lookLocked(me *poll, over bool, arrived driver.Instant) (_ *grant, ended bool, _ error) {
 	for p.state == granted && !p.settling && p.poll == me {
-		if c, err := p.takeLocked(arrived); c != nil || err != nil {
-			return c, true, err
+		if h, err := p.takeLocked(arrived); h != nil || err != nil {
+			return h, true, err
 		}
 	}
 	head := p.headLocked()
@@ -278,23 +265,23 @@ func (p *place) lookLocked(me *poll, over bool, arrived driver.Instant) (_ *take
 
 // takeLocked makes the hold that the store has granted final. It returns nothing if the hold has
 // ended, or the client has withdrawn the request. It unlocks mu meanwhile.
-func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
-	s, lease, labelled := p.s, p.lease, p.labelled
+func (p *place) takeLocked(arrived driver.Instant) (*grant, error) {
+	s, h, isShown := p.s, p.grant, p.isShown
 	p.settling = true
 	s.mu.Unlock()
-	start, err := p.confirm(lease, labelled, arrived)
+	start, err := p.confirm(h, isShown, arrived)
 	s.mu.Lock()
 	p.settling = false
 	switch {
 	case errors.Is(err, driver.ErrLost):
-		p.lease, p.final = nil, false
+		p.grant, p.final = nil, false
 		p.requeueLocked()
 		return nil, nil
 	case errors.Is(p.gaveUp, errWithdrawn):
-		p.releaseLocked(lease)
+		p.releaseLocked(h)
 		return nil, nil
 	}
-	p.final = true // even after an error: the label may be either
+	p.final = true // even after an error: the store may show either holder
 	if err != nil {
 		if p.gaveUp != nil { // whoever gave it up left it to us, and no poll comes again
 			p.collectLocked()
@@ -302,34 +289,32 @@ func (p *place) takeLocked(arrived driver.Instant) (*taken, error) {
 		p.wakeLocked() // a repetition of the request may wait for us
 		return nil, err
 	}
-	c := s.keep(p.req, lease)
-	s.leases.renewed(c, start)
+	h.start = start
 	p.collectLocked()
-	return &taken{c, p.req.Owner, start}, nil
+	return h, nil
 }
 
 // confirm makes a hold final, and returns the start of its lease. The client counts the TTL from
 // when it sent its request, which has arrived since. So a lease that began before is renewed. After
-// an error the next poll confirms the hold again: under waitingLabel no other replica would see it.
-func (p *place) confirm(lease driver.Lease, labelled bool, arrived driver.Instant) (driver.Instant, error) {
+// an error the next poll confirms the hold again: no other replica hands out one that is pending.
+func (p *place) confirm(h *grant, isShown bool, arrived driver.Instant) (driver.Instant, error) {
 	ctx, cancel := unbroken(context.Background())
 	defer cancel()
-	if !labelled {
-		if err := lease.SetLabel(ctx, p.req.Holder.Label); err != nil {
+	if !isShown {
+		if err := h.SetHolder(ctx, p.req.Holder); err != nil {
 			return driver.Instant{}, err
 		}
 	}
-	start := lease.Grant().Start
-	if !start.Before(arrived) {
-		return start, nil
+	if !h.start.Before(arrived) {
+		return h.start, nil
 	}
-	answer := p.s.driver.Renew(ctx, []driver.Lease{lease})[0]
+	answer := p.s.driver.Renew(ctx, []driver.Lease{h.Lease})[0]
 	return answer.Start, answer.Err
 }
 
 // answerQueued answers a poll whose place is kept.
 func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey, msg *wire.Acquire, ahead int) error {
-	answer := wire.Queued{Name: msg.Name, Owner: key.client, PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Ahead: ahead}
+	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Ahead: ahead}
 	if !msg.Brief && !s.isDraining() {
 		answer.Holders = s.holders(r.Context(), p, key.name)
 	}
@@ -360,7 +345,8 @@ func (s *Service) holders(ctx context.Context, p *Principal, name string) []wire
 	if err != nil {
 		return nil
 	}
-	return s.toLock(p, st).Holders
+	st.Waiters = nil // there may be thousands
+	return lockOf(p, st).Holders
 }
 
 // withdraw serves wire.Withdraw. When it has answered, nothing is left of the acquisition.
@@ -370,11 +356,15 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 		return err
 	}
 	name, err := storeName(p, msg.Name)
-	if err := errors.Join(err, checkOwner(msg.Owner), checkAttempt(msg.Attempt)); err != nil {
+	if err != nil {
 		return err
 	}
-	key := placeKey{name, parseOwner(msg.Owner).client, msg.Attempt}
-	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name, Owner: key.client, Attempt: key.attempt}, func(ctx context.Context) error {
+	id, err := checkID(msg.ID)
+	if err != nil {
+		return err
+	}
+	key := placeKey{name, id.client}
+	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name, ID: key.id}, func(ctx context.Context) error {
 		return s.takeBack(ctx, key)
 	})
 }
@@ -383,9 +373,7 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 // store. Behind a balancer, the client does not know which of them it asked.
 func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 	s.mu.Lock()
-	if key.attempt != "" {
-		s.withdrawn.add(key)
-	}
+	s.withdrawn.add(key)
 	p := s.places[key]
 	if p != nil {
 		p.giveUpLocked(errWithdrawn)
@@ -398,30 +386,24 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 			return context.Cause(ctx)
 		}
 	}
-	if err := s.withdrawPlaces(ctx, key); err != nil {
-		return err
-	}
-	return s.takeBackHold(ctx, key)
+	return s.takeBackInStore(ctx, key)
 }
 
-// takeBackHold releases the hold of an acquisition whose answer the client did not get.
-func (s *Service) takeBackHold(ctx context.Context, key placeKey) error {
+// takeBackInStore removes what other replicas have of an acquisition, and the hold whose answer the
+// client did not get. MinHold does not keep it: the client has done nothing under it.
+func (s *Service) takeBackInStore(ctx context.Context, key placeKey) error {
 	st, err := s.driver.Status(ctx, key.name)
 	if err != nil {
 		return err
 	}
+	if err := s.withdrawPlaces(ctx, key, st); err != nil {
+		return err
+	}
 	for _, h := range st.Holders {
-		o := parseOwner(h.Owner)
-		if !o.isOf(key) {
+		if !key.isOf(h.ID) {
 			continue
 		}
-		var err error
-		if _, waits := withoutWaitingLabel(h.Holder); waits { // at another replica, or its label could not be changed
-			err = s.breakFound(ctx, &found{h, key.name, st.Shared, st.Slots}, events.EndReleased)
-		} else {
-			err = s.end(ctx, ref{key.name, o, h.Token}, 0)
-		}
-		if err != nil && !errors.Is(err, driver.ErrLost) {
+		if err := s.breakHolding(ctx, key.name, h, events.EndReleased); err != nil && !errors.Is(err, driver.ErrLost) {
 			return err
 		}
 	}

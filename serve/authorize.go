@@ -10,11 +10,11 @@ import (
 type Verb string
 
 const (
-	VerbRead    Verb = "read"    // see locks, their holders and waiters, without owner ids
+	VerbRead    Verb = "read"    // see locks, their holders and waiters, without their ids
 	VerbAcquire Verb = "acquire" // acquire, and then renew, label, withdraw and release; fence a resource
 	VerbBreak   Verb = "break"   // end another's hold by force
 	VerbReserve Verb = "reserve" // keep a lock without a process
-	VerbAdmin   Verb = "admin"   // see the audit log, what doctor finds, and owner ids: anyone who knows one can release its lock
+	VerbAdmin   Verb = "admin"   // see the audit log, what doctor finds, and the ids of holds: anyone who knows one can release its lock
 )
 
 // A Principal is who sends a request. It does not change.
@@ -37,12 +37,11 @@ type Action struct {
 	Name    string        // as the principal calls it; of a list, the prefix of the names that are asked for
 	List    bool          // Name is a prefix: of the locks behind it, those that may not be read are left out
 	Op      Op            // what the request asks for
-	Owner   string        // of the hold, without the service's suffix; "" if the request has none. It is a secret
+	ID      string        // that the client has made up for the acquisition; "" if the request has none. It is a secret
 	Token   uint64        // of the hold, as the request names it
 	TTL     time.Duration // of the lease that is asked for
-	MinHold time.Duration // for which the lock is taken, even if it is released; of an acquisition or a release
+	MinHold time.Duration // for which the lock is taken, even if it is released; of an acquisition
 	Wait    bool          // the request waits if the lock is held
-	Attempt string        // of the acquisition or withdrawal, as the client calls it
 	Why     string        // the reason that the client gives for a break or a reservation
 
 	// PlaceTimeout is how long an acquisition that waits keeps its place after the request.

@@ -154,20 +154,13 @@ func (st *stream) sendAll(ctx context.Context, b events.Batch) error {
 	return nil
 }
 
-// lock returns a lock as the client may see it, if it asks for it and may see it. Nobody gets
-// owner ids here.
+// lock returns a lock as the client may see it, if it asks for it and may see it.
 func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	name, ok := strings.CutPrefix(status.Name, st.p.Prefix)
 	if !ok || !strings.HasPrefix(name, st.prefix) || !st.s.opts.Access.May(st.p, VerbRead, name) {
 		return nil, false
 	}
-	lock := st.s.lockOf(st.p, status)
-	for i := range lock.Holders {
-		lock.Holders[i].Owner = ""
-	}
-	for i := range lock.Waiters {
-		lock.Waiters[i].Owner = ""
-	}
+	lock := lockOf(st.p, status)
 	return &lock, true
 }
 

@@ -15,16 +15,16 @@ import (
 )
 
 // TestEvents listens while a lock is acquired, waited for and released, and then goes on from an
-// event in the middle. No owner is shown, even to an administrator.
+// event in the middle. No id is shown, even to an administrator.
 func TestEvents(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{EventInterval: 5 * time.Millisecond})
-	before := r.acquire(wire.Acquire{Name: "before", Owner: "secret-owner", Host: "web-1"})
+	before := r.acquire(wire.Acquire{Name: "before", ID: longID("secret-owner"), Process: wire.Process{Host: "web-1"}})
 	l := r.listen("")
 	l.await(wire.EventReset, "")
 	l.await(wire.EventLock, "before")
 	l.await(wire.EventReady, "")
 
-	job := r.acquire(wire.Acquire{Name: "job", Owner: "secret-owner", Host: "web-2", Label: "deploy"})
+	job := r.acquire(wire.Acquire{Name: "job", ID: longID("secret-owner"), Process: wire.Process{Host: "web-2", Label: "deploy"}})
 	acquired := l.await(wire.EventAcquired, "job")
 	if h := acquired.Holder; h == nil || h.Token != job.Token || h.Host != "web-2" || h.Label != "deploy" {
 		t.Errorf("the holder is %+v, want web-2 with token %d", h, job.Token)
@@ -101,7 +101,7 @@ func (l *listener) next() wire.Event {
 			continue
 		}
 		if strings.Contains(text, "secret-owner") {
-			l.t.Errorf("an event shows an owner: %s", text)
+			l.t.Errorf("an event shows an id: %s", text)
 		}
 		var e wire.Event
 		if err := json.Unmarshal([]byte(text), &e); err != nil {

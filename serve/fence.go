@@ -25,7 +25,7 @@ func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal) er
 	}
 	ctx, cancel := bounded(r.Context())
 	defer cancel()
-	a := Action{Verb: VerbAcquire, Op: OpFence, Name: msg.Resource, Owner: ClientOwner(msg.Owner), Token: msg.Token}
+	a := Action{Verb: VerbAcquire, Op: OpFence, Name: msg.Resource, ID: ClientID(msg.ID), Token: msg.Token}
 	err = s.begun(ctx, p, a, func(ctx context.Context) error {
 		if s.opts.Fence == nil {
 			return wire.NewProblem(wire.ProblemPath, "this service guards no resources; docs/serve.md says how it would", 0)
@@ -49,7 +49,8 @@ func markOf(p *Principal, msg *wire.Fence) (fence.Mark, error) {
 	if err != nil {
 		return fence.Mark{}, fmt.Errorf("resource: %w", err)
 	}
-	if err := checkOwner(msg.Owner); err != nil {
+	id, err := checkID(msg.ID)
+	if err != nil {
 		return fence.Mark{}, err
 	}
 	switch most := fence.ClockToken(); {
@@ -59,12 +60,12 @@ func markOf(p *Principal, msg *wire.Fence) (fence.Mark, error) {
 		// A mark that is too great by mistake shuts everybody out until tokens have come that far.
 		return fence.Mark{}, invalidf("token: it is above %d, so no hold has it", most)
 	}
-	return fence.Mark{Lock: resource, Token: msg.Token, Owner: driver.OwnerDigest(ClientOwner(msg.Owner))}, nil
+	return fence.Mark{Lock: resource, Token: msg.Token, Owner: driver.Digest(id.client)}, nil
 }
 
 // shownMark returns the mark of a resource as clients see it.
 func shownMark(resource string, m fence.Mark) *wire.Mark {
-	return &wire.Mark{Resource: resource, Token: m.Token, OwnerDigest: m.Owner}
+	return &wire.Mark{Resource: resource, Token: m.Token}
 }
 
 // fenced returns the answer to a hold that a resource refuses.
@@ -73,7 +74,7 @@ func fenced(resource string, e *fence.RefusedError) *wire.Problem {
 	detail := fmt.Sprintf("the resource has let in a later hold, with token %d: what was computed under token %d is out of date", e.Last.Token, e.Mark.Token)
 	if errors.Is(e, fence.ErrConflict) {
 		kind = wire.ProblemSameToken
-		detail = fmt.Sprintf("the resource has let in another hold with token %d: the owner is wrong, or the store of the lock has broken its promise", e.Last.Token)
+		detail = fmt.Sprintf("the resource has let in another hold with token %d: the id is wrong, or the store of the lock has broken its promise", e.Last.Token)
 	}
 	problem := wire.NewProblem(kind, detail, 0)
 	problem.Mark = shownMark(resource, e.Last)

@@ -14,9 +14,9 @@ import (
 )
 
 // fence asks a resource to let a hold in.
-func (r *replica) fence(resource, owner string, token uint64, want int) *answer {
+func (r *replica) fence(resource, id string, token uint64, want int) *answer {
 	r.t.Helper()
-	return r.post(wire.PathFence, wire.Fence{Resource: resource, Owner: owner, Token: token}, want)
+	return r.post(wire.PathFence, wire.Fence{Resource: resource, ID: longID(id), Token: token}, want)
 }
 
 // TestFence has holds come to a resource, through two replicas that share a guard. None is let in
@@ -25,27 +25,27 @@ func TestFence(t *testing.T) {
 	store, guard := new(memlock.Store), new(fence.Memory)
 	first, second := startReplica(t, store, Options{Fence: guard}), startReplica(t, store, Options{Fence: guard})
 	old := first.acquire(msg("job", "a"))
-	first.fence("disk", old.Owner, old.Token, http.StatusOK)
+	first.fence("disk", old.ID, old.Token, http.StatusOK)
 	first.release(old)
 	later := second.acquire(msg("job", "b"))
 	for _, r := range []*replica{first, second} { // the old hold is the last one that has come
-		r.fence("disk", old.Owner, old.Token, http.StatusOK)
-		r.fence("disk", "a", old.Token, http.StatusOK) // as it called itself
+		r.fence("disk", old.ID, old.Token, http.StatusOK)
+		r.fence("disk", "a", old.Token, http.StatusOK) // by the id of its request
 	}
-	second.fence("disk", later.Owner, later.Token, http.StatusOK)
+	second.fence("disk", later.ID, later.Token, http.StatusOK)
 	for _, r := range []*replica{first, second} {
-		r.fence("disk", later.Owner, later.Token, http.StatusOK)
-		checkFenced(t, r.fence("disk", old.Owner, old.Token, http.StatusConflict), wire.ProblemStale, later.Token, "b")
-		checkFenced(t, r.fence("disk", "c", later.Token, http.StatusConflict), wire.ProblemSameToken, later.Token, "b")
+		r.fence("disk", later.ID, later.Token, http.StatusOK)
+		checkFenced(t, r.fence("disk", old.ID, old.Token, http.StatusConflict), wire.ProblemStale, later.Token)
+		checkFenced(t, r.fence("disk", "c", later.Token, http.StatusConflict), wire.ProblemSameToken, later.Token)
 	}
-	first.fence("tape", old.Owner, old.Token, http.StatusOK) // it has seen no other hold
+	first.fence("tape", old.ID, old.Token, http.StatusOK) // it has seen no other hold
 }
 
-// checkFenced checks a refusal, which has the mark of a hold, and no owner.
-func checkFenced(t *testing.T, a *answer, kind string, token uint64, owner string) {
+// checkFenced checks a refusal, which has the mark of a hold, and no id.
+func checkFenced(t *testing.T, a *answer, kind string, token uint64) {
 	t.Helper()
-	want := wire.Mark{Resource: "disk", Token: token, OwnerDigest: driver.OwnerDigest(owner)}
-	if a.problem.Kind() != kind || a.problem.Mark == nil || *a.problem.Mark != want || strings.Contains(a.text, "~") {
+	want := wire.Mark{Resource: "disk", Token: token}
+	if a.problem.Kind() != kind || a.problem.Mark == nil || *a.problem.Mark != want || strings.Contains(a.text, "--") {
 		t.Errorf("the refusal is %s, want %q with %+v", a.text, kind, want)
 	}
 	err := fence.CheckResponse(envHold{}, &http.Response{StatusCode: a.status, Header: a.header})
@@ -60,7 +60,7 @@ type envHold struct{}
 
 func (envHold) Name() string  { return "job" }
 func (envHold) Token() uint64 { return 1 }
-func (envHold) Owner() string { return "a" }
+func (envHold) ID() string    { return "a" }
 
 // TestFenceNamespaces has two principals with one name for two resources.
 func TestFenceNamespaces(t *testing.T) {
@@ -77,7 +77,7 @@ func TestFenceNamespaces(t *testing.T) {
 	// A name that would reach into the other namespace stays in one's own.
 	red.fence("../blue/disk", "a", 1, http.StatusOK)
 	red.fence("blue/disk", "a", 1, http.StatusOK)
-	checkFenced(t, blue.fence("disk", "a", 2, http.StatusConflict), wire.ProblemStale, 3, "a")
+	checkFenced(t, blue.fence("disk", "a", 2, http.StatusConflict), wire.ProblemStale, 3)
 }
 
 // TestFenceRights checks that the Authorizer decides, and that nothing is remembered if it refuses.
@@ -89,8 +89,8 @@ func TestFenceRights(t *testing.T) {
 		asked = a
 		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden}
 	}
-	r.fence("disk", newOwnerID("a", "1").String(), 9, http.StatusForbidden)
-	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", Owner: "a", Token: 9}); asked != want {
+	r.fence("disk", newGrantID(longID("a")).String(), 9, http.StatusForbidden)
+	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", ID: longID("a"), Token: 9}); asked != want {
 		t.Errorf("the Authorizer is asked for %+v, want %+v", asked, want)
 	}
 	access.begin = nil

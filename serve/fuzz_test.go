@@ -17,12 +17,12 @@ import (
 // problem of a type that clients know.
 func FuzzRequest(f *testing.F) {
 	for _, path := range []string{wire.PathAcquire, wire.PathWithdraw, wire.PathRenew, wire.PathRelease, wire.PathLabel, wire.PathBreak, wire.PathFence} {
-		f.Add("POST", path, `{"name":"job","owner":"me","token":1,"reason":"r"}`)
+		f.Add("POST", path, `{"name":"job","id":"me------------------","token":1,"reason":"r"}`)
 	}
-	f.Add("POST", wire.PathAcquire, `{"name":"job","owner":"me~00000000.X.AAAAAAAAAA","attempt":"X","ttl_ms":9223372036854775807}`)
-	f.Add("POST", wire.PathRenew, `{"leases":[{"name":"job","owner":"me","token":1,"ttl_ms":1}]}`)
-	f.Add("POST", wire.PathFence, `{"resource":"disk","owner":"me","token":2}`)
-	f.Add("POST", wire.PathFence, `{"resource":"disk","owner":"me~00000000.X.AAAAAAAAAA","token":9223372036854775808}`)
+	f.Add("POST", wire.PathAcquire, `{"name":"job","id":"me------------------.AAAAAAAAAA","ttl_ms":9223372036854775807}`)
+	f.Add("POST", wire.PathRenew, `{"leases":[{"name":"job","id":"me------------------","token":1,"ttl_ms":1}]}`)
+	f.Add("POST", wire.PathFence, `{"resource":"disk","id":"me------------------","token":2}`)
+	f.Add("POST", wire.PathFence, `{"resource":"disk","id":"me------------------.AAAAAAAAAA","token":9223372036854775808}`)
 	f.Add("GET", wire.PathLocks+"?prefix=%ff&limit=1", "")
 	f.Add("GET", wire.PathLock+"?name=job", "")
 	for _, path := range []string{"/", "/console", "/console/", "/console/nothing"} {
@@ -59,26 +59,30 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzOwner parses arbitrary owners. String is the inverse of parseOwner, and a client can't make
-// an owner that looks as if a service had made it for another client.
-func FuzzOwner(f *testing.F) {
-	f.Add("me", "X")
-	f.Add(newOwnerID("me", "X").String(), "")
-	f.Add("a~b.c.d", "")
-	f.Add("~00000000..AAAAAAAAAA", "")
-	f.Fuzz(func(t *testing.T, text, attempt string) {
-		if got := parseOwner(text).String(); got != text {
-			t.Errorf("parseOwner(%q).String() = %q", text, got)
+// FuzzID parses arbitrary ids. String is the inverse of parseID, and a client can't make an id that
+// looks as if a service had made it for another client.
+func FuzzID(f *testing.F) {
+	f.Add("me")
+	f.Add(longID("me"))
+	f.Add(newGrantID(longID("me")).String())
+	f.Add("..AAAAAAAAAA")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got := parseID(text).String(); got != text {
+			t.Errorf("parseID(%q).String() = %q", text, got)
 		}
-		if checkAttempt(attempt) != nil {
+		id, err := checkID(text)
+		if err != nil {
+			if strings.Contains(err.Error(), text) && len(text) > 5 {
+				t.Errorf("the error shows the id: %v", err)
+			}
 			return
 		}
-		o := newOwnerID(text, attempt)
-		if got := parseOwner(o.String()); got != o {
-			t.Errorf("parseOwner(%q) = %+v, want %+v", o.String(), got, o)
+		made := newGrantID(id.client)
+		if got := parseID(made.String()); got != made {
+			t.Errorf("parseID(%q) = %+v, want %+v", made, got, made)
 		}
-		if !(ownerID{client: text}).names(o.String()) || (ownerID{client: text + "x"}).names(o.String()) {
-			t.Errorf("who is meant by %q?", o.String())
+		if !(grantID{client: id.client}).names(made.String()) || (grantID{client: id.client + "x"}).names(made.String()) {
+			t.Errorf("who is meant by %q?", made)
 		}
 	})
 }

@@ -175,7 +175,7 @@ func (r *replica) queue(msg wire.Acquire) {
 
 // lease names the hold of an answer.
 func lease(g wire.Granted) wire.Lease {
-	return wire.Lease{Name: g.Name, Owner: g.Owner, Token: g.Token}
+	return wire.Lease{Name: g.Name, ID: g.ID}
 }
 
 // release releases a hold.
@@ -221,7 +221,12 @@ func errText(err error) string {
 
 const long = int64(60_000)
 
-func msg(name, owner string) wire.Acquire { return wire.Acquire{Name: name, Owner: owner, TTL: long} }
+func msg(name, id string) wire.Acquire {
+	return wire.Acquire{Name: name, ID: longID(id), TTL: long}
+}
 
 // brief is shorter than what tests wait for.
 const brief = 100 * time.Millisecond
+
+// longID returns an id that is as long as the API demands.
+func longID(name string) string { return name + strings.Repeat("-", max(0, wire.MinID-len(name))) }

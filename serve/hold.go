@@ -38,13 +38,11 @@ func (s *Service) begun(ctx context.Context, p *Principal, a Action, do func(con
 // refOf returns the hold that a message names.
 func refOf(p *Principal, l wire.Lease) (ref, error) {
 	name, err := storeName(p, l.Name)
-	if err := errors.Join(err, checkOwner(l.Owner)); err != nil {
+	if err != nil {
 		return ref{}, err
 	}
-	if l.Token == 0 {
-		return ref{}, invalidf("token: it is missing")
-	}
-	return ref{name, parseOwner(l.Owner), l.Token}, nil
+	id, err := checkID(l.ID)
+	return ref{name, id}, err
 }
 
 // renew serves wire.Renew.
@@ -56,11 +54,11 @@ func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) er
 	isBatch := len(msg.Leases) > 0
 	switch {
 	case isBatch && (msg.Lease != nil || msg.TTL != 0):
-		return invalidf("there are leases, so there can't be a name, owner, token or ttl_ms beside them")
+		return invalidf("there are leases, so there can't be a name, id or ttl_ms beside them")
 	case len(msg.Leases) > wire.MaxLeases:
 		return invalidf("leases: there are %d; at most %d are allowed", len(msg.Leases), wire.MaxLeases)
 	case msg.Lease == nil && !isBatch:
-		return invalidf("name, owner and token are missing, or leases")
+		return invalidf("name and id are missing, or leases")
 	case !isBatch:
 		msg.Leases = []wire.Renewable{{Lease: *msg.Lease, TTL: msg.TTL}}
 	}
@@ -90,7 +88,7 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 	var dueTTLs []time.Duration
 	var places []int
 	for i, m := range msgs {
-		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, Owner: all[i].owner.client, Token: m.Token, TTL: ttls[i]}
+		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, ID: all[i].id.client, TTL: ttls[i]}
 		if errs[i] = s.checkTTL(ttls[i]); errs[i] == nil {
 			ends[i], errs[i] = s.opts.Access.Begin(ctx, p, action)
 		}
@@ -131,11 +129,8 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	if msg.MinHold < 0 {
-		return invalidf("min_hold_ms: it can't be negative")
-	}
-	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token, MinHold: wire.Duration(msg.MinHold)}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref, wire.Duration(msg.MinHold)) })
+	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name, ID: ref.id.client}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref) })
 }
 
 // label serves wire.Label.
@@ -147,32 +142,32 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 	if msg.Reserved {
 		return s.relabel(w, r, p, &msg)
 	}
+	if msg.Token != 0 {
+		return invalidf("token: it is only for a reservation that is taken over; a hold is named by its id")
+	}
 	ref, err := refOf(p, msg.Lease)
-	if err := errors.Join(err, checkLabel(msg.Label)); err != nil {
+	if err != nil {
 		return err
 	}
-	if msg.TTL <= 0 {
-		return invalidf("ttl_ms: it must be that of the hold's renewals, because the replica may have to renew the hold")
-	}
-	ttl := wire.Duration(msg.TTL)
-	if err := s.checkTTL(ttl); err != nil {
+	holder, err := holderOf(msg.Process)
+	if err != nil {
 		return err
 	}
-	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, Owner: ref.owner.client, Token: msg.Token, TTL: ttl}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setLabel(ctx, ref, msg.Label, ttl) })
+	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, ID: ref.id.client}
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setHolder(ctx, ref, holder) })
 }
 
 // relabel serves a wire.Label that takes a reservation over.
 func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	name, err := storeName(p, msg.Name)
-	if err := errors.Join(err, checkLabel(msg.Label)); err != nil {
+	if err := errors.Join(err, checkText("label", msg.Label, wire.MaxLabel)); err != nil {
 		return err
 	}
 	switch {
-	case msg.Owner != "":
-		return invalidf("owner: a reservation is taken over by its token alone")
-	case msg.TTL != 0:
-		return invalidf("ttl_ms: a reservation that is taken over keeps its end")
+	case msg.ID != "":
+		return invalidf("id: a reservation is taken over by its token alone")
+	case msg.Process != (wire.Process{Label: msg.Label}):
+		return invalidf("host, pid, kind: a reservation has no process")
 	case msg.Token == 0:
 		return invalidf("token: it is missing")
 	case msg.Label == "":
@@ -195,8 +190,8 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	switch {
 	case msg.Reason == "":
 		return invalidf("reason: it is missing; it is for those who ask later why the hold ended")
-	case msg.Token == 0 && msg.OwnerDigest == "":
-		return invalidf("token: it is missing; it says which hold was seen")
+	case (msg.Token == 0) == (msg.ID == ""):
+		return invalidf("token: give it or the id of the hold, so that no other one is ended")
 	}
 	a := Action{Verb: VerbBreak, Op: OpBreak, Name: msg.Name, Token: msg.Token, Why: msg.Reason}
 	if msg.Reserved {
@@ -205,26 +200,33 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, &msg) })
 }
 
-// breakSeen ends the hold that was seen, and no other one.
+// breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that
+// token, and the store compares the id.
 func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) error {
-	f, err := s.findWhere(ctx, name, func(h driver.Holding) bool {
-		digest := driver.OwnerDigest(parseOwner(h.Owner).client)
-		return h.Token == msg.Token && (msg.OwnerDigest == "" || msg.OwnerDigest == digest) && (!msg.Reserved || h.Holder.IsReserved())
+	st, err := s.driver.Status(ctx, name)
+	if err != nil {
+		return err
+	}
+	h, err := findIn(st, func(h driver.Holding) bool {
+		isSeen := h.Token == msg.Token
+		if msg.ID != "" {
+			isSeen = parseID(msg.ID).names(h.ID)
+		}
+		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err == nil {
 		how := events.EndBroken
 		if msg.Reserved { // it is handed back
 			how = events.EndReleased
 		}
-		err = s.breakFound(ctx, f, how)
+		err = s.breakHolding(ctx, name, h, how)
 	}
 	return orChanged(err)
 }
 
-// breakFound ends a hold in the store, and notes how it ended.
-func (s *Service) breakFound(ctx context.Context, f *found, how events.End) error {
-	hold := events.Hold{Name: f.name, Owner: f.Owner, Token: f.Token}
-	return s.events.Ending(hold, how, func() error { return s.driver.Break(ctx, f.name, f.Owner, f.Token) })
+// breakHolding ends a hold in the store, and notes how it ended.
+func (s *Service) breakHolding(ctx context.Context, name string, h driver.Holding, how events.End) error {
+	return s.events.Ending(events.Hold{Name: name, ID: h.ID}, how, func() error { return s.driver.Break(ctx, name, h.ID) })
 }
 
 // orChanged returns err, or the answer to a request about a hold that was seen and has ended.

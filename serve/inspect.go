@@ -50,7 +50,12 @@ func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) 
 		if err != nil {
 			return err
 		}
-		return writeJSON(w, http.StatusOK, s.toLock(p, st))
+		st = s.withWaiters(st)
+		l := lockOf(p, st)
+		if s.opts.Access.May(p, VerbAdmin, l.Name) {
+			showIDs(&l, st)
+		}
+		return writeJSON(w, http.StatusOK, l)
 	})
 }
 
@@ -62,7 +67,7 @@ func (s *Service) read(r *http.Request, p *Principal, a Action, do func(context.
 
 // toLock returns a status as p may see it, with those that wait in this replica.
 func (s *Service) toLock(p *Principal, st driver.Status) wire.Lock {
-	return s.lockOf(p, s.withWaiters(st))
+	return lockOf(p, s.withWaiters(st))
 }
 
 // withWaiters returns a status with those that wait in this replica.
@@ -71,8 +76,8 @@ func (s *Service) withWaiters(st driver.Status) driver.Status {
 	return st
 }
 
-// lockOf returns a status as p may see it.
-func (s *Service) lockOf(p *Principal, st driver.Status) wire.Lock {
+// lockOf returns a status as p may see it, without ids.
+func lockOf(p *Principal, st driver.Status) wire.Lock {
 	l := wire.Lock{Name: strings.TrimPrefix(st.Name, p.Prefix), Mode: wire.ModeExclusive, Slots: st.Slots, Holders: []wire.Holder{}, Waiters: []wire.Waiter{}}
 	switch {
 	case st.Shared:
@@ -80,36 +85,31 @@ func (s *Service) lockOf(p *Principal, st driver.Status) wire.Lock {
 	case st.Slots > 0:
 		l.Mode = wire.ModeSlots
 	}
-	isAdmin := s.opts.Access.May(p, VerbAdmin, l.Name)
-	ownerOf := func(owner string) (id, digest string) {
-		owner = parseOwner(owner).client
-		if isAdmin {
-			id = owner
-		}
-		return id, driver.OwnerDigest(owner)
-	}
 	for _, h := range st.Holders {
-		l.Holders = append(l.Holders, toHolder(h, ownerOf))
+		l.Holders = append(l.Holders, toHolder(h))
 	}
 	for _, w := range st.Waiters {
-		id, digest := ownerOf(w.Owner)
-		process, _ := shown(w.Holder)
-		l.Waiters = append(l.Waiters, wire.Waiter{
-			Owner: id, OwnerDigest: digest, Shared: w.Shared, Process: process, Waited: int64(w.Waited / time.Millisecond),
-		})
+		process := wire.ProcessOf(w.Holder)
+		process.Kind = "" // it has no hold yet
+		l.Waiters = append(l.Waiters, wire.Waiter{Shared: w.Shared, Process: process, Waited: int64(w.Waited / time.Millisecond)})
 	}
 	return l
 }
 
-func toHolder(h driver.Holding, ownerOf func(string) (id, digest string)) wire.Holder {
-	id, digest := ownerOf(h.Owner)
-	process, reserved := shown(h.Holder)
-	to := wire.Holder{
-		Owner: id, OwnerDigest: digest, Token: h.Token, Process: process, Reserved: reserved,
-		Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count, Endless: h.Left == driver.NoExpiry,
+// showIDs adds the ids to a lock, for an administrator.
+func showIDs(l *wire.Lock, st driver.Status) {
+	for i, h := range st.Holders {
+		l.Holders[i].ID = ClientID(h.ID)
 	}
-	if h.Owner == "" {
-		to.OwnerDigest = ""
+	for i, w := range st.Waiters {
+		l.Waiters[i].ID = ClientID(w.ID)
+	}
+}
+
+func toHolder(h driver.Holding) wire.Holder {
+	to := wire.Holder{
+		Token: h.Token, Process: wire.ProcessOf(h.Holder),
+		Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count, Endless: h.Left == driver.NoExpiry,
 	}
 	if h.Held > 0 {
 		to.Held = max(1, int64(h.Held/time.Millisecond))
@@ -118,7 +118,7 @@ func toHolder(h driver.Holding, ownerOf func(string) (id, digest string)) wire.H
 		to.Left = int64(h.Left / time.Millisecond)
 	}
 	for _, heir := range h.Heirs {
-		to.Heirs = append(to.Heirs, wire.Process(heir))
+		to.Heirs = append(to.Heirs, wire.ProcessOf(heir))
 	}
 	return to
 }
@@ -130,15 +130,15 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 	var all []driver.Waiting
 	now := driver.Now()
 	for i, p := range s.queueOfLocked(st.Name) {
-		isIn := func(w driver.Waiting) bool { return w.Owner == p.req.Owner }
+		isIn := func(w driver.Waiting) bool { return w.ID == p.req.ID }
 		if p.gaveUp != nil || i == 0 && (slices.ContainsFunc(st.Waiters, isIn) || !p.told) {
 			continue
 		}
-		isHolder := func(h driver.Holding) bool { return h.Owner == p.req.Owner }
+		isHolder := func(h driver.Holding) bool { return h.ID == p.req.ID }
 		if slices.ContainsFunc(st.Holders, isHolder) {
 			continue // it has been granted just now
 		}
-		all = append(all, driver.Waiting{Owner: p.req.Owner, Shared: p.req.Shared, Holder: p.req.Holder, Waited: now.Sub(p.since)})
+		all = append(all, driver.Waiting{ID: p.req.ID, Shared: p.req.Shared, Holder: p.req.Holder, Waited: now.Sub(p.since)})
 	}
 	return all
 }
@@ -316,7 +316,7 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 			assumptions = []string{}
 		}
 		return writeJSON(w, http.StatusOK, wire.Store{
-			API: wire.Version, Backend: s.info.Backend, Fencing: s.info.Fencing.String(), FencingOnDemand: s.info.FencingOnDemand.String(),
+			API: wire.Version, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
 			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: assumptions,

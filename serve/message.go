@@ -149,7 +149,7 @@ func problemOf(err error) *wire.Problem {
 	case errors.Is(err, driver.ErrHeld):
 		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	case errors.Is(err, driver.ErrLost):
-		return wire.NewProblem(wire.ProblemLost, "this owner does not have a hold with this token: it has ended, by its TTL, a release, or by force", 0)
+		return wire.NewProblem(wire.ProblemLost, "there is no hold with this id: it has ended, by its TTL, a release, or by force", 0)
 	case errors.Is(err, driver.ErrKind):
 		return wire.NewProblem(wire.ProblemKind, err.Error(), 0)
 	case errors.Is(err, driver.ErrInvalid):
@@ -189,22 +189,23 @@ func checkText(field, text string, most int) error {
 	return nil
 }
 
-// checkOwner is checkText for an owner, which answers have with a suffix.
-func checkOwner(owner string) error {
-	if owner == "" {
-		return invalidf("owner: it is missing")
+// holderOf returns the holder that a message describes.
+func holderOf(p wire.Process) (driver.Holder, error) {
+	if err := errors.Join(checkText("label", p.Label, wire.MaxLabel), checkText("host", p.Host, wire.MaxLabel)); err != nil {
+		return driver.Holder{}, err
 	}
-	return checkText("owner", parseOwner(owner).client, wire.MaxOwner)
-}
-
-// checkAttempt reports what is wrong with the attempt of a request.
-func checkAttempt(attempt string) error {
-	for _, r := range attempt {
-		if !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-			return invalidf("attempt: only letters from A to Z, and digits, are allowed")
-		}
+	h := driver.Holder{Host: p.Host, PID: p.PID, Label: p.Label}
+	switch p.Kind {
+	case "", wire.KindProcess:
+	case wire.KindDetached:
+		h.Kind = driver.KindDetached
+	default:
+		return h, invalidf("kind: it must be %s or %s; reserve makes a reservation", wire.KindProcess, wire.KindDetached)
 	}
-	return checkText("attempt", attempt, wire.MaxAttempt)
+	if p.PID < 0 {
+		return h, invalidf("pid: it can't be negative")
+	}
+	return h, nil
 }
 
 // ttlOf returns the TTL of a request.
@@ -218,8 +219,8 @@ func ttlOf(ms int64) (time.Duration, error) {
 	return wire.Duration(ms), nil
 }
 
-// checkTTL reports a TTL that the store does not take. Renewals may take a hold over by acquiring
-// it once more, and not every driver checks what the core has checked.
+// checkTTL reports a TTL that the store does not take. A driver need not check what the core has
+// checked.
 func (s *Service) checkTTL(ttl time.Duration) error {
 	least, most := s.info.MinTTL, s.info.MaxTTL
 	switch {

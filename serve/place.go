@@ -10,14 +10,20 @@ import (
 )
 
 // A placeKey names an acquisition: the lock in the store, and who asks for it.
-type placeKey struct{ name, client, attempt string }
+type placeKey struct{ name, id string }
+
+// isOf reports whether a replica has made an id in the store for the acquisition.
+func (k placeKey) isOf(inStore string) bool {
+	id := parseID(inStore)
+	return id.nonce != "" && id.client == k.id
+}
 
 // A place is an acquisition that goes through this replica. A request of the client is a poll of
 // it. Between two polls it stays for [Options.PlaceTimeout].
 type place struct {
 	s   *Service
 	key placeKey
-	req driver.Request // with the owner in the store
+	req driver.Request // with the id in the store of the latest request, guarded by Service.mu
 
 	ctx    context.Context // of the request that waits in the store
 	cancel context.CancelCauseFunc
@@ -31,10 +37,10 @@ type place struct {
 	state    placeState
 	poll     *poll       // nil: no client waits
 	timer    *time.Timer // runs while no client waits
-	lease    driver.Lease
+	grant    *grant
 	err      error // of a place that has failed
-	final    bool  // other replicas may take the hold over, so only the client may end it
-	labelled bool  // the store granted the hold with its own label, and not with waitingLabel
+	final    bool  // other replicas may hand the hold out, so only the client may end it
+	isShown  bool  // the store shows the holder of the request, and not one that is pending
 	gaveUp   error // why nobody wants the place any more; nil: somebody does
 	told     bool  // the store has said that the lock is held, or waitErr says why it grants nothing
 	waitErr  error
@@ -85,8 +91,8 @@ func (s *Service) newPlaceLocked(key placeKey, req driver.Request, waits bool) *
 // for an exclusive one. The TTL may be another one, because the answer has that of the hold.
 func (p *place) fits(req driver.Request) bool {
 	own := p.req
-	return own.Shared == req.Shared && own.Slots == req.Slots && own.Fencing == req.Fencing && own.MinHold == req.MinHold &&
-		own.Tokens == req.Tokens && own.Holder.IsReserved() == req.Holder.IsReserved()
+	return own.Shared == req.Shared && own.Slots == req.Slots && own.MinHold == req.MinHold &&
+		own.Tokens == req.Tokens && isReserved(own.Holder) == isReserved(req.Holder)
 }
 
 // enqueueLocked puts a place into the queue of its name: at the end, or before all but the one
@@ -142,36 +148,65 @@ func (s *Service) serveQueue(name string, q *queue) {
 		head := q.places[0]
 		s.mu.Unlock()
 
-		lease, final, err := head.acquire()
+		h, final, err := head.acquire()
 		s.mu.Lock()
 		q.places = slices.DeleteFunc(q.places, func(p *place) bool { return p == head })
-		head.settleLocked(lease, final, err)
+		head.settleLocked(h, final, err)
 		s.mu.Unlock()
 	}
 }
 
 // acquire asks the store for the lock. The first request does not wait: it is not given up, so its
 // grant is final.
-func (p *place) acquire() (_ driver.Lease, final bool, err error) {
-	lease, err := p.try()
+func (p *place) acquire() (_ *grant, final bool, err error) {
+	h, err := p.try()
 	if !errors.Is(err, driver.ErrHeld) {
-		return lease, true, err
+		return h, true, err
 	}
 	p.noteWait(nil)
-	req := p.req
-	req.NoWait, req.OnWait, req.Holder = false, p.noteWait, withWaitingLabel(req.Holder)
-	lease, err = p.s.driver.Acquire(p.ctx, req)
-	return lease, false, err
+	req := p.newRequest()
+	req.OnWait, req.Holder.Kind = p.noteWait, driver.KindPending
+	lease, err := p.s.driver.Acquire(p.ctx, req)
+	if err != nil {
+		return nil, false, err
+	}
+	return newGrant(req, lease), false, nil
 }
 
-// try asks the store for the lock without waiting for it.
-func (p *place) try() (driver.Lease, error) {
+// try asks the store for the lock without waiting for it. The client may have the lock already, if
+// it sends a request again whose answer it did not get. Then the store would grant it another slot,
+// and refuse everything else.
+func (p *place) try() (*grant, error) {
 	if p.ctx.Err() != nil {
 		return nil, context.Cause(p.ctx)
 	}
-	req := p.req
+	ctx, mayShare := context.WithoutCancel(p.ctx), p.req.Shared || p.req.Slots > 0
+	if mayShare {
+		if h, err := p.s.regain(ctx, p.key, p.req); !errors.Is(err, driver.ErrLost) {
+			return h, err
+		}
+	}
+	req := p.newRequest()
 	req.NoWait = true
-	return p.s.driver.Acquire(context.WithoutCancel(p.ctx), req)
+	lease, err := p.s.driver.Acquire(ctx, req)
+	switch {
+	case err == nil:
+		return newGrant(req, lease), nil
+	case mayShare || !errors.Is(err, driver.ErrHeld):
+		return nil, err
+	}
+	if h, err := p.s.regain(ctx, p.key, req); !errors.Is(err, driver.ErrLost) {
+		return h, err
+	}
+	return nil, driver.ErrHeld
+}
+
+// newRequest returns a request to the store, with an id that no other one has.
+func (p *place) newRequest() driver.Request {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.req.ID = newGrantID(p.key.id).String()
+	return p.req
 }
 
 // noteWait is the OnWait of a request in the store.
@@ -189,10 +224,10 @@ func (p *place) noteWait(err error) {
 
 // tryOnce is serveQueue for a place that does not wait.
 func (p *place) tryOnce() {
-	lease, err := p.try()
+	h, err := p.try()
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.settleLocked(lease, true, err)
+	p.settleLocked(h, true, err)
 }
 
 // wakeLocked wakes the poll, if there is one.
@@ -207,7 +242,7 @@ func (p *place) wakeLocked() {
 }
 
 // settleLocked notes what came of the request in the store.
-func (p *place) settleLocked(lease driver.Lease, final bool, err error) {
+func (p *place) settleLocked(h *grant, final bool, err error) {
 	switch {
 	case err != nil:
 		p.state, p.err = failed, err
@@ -215,9 +250,9 @@ func (p *place) settleLocked(lease driver.Lease, final bool, err error) {
 			p.collectLocked()
 		}
 	case p.gaveUp != nil && (!final || errors.Is(p.gaveUp, errWithdrawn)):
-		p.releaseLocked(lease)
+		p.releaseLocked(h)
 	default:
-		p.state, p.lease, p.final, p.labelled = granted, lease, final, final
+		p.state, p.grant, p.final, p.isShown = granted, h, final, final
 		if p.gaveUp != nil { // the client may get the hold at another replica; else it lapses
 			p.collectLocked()
 		}
@@ -243,15 +278,15 @@ func (p *place) collectLocked() {
 }
 
 // releaseLocked releases a hold that nobody wants, and then ends the place.
-func (p *place) releaseLocked(lease driver.Lease) {
+func (p *place) releaseLocked(h *grant) {
 	if p.s.places[p.key] == p {
 		delete(p.s.places, p.key) // the client may come back with a new place
 	}
-	p.state, p.lease, p.settling = granted, nil, true // no poll touches it
+	p.state, p.grant, p.settling = granted, nil, true // no poll touches it
 	p.s.running.Go(func() {
 		ctx, cancel := unbroken(context.Background())
 		defer cancel()
-		_ = lease.Release(ctx) // if that fails, the hold lapses
+		_ = h.Release(ctx) // if that fails, the hold lapses
 		p.s.mu.Lock()
 		defer p.s.mu.Unlock()
 		p.collectLocked()
@@ -273,7 +308,7 @@ func (p *place) giveUpLocked(why error) {
 	switch {
 	case p.state == collected, p.settling: // whoever settles it looks at gaveUp
 	case p.state == granted && (!p.final || errors.Is(why, errWithdrawn)):
-		p.releaseLocked(p.lease)
+		p.releaseLocked(p.grant)
 	case p.state == granted, p.state == failed:
 		p.collectLocked()
 	case q != nil && slices.Index(q.places, p) > 0: // the first one is served

@@ -2,11 +2,9 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +57,6 @@ func TestPlaceOfAnotherKind(t *testing.T) {
 	for name, change := range map[string]func(*wire.Acquire){
 		"Exclusive": func(m *wire.Acquire) { m.Shared = false },
 		"Slots":     func(m *wire.Acquire) { m.Shared, m.Slots = false, 3 },
-		"Fencing":   func(m *wire.Acquire) { m.Fencing = "clock" },
 		"MinHold":   func(m *wire.Acquire) { m.MinHold = 1 },
 		"Tokens":    func(m *wire.Acquire) { m.Tokens = 2 },
 		"Reserved":  func(m *wire.Acquire) { m.Reserve, m.Label = true, "maintenance" },
@@ -68,20 +65,18 @@ func TestPlaceOfAnotherKind(t *testing.T) {
 			other := waits
 			change(&other)
 			a := r.post(wire.PathAcquire, other, http.StatusConflict)
-			if a.problem.Kind() != wire.ProblemKind || !strings.Contains(a.problem.Detail, "another attempt") {
-				t.Errorf("the problem is %+v, want one that says to use another attempt", a.problem)
+			if a.problem.Kind() != wire.ProblemKind || !strings.Contains(a.problem.Detail, "another id") {
+				t.Errorf("the problem is %+v, want one that says to use another id", a.problem)
 			}
 		})
 	}
 	waits.TTL, waits.Label = long/2, "release 7"
 	r.queue(waits) // the same request otherwise
-	exclusive := msg("job", "b")
-	exclusive.Attempt = "1"
-	r.queue(exclusive)
+	r.queue(msg("job", "c"))
 	r.release(g)
 	waits.Wait = long
 	r.acquire(waits)
-	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "1"}, http.StatusNoContent)
+	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
 }
 
 // TestPlaceEnds checks that a client that does not come back loses its place, and does not keep
@@ -101,11 +96,11 @@ func TestPlaceEnds(t *testing.T) {
 // withdrawn.
 type slowToNotice struct {
 	*memlock.Driver
-	withdrawn chan string // their owners in the store
+	withdrawn chan string // their ids in the store
 }
 
-func (d slowToNotice) Withdraw(_ context.Context, _, owner string) error {
-	d.withdrawn <- owner
+func (d slowToNotice) Withdraw(_ context.Context, _, id string) error {
+	d.withdrawn <- id
 	return nil
 }
 
@@ -118,13 +113,9 @@ func TestPlaceOfAnotherReplica(t *testing.T) {
 	second := startReplicaOf(t, d, Options{})
 	first.acquire(msg("job", "a"))
 	b := msg("job", "b")
-	b.Attempt = "1"
 	first.queue(b)
-	old := status(t, store, "job").Waiters[0].Owner
-	for _, other := range []wire.Acquire{{Owner: "c", Attempt: "1"}, {Owner: "b", Attempt: "2"}, {Owner: "b", Attempt: "1", First: true}} {
-		other.Name, other.TTL = "job", long
-		second.queue(other)
-	}
+	old := status(t, store, "job").Waiters[0].ID
+	second.queue(msg("job", "c"))
 	if n := len(d.withdrawn); n > 0 {
 		t.Fatalf("%d places are withdrawn, and none was the client's", n)
 	}
@@ -136,7 +127,7 @@ func TestPlaceOfAnotherReplica(t *testing.T) {
 	if got := <-d.withdrawn; got != old {
 		t.Errorf("the place of %q is withdrawn, want %q", got, old)
 	}
-	first.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "1"}, http.StatusNoContent)
+	first.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("b")}, http.StatusNoContent)
 }
 
 // TestGrantWhileAway grants a lock between two requests of a client. The TTL counts from the
@@ -160,13 +151,13 @@ func TestGrantWhileAway(t *testing.T) {
 	}
 }
 
-// TestLabelFails lets a replica fail to change the label of a hold that a waiting client has got.
+// TestHolderFails lets a replica fail to change the holder of a hold that a waiting client has got.
 // Whatever the client is told to have, the other replica must know of.
-func TestLabelFails(t *testing.T) {
+func TestHolderFails(t *testing.T) {
 	for _, effect := range []fault.Effect{fault.Fail, fault.Drop} {
 		t.Run(fmt.Sprint("Effect=", effect), func(t *testing.T) {
 			store := new(memlock.Store)
-			plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: effect, Err: driver.ErrUnavailable}}}
+			plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: effect, Err: driver.ErrUnavailable}}}
 			r1, r2 := startReplicaOf(t, fault.Wrap(store.Open(), plan), Options{}), startReplica(t, store, Options{})
 			g := r1.acquire(msg("job", "a"))
 			b := msg("job", "b")
@@ -180,8 +171,8 @@ func TestLabelFails(t *testing.T) {
 			}
 			got := r1.check(a, "the request that waited", http.StatusOK).granted
 			r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(got)), TTL: long}, http.StatusOK)
-			if st := status(t, store, "job"); st.Holders[0].Holder.Label != "release 7" {
-				t.Errorf("the hold is %+v, want its own label", st.Holders[0])
+			if st := status(t, store, "job"); st.Holders[0].Holder != (driver.Holder{Label: "release 7"}) {
+				t.Errorf("the hold is %+v, want its own holder, and none that is pending", st.Holders[0])
 			}
 			r2.release(got)
 		})
@@ -189,36 +180,52 @@ func TestLabelFails(t *testing.T) {
 }
 
 // TestAnswerLost repeats a request at another replica whose answer was lost. The client gets the
-// hold that it has, and no second one.
+// hold that it has, and no second one, also if others wait at that replica for it to end.
 func TestAnswerLost(t *testing.T) {
-	for _, waited := range []bool{false, true} {
-		t.Run(fmt.Sprint("Waited=", waited), func(t *testing.T) {
-			store := new(memlock.Store)
-			r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-			m := msg("job", "b")
-			m.Slots, m.Attempt, m.Wait = 1, "X", long
-			var first wire.Granted
-			if waited {
-				a := msg("job", "a")
-				a.Slots = 1
-				g := r1.acquire(a)
-				lost := r1.start(t.Context(), wire.PathAcquire, m)
-				awaitStatus(t, store, "job", "waiter", func(st driver.Status) bool { return len(st.Waiters) == 1 })
-				r1.release(g)
-				first = r1.check(<-lost, "the request that waited", http.StatusOK).granted
-			} else {
-				first = r1.acquire(m)
+	for _, kind := range []wire.Acquire{{}, {Slots: 1}, {Shared: true}} {
+		for _, waited := range []bool{false, true} {
+			for _, behind := range []bool{false, true} {
+				t.Run(fmt.Sprintf("Slots=%d,Shared=%t,Waited=%t,Behind=%t", kind.Slots, kind.Shared, waited, behind), func(t *testing.T) {
+					answerLost(t, kind, waited, behind)
+				})
 			}
-			again := r2.acquire(m)
-			if again.Token != first.Token || again.Owner != first.Owner {
-				t.Errorf("the second answer is %+v, want %+v", again, first)
-			}
-			if st := status(t, store, "job"); len(st.Holders) != 1 {
-				t.Errorf("the lock is %+v, want one holder", st)
-			}
-			r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(first)), TTL: long}, http.StatusOK)
-		})
+		}
 	}
+}
+
+func answerLost(t *testing.T, kind wire.Acquire, waited, behind bool) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	exclusive := msg("job", "a")
+	exclusive.Slots = kind.Slots
+	m := msg("job", "b")
+	m.Slots, m.Shared, m.Wait = kind.Slots, kind.Shared, long
+	var first wire.Granted
+	if waited {
+		g := r1.acquire(exclusive)
+		lost := r1.start(t.Context(), wire.PathAcquire, m)
+		awaitStatus(t, store, "job", "waiter", func(st driver.Status) bool { return len(st.Waiters) == 1 })
+		r1.release(g)
+		first = r1.check(<-lost, "the request that waited", http.StatusOK).granted
+	} else {
+		first = r1.acquire(m)
+	}
+	if behind {
+		exclusive.ID, exclusive.Wait = longID("c"), long
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r2.start(ctx, wire.PathAcquire, exclusive)
+		awaitStatus(t, store, "job", "waiter", func(st driver.Status) bool { return len(st.Waiters) == 1 })
+		m.Wait = 1 // it must not wait for itself
+	}
+	again := r2.acquire(m)
+	if again.Token != first.Token || again.ID != first.ID {
+		t.Errorf("the second answer is %+v, want %+v", again, first)
+	}
+	if st := status(t, store, "job"); len(st.Holders) != 1 {
+		t.Errorf("the lock is %+v, want one holder", st)
+	}
+	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(first)), TTL: long}, http.StatusOK)
 }
 
 // TestGivenUpElsewhere repeats a request at another replica while the first one has a grant that
@@ -250,13 +257,12 @@ func TestWithdrawn(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	m := msg("job", "b")
-	m.Attempt = "X"
-	withdraw := wire.Withdraw{Name: "job", Owner: "b", Attempt: "X"}
+	withdraw := wire.Withdraw{Name: "job", ID: longID("b")}
 	t.Run("Granted", func(t *testing.T) {
 		r1.acquire(m)
-		r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "Y"}, http.StatusNoContent)
+		r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
 		if st := status(t, store, "job"); len(st.Holders) != 1 {
-			t.Fatalf("the withdrawal of another attempt ended the hold")
+			t.Fatalf("the withdrawal of another acquisition ended the hold")
 		}
 		r2.post(wire.PathWithdraw, withdraw, http.StatusNoContent)
 		if st := status(t, store, "job"); !isFree(st) {
@@ -277,7 +283,7 @@ func TestWithdrawn(t *testing.T) {
 				r1.queue(msg(name, "first"))
 			}
 			waits := msg(name, "b")
-			waits.Attempt, waits.Wait = "X", long
+			waits.Wait = long
 			waiting := r1.start(t.Context(), wire.PathAcquire, waits)
 			livetest.Await(t, "place", func() error {
 				if n := len(r1.service.waitersBehind(driver.Status{Name: name})); n != place+1 {
@@ -285,7 +291,7 @@ func TestWithdrawn(t *testing.T) {
 				}
 				return nil
 			})
-			r1.post(wire.PathWithdraw, wire.Withdraw{Name: name, Owner: "b", Attempt: "X"}, http.StatusNoContent)
+			r1.post(wire.PathWithdraw, wire.Withdraw{Name: name, ID: longID("b")}, http.StatusNoContent)
 			r1.check(<-waiting, "the request that waited", http.StatusGone)
 			r1.release(g)
 			if place == 0 {
@@ -295,7 +301,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestWithdrawalEnds uses an attempt again after it was withdrawn. For how long that is refused
+// TestWithdrawalEnds uses an id again after it was withdrawn. For how long that is refused
 // must not depend on how many others were withdrawn since.
 func TestWithdrawalEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -306,12 +312,12 @@ func TestWithdrawalEnds(t *testing.T) {
 				t.Errorf("%s after %v = %d %s, want %d", path, withdrawalTimeout, w.Code, w.Body, want)
 			}
 		}
-		const attempt = `{"name": "job", "owner": "a", "attempt": "X"}`
-		check(wire.PathWithdraw, attempt, http.StatusNoContent)
+		const acquisition = `{"name": "job", "id": "a-------------------"}`
+		check(wire.PathWithdraw, acquisition, http.StatusNoContent)
 		time.Sleep(withdrawalTimeout)
-		check(wire.PathAcquire, attempt, http.StatusGone)
+		check(wire.PathAcquire, acquisition, http.StatusGone)
 		time.Sleep(time.Nanosecond)
-		check(wire.PathAcquire, attempt, http.StatusOK)
+		check(wire.PathAcquire, acquisition, http.StatusOK)
 	})
 }
 
@@ -322,11 +328,11 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 		store := memlock.New()
 		plan := fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Call: 1, After: 2 * time.Second}}}
 		s := newService(t, fault.Wrap(store, plan), Options{})
-		g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
+		g, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		const acquire = `{"name": "job", "owner": "b"}`
+		const acquire = `{"name": "job", "id": "b-------------------"}`
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		post(ctx, s, wire.PathAcquire, acquire)
@@ -336,54 +342,6 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 		}
 		if w := post(t.Context(), s, wire.PathAcquire, acquire); w.Code != http.StatusOK {
 			t.Errorf("the client is answered %d %s, want 200", w.Code, w.Body)
-		}
-	})
-}
-
-// slowOnce is a store whose second acquisition is slow, and so is the release of what it got.
-type slowOnce struct {
-	driver.Driver
-	acquisitions *atomic.Int64
-	before       time.Duration
-}
-
-func (s slowOnce) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if s.acquisitions.Add(1) != 2 {
-		return s.Driver.Acquire(ctx, req)
-	}
-	time.Sleep(s.before)
-	l, err := s.Driver.Acquire(ctx, req)
-	return slowRelease{l}, err
-}
-
-type slowRelease struct{ driver.Lease }
-
-func (l slowRelease) Release(ctx context.Context) error {
-	time.Sleep(2 * time.Second)
-	return l.Lease.Release(ctx)
-}
-
-// TestRenewalAfterTheEnd lets a renewal reach the store after the hold has ended. The replica then
-// gets a new hold, which it releases, while the same client acquires the lock again.
-func TestRenewalAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New()
-		s := newService(t, slowOnce{store, new(atomic.Int64), 3 * time.Second}, Options{})
-		acquire := func(ttl int64) (g wire.Granted) {
-			t.Helper()
-			w := post(t.Context(), s, wire.PathAcquire, fmt.Sprintf(`{"name": "job", "owner": "a", "ttl_ms": %d, "wait_ms": 10000}`, ttl))
-			if err := json.Unmarshal(w.Body.Bytes(), &g); err != nil || w.Code != http.StatusOK {
-				t.Fatalf("%d %s, %v", w.Code, w.Body, err)
-			}
-			return g
-		}
-		g := acquire(1000)
-		go post(t.Context(), s, wire.PathRenew, fmt.Sprintf(`{"name": "job", "owner": "a", "token": %d, "ttl_ms": 2000}`, g.Token))
-		time.Sleep(4 * time.Second)
-		got := acquire(long)
-		time.Sleep(4 * time.Second)
-		if st, err := store.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != got.Token {
-			t.Errorf("the lock is %+v, %v, want the hold with the token %d", st, err, got.Token)
 		}
 	})
 }
@@ -401,7 +359,7 @@ func TestLostBeforeClientCameBack(t *testing.T) {
 		acquire := func(timeout time.Duration) int {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
-			return post(ctx, s, wire.PathAcquire, `{"name": "job", "owner": "b"}`).Code
+			return post(ctx, s, wire.PathAcquire, `{"name": "job", "id": "b-------------------"}`).Code
 		}
 		acquire(time.Second)
 		time.Sleep(2 * time.Second) // now the place has the hold
@@ -411,7 +369,7 @@ func TestLostBeforeClientCameBack(t *testing.T) {
 		}
 		go acquire(time.Minute)
 		synctest.Wait()
-		if err := store.Break(t.Context(), "job", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+		if err := store.Break(t.Context(), "job", st.Holders[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -421,21 +379,21 @@ func TestLostBeforeClientCameBack(t *testing.T) {
 	})
 }
 
-// TestLabelFailsLate lets the change of a label take until it fails. Meanwhile the client sends its
-// request again, and may go for longer than its place lasts.
-func TestLabelFailsLate(t *testing.T) {
+// TestHolderFailsLate lets the change of a holder take until it fails. Meanwhile the client sends
+// its request again, and may go for longer than its place lasts.
+func TestHolderFailsLate(t *testing.T) {
 	for _, goes := range []bool{false, true} {
 		t.Run(fmt.Sprint("Goes=", goes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
-				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetLabel, Call: 1, Effect: fault.Hang}}}
+				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}}
 				s := newService(t, fault.Wrap(store, plan), Options{PlaceTimeout: time.Second})
-				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: time.Hour})
+				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}
 				wait := func(ctx context.Context) int {
-					return post(ctx, s, wire.PathAcquire, `{"name": "job", "owner": "b", "wait_ms": 30000}`).Code
+					return post(ctx, s, wire.PathAcquire, `{"name": "job", "id": "b-------------------", "wait_ms": 30000}`).Code
 				}
 				go wait(t.Context())
 				synctest.Wait()
@@ -468,7 +426,7 @@ func TestWithdrawnBehindBalancer(t *testing.T) {
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	semaphore := func(owner string) wire.Acquire {
 		m := msg("job", owner)
-		m.Slots, m.Attempt = 2, "X"
+		m.Slots = 2
 		return m
 	}
 	holders := []wire.Granted{r1.acquire(semaphore("a")), r1.acquire(semaphore("c"))}
@@ -478,7 +436,7 @@ func TestWithdrawnBehindBalancer(t *testing.T) {
 	}
 	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
 	r2.acquire(semaphore("b"))
-	r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "X"}, http.StatusNoContent)
+	r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("b")}, http.StatusNoContent)
 	if st := status(t, store, "job"); !isFree(st) {
 		t.Errorf("the lock is %+v, want it free", st)
 	}
@@ -490,14 +448,14 @@ func TestWithdrawnElsewhere(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	g := r1.acquire(msg("job", "a"))
-	r1.queue(wire.Acquire{Name: "job", Owner: "b", Attempt: "X", TTL: long})
+	r1.queue(wire.Acquire{Name: "job", ID: longID("b"), TTL: long})
 	r1.release(g)
 	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
-	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "Y"}, http.StatusNoContent)
+	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
 	if st := status(t, store, "job"); isFree(st) {
-		t.Error("the lock is free after a withdrawal of another attempt")
+		t.Error("the lock is free after a withdrawal of another acquisition")
 	}
-	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "b", Attempt: "X"}, http.StatusNoContent)
+	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("b")}, http.StatusNoContent)
 	if st := status(t, store, "job"); !isFree(st) {
 		t.Errorf("the lock is %+v, want it free", st)
 	}
@@ -586,6 +544,6 @@ func TestPlacesAreBounded(t *testing.T) {
 		t.Errorf("a third place is refused with %+v, want %s", a.problem, wire.ProblemQuota)
 	}
 	r.queue(msg("job", "b")) // it has a place
-	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", Owner: "c"}, http.StatusNoContent)
+	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
 	r.queue(msg("job", "d"))
 }

@@ -182,7 +182,7 @@ func TestSlowReaderOfEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
 		for i := range 400 {
-			req := driver.Request{Name: fmt.Sprint("lock ", i), Owner: "a", TTL: time.Hour, Holder: driver.Holder{Label: strings.Repeat("x", 1000)}}
+			req := driver.Request{Name: fmt.Sprint("lock ", i), ID: "a", TTL: time.Hour, Holder: driver.Holder{Label: strings.Repeat("x", 1000)}}
 			if _, err := store.Acquire(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestPausesOfAnswers(t *testing.T) {
 					store := memlock.New()
 					if path == wire.PathLocks {
 						for _, name := range []string{"a", "b"} {
-							if _, err := store.Acquire(t.Context(), driver.Request{Name: name, Owner: "a", TTL: time.Hour}); err != nil {
+							if _, err := store.Acquire(t.Context(), driver.Request{Name: name, ID: "a", TTL: time.Hour}); err != nil {
 								t.Fatal(err)
 							}
 						}

@@ -31,28 +31,28 @@ type Options struct {
 	// request again. The default is 10 s.
 	PlaceTimeout time.Duration
 
-	// MaxWaits is how many requests may wait at a time, and how many clients may have a place, which
-	// lasts for longer than a request. The default is 10,000.
+	// MaxWaits is how many requests may wait at a time, and how many clients may have a place,
+	// which lasts for longer than a request. The default is 10,000.
 	MaxWaits int
 
 	// EventInterval is how often the store is listed for those who listen to events. If a list
 	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
 	EventInterval time.Duration
 
-	// Doctor examines the store, and Leaks searches it for what will not end by itself. Nil means that
-	// there is no such path. The results are used for 10 s.
+	// Doctor examines the store, and Leaks searches it for what will not end by itself. Nil means
+	// that there is no such path. The results are used for 10 s.
 	Doctor func(context.Context) ([]wire.Finding, error)
 	Leaks  func(context.Context) ([]wire.Leak, error)
 
 	// Metrics serves /metrics to everybody who may read. Nil means that there is no such path.
 	Metrics http.Handler
 
-	// Fence keeps the marks of POST /v1/fence, durably and for all replicas. In its marks, the name of
-	// the resource in the store stands for the lock. Nil means that there is no such path.
+	// Fence keeps the marks of POST /v1/fence, durably and for all replicas. In its marks, the name
+	// of the resource in the store stands for the lock. Nil means that there is no such path.
 	Fence fence.Guard
 
-	// Audit returns up to n of the latest lines of the audit log that a principal may see, the latest
-	// first. Nil means that there is none.
+	// Audit returns up to n of the latest lines of the audit log that a principal may see, the
+	// latest first. Nil means that there is none.
 	Audit func(p *Principal, n int) []wire.AuditEvent
 
 	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
@@ -95,8 +95,6 @@ type Service struct {
 	info   driver.Info
 	opts   Options
 
-	leases leases
-
 	events  *events.Hub
 	console http.Handler
 
@@ -127,12 +125,11 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		return nil, driver.Invalidf("store %s: its locks end with the session of the process that took them, so a lock service "+
 			"could not keep them for its clients; use memory, SQLite, Redis, Redlock, or rows in PostgreSQL or MySQL", info.Backend)
 	}
-	if info.Backend == "remote" { // it takes our owners for those of its clients, and refuses our labels
+	if info.Backend == "remote" { // it refuses our ids, and holds that are pending
 		return nil, driver.Invalidf("store %s: it is another lock service; give clients its address", info.Backend)
 	}
 	s := &Service{
 		driver: d, info: info, opts: opts.withDefaults(),
-		leases: leases{all: map[leaseKey]*cached{}},
 		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
 		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -36,26 +35,26 @@ func TestProblems(t *testing.T) {
 		{"NoName", "POST", wire.PathAcquire, wire.TypeJSON, `{}`, wire.ProblemInvalid},
 		{"NUL", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"a\u0000b"}`, wire.ProblemInvalid},
 		{"LongName", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"` + strings.Repeat("n", 513) + `"}`, wire.ProblemInvalid},
-		{"LongOwner", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","owner":"` + strings.Repeat("o", 513) + `"}`, wire.ProblemInvalid},
+		{"LongID", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","id":"` + strings.Repeat("o", 129) + `"}`, wire.ProblemInvalid},
+		{"ShortID", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","id":"` + strings.Repeat("o", 19) + `"}`, wire.ProblemInvalid},
+		{"CharactersOfID", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","id":"` + strings.Repeat("o", 19) + `~"}`, wire.ProblemInvalid},
+		{"Owner", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","owner":"` + strings.Repeat("o", 20) + `"}`, wire.ProblemInvalid},
 		{"LongLabel", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","label":"` + strings.Repeat("l", 1025) + `"}`, wire.ProblemInvalid},
-		{"Attempt", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","attempt":"a.b"}`, wire.ProblemInvalid},
+		{"Kind", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","kind":"reserved"}`, wire.ProblemInvalid},
+		{"PID", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","pid":-1}`, wire.ProblemInvalid},
 		{"TTL", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","ttl_ms":-1}`, wire.ProblemInvalid},
 		{"Slots", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","slots":-1}`, wire.ProblemInvalid},
 		{"Kinds", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","slots":1,"shared":true}`, wire.ProblemInvalid},
-		{"Fencing", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","fencing":"durable"}`, wire.ProblemInvalid},
-		{"NoFencing", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","fencing":"much"}`, wire.ProblemInvalid},
-		{"NoToken", "POST", wire.PathRelease, wire.TypeJSON, `{"name":"x","owner":"o"}`, wire.ProblemInvalid},
-		{"NoOwner", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","token":1}`, wire.ProblemInvalid},
-		{"BothForms", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","leases":[{"name":"x","owner":"o","token":1}]}`, wire.ProblemInvalid},
-		{"LabelNoTTL", "POST", wire.PathLabel, wire.TypeJSON, `{"name":"x","owner":"o","token":1,"label":"l"}`, wire.ProblemInvalid},
+		{"NoID", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x"}`, wire.ProblemInvalid},
+		{"BothForms", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","leases":[{"name":"x","id":"o-------------------"}]}`, wire.ProblemInvalid},
 		{"NoReason", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1}`, wire.ProblemInvalid},
-		{"NoResource", "POST", wire.PathFence, wire.TypeJSON, `{"owner":"o","token":1}`, wire.ProblemInvalid},
-		{"FenceNoOwner", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","token":1}`, wire.ProblemInvalid},
-		{"FenceNoToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","owner":"o"}`, wire.ProblemInvalid},
-		{"NoSuchToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","owner":"o","token":9000000000000000}`, wire.ProblemInvalid},
-		{"HugeToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","owner":"o","token":18446744073709551615}`, wire.ProblemInvalid},
-		{"NegativeToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","owner":"o","token":-1}`, wire.ProblemInvalid},
-		{"NoGuard", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","owner":"o","token":1}`, wire.ProblemPath},
+		{"NoResource", "POST", wire.PathFence, wire.TypeJSON, `{"id":"o-------------------","token":1}`, wire.ProblemInvalid},
+		{"FenceNoID", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","token":1}`, wire.ProblemInvalid},
+		{"FenceNoToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","id":"o-------------------"}`, wire.ProblemInvalid},
+		{"NoSuchToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","id":"o-------------------","token":9000000000000000}`, wire.ProblemInvalid},
+		{"HugeToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","id":"o-------------------","token":18446744073709551615}`, wire.ProblemInvalid},
+		{"NegativeToken", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","id":"o-------------------","token":-1}`, wire.ProblemInvalid},
+		{"NoGuard", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","id":"o-------------------","token":1}`, wire.ProblemPath},
 		{"Form", "POST", wire.PathAcquire, "application/x-www-form-urlencoded", `{"name":"x"}`, wire.ProblemContentType},
 		{"NoContentType", "POST", wire.PathAcquire, "", `{"name":"x"}`, wire.ProblemContentType},
 		{"Huge", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"` + strings.Repeat("n", 3000) + `"}`, wire.ProblemTooLarge},
@@ -71,7 +70,7 @@ func TestProblems(t *testing.T) {
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},
 		{"Limit", "GET", wire.PathLocks + "?limit=0", "", "", wire.ProblemInvalid},
 		{"State", "GET", wire.PathLocks + "?state=odd", "", "", wire.ProblemInvalid},
-		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","owner":"o","token":1}`, wire.ProblemLost},
+		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","id":"o-------------------"}`, wire.ProblemLost},
 		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemChanged},
 	}
 	for _, tt := range tests {
@@ -97,10 +96,10 @@ func TestProblems(t *testing.T) {
 func TestRefused(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{})
 	holder := msg("job", "a")
-	holder.Label, holder.Host, holder.PID = "release 7", "web-1", 4711
+	holder.Process = wire.Process{Host: "web-1", PID: 4711, Label: "release 7", Kind: wire.KindDetached}
 	r.acquire(holder)
 	got := r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
-	if len(got.problem.Holders) != 1 || got.problem.Holders[0].Process != (wire.Process{Host: "web-1", PID: 4711, Label: "release 7"}) || got.header.Get("Retry-After") != "30" {
+	if len(got.problem.Holders) != 1 || got.problem.Holders[0].Process != (holder.Process) || got.header.Get("Retry-After") != "30" {
 		t.Errorf("the refusal is %+v, %q", got, got.header.Get("Retry-After"))
 	}
 	other := msg("job", "c")
@@ -135,7 +134,7 @@ func TestLocalOnly(t *testing.T) {
 		{"OtherSite", "127.0.0.1:999", "localhost:7420", local, "https://evil.example", http.StatusForbidden},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			req := httptest.NewRequest(http.MethodPost, wire.PathAcquire, strings.NewReader(`{"name":"x","owner":"o"}`))
+			req := httptest.NewRequest(http.MethodPost, wire.PathAcquire, strings.NewReader(`{"name":"x","id":"o-------------------"}`))
 			req.Header.Set("Content-Type", wire.TypeJSON)
 			req.RemoteAddr, req.Host = tt.remote, tt.host
 			if tt.origin != "" {
@@ -180,31 +179,44 @@ func (a *testAccess) Begin(_ context.Context, _ *Principal, action Action) (func
 
 func (a *testAccess) May(_ *Principal, v Verb, _ string) bool { return v != VerbAdmin || a.admin }
 
-// TestOwnersAreHidden checks that no answer has an owner but those to the owner itself.
-func TestOwnersAreHidden(t *testing.T) {
+// TestIDsAreHidden checks that no answer has the id of somebody else, but that about one lock to an
+// administrator.
+func TestIDsAreHidden(t *testing.T) {
 	for _, admin := range []bool{false, true} {
 		t.Run(fmt.Sprint("Admin=", admin), func(t *testing.T) {
 			r := startReplica(t, new(memlock.Store), Options{Access: &testAccess{admin: admin}})
 			r.acquire(msg("job", "secret-holder"))
-			for _, owner := range []string{"secret-waiter-1", "secret-waiter-2"} {
-				r.queue(msg("job", owner)) // one waits in the store, and one in the replica
+			for _, id := range []string{"secret-waiter-1", "secret-waiter-2"} {
+				r.queue(msg("job", id)) // one waits in the store, and one in the replica
 			}
 			waits := msg("job", "me")
 			waits.Wait = 1
-			answers := []*answer{
-				r.get(wire.PathLock + "?name=job"), r.get(wire.PathLocks), r.lines(""),
-				r.post(wire.PathAcquire, msg("job", "me"), http.StatusLocked), r.post(wire.PathAcquire, waits, http.StatusAccepted),
+			if a := r.get(wire.PathLock + "?name=job"); strings.Count(a.text, "secret-") != map[bool]int{true: 3}[admin] {
+				t.Errorf("the answer about one lock is %s", a.text)
 			}
-			for i, a := range answers {
-				if shown := strings.Contains(a.text, "secret"); shown != admin {
-					t.Errorf("answer %d shows owners %v: %s", i, shown, a.text)
-				}
-				if !strings.Contains(a.text, driver.OwnerDigest("secret-holder")) {
-					t.Errorf("answer %d lacks the digest of the owner: %s", i, a.text)
+			for i, a := range []*answer{
+				r.get(wire.PathLocks), r.lines(""),
+				r.post(wire.PathAcquire, msg("job", "me"), http.StatusLocked), r.post(wire.PathAcquire, waits, http.StatusAccepted),
+			} {
+				if strings.Contains(a.text, "secret") {
+					t.Errorf("answer %d shows an id: %s", i, a.text)
 				}
 			}
 		})
 	}
+}
+
+// TestIDIsMadeUp sends a request without an id. The one that the service makes up is in the
+// answers.
+func TestIDIsMadeUp(t *testing.T) {
+	r := startReplica(t, new(memlock.Store), Options{})
+	g := r.acquire(wire.Acquire{Name: "job"})
+	var queued wire.Queued
+	if err := json.Unmarshal([]byte(r.post(wire.PathAcquire, wire.Acquire{Name: "job", Wait: 1}, http.StatusAccepted).text), &queued); err != nil {
+		t.Fatal(err)
+	}
+	r.release(g)
+	r.release(r.acquire(wire.Acquire{Name: "job", ID: queued.ID, Wait: long}))
 }
 
 // lines lists all locks as lines.
@@ -231,19 +243,19 @@ func (r *replica) lines(prefix string) *answer {
 	return a
 }
 
-// TestOtherOwners checks that only the owner of a hold, with its token, can change it.
-func TestOtherOwners(t *testing.T) {
+// TestOtherIDs checks that only who knows the id of a hold can change it.
+func TestOtherIDs(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	g := r1.acquire(msg("job", "a"))
 	for _, r := range []*replica{r1, r2} {
 		for name, l := range map[string]wire.Lease{
-			"another owner": {Name: "job", Owner: "b", Token: g.Token}, "another token": {Name: "job", Owner: g.Owner, Token: g.Token + 1},
-			"another suffix": {Name: "job", Owner: newOwnerID("a", "").String(), Token: g.Token}, "another lock": {Name: "jo", Owner: g.Owner, Token: g.Token},
+			"another id":     {Name: "job", ID: longID("b")},
+			"another suffix": {Name: "job", ID: newGrantID(longID("a")).String()}, "another lock": {Name: "jo", ID: g.ID},
 		} {
 			t.Run(name, func(t *testing.T) {
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
-				r.post(wire.PathLabel, wire.Label{Lease: l, Label: "x", TTL: long}, http.StatusGone)
+				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "x"}}, http.StatusGone)
 				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
 			})
 		}
@@ -251,8 +263,102 @@ func TestOtherOwners(t *testing.T) {
 	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != "" {
 		t.Errorf("the lock is %+v, want the hold as it was", st)
 	}
-	r2.post(wire.PathRenew, wire.Renew{Lease: &wire.Lease{Name: "job", Owner: "a", Token: g.Token}, TTL: long}, http.StatusOK)
+	r2.post(wire.PathRenew, wire.Renew{Lease: &wire.Lease{Name: "job", ID: longID("a")}, TTL: long}, http.StatusOK)
 	r1.release(g)
+}
+
+// TestLateRequests sends requests about a hold that has ended, at the replica that has granted it
+// and at another one. They neither revive it, nor touch the next hold.
+func TestLateRequests(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	old := r1.acquire(msg("job", "a"))
+	r2.release(old)
+	late := func() {
+		t.Helper()
+		for _, r := range []*replica{r1, r2} {
+			for _, id := range []string{old.ID, longID("a")} {
+				l := wire.Lease{Name: "job", ID: id}
+				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
+				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "late"}}, http.StatusGone)
+				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
+				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusConflict)
+			}
+		}
+	}
+	late()
+	if st := status(t, store, "job"); !isFree(st) {
+		t.Errorf("after late requests the lock is %+v, want it free", st)
+	}
+	next := r1.acquire(msg("job", "b"))
+	late()
+	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Token != next.Token || st.Holders[0].Holder.Label != "" {
+		t.Errorf("after late requests the lock is %+v, want the next hold as it was", st)
+	}
+}
+
+// onlyByID is a store in which a replica must not look for a hold, and acquires nothing.
+type onlyByID struct {
+	*memlock.Driver
+	t *testing.T
+}
+
+func (d onlyByID) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+	d.t.Error("a request about a hold acquires the lock")
+	return nil, driver.ErrHeld
+}
+
+func (d onlyByID) Status(ctx context.Context, name string) (driver.Status, error) {
+	d.t.Error("a request about a hold reads the status of the lock first")
+	return d.Driver.Status(ctx, name)
+}
+
+// TestOneRequest renews, labels and releases at a replica what another one has granted. Each is one
+// request to the store, by the id: a store whose nodes disagree on the token of a hold can't end
+// it.
+func TestOneRequest(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplicaOf(t, onlyByID{store.Open(), t}, Options{})
+	g := r1.acquire(msg("job", "a"))
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Process: wire.Process{Label: "half"}}, http.StatusNoContent)
+	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Token != g.Token || st.Holders[0].Holder.Label != "half" {
+		t.Errorf("the lock is %+v, want the hold with the token %d and the new label", st, g.Token)
+	}
+	r2.release(g)
+}
+
+// TestRenewalNeverShortens renews a hold for a shorter time at another replica, as a client does
+// whose earlier renewal is late.
+func TestRenewalNeverShortens(t *testing.T) {
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
+	g := r1.acquire(msg("job", "a"))
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: 1}, http.StatusOK)
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(g)}, http.StatusNoContent)
+	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Left < wire.Duration(long)/2 {
+		t.Errorf("the lock is %+v, want the hold to last as before", st)
+	}
+}
+
+// TestRefusedRepetition repeats an acquisition that has a hold, at a replica whose Authorizer has
+// no room left for it by then. The client may be using the hold, so it stays.
+func TestRefusedRepetition(t *testing.T) {
+	store := new(memlock.Store)
+	access := &testAccess{begin: func(Action) (func(Outcome) error, error) {
+		full := &Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemQuota}
+		return func(Outcome) error { return full }, nil
+	}}
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{Access: access})
+	for name, kind := range map[string]wire.Acquire{"exclusive": {}, "shared": {Shared: true}, "slots": {Slots: 2}} {
+		t.Run(name, func(t *testing.T) {
+			kind.Name, kind.ID, kind.TTL = name, longID("a"), long
+			g := r1.acquire(kind)
+			r2.post(wire.PathAcquire, kind, http.StatusTooManyRequests)
+			r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
+			r1.release(g)
+		})
+	}
 }
 
 // TestBreak ends only the hold that was seen.
@@ -260,15 +366,25 @@ func TestBreak(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{})
 	first := r.acquire(msg("job", "a"))
 	r.release(first)
-	second := r.acquire(msg("job", "a"))
+	second := r.acquire(msg("job", "b"))
 	seen := wire.Break{Name: "job", Token: first.Token, Reason: "it hangs"}
 	r.post(wire.PathBreak, seen, http.StatusConflict)
-	seen.Token, seen.OwnerDigest = second.Token, driver.OwnerDigest("b")
-	r.post(wire.PathBreak, seen, http.StatusConflict)
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusOK)
-	seen.OwnerDigest = driver.OwnerDigest("a")
+	seen.Token = second.Token
 	r.post(wire.PathBreak, seen, http.StatusNoContent)
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusGone)
+}
+
+// TestBreakOfKept ends by force what MinHold keeps after a release.
+func TestBreakOfKept(t *testing.T) {
+	r := startReplica(t, new(memlock.Store), Options{})
+	m := msg("job", "a")
+	m.MinHold = long
+	g := r.acquire(m)
+	r.release(g)
+	r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
+	r.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token, Reason: "it is needed"}, http.StatusNoContent)
+	r.acquire(msg("job", "b"))
 }
 
 // TestReservation reserves a lock at one replica, and takes it over and hands it back at another
@@ -276,7 +392,7 @@ func TestBreak(t *testing.T) {
 func TestReservation(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	reserve := wire.Acquire{Name: "db", Owner: "ops", Reserve: true, Label: "maintenance"}
+	reserve := wire.Acquire{Name: "db", ID: longID("ops"), Reserve: true, Process: wire.Process{Label: "maintenance"}}
 	g := r1.acquire(reserve)
 	if got := wire.Duration(g.TTL); got != longestReservation {
 		t.Errorf("a reservation without an end lasts %v, want %v", got, longestReservation)
@@ -288,11 +404,11 @@ func TestReservation(t *testing.T) {
 			if err := json.Unmarshal([]byte(r.get(wire.PathLock+"?name=db").text), &l); err != nil {
 				t.Fatal(err)
 			}
-			if len(l.Holders) != 1 || !l.Holders[0].Reserved || l.Holders[0].Label != label {
+			if len(l.Holders) != 1 || l.Holders[0].Kind != wire.KindReserved || l.Holders[0].Label != label {
 				t.Errorf("the holders are %+v, want a reservation for %q", l.Holders, label)
 			}
 		}
-		if st := status(t, store, "db"); !st.Holders[0].Holder.IsReserved() {
+		if st := status(t, store, "db"); !isReserved(st.Holders[0].Holder) {
 			t.Errorf("in the store, the holder is %+v, want one that is reserved", st.Holders[0])
 		}
 	}
@@ -302,22 +418,18 @@ func TestReservation(t *testing.T) {
 		t.Errorf("who reserves a lock again gets token %d, want that of the first reservation, %d", again.Token, g.Token)
 	}
 	r2.post(wire.PathAcquire, msg("db", "ops"), http.StatusLocked) // as a hold of a process
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: "indexes", TTL: long}, http.StatusNoContent)
-	wantHolder("indexes")
-	takeOver := wire.Label{Lease: wire.Lease{Name: "db", Token: g.Token}, Reserved: true, Label: "bob's"}
+	takeOver := wire.Label{Lease: wire.Lease{Name: "db"}, Token: g.Token, Reserved: true, Process: wire.Process{Label: "bob's"}}
 	r2.post(wire.PathLabel, takeOver, http.StatusNoContent)
 	wantHolder("bob's")
 	takeOver.Token++
 	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
-	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done", OwnerDigest: driver.OwnerDigest("b")}
-	r2.post(wire.PathBreak, handBack, http.StatusConflict)
-	handBack.OwnerDigest = driver.OwnerDigest("ops")
+	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done"}
 	r2.post(wire.PathBreak, handBack, http.StatusNoContent)
 	r1.post(wire.PathBreak, handBack, http.StatusConflict)
 	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
 
 	held := r1.acquire(msg("db", "worker"))
-	handBack.Token, handBack.OwnerDigest, takeOver.Token = held.Token, "", held.Token
+	handBack.Token, takeOver.Token = held.Token, held.Token
 	r2.post(wire.PathBreak, handBack, http.StatusConflict)
 	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
 	r1.release(held)
@@ -356,7 +468,6 @@ func TestTTLRange(t *testing.T) {
 		for path, message := range map[string]any{
 			wire.PathAcquire: wire.Acquire{Name: "x", TTL: 1},
 			wire.PathRenew:   wire.Renew{Lease: new(lease(g)), TTL: 1},
-			wire.PathLabel:   wire.Label{Lease: lease(g), TTL: 1},
 		} {
 			if a := r.post(path, message, http.StatusBadRequest); a.problem.Detail != tt.want {
 				t.Errorf("%s: detail = %q, want %q", path, a.problem.Detail, tt.want)
@@ -382,7 +493,7 @@ func TestTTLRangeOfBatch(t *testing.T) {
 // TestReservationsWithAnEnd demands an end where a store would set one by itself.
 func TestReservationsWithAnEnd(t *testing.T) {
 	r := startReplicaOf(t, limited{memlock.New(), time.Hour}, Options{})
-	reserve := wire.Acquire{Name: "db", Reserve: true, Label: "maintenance"}
+	reserve := wire.Acquire{Name: "db", Reserve: true, Process: wire.Process{Label: "maintenance"}}
 	a := r.post(wire.PathAcquire, reserve, http.StatusBadRequest)
 	if !strings.Contains(a.text, "at most 3600000") {
 		t.Errorf("the answer %s does not say how long a reservation may be", a.text)
@@ -391,24 +502,24 @@ func TestReservationsWithAnEnd(t *testing.T) {
 	r.release(r.acquire(reserve))
 }
 
-// TestReservationsRefused refuses what can be no reservation, and labels that look like one.
+// TestReservationsRefused refuses what can be no reservation, and what would become one without the
+// verb.
 func TestReservationsRefused(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{})
-	g := r.acquire(msg("held", "a"))
+	g, x := r.acquire(msg("held", "a")), wire.Process{Label: "x"}
 	for what, m := range map[string]struct {
 		path    string
 		message any
 	}{
 		"label":   {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true}},
-		"wait":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Wait: 1}},
-		"host":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: "x", Host: "h"}},
-		"begin":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: driver.ReservedLabel + "x"}},
-		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Label: driver.ReservedLabel + "x", TTL: long}},
-		"waits":   {wire.PathAcquire, wire.Acquire{Name: "a", Label: waitingLabel + " " + driver.ReservedLabel + "x"}},
-		"rewait":  {wire.PathLabel, wire.Label{Lease: lease(g), Label: waitingLabel, TTL: long}},
-		"note":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Label: waitingLabel + " x"}},
-		"owner":   {wire.PathLabel, wire.Label{Lease: lease(g), Label: "x", Reserved: true}},
-		"end":     {wire.PathLabel, wire.Label{Lease: wire.Lease{Name: "held", Token: g.Token}, Label: "x", Reserved: true, TTL: long}},
+		"wait":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Process: x, Wait: 1}},
+		"host":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Process: wire.Process{Label: "x", Host: "h"}}},
+		"kind":    {wire.PathAcquire, wire.Acquire{Name: "a", Process: wire.Process{Label: "x", Kind: wire.KindReserved}}},
+		"pending": {wire.PathAcquire, wire.Acquire{Name: "a", Process: wire.Process{Label: "x", Kind: wire.KindPending}}},
+		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Process: wire.Process{Label: "x", Kind: wire.KindReserved}}},
+		"id":      {wire.PathLabel, wire.Label{Lease: lease(g), Token: g.Token, Process: x, Reserved: true}},
+		"token":   {wire.PathLabel, wire.Label{Lease: lease(g), Token: g.Token, Process: x}},
+		"process": {wire.PathLabel, wire.Label{Lease: wire.Lease{Name: "held"}, Token: g.Token, Process: wire.Process{Label: "x", PID: 1}, Reserved: true}},
 		"reason":  {wire.PathBreak, wire.Break{Name: "a", Token: 1, Reserved: true}},
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
@@ -444,7 +555,7 @@ func TestReplicaServesOthers(t *testing.T) {
 	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Second {
 		t.Errorf("after a renewal the lock is %+v", st)
 	}
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(all[1]), Label: "half", TTL: long}, http.StatusNoContent)
+	r2.post(wire.PathLabel, wire.Label{Lease: lease(all[1]), Process: wire.Process{Label: "half"}}, http.StatusNoContent)
 	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != "half" {
 		t.Errorf("after a new label the lock is %+v", st)
 	}
@@ -455,37 +566,6 @@ func TestReplicaServesOthers(t *testing.T) {
 	}
 }
 
-// An interrupted driver calls a func after each look at the store.
-type interrupted struct {
-	*memlock.Driver
-	after func()
-}
-
-func (d interrupted) Status(ctx context.Context, name string) (driver.Status, error) {
-	st, err := d.Driver.Status(ctx, name)
-	d.after()
-	return st, err
-}
-
-// TestLabelDuringRenewal renews a hold at one replica while another one labels it, which has seen
-// the hold before it was renewed. The label must not take from it what the renewal gave.
-func TestLabelDuringRenewal(t *testing.T) {
-	store := new(memlock.Store)
-	r1 := startReplica(t, store, Options{})
-	m := msg("job", "a")
-	m.TTL = long / 2
-	g := r1.acquire(m)
-	var end driver.Instant
-	r2 := startReplicaOf(t, interrupted{store.Open(), func() {
-		end = driver.Now().Add(wire.Duration(long))
-		r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
-	}}, Options{})
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(g), Label: "half", TTL: long}, http.StatusNoContent)
-	if st := status(t, store, "job"); st.Holders[0].Holder.Label != "half" || driver.Now().Add(st.Holders[0].Left).Before(end) {
-		t.Errorf("the hold is %+v, want it labelled, and to last %v more", st.Holders[0], end.Left(driver.Now()))
-	}
-}
-
 // TestMinHoldElsewhere releases a hold at another replica before its MinHold is over.
 func TestMinHoldElsewhere(t *testing.T) {
 	store := new(memlock.Store)
@@ -493,7 +573,7 @@ func TestMinHoldElsewhere(t *testing.T) {
 	m := msg("job", "a")
 	m.MinHold = long
 	g := r1.acquire(m)
-	r2.post(wire.PathRelease, wire.Release{Lease: lease(g), MinHold: long}, http.StatusNoContent)
+	r2.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
 	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
 	r1.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
 }
@@ -510,7 +590,7 @@ func TestAuthorizer(t *testing.T) {
 		return func(o Outcome) error { outcomes = append(outcomes, o); return refuse }, nil
 	}
 	g := r.acquire(msg("job", "a"))
-	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", Owner: "a", TTL: time.Minute, PlaceTimeout: 10 * time.Second}
+	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", ID: longID("a"), TTL: time.Minute, PlaceTimeout: 10 * time.Second}
 	if len(actions) != 1 || actions[0] != want || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Token != g.Token {
 		t.Errorf("actions %+v, outcomes %+v; want %+v", actions, outcomes, want)
 	}
@@ -548,46 +628,6 @@ func (s sessions) Info() driver.Info {
 	info := s.Driver.Info()
 	info.Tenure = driver.TenureSession
 	return info
-}
-
-// TestLeasesAreForgotten takes many locks for years, and ends the holds here and elsewhere. The
-// replica must not remember them for years.
-func TestLeasesAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New()
-		s := newService(t, store, Options{})
-		send := func(path string, message any, want int) []byte {
-			body, err := json.Marshal(message)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := post(t.Context(), s, path, string(body))
-			if w.Code != want {
-				t.Fatalf("%s: %d %s, want %d", path, w.Code, w.Body, want)
-			}
-			return w.Body.Bytes()
-		}
-		const n = 2000
-		for i := range n {
-			var g wire.Granted
-			text := send(wire.PathAcquire, wire.Acquire{Name: fmt.Sprint("job ", i), Reserve: true, Label: "x"}, http.StatusOK)
-			if err := json.Unmarshal(text, &g); err != nil {
-				t.Fatal(err)
-			}
-			if i%2 == 0 {
-				send(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
-			} else if err := store.Break(t.Context(), g.Name, g.Owner, g.Token); err != nil { // at another replica
-				t.Fatal(err)
-			}
-			time.Sleep(10 * time.Second)
-		}
-		s.leases.mu.Lock()
-		got := len(s.leases.all)
-		s.leases.mu.Unlock()
-		if got >= n {
-			t.Errorf("%d holds have ended in %v, and the replica remembers %d", n, n*10*time.Second, got)
-		}
-	})
 }
 
 // TestPages reads a list in pages.

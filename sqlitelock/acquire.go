@@ -211,7 +211,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 // ownLease returns the lease that our owner has already, or nil.
 func (a *attempt) ownLease(q *queue) *leaseRow {
 	for i, l := range q.leases {
-		if l.id == a.req.Owner && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
+		if l.id == a.req.ID && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
 			return &q.leases[i]
 		}
 	}
@@ -229,7 +229,7 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 	v.ticket = t.ticket()
 	h := a.req.Holder
 	_, err = t.db.exec(insertWaiter,
-		a.req.Name, v.ticket, a.req.Owner, a.req.Shared, a.req.Slots, v.byte, t.now, h.Host, h.PID, h.Label)
+		a.req.Name, v.ticket, a.req.ID, a.req.Shared, a.req.Slots, v.byte, t.now, h.Host, h.PID, h.Label, int(h.Kind))
 	return err
 }
 
@@ -246,8 +246,8 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	}
 	h, ttl, first := a.req.Holder, nanos(a.req.TTL), t.tokens(block)
 	_, err = t.db.exec(insertLease,
-		a.req.Name, first, a.req.Owner, a.mode, a.req.Shared, a.req.Slots, at, t.w.process,
-		t.now, nanos(a.req.MinHold), t.now+ttl, t.wall+ttl, ttl, h.Host, h.PID, h.Label)
+		a.req.Name, first, a.req.ID, a.mode, a.req.Shared, a.req.Slots, at, t.w.process,
+		t.now, nanos(a.req.MinHold), t.now+ttl, t.wall+ttl, ttl, h.Host, h.PID, h.Label, int(h.Kind))
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant
 	}
 	h, end := a.req.Holder, max(old.deadline, t.now+nanos(a.req.TTL))
 	_, err := t.db.exec(regrantLease,
-		a.mode, at, t.w.process, end, t.wallAt(end), end-t.now, h.Host, h.PID, h.Label, old.name, old.token)
+		a.mode, at, t.w.process, end, t.wallAt(end), end-t.now, h.Host, h.PID, h.Label, int(h.Kind), old.name, old.token)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (a *attempt) lockByte(t *tx) (at int64, err error) {
 	return at, t.lock(at)
 }
 
-func (a *attempt) key() leaseKey { return leaseKey{a.req.Name, a.req.Owner} }
+func (a *attempt) key() leaseKey { return leaseKey{a.req.Name, a.req.ID} }
 
 func (a *attempt) newLease(token int64, block int, start driver.Instant) *lease {
 	return &lease{

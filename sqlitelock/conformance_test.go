@@ -41,8 +41,3 @@ func harness(path string) drivertest.Harness {
 }
 
 func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, open(t, newPath(t))) }
-
-func TestLeaseByID(t *testing.T) {
-	path := newPath(t)
-	jobtest.LeaseByID(t, open(t, path), open(t, path))
-}

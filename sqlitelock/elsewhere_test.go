@@ -21,7 +21,7 @@ func TestFreedElsewhere(t *testing.T) {
 		return d.Lease("a name", l.(*lease).ID(), time.Minute).Release(t.Context())
 	}
 	breakIt := func(d *Driver, l driver.Lease) error {
-		return d.Break(t.Context(), "a name", l.(*lease).ID(), l.Grant().Token)
+		return d.Break(t.Context(), "a name", l.(*lease).ID())
 	}
 	path := newPath(t)
 	holder, other, third := open(t, path), open(t, path), open(t, path)
@@ -67,7 +67,7 @@ func TestDetachedHasNoByte(t *testing.T) {
 	req := request("detached")
 	req.Detached = true
 	acquire(t, d, req)
-	if err := other.Lease(req.Name, req.Owner, time.Minute).Release(t.Context()); err != nil {
+	if err := other.Lease(req.Name, req.ID, time.Minute).Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	d.leases.Range(func(key, _ any) bool {
@@ -77,7 +77,7 @@ func TestDetachedHasNoByte(t *testing.T) {
 	if n := len(d.side.held); n != 1 {
 		t.Errorf("%d bytes are locked, want that of the process", n)
 	}
-	if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, req.Owner, time.Minute)})[0].Err; !errors.Is(err, driver.ErrLost) {
+	if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, req.ID, time.Minute)})[0].Err; !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
 }
@@ -91,9 +91,9 @@ func TestLeaseOfDeadProcess(t *testing.T) {
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l := d.Lease(req.Name, req.Owner, time.Minute)
+	l := d.Lease(req.Name, req.ID, time.Minute)
 	for op, err := range map[string]error{
-		"Renew": d.Renew(t.Context(), []driver.Lease{l})[0].Err, "SetLabel": l.SetLabel(t.Context(), "x"), "Release": l.Release(t.Context()),
+		"Renew": d.Renew(t.Context(), []driver.Lease{l})[0].Err, "SetHolder": l.SetHolder(t.Context(), driver.Holder{Label: "x"}), "Release": l.Release(t.Context()),
 	} {
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("%s by id = %v, want ErrLost", op, err)

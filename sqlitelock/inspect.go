@@ -83,7 +83,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 			st.Shared, st.Slots = w.shared, int(w.slots)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: w.owner, Shared: w.shared, Holder: w.holder, Waited: time.Duration(max(0, now-w.since)),
+			ID: w.owner, Shared: w.shared, Holder: w.holder, Waited: time.Duration(max(0, now-w.since)),
 		})
 	}
 	for _, l := range q.leases {
@@ -92,7 +92,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 		}
 		st.Shared, st.Slots = l.shared, int(l.slots)
 		h := driver.Holding{
-			Owner: l.id, Token: uint64(l.token), Holder: l.holder,
+			ID: l.id, Token: uint64(l.token), Holder: l.holder,
 			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),
 		}
 		if h.Inherited = l.mode == modeInherit && !d.side.locked(l.process); h.Inherited {

@@ -71,10 +71,10 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.err
 }
 
-// SetLabel implements [driver.Lease].
-func (l *lease) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	found, err := l.d.withLease(ctx, false, l.key, func(t *tx, row *leaseRow) error {
-		_, err := t.db.exec(labelLease, label, row.name, row.token)
+		_, err := t.db.exec(setHolder, h.Host, h.PID, h.Label, int(h.Kind), row.name, row.token)
 		return err
 	})
 	if err == nil && !found {
@@ -134,14 +134,14 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 }
 
 // Break implements [driver.Inspector]. It also frees what MinHold keeps.
-func (d *Driver) Break(ctx context.Context, name, id string, token uint64) error {
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	found := false
 	err := d.do(ctx, &op{durable: true, run: func(t *tx) error {
 		q, err := t.load(name, 0)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(q.leases, func(l leaseRow) bool { return l.id == id && uint64(l.token) == token })
+		i := slices.IndexFunc(q.leases, func(l leaseRow) bool { return l.id == id })
 		if found = i >= 0; !found {
 			return nil
 		}

@@ -24,7 +24,7 @@ import (
 const wakeLimit = passTimeout * 4 / 5
 
 func request(owner string) driver.Request {
-	return driver.Request{Name: "a name", Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: "a name", ID: owner, TTL: time.Minute}
 }
 
 func requestTTL(owner string, ttl time.Duration) driver.Request {
@@ -51,11 +51,11 @@ func acquireLater(t testing.TB, d *Driver, req driver.Request) <-chan driver.Lea
 	go func() {
 		l, err := d.Acquire(context.Background(), req)
 		if err != nil && !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("Acquire by %s = %v", req.Owner, err)
+			t.Errorf("Acquire by %s = %v", req.ID, err)
 		}
 		got <- l
 	}()
-	awaitQueued(t, d, req.Owner)
+	awaitQueued(t, d, req.ID)
 	return got
 }
 
@@ -68,7 +68,7 @@ func awaitQueued(t testing.TB, d *Driver, owner string) {
 			t.Fatal(err)
 		}
 		for _, w := range st.Waiters {
-			if w.Owner == owner {
+			if w.ID == owner {
 				return true
 			}
 		}
@@ -305,11 +305,11 @@ func TestInheritRelease(t *testing.T) {
 	req := request("wrapper")
 	l := acquire(t, d, req)
 	got := acquireLater(t, open(t, path), request("next"))
-	f, err := d.Inherit(t.Context(), req.Name, req.Owner)
+	f, err := d.Inherit(t.Context(), req.Name, req.ID)
 	if err != nil {
 		t.Fatalf("Inherit = %v", err)
 	}
-	if again, err := d.Inherit(t.Context(), req.Name, req.Owner); again != f || err != nil {
+	if again, err := d.Inherit(t.Context(), req.Name, req.ID); again != f || err != nil {
 		t.Errorf("Inherit once more = %v, %v, want the same file", again, err)
 	}
 	heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
@@ -327,7 +327,7 @@ func TestInheritRelease(t *testing.T) {
 	if _, err := f.Stat(); err == nil {
 		t.Error("the file is open after Release")
 	}
-	if f, err := d.Inherit(t.Context(), req.Name, req.Owner); !errors.Is(err, driver.ErrLost) {
+	if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Inherit after Release = %v, %v, want ErrLost", f, err)
 	}
 }
@@ -338,7 +338,7 @@ func TestInheritClose(t *testing.T) {
 	d := open(t, path)
 	req := request("wrapper")
 	acquire(t, d, req)
-	if _, err := d.Inherit(t.Context(), req.Name, req.Owner); err != nil {
+	if _, err := d.Inherit(t.Context(), req.Name, req.ID); err != nil {
 		t.Fatalf("Inherit = %v", err)
 	}
 	if err := d.Close(); err != nil {
@@ -358,8 +358,8 @@ func TestNotInheritable(t *testing.T) {
 	acquire(t, d, detached)
 	acquire(t, other, elsewhere)
 	for _, req := range []driver.Request{detached, elsewhere} {
-		if f, err := d.Inherit(t.Context(), req.Name, req.Owner); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.Owner, f, err)
+		if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.ID, f, err)
 		}
 	}
 }

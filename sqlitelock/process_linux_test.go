@@ -26,7 +26,7 @@ func (j job) doSystemJob(ctx context.Context, d *Driver) error {
 func (j job) waitMany(ctx context.Context, d *Driver) error {
 	for i := range j.Rounds {
 		req := j.Req
-		req.Owner += strconv.Itoa(i)
+		req.ID += strconv.Itoa(i)
 		go d.Acquire(ctx, req)
 	}
 	for {

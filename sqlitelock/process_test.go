@@ -59,7 +59,7 @@ func (j job) cycle(ctx context.Context, d *Driver) error {
 	<-ctx.Done()
 	for i := range j.Rounds {
 		req := j.Req
-		req.Owner += strconv.Itoa(i)
+		req.ID += strconv.Itoa(i)
 		l, err := d.Acquire(context.Background(), req)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (j job) wrap(ctx context.Context, d *Driver) error {
 	if _, err := d.Acquire(ctx, j.Req); err != nil {
 		return err
 	}
-	file, err := d.Inherit(ctx, j.Req.Name, j.Req.Owner)
+	file, err := d.Inherit(ctx, j.Req.Name, j.Req.ID)
 	if err != nil {
 		return err
 	}

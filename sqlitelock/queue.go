@@ -33,12 +33,21 @@ type leaseRow struct {
 
 // scanLease reads a row of leaseColumns.
 func scanLease(r row) leaseRow {
-	return leaseRow{
+	l := leaseRow{
 		leaseKey: leaseKey{name: r.text(0), id: r.text(2)},
 		token:    r.int(1), mode: r.int(3), shared: r.int(4) != 0, slots: r.int(5), byte: r.int(6), process: r.int(7),
 		since: r.int(8), minHold: r.int(9), deadline: r.int(10),
-		holder: driver.Holder{Host: r.text(11), PID: int(r.int(12)), Label: r.text(13)},
+		holder: scanHolder(r, 11),
 	}
+	if l.mode == modeKept {
+		l.holder.Kind = driver.KindKept
+	}
+	return l
+}
+
+// scanHolder reads the description of a holder, from column at on.
+func scanHolder(r row, at int) driver.Holder {
+	return driver.Holder{Host: r.text(at), PID: int(r.int(at + 1)), Label: r.text(at + 2), Kind: driver.HolderKind(r.int(at + 3))}
 }
 
 // A waiterRow is a row of the table waiters.
@@ -63,7 +72,7 @@ func readQueue(db conn, name string, before int64) (q queue, err error) {
 	}
 	err = db.query(selectWaiters, func(r row) {
 		q.waiters = append(q.waiters, waiterRow{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4), r.int(5) != 0,
-			r.text(6), driver.Holder{Host: r.text(7), PID: int(r.int(8)), Label: r.text(9)}})
+			r.text(6), scanHolder(r, 7)})
 	}, name, before)
 	return q, err
 }

@@ -38,6 +38,7 @@ var createTables = [...]string{
 		host     TEXT    NOT NULL,
 		pid      INTEGER NOT NULL,
 		label    TEXT    NOT NULL,
+		kind     INTEGER NOT NULL,
 		PRIMARY KEY (name, token)
 	) STRICT, WITHOUT ROWID`,
 	`CREATE TABLE waiters (
@@ -52,6 +53,7 @@ var createTables = [...]string{
 		host   TEXT    NOT NULL,
 		pid    INTEGER NOT NULL,
 		label  TEXT    NOT NULL,
+		kind   INTEGER NOT NULL,
 		PRIMARY KEY (name, ticket)
 	) STRICT, WITHOUT ROWID`,
 	`INSERT INTO meta VALUES (1, 0, 0, '', 0, '')`,
@@ -66,29 +68,29 @@ const (
 // Leases. scanLease reads the columns of leaseColumns. A request finds its lease by name and id,
 // and changes it by its key, in one transaction.
 const (
-	leaseColumns = `SELECT name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, host, pid, label FROM leases`
+	leaseColumns = `SELECT name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, host, pid, label, kind FROM leases`
 
 	selectLeases = leaseColumns + ` WHERE name = ?`
 	selectLease  = leaseColumns + ` WHERE name = ? AND owner = ? AND mode <> 3`
 
 	insertLease = `INSERT INTO leases
-		(name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, until, ttl, host, pid, label)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	regrantLease = `UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?
+		(name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, until, ttl, host, pid, label, kind)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	regrantLease = `UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?, kind = ?
 		WHERE name = ? AND token = ?`
 	extendLease  = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
 	inheritLease = `UPDATE leases SET mode = 1, byte = ? WHERE name = ? AND token = ?`
 	keepLease    = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
-	labelLease   = `UPDATE leases SET label = ? WHERE name = ? AND token = ?`
+	setHolder    = `UPDATE leases SET host = ?, pid = ?, label = ?, kind = ? WHERE name = ? AND token = ?`
 	deleteLease  = `DELETE FROM leases WHERE name = ? AND token = ?`
 )
 
 // Waiters. scanWaiter reads the columns of selectWaiters.
 const (
-	selectWaiters = `SELECT ticket, byte, since, called, slots, shared, owner, host, pid, label FROM waiters
+	selectWaiters = `SELECT ticket, byte, since, called, slots, shared, owner, host, pid, label, kind FROM waiters
 		WHERE name = ? AND ticket < ? ORDER BY ticket`
-	insertWaiter = `INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label)
-		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`
+	insertWaiter = `INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label, kind)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 	selectFirstWaiters = `SELECT byte FROM waiters WHERE name = ? ORDER BY ticket LIMIT 32`
 	callWaiter         = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
 	uncallWaiter       = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`

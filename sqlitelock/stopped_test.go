@@ -81,7 +81,7 @@ func TestStoppedAtWork(t *testing.T) {
 					_, err := d.Acquire(ctx, req)
 					w.done <- err
 				}()
-				awaitQueued(t, d, req.Owner)
+				awaitQueued(t, d, req.ID)
 				waits = append(waits, w)
 			}
 			p, pid := startStopped(t, role, path)
@@ -155,8 +155,8 @@ func TestHandOverWindow(t *testing.T) {
 
 func TestStaleHandOver(t *testing.T) {
 	path := newPath(t)
-	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, path) }, func(name, owner string, token uint64) {
-		if err := open(t, path).Break(t.Context(), name, owner, token); err != nil {
+	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, path) }, func(name, id string) {
+		if err := open(t, path).Break(t.Context(), name, id); err != nil {
 			t.Fatal(err)
 		}
 	})

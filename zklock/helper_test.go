@@ -41,7 +41,7 @@ func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Dr
 }
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
 }
 
 // The functions that all tests of backends share.

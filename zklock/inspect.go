@@ -23,6 +23,8 @@ type info struct {
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
 
+	Kind driver.HolderKind `json:"kind,omitempty"`
+
 	// MinHold is that of the request, and Queued is how long after its creation the node was seen to
 	// be first. They are for a process that releases the hold of another one.
 	MinHold time.Duration `json:"minHold,omitempty"`
@@ -33,7 +35,7 @@ type info struct {
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), MinHold: req.MinHold}
+	return info{Owner: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind, MinHold: req.MinHold}
 }
 
 // printable replaces what JSON can't keep as it is.
@@ -133,7 +135,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // Break implements [driver.Inspector]. It deletes the holder's node, whose name is never used
 // again. It deletes nothing that is no lock.
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if err := d.conf.checkName(name); err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 		return d.explain(err, folder)
 	}
 	for i, h := range st.Holders {
-		if h.Token == token && h.Owner == owner && owner != "" { // others are no locks
+		if h.ID == id && id != "" { // others are no locks
 			return d.explain(s.deleteHold(ctx, child(folder, nodes[i].node)), folder)
 		}
 	}
@@ -220,7 +222,7 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []hel
 		} else {
 			in := decode(snaps[i].data)
 			st.Waiters = append(st.Waiters, driver.Waiting{
-				Owner: in.owner(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(snaps[i].stat),
+				ID: in.owner(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(snaps[i].stat),
 			})
 		}
 		if len(ahead) == 0 {
@@ -262,7 +264,7 @@ func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 		return driver.Holding{Foreign: fmt.Sprintf("the node %s, which belongs to no session", printable(c.node)), Left: driver.NoExpiry}
 	}
 	in := decode(snap.data)
-	h := driver.Holding{Owner: in.owner(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
+	h := driver.Holding{ID: in.owner(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
 	// A holder that renews in time has at least two thirds of its lease left; a kept node has
 	// what remains of MinHold.
 	h.Left = s.leaseTTL() * 2 / 3
@@ -283,4 +285,10 @@ func (i info) owner(c contender) string {
 	return i.Owner
 }
 
-func (i info) holder() driver.Holder { return driver.Holder{Host: i.Host, PID: i.PID, Label: i.Label} }
+func (i info) holder() driver.Holder {
+	h := driver.Holder{Host: i.Host, PID: i.PID, Label: i.Label, Kind: i.Kind}
+	if i.Kept > 0 {
+		h.Kind = driver.KindKept
+	}
+	return h
+}

@@ -58,7 +58,7 @@ type handle struct {
 // A leaseKey finds the existing lease when its owner acquires again.
 type leaseKey struct{ name, owner string }
 
-func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.Owner} }
+func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.ID} }
 
 // register records a lease that was confirmed on the connection connSeq. From then on it is
 // lost with that connection.
@@ -117,7 +117,7 @@ func (s *session) leaseTTL() time.Duration {
 // reacquire returns a new handle if the owner of req already holds the lease, or nil.
 func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, error) {
 	d.leasesMu.Lock()
-	l := d.leases[leaseKey{req.Name, req.Owner}]
+	l := d.leases[leaseKey{req.Name, req.ID}]
 	d.leasesMu.Unlock()
 	if l == nil {
 		return nil, nil //nolint:nilnil // there is no lease
@@ -134,7 +134,7 @@ func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, er
 }
 
 // ID returns the name of the grant: Request.Owner.
-func (h *handle) ID() string { return h.lease.req.Owner }
+func (h *handle) ID() string { return h.lease.req.ID }
 
 // Grant implements [driver.Lease].
 func (h *handle) Grant() driver.Grant { return h.grant }
@@ -195,11 +195,11 @@ func (l *lease) deleteLater(due driver.Instant) *orphan {
 // discard ends a lease that no caller has got.
 func (l *lease) discard() { l.end(released, nil) }
 
-// SetLabel implements [driver.Lease].
-func (h *handle) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (h *handle) SetHolder(ctx context.Context, to driver.Holder) error {
 	l := h.lease
 	l.mu.Lock()
-	l.req.Holder.Label = label
+	l.req.Holder = to
 	l.mu.Unlock()
 	if l.ended() {
 		return driver.ErrLost

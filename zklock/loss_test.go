@@ -133,15 +133,19 @@ func TestStaleHandOver(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	in := newDriver(t, []string{server.Addr()})
-	for name, end := range map[string]func(name, owner string, token uint64){
-		"Broken": func(name, owner string, token uint64) {
-			if err := in.Break(t.Context(), name, owner, token); err != nil {
+	for name, end := range map[string]func(name, id string){
+		"Broken": func(name, id string) {
+			if err := in.Break(t.Context(), name, id); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"Deleted": func(name, _ string, token uint64) {
+		"Deleted": func(name, _ string) {
+			st, err := in.Status(t.Context(), name)
+			if err != nil || len(st.Holders) != 1 {
+				t.Fatalf("Status = %+v, %v, want one holder", st, err)
+			}
 			folder := "/snib/" + strings.ReplaceAll(name, " ", "%20")
-			if err := tree.Delete(tree.nodeOf(folder, token), -1); err != nil {
+			if err := tree.Delete(tree.nodeOf(folder, st.Holders[0].Token), -1); err != nil {
 				t.Fatal(err)
 			}
 		},

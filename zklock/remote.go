@@ -41,7 +41,7 @@ func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
 		return d.explain(err, folder)
 	}
 	for i, h := range st.Holders {
-		if n := nodes[i]; h.Owner == printable(id) && n.isRecipe() && !n.kept {
+		if n := nodes[i]; h.ID == printable(id) && n.isRecipe() && !n.kept {
 			return d.explain(s.releaseNode(ctx, child(folder, n.node), n.snap), folder)
 		}
 	}

@@ -285,7 +285,7 @@ func TestMinHoldLapsed(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	gone, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	for _, req := range []driver.Request{request("job", "a"), {Name: "slots", Owner: "a", TTL: time.Minute, Slots: 1}} {
+	for _, req := range []driver.Request{request("job", "a"), {Name: "slots", ID: "a", TTL: time.Minute, Slots: 1}} {
 		req.MinHold = 500 * time.Millisecond
 		release(t, acquire(t, gone, req))
 	}
@@ -309,7 +309,7 @@ func TestMinHoldLapsed(t *testing.T) {
 	if _, err := d.Acquire(t.Context(), req); err != nil {
 		t.Errorf("Acquire with NoWait = %v, want the lock", err)
 	}
-	req = driver.Request{Name: "slots", Owner: "b", TTL: time.Minute, Slots: 1, NoWait: true}
+	req = driver.Request{Name: "slots", ID: "b", TTL: time.Minute, Slots: 1, NoWait: true}
 	if _, err := d.Acquire(t.Context(), req); err != nil {
 		t.Errorf("Acquire with NoWait of a slot = %v, want it", err)
 	}
@@ -481,7 +481,7 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 					return
 				}
 				st, err := other.Status(t.Context(), "job")
-				if err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != owner || st.Holders[0].Token != l.Grant().Token {
+				if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != owner || st.Holders[0].Token != l.Grant().Token {
 					t.Errorf("Status = %+v, %v; want %q with the token %d", st.Holders, err, owner, l.Grant().Token)
 				}
 				if err := l.Release(t.Context()); err != nil {

@@ -242,7 +242,7 @@ func TestHiddenOwner(t *testing.T) {
 		p := start(t, append([]string{"snib", "lock", "name", "--ttl", "1m"}, flag...)...)
 		await(t, "waiter", func() bool {
 			out, _ := snib(t, "show", "-o", "json", "name")
-			return strings.Contains(out, driver.OwnerDigest("horse-battery"))
+			return strings.Contains(out, driver.Digest("horse-battery"))
 		})
 		if line := read(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid)); strings.Contains(line, "horse") || !strings.Contains(line, "--owner") {
 			t.Errorf("ps shows %q", line)

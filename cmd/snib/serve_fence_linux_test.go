@@ -51,7 +51,7 @@ func TestServeFence(t *testing.T) {
 			for token := range 20 {
 				all.Go(func() { // in whatever order
 					url := []string{first, second}[token%2]
-					postTo(t, url+"/v1/fence", fmt.Sprintf(`{"resource":"disk","owner":"o%d","token":%d}`, token, 100+token))
+					postTo(t, url+"/v1/fence", fmt.Sprintf(`{"resource":"disk","id":%q,"token":%d}`, longID(fmt.Sprint("o", token)), 100+token))
 				})
 			}
 			all.Wait()
@@ -62,13 +62,16 @@ func TestServeFence(t *testing.T) {
 }
 
 // checkFence asks a service to let a hold in to a resource, and checks the status of the answer.
-func checkFence(t *testing.T, url, resource, owner string, token uint64, want int) {
+func checkFence(t *testing.T, url, resource, id string, token uint64, want int) {
 	t.Helper()
-	status, answer := postTo(t, url+"/v1/fence", fmt.Sprintf(`{"resource":%q,"owner":%q,"token":%d}`, resource, owner, token))
+	status, answer := postTo(t, url+"/v1/fence", fmt.Sprintf(`{"resource":%q,"id":%q,"token":%d}`, resource, longID(id), token))
 	if status != want {
-		t.Errorf("%s with the owner %s and the token %d: %d %s, want %d", resource, owner, token, status, answer, want)
+		t.Errorf("%s with the id %s and the token %d: %d %s, want %d", resource, id, token, status, answer, want)
 	}
 }
+
+// longID returns an id that is as long as the service demands.
+func longID(name string) string { return name + strings.Repeat("-", max(0, 20-len(name))) }
 
 // TestServeFencePlaces checks what is said of places that can't keep marks.
 func TestServeFencePlaces(t *testing.T) {

@@ -63,7 +63,7 @@ func TestServeDrains(t *testing.T) {
 	}
 	waits := make(chan string, 1)
 	go func() {
-		status, body := post(t, url, `{"name":"deploy","owner":"next","wait_ms":30000,"brief":true}`)
+		status, body := post(t, url, `{"name":"deploy","id":"next----------------","wait_ms":30000,"brief":true}`)
 		waits <- fmt.Sprint(status, " ", body)
 	}()
 	await(t, "waiter", func() bool {
@@ -106,7 +106,7 @@ func postTo(t *testing.T, url, body string) (status int, answer string) {
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	for _, body := range []string{`{"name":"deploy"}`, `{"name":"deploy","owner":"next"}`} {
+	for _, body := range []string{`{"name":"deploy"}`, `{"name":"deploy","id":"next----------------"}`} {
 		post(t, url, body)
 	}
 	for range 2 {
@@ -229,15 +229,15 @@ func TestServePage(t *testing.T) {
 		}
 	}
 	var hold struct {
-		Owner string
+		ID    string
 		Token uint64
 	}
-	if err := json.Unmarshal([]byte(read(filepath.Join(dir, "hold.json"))), &hold); err != nil || hold.Token == 0 || !strings.HasPrefix(hold.Owner, "alice~") {
+	if err := json.Unmarshal([]byte(read(filepath.Join(dir, "hold.json"))), &hold); err != nil || hold.Token == 0 || hold.ID == "" {
 		t.Errorf("the hold is %+v, %v", hold, err)
 	}
 	refused := read(filepath.Join(dir, "refused.json"))
-	if strings.Contains(refused, hold.Owner) || !strings.Contains(refused, `"label":"release 7"`) {
-		t.Errorf("the refusal shows the owner, or not the label: %s", refused)
+	if strings.Contains(refused, hold.ID) || !strings.Contains(refused, `"label":"release 7"`) {
+		t.Errorf("the refusal shows the id, or not the label: %s", refused)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ready.txt")); err != nil {
 		t.Error(err)

@@ -39,8 +39,8 @@ func (r *RemoteLease) ID() string { return r.id }
 // Grant implements [driver.Lease]. Nothing is known of the grant.
 func (r *RemoteLease) Grant() driver.Grant { return driver.Grant{} }
 
-// SetLabel implements [driver.Lease]. It returns [RemoteError].
-func (r *RemoteLease) SetLabel(context.Context, string) error { return RemoteError() }
+// SetHolder implements [driver.Lease]. It returns [RemoteError].
+func (r *RemoteLease) SetHolder(context.Context, driver.Holder) error { return RemoteError() }
 
 // Release implements [driver.Lease].
 func (r *RemoteLease) Release(ctx context.Context) error {

@@ -111,12 +111,12 @@ func exclusionMutants() []mutant {
 			set: func(w *world, b *brokenDriver) {
 				count := make(map[string]int)
 				b.onGrant = func(l *lease) {
-					count[l.req.Name+l.req.Owner]++
+					count[l.req.Name+l.req.ID]++
 				}
 				b.onRelease = func(ctx context.Context, l *lease) error {
 					w.mu.Lock()
-					count[l.req.Name+l.req.Owner]--
-					again := count[l.req.Name+l.req.Owner] > 0
+					count[l.req.Name+l.req.ID]--
+					again := count[l.req.Name+l.req.ID] > 0
 					w.mu.Unlock()
 					if again {
 						return nil
@@ -130,7 +130,7 @@ func exclusionMutants() []mutant {
 			set: func(_ *world, b *brokenDriver) {
 				first := make(map[string]driver.Instant)
 				b.onGrant = func(l *lease) {
-					key := fmt.Sprint(l.req.Name, l.req.Owner, l.grant.Token)
+					key := fmt.Sprint(l.req.Name, l.req.ID, l.grant.Token)
 					if _, ok := first[key]; !ok {
 						first[key] = l.grant.Start
 					}
@@ -143,11 +143,11 @@ func exclusionMutants() []mutant {
 			set: func(w *world, b *brokenDriver) {
 				mine := make(map[string]*lease)
 				b.onGrant = func(l *lease) {
-					mine[l.req.Name+l.req.Owner] = l
+					mine[l.req.Name+l.req.ID] = l
 				}
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					w.mu.Lock()
-					l := mine[req.Name+req.Owner]
+					l := mine[req.Name+req.ID]
 					w.mu.Unlock()
 					if l != nil && l.released.Load() == 0 && !l.ended() {
 						again := &lease{Lease: l.Lease, b: b, req: req, grant: l.grant, requestedAt: time.Now(), grantedAt: l.grantedAt}
@@ -165,13 +165,13 @@ func exclusionMutants() []mutant {
 				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						w.mu.Lock()
-						if home[req.Name+req.Owner] == nil {
-							home[req.Name+req.Owner] = b
+						if home[req.Name+req.ID] == nil {
+							home[req.Name+req.ID] = b
 						}
-						stranger := home[req.Name+req.Owner] != b
+						stranger := home[req.Name+req.ID] != b
 						w.mu.Unlock()
 						if stranger {
-							req.Owner += ", a stranger"
+							req.ID += ", a stranger"
 						}
 						return b.acquire(ctx, req)
 					}
@@ -200,8 +200,8 @@ func mapNames(name string, change func(string) string, whySeveral string, fails 
 					st.Name = name
 					return st, err
 				}
-				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
-					return b.inner.Break(ctx, change(name), owner, token)
+				b.onBreak = func(ctx context.Context, name, id string) error {
+					return b.inner.Break(ctx, change(name), id)
 				}
 				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 					return b.inner.List(ctx, "", func(st driver.Status) bool {
@@ -303,7 +303,7 @@ func expireInProcess(name, fails string, stop func(b *brokenDriver, f func())) m
 				}
 				d := w.store.Open() // not affected by Sever or Close
 				timers[l] = time.AfterFunc(req.TTL, func() {
-					_ = d.Break(context.Background(), req.Name, req.Owner, l.grant.Token)
+					_ = d.Break(context.Background(), req.Name, req.ID)
 				})
 				return l, nil
 			}
@@ -486,7 +486,7 @@ func cancelMutants() []mutant {
 				detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 				defer cancel(nil)
 				stop := context.AfterFunc(ctx, func() {
-					mine := func(h driver.Holding) bool { return h.Owner == req.Owner }
+					mine := func(h driver.Holding) bool { return h.ID == req.ID }
 					if !slices.ContainsFunc(w.status(req.Name).Holders, mine) {
 						cancel(context.Cause(ctx))
 					}

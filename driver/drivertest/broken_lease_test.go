@@ -52,7 +52,7 @@ func mutateRelease(name, fails string, release func(context.Context, *lease) err
 // others returns the holds of l's lock except l's own.
 func (l *lease) others() []driver.Holding {
 	return slices.DeleteFunc(l.b.world.status(l.req.Name).Holders,
-		func(h driver.Holding) bool { return h.Owner == l.req.Owner && h.Token == l.grant.Token })
+		func(h driver.Holding) bool { return h.ID == l.req.ID && h.Token == l.grant.Token })
 }
 
 // breakOthers breaks the holds that others have of l's lock.
@@ -60,7 +60,7 @@ func (l *lease) breakOthers() {
 	d := l.b.world.store.Open()
 	defer d.Close()
 	for _, h := range l.others() {
-		_ = d.Break(context.Background(), l.req.Name, h.Owner, h.Token)
+		_ = d.Break(context.Background(), l.req.Name, h.ID)
 	}
 }
 
@@ -105,9 +105,9 @@ func leaseMutants() []mutant {
 						forget(l.req.Name)
 						return l.release(ctx)
 					}
-					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+					b.onBreak = func(ctx context.Context, name, id string) error {
 						forget(name)
-						return b.inner.Break(ctx, name, owner, token)
+						return b.inner.Break(ctx, name, id)
 					}
 					b.onClose = func() error {
 						w.mu.Lock()
@@ -368,7 +368,7 @@ func mutateToken(name string, fails []string, token func(l *lease, before []*lea
 				b.onGrant = func(l *lease) {
 					before := granted[l.req.Name]
 					granted[l.req.Name] = append(before, l)
-					if len(before) > 0 && before[len(before)-1].req.Owner != l.req.Owner {
+					if len(before) > 0 && before[len(before)-1].req.ID != l.req.ID {
 						l.grant.Token = token(l, before)
 					}
 				}
@@ -499,7 +499,7 @@ func severMutants() []mutant {
 						d := w.store.Open()
 						defer d.Close()
 						for _, l := range all {
-							_ = d.Break(context.Background(), l.req.Name, l.req.Owner, l.grant.Token)
+							_ = d.Break(context.Background(), l.req.Name, l.req.ID)
 						}
 					})
 				}
@@ -548,10 +548,10 @@ func severMutants() []mutant {
 			func(b *brokenDriver, detach func(context.Context) context.Context) {
 				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal { return b.renew(detach(ctx), due) }
 			}),
-		ignoreContext("SetLabel waits for a dead store", "Sever/LabelReturns",
+		ignoreContext("SetHolder waits for a dead store", "Sever/HolderReturns",
 			func(b *brokenDriver, detach func(context.Context) context.Context) {
-				b.onLabel = func(ctx context.Context, l *lease, label string) error {
-					return l.Lease.SetLabel(detach(ctx), label)
+				b.onHolder = func(ctx context.Context, l *lease, h driver.Holder) error {
+					return l.Lease.SetHolder(detach(ctx), h)
 				}
 			}),
 		ignoreContext("Release waits for a dead store", "Sever/ReleaseReturns",

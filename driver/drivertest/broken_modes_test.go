@@ -432,7 +432,7 @@ func inspectMutants() []mutant {
 			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
 				st, err := b.inner.Status(ctx, name)
 				if l := used[name]; err == nil && l != nil && len(st.Holders) == 0 && l.released.Load() == 0 && l.ended() {
-					st.Holders = []driver.Holding{{Owner: l.req.Owner, Token: l.grant.Token}}
+					st.Holders = []driver.Holding{{ID: l.req.ID, Token: l.grant.Token}}
 				}
 				return st, err
 			}
@@ -502,15 +502,15 @@ func inspectMutants() []mutant {
 
 func breakMutants() []mutant {
 	// mutateBreak returns a mutant that breaks other holds than it was told to.
-	mutateBreak := func(name, fails string, which func(h driver.Holding, owner string, token uint64) bool) mutant {
+	mutateBreak := func(name, fails string, which func(h driver.Holding, id string) bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
 			set: func(w *world, b *brokenDriver) {
-				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+				b.onBreak = func(ctx context.Context, name, id string) error {
 					err := error(driver.ErrLost)
 					for _, h := range w.status(name).Holders {
-						if which(h, owner, token) {
-							err = b.inner.Break(ctx, name, h.Owner, h.Token)
+						if which(h, id) {
+							err = b.inner.Break(ctx, name, h.ID)
 						}
 					}
 					return err
@@ -524,11 +524,11 @@ func breakMutants() []mutant {
 			make: func(w *world) func(*brokenDriver) {
 				broke := make(map[string]bool)
 				return func(b *brokenDriver) {
-					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+					b.onBreak = func(ctx context.Context, name, id string) error {
 						w.mu.Lock()
 						broke[name] = true
 						w.mu.Unlock()
-						return b.inner.Break(ctx, name, owner, token)
+						return b.inner.Break(ctx, name, id)
 					}
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						l, err := b.acquire(ctx, req)
@@ -549,29 +549,27 @@ func breakMutants() []mutant {
 		}),
 		reviveOnRenew("a hold that was broken is renewed back to life", "Break/EndsTheLease",
 			func(l *lease) bool { return l.released.Load() == 0 && !l.ended() }),
-		mutateBreak("Break does not compare the owner", "Break/ComparesOwner",
-			func(h driver.Holding, _ string, token uint64) bool { return h.Token == token }),
-		mutateBreak("Break does not compare the token", "Break/ComparesToken",
-			func(h driver.Holding, owner string, _ uint64) bool { return h.Owner == owner }),
+		mutateBreak("Break does not compare the id", "Break/ComparesID",
+			func(driver.Holding, string) bool { return true }).alsoFailing("it breaks the others, too", "Break/OneOfMany"),
 		{
 			name: "Break of nothing is a success", fails: []string{"Break/Free"},
 			set: func(w *world, b *brokenDriver) {
-				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+				b.onBreak = func(ctx context.Context, name, id string) error {
 					if len(w.status(name).Holders) == 0 {
 						return nil
 					}
-					return b.inner.Break(ctx, name, owner, token)
+					return b.inner.Break(ctx, name, id)
 				}
 			},
 		},
 		{
 			name: "Break frees all holds of a lock", fails: []string{"Break/OneOfMany"},
 			set: func(w *world, b *brokenDriver) {
-				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
-					err := b.inner.Break(ctx, name, owner, token)
+				b.onBreak = func(ctx context.Context, name, id string) error {
+					err := b.inner.Break(ctx, name, id)
 					for _, h := range w.status(name).Holders {
 						if err == nil {
-							_ = b.inner.Break(ctx, name, h.Owner, h.Token)
+							_ = b.inner.Break(ctx, name, h.ID)
 						}
 					}
 					return err

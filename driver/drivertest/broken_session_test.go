@@ -116,6 +116,10 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	return sl, nil
 }
 
+func (s *session) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &sessionLease{Lease: s.Driver.Lease(name, id, ttl), s: s}
+}
+
 func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	if len(due) == 0 {
 		return []driver.Renewal{s.renewAll(ctx)}
@@ -204,9 +208,9 @@ func TestSessionBreak(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for range 1000 {
-			l, err := s.Acquire(t.Context(), driver.Request{Name: "a", Owner: "b", TTL: sessionTTL})
+			_, err := s.Acquire(t.Context(), driver.Request{Name: "a", ID: "b", TTL: sessionTTL})
 			if err == nil {
-				err = s.Break(t.Context(), "a", "b", l.Grant().Token)
+				err = s.Break(t.Context(), "a", "b")
 			}
 			if err != nil {
 				t.Errorf("acquire and break a lease: %v", err)

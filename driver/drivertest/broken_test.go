@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -48,7 +49,7 @@ func mutants() []mutant {
 		infoMutants(), exclusionMutants(), nameMutants(), tryMutants(), waitMutants(), cancelMutants(), fairMutants(),
 		closeMutants(), leaseMutants(), renewMutants(), releaseMutants(), sessionMutants(), fencingMutants(),
 		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), answerMutants(),
-		severMutants(), inspectMutants(), breakMutants(), labelMutants(), churnMutants(),
+		severMutants(), inspectMutants(), breakMutants(), holderMutants(), grantMutants(), churnMutants(),
 	)
 }
 
@@ -107,14 +108,15 @@ func TestSoundDrivers(t *testing.T) {
 }
 
 // TestMutants checks that each mutant fails its clauses and no others. The Churn clauses may
-// fail as well: they do everything at once, and notice other faults by luck.
+// fail as well: they do everything at once, and notice other faults by luck. So may the Grant
+// clauses, which do from another process what others do from one.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			for name, o := range m.verdicts(t) {
 				switch {
-				case o.failed && !slices.Contains(m.fails, name) && !strings.HasPrefix(name, "Churn/"):
+				case o.failed && !slices.Contains(m.fails, name) && !strings.HasPrefix(name, "Churn/") && !strings.HasPrefix(name, "Grant/"):
 					t.Errorf("clause %s fails too:\n%s", name, o.log)
 				case !o.failed && slices.Contains(m.fails, name):
 					t.Errorf("clause %s does not notice (skipped: %q)", name, o.skipped)
@@ -286,12 +288,13 @@ type brokenDriver struct {
 	info      func(driver.Info) driver.Info
 	onAcquire func(context.Context, driver.Request) (driver.Lease, error)
 	onGrant   func(*lease) // changes a new lease; called with world.mu held
+	onLease   func(*lease) // changes a lease by name and id
 	onRenew   func(context.Context, []driver.Lease) []driver.Renewal
 	onRelease func(context.Context, *lease) error
-	onLabel   func(context.Context, *lease, string) error
+	onHolder  func(context.Context, *lease, driver.Holder) error
 	onStatus  func(context.Context, string) (driver.Status, error)
 	onList    func(context.Context, string, func(driver.Status) bool) error
-	onBreak   func(context.Context, string, string, uint64) error
+	onBreak   func(context.Context, string, string) error
 	onClose   func() error
 	onKill    func()
 	onSever   func()
@@ -303,6 +306,7 @@ type brokenDriver struct {
 type lease struct {
 	driver.Lease // of the sound driver; nil if the store does not know the lease
 	b            *brokenDriver
+	id           string // "": that of the request
 	req          driver.Request
 	grant        driver.Grant
 	requestedAt  time.Time    // when Acquire was called
@@ -376,6 +380,16 @@ func (b *brokenDriver) fake(req driver.Request) driver.Lease {
 
 func (l *lease) Grant() driver.Grant { return l.grant }
 
+func (l *lease) ID() string { return cmp.Or(l.id, l.req.ID) }
+
+func (b *brokenDriver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	l := &lease{b: b, req: driver.Request{Name: name, ID: id, TTL: ttl}, Lease: b.inner.Lease(name, id, ttl)}
+	if b.onLease != nil {
+		b.onLease(l)
+	}
+	return l
+}
+
 func (l *lease) Release(ctx context.Context) error {
 	if l.b.onRelease != nil {
 		return l.b.onRelease(ctx, l)
@@ -396,11 +410,11 @@ func (l *lease) release(ctx context.Context) error {
 	return err
 }
 
-func (l *lease) SetLabel(ctx context.Context, label string) error {
-	if l.b.onLabel != nil {
-		return l.b.onLabel(ctx, l, label)
+func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
+	if l.b.onHolder != nil {
+		return l.b.onHolder(ctx, l, h)
 	}
-	return l.Lease.SetLabel(ctx, label)
+	return l.Lease.SetHolder(ctx, h)
 }
 
 // ended reports whether the lease's TTL is over.
@@ -470,11 +484,11 @@ func (b *brokenDriver) List(ctx context.Context, prefix string, yield func(drive
 	return b.inner.List(ctx, prefix, yield)
 }
 
-func (b *brokenDriver) Break(ctx context.Context, name, owner string, token uint64) error {
+func (b *brokenDriver) Break(ctx context.Context, name, id string) error {
 	if b.onBreak != nil {
-		return b.onBreak(ctx, name, owner, token)
+		return b.onBreak(ctx, name, id)
 	}
-	return b.inner.Break(ctx, name, owner, token)
+	return b.inner.Break(ctx, name, id)
 }
 
 func (b *brokenDriver) kill() {

@@ -138,8 +138,7 @@ func (t *trial) churn(most int32, next func(rnd *rand.Rand) job) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 			for n := range jobs {
 				j := next(rnd)
-				j.req.Owner += fmt.Sprint(i, " ", n)
-				j.req.UniqueOwner = true
+				j.req.ID += fmt.Sprint(i, "-", n)
 				t.runJob(drivers[i%len(drivers)], &reg, j)
 			}
 		})

@@ -97,7 +97,7 @@ func exclusionClauses() []clause {
 				l := t.acquire(d1, a)
 				t.acquire(d2, b)
 				t.release(l)
-				b.Owner = t.req("c").Owner
+				b.ID = t.req("c").ID
 				t.mustBeHeld(d1, b, "after the release of another name")
 			},
 		},
@@ -107,7 +107,7 @@ func exclusionClauses() []clause {
 				"neither wait for itself nor count twice",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.reusedOwner(t.req("a"))
+				req := t.req("a")
 				first := t.acquire(d1, req)
 				t.sleep(t.h.TTL / 4) // so that the first Start is old
 				before := driver.Now()
@@ -130,7 +130,7 @@ func exclusionClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.rounds(func() bool {
-					req := t.reusedOwner(t.shortReq("a"))
+					req := t.shortReq("a")
 					l := t.acquire(d1, req)
 					t.sleep(req.TTL * 6 / 10)
 					again := t.acquire(d1, req)
@@ -156,7 +156,7 @@ func exclusionClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				req := t.reusedOwner(t.req("a"))
+				req := t.req("a")
 				first, again := t.acquire(d1, req), t.acquire(d2, req)
 				if got, want := again.Grant().Token, first.Grant().Token; got != want {
 					t.Errorf("Token for the same owner through another driver = %d, want %d as before", got, want)

@@ -74,8 +74,8 @@ func acquireAnswerLost(t *trial) {
 		t.Fatalf("Acquire whose answer is lost = %v", err)
 	}
 	st := t.status(d2)
-	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner {
-		t.Fatalf("after an Acquire whose answer was lost, Status = %+v; want one holder, %q", st, req.Owner)
+	if len(st.Holders) != 1 || st.Holders[0].ID != req.ID {
+		t.Fatalf("after an Acquire whose answer was lost, Status = %+v; want one holder, %q", st, req.ID)
 	}
 	l := t.acquire(f, req)
 	if got, want := l.Grant().Token, st.Holders[0].Token; got != want {
@@ -150,12 +150,12 @@ func severClauses() []clause {
 			},
 		},
 		{
-			name: "Sever/LabelReturns",
-			why:  "SetLabel returns soon after its context is done: a label is not worth a wait",
+			name: "Sever/HolderReturns",
+			why:  "SetHolder returns soon after its context is done: what people see is not worth a wait",
 			gate: canSever(),
 			run: func(t *trial) {
-				t.mustReturnInTime("SetLabel", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
-					return l.SetLabel(ctx, "label")
+				t.mustReturnInTime("SetHolder", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
+					return l.SetHolder(ctx, driver.Holder{Label: "label"})
 				})
 			},
 		},
@@ -402,7 +402,7 @@ func noSecret(t *trial) {
 	w.cancel(errGone)
 	all = append(all, t.mustFail(w))
 	t.release(l)
-	all = append(all, t.renew(d1, l)[0].Err, d2.Break(t.boundedContext(), t.lockName, "nobody", 1))
+	all = append(all, t.renew(d1, l)[0].Err, d2.Break(t.boundedContext(), t.lockName, "nobody"))
 	if t.h.Sever != nil {
 		heal := t.h.Sever(t.T, d1)
 		ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)

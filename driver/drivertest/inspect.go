@@ -116,7 +116,7 @@ func inspectClauses() []clause {
 					}
 					l := t.acquire(d, t.req("a"))
 					t.eventually(fmt.Sprintf("List with %q", t.lockName), waitTimeout, func() error {
-						got, err := t.list(d, t.id, func(driver.Status) {})
+						got, err := t.list(d, t.name(""), func(driver.Status) {})
 						if err == nil && !slices.Contains(got, t.lockName) {
 							err = fmt.Errorf("it has %q", got)
 						}
@@ -214,8 +214,8 @@ func showsHolder(t *trial) {
 		t.Fatalf("Status of a lock with one holder = %+v", st)
 	}
 	h := st.Holders[0]
-	if h.Owner != req.Owner || h.Holder != req.Holder {
-		t.Errorf("Holder = %q, %+v; want %q, %+v", h.Owner, h.Holder, req.Owner, req.Holder)
+	if h.ID != req.ID || h.Holder != req.Holder {
+		t.Errorf("Holder = %q, %+v; want %q, %+v", h.ID, h.Holder, req.ID, req.Holder)
 	}
 	if want := l.Grant().Token; h.Token != want {
 		t.Errorf("Token in Status = %d, want %d as in Grant", h.Token, want)
@@ -246,17 +246,17 @@ func showsWaiters(t *trial) {
 		req.Shared = t.info.Shared && i == 2
 		req.Holder = driver.Holder{Host: "host.example", PID: i + 1, Label: "label"}
 		waits = append(waits, t.startWaiting(d, req))
-		want = append(want, req.Owner)
+		want = append(want, req.ID)
 	}
 	check := func(when string) {
 		t.Helper()
 		var got []string
 		for _, w := range t.status(d1).Waiters {
-			i := slices.IndexFunc(waits, func(x *waiter) bool { return x.req.Owner == w.Owner })
+			i := slices.IndexFunc(waits, func(x *waiter) bool { return x.req.ID == w.ID })
 			if i < 0 || w.Holder != waits[i].req.Holder || w.Shared != waits[i].req.Shared {
 				t.Errorf("Status %s shows a waiter %+v that never asked", when, w)
 			}
-			got = append(got, w.Owner)
+			got = append(got, w.ID)
 		}
 		if t.info.Fairness == driver.FairNever {
 			slices.Sort(got)
@@ -324,7 +324,7 @@ func breakClauses() []clause {
 				req := t.req("a")
 				l := t.acquire(d1, req)
 				w := t.startWaiting(d2, t.req("b"))
-				if err := d3.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
+				if err := d3.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				next := t.mustBeGranted(w)
@@ -344,8 +344,8 @@ func breakClauses() []clause {
 					t.lockName = t.name(owner)
 					req := t.req(owner)
 					losses := recordLosses(&req)
-					l := t.acquire(d1, req)
-					if err := d2.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
+					t.acquire(d1, req)
+					if err := d2.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
 					t.mustReportLoss(losses, t.slack(), "after a Break")
@@ -360,7 +360,7 @@ func breakClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				req := t.req("a")
 				l := t.acquire(d1, req)
-				if err := d2.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
+				if err := d2.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				t.mustBeLost(d1, l, "of a hold that was broken")
@@ -370,27 +370,13 @@ func breakClauses() []clause {
 			},
 		},
 		{
-			name: "Break/ComparesOwner",
+			name: "Break/ComparesID",
 			why:  "Break compares and frees in one step: a person who saw one holder must not break another",
 			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				l := t.acquire(d1, t.req("a"))
-				t.mustBreakNothing(d2, t.req("b").Owner, l.Grant().Token)
-			},
-		},
-		{
-			name: "Break/ComparesToken",
-			why:  "an owner that callers choose may hold again: the token says which of its holds was meant",
-			gate: needs(named(), fencing()),
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				req := t.req("a")
-				old := t.acquire(d1, req)
-				t.release(old)
-				l := t.acquire(d1, req)
-				t.mustBreakNothing(d2, req.Owner, old.Grant().Token)
-				t.mustBreakNothing(d2, req.Owner, l.Grant().Token+1)
+				t.acquire(d1, t.req("a"))
+				t.mustBreakNothing(d2, t.req("b").ID)
 			},
 		},
 		{
@@ -402,7 +388,7 @@ func breakClauses() []clause {
 				req := t.req("a")
 				l := t.acquire(d, req)
 				t.release(l)
-				if err := d.Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+				if err := d.Break(t.boundedContext(), t.lockName, req.ID); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Break of a hold that was released = %v, want ErrLost", err)
 				}
 			},
@@ -421,7 +407,7 @@ func breakClauses() []clause {
 					return t.slotReq(owner, 3)
 				}
 				broken, spared := t.acquire(d1, newReq("a")), t.acquire(d2, newReq("b"))
-				err := d3.Break(t.boundedContext(), t.lockName, newReq("a").Owner, broken.Grant().Token)
+				err := d3.Break(t.boundedContext(), t.lockName, newReq("a").ID)
 				if err != nil {
 					t.Fatalf("Break = %v", err)
 				}
@@ -436,10 +422,10 @@ func breakClauses() []clause {
 
 // mustBreakNothing checks that Break refuses what is not the present hold, and leaves that hold
 // alone.
-func (t *trial) mustBreakNothing(d driver.Driver, owner string, token uint64) {
+func (t *trial) mustBreakNothing(d driver.Driver, id string) {
 	t.Helper()
-	if err := d.Break(t.boundedContext(), t.lockName, owner, token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Break of another owner or token = %v, want ErrLost", err)
+	if err := d.Break(t.boundedContext(), t.lockName, id); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Break of another id = %v, want ErrLost", err)
 	}
-	t.mustBeHeld(d, t.req("probe"), "after Break of another owner or token")
+	t.mustBeHeld(d, t.req("probe"), "after Break of another id")
 }

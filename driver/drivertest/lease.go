@@ -217,11 +217,11 @@ func renewClauses() []clause {
 					req := t.req(fmt.Sprint("a", i))
 					req.Name = t.name(fmt.Sprint("all ", i))
 					losses[i] = recordLosses(&req)
-					l := t.acquire(d1, req)
+					t.acquire(d1, req)
 					if i != broken {
 						continue
 					}
-					if err := d2.Break(t.boundedContext(), req.Name, req.Owner, l.Grant().Token); err != nil {
+					if err := d2.Break(t.boundedContext(), req.Name, req.ID); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
 				}

@@ -30,8 +30,8 @@ func nameClauses() []clause {
 			name: "Names/Longest",
 			why:  "a name may have 512 bytes, and all of them count: what a store cuts off is what two names differ in",
 			run: func(t *trial) {
-				pad := strings.Repeat("n", driver.MaxName-len(t.id)-1)
-				wide := strings.Repeat("語", (driver.MaxName-len(t.id)-1)/len("語"))
+				pad := strings.Repeat("n", driver.MaxName-len(t.name(""))-1)
+				wide := strings.Repeat("語", (driver.MaxName-len(t.name(""))-1)/len("語"))
 				t.mustBeDistinct(pad+"1", pad+"2", pad, "1"+pad, "2"+pad, wide, wide+"x")
 			},
 		},

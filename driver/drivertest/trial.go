@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,7 @@ type trial struct {
 	info    driver.Info
 	skipped *string
 
-	id       string // begins all names and owners of this trial
+	id       string // begins all ids of this trial; its first letters begin all names
 	lockName string // the name of the lock that req asks for
 	probes   int    // how many owners checkFree has used
 
@@ -77,7 +78,6 @@ type trial struct {
 	lossesMu sync.Mutex
 	losses   []string // the calls of OnLost
 
-	owners sync.Map // the owners of all requests so far, and those that are used more than once
 }
 
 // runTrial runs the clause. If it could not be run, the reason is stored in skipped.
@@ -88,7 +88,7 @@ func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
 		h.Bubble = bubble
 	}
 	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now()}
-	tr.id = rand.Text()[:10] + " "
+	tr.id = rand.Text() + "-" // a lock service refuses short ids, and those with other characters
 	tr.lockName = tr.name("lock")
 	if c.name == leakClause { // registered first, so that it runs after all other cleanups
 		before := goroutines()
@@ -200,11 +200,11 @@ func (t *trial) open() driver.Driver {
 }
 
 // name returns a name that only this trial uses.
-func (t *trial) name(s string) string { return t.id + s }
+func (t *trial) name(s string) string { return t.id[:10] + " " + s }
 
 // req returns a plain request for the trial's lock, with a lease that outlives the case.
 func (t *trial) req(owner string) driver.Request {
-	return driver.Request{Name: t.lockName, Owner: t.id + owner, TTL: t.longTTL()}
+	return driver.Request{Name: t.lockName, ID: t.id + strings.ReplaceAll(owner, " ", "-"), TTL: t.longTTL()}
 }
 
 // longTTL returns the TTL of leases that outlive the case.
@@ -453,7 +453,7 @@ func (t *trial) waitForExpiry(d driver.Driver, req driver.Request) {
 	t.Helper()
 	t.sleep(req.TTL)
 	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); t.sleep(t.pause()) {
-		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.Owner == req.Owner }) {
+		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.ID == req.ID }) {
 			return
 		}
 	}
@@ -509,12 +509,6 @@ type waiter struct {
 	returnedTime time.Time      // the same, by the plain clock, which is exact in a bubble
 }
 
-// reusedOwner returns a request whose owner will also be that of other requests.
-func (t *trial) reusedOwner(req driver.Request) driver.Request {
-	t.owners.Store(req.Owner, nil)
-	return req
-}
-
 // startAcquire calls Acquire in a goroutine.
 func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 	return t.startAcquireWith(t.boundedContext(), d, req)
@@ -523,8 +517,6 @@ func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
 	req.OnLost = t.noteLoss(req)
-	_, known := t.owners.LoadOrStore(req.Owner, nil)
-	req.UniqueOwner = !known
 	outlives := req.TTL >= t.longTTL()
 	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
 	t.running.Go(func() {
@@ -572,7 +564,7 @@ func (t *trial) keepUp(d driver.Driver, l driver.Lease) {
 func (t *trial) noteLoss(req driver.Request) func(error) {
 	return func(err error) {
 		t.lossesMu.Lock()
-		t.losses = append(t.losses, fmt.Sprintf("%q was told, %v after the case began: %v", req.Owner, time.Since(t.began), err))
+		t.losses = append(t.losses, fmt.Sprintf("%q was told, %v after the case began: %v", req.ID, time.Since(t.began), err))
 		t.lossesMu.Unlock()
 		if req.OnLost != nil {
 			req.OnLost(err)
@@ -617,11 +609,11 @@ func (t *trial) settle(w *waiter) (returned bool) {
 			return false
 		}
 		st := t.statusOf(w.driver, w.req.Name)
-		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.Owner == w.req.Owner }) {
+		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.ID == w.req.ID }) {
 			return false
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("Status shows no waiter %q after %v: %+v", w.req.Owner, waitTimeout, st)
+			t.Fatalf("Status shows no waiter %q after %v: %+v", w.req.ID, waitTimeout, st)
 		}
 		t.sleep(time.Millisecond) // the store does not tell when a waiter enters its queue
 	}

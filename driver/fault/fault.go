@@ -30,11 +30,11 @@ const (
 type Op uint8
 
 const (
-	Acquire  Op = iota + 1 // Driver.Acquire
-	Renew                  // Driver.Renew; a batch is one call
-	Release                // Lease.Release
-	Inspect                // Status, List and Break of driver.Inspector
-	SetLabel               // Lease.SetLabel
+	Acquire   Op = iota + 1 // Driver.Acquire
+	Renew                   // Driver.Renew; a batch is one call
+	Release                 // Lease.Release
+	Inspect                 // Status, List and Break of driver.Inspector
+	SetHolder               // Lease.SetHolder
 )
 
 // An Effect is what happens to a call.
@@ -94,7 +94,7 @@ type Driver struct {
 	closed    chan struct{} // closed by Close
 
 	mu             sync.Mutex // guards what follows
-	calls          [SetLabel + 1]int
+	calls          [SetHolder + 1]int
 	severed        chan struct{} // closed by Sever, replaced by Heal
 	healed         chan struct{} // closed by Heal, which replaces it
 	effect         Effect        // Fail, Hang or Deaf while severed; else Pass
@@ -173,6 +173,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return &lease{driver: d, Lease: inner}, nil
 }
 
+// Lease implements [driver.Driver].
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
+	return &lease{driver: d, Lease: d.inner.Lease(name, id, ttl)}
+}
+
 // Renew implements [driver.Driver]. A fault affects all leases of the batch, or of the driver.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	inner := make([]driver.Lease, len(due))
@@ -206,9 +211,9 @@ func (l *lease) Release(ctx context.Context) error {
 	return do(ctx, l.driver, Release, l.Lease.Release)
 }
 
-// SetLabel implements [driver.Lease].
-func (l *lease) SetLabel(ctx context.Context, label string) error {
-	return do(ctx, l.driver, SetLabel, func(ctx context.Context) error { return l.Lease.SetLabel(ctx, label) })
+// SetHolder implements [driver.Lease].
+func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
+	return do(ctx, l.driver, SetHolder, func(ctx context.Context) error { return l.Lease.SetHolder(ctx, h) })
 }
 
 // Status implements [driver.Inspector].
@@ -239,8 +244,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+func (d *Driver) Break(ctx context.Context, name, id string) error {
 	return do(ctx, d, Inspect, func(ctx context.Context) error {
-		return d.inner.Break(ctx, name, owner, token)
+		return d.inner.Break(ctx, name, id)
 	})
 }

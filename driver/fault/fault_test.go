@@ -17,7 +17,7 @@ import (
 const errGone driver.Sentinel = "the caller went away"
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
 }
 
 func mustAcquire(t *testing.T, d driver.Driver, name, owner string) driver.Lease {
@@ -38,7 +38,7 @@ func holders(t *testing.T, s *memlock.Store, name string) []string {
 	}
 	var owners []string
 	for _, h := range st.Holders {
-		owners = append(owners, h.Owner)
+		owners = append(owners, h.ID)
 	}
 	return owners
 }
@@ -306,7 +306,7 @@ func TestCancelledBeforeGrant(t *testing.T) {
 
 func TestInspectorIsForwarded(t *testing.T) {
 	d := fault.Wrap(memlock.New(), fault.Plan{})
-	l := mustAcquire(t, d, "lock", "a")
+	mustAcquire(t, d, "lock", "a")
 	var names []string
 	err := d.List(t.Context(), "lo", func(st driver.Status) bool {
 		names = append(names, st.Name)
@@ -315,7 +315,7 @@ func TestInspectorIsForwarded(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"lock"}) {
 		t.Errorf("List = %q, %v", names, err)
 	}
-	if err := d.Break(t.Context(), "lock", "a", l.Grant().Token); err != nil {
+	if err := d.Break(t.Context(), "lock", "a"); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	if st, err := d.Status(t.Context(), "lock"); err != nil || len(st.Holders) > 0 {

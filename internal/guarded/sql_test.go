@@ -73,7 +73,7 @@ type hold struct {
 
 func (h hold) Name() string  { return h.name }
 func (h hold) Token() uint64 { return h.token }
-func (h hold) Owner() string { return h.owner }
+func (h hold) ID() string    { return h.owner }
 
 func mark(t testing.TB, token uint64, owner string) fence.Mark {
 	t.Helper()

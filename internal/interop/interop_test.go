@@ -307,7 +307,7 @@ func (w fixture) shortLease(t *testing.T, d driver.Driver, name string) driver.L
 	t.Helper()
 	for attempt := 1; ; attempt++ {
 		began := time.Now()
-		l, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: fmt.Sprint("one that dies ", attempt), TTL: shortTTL})
+		l, err := d.Acquire(t.Context(), driver.Request{Name: name, ID: fmt.Sprint("one that dies ", attempt), TTL: shortTTL})
 		if err != nil {
 			t.Fatalf("Acquire = %v", err)
 		}
@@ -453,7 +453,7 @@ func staleThere(t *testing.T, w fixture, name string) {
 		t.Error("the foreign client has released our lock")
 	}
 	w.wantRefusal(t, name, "after it released in vain")
-	if got, want := w.raw.Get(t.Context(), name).Val(), strconv.Quote(lock.Owner()); !strings.Contains(got, want) {
+	if got, want := w.raw.Get(t.Context(), name).Val(), strconv.Quote(lock.ID()); !strings.Contains(got, want) {
 		t.Errorf("the key has the value %q, want a grant of our owner %s", got, want)
 	}
 	release(t, lock)
@@ -463,7 +463,7 @@ func staleThere(t *testing.T, w fixture, name string) {
 func staleHere(t *testing.T, w fixture, name string) {
 	const ttl = 600 * time.Millisecond
 	locker, d := w.newLocker(t, snib.TTL(ttl))
-	old, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "one of long ago", TTL: longTTL})
+	old, err := d.Acquire(t.Context(), driver.Request{Name: name, ID: "one of long ago", TTL: longTTL})
 	if err != nil {
 		t.Fatalf("Acquire = %v", err)
 	}
@@ -479,7 +479,7 @@ func staleHere(t *testing.T, w fixture, name string) {
 	if err := old.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Release of a lease = %v, want ErrLost", err)
 	}
-	if err := d.Break(t.Context(), name, lock.Owner(), lock.Token()); !errors.Is(err, driver.ErrLost) {
+	if err := d.Break(t.Context(), name, lock.ID()); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of what was lost = %v, want ErrLost", err)
 	}
 	if got := w.raw.Get(t.Context(), name).Val(); got != h.value() {
@@ -534,7 +534,7 @@ func inspection(t *testing.T, w fixture, name string) {
 		t.Fatalf("Status = %+v, %v, want one holder", st, err)
 	}
 	got := st.Holders[0]
-	if got.Owner != h.value() || got.Token != 0 || got.Left < longTTL/2 || got.Left > longTTL || st.Shared || st.Slots != 0 {
+	if got.ID != h.value() || got.Token != 0 || got.Left < longTTL/2 || got.Left > longTTL || st.Shared || st.Slots != 0 {
 		t.Errorf("Status = %+v, want the owner %q with token 0 and about %v left", st, h.value(), longTTL)
 	}
 	err = d.List(ctx, "", func(st driver.Status) bool {
@@ -547,17 +547,14 @@ func inspection(t *testing.T, w fixture, name string) {
 		t.Errorf("List = %v", err)
 	}
 	a := startWaiting(t, locker, d, name)
-	for _, wrong := range []struct {
-		owner string
-		token uint64
-	}{{h.value() + "x", 0}, {h.value(), 1}, {"", 0}} {
-		if err := d.Break(ctx, name, wrong.owner, wrong.token); !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Break of %q with token %d = %v, want ErrLost", wrong.owner, wrong.token, err)
+	for _, wrong := range []string{h.value() + "x", ""} {
+		if err := d.Break(ctx, name, wrong); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Break of %q = %v, want ErrLost", wrong, err)
 		}
 	}
 	a.wantNone(t, 300*time.Millisecond)
 	freed := time.Now()
-	if err := d.Break(ctx, name, h.value(), 0); err != nil {
+	if err := d.Break(ctx, name, h.value()); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	lock := a.awaitGrant(t, freed, freed.Add(maxDelay))
@@ -638,7 +635,7 @@ func TestNoTTL(t *testing.T) {
 		t.Errorf("TryAcquire = %v, want it to say that the key never ends", err)
 	}
 	st, err := d.Status(ctx, name)
-	if err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != value || st.Holders[0].Left < 365*24*time.Hour {
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != value || st.Holders[0].Left < 365*24*time.Hour {
 		t.Errorf("Status = %+v, %v, want the holder %q for years", st, err, value)
 	}
 	for _, free := range []struct {
@@ -646,7 +643,7 @@ func TestNoTTL(t *testing.T) {
 		do   func() error
 	}{
 		{"Del", func() error { return w.raw.Del(ctx, name).Err() }},
-		{"Break", func() error { return d.Break(ctx, name, value, 0) }},
+		{"Break", func() error { return d.Break(ctx, name, value) }},
 		{"Expire", func() error { return w.raw.PExpire(ctx, name, 50*time.Millisecond).Err() }},
 	} {
 		a := startWaiting(t, locker, d, name)
@@ -694,10 +691,10 @@ func TestOtherTypes(t *testing.T) {
 			}
 			// The lock is not free: nobody can acquire it.
 			st, err := d.Status(ctx, typ)
-			if err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != "" || !strings.HasSuffix(st.Holders[0].Foreign, "of unknown use") {
+			if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != "" || !strings.HasSuffix(st.Holders[0].Foreign, "of unknown use") {
 				t.Errorf("Status = %+v, %v, want a holder of unknown use", st, err)
 			}
-			if err := d.Break(ctx, typ, "a", 0); !errors.Is(err, driver.ErrLost) {
+			if err := d.Break(ctx, typ, "a"); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break = %v, want ErrLost", err)
 			}
 			if after := w.raw.Dump(ctx, typ).Val(); after != before {

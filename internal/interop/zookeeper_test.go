@@ -290,7 +290,7 @@ func newZK(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.D
 func zkAcquire(t testing.TB, d *zklock.Driver, name string, shared, noWait bool) (driver.Lease, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
-	return d.Acquire(ctx, driver.Request{Name: name, Owner: "snib", TTL: time.Minute, Shared: shared, NoWait: noWait})
+	return d.Acquire(ctx, driver.Request{Name: name, ID: "snib", TTL: time.Minute, Shared: shared, NoWait: noWait})
 }
 
 // checkZKExclusion checks that each side excludes the other, both when it tries and

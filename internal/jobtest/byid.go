@@ -29,12 +29,12 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 	byID := func(d SessionDriver, name, id string) leaseOfID { return d.Lease(name, id, time.Minute).(leaseOfID) }
 	for name, req := range map[string]driver.Request{"exclusive": {}, "shared": {Shared: true}, "semaphore": {Slots: 2}} {
 		t.Run(name, func(t *testing.T) {
-			req.Name, req.Owner, req.TTL = name, "id of "+name, time.Minute
+			req.Name, req.ID, req.TTL = name, "id of "+name, time.Minute
 			beside := req
-			beside.Owner = "beside " + name
+			beside.ID = "beside " + name
 			l, told := AcquireTold(t, holder, req)
-			if got := l.(leaseOfID).ID(); got != req.Owner {
-				t.Errorf("ID = %q, want %q", got, req.Owner)
+			if got := l.(leaseOfID).ID(); got != req.ID {
+				t.Errorf("ID = %q, want %q", got, req.ID)
 			}
 			var second driver.Lease // on the other side of the same lock
 			if name != "exclusive" {
@@ -43,15 +43,15 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 			if err := byID(other, name, "no such id").Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Release of an id that holds nothing = %v, want ErrLost", err)
 			}
-			remote := byID(other, name, req.Owner)
-			if g := remote.Grant(); remote.ID() != req.Owner || g.Token != 0 || !g.Start.IsZero() {
+			remote := byID(other, name, req.ID)
+			if g := remote.Grant(); remote.ID() != req.ID || g.Token != 0 || !g.Start.IsZero() {
 				t.Errorf("ID = %q, Grant = %+v, want the id and nothing of the grant", remote.ID(), g)
 			}
 			if err := other.Renew(t.Context(), []driver.Lease{remote})[0].Err; !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("Renew of another driver's lease = %v, want ErrUnsupported", err)
 			}
-			if err := remote.SetLabel(t.Context(), "x"); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("SetLabel of another driver's lease = %v, want ErrUnsupported", err)
+			if err := remote.SetHolder(t.Context(), driver.Holder{Label: "x"}); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("SetHolder of another driver's lease = %v, want ErrUnsupported", err)
 			}
 			if err := holder.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 				t.Errorf("Renew of the holder = %v: an id of nothing has changed something", err)
@@ -62,7 +62,7 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 			for what, err := range map[string]error{
 				"Renew of the holder":   holder.Renew(t.Context(), []driver.Lease{l})[0].Err,
 				"Release of the holder": l.Release(t.Context()),
-				"another Release by id": byID(other, name, req.Owner).Release(t.Context()),
+				"another Release by id": byID(other, name, req.ID).Release(t.Context()),
 			} {
 				if !errors.Is(err, driver.ErrLost) {
 					t.Errorf("after a release by id, %s = %v, want ErrLost", what, err)
@@ -77,8 +77,8 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 		})
 	}
 	t.Run("waiter", func(t *testing.T) {
-		held := Acquire(t, holder, driver.Request{Name: "queue", Owner: "held", TTL: time.Minute})
-		w := Waiting(t, holder, driver.Request{Name: "queue", Owner: "waits", TTL: time.Minute})
+		held := Acquire(t, holder, driver.Request{Name: "queue", ID: "held", TTL: time.Minute})
+		w := Waiting(t, holder, driver.Request{Name: "queue", ID: "waits", TTL: time.Minute})
 		if err := byID(other, "queue", "waits").Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release of a waiter = %v, want ErrLost", err)
 		}
@@ -86,13 +86,13 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 		Release(t, w.Get(t))
 	})
 	t.Run("own", func(t *testing.T) {
-		Acquire(t, holder, driver.Request{Name: "own", Owner: "own", TTL: time.Minute})
+		Acquire(t, holder, driver.Request{Name: "own", ID: "own", TTL: time.Minute})
 		own := byID(holder, "own", "own")
 		if err := holder.Renew(t.Context(), []driver.Lease{own})[0].Err; err != nil {
 			t.Errorf("Renew by id through the driver that acquired = %v", err)
 		}
-		if err := own.SetLabel(t.Context(), "x"); err != nil {
-			t.Errorf("SetLabel by id through the driver that acquired = %v", err)
+		if err := own.SetHolder(t.Context(), driver.Holder{Label: "x"}); err != nil {
+			t.Errorf("SetHolder by id through the driver that acquired = %v", err)
 		}
 		Release(t, own)
 	})
@@ -101,14 +101,14 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 // BreakKept breaks what MinHold keeps of a released hold.
 func BreakKept(t *testing.T, d, other SessionDriver) {
 	t.Helper()
-	req := driver.Request{Name: "kept", Owner: "kept", TTL: time.Minute, MinHold: time.Hour}
+	req := driver.Request{Name: "kept", ID: "kept", TTL: time.Minute, MinHold: time.Hour}
 	Release(t, Acquire(t, d, req))
 	st, err := other.Status(t.Context(), req.Name)
 	if err != nil || len(st.Holders) != 1 {
 		t.Fatalf("Status = %v, %v, want the hold that MinHold keeps", st.Holders, err)
 	}
-	if err := other.Break(t.Context(), req.Name, st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+	if err := other.Break(t.Context(), req.Name, st.Holders[0].ID); err != nil {
 		t.Fatalf("Break of what MinHold keeps = %v", err)
 	}
-	Release(t, Acquire(t, other, driver.Request{Name: req.Name, Owner: "next", TTL: time.Minute}))
+	Release(t, Acquire(t, other, driver.Request{Name: req.Name, ID: "next", TTL: time.Minute}))
 }

@@ -87,7 +87,7 @@ func releasedBeforeStep(t *testing.T, c ClockTest) {
 	reader := rowRequest("released readers", "a")
 	reader.Shared = true
 	first := Acquire(t, d, reader)
-	reader.Owner = "b"
+	reader.ID = "b"
 	second := Acquire(t, d, reader)
 	w := Waiting(t, other, rowRequest("released", "b"))
 	c.Clock.SetClock(behind)
@@ -185,7 +185,7 @@ func readersAndSlots(t *testing.T, c ClockTest) {
 	c.Clock.SetClock(behind)
 	Release(t, inSlot)
 	Release(t, reading)
-	slot.Owner, reader.Owner, reader.Shared = "b", "b", false
+	slot.ID, reader.ID, reader.Shared = "b", "b", false
 	Release(t, Acquire(t, other, slot))
 	Release(t, Acquire(t, other, reader))
 }
@@ -225,7 +225,7 @@ func killedReaderAndSlot(t *testing.T, c ClockTest) {
 	slot.Slots, reader.Shared = 1, true
 	d := c.Open(t)
 	abandonSlot, abandonReader := Keep(t, d, slot), Keep(t, d, reader)
-	slot.Owner, reader.Owner, reader.Shared = "b", "b", false
+	slot.ID, reader.ID, reader.Shared = "b", "b", false
 	slot.TTL, reader.TTL = time.Minute, time.Minute
 	inSlot, writes := Waiting(t, c.Open(t), slot), Waiting(t, c.Open(t), reader)
 	abandonSlot()
@@ -252,7 +252,7 @@ func triedAfterStep(t *testing.T, c ClockTest) {
 	c.Clock.SetClock(behind)
 	for _, req := range all {
 		ttl := req.TTL // its holder may still rely on the lease for this long
-		req.Owner, req.Shared, req.TTL = "b", false, time.Minute
+		req.ID, req.Shared, req.TTL = "b", false, time.Minute
 		mustBecomeFree(t, c, req, ttl)
 	}
 }

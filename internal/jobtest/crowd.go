@@ -34,10 +34,10 @@ func (c Crowd) HandOver(t *testing.T) {
 		if lock.Token() <= last {
 			t.Errorf("Token = %d after %d", lock.Token(), last)
 		}
-		if last = lock.Token(); lock.Owner() == owner {
+		if last = lock.Token(); lock.ID() == owner {
 			handedOver++
 		}
-		owner = lock.Owner()
+		owner = lock.ID()
 	}
 	few := locker(t, c.Few)
 	c.beside(t, name, func(lock *snib.Lock) {

@@ -21,7 +21,7 @@ type Contender func(ctx context.Context, owner string) (release func(context.Con
 // By returns a contender that acquires the lock of a name through a driver.
 func By(d driver.Driver, name string) Contender {
 	return func(ctx context.Context, owner string) (func(context.Context) error, error) {
-		l, err := d.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: time.Minute})
+		l, err := d.Acquire(ctx, driver.Request{Name: name, ID: owner, TTL: time.Minute})
 		if err != nil {
 			return nil, err
 		}

@@ -18,13 +18,13 @@ import (
 // When the first goroutine releases, it must learn that its hold was lost, and tokens must
 // rise in the order of the grants. open returns a new driver on the same store; the
 // goroutines use the first one.
-func StaleHandOver(t *testing.T, open func() driver.Driver, end func(name, owner string, token uint64)) {
+func StaleHandOver(t *testing.T, open func() driver.Driver, end func(name, id string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
 	ours, theirs := locker(t, open()), locker(t, open())
 	first, second := acquireQueued(ctx, t, ours)
-	end(first.Name(), first.Owner(), first.Token())
+	end(first.Name(), first.ID())
 
 	other := make(chan acquisition, 1)
 	go func() {

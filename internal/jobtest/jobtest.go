@@ -70,7 +70,7 @@ func (j Job) hold(ctx context.Context, d driver.Driver) error {
 func (j Job) contend(ctx context.Context, d driver.Driver) error {
 	for i := range j.Rounds {
 		req := j.Req
-		req.Owner += strconv.Itoa(i)
+		req.ID += strconv.Itoa(i)
 		l, err := d.Acquire(ctx, req)
 		if err != nil {
 			return err

@@ -71,7 +71,7 @@ func TestContend(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			req := driver.Request{Name: "contended", Owner: strings.Repeat("x", i+1) + " ", TTL: time.Minute}
+			req := driver.Request{Name: "contended", ID: strings.Repeat("x", i+1) + " ", TTL: time.Minute}
 			if err := (jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: file}).Do(t.Context(), d); err != nil {
 				t.Errorf("contend = %v", err)
 			}
@@ -93,14 +93,14 @@ func TestHold(t *testing.T) { synctest.Test(t, testHold) }
 func testHold(t *testing.T) {
 	d := memlock.New()
 	defer d.Close()
-	req := driver.Request{Name: "held", Owner: "a", TTL: 400 * time.Millisecond}
+	req := driver.Request{Name: "held", ID: "a", TTL: 400 * time.Millisecond}
 	ctx, end := context.WithTimeout(t.Context(), 4*req.TTL)
 	defer end()
 	done := make(chan error, 1)
 	go func() { done <- (jobtest.Job{Role: "hold", Req: req}).Do(ctx, d) }()
 	time.Sleep(3 * req.TTL) // longer than a lease that is not renewed
 	late := req
-	late.Owner = "b"
+	late.ID = "b"
 	l, err := d.Acquire(t.Context(), late)
 	if err != nil {
 		t.Fatal(err)

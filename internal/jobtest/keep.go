@@ -17,7 +17,7 @@ func Acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
+		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
 	}
 	return l
 }
@@ -37,7 +37,7 @@ func CheckHeld(t testing.TB, d driver.Driver, name, when string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
-	if _, err := d.Acquire(ctx, driver.Request{Name: name, Owner: "a stranger", TTL: time.Minute, NoWait: true}); !errors.Is(err, driver.ErrHeld) {
+	if _, err := d.Acquire(ctx, driver.Request{Name: name, ID: "a stranger", TTL: time.Minute, NoWait: true}); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
-		abandon := jobtest.Keep(t, s.Open(), driver.Request{Name: "kept", Owner: "one", TTL: time.Minute})
+		abandon := jobtest.Keep(t, s.Open(), driver.Request{Name: "kept", ID: "one", TTL: time.Minute})
 		other := s.Open()
-		req := driver.Request{Name: "kept", Owner: "two", TTL: time.Minute}
+		req := driver.Request{Name: "kept", ID: "two", TTL: time.Minute}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if _, err := other.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) {

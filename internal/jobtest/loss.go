@@ -24,7 +24,7 @@ func AcquireTold(t testing.TB, d driver.Driver, req driver.Request) (driver.Leas
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
+		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
 	}
 	return l, losses
 }

@@ -162,7 +162,7 @@ func mustRenewOthers(t *testing.T, d driver.Driver, held map[string]driver.Lease
 // Only this lock stays taken, until the hold is broken.
 func WildEnd(t *testing.T, tb Table, change string) {
 	d, other := tb.Open(), tb.Open()
-	l := Acquire(t, d, briefRequest("wild", "dead"))
+	Acquire(t, d, briefRequest("wild", "dead"))
 	Acquire(t, d, briefRequest("other", "dead"))
 	tb.Exec(fmt.Sprintf("UPDATE %s SET %s WHERE name = 'wild'", tb.Name, change))
 	w := Waiting(t, other, rowRequest("wild", "waiter"))
@@ -172,7 +172,7 @@ func WildEnd(t *testing.T, tb Table, change string) {
 	if st, err := other.Status(t.Context(), "wild"); err != nil || len(st.Holders) != 1 || st.Holders[0].Left < time.Hour {
 		t.Errorf("Status = %+v, %v, want the end that was written", st, err)
 	}
-	if err := other.Break(t.Context(), "wild", "dead", l.Grant().Token); err != nil {
+	if err := other.Break(t.Context(), "wild", "dead"); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	Release(t, w.Get(t))

@@ -19,7 +19,7 @@ import (
 // over, after a grace period of up to ttl. The drivers stand for two processes.
 func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1, d2 driver.Driver) {
 	request := func(name, owner string) driver.Request {
-		return driver.Request{Name: name, Owner: owner, TTL: ttl}
+		return driver.Request{Name: name, ID: owner, TTL: ttl}
 	}
 	names := []string{"job", "{job}2", "{job}3"}
 	var held []driver.Lease
@@ -78,8 +78,8 @@ func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration
 ) {
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
-	held := Acquire(t, d1, driver.Request{Name: "job", Owner: "holder", TTL: ttl})
-	waiter := Waiting(t, d2, driver.Request{Name: "job", Owner: "waiter", TTL: ttl})
+	held := Acquire(t, d1, driver.Request{Name: "job", ID: "holder", TTL: ttl})
+	waiter := Waiting(t, d2, driver.Request{Name: "job", ID: "waiter", TTL: ttl})
 	slot := c.SlotOf("job")
 	c.MasterOf(slot).Must("SET", "snib.g:"+tagOf(t, c, slot), "") // a script begins if it has all its keys
 	c.MasterOf(slot).Must("HSET", "snib.r:{job}", "no", "grant")

@@ -73,12 +73,12 @@ func Adopt(t *testing.T, first, second driver.Driver) {
 			t.Fatal(err)
 		}
 		if end == "adopted again" {
-			again, err := l.Adopt(t.Context(), "a", lock.Owner())
+			again, err := l.Adopt(t.Context(), "a", lock.ID())
 			if err != nil || again.Token() != lock.Token() {
 				t.Fatalf("Adopt by the same process = %v", err)
 			}
 		}
-		adopted, err := other.Adopt(t.Context(), "a", lock.Owner())
+		adopted, err := other.Adopt(t.Context(), "a", lock.ID())
 		if err != nil {
 			t.Fatalf("Adopt = %v", err)
 		}
@@ -88,7 +88,7 @@ func Adopt(t *testing.T, first, second driver.Driver) {
 		if err := adopted.Release(); err != nil {
 			t.Errorf("Release of what was adopted = %v", err)
 		}
-		if _, err := other.Adopt(t.Context(), "a", lock.Owner()); !errors.Is(err, snib.ErrLost) {
+		if _, err := other.Adopt(t.Context(), "a", lock.ID()); !errors.Is(err, snib.ErrLost) {
 			t.Errorf("Adopt of a lock that was released = %v, want ErrLost", err)
 		}
 	}

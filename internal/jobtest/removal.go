@@ -18,7 +18,7 @@ func AcquireDuringRemoval(t *testing.T, proxy *livetest.Proxy, d, other interfac
 }) {
 	const name = "removed"
 	try := func(ctx context.Context, d driver.Driver, owner string, noWait bool) (driver.Lease, error) {
-		return d.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: time.Minute, NoWait: noWait, Holder: driver.Holder{Label: "by " + owner}})
+		return d.Acquire(ctx, driver.Request{Name: name, ID: owner, TTL: time.Minute, NoWait: noWait, Holder: driver.Holder{Label: "by " + owner}})
 	}
 	for _, d := range []driver.Driver{d, other} { // they connect, and create the row
 		l, err := try(t.Context(), d, "first", false)

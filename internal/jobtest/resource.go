@@ -43,7 +43,7 @@ func Contend[D driver.Driver](t *testing.T, drivers []D, rounds int, ttl time.Du
 
 // cycle acquires the lock and releases it.
 func (r *resource) cycle(t *testing.T, d driver.Driver, owner string, again bool) {
-	req := driver.Request{Name: r.name, Owner: owner, TTL: r.ttl, UniqueOwner: true}
+	req := driver.Request{Name: r.name, ID: owner, TTL: r.ttl}
 	l, err := tryFor(t, d, req)
 	if err != nil {
 		if !errors.Is(err, driver.ErrUnavailable) {
@@ -53,7 +53,6 @@ func (r *resource) cycle(t *testing.T, d driver.Driver, owner string, again bool
 	}
 	r.enter(t, l)
 	if again {
-		req.UniqueOwner = false
 		if l2, err := tryFor(t, d, req); err == nil {
 			l = r.replace(t, l, l2)
 		}

@@ -45,7 +45,7 @@ func (tb Table) token(name string) uint64 {
 }
 
 func rowRequest(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
 }
 
 // tryAcquire calls Acquire without waiting.
@@ -60,7 +60,7 @@ func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease
 func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
 	t.Helper()
 	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.Owner, err)
+		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.ID, err)
 	}
 }
 
@@ -183,7 +183,7 @@ func Processes(t *testing.T, start func(Job) *livetest.Child) {
 	path := filepath.Join(t.TempDir(), "guarded")
 	var all []*livetest.Child
 	for i := range n {
-		req.Owner = fmt.Sprint("process ", i, " ")
+		req.ID = fmt.Sprint("process ", i, " ")
 		all = append(all, start(Job{Role: "contend", Req: req, Rounds: rounds, File: path}))
 	}
 	time.Sleep(150 * time.Millisecond) // while they contend

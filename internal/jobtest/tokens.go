@@ -16,7 +16,7 @@ func HugeBlock(t *testing.T, d driver.Driver) {
 	const most = 4096
 	acquire := func(name string, tokens int) driver.Grant {
 		t.Helper()
-		l, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: name, TTL: time.Minute, Tokens: tokens})
+		l, err := d.Acquire(t.Context(), driver.Request{Name: name, ID: name, TTL: time.Minute, Tokens: tokens})
 		if err != nil {
 			t.Fatalf("Acquire of %q with Tokens = %d: %v", name, tokens, err)
 		}

@@ -44,7 +44,7 @@ func Waiting(t testing.TB, d interface {
 	w := Acquiring(t, d, req)
 	livetest.Await(t, "waiter in the queue", func() error {
 		st, err := d.Status(t.Context(), req.Name)
-		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.Owner == req.Owner }) {
+		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.ID == req.ID }) {
 			return nil
 		}
 		w.Running(t, "before it stood in the queue")

@@ -16,7 +16,7 @@ func TestWaiter(t *testing.T) {
 	s := new(memlock.Store)
 	holder, other := s.Open(), s.Open()
 	request := func(owner string) driver.Request {
-		return driver.Request{Name: "a", Owner: owner, TTL: time.Hour}
+		return driver.Request{Name: "a", ID: owner, TTL: time.Hour}
 	}
 	held := jobtest.Acquiring(t, holder, request("holder")).Get(t)
 	cancelled := jobtest.Waiting(t, other, request("given up"))
@@ -41,7 +41,7 @@ func TestWaiter(t *testing.T) {
 		t.Error("Running after the grant does not fail")
 	}
 	if !fails(t, func(t testing.TB) {
-		jobtest.Waiting(t, s.Open(), driver.Request{Name: "free", Owner: "b", TTL: time.Hour})
+		jobtest.Waiting(t, s.Open(), driver.Request{Name: "free", ID: "b", TTL: time.Hour})
 	}) {
 		t.Error("Waiting for a lock that is free does not fail")
 	}

@@ -83,9 +83,9 @@ func measureWindow(t *testing.T, l *snib.Locker, operator driver.Inspector, held
 			continue
 		}
 		h := st.Holders[0]
-		grants.watch(h.Owner, h.Token)
+		grants.watch(h.ID, h.Token)
 		sent := time.Now()
-		err = operator.Break(ctx, name, h.Owner, h.Token)
+		err = operator.Break(ctx, name, h.ID)
 		answered := time.Now()
 		if errors.Is(err, driver.ErrLost) {
 			continue // the lease was released in the meantime
@@ -129,7 +129,7 @@ func (g *grantLog) add(lock *snib.Lock) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch token := lock.Token(); {
-	case lock.Owner() == g.owner:
+	case lock.ID() == g.owner:
 		g.last, g.grants = max(g.last, token), append(g.grants, now)
 	case token > g.first && (g.next == 0 || token < g.next):
 		g.next = token

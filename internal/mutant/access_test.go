@@ -82,8 +82,8 @@ var accessMutants = []mutant{
 	{
 		guarantee: "quotas", pkg: "serve/access",
 		in:    "meter.roomLocked",
-		old:   "m.holds.size < m.quota.Locks",
-		new:   "m.holds.size <= m.quota.Locks",
+		old:   "len(m.holds) < m.quota.Locks",
+		new:   "len(m.holds) <= m.quota.Locks",
 		tests: "TestQuotaOfLocks",
 	},
 	{

@@ -17,13 +17,6 @@ var coreMutants = []mutant{
 		tests: "TestRenewalNeverRevives",
 	},
 	{
-		guarantee: "required tokens", pkg: ".",
-		in:    "config.withOptions",
-		old:   "c.strength = max(c.fencing, info.Fencing)",
-		new:   "",
-		tests: "TestNoLocalHandOver/WeakerTokens TestReentryChecksTheTokens",
-	},
-	{
 		guarantee: "LockDelay", pkg: ".",
 		in:    "lease.fill",
 		old:   "le.ttl -= delay",
@@ -82,8 +75,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "losses are told", pkg: ".",
 		in:    "core.handleLost",
-		old:   "le.lostErr = err\nif le.mergedInto",
-		new:   "return\nif le.mergedInto",
+		old:   "le.lostErr = err\nif le.heapIndex",
+		new:   "return\nif le.heapIndex",
 		tests: "TestSessionLoss",
 	},
 	{
@@ -130,9 +123,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "tokens that go back", pkg: ".",
-		in:    "Locker.isRegressed",
-		old:   "return token <= last",
-		new:   "return token < last",
+		in:    "Locker.checkAndInstall",
+		old:   "grant.Token <= le.watermark",
+		new:   "grant.Token < le.watermark",
 		tests: "TestTokenRegression",
 	},
 	{
@@ -166,8 +159,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "Fair", pkg: ".",
 		in:    "Locker.enqueue",
-		old:   "if l.conf.fair || l.conf.owner",
-		new:   "if l.conf.owner",
+		old:   "if l.conf.fair || ",
+		new:   "if ",
 		tests: "TestFairAcrossProcesses",
 	},
 	{
@@ -193,8 +186,8 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "nothing is left", pkg: ".",
-		in:    "Locker.adopt",
-		old:   "if err != nil && granted != nil && !l.core.hasOwnerHold(le.owner, le.name) {",
+		in:    "Locker.install",
+		old:   "if err != nil && granted != nil {",
 		new:   "if false {",
 		tests: "TestTokenRegression",
 	},
@@ -206,18 +199,18 @@ var coreMutants = []mutant{
 		tests: "TestGrantAfterTheEnd",
 	},
 	{
-		guarantee: "owners share a hold", pkg: ".",
-		in:    "Locker.joinByOwner",
-		old:   "h.lockCount++",
-		new:   "",
-		tests: "TestOwnerSharesOneHold",
+		guarantee: "late requests", pkg: ".",
+		in:    "Locker.attempt",
+		old:   "newID()",
+		new:   `"the same each time"`,
+		tests: "TestAttemptsHaveIDs",
 	},
 	{
 		guarantee: "adoption", pkg: ".",
-		in:    "Locker.Adopt",
-		old:   "case lock.Token() != token:",
-		new:   "case lock.Token() < token:",
-		tests: "TestAdoptOfWhatEndsMeanwhile",
+		in:    "Locker.adoptHold",
+		old:   "case st.Holders[at].Holder.Kind != driver.KindDetached:",
+		new:   "case false:",
+		tests: "TestAdoptIsRefusedWhileRenewed TestAdoptedIsNotDetached",
 	},
 	{
 		guarantee: "detached holds", pkg: ".",
@@ -236,8 +229,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "outages are waited for", pkg: ".",
 		in:    "Locker.send",
-		old:   "if !shouldRetry {\nreturn nil, err",
-		new:   "if true {\nreturn nil, err",
+		old:   "if !shouldRetry {\nreturn le, nil, err",
+		new:   "if true {\nreturn le, nil, err",
 		tests: "TestOutage",
 	},
 	{

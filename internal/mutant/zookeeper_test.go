@@ -26,8 +26,8 @@ var zookeeperMutants = []mutant{
 	{
 		guarantee: "released by id", pkg: "zklock",
 		in:    "Driver.releaseByID",
-		old:   "h.Owner == printable(id) && n.isRecipe()",
-		new:   `h.Owner != "" && n.isRecipe()`,
+		old:   "h.ID == printable(id) && n.isRecipe()",
+		new:   `h.ID != "" && n.isRecipe()`,
 		tests: "TestLeaseByID",
 	},
 	{

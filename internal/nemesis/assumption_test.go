@@ -279,7 +279,7 @@ func (s *site) checkRefused(store Store) {
 	d, err := store.open(s.t.Context())
 	if err == nil {
 		defer d.Close() // it has not done anything
-		_, err = d.Acquire(s.t.Context(), driver.Request{Name: s.lock, Owner: "refused", TTL: time.Second, NoWait: true})
+		_, err = d.Acquire(s.t.Context(), driver.Request{Name: s.lock, ID: "refused", TTL: time.Second, NoWait: true})
 	}
 	if !errors.Is(err, driver.ErrInvalid) {
 		s.t.Errorf("a lock on %s at %v: %v, want a refusal", store.Kind, store.Addrs, err)

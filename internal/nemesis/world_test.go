@@ -322,7 +322,7 @@ func (w *world) breakLock() {
 		w.logEvent(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
 		token := h.Token
 		// Break fails if the hold has ended.
-		if err := w.admin.Break(ctx, s.Name, h.Owner, h.Token); err != nil {
+		if err := w.admin.Break(ctx, s.Name, h.ID); err != nil {
 			token = 0
 		}
 		w.logEvent(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})

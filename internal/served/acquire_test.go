@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestOutageOfWaiter(t *testing.T) {
 		t.Run(fmt.Sprint("Down=", isDown), func(t *testing.T) {
 			server := startScripted(t, memlock.New())
 			d := openAll(t, server)
-			jobtest.Acquire(t, d, driver.Request{Name: "a", Owner: "holder", TTL: time.Hour})
+			jobtest.Acquire(t, d, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var requests atomic.Int64
@@ -83,7 +84,7 @@ func TestOutageOfWaiter(t *testing.T) {
 				}
 				return true
 			})
-			_, err := d.Acquire(ctx, driver.Request{Name: "a", Owner: "waiter", TTL: time.Hour})
+			_, err := d.Acquire(ctx, driver.Request{Name: "a", ID: longID("waiter"), TTL: time.Hour})
 			if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) != isDown {
 				t.Errorf("Acquire = %v, want one that matches ErrUnavailable: %t", err, isDown)
 			}
@@ -117,7 +118,7 @@ func TestWithdrawalFromAll(t *testing.T) {
 		}
 		return true
 	})
-	if _, err := d.Acquire(ctx, driver.Request{Name: "a", Owner: "o", TTL: time.Hour}); !errors.Is(err, context.Canceled) {
+	if _, err := d.Acquire(ctx, driver.Request{Name: "a", ID: longID("o"), TTL: time.Hour}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Acquire = %v, want that of its context", err)
 	}
 	select {
@@ -127,13 +128,14 @@ func TestWithdrawalFromAll(t *testing.T) {
 	}
 }
 
-// TestLateWithdrawal loses the answer to an acquisition, and delays its withdrawal until the owner
-// has acquired the lock again. The withdrawal must not end the hold that the owner has then.
+// TestLateWithdrawal loses the answer to an acquisition, and delays its withdrawal until the caller
+// acquires the lock again. The withdrawal must end the first hold, and not the second one.
 func TestLateWithdrawal(t *testing.T) {
 	store := new(memlock.Store)
 	server := startScripted(t, store.Open())
 	d := openAll(t, server)
 	again := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(again) })
 	var acquisitions, withdrawals atomic.Int64
 	server.setBefore(func(w http.ResponseWriter, r *http.Request) bool {
 		switch {
@@ -146,12 +148,13 @@ func TestLateWithdrawal(t *testing.T) {
 		}
 		return false
 	})
-	req := driver.Request{Name: "a", Owner: "o", TTL: time.Hour, NoWait: true}
+	req := driver.Request{Name: "a", ID: longID("o"), TTL: time.Hour, NoWait: true}
 	if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("the first Acquire = %v, want ErrUnavailable", err)
 	}
+	req.ID, req.NoWait = longID("next"), false
+	req.OnWait = func(error) { tell() }
 	l, err := d.Acquire(t.Context(), req)
-	close(again)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func measurePolls(b *testing.B, p *process, secure *tls.Config) {
 	idle := p.stats()
 	d := client(b, p, secure)
 	for i := range loadNames {
-		if _, err := d.Acquire(b.Context(), driver.Request{Name: fmt.Sprint(i), Owner: fmt.Sprint("holder", i), TTL: time.Hour}); err != nil {
+		if _, err := d.Acquire(b.Context(), driver.Request{Name: fmt.Sprint(i), ID: longID(fmt.Sprint("holder", i)), TTL: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -91,7 +91,7 @@ func measurePolls(b *testing.B, p *process, secure *tls.Config) {
 	for i := range loadPolls {
 		starting <- struct{}{}
 		ended.Go(func() {
-			req := driver.Request{Name: fmt.Sprint(i % loadNames), Owner: fmt.Sprint("waiter", i), TTL: time.Hour}
+			req := driver.Request{Name: fmt.Sprint(i % loadNames), ID: longID(fmt.Sprint("waiter", i)), TTL: time.Hour}
 			req.OnWait = func(error) { told[i].Do(func() { queued.Done(); <-starting }) }
 			_, _ = d.Acquire(ctx, req) // it ends with ctx
 		})

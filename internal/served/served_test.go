@@ -16,6 +16,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
+	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
 
@@ -134,3 +135,6 @@ func harness(secure *tls.Config, addrs ...string) drivertest.Harness {
 		},
 	}
 }
+
+// longID returns an id that is as long as the service demands.
+func longID(name string) string { return name + strings.Repeat("-", max(0, wire.MinID-len(name))) }

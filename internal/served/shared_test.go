@@ -111,7 +111,7 @@ func TestWaitersShareConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			server, polls := startHTTP2(t, tt.streams)
 			d := open(t, server, server.Listener.Addr().String())
-			held := jobtest.Acquire(t, d, driver.Request{Name: "a", Owner: "holder", TTL: time.Hour})
+			held := jobtest.Acquire(t, d, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup
 			defer waiting.Wait()
@@ -123,7 +123,7 @@ func TestWaitersShareConnections(t *testing.T) {
 			for i := range tt.waiters {
 				queued := make(chan struct{})
 				tell := sync.OnceFunc(func() { close(queued) })
-				req := driver.Request{Name: "a", Owner: fmt.Sprint("waiter", i), TTL: time.Hour}
+				req := driver.Request{Name: "a", ID: longID(fmt.Sprint("waiter", i)), TTL: time.Hour}
 				req.OnWait = func(error) { tell(); <-gate }
 				waiting.Go(func() { _, _ = d.Acquire(ctx, req) }) // it ends with ctx
 				<-queued
@@ -154,10 +154,10 @@ func TestDeadSharedConnection(t *testing.T) {
 	server, polls := startHTTP2(t, 0)
 	p := livetest.NewProxy(t, server.Listener.Addr().String())
 	holder, waiter := open(t, server, server.Listener.Addr().String()), open(t, server, p.Addr())
-	held := jobtest.Acquire(t, holder, driver.Request{Name: "a", Owner: "holder", TTL: time.Hour})
+	held := jobtest.Acquire(t, holder, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
 	granted := make(chan error, 1)
 	go func() {
-		_, err := waiter.Acquire(t.Context(), driver.Request{Name: "a", Owner: "waiter", TTL: time.Hour})
+		_, err := waiter.Acquire(t.Context(), driver.Request{Name: "a", ID: longID("waiter"), TTL: time.Hour})
 		granted <- err
 	}()
 	next(t, polls)

@@ -49,7 +49,7 @@ func withSnib(driver snib.Driver, name string, s Spec, t Tracer) (*Client, error
 }
 
 func newSnibClient(driver snib.Driver, name string, s Spec, t Tracer) (*snibClient, error) {
-	locker, err := snib.New(driver, snib.TTL(s.TTL), snib.Tracing(&snib.Trace{
+	locker, err := snib.New(driver, snib.TTL(s.TTL), snib.Label(s.Client), snib.Tracing(&snib.Trace{
 		Renewed: func(e snib.RenewedEvent) {
 			if e.Err == nil {
 				t.Renewed()
@@ -60,7 +60,6 @@ func newSnibClient(driver snib.Driver, name string, s Spec, t Tracer) (*snibClie
 	if err != nil {
 		return nil, err
 	}
-	locker = locker.With(snib.Owner(s.Client)) // so that people recognise it; by default it is random
 	return &snibClient{locker: locker, name: name, trace: t}, nil
 }
 

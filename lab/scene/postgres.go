@@ -75,8 +75,7 @@ func (p *postgresServer) lock() string {
 		return "the lock is free"
 	}
 	h := status.Holders[0]
-	owner, _, _ = strings.Cut(h.Owner, "-") // snib writes more behind it
-	if text := fmt.Sprintf("%s holds %s, ", owner, pattern.LockName); !strings.HasPrefix(p.text, text) {
+	if text := fmt.Sprintf("%s holds %s, ", h.Holder.Label, pattern.LockName); !strings.HasPrefix(p.text, text) {
 		p.text = text + "expires in " + shortly(h.Left) // it does not count down, which would be news each time
 	}
 	return p.text

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -70,8 +71,12 @@ func (r *redisServer) lock() string {
 		r.text = pattern.LockKey + " is free"
 		return r.text
 	}
-	owner, _, _ := strings.Cut(fmt.Sprint(holder), "-") // snib writes more behind it
-	text := fmt.Sprintf("%s = %s, ", pattern.LockKey, owner)
+	client := fmt.Sprint(holder)
+	var grant struct{ Label string }
+	if json.Unmarshal([]byte(client), &grant) == nil && grant.Label != "" { // of snib
+		client = grant.Label
+	}
+	text := fmt.Sprintf("%s = %s, ", pattern.LockKey, client)
 	millis, _ := left.(int64)
 	switch endless := millis < 0; {
 	case endless:

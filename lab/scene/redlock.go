@@ -161,7 +161,7 @@ func (r *redlockNodes) holder(n *redistest.Node) string {
 		return "down"
 	}
 	if value != nil {
-		return ownerOf(fmt.Sprint(value))
+		return clientOf(fmt.Sprint(value))
 	}
 	if r.snib {
 		admitted, err := n.Do("HGET", "snib.redlock", "admitted")
@@ -172,15 +172,14 @@ func (r *redlockNodes) holder(n *redistest.Node) string {
 	return "-"
 }
 
-// ownerOf returns the client that wrote a value: its name, or the record of snib behind
-// two other fields.
-func ownerOf(value string) string {
+// clientOf returns the client that wrote a value: its name, or the label in the record of snib
+// behind two other fields.
+func clientOf(value string) string {
 	fields := strings.SplitN(value, " ", 3)
 	if len(fields) < 3 {
 		return value
 	}
-	var record struct{ Owner string }
+	var record struct{ Label string }
 	_ = json.Unmarshal([]byte(fields[2]), &record) // snib wrote it
-	owner, _, _ := strings.Cut(record.Owner, "-")
-	return owner
+	return record.Label
 }

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest/zktest"
@@ -75,8 +73,8 @@ func (z *zookeeperServer) holder() (string, error) {
 		return "", err
 	}
 	h := status.Holders[0]
-	if owner, _, _ := strings.Cut(h.Owner, "-"); slices.Contains(z.stage.scene.Clients, owner) {
-		return owner, nil // snib writes more behind it
+	if h.Holder.Label != "" {
+		return h.Holder.Label, nil
 	}
 	return h.Holder.Host, nil // where the text of a node of go-zookeeper's lock is shown
 }

@@ -128,12 +128,10 @@ func TestMetrics(t *testing.T) {
 	release(t, inner)
 	release(t, outer)
 	trace.Lost(snib.LostEvent{Event: snib.Event{Name: "a"}, Loss: snib.LossExpired})
-	trace.Leaked(snib.LeakedEvent{Event: snib.Event{Name: "a"}})
 	trace.Regressed(snib.RegressedEvent{Event: snib.Event{Name: "a"}})
 	trace.Renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Err: errors.New("no route to host")})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Local: true})
-	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Local: true, Kept: true})
 	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Err: errors.New("no route to host")})
 	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "c", Backend: "redis"}, Err: snib.ErrLost})
 	check(t, read(), map[string]float64{
@@ -180,11 +178,9 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 	trace.WaitStarted(snib.WaitStartedEvent{Event: e, Context: ctx})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Err: err})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Local: true})
-	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Local: true, Kept: true})
 	trace.Renewed(snib.RenewedEvent{Event: e, TTL: time.Minute, Err: err})
 	trace.Lost(snib.LostEvent{Event: e, Err: err})
 	trace.Released(snib.ReleasedEvent{Event: e, Err: err})
-	trace.Leaked(snib.LeakedEvent{Event: e})
 	trace.Regressed(snib.RegressedEvent{Event: e})
 	ours := map[string]bool{}
 	for series := range read() {

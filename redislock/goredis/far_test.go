@@ -75,13 +75,13 @@ func TestFarListener(t *testing.T) {
 // well.
 func handOver(t *testing.T, b, a *redislock.Driver, stored func() any) {
 	ctx := t.Context()
-	held, err := b.Acquire(ctx, driver.Request{Name: "lock", Owner: "b", TTL: 30 * time.Second})
+	held, err := b.Acquire(ctx, driver.Request{Name: "lock", ID: "b", TTL: 30 * time.Second})
 	if err != nil {
 		t.Fatalf("Acquire = %v", err)
 	}
 	granted := make(chan driver.Lease, 1)
 	go func() {
-		l, err := a.Acquire(ctx, driver.Request{Name: "lock", Owner: "a", TTL: 30 * time.Second})
+		l, err := a.Acquire(ctx, driver.Request{Name: "lock", ID: "a", TTL: 30 * time.Second})
 		if err != nil {
 			t.Errorf("Acquire of the waiter = %v", err)
 		}

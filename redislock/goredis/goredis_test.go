@@ -133,7 +133,7 @@ func TestClientStaysOpen(t *testing.T) {
 }
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: 30 * time.Second}
+	return driver.Request{Name: name, ID: owner, TTL: 30 * time.Second}
 }
 
 // TestCancelledOnTheWay cancels acquisitions before the server has got their requests, while
@@ -313,7 +313,7 @@ func TestSavedOnTheSameConnection(t *testing.T) {
 	d := open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr()})), redislock.DurableAOF())
 	node.Must("SCRIPT", "FLUSH")
 	redistest.CheckSaved(t, node, func() {
-		l := jobtest.Acquire(t, d, driver.Request{Name: "job", Owner: "owner", TTL: time.Second})
+		l := jobtest.Acquire(t, d, driver.Request{Name: "job", ID: "owner", TTL: time.Second})
 		if r := d.Renew(t.Context(), []driver.Lease{l})[0]; r.Err != nil {
 			t.Errorf("Renew = %v", r.Err)
 		}

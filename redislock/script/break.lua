@@ -1,10 +1,10 @@
 -- Ends a hold by force, and hints that to its holder.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id, token, and the id as it is, without quotes; the token is 0 if another library holds
---           the lock. Then the third is the lock's value, or the field of a hash of Redisson
+-- ARGV      id, and the same without quotes: if another library holds the lock, that is the lock's
+--           value, or the field of a hash of Redisson
 -- Expects   all files before this one
--- Provides  breakHold(id, token, raw)
+-- Provides  breakHold(id, raw)
 -- Answer    o, or l if that hold does not exist
 
 -- breakRedisson does what Redisson does when a hold of its ends, and wakes its waiters.
@@ -31,26 +31,25 @@ end
 
 -- findKept finds what MinHold keeps. It returns the grant and, if that is in the hash grants, its
 -- field.
-local function findKept(value, id, token)
+local function findKept(value, id)
   local field = isMulti(value) and 'kept:' .. id
   local entry = field and redis.call('HGET', grants, field)
   if field and (not entry or entryTime(entry) <= now) then return end
-  local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id, token))
+  local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id, '0'))
   if string.sub(json, 1, #kept) == kept then return json, field end
 end
 
-local function breakHold(id, token, raw)
+local function breakHold(id, raw)
   local value, keyType = lockValue()
-  if token == '0' then
-    if keyType == 'hash' then return breakRedisson(raw) end
-    if value ~= raw or parseGrant(value) or isMulti(value) then return answerLost() end
+  if keyType == 'hash' then return breakRedisson(raw) end
+  if value and value == raw and not parseGrant(value) and not isMulti(value) then
     redis.call('DEL', lock)
     serveQueue()
     return 'o'
   end
-  local json, multi = findGrant(id, token)
+  local json, multi = findGrant(id, '0')
   local field = multi and id
-  if not json and value then json, field = findKept(value, id, token) end
+  if not json and value then json, field = findKept(value, id) end
   if not json then return answerLost() end
   local grant = parseGrant(json)
   if grant then hint(grant, 'b') end

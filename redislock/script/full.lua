@@ -26,7 +26,7 @@
 --            x TEXT                 an error of Redis
 
 local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
-  L = setLabel}
+  L = setHolder}
 local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
   lock, grants, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]

@@ -27,9 +27,9 @@ if code == 'm' and (ours or blank) and not admitted and not mark then
   redis.call('HDEL', metaKey, 'since')
 elseif code == 'w' and (ours or blank) and not admitted and mark == ARGV[arg + 1] then
   local since = redis.call('HGET', metaKey, 'since') or ''
-  for node, time in string.gmatch(ARGV[arg + 2], '(%d+):(%d+)') do
+  for node, shown in string.gmatch(ARGV[arg + 2], '(%d+):(%d+)') do
     if not string.find(' ' .. since, ' ' .. node .. ':', 1, true) then
-      since = since .. node .. ':' .. time .. ' '
+      since = since .. node .. ':' .. shown .. ' '
     end
   end
   redis.call('HSET', metaKey, 'since', since)

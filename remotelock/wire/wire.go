@@ -50,49 +50,42 @@ const (
 
 // The limits of the API. A service may have others for the rest.
 const (
-	MaxOwner   = 512  // bytes
-	MaxAttempt = 32   // letters and digits
-	MaxLabel   = 1024 // bytes
-	MaxReason  = 1024 // bytes
-	MaxLeases  = 5000 // in one batch of renewals
-	MaxPage    = 1000 // locks in one page of a list
-	MaxTokens  = 4096 // that a hold can use
+	MinID     = 20   // characters of an id; fewer could be guessed
+	MaxID     = 128  // characters
+	MaxLabel  = 1024 // bytes
+	MaxReason = 1024 // bytes
+	MaxLeases = 5000 // in one batch of renewals
+	MaxPage   = 1000 // locks in one page of a list
+	MaxTokens = 4096 // that a hold can use
 )
 
 // DefaultTTL is the TTL of a hold whose request has none.
 const DefaultTTL = 30 * time.Second
 
-// An Acquire asks for a lock. An owner may repeat it: it gets the hold that it has, or keeps its
-// place in the queue.
+// An Acquire asks for a lock. A client repeats it with the same ID if it did not get the answer, or
+// to keep its place in the queue. Then it gets the hold that it has, or keeps the place.
 type Acquire struct {
-	Name  string `json:"name"`
-	Owner string `json:"owner,omitempty"` // "": the service makes one up
+	Name string `json:"name"`
 
-	// Attempt tells the acquisitions of one owner apart. A withdrawal undoes only the one that it
-	// names.
-	Attempt string `json:"attempt,omitempty"`
-
-	// First says that nothing was sent before with this owner. The service then does not search
-	// the store for a hold that the owner has.
-	First bool `json:"first,omitempty"`
+	// ID names the acquisition, and the hold that it leads to. The client makes a new one for each
+	// acquisition, of MinID to MaxID characters from A-Z, a-z, 0-9, _ and -, which nobody can
+	// guess. If it is empty, the service makes one up.
+	ID string `json:"id,omitempty"`
 
 	// Brief leaves out of a refusal who holds the lock.
 	Brief bool `json:"brief,omitempty"`
 
-	Wait    int64  `json:"wait_ms,omitempty"` // how long this request may take; 0: the lock must be free
-	TTL     int64  `json:"ttl_ms,omitempty"`  // 0: DefaultTTL
-	Shared  bool   `json:"shared,omitempty"`
-	Slots   int    `json:"slots,omitempty"`
-	MinHold int64  `json:"min_hold_ms,omitempty"`
-	Tokens  int    `json:"tokens,omitempty"`  // how many the caller can use; 0: one
-	Fencing string `json:"fencing,omitempty"` // the least strength of the token: "clock" or "durable"
+	Wait    int64 `json:"wait_ms,omitempty"` // how long this request may take; 0: the lock must be free
+	TTL     int64 `json:"ttl_ms,omitempty"`  // 0: DefaultTTL
+	Shared  bool  `json:"shared,omitempty"`
+	Slots   int   `json:"slots,omitempty"`
+	MinHold int64 `json:"min_hold_ms,omitempty"`
+	Tokens  int   `json:"tokens,omitempty"` // how many the caller can use; 0: one
 
-	Host  string `json:"host,omitempty"`
-	PID   int    `json:"pid,omitempty"`
-	Label string `json:"label,omitempty"`
+	Process
 
-	// Reserve makes the hold a reservation: no process holds the lock, and nobody needs to renew it.
-	// It lasts for TTL; if that is 0, until it is handed back. Label says why.
+	// Reserve makes the hold a reservation: no process holds the lock, and nobody needs to renew
+	// it. It lasts for TTL; if that is 0, until it is handed back. Label says why.
 	Reserve bool `json:"reserve,omitempty"`
 }
 
@@ -100,9 +93,9 @@ type Acquire struct {
 type Granted struct {
 	Name string `json:"name"`
 
-	// Owner is the id of the hold. It begins with the owner of the request, and it is a secret. It
-	// contains the attempt that got the hold, which may be an earlier one of the same owner.
-	Owner  string `json:"owner"`
+	// ID is that of the hold, for all requests about it. It begins with the ID of the request, and
+	// it is a secret.
+	ID     string `json:"id"`
 	Token  uint64 `json:"token"`
 	Tokens int    `json:"tokens,omitempty"` // from Token on; 0: one
 	TTL    int64  `json:"ttl_ms"`           // see the package comment
@@ -110,10 +103,10 @@ type Granted struct {
 }
 
 // A Queued is the answer to an Acquire that still waits. Its place is kept for PlaceTimeout: until
-// then the client sends the Acquire again.
+// then the client sends the Acquire again, with this ID.
 type Queued struct {
 	Name         string `json:"name"`
-	Owner        string `json:"owner"`
+	ID           string `json:"id"`
 	PlaceTimeout int64  `json:"place_ms"`
 	Ahead        int    `json:"ahead"` // how many wait before it at this replica
 
@@ -122,17 +115,15 @@ type Queued struct {
 
 // A Withdraw gives up an acquisition: its place, or the hold that it was granted.
 type Withdraw struct {
-	Name    string `json:"name"`
-	Owner   string `json:"owner"`
-	Attempt string `json:"attempt,omitempty"`
+	Name string `json:"name"`
+	ID   string `json:"id"`
 }
 
-// A Lease names a hold: its name, its owner as Granted has it or as the request had it, and its
-// token.
+// A Lease names a hold: by its name, and its ID as Granted has it. The ID of the Acquire will do,
+// but costs the service a request to the store.
 type Lease struct {
-	Name  string `json:"name"`
-	Owner string `json:"owner"`
-	Token uint64 `json:"token"`
+	Name string `json:"name"`
+	ID   string `json:"id"`
 }
 
 // A Renew asks for more time, for one hold, or for those in Leases.
@@ -161,31 +152,28 @@ type RenewedAll struct {
 	Results []Renewed `json:"results"`
 }
 
-// A Release ends a hold. MinHold is that of its Acquire.
+// A Release ends a hold. The MinHold of its Acquire may keep the lock taken.
 type Release struct {
 	Lease
-	MinHold int64 `json:"min_hold_ms,omitempty"`
 }
 
-// A Label changes what people see of a hold.
+// A Label changes what people see of a hold: all of Process is replaced.
 type Label struct {
 	Lease
-	Label string `json:"label"`
+	Process
 
-	// TTL is that of the renewals of the hold. A replica that has not granted the hold renews it,
-	// and must not end it before the client thinks. It is 0 only if Reserved is set.
-	TTL int64 `json:"ttl_ms,omitempty"`
-
-	// Reserved takes a reservation over, whoever made it: then Owner is empty. Its end stays.
-	Reserved bool `json:"reserved,omitempty"`
+	// Reserved takes a reservation over, whoever made it: then ID is empty, and Token says which
+	// one was seen. Its end stays.
+	Reserved bool   `json:"reserved,omitempty"`
+	Token    uint64 `json:"token,omitempty"`
 }
 
 // A Break ends the hold that was seen, by force.
 type Break struct {
-	Name        string `json:"name"`
-	Token       uint64 `json:"token"`
-	OwnerDigest string `json:"owner_digest,omitempty"` // if not empty, the hold must be of this owner
-	Reason      string `json:"reason"`
+	Name   string `json:"name"`
+	Token  uint64 `json:"token,omitempty"` // of the hold that was seen
+	ID     string `json:"id,omitempty"`    // instead of Token, by those who have the id
+	Reason string `json:"reason"`
 
 	// Reserved hands a reservation back, whoever made it. No other hold is ended.
 	Reserved bool `json:"reserved,omitempty"`
@@ -194,16 +182,15 @@ type Break struct {
 // A Fence asks a resource to let a hold in.
 type Fence struct {
 	Resource string `json:"resource"`
-	Owner    string `json:"owner"` // as Granted has it or as the request had it
+	ID       string `json:"id"` // as Granted has it or as the request had it
 	Token    uint64 `json:"token"`
 }
 
 // A Mark is what the service remembers of the last hold that a resource has let in. It is no
 // secret.
 type Mark struct {
-	Resource    string `json:"resource"`
-	Token       uint64 `json:"token"`
-	OwnerDigest string `json:"owner_digest"` // as lists have it
+	Resource string `json:"resource"`
+	Token    uint64 `json:"token"`
 }
 
 // A Lock is what the store knows of a lock.
@@ -227,13 +214,45 @@ type Process struct {
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
+
+	// Kind says what keeps a hold alive: see [driver.HolderKind]. It is empty for KindProcess. A
+	// client can ask for KindDetached.
+	Kind string `json:"kind,omitempty"`
+}
+
+// The kinds of holders.
+const (
+	KindProcess  = "process"
+	KindDetached = "detached"
+	KindReserved = "reserved" // its Label says why
+	KindPending  = "pending"
+	KindKept     = "kept"
+)
+
+// ProcessOf returns a holder as messages have it.
+func ProcessOf(h driver.Holder) Process {
+	p := Process{Host: h.Host, PID: h.PID, Label: h.Label}
+	if h.Kind != driver.KindProcess {
+		p.Kind = h.Kind.String()
+	}
+	return p
+}
+
+// Holder returns a holder as the contract has it. An unknown kind is KindProcess.
+func (p Process) Holder() driver.Holder {
+	h := driver.Holder{Host: p.Host, PID: p.PID, Label: p.Label}
+	for _, kind := range []driver.HolderKind{driver.KindDetached, driver.KindReserved, driver.KindPending, driver.KindKept} {
+		if p.Kind == kind.String() {
+			h.Kind = kind
+		}
+	}
+	return h
 }
 
 // A Holder has a hold. Its times are those of [driver.Holding].
 type Holder struct {
-	Owner       string `json:"owner,omitempty"` // for those with the right "admin" only
-	OwnerDigest string `json:"owner_digest"`
-	Token       uint64 `json:"token"`
+	ID    string `json:"id,omitempty"` // only at PathLock, for those with the right "admin"
+	Token uint64 `json:"token"`
 	Process
 	Held      int64     `json:"held_ms,omitempty"` // 0: unknown
 	Left      int64     `json:"left_ms"`
@@ -242,14 +261,12 @@ type Holder struct {
 	Heirs     []Process `json:"heirs,omitempty"`
 	Foreign   string    `json:"foreign,omitempty"`
 	Count     int       `json:"count,omitempty"`
-	Reserved  bool      `json:"reserved,omitempty"` // it is a reservation, whose Label says why
 }
 
 // A Waiter waits for a lock.
 type Waiter struct {
-	Owner       string `json:"owner,omitempty"`
-	OwnerDigest string `json:"owner_digest"`
-	Shared      bool   `json:"shared,omitempty"`
+	ID     string `json:"id,omitempty"` // likewise
+	Shared bool   `json:"shared,omitempty"`
 	Process
 	Waited int64 `json:"waited_ms"`
 }
@@ -300,17 +317,16 @@ const (
 
 // A Store is what the store behind the service promises: see [driver.Info].
 type Store struct {
-	API             string   `json:"api"` // Version
-	Backend         string   `json:"backend"`
-	Fencing         string   `json:"fencing"`
-	FencingOnDemand string   `json:"fencing_on_demand"`
-	Shared          bool     `json:"shared"`
-	Slots           bool     `json:"slots"`
-	MinTTL          int64    `json:"min_ttl_ms,omitempty"`
-	MaxTTL          int64    `json:"max_ttl_ms,omitempty"`
-	MaxWait         int64    `json:"max_wait_ms"`
-	PlaceTimeout    int64    `json:"place_ms"`
-	Assumptions     []string `json:"assumptions"`
+	API          string   `json:"api"` // Version
+	Backend      string   `json:"backend"`
+	Fencing      string   `json:"fencing"`
+	Shared       bool     `json:"shared"`
+	Slots        bool     `json:"slots"`
+	MinTTL       int64    `json:"min_ttl_ms,omitempty"`
+	MaxTTL       int64    `json:"max_ttl_ms,omitempty"`
+	MaxWait      int64    `json:"max_wait_ms"`
+	PlaceTimeout int64    `json:"place_ms"`
+	Assumptions  []string `json:"assumptions"`
 }
 
 // Version is that of the messages.

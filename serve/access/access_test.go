@@ -359,7 +359,7 @@ namespace = "small"
 `)
 		p := a.admit(request(token))
 		acquire := func(name string) serve.Action {
-			return serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: name, Owner: "one", TTL: time.Minute, Wait: true}
+			return serve.Action{Verb: serve.VerbAcquire, Op: serve.OpAcquire, Name: name, ID: "one", TTL: time.Minute, Wait: true}
 		}
 		first, err := a.Begin(t.Context(), p, acquire("a"))
 		if err != nil {
@@ -370,15 +370,15 @@ namespace = "small"
 		if err := first(serve.Outcome{Token: 1}); err != nil {
 			t.Fatal(err)
 		}
-		a.store["small/a"] = driver.Holding{Owner: "one", Token: 1}
+		a.store["small/a"] = driver.Holding{ID: "one", Token: 1}
 		_, err = a.Begin(t.Context(), p, acquire("b"))
 		wantRefusal(t, err, http.StatusTooManyRequests, "quota")
 		again, err := a.Begin(t.Context(), p, acquire("a"))
 		if err != nil {
-			t.Fatalf("the owner asks again: %v", err)
+			t.Fatalf("the client asks again: %v", err)
 		}
 		if err := again(serve.Outcome{Token: 1}); err != nil {
-			t.Errorf("the owner gets its hold again: %v", err)
+			t.Errorf("the client gets its hold again: %v", err)
 		}
 
 		long := acquire("a")
@@ -390,7 +390,7 @@ namespace = "small"
 		_, err = a.Begin(t.Context(), p, reserve)
 		wantRefusal(t, err, http.StatusForbidden, "quota")
 
-		renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", Owner: "one", Token: 1, TTL: 2 * time.Minute}
+		renew := serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRenew, Name: "a", ID: "one", TTL: 2 * time.Minute}
 		_, err = a.Begin(t.Context(), p, renew)
 		wantRefusal(t, err, http.StatusForbidden, "quota")
 		renew.TTL = time.Minute
@@ -399,15 +399,13 @@ namespace = "small"
 		}
 		// A hold that is too old is not renewed, by whatever way.
 		m := a.meters["small"]
-		m.holds.add(holdID{newOwnerID("small/a", "one"), 1}, time.Now().Add(-time.Hour))
-		label := renew
-		label.Op, label.TTL = serve.OpLabel, 0
-		for _, act := range []serve.Action{renew, label, acquire("a")} {
+		m.holds[newHoldID("small/a", "one")] = time.Now().Add(-time.Hour)
+		for _, act := range []serve.Action{renew, acquire("a")} {
 			_, err = a.Begin(t.Context(), p, act)
 			wantRefusal(t, err, http.StatusForbidden, "quota")
 		}
 
-		release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", Owner: "one", Token: 1})
+		release, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbAcquire, Op: serve.OpRelease, Name: "a", ID: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -425,7 +423,7 @@ func TestBreakIsRecorded(t *testing.T) {
 	token, line := NewToken()
 	a := newTestAccess(t, "[token.oncall]\n"+line+"\nverbs = [\"break\"]\nprefixes = [\"\"]\n")
 	p := a.admit(request(token))
-	act := serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy", Owner: "owner-secret", Token: 7, Why: "stuck"}
+	act := serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy", ID: "owner-secret", Token: 7, Why: "stuck"}
 	end, err := a.Begin(t.Context(), p, act)
 	if err != nil {
 		t.Fatal(err)
@@ -442,7 +440,7 @@ func TestBreakIsRecorded(t *testing.T) {
 		t.Errorf("audit = %q, want how it ended", a.audit.String())
 	}
 	if strings.Contains(a.audit.String(), "owner-secret") {
-		t.Error("the audit log shows an owner id")
+		t.Error("the audit log shows an id")
 	}
 
 	a.conf.Audit = NewAuditLog(brokenWriter{})

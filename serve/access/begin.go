@@ -65,22 +65,18 @@ func (a *Access) count(ctx context.Context, rights Rights, act serve.Action) (fu
 	if m == nil {
 		return none, nil
 	}
-	owner := newOwnerID(rights.prefix+act.Name, act.Owner)
-	id := holdID{owner, act.Token}
+	id := newHoldID(rights.prefix+act.Name, act.ID)
 	switch act.Op {
 	case serve.OpAcquire:
-		return m.acquire(ctx, owner, act)
-	case serve.OpRenew, serve.OpLabel: // a replica that sets a label may renew the hold
+		return m.acquire(ctx, id, act)
+	case serve.OpRenew:
 		if err := m.lease(act); err != nil {
 			return nil, err
 		}
 		return none, m.renew(ctx, id, time.Now())
 	case serve.OpWithdraw:
-		return ifDone(func() { m.withdrawn(waiterID{owner, act.Attempt}) }), nil
+		return ifDone(func() { m.withdrawn(id) }), nil
 	case serve.OpRelease:
-		if err := m.lease(act); err != nil {
-			return nil, err
-		}
 		return ifDone(func() { m.released(id) }), nil
 	}
 	return none, nil
@@ -97,25 +93,25 @@ func ifDone(do func()) func(serve.Outcome) error {
 }
 
 // acquire applies the quota to an acquisition.
-func (m *meter) acquire(ctx context.Context, owner ownerID, act serve.Action) (func(serve.Outcome) error, error) {
+func (m *meter) acquire(ctx context.Context, id holdID, act serve.Action) (func(serve.Outcome) error, error) {
 	if err := m.lease(act); err != nil {
 		return nil, err
 	}
-	if err := m.admit(ctx, owner); err != nil {
+	if err := m.admit(ctx, id); err != nil {
 		return nil, err
 	}
-	// An owner that acquires again renews the hold that it has.
-	if err := m.renew(ctx, holdID{owner: owner}, time.Now()); err != nil {
+	// A client that sends its request again renews the hold that it has.
+	if err := m.renew(ctx, id, time.Now()); err != nil {
 		return nil, err
 	}
-	done, err := m.wait(waiterID{owner, act.Attempt}, act.Wait, act.PlaceTimeout)
+	done, err := m.wait(id, act.Wait, act.PlaceTimeout)
 	if err != nil {
 		return nil, err
 	}
 	return func(out serve.Outcome) error {
 		done(out)
 		if out.Err == nil {
-			if err := m.granted(holdID{owner, out.Token}, time.Now()); err != nil {
+			if err := m.granted(id, time.Now()); err != nil {
 				return refusal(err)
 			}
 		}

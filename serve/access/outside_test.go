@@ -163,7 +163,7 @@ func (s *testService) send(method, path, token string, message any, change ...fu
 // acquire acquires a lock, which must be granted.
 func (s *testService) acquire(token, name, owner string) wire.Granted {
 	s.t.Helper()
-	a := s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, Owner: owner, TTL: 60_000})
+	a := s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, ID: longID(owner), TTL: 60_000})
 	if a.status != http.StatusOK {
 		s.t.Fatalf("acquire %q: %d %s", name, a.status, a.body)
 	}
@@ -188,25 +188,25 @@ func TestServiceVerbs(t *testing.T) {
 	}
 	operations := []operation{
 		{"acquire", "acquire", func(token, lock string) answer {
-			return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock + "2", Owner: "a"})
+			return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock + "2", ID: longID("a")})
 		}},
 		{"renew", "acquire", func(token, lock string) answer {
-			g := s.acquire(tokens["all"], lock, "a")
-			return s.send("POST", wire.PathRenew, token, wire.Renew{Lease: &wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
+			s.acquire(tokens["all"], lock, "a")
+			return s.send("POST", wire.PathRenew, token, wire.Renew{Lease: &wire.Lease{Name: lock, ID: longID("a")}})
 		}},
 		{"label", "acquire", func(token, lock string) answer {
-			g := s.acquire(tokens["all"], lock, "a")
-			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}, Label: "x", TTL: 1000})
+			s.acquire(tokens["all"], lock, "a")
+			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: wire.Lease{Name: lock, ID: longID("a")}, Process: wire.Process{Label: "x"}})
 		}},
 		{"withdraw", "acquire", func(token, lock string) answer {
-			return s.send("POST", wire.PathWithdraw, token, wire.Withdraw{Name: lock + "3", Owner: "a"})
+			return s.send("POST", wire.PathWithdraw, token, wire.Withdraw{Name: lock + "3", ID: longID("a")})
 		}},
 		{"release", "acquire", func(token, lock string) answer {
-			g := s.acquire(tokens["all"], lock, "a")
-			return s.send("POST", wire.PathRelease, token, wire.Release{Lease: wire.Lease{Name: lock, Owner: "a", Token: g.Token}})
+			s.acquire(tokens["all"], lock, "a")
+			return s.send("POST", wire.PathRelease, token, wire.Release{Lease: wire.Lease{Name: lock, ID: longID("a")}})
 		}},
 		{"fence", "acquire", func(token, resource string) answer {
-			return s.send("POST", wire.PathFence, token, wire.Fence{Resource: resource, Owner: "a", Token: 1})
+			return s.send("POST", wire.PathFence, token, wire.Fence{Resource: resource, ID: longID("a"), Token: 1})
 		}},
 		{"get", "read", func(token, lock string) answer {
 			return s.send("GET", wire.PathLock+"?name="+lock, token, nil)
@@ -223,7 +223,7 @@ func TestServiceVerbs(t *testing.T) {
 		}},
 	}
 	reserve := func(token, lock string) answer {
-		return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock, Reserve: true, Label: "test"})
+		return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock, Reserve: true, Process: wire.Process{Label: "test"}})
 	}
 	reserved := func(lock string) (token uint64) {
 		var g wire.Granted
@@ -233,8 +233,9 @@ func TestServiceVerbs(t *testing.T) {
 	operations = append(operations, []operation{
 		{"reserve", "reserve", reserve},
 		{"take over", "reserve", func(token, lock string) answer {
-			l := wire.Lease{Name: lock, Token: reserved(lock)}
-			return s.send("POST", wire.PathLabel, token, wire.Label{Lease: l, Reserved: true, Label: "mine"})
+			return s.send("POST", wire.PathLabel, token, wire.Label{
+				Lease: wire.Lease{Name: lock}, Token: reserved(lock), Reserved: true, Process: wire.Process{Label: "mine"},
+			})
 		}},
 		{"hand back", "reserve", func(token, lock string) answer {
 			return s.send("POST", wire.PathBreak, token, wire.Break{Name: lock, Token: reserved(lock), Reserved: true, Reason: "test"})
@@ -343,8 +344,8 @@ prefixes = [""]
 			t.Errorf("%s sees %s with %q, want %s", tt.who, got, tt.query, tt.want)
 		}
 	}
-	// The owner and the token of another namespace's hold are of no use.
-	got := s.send("POST", wire.PathRelease, tokens["red"], wire.Release{Lease: wire.Lease{Name: "deploy", Owner: blue.Owner, Token: blue.Token}})
+	// The id of another namespace's hold are of no use.
+	got := s.send("POST", wire.PathRelease, tokens["red"], wire.Release{Lease: wire.Lease{Name: "deploy", ID: blue.ID}})
 	if got.status != http.StatusGone {
 		t.Errorf("red releases the hold of blue: %d %s, want 410", got.status, got.body)
 	}
@@ -359,7 +360,7 @@ prefixes = [""]
 		name  string
 		token uint64
 	}{{"red", 9}, {"blue", 3}, {"red", 9}, {"blue", 4}} {
-		got := s.send("POST", wire.PathFence, tokens[who.name], wire.Fence{Resource: "disk", Owner: who.name, Token: who.token})
+		got := s.send("POST", wire.PathFence, tokens[who.name], wire.Fence{Resource: "disk", ID: longID(who.name), Token: who.token})
 		if got.status != http.StatusOK {
 			t.Errorf("%s fences its resource with %d: %d %s, want 200", who.name, who.token, got.status, got.body)
 		}
@@ -418,8 +419,8 @@ namespace = "blue"
 			if e.Type == wire.EventAcquired {
 				names = append(names, e.Lock.Name)
 			}
-			if e.Holder != nil && e.Holder.Owner != "" {
-				t.Errorf("an event shows an owner: %+v", e.Holder)
+			if e.Holder != nil && e.Holder.ID != "" {
+				t.Errorf("an event shows an id: %+v", e.Holder)
 			}
 		}
 		return strings.Join(names, " ")
@@ -456,9 +457,9 @@ namespace = "red"`, 1))
 	}
 }
 
-// TestServiceKeepsSecrets checks that nothing that the service says or writes contains an owner
-// id or a credential, except the grant to the owner itself, and answers to those with the verb
-// admin.
+// TestServiceKeepsSecrets checks that nothing that the service says or writes contains an id or a
+// credential, except the answers to the client itself, and those about one lock to clients with the
+// verb admin.
 func TestServiceKeepsSecrets(t *testing.T) {
 	tokens := map[string]string{"worker": "", "ops": "", "admin": ""}
 	s := startService(t, `
@@ -475,56 +476,57 @@ prefixes = [""]
 verbs = ["read", "admin"]
 prefixes = [""]
 `, tokens, nil)
-	const owner, waiter, third = "owner-secret-1", "waiter-secret-2", "owner-secret-3"
-	g := s.acquire(tokens["worker"], "deploy", owner)
-	lease := wire.Lease{Name: "deploy", Owner: g.Owner, Token: g.Token}
-	stale := wire.Lease{Name: "deploy", Owner: owner, Token: g.Token + 1}
+	const holder, waiter, third = "holder-secret-number-1", "waiter-secret-number-2", "holder-secret-number-3"
+	g := s.acquire(tokens["worker"], "deploy", holder)
+	lease := wire.Lease{Name: "deploy", ID: g.ID}
+	stale := wire.Lease{Name: "deploy", ID: third}
 	guess, _ := NewToken()
 	ops, worker := tokens["ops"], tokens["worker"]
 
-	// A waiter gets its own owner back. The others see that somebody waits.
-	if a := s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", Owner: waiter, Wait: 1}); a.status != http.StatusAccepted {
+	// A waiter gets its own id back. The others see that somebody waits.
+	if a := s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", ID: longID(waiter), Wait: 1}); a.status != http.StatusAccepted {
 		t.Fatalf("%d %s, want 202", a.status, a.body)
 	}
 	var said strings.Builder
 	said.WriteString(fmt.Sprint(
 		// What others see, and each kind of refusal.
-		s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", Owner: third}),
+		s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", ID: longID(third)}),
 		s.send("GET", wire.PathLock+"?name=deploy", ops, nil),
 		s.send("GET", wire.PathLocks, ops, nil),
+		s.send("GET", wire.PathLocks, tokens["admin"], nil),
 		s.send("GET", wire.PathStore, ops, nil),
 		s.send("POST", wire.PathRenew, worker, wire.Renew{Lease: new(stale)}),
 		s.send("POST", wire.PathRenew, worker, wire.Renew{Leases: []wire.Renewable{{Lease: lease}, {Lease: stale}}}),
 		s.send("POST", wire.PathRelease, ops, wire.Release{Lease: lease}),
 		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: stale}),
 		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token + 1, Reason: "x"}),
-		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "owner": owner, "x": owner}),
-		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "owner": []string{owner}}),
-		s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", Owner: strings.Repeat(owner, 1000)}),
+		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "id": holder, "x": holder}),
+		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "id": []string{holder}}),
+		s.send("POST", wire.PathAcquire, worker, wire.Acquire{Name: "deploy", ID: strings.Repeat(holder, 1000)}),
 		s.send("GET", wire.PathLock+"?name=deploy&token="+worker, worker, nil),
 		s.send("GET", "/"+worker, worker, nil),
 		s.send("GET", wire.PathLock+"?name=deploy", guess, nil),
-		s.send("GET", wire.PathLock+"?name=deploy", "a."+owner+".c", nil),
+		s.send("GET", wire.PathLock+"?name=deploy", "a."+holder+".c", nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "", nil, func(r *http.Request) { r.SetBasicAuth("x", worker) }),
-		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Name: "deploy", Owner: waiter}),
+		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Name: "deploy", ID: longID(waiter)}),
 		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"}),
 		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: lease}),
 	))
 	said.WriteString(s.audit.String() + s.log.String())
 	for what, secret := range map[string]string{
-		"the owner": owner, "the waiter": waiter, "one who was refused": third, "the hold": g.Owner, "a token": worker, "another token": ops, "a wrong token": guess,
+		"the holder": holder, "the waiter": waiter, "one who was refused": third, "the hold": g.ID, "a token": worker, "another token": ops, "a wrong token": guess,
 	} {
 		if i := strings.Index(said.String(), secret); i >= 0 {
 			t.Errorf("the service shows %s: ...%s", what, said.String()[max(0, i-200):i+len(secret)])
 		}
 	}
 
-	g = s.acquire(worker, "deploy", owner)
-	if got := s.lock(tokens["admin"], "deploy").Holders[0].Owner; !strings.HasPrefix(got, owner) {
-		t.Errorf("with the verb admin the owner is %q, want it", got)
+	g = s.acquire(worker, "deploy", holder)
+	if got := s.lock(tokens["admin"], "deploy").Holders[0].ID; got != holder {
+		t.Errorf("with the verb admin the id is %q, want it", got)
 	}
-	if got := s.lock(ops, "deploy").Holders[0]; got.Owner != "" || got.OwnerDigest == "" || got.Token != g.Token {
-		t.Errorf("without the verb admin the holder is %+v, want a digest in place of the owner", got)
+	if got := s.lock(ops, "deploy").Holders[0]; got.ID != "" || got.Token != g.Token {
+		t.Errorf("without the verb admin the holder is %+v, want it without an id", got)
 	}
 }
 
@@ -546,7 +548,7 @@ namespace = "red"
 	s.send("POST", wire.PathBreak, tokens["worker"], wire.Break{Name: "deploy", Token: g.Token, Reason: "mine"})
 	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"})
 	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "again"})
-	s.send("POST", wire.PathFence, tokens["ops"], wire.Fence{Resource: "disk", Owner: "a", Token: 5})
+	s.send("POST", wire.PathFence, tokens["ops"], wire.Fence{Resource: "disk", ID: longID("a"), Token: 5})
 	s.send("GET", wire.PathLocks, "", nil)
 	var got []string
 	for line := range strings.Lines(s.audit.String()) {
@@ -579,7 +581,7 @@ namespace = "red"
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.kind(t) != "audit-unavailable" {
 		t.Errorf("break without a log: %d %s, want 503 audit-unavailable", a.status, a.body)
 	}
-	a = s.send("POST", wire.PathRenew, tokens["worker"], wire.Renew{Lease: &wire.Lease{Name: "deploy", Owner: "a", Token: g.Token}})
+	a = s.send("POST", wire.PathRenew, tokens["worker"], wire.Renew{Lease: &wire.Lease{Name: "deploy", ID: longID("a")}})
 	if a.status != http.StatusOK {
 		t.Errorf("the hold after that: %d %s, want it alive", a.status, a.body)
 	}
@@ -604,7 +606,7 @@ namespace = "small"
 	statuses := make(chan int, 20)
 	for i := range 20 {
 		wg.Go(func() {
-			a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: fmt.Sprint(i), Owner: "a", TTL: 60_000})
+			a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: fmt.Sprint(i), ID: longID("a"), TTL: 60_000})
 			statuses <- a.status
 		})
 	}
@@ -622,37 +624,32 @@ namespace = "small"
 	if len(page.Locks) != 2 {
 		t.Errorf("the store has %d locks, want 2", len(page.Locks))
 	}
-	a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", Owner: "a", TTL: 60_000})
+	a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", ID: longID("a"), TTL: 60_000})
 	if a.status != http.StatusTooManyRequests || a.kind(t) != wire.ProblemQuota || a.header.Get("Retry-After") != "1" {
 		t.Errorf("one more: %d %s with Retry-After %q, want 429 quota after 1 s", a.status, a.body, a.header.Get("Retry-After"))
 	}
-	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, Owner: "a", TTL: 120_000})
+	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, ID: longID("a"), TTL: 120_000})
 	if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
 		t.Errorf("a long TTL: %d %s, want 403 quota", a.status, a.body)
 	}
-	l := wire.Lease{Name: page.Locks[0].Name, Owner: "a", Token: page.Locks[0].Holders[0].Token}
-	a = s.send("POST", wire.PathLabel, ci, wire.Label{Lease: l, Label: "x", TTL: 120_000})
-	if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
-		t.Errorf("a label with a long TTL: %d %s, want 403 quota", a.status, a.body)
-	}
 	// As another replica, which knows only what the store has: the holds count, and their
-	// owners may ask again.
+	// clients may ask again.
 	m := s.Access.meters["small"]
 	m.mu.Lock()
-	m.holds = newLedger(nil)
+	clear(m.holds)
 	m.nextAfter = time.Time{}
 	m.mu.Unlock()
-	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, Owner: "a", TTL: 60_000})
+	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, ID: longID("a"), TTL: 60_000})
 	if a.status != http.StatusOK {
 		t.Errorf("a holder asks again: %d %s, want 200", a.status, a.body)
 	}
-	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", Owner: "a", TTL: 60_000})
+	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", ID: longID("a"), TTL: 60_000})
 	if a.status != http.StatusTooManyRequests {
 		t.Errorf("one more, at another replica: %d %s, want 429", a.status, a.body)
 	}
 }
 
-// TestServiceQuotaOfShared checks that all holds of one lock count, also if they have one owner.
+// TestServiceQuotaOfShared checks that all holds of one lock count.
 func TestServiceQuotaOfShared(t *testing.T) {
 	for name, kind := range map[string]wire.Acquire{"Shared": {Shared: true}, "Slots": {Slots: 1000}} {
 		t.Run(name, func(t *testing.T) {
@@ -666,7 +663,7 @@ verbs = ["read", "acquire"]
 namespace = "small"
 `, tokens, nil)
 			msg := kind
-			msg.Name, msg.Owner, msg.First = "pool", "a", true
+			msg.Name = "pool"
 			acquire := func(want int) (g wire.Granted) {
 				t.Helper()
 				a := s.send("POST", wire.PathAcquire, tokens["ci"], msg)
@@ -682,10 +679,10 @@ namespace = "small"
 			if n := len(s.lock(tokens["ci"], "pool").Holders); n != 2 {
 				t.Errorf("the lock has %d holders, want 2", n)
 			}
-			msg.First = false // as one whose answer was lost
+			msg.ID = g.ID // as one whose answer was lost
 			acquire(http.StatusOK)
-			msg.First = true
-			release := wire.Release{Lease: wire.Lease{Name: g.Name, Owner: g.Owner, Token: g.Token}}
+			msg.ID = ""
+			release := wire.Release{Lease: wire.Lease{Name: g.Name, ID: g.ID}}
 			if a := s.send("POST", wire.PathRelease, tokens["ci"], release); a.status != http.StatusNoContent {
 				t.Fatalf("release: %d %s", a.status, a.body)
 			}
@@ -706,22 +703,21 @@ verbs = ["acquire"]
 namespace = "small"
 `, tokens, nil)
 	s.acquire(tokens["ci"], "deploy", "a")
-	queue := func(owner, attempt string, want int) {
+	queue := func(id string, want int) {
 		t.Helper()
-		a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "deploy", Owner: owner, Attempt: attempt, Wait: 1})
+		a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "deploy", ID: longID(id), Wait: 1})
 		if a.status != want {
-			t.Errorf("%s waits: %d %s, want %d", owner, a.status, a.body, want)
+			t.Errorf("%s waits: %d %s, want %d", id, a.status, a.body, want)
 		}
 	}
-	queue("b", "1", http.StatusAccepted)
-	queue("c", "1", http.StatusTooManyRequests)
-	queue("b", "2", http.StatusTooManyRequests)
-	queue("b", "1", http.StatusAccepted)
-	a := s.send("POST", wire.PathWithdraw, tokens["ci"], wire.Withdraw{Name: "deploy", Owner: "b", Attempt: "1"})
+	queue("b", http.StatusAccepted)
+	queue("c", http.StatusTooManyRequests)
+	queue("b", http.StatusAccepted)
+	a := s.send("POST", wire.PathWithdraw, tokens["ci"], wire.Withdraw{Name: "deploy", ID: longID("b")})
 	if a.status != http.StatusNoContent {
 		t.Fatalf("withdraw: %d %s", a.status, a.body)
 	}
-	queue("c", "1", http.StatusAccepted)
+	queue("c", http.StatusAccepted)
 }
 
 // TestServiceQuotaOfPolls keeps a place by requests that don't wait. It counts as long as they
@@ -741,7 +737,7 @@ namespace = "small"
 		}
 		acquire := func(owner string, wait int64, want int) {
 			t.Helper()
-			body, err := json.Marshal(wire.Acquire{Name: "deploy", Owner: owner, Wait: wait, TTL: 3_600_000})
+			body, err := json.Marshal(wire.Acquire{Name: "deploy", ID: longID(owner), Wait: wait, TTL: 3_600_000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -779,24 +775,23 @@ verbs = ["read", "acquire", "reserve"]
 namespace = "small"
 `, tokens, nil)
 	const long = 121_000 // ms
-	g := s.acquire(tokens["ci"], "deploy", "a")
-	lease := wire.Lease{Name: "deploy", Owner: "a", Token: g.Token}
+	s.acquire(tokens["ci"], "deploy", "a")
+	lease := wire.Lease{Name: "deploy", ID: longID("a")}
 	for _, tt := range []struct {
 		name, path string
 		message    any
 	}{
 		{"ttl_ms", wire.PathAcquire, wire.Acquire{Name: "free", TTL: long}},
 		{"min_hold_ms", wire.PathAcquire, wire.Acquire{Name: "free", MinHold: long}},
-		{"min_hold_ms of a reservation", wire.PathAcquire, wire.Acquire{Name: "free", Reserve: true, Label: "x", TTL: 1000, MinHold: long}},
-		{"min_hold_ms of a holder", wire.PathAcquire, wire.Acquire{Name: "deploy", Owner: "a", MinHold: long}},
-		{"min_hold_ms of a release", wire.PathRelease, wire.Release{Lease: lease, MinHold: long}},
+		{"min_hold_ms of a reservation", wire.PathAcquire, wire.Acquire{Name: "free", Reserve: true, Process: wire.Process{Label: "x"}, TTL: 1000, MinHold: long}},
+		{"min_hold_ms of a holder", wire.PathAcquire, wire.Acquire{Name: "deploy", ID: longID("a"), MinHold: long}},
 		{"ttl_ms of a renewal", wire.PathRenew, wire.Renew{Lease: &lease, TTL: long}},
 	} {
 		if a := s.send("POST", tt.path, tokens["ci"], tt.message); a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
 			t.Errorf("a long %s: %d %s, want 403 quota", tt.name, a.status, a.body)
 		}
 	}
-	a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "free", Owner: "a", TTL: 1000, MinHold: 120_000})
+	a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "free", ID: longID("a"), TTL: 1000, MinHold: 120_000})
 	if a.status != http.StatusOK {
 		t.Errorf("a min_hold_ms of max-hold: %d %s, want 200", a.status, a.body)
 	}
@@ -820,11 +815,11 @@ func TestServiceCertificates(t *testing.T) {
 	connect(authority.Issue(t, names))
 	s.acquire("", "a", "owner")
 	connect(authority.Issue(t, x509.Certificate{DNSNames: []string{"other.example.com"}}))
-	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", Owner: "a"}); a.status != http.StatusUnauthorized {
+	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", ID: longID("a")}); a.status != http.StatusUnauthorized {
 		t.Errorf("another certificate: %d %s, want 401", a.status, a.body)
 	}
 	connect()
-	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", Owner: "a"}); a.status != http.StatusUnauthorized {
+	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", ID: longID("a")}); a.status != http.StatusUnauthorized {
 		t.Errorf("no certificate: %d %s, want 401", a.status, a.body)
 	}
 	expired := names
@@ -867,7 +862,7 @@ namespace = "shop"
 	for name, changes := range map[string]map[string]any{
 		"another branch": {"ref": "refs/heads/x"}, "another audience": {"aud": "x"}, "an old token": {"exp": time.Now().Add(-time.Hour).Unix()},
 	} {
-		if a := s.send("POST", wire.PathAcquire, i.token(t, changes), wire.Acquire{Name: "x", Owner: "a"}); a.status != http.StatusUnauthorized {
+		if a := s.send("POST", wire.PathAcquire, i.token(t, changes), wire.Acquire{Name: "x", ID: longID("a")}); a.status != http.StatusUnauthorized {
 			t.Errorf("%s: %d %s, want 401", name, a.status, a.body)
 		}
 	}
@@ -877,7 +872,7 @@ namespace = "shop"
 func TestServiceInBrowsers(t *testing.T) {
 	tokens := map[string]string{"ci": ""}
 	s := startService(t, "[token.ci]\n{ci}\nverbs = [\"read\", \"acquire\"]\nprefixes = [\"\"]\n", tokens, nil)
-	acquire := wire.Acquire{Name: "x", Owner: "a"}
+	acquire := wire.Acquire{Name: "x", ID: longID("a")}
 	for name, change := range map[string]func(*http.Request){
 		"a page of another site":  func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
 		"a page of another port":  func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") },
@@ -929,3 +924,6 @@ func TestServiceIsNotGuessed(t *testing.T) {
 		t.Errorf("the right token, which has worked before: %d %s", a.status, a.body)
 	}
 }
+
+// longID returns an id that is as long as the API demands.
+func longID(name string) string { return name + strings.Repeat("-", max(0, wire.MinID-len(name))) }

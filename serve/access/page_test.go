@@ -46,7 +46,7 @@ func TestPageInService(t *testing.T) {
 	deploy, oncall := tokens["deploy"], tokens["oncall"]
 	g := s.acquire(deploy, "deploy/shop", "job-1")
 	acquire := func(token, name string, ttl int64) answer {
-		return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, Owner: "job-2", TTL: ttl})
+		return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, ID: longID("job-2"), TTL: ttl})
 	}
 	end := func(token, name string) answer {
 		return s.send("POST", wire.PathBreak, token, wire.Break{Name: name, Token: g.Token, Reason: "x"})

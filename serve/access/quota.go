@@ -50,8 +50,8 @@ type meter struct {
 
 	mu        sync.Mutex
 	quota     Quota
-	waiters   map[waiterID]*waiter
-	holds     ledger
+	waiters   map[holdID]*waiter
+	holds     map[holdID]time.Time // when each was granted, as far as the store knows it
 	recent    map[holdID]time.Time // granted since the last survey began; zero time: released since
 	nextAfter time.Time            // a survey before that is not needed
 	underWay  *survey              // nil: there is none
@@ -80,7 +80,7 @@ var errSlowSurvey = fmt.Errorf("%w: it takes long to count the holds of the name
 
 // newMeter returns a meter of the holds that list finds under a prefix.
 func newMeter(prefix string, q Quota, list listFunc) *meter {
-	m := &meter{prefix: prefix, list: list, waiters: map[waiterID]*waiter{}, holds: newLedger(nil), recent: map[holdID]time.Time{}}
+	m := &meter{prefix: prefix, list: list, waiters: map[holdID]*waiter{}, holds: map[holdID]time.Time{}, recent: map[holdID]time.Time{}}
 	m.setQuota(q)
 	return m
 }
@@ -98,7 +98,7 @@ func (m *meter) setQuota(q Quota) {
 	}
 	m.quota = q
 	if !m.countsHolds() {
-		m.holds = newLedger(nil)
+		clear(m.holds)
 		clear(m.recent)
 	}
 }
@@ -121,12 +121,6 @@ func (m *meter) request(now time.Time) error {
 	return &ExceededError{What: "requests", Limit: fmt.Sprintf("%v each second", m.quota.Requests), RetryAfter: wait}
 }
 
-// A waiterID names an acquisition that waits.
-type waiterID struct {
-	owner   ownerID
-	attempt string
-}
-
 // A waiter is an acquisition that waits: in a request, or in a place that it has between two.
 type waiter struct {
 	requests int
@@ -136,7 +130,7 @@ type waiter struct {
 // wait counts an acquisition that waits, until a request gets the hold, or place after the last
 // one. A request that does not wait keeps the place of an earlier one that did. Done must be called
 // with what came of the request.
-func (m *meter) wait(id waiterID, waits bool, place time.Duration) (done func(serve.Outcome), err error) {
+func (m *meter) wait(id holdID, waits bool, place time.Duration) (done func(serve.Outcome), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.waiters[id]
@@ -170,14 +164,14 @@ func (m *meter) wait(id waiterID, waits bool, place time.Duration) (done func(se
 }
 
 // forgetLocked ends a waiter that has no request.
-func (m *meter) forgetLocked(id waiterID, w *waiter) {
+func (m *meter) forgetLocked(id holdID, w *waiter) {
 	if m.waiters[id] == w && w.requests == 0 {
 		delete(m.waiters, id)
 	}
 }
 
 // withdrawn forgets a waiter that was withdrawn.
-func (m *meter) withdrawn(id waiterID) {
+func (m *meter) withdrawn(id holdID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiters, id)
@@ -198,16 +192,15 @@ func (m *meter) lease(act serve.Action) error {
 	return nil
 }
 
-// admit reports whether the namespace may have one more hold. An owner that has one already is
-// admitted: it may ask again because it has not got an answer. If it gets another one, granted
-// decides.
-func (m *meter) admit(ctx context.Context, id ownerID) error {
+// admit reports whether the namespace may have one more hold. A client that has this one already is
+// admitted: it may ask again because it has not got an answer.
+func (m *meter) admit(ctx context.Context, id holdID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.surveyLocked(ctx); err != nil {
 		return err
 	}
-	return m.roomLocked(holdID{owner: id})
+	return m.roomLocked(id)
 }
 
 // granted counts a hold that the store has granted. If it returns an error, the namespace had
@@ -218,15 +211,14 @@ func (m *meter) granted(id holdID, now time.Time) error {
 	if err := m.roomLocked(id); err != nil {
 		return err
 	}
-	if _, had := m.holds.since(id); !had && m.countsHolds() {
-		m.holds.add(id, now)
-		m.recent[id] = now
+	if _, had := m.holds[id]; !had && m.countsHolds() {
+		m.holds[id], m.recent[id] = now, now
 	}
 	return nil
 }
 
 func (m *meter) roomLocked(id holdID) error {
-	if _, had := m.holds.since(id); had || m.quota.Locks == 0 || m.holds.size < m.quota.Locks {
+	if _, had := m.holds[id]; had || m.quota.Locks == 0 || len(m.holds) < m.quota.Locks {
 		return nil
 	}
 	return &ExceededError{What: "locks", Limit: fmt.Sprint(m.quota.Locks), RetryAfter: surveyInterval}
@@ -239,12 +231,12 @@ func (m *meter) renew(ctx context.Context, id holdID, now time.Time) error {
 	if m.quota.MaxHold == 0 {
 		return nil
 	}
-	since, ok := m.holds.since(id)
+	since, ok := m.holds[id]
 	if !ok {
 		if err := m.surveyLocked(ctx); err != nil {
 			return err
 		}
-		if since, ok = m.holds.since(id); !ok {
+		if since, ok = m.holds[id]; !ok {
 			return nil // the store will say that it is lost
 		}
 	}
@@ -259,7 +251,7 @@ func (m *meter) released(id holdID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.countsHolds() {
-		m.holds.remove(id)
+		delete(m.holds, id)
 		m.recent[id] = time.Time{}
 	}
 }
@@ -296,7 +288,7 @@ func (m *meter) run(ctx context.Context, s *survey) {
 	found := map[holdID]time.Time{}
 	err := m.list(ctx, m.prefix, func(st driver.Status) bool {
 		for _, h := range st.Holders {
-			found[holdID{newOwnerID(st.Name, serve.ClientOwner(h.Owner)), h.Token}] = began.Add(-h.Held)
+			found[newHoldID(st.Name, serve.ClientID(h.ID))] = began.Add(-h.Held)
 		}
 		return true
 	})
@@ -314,7 +306,7 @@ func (m *meter) run(ctx context.Context, s *survey) {
 // adoptLocked makes what a survey found the count, with what happened here since it began.
 func (m *meter) adoptLocked(found map[holdID]time.Time) {
 	for id, since := range found {
-		if known, ok := m.holds.since(id); ok && known.Before(since) {
+		if known, ok := m.holds[id]; ok && known.Before(since) {
 			found[id] = known // a store that does not know the age would make it new in each survey
 		}
 	}
@@ -325,5 +317,5 @@ func (m *meter) adoptLocked(found map[holdID]time.Time) {
 			found[id] = since
 		}
 	}
-	m.holds = newLedger(found)
+	m.holds = found
 }

@@ -24,8 +24,8 @@ func (s fakeStore) list(_ context.Context, _ string, yield func(driver.Status) b
 	return nil
 }
 
-// idOf names the hold of an owner whose token is 1.
-func idOf(name string) holdID { return holdID{newOwnerID(name, "1"), 1} }
+// idOf names the hold with the id "1" of a lock.
+func idOf(name string) holdID { return newHoldID(name, "1") }
 
 func exceeded(t *testing.T, err error, what string) {
 	t.Helper()
@@ -38,11 +38,11 @@ func exceeded(t *testing.T, err error, what string) {
 func TestQuotaOfLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		store := fakeStore{"other": {Owner: "replica 2"}}
+		store := fakeStore{"other": {ID: "replica 2"}}
 		m := newMeter("", Quota{Locks: 3}, store.list)
 		a, b, c := idOf("a"), idOf("b"), idOf("c")
 		for _, id := range []holdID{a, b} {
-			if err := m.admit(ctx, id.owner); err != nil {
+			if err := m.admit(ctx, id); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -53,22 +53,22 @@ func TestQuotaOfLocks(t *testing.T) {
 			}
 		}
 		exceeded(t, m.granted(c, time.Now()), "locks")
-		exceeded(t, m.admit(ctx, c.owner), "locks")
-		if err := m.admit(ctx, a.owner); err != nil {
-			t.Errorf("the owner of a hold asks again: %v, want nil", err)
+		exceeded(t, m.admit(ctx, c), "locks")
+		if err := m.admit(ctx, a); err != nil {
+			t.Errorf("the client of a hold asks again: %v, want nil", err)
 		}
 
 		m.released(a)
-		if err := m.admit(ctx, c.owner); err != nil {
+		if err := m.admit(ctx, c); err != nil {
 			t.Errorf("after a release: %v, want nil", err)
 		}
 
 		// The store has neither of ours: their leases have ended. The next survey finds that out.
 		time.Sleep(surveyInterval)
-		if err := m.admit(ctx, c.owner); err != nil {
+		if err := m.admit(ctx, c); err != nil {
 			t.Error(err)
 		}
-		if got := m.holds.size; got != 1 {
+		if got := len(m.holds); got != 1 {
 			t.Errorf("the survey counts %d holds, want 1", got)
 		}
 	})
@@ -80,22 +80,22 @@ func TestSurveyKeepsWhatHappensMeanwhile(t *testing.T) {
 	var m *meter
 	old, fresh := idOf("old"), idOf("fresh")
 	m = newMeter("", Quota{Locks: 5}, func(_ context.Context, _ string, yield func(driver.Status) bool) error {
-		yield(driver.Status{Name: "old", Holders: []driver.Holding{{Owner: "1", Token: 1}}})
+		yield(driver.Status{Name: "old", Holders: []driver.Holding{{ID: "1", Token: 1}}})
 		m.released(old)
 		return m.granted(fresh, time.Now())
 	})
-	if err := m.admit(t.Context(), idOf("next").owner); err != nil {
+	if err := m.admit(t.Context(), idOf("next")); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := m.holds.since(fresh); !ok || m.holds.size != 1 {
-		t.Errorf("the count has %d holds, want only the one that was granted meanwhile", m.holds.size)
+	if _, ok := m.holds[fresh]; !ok || len(m.holds) != 1 {
+		t.Errorf("the count has %d holds, want only the one that was granted meanwhile", len(m.holds))
 	}
 }
 
 func TestQuotaOfHoldTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// This store does not know how old our hold is.
-		store := fakeStore{"ours": {Owner: "1", Token: 1}, "theirs": {Owner: "1", Token: 1, Held: 50 * time.Minute}}
+		store := fakeStore{"ours": {ID: "1", Token: 1}, "theirs": {ID: "1", Token: 1, Held: 50 * time.Minute}}
 		m := newMeter("", Quota{MaxHold: time.Hour}, store.list)
 		ours, theirs := idOf("ours"), idOf("theirs")
 		if err := m.granted(ours, time.Now()); err != nil {
@@ -121,8 +121,8 @@ func TestQuotaOfWaiters(t *testing.T) {
 	const place = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		m := newMeter("", Quota{Waiters: 1}, fakeStore{}.list)
-		one, other := waiterID{newOwnerID("a", "1"), "x"}, waiterID{newOwnerID("a", "1"), "y"}
-		wait := func(id waiterID) func(serve.Outcome) {
+		one, other := newHoldID("a", "x"), newHoldID("a", "y")
+		wait := func(id holdID) func(serve.Outcome) {
 			t.Helper()
 			done, err := m.wait(id, true, place)
 			if err != nil {
@@ -186,7 +186,7 @@ func TestSurveyFails(t *testing.T) {
 	down := fmt.Errorf("%w: down", driver.ErrUnavailable)
 	m := newMeter("", Quota{Locks: 1}, func(context.Context, string, func(driver.Status) bool) error { return down })
 	for range 2 {
-		if err := m.admit(t.Context(), idOf("a").owner); !errors.Is(err, driver.ErrUnavailable) {
+		if err := m.admit(t.Context(), idOf("a")); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("error = %v, want ErrUnavailable", err)
 		}
 	}
@@ -205,13 +205,13 @@ func TestSlowSurvey(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		err := m.admit(t.Context(), idOf("a").owner)
+		err := m.admit(t.Context(), idOf("a"))
 		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) != driver.AnswerTimeout {
 			t.Errorf("admit = %v after %v, want ErrUnavailable after %v", err, time.Since(began), driver.AnswerTimeout)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
 		defer cancel()
-		if err := m.admit(ctx, idOf("a").owner); err != nil {
+		if err := m.admit(ctx, idOf("a")); err != nil {
 			t.Errorf("admit of the next client = %v, want nil", err)
 		}
 	})

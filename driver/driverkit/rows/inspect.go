@@ -47,8 +47,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 }
 
 // Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Break(ctx, name, owner, token) })
+func (d *Driver) Break(ctx context.Context, name, id string) error {
+	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Break(ctx, name, id) })
 }
 
 // Withdraw implements [driver.Withdrawer].

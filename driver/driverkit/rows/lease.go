@@ -34,12 +34,12 @@ type Lease struct {
 func (l *Lease) Grant() driver.Grant { return l.grant }
 
 // ID returns the id of the request that has led to the lease.
-func (l *Lease) ID() string { return l.Req.Owner }
+func (l *Lease) ID() string { return l.Req.ID }
 
 // Lease returns the lease with the given id on a lock, without a request to the store. Another
 // process may have acquired it: its grant is zero, and it is not told when it ends.
 func (d *Driver) Lease(name, id string, ttl time.Duration) *Lease {
-	return &Lease{d: d, Req: driver.Request{Name: name, Owner: id, TTL: ttl}, Nonce: d.newNonce(), granted: true}
+	return &Lease{d: d, Req: driver.Request{Name: name, ID: id, TTL: ttl}, Nonce: d.newNonce(), granted: true}
 }
 
 // NotifyWanted tells the holder that another process waits.
@@ -139,8 +139,8 @@ func (l *Lease) RetryRelease(err error) {
 	l.d.registry.recordCleanup(l.Req.Name, l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 }
 
-// SetLabel implements [driver.Lease].
-func (l *Lease) SetLabel(ctx context.Context, label string) error {
+// SetHolder implements [driver.Lease].
+func (l *Lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -149,7 +149,7 @@ func (l *Lease) SetLabel(ctx context.Context, label string) error {
 	}
 	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	found, err := l.d.backend.SetLabel(ctx, l, sanitize(label))
+	found, err := l.d.backend.SetHolder(ctx, l, newEntry(driver.Request{Holder: h}, ""))
 	if err == nil && !found {
 		err = driver.ErrLost
 	}

@@ -537,13 +537,6 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 	return err
 }
 
-// hasWaiting reports whether the store has queued an attempt.
-func (w *registry) hasWaiting() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.waiting) > 0
-}
-
 // waitingAttempts returns the attempts to poll for, and the distinct names of their locks.
 func (w *registry) waitingAttempts() (all map[string]*Attempt, names []string) {
 	w.mu.Lock()

@@ -68,8 +68,9 @@ type Backend struct {
 	// reports whether the row had the lease.
 	Release func(context.Context, *Lease) (freed bool, err error)
 
-	// SetLabel changes the label of the lease in its row. It reports whether the row had the lease.
-	SetLabel func(ctx context.Context, l *Lease, label string) (found bool, err error)
+	// SetHolder changes Host, PID, Label and Kind of the lease in its row to those of h. It reports
+	// whether the row had the lease.
+	SetHolder func(ctx context.Context, l *Lease, h Entry) (found bool, err error)
 
 	// Read reads rows. Names without a row are missing from the result.
 	Read func(ctx context.Context, names []string) (map[string]*State, error)
@@ -84,7 +85,7 @@ type Backend struct {
 	ReadPage func(ctx context.Context, prefix, after string) ([]*State, error)
 
 	// Break frees the hold of the given owner and token, or returns [driver.ErrLost].
-	Break func(ctx context.Context, name, owner string, token uint64) error
+	Break func(ctx context.Context, name, id string) error
 
 	// Withdraw removes the waiters of the owner from the row of the name, if there are any.
 	Withdraw func(ctx context.Context, name, owner string) error

@@ -176,7 +176,7 @@ func newDriver(t *testing.T, b rows.Backend) *rows.Driver {
 }
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
 }
 
 func noWait(name, owner string) driver.Request {
@@ -189,7 +189,7 @@ func acquire(t *testing.T, d *rows.Driver, req driver.Request) driver.Lease {
 	t.Helper()
 	l, err := d.Acquire(t.Context(), req)
 	if err != nil {
-		t.Fatalf("Acquire of %q by %q = %v", req.Name, req.Owner, err)
+		t.Fatalf("Acquire of %q by %q = %v", req.Name, req.ID, err)
 	}
 	return l
 }

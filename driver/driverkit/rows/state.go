@@ -29,14 +29,16 @@ type Entry struct {
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
+
+	Kind driver.HolderKind `json:"kind,omitempty"`
 }
 
 // newEntry returns the entry of a request.
 func newEntry(req driver.Request, nonce string) Entry {
 	h := req.Holder
 	return Entry{
-		Owner: req.Owner, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
-		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label),
+		Owner: req.ID, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
+		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label), Kind: h.Kind,
 	}
 }
 
@@ -52,7 +54,11 @@ func (e *Entry) Process() string {
 }
 
 func (e *Entry) holder() driver.Holder {
-	return driver.Holder{Host: e.Host, PID: e.PID, Label: e.Label}
+	h := driver.Holder{Host: e.Host, PID: e.PID, Label: e.Label, Kind: e.Kind}
+	if e.Kept {
+		h.Kind = driver.KindKept
+	}
+	return h
 }
 
 // A State is a row at the time Now, without the holders that had ended by then. If the row is
@@ -69,7 +75,7 @@ type State struct {
 // HolderFor returns the entry with which the owner of req already holds the lock, or nil.
 func (s *State) HolderFor(req driver.Request) *Entry {
 	for i, h := range s.Holders {
-		if h.Owner == req.Owner && h.Shared == req.Shared && !h.Kept && s.Slots == req.Slots {
+		if h.Owner == req.ID && h.Shared == req.Shared && !h.Kept && s.Slots == req.Slots {
 			return &s.Holders[i]
 		}
 	}
@@ -149,12 +155,12 @@ func (s *State) status() driver.Status {
 	for _, h := range s.Holders {
 		st.Shared = h.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: Between(s.Now, h.Until),
+			ID: h.Owner, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: Between(s.Now, h.Until),
 		})
 	}
 	for _, w := range s.Waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: w.Owner, Shared: w.Shared, Holder: w.holder(), Waited: Between(w.Since, s.Now),
+			ID: w.Owner, Shared: w.Shared, Holder: w.holder(), Waited: Between(w.Since, s.Now),
 		})
 	}
 	return st

@@ -76,7 +76,7 @@ func TestBreak(t *testing.T) {
 	p.askToBreak("db/migrat")
 	p.await("document.querySelector('dialog button[type=submit]').disabled")
 	p.fill("#break-name", "e")
-	p.await("/^snib release db.migrate --owner [0-9a-f]+ --reason 'it hangs'$/.test(document.querySelector('#break-command').innerText)")
+	p.await("/^snib release db.migrate --force --reason 'it hangs'$/.test(document.querySelector('#break-command').innerText)")
 	p.eval("document.querySelector('#break-reason').focus()")
 	p.keys(kb.Enter)
 	p.shows("dialog", "The hold has ended")

@@ -71,18 +71,18 @@ func TestLooks(t *testing.T) {
 func TestFirstSteps(t *testing.T) {
 	s := startService(t, nil, nil)
 	var alice wire.Granted
-	s.post(wire.PathAcquire, `{"name": "deploy", "owner": "alice", "ttl_ms": 600000, "host": "laptop", "label": "release 7"}`, &alice)
+	s.post(wire.PathAcquire, `{"name": "deploy", "id": "alice-oM3kq8vT2xYb7RwZ", "ttl_ms": 600000, "host": "laptop", "label": "release 7"}`, &alice)
 	granted := make(chan wire.Granted, 1)
 	go func() {
 		var bob wire.Granted
-		s.post(wire.PathAcquire, `{"name": "deploy", "owner": "bob", "wait_ms": 20000}`, &bob)
+		s.post(wire.PathAcquire, `{"name": "deploy", "id": "bob-oM3kq8vT2xYb7RwZp", "wait_ms": 20000}`, &bob)
 		granted <- bob
 	}()
 	p := open(t, s.url()+"#/lock/deploy", 1440, 900)
 	p.shows(".card", "release 7")
 	p.await("document.querySelectorAll('tbody tr').length === 1")
 	p.picture("serve-first-steps.png")
-	s.post(wire.PathRelease, fmt.Sprintf(`{"name": "deploy", "owner": "alice", "token": %d}`, alice.Token), nil)
+	s.post(wire.PathRelease, fmt.Sprintf(`{"name": "deploy", "id": "%s"}`, alice.ID), nil)
 	p.shows(".card", fmt.Sprint((<-granted).Token))
 }
 

@@ -125,7 +125,7 @@ func (s *service) client(host string) client {
 }
 
 func (c client) request(name string) driver.Request {
-	return driver.Request{Name: name, Owner: rand.Text(), UniqueOwner: true, TTL: ttl, NoWait: true, Holder: c.holder}
+	return driver.Request{Name: name, ID: rand.Text(), TTL: ttl, NoWait: true, Holder: c.holder}
 }
 
 // hold takes a lock.

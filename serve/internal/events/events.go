@@ -72,7 +72,7 @@ func diff(before, after driver.Status, yield func(Kind, driver.Holding)) {
 // find returns the place of a hold in a list, or -1.
 func find(all []driver.Holding, h driver.Holding) int {
 	for i, other := range all {
-		if other.Owner == h.Owner && other.Token == h.Token && other.Foreign == h.Foreign {
+		if other.ID == h.ID && other.Token == h.Token && other.Foreign == h.Foreign {
 			return i
 		}
 	}
@@ -96,7 +96,7 @@ func looksEqual(a, b driver.Status) bool {
 		}
 	}
 	for i, w := range a.Waiters {
-		if other := b.Waiters[i]; w.Owner != other.Owner || w.Holder != other.Holder || w.Shared != other.Shared {
+		if other := b.Waiters[i]; w.ID != other.ID || w.Holder != other.Holder || w.Shared != other.Shared {
 			return false
 		}
 	}

@@ -50,8 +50,7 @@ type Hub struct {
 
 // A Hold names a hold.
 type Hold struct {
-	Name, Owner string // in the store
-	Token       uint64
+	Name, ID string // in the store
 }
 
 // A note says how a hold ended.
@@ -332,7 +331,7 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 
 // endLocked returns how a hold ended that was in the last snapshot.
 func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) End {
-	if n, ok := p.h.ends[Hold{name, hold.Owner, hold.Token}]; ok {
+	if n, ok := p.h.ends[Hold{name, hold.ID}]; ok {
 		return n.end
 	}
 	older := p.older[name].Holders

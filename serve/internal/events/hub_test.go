@@ -69,9 +69,9 @@ func (f *fakeStore) listed() int {
 
 // held returns a lock that is held.
 func held(name string, token uint64, waiters ...string) driver.Status {
-	st := driver.Status{Name: name, Holders: []driver.Holding{{Owner: fmt.Sprint("o", token), Token: token}}}
+	st := driver.Status{Name: name, Holders: []driver.Holding{{ID: fmt.Sprint("o", token), Token: token}}}
 	for _, w := range waiters {
-		st.Waiters = append(st.Waiters, driver.Waiting{Owner: w})
+		st.Waiters = append(st.Waiters, driver.Waiting{ID: w})
 	}
 	return st
 }
@@ -116,7 +116,7 @@ func text(b Batch) string {
 // looks one second apart show, and is missing at the one after.
 func TestEnds(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
-	hold := Hold{"a", "o1", 1}
+	hold := Hold{"a", "o1"}
 	errRefused := errors.New("the store has refused it")
 	does, refused := func() error { return nil }, func() error { return errRefused }
 	tests := []struct {
@@ -134,7 +134,7 @@ func TestEnds(t *testing.T) {
 		{"Endless", []time.Duration{driver.NoExpiry, driver.NoExpiry}, nil, EndUnknown},
 		{"Released", []time.Duration{2 * s, 1 * s}, func(h *Hub) error { return h.Ending(hold, EndReleased, does) }, EndReleased},
 		{"Broken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, EndBroken, does) }, EndBroken},
-		{"BrokenOther", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(Hold{"a", "o1", 2}, EndBroken, does) }, EndUnknown},
+		{"BrokenOther", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(Hold{"a", "o2"}, EndBroken, does) }, EndUnknown},
 		{"BrokenBeforeRelease", []time.Duration{20 * s}, func(h *Hub) error {
 			return errors.Join(h.Ending(hold, EndBroken, does), h.Ending(hold, EndReleased, refused))
 		}, EndBroken},
@@ -187,9 +187,9 @@ func TestEvents(t *testing.T) {
 		{"HandedOver", []driver.Status{held("a", 1, "w")}, []driver.Status{held("a", 2)}, "released a 1; acquired a 2; "},
 		{"Waiter", []driver.Status{held("a", 1)}, []driver.Status{held("a", 1, "w")}, "changed a 0; "},
 		{"OtherOrder", []driver.Status{held("a", 1, "v", "w")}, []driver.Status{held("a", 1, "w", "v")}, "changed a 0; "},
-		{"WaiterGone", []driver.Status{{Name: "a", Waiters: []driver.Waiting{{Owner: "w"}}}}, nil, "changed a 0; "},
-		{"Label", []driver.Status{held("a", 1)}, []driver.Status{{Name: "a", Holders: []driver.Holding{{Owner: "o1", Token: 1, Holder: driver.Holder{Label: "l"}}}}}, "changed a 0; "},
-		{"TimesOnly", []driver.Status{held("a", 1)}, []driver.Status{{Name: "a", Holders: []driver.Holding{{Owner: "o1", Token: 1, Held: 5, Left: 7}}}}, ""},
+		{"WaiterGone", []driver.Status{{Name: "a", Waiters: []driver.Waiting{{ID: "w"}}}}, nil, "changed a 0; "},
+		{"Label", []driver.Status{held("a", 1)}, []driver.Status{{Name: "a", Holders: []driver.Holding{{ID: "o1", Token: 1, Holder: driver.Holder{Label: "l"}}}}}, "changed a 0; "},
+		{"TimesOnly", []driver.Status{held("a", 1)}, []driver.Status{{Name: "a", Holders: []driver.Holding{{ID: "o1", Token: 1, Held: 5, Left: 7}}}}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

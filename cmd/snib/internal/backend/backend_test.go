@@ -132,7 +132,7 @@ func TestStateFolder(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("folder: %v, %v, want mode 0700", info, err)
 	}
-	req := driver.Request{Name: "name", Owner: "me", TTL: time.Minute, NoWait: true}
+	req := driver.Request{Name: "name", ID: "me", TTL: time.Minute, NoWait: true}
 	if _, err := s.Acquire(context.Background(), req); err != nil {
 		t.Error(err)
 	}

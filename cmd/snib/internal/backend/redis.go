@@ -139,7 +139,7 @@ func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Durati
 	if !s.Withholds() {
 		return 0, nil
 	}
-	req = driver.Request{Name: probe(req.Name), Owner: rand.Text(), TTL: req.TTL, NoWait: true}
+	req = driver.Request{Name: probe(req.Name), ID: rand.Text(), TTL: req.TTL, NoWait: true}
 	lease, err := s.Acquire(ctx, req)
 	left, ok := Grace(err)
 	switch {

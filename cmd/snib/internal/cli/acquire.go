@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -34,9 +33,9 @@ func briefly() (context.Context, context.CancelFunc) {
 // An acquirer opens the store and acquires one lock, with the options of the command line.
 type acquirer struct {
 	*app
-	// The request: all fields that decide whether the store grants it, and our owner.
+	// The request: all fields that decide whether the store grants it, and the id of the attempt.
 	req        driver.Request
-	fixedOwner bool      // the user chose the owner
+	fixedOwner bool      // the user chose the id
 	wait       *duration // the longest wait, if set
 	retry      *duration // how long the store may be unavailable
 	noWait     bool
@@ -47,8 +46,8 @@ type acquirer struct {
 	failedAt time.Time
 }
 
-// A recordingDriver is a driver that records, in the acquirer, why the store
-// could not serve a request.
+// A recordingDriver is a driver that records, in the acquirer, the id of the last attempt, and why
+// the store could not serve it. An id that the user has chosen replaces that of the attempt.
 type recordingDriver struct {
 	driver.Driver
 	*acquirer
@@ -56,6 +55,12 @@ type recordingDriver struct {
 
 // Acquire implements [driver.Driver].
 func (d recordingDriver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	d.mu.Lock()
+	if d.fixedOwner {
+		req.ID = d.req.ID
+	}
+	d.req.ID = req.ID
+	d.mu.Unlock()
 	lease, err := d.Driver.Acquire(ctx, req)
 	if isUnavailable(err) {
 		d.recordFailure(err)
@@ -155,7 +160,7 @@ func (acq *acquirer) retryLimit() time.Duration {
 
 // options returns the options of a Locker that acquires as the command line says.
 func (acq *acquirer) options() []snib.Option {
-	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Owner(acq.req.Owner), snib.Label(acq.req.Holder.Label), snib.RetryTimeout(acq.retryLimit())}
+	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Label(acq.req.Holder.Label), snib.RetryTimeout(acq.retryLimit())}
 	switch {
 	case acq.noWait:
 		opts = append(opts, snib.NoWait())
@@ -176,7 +181,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		lock, err := acq.acquireInTime(ctx, locker, s)
+		lock, err := acq.acquireInTime(ctx, locker)
 		done <- result{lock, err}
 	}()
 	line := &waitLine{acq: acq, store: s}
@@ -239,18 +244,13 @@ func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []s
 const maxLateGrants = 10
 
 // acquireInTime acquires the lock. An overloaded store may grant it so late that the lease has
-// ended. As nothing has run yet, a command that waits without a limit then acquires again. It does
-// so as another owner: the release of the late lease may be executed even later.
-func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker, s *backend.Store) (*snib.Lock, error) {
+// ended. As nothing has run yet, a command that waits without a limit then acquires again.
+func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*snib.Lock, error) {
 	for late := 1; ; late++ {
 		lock, err := locker.Acquire(ctx, acq.req.Name)
 		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || acq.fixedOwner || late == maxLateGrants || ctx.Err() != nil {
 			return lock, err
 		}
-		acq.mu.Lock()
-		acq.req.Owner = rand.Text()
-		locker = locker.With(snib.Owner(acq.req.Owner))
-		acq.mu.Unlock()
 	}
 }
 
@@ -403,7 +403,7 @@ func (l *waitLine) ahead(st driver.Status) int {
 	l.acq.mu.Lock()
 	defer l.acq.mu.Unlock()
 	for i, other := range st.Waiters {
-		if other.Owner == l.acq.req.Owner {
+		if other.ID == l.acq.req.ID {
 			return i
 		}
 	}

@@ -24,7 +24,7 @@ func (silentStore) Status(ctx context.Context, _ string) (driver.Status, error) 
 
 func (silentStore) List(context.Context, string, func(driver.Status) bool) error { return nil }
 
-func (silentStore) Break(context.Context, string, string, uint64) error { return nil }
+func (silentStore) Break(context.Context, string, string) error { return nil }
 
 // TestReason checks the reason that is printed for a wait without a terminal, some time after a
 // request has failed. If the store is known to serve, no message is needed.
@@ -81,14 +81,14 @@ func TestLateGrant(t *testing.T) {
 	tests := []struct {
 		name   string
 		late   int
-		fixed  bool // the owner
+		fixed  bool // the id
 		noWait bool
 		wait   time.Duration
 		want   error
 	}{
 		{"InTime", 0, true, false, 0, nil},
 		{"Waits", 5, false, false, 0, nil},
-		{"FixedOwner", 1, true, false, 0, snib.ErrLost},
+		{"FixedID", 1, true, false, 0, snib.ErrLost},
 		{"TooSlow", 1000, false, false, 0, snib.ErrLost},
 		{"NoWait", 1, false, true, 0, snib.ErrLost},
 		{"Limit", 1, false, false, time.Minute, snib.ErrLost},
@@ -97,7 +97,7 @@ func TestLateGrant(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				acq := &acquirer{
-					app: &app{}, req: driver.Request{Name: "name", Owner: "owner", TTL: 2 * time.Second}, fixedOwner: tt.fixed, noWait: tt.noWait,
+					app: &app{}, req: driver.Request{Name: "name", ID: "owner", TTL: 2 * time.Second}, fixedOwner: tt.fixed, noWait: tt.noWait,
 					wait: &duration{value: tt.wait, set: tt.wait > 0},
 				}
 				locker, err := snib.New(&lateStore{memlock.New(), tt.late}, acq.options()...)
@@ -105,14 +105,11 @@ func TestLateGrant(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer locker.Close()
-				lock, err := acq.acquireInTime(t.Context(), locker, nil)
+				lock, err := acq.acquireInTime(t.Context(), locker)
 				if !errors.Is(err, tt.want) {
 					t.Errorf("acquire with %d late grants = %v, want %v", tt.late, err, tt.want)
 				}
 				if lock != nil {
-					if sameOwner := lock.Owner() == "owner"; sameOwner != (tt.late == 0) {
-						t.Errorf("after %d late grants, the owner is %q", tt.late, lock.Owner())
-					}
 					_ = lock.Release()
 				}
 			})

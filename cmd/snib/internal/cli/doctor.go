@@ -133,7 +133,7 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 	var last uint64
 	began := time.Now()
 	for range 2 {
-		req.Owner = rand.Text()
+		req.ID = rand.Text()
 		lease, err := s.Acquire(ctx, req)
 		if left, ok := backend.Grace(err); ok {
 			return []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: withheldText(left), Advice: "try again then"}}, nil

@@ -177,6 +177,8 @@ type processJSON struct {
 	Host  string `json:"host,omitempty"`  // the host. Missing if it is not known
 	PID   int    `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
 	Label string `json:"label,omitempty"` // free text, such as the command. Missing if it is not known
+	// what keeps the hold: detached, reserved, pending or kept. Missing if the process does
+	Kind driver.HolderKind `json:"kind,omitempty"`
 }
 
 type countsJSON struct {
@@ -318,10 +320,10 @@ func toHolder(h driver.Holding) holderJSON {
 
 // ownerDigest returns the digest of the owner of h, or "" if h has no owner.
 func ownerDigest(h driver.Holding) string {
-	if h.Owner == "" {
+	if h.ID == "" {
 		return ""
 	}
-	return driver.OwnerDigest(h.Owner)
+	return driver.Digest(h.ID)
 }
 
 func toHolderWithHeirs(h driver.Holding) holderJSON {
@@ -332,7 +334,7 @@ func toHolderWithHeirs(h driver.Holding) holderJSON {
 }
 
 func toWaiter(w driver.Waiting) waiterJSON {
-	return waiterJSON{driver.OwnerDigest(w.Owner), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
+	return waiterJSON{driver.Digest(w.ID), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
 }
 
 func toPromises(i driver.Info, f backend.Faults) promisesJSON {

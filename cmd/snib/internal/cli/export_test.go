@@ -87,8 +87,8 @@ func startExport(t *testing.T, s *backend.Store) (url string, stop func()) {
 func TestExport(t *testing.T) {
 	store := memlock.New()
 	leaked := findingsStore{store, []driver.Status{
-		{Name: "job/1", Holders: []driver.Holding{{Owner: "o", Token: 1, Left: driver.NoExpiry}}, Waiters: []driver.Waiting{{Waited: time.Minute}}},
-		{Name: "job/2", Holders: []driver.Holding{{Owner: "p", Token: 2, Left: time.Minute}}},
+		{Name: "job/1", Holders: []driver.Holding{{ID: "o", Token: 1, Left: driver.NoExpiry}}, Waiters: []driver.Waiting{{Waited: time.Minute}}},
+		{Name: "job/2", Holders: []driver.Holding{{ID: "p", Token: 2, Left: time.Minute}}},
 	}}
 	url, stop := startExport(t, &backend.Store{Driver: leaked, URL: "test:"})
 	want := map[string]float64{

@@ -29,7 +29,7 @@ type envHold struct {
 
 func (h envHold) Name() string  { return h.name }
 func (h envHold) Token() uint64 { return h.token }
-func (h envHold) Owner() string { return h.owner }
+func (h envHold) ID() string    { return h.owner }
 
 func (a *app) newFenceCommand() *cobra.Command {
 	adopt := false

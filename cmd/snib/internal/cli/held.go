@@ -68,7 +68,7 @@ func refuseNested(ctx context.Context, s *backend.Store, name string, outer []ou
 // findHold returns the hold of an owner in st, or nil. The owner is given by its id, or by the
 // digest of it that listings show.
 func findHold(st driver.Status, owner string) *driver.Holding {
-	same := func(h driver.Holding) bool { return h.Owner == owner }
+	same := func(h driver.Holding) bool { return h.ID == owner }
 	i := slices.IndexFunc(st.Holders, same)
 	if i < 0 {
 		i = slices.IndexFunc(st.Holders, func(h driver.Holding) bool { return ownerDigest(h) == owner && owner != "" })

@@ -222,12 +222,12 @@ func (h *holdCommand) report(s *backend.Store, held holds, outer []outerHold) er
 	lock := held[0]
 	return h.print(h.output.value, result{
 		document: func() any {
-			return heldJSON{"snib.lock/1", lock.Name(), lock.Owner(), lock.Token(), seconds(h.ttl.value)}
+			return heldJSON{"snib.lock/1", lock.Name(), lock.ID(), lock.Token(), seconds(h.ttl.value)}
 		},
 		names: func() []string { return []string{printable(lock.Name())} },
 		text: func() string {
 			return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\nexport %s=%d\n",
-				shellQuote(lock.Name()), shellQuote(lock.Owner()), lock.Token(), keeperPIDVar, os.Getpid())
+				shellQuote(lock.Name()), shellQuote(lock.ID()), lock.Token(), keeperPIDVar, os.Getpid())
 		},
 	})
 }

@@ -67,7 +67,7 @@ func (l leak) sameAs(other leak) bool {
 	if l.kind != other.kind || l.name != other.name || l.waiter != other.waiter || (l.hold == nil) != (other.hold == nil) {
 		return false
 	}
-	return l.hold == nil || l.hold.Owner == other.hold.Owner && l.hold.Token == other.hold.Token
+	return l.hold == nil || l.hold.ID == other.hold.ID && l.hold.Token == other.hold.Token
 }
 
 // A leaksCommand is one call of "snib leaks".
@@ -218,7 +218,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 	err = s.Strangers(ctx, prefix, func(f backend.Stranger) bool {
 		k := leak{kind: leakForeign, name: f.Key, problem: f.Problem, library: f.Library, unsure: f.Unsure}
 		if f.Value != "" {
-			k.hold = &driver.Holding{Owner: f.Value, Left: driver.NoExpiry}
+			k.hold = &driver.Holding{ID: f.Value, Left: driver.NoExpiry}
 		}
 		all = append(all, k)
 		return !enough()
@@ -231,7 +231,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
 		switch {
-		case isUnbreakable(h), h.Holder.IsReserved(): // no lock; meant to last
+		case isUnbreakable(h), h.Holder.Kind == driver.KindReserved: // no lock; meant to last
 			continue
 		case h.Left == driver.NoExpiry:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
@@ -266,14 +266,14 @@ func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {
 		behind := len(st.Waiters) - 1 - i
-		if behind > 0 && (l.isGone(w.Holder) || silence[w.Owner] > silentAfter) {
-			k.waiter = w.Owner
+		if behind > 0 && (l.isGone(w.Holder) || silence[w.ID] > silentAfter) {
+			k.waiter = w.ID
 			k.problem = fmt.Sprintf("%s behind the entry of %s, a waiter that is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
 		}
 	}
 	if len(st.Holders) == 0 && len(st.Waiters) > 0 && st.Waiters[0].Waited > stuckAfter {
-		k.waiter = st.Waiters[0].Owner
+		k.waiter = st.Waiters[0].ID
 		k.problem = fmt.Sprintf("%s, the first for %s, and nobody holds the lock", plural(len(st.Waiters), "waiter"), short(st.Waiters[0].Waited))
 		return k, true
 	}
@@ -318,7 +318,7 @@ func confirmForeign(k leak, st driver.Status) (leak, bool) {
 	if k.hold == nil {
 		return k, true
 	}
-	if len(st.Holders) != 1 || st.Holders[0].Left != driver.NoExpiry || st.Holders[0].Owner != k.hold.Owner {
+	if len(st.Holders) != 1 || st.Holders[0].Left != driver.NoExpiry || st.Holders[0].ID != k.hold.ID {
 		return k, false
 	}
 	k.hold = &st.Holders[0]
@@ -411,7 +411,7 @@ func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
 	ctx, cancel := context.WithTimeout(ctx, stuckAfter)
 	defer cancel()
 	lease, err := s.Acquire(ctx, driver.Request{
-		Name: k.name, Owner: rand.Text(), TTL: max(stuckAfter, s.Info().MinTTL), NoWait: true,
+		Name: k.name, ID: rand.Text(), TTL: max(stuckAfter, s.Info().MinTTL), NoWait: true,
 		Shared: k.status.Shared, Slots: k.status.Slots, Holder: driver.Holder{Label: "snib leaks"},
 	})
 	if err == nil {
@@ -424,7 +424,7 @@ func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(st.Waiters, func(w driver.Waiting) bool { return w.Owner == k.waiter }) {
+	if slices.ContainsFunc(st.Waiters, func(w driver.Waiting) bool { return w.ID == k.waiter }) {
 		return snib.ErrHeld
 	}
 	return nil

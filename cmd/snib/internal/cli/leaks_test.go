@@ -24,16 +24,16 @@ func (m changingStore) List(_ context.Context, _ string, yield func(driver.Statu
 	return nil
 }
 func (m changingStore) Status(context.Context, string) (driver.Status, error) { return m.later, nil }
-func (m changingStore) Break(context.Context, string, string, uint64) error   { return driver.ErrLost }
+func (m changingStore) Break(context.Context, string, string) error           { return driver.ErrLost }
 
 // TestLeaksLookTwice checks that what one look shows, and the next one a second
 // later does not, is no leak.
 func TestLeaksLookTwice(t *testing.T) {
 	held := func(owner string, token uint64) driver.Status {
-		return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: owner, Token: token, Left: driver.NoExpiry}}}
+		return driver.Status{Name: "lock", Holders: []driver.Holding{{ID: owner, Token: token, Left: driver.NoExpiry}}}
 	}
 	queue := func(first string, waited time.Duration) driver.Status {
-		return driver.Status{Name: "lock", Waiters: []driver.Waiting{{Owner: first, Waited: waited}}}
+		return driver.Status{Name: "lock", Waiters: []driver.Waiting{{ID: first, Waited: waited}}}
 	}
 	tests := []struct {
 		name          string
@@ -70,7 +70,7 @@ type slowStore struct {
 
 func (a slowStore) hold() driver.Status {
 	dead := driver.Holder{Host: "here", PID: 1 << 30} // no such process exists
-	return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: "a", Token: 1, Holder: dead, Left: time.Until(a.ends)}}}
+	return driver.Status{Name: "lock", Holders: []driver.Holding{{ID: "a", Token: 1, Holder: dead, Left: time.Until(a.ends)}}}
 }
 
 func (a slowStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
@@ -112,7 +112,7 @@ func (r renewingStore) hold() driver.Status {
 	}
 	last := r.taken.Add(life.Truncate(r.ttl / 3))
 	return driver.Status{Name: "lock", Holders: []driver.Holding{{
-		Owner: "a", Token: 1, Holder: driver.Holder{Host: "here", PID: 1 << 30}, Left: time.Until(last.Add(r.ttl)),
+		ID: "a", Token: 1, Holder: driver.Holder{Host: "here", PID: 1 << 30}, Left: time.Until(last.Add(r.ttl)),
 	}}}
 }
 

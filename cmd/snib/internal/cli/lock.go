@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -73,12 +72,8 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if len(l.owner) > driver.MaxName {
 		return usagef("--owner has %d bytes; at most %d are allowed", len(l.owner), driver.MaxName)
 	}
-	chosen := l.owner != ""
-	if !chosen {
-		l.owner = rand.Text()
-	}
 	acq := l.newAcquirer(name)
-	acq.fixedOwner = chosen
+	acq.fixedOwner = l.owner != ""
 	s, err := acq.connect()
 	if err != nil {
 		return err
@@ -115,6 +110,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		}
 		return err
 	}
+	l.owner = acq.req.ID
 	if err := l.report(name, lock.Token()); err != nil {
 		_ = releaseSoon(lock) // nobody knows its owner and token
 		return err
@@ -174,10 +170,10 @@ func (l *lockCommand) newAcquirer(name string) *acquirer {
 	return &acquirer{
 		app: l.app, wait: l.wait, retry: l.retry, noWait: l.try || l.wait.set && l.wait.value == 0,
 		req: driver.Request{
-			Name: name, Owner: l.owner, TTL: l.ttl.value,
+			Name: name, ID: l.owner, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the
 			// script.
-			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: labelWithUser(lockLabel)},
+			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: labelWithUser(lockLabel), Kind: driver.KindDetached},
 		},
 	}
 }
@@ -272,7 +268,7 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, owner string) 
 
 // breakHold ends exactly the hold h, by force.
 func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Holding) error {
-	if err := s.Break(ctx, name, h.Owner, h.Token); err != nil {
+	if err := s.Break(ctx, name, h.ID); err != nil {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
 	return nil

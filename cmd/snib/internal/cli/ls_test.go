@@ -142,8 +142,8 @@ func TestListedNames(t *testing.T) {
 	who := driver.Holder{Host: evil, Label: evil}
 	st := driver.Status{
 		Name:    evil,
-		Holders: []driver.Holding{{Owner: evil, Token: 1, Holder: who, Inherited: true, Heirs: []driver.Holder{{PID: 7, Label: evil}}}},
-		Waiters: []driver.Waiting{{Owner: evil, Holder: who}},
+		Holders: []driver.Holding{{ID: evil, Token: 1, Holder: who, Inherited: true, Heirs: []driver.Holder{{PID: 7, Label: evil}}}},
+		Waiters: []driver.Waiting{{ID: evil, Holder: who}},
 	}
 	for _, output := range []string{"table", "name"} {
 		var out strings.Builder

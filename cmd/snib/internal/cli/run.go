@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	cryptorand "crypto/rand"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -225,7 +224,7 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 		r.verbosef("this store does not use --ttl %v: a lock outlives snib by the timeout of the session, which session-timeout in the URL sets", r.ttl.value)
 	}
 	for _, lock := range held {
-		outer = append(outer, outerHold{s.URL, lock.Name(), lock.Owner(), lock.Token()})
+		outer = append(outer, outerHold{s.URL, lock.Name(), lock.ID(), lock.Token()})
 	}
 	return s, locker, held, outer, nil
 }
@@ -252,7 +251,7 @@ func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
 		app: r.app, wait: r.wait, retry: r.retry, noWait: r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set,
 		req: driver.Request{
-			Name: r.names[0], Owner: cryptorand.Text(), TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
+			Name: r.names[0], TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
 			Holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
 		},
 	}
@@ -380,7 +379,7 @@ func (r *runCommand) start(s *backend.Store, held holds, path string, outer []ou
 	}
 	p := child.Program{Path: path, Args: r.argv, Env: env}
 	for _, lock := range held {
-		file, err := s.Inherit(lock.Context(), lock.Name(), lock.Owner())
+		file, err := s.Inherit(lock.Context(), lock.Name(), lock.ID())
 		if err != nil {
 			return nil, failf(exitUnavailable, "the command can't inherit the lock %s: %w", printable(lock.Name()), err)
 		}
@@ -413,7 +412,7 @@ func (r *runCommand) environ(held holds, outer []outerHold) ([]string, error) {
 	return environ(
 		"SNIB_NAME="+r.name,
 		"SNIB_TOKEN="+strconv.FormatUint(lock.Token(), 10),
-		"SNIB_OWNER="+lock.Owner(),
+		"SNIB_OWNER="+lock.ID(),
 		heldVar+"="+string(list),
 	), nil
 }

@@ -90,8 +90,8 @@ func describeHolder(h driver.Holder) string {
 	if h.PID != 0 {
 		text += fmt.Sprintf(" pid %d", h.PID)
 	}
-	if h.Label != "" {
-		text += " (" + h.Label + ")"
+	if label := h.Text(); label != "" {
+		text += " (" + label + ")"
 	}
 	return printable(text)
 }
@@ -105,7 +105,7 @@ func isForeign(h driver.Holding) bool {
 
 // isUnbreakable reports whether h stands for something in the store that may be no lock, and that
 // snib can't remove.
-func isUnbreakable(h driver.Holding) bool { return h.Foreign != "" && h.Owner == "" }
+func isUnbreakable(h driver.Holding) bool { return h.Foreign != "" && h.ID == "" }
 
 // otherProgram names a foreign holder or waiter of whom nothing is known.
 const otherProgram = "a program other than snib"

@@ -19,11 +19,11 @@ func busyStore(n int, token uint64) snapshot {
 	for i := range n {
 		name := fmt.Sprintf("lock-%03d", i)
 		st := driver.Status{Name: name, Holders: []driver.Holding{{
-			Owner: "o", Token: token, Holder: driver.Holder{Host: strings.Repeat("host", 30), PID: 7, Label: "make"}, Held: time.Minute, Left: time.Second,
+			ID: "o", Token: token, Holder: driver.Holder{Host: strings.Repeat("host", 30), PID: 7, Label: "make"}, Held: time.Minute, Left: time.Second,
 		}}}
 		if i == 3 {
 			for w := range 100 {
-				st.Waiters = append(st.Waiters, driver.Waiting{Owner: fmt.Sprint(w), Waited: time.Duration(w+1) * time.Second})
+				st.Waiters = append(st.Waiters, driver.Waiting{ID: fmt.Sprint(w), Waited: time.Duration(w+1) * time.Second})
 			}
 		}
 		all[name] = st
@@ -45,7 +45,7 @@ func TestFrame(t *testing.T) {
 	top.newFrame(nil, first, 0)
 	second := busyStore(50, 1)
 	st := second["lock-007"]
-	st.Holders = []driver.Holding{{Owner: "other", Token: 2, Held: time.Second, Left: time.Second}}
+	st.Holders = []driver.Holding{{ID: "other", Token: 2, Held: time.Second, Left: time.Second}}
 	second["lock-007"] = st
 	f := top.newFrame(first, second, 0)
 	if f.rows[0].name != "lock-003" || f.rows[1].name != "lock-007" || f.rows[1].grants != 1 || f.rows[2].grants != 0 {
@@ -86,7 +86,7 @@ func TestFrame(t *testing.T) {
 // TestSort checks each order of snib top.
 func TestSort(t *testing.T) {
 	lock := func(name string, held, left time.Duration, waits ...time.Duration) driver.Status {
-		st := driver.Status{Name: name, Holders: []driver.Holding{{Owner: "o", Token: 1, Held: held, Left: left}}}
+		st := driver.Status{Name: name, Holders: []driver.Holding{{ID: "o", Token: 1, Held: held, Left: left}}}
 		for _, w := range waits {
 			st.Waiters = append(st.Waiters, driver.Waiting{Waited: w})
 		}
@@ -130,7 +130,7 @@ func newFakeScreen(t *testing.T, width, height int) *fakeScreen {
 	}
 	s.Model = screen{width: width, height: height, checkReason: checkReason, release: func(name string, holds []driver.Holding, reason string) {
 		for _, h := range holds {
-			s.released = append(s.released, name+" "+h.Owner+" "+reason)
+			s.released = append(s.released, name+" "+h.ID+" "+reason)
 		}
 	}}
 	return s
@@ -278,7 +278,7 @@ func TestScreenReleases(t *testing.T) {
 	s.press("its host is gone", "enter", "lock-003")
 	later := busyStore(5, 2)
 	for name, st := range later {
-		st.Holders[0].Owner = "another"
+		st.Holders[0].ID = "another"
 		later[name] = st
 	}
 	s.show(top.newFrame(nil, later, 0))

@@ -248,7 +248,7 @@ func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 // holdsNotIn returns the holds in some that are not in others.
 func holdsNotIn(some, others []driver.Holding) []driver.Holding {
 	return slices.DeleteFunc(slices.Clone(some), func(h driver.Holding) bool {
-		return slices.ContainsFunc(others, func(o driver.Holding) bool { return o.Owner == h.Owner && o.Token == h.Token })
+		return slices.ContainsFunc(others, func(o driver.Holding) bool { return o.ID == h.ID && o.Token == h.Token })
 	})
 }
 
@@ -262,17 +262,17 @@ func waitEvents(name string, was, now driver.Status) []event {
 		return e
 	}
 	in := func(all []driver.Waiting, owner string) bool {
-		return slices.ContainsFunc(all, func(w driver.Waiting) bool { return w.Owner == owner })
+		return slices.ContainsFunc(all, func(w driver.Waiting) bool { return w.ID == owner })
 	}
 	var all []event
 	for _, waiter := range now.Waiters {
-		if !in(was.Waiters, waiter.Owner) {
+		if !in(was.Waiters, waiter.ID) {
 			all = append(all, one(eventWaiting, waiter))
 		}
 	}
 	for _, waiter := range was.Waiters {
 		switch {
-		case in(now.Waiters, waiter.Owner), findHold(now, waiter.Owner) != nil:
+		case in(now.Waiters, waiter.ID), findHold(now, waiter.ID) != nil:
 		case wasKeptOut(was, now, waiter):
 			all = append(all, one(eventGaveUp, waiter))
 		default:

@@ -80,13 +80,13 @@ func (l expiringStore) Status(context.Context, string) (driver.Status, error) {
 	}
 	st := driver.Status{Name: "lock"}
 	if left := time.Until(l.ends); left > 0 {
-		st.Holders = []driver.Holding{{Owner: "a", Token: 1, Left: left}}
+		st.Holders = []driver.Holding{{ID: "a", Token: 1, Left: left}}
 	}
 	return st, nil
 }
 
 func (expiringStore) List(context.Context, string, func(driver.Status) bool) error { return nil }
-func (expiringStore) Break(context.Context, string, string, uint64) error          { return nil }
+func (expiringStore) Break(context.Context, string, string) error                  { return nil }
 
 // TestWatchSlowLook checks that a lease that ends during a request counts as lost, not as
 // released.
@@ -117,7 +117,7 @@ func TestWatchSlowLook(t *testing.T) {
 func TestWatchWaiterGone(t *testing.T) {
 	holds := func(tokens ...uint64) (all []driver.Holding) {
 		for _, n := range tokens {
-			all = append(all, driver.Holding{Owner: fmt.Sprint("owner ", n), Token: n})
+			all = append(all, driver.Holding{ID: fmt.Sprint("owner ", n), Token: n})
 		}
 		return all
 	}
@@ -142,11 +142,11 @@ func TestWatchWaiterGone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			waiter := driver.Waiting{Owner: "waiter", Shared: tt.sharedWaiter}
+			waiter := driver.Waiting{ID: "waiter", Shared: tt.sharedWaiter}
 			was := driver.Status{Shared: tt.shared, Slots: tt.slots, Holders: tt.was, Waiters: []driver.Waiting{waiter}}
 			now := driver.Status{Shared: tt.shared, Slots: tt.slots, Holders: tt.now}
 			if tt.holdsNow {
-				now.Holders = append(now.Holders, driver.Holding{Owner: waiter.Owner, Token: 9})
+				now.Holders = append(now.Holders, driver.Holding{ID: waiter.ID, Token: 9})
 			}
 			got := ""
 			for _, e := range waitEvents("lock", was, now) {

@@ -17,7 +17,7 @@ function parties(model: Model): Party[] {
   };
   for (const name of model.names) {
     const l = model.locks.get(name);
-    for (const h of l?.holders ?? []) if (!h.reserved) add({ name, kind: "holds", ms: h.held_ms ?? -1, seen: l!.seen, process: h, token: h.token });
+    for (const h of l?.holders ?? []) if (h.kind !== "reserved") add({ name, kind: "holds", ms: h.held_ms ?? -1, seen: l!.seen, process: h, token: h.token });
     for (const w of l?.waiters ?? []) add({ name, kind: "waits for", ms: w.waited_ms, seen: l!.seen, process: w });
   }
   return [...all.values()].sort((a, b) => a.host < b.host ? -1 : a.host > b.host ? 1 : a.pid - b.pid);

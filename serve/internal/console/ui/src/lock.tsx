@@ -36,20 +36,19 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
       <p class="muted">{lock?.mode || "exclusive"}{lock?.slots ? `, ${lock.slots} slots` : ""}</p>
       <h2>{lock && lock.holders.length > 1 ? "Holders" : "Holder"}</h2>
       {!lock?.holders.length && <p>Nobody holds this lock.</p>}
-      {lock?.holders.map((h) => (
-        <div class="card" key={h.owner_digest + h.token}>
+      {lock?.holders.map((h, i) => (
+        <div class="card" key={h.token || i}>
           <dl>
             <dt>Process</dt><dd>{h.foreign ? visible(h.foreign) + " (not of snib)" : <Who process={h} />}</dd>
             {h.label && <><dt>Label</dt><dd class="wrap">{visible(h.label)}</dd></>}
             <dt>Token</dt><dd class="mono">{h.token || "none"}</dd>
             <dt>Held for</dt><dd>{h.held_ms ? duration(h.held_ms + age) : "the store does not know"}</dd>
             <dt>Ends</dt><dd>{ends(h, age)}</dd>
-            {h.owner_digest && <><dt>Owner, digest</dt><dd class="mono wrap">{h.owner_digest}</dd></>}
             {h.inherited && <><dt>Inherited by</dt><dd>{h.heirs?.length ? h.heirs.map(place).join(", ") : "processes that can't be seen"}</dd></>}
           </dl>
-          {!Number.isSafeInteger(h.token) ? <p class="muted">This token is too great for a browser. Break the hold by command: snib release.</p> : h.owner_digest || !h.foreign
+          {!Number.isSafeInteger(h.token) ? <p class="muted">This token is too great for a browser. Break the hold by command: snib release.</p> : h.token
             ? <button type="button" class="danger" onClick={() => setBreaking(h)}>Break…</button>
-            : <p class="muted">snib can't end this hold: it may be no lock.</p>}
+            : <p class="muted">This hold has no token, so this page can't say which one to end. Use the command: snib release.</p>}
         </div>
       ))}
       <h2>Queue</h2>
@@ -65,7 +64,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
       <p class="muted">Of clients that wait at other replicas, only the first of each replica is known here.</p>
       <h2>Timeline</h2>
       <Timeline spans={spans} now={model.link === "live" ? now : model.seenAt} />
-      {breaking && <Break name={name} hold={breaking} close={() => setBreaking(undefined)} />}
+      {breaking && <Break name={name} hold={breaking} isAlone={lock?.holders.length === 1} close={() => setBreaking(undefined)} />}
     </section>
   );
 }
@@ -73,13 +72,14 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
 // ends says when a hold ends that was seen so long ago, in ms.
 export function ends(h: Holder, age: number): string {
   if (h.endless) return "only by a release, or by force";
-  if (h.reserved) return h.left_ms > 365 * 86_400_000 ? "when it is handed back" : `in ${duration(h.left_ms - age)}`;
+  if (h.kind === "kept") return `in ${duration(h.left_ms - age)}: it was released, and is kept for its least time`;
+  if (h.kind === "reserved") return h.left_ms > 365 * 86_400_000 ? "when it is handed back" : `in ${duration(h.left_ms - age)}`;
   if (h.inherited) return "when the last of these processes ends";
   return `in ${duration(h.left_ms - age)}, unless it is renewed`;
 }
 
-export function Who({ process }: { process: Process & { reserved?: boolean } }) {
-  if (process.reserved) return <a href={link("reservations")}>a reservation</a>;
+export function Who({ process }: { process: Process & { kind?: string } }) {
+  if (process.kind === "reserved") return <a href={link("reservations")}>a reservation</a>;
   if (!process.host && !process.pid) return <>{place(process)}</>;
   return <a href={link("holders", process.host ?? "", String(process.pid ?? 0))}>{visible(place(process))}</a>;
 }
@@ -123,7 +123,7 @@ function ended(s: Span): string {
   return ", ended";
 }
 
-function Break({ name, hold, close }: { name: string; hold: Holder; close: () => void }) {
+function Break({ name, hold, isAlone, close }: { name: string; hold: Holder; isAlone: boolean; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [typed, setTyped] = useState("");
   const [reason, setReason] = useState("");
@@ -134,14 +134,14 @@ function Break({ name, hold, close }: { name: string; hold: Holder; close: () =>
   useEffect(() => { dialog.current!.showModal(); }, []);
   useEffect(() => { last.current?.focus(); }, [state]); // the focused button has gone
   const isReady = typed === visible(name) && reason.trim() !== "" && state === "asking";
-  const command = `snib release ${name.startsWith("-") ? "-- " : ""}${quote(name)} --owner ${quote(hold.owner_digest)} --reason ${quote(reason || "REASON")}`;
+  const command = `snib release ${name.startsWith("-") ? "-- " : ""}${quote(name)} --force --reason ${quote(reason || "REASON")}`;
   const send = async (e: Event) => {
     e.preventDefault();
     if (!isReady) return;
     setState("sending");
     setProblem("");
     try {
-      await post("v1/break", { name, token: hold.token, owner_digest: hold.owner_digest || undefined, reason: reason.trim() });
+      await post("v1/break", { name, token: hold.token, reason: reason.trim() });
       setState("done");
     } catch (err) {
       const f = err as Failure;
@@ -171,11 +171,13 @@ function Break({ name, hold, close }: { name: string; hold: Holder; close: () =>
           <label>Reason
             <input id="break-reason" maxLength={250} autocomplete="off" value={reason} onInput={(e) => setReason(e.currentTarget.value)} />
           </label>
-          <p class="muted">The same as a command:</p>
-          <pre class="wrap" id="break-command" tabIndex={0}>{visible(command)}</pre>
+          {isAlone && <>
+            <p class="muted">The same as a command, which ends whatever hold there is then:</p>
+            <pre class="wrap" id="break-command" tabIndex={0}>{visible(command)}</pre>
+          </>}
           {problem && <p role="alert" class="problem">{problem}</p>}
           <div class="actions">
-            <button type="button" onClick={copy}>{copied ? "Copied" : "Copy the command"}</button>
+            {isAlone && <button type="button" onClick={copy}>{copied ? "Copied" : "Copy the command"}</button>}
             <button type="button" onClick={() => dialog.current!.close()}>Cancel</button>
             <button type="submit" class="danger" disabled={!isReady}>Break</button>
           </div>

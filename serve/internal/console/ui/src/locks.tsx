@@ -49,7 +49,7 @@ function flatten(node: Node, level: number, isOpen: (prefix: string) => boolean,
 }
 
 function spoken(l: Seen): string {
-  const who = l.holders.length ? "held by " + l.holders.slice(0, 3).map((h) => h.reserved ? "a reservation" : place(h)).join(", ") : "free";
+  const who = l.holders.length ? "held by " + l.holders.slice(0, 3).map((h) => h.kind === "reserved" ? "a reservation" : place(h)).join(", ") : "free";
   return `${visible(l.name)}, ${who}, ${count(l.waiters.length, "waiter")}`;
 }
 
@@ -66,7 +66,7 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
     for (const name of names) {
       const l = locks.get(name);
       if (!l || filter === "held" && !l.holders.length || filter === "waited" && !l.waiters.length
-        || filter === "reserved" && !l.holders.some((h) => h.reserved)) continue;
+        || filter === "reserved" && !l.holders.some((h) => h.kind === "reserved")) continue;
       if (text && !name.toLowerCase().includes(text) && !l.holders.some((h) => (place(h) + " " + (h.label ?? "")).toLowerCase().includes(text))) continue;
       all.push(l);
     }
@@ -118,7 +118,7 @@ function LockRow({ lock, text, now }: { lock: Seen; text: string; now: number })
     <>
       <span class="name mono"><span class="twist" aria-hidden="true">{first ? "●" : "○"}</span>{text}</span>
       <span class="who">
-        {first ? visible(first.reserved ? "reserved" : first.foreign || place(first)) + (more > 0 ? ` and ${more} more` : "") : "free"}
+        {first ? visible(first.kind === "reserved" ? "reserved" : first.foreign || place(first)) + (more > 0 ? ` and ${more} more` : "") : "free"}
         {first?.label ? <span class="muted"> {visible(first.label)}</span> : null}
       </span>
       <span class="for muted">{first?.held_ms ? duration(first.held_ms + now - lock.seen) : ""}</span>

@@ -180,19 +180,20 @@ export class Model {
       there.add(key);
       this.begin(key, { kind: "hold", name: lock.name, key, token: h.token, host: h.host, pid: h.pid, label: h.label, start: now - (h.held_ms ?? 0) });
     }
-    for (const w of lock.waiters) {
-      const key = `w ${w.owner_digest} ${lock.name}`;
+    const waiting = waitKeys(lock);
+    for (const [i, w] of lock.waiters.entries()) {
+      const key = waiting[i];
       there.add(key);
       this.begin(key, { kind: "wait", name: lock.name, key, host: w.host, pid: w.pid, label: w.label, start: now - w.waited_ms });
     }
     const before = this.locks.get(lock.name);
     if (!before) return;
-    const keys = [...before.holders.map((h) => holdKey(lock.name, h)), ...before.waiters.map((w) => `w ${w.owner_digest} ${lock.name}`)];
+    const keys = [...before.holders.map((h) => holdKey(lock.name, h)), ...waitKeys(before)];
     for (const key of keys) {
       const span = this.open.get(key);
       if (there.has(key) || !span) continue;
       span.end = now;
-      span.granted = span.kind === "wait" && lock.holders.some((h) => key === `w ${h.owner_digest} ${lock.name}`);
+      span.granted = span.kind === "wait" && lock.holders.some((h) => key.startsWith(waiterOf(lock.name, h)));
       this.open.delete(key);
     }
   }
@@ -208,7 +209,19 @@ export class Model {
   }
 }
 
-function holdKey(name: string, h: Holder): string { return `h ${h.owner_digest} ${h.token} ${name}`; }
+function holdKey(name: string, h: Holder): string { return `h ${h.token} ${name}`; }
+
+function waiterOf(name: string, p: Process): string { return `w ${name} ${p.pid ?? 0} ${p.host ?? ""} `; }
+
+// waitKeys returns a key for each waiter. Those of one process are numbered.
+function waitKeys(lock: Lock): string[] {
+  const count = new Map<string, number>();
+  return lock.waiters.map((w) => {
+    const one = waiterOf(lock.name, w), n = count.get(one) ?? 0;
+    count.set(one, n + 1);
+    return one + n;
+  });
+}
 
 function pause(ms: number, stopped: AbortSignal): Promise<void> {
   return new Promise((done) => {

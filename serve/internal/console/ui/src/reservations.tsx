@@ -22,7 +22,7 @@ export function Reservations({ model, now }: { model: Model; now: number }) {
   const all: Entry[] = [];
   for (const name of model.names) {
     const lock = model.locks.get(name);
-    for (const hold of lock?.holders ?? []) if (hold.reserved) all.push({ lock: lock!, hold });
+    for (const hold of lock?.holders ?? []) if (hold.kind === "reserved") all.push({ lock: lock!, hold });
   }
   return (
     <section aria-labelledby="title">

@@ -28,7 +28,6 @@ export function Store({ model }: { model: Model }) {
         <dl class="card">
           <dt>Backend</dt><dd>{info.backend}</dd>
           <dt>Fencing tokens</dt><dd>{strengths[info.fencing] ?? info.fencing}</dd>
-          <dt>On demand</dt><dd>{info.fencing_on_demand === "none" ? "nothing stronger" : strengths[info.fencing_on_demand] ?? info.fencing_on_demand}</dd>
           <dt>Read side</dt><dd>{yes(info.shared)}</dd>
           <dt>Slots</dt><dd>{yes(info.slots)}</dd>
           <dt>Shortest TTL</dt><dd>{info.min_ttl_ms ? info.min_ttl_ms + " ms" : "no limit"}</dd>

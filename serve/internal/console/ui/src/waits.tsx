@@ -12,9 +12,9 @@ function edges(model: Model): Edge[] {
   const key = (p: Process, other: string) => p.host || p.pid ? `p ${p.pid ?? 0} ${p.host ?? ""}` : other;
   for (const name of model.names) {
     const l = model.locks.get(name);
-    for (const w of l?.waiters ?? []) {
+    for (const [i, w] of (l?.waiters ?? []).entries()) {
       for (const h of l!.holders) {
-        all.push({ from: key(w, "o " + w.owner_digest), to: key(h, "o " + h.owner_digest), waiter: w, holder: h, name, ms: w.waited_ms, seen: l!.seen });
+        all.push({ from: key(w, `w ${i} ${name}`), to: key(h, `h ${h.token} ${name}`), waiter: w, holder: h, name, ms: w.waited_ms, seen: l!.seen });
       }
     }
   }

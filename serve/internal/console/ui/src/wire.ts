@@ -3,8 +3,8 @@
 export interface Process { host?: string; pid?: number; label?: string }
 
 export interface Holder extends Process {
-  owner_digest: string;
   token: number;
+  kind?: "detached" | "reserved" | "pending" | "kept";
   held_ms?: number;
   left_ms: number;
   endless?: boolean;
@@ -12,17 +12,16 @@ export interface Holder extends Process {
   heirs?: Process[];
   foreign?: string;
   count?: number;
-  reserved?: boolean;
 }
 
-export interface Waiter extends Process { owner_digest: string; shared?: boolean; waited_ms: number }
+export interface Waiter extends Process { shared?: boolean; waited_ms: number }
 
 export interface Lock { name: string; mode: string; slots?: number; holders: Holder[]; waiters: Waiter[] }
 
 export interface StreamEvent { type: string; id?: string; at?: string; lock?: Lock; holder?: Holder; end?: "released" | "broken" | "expired" }
 
 export interface Store {
-  api: string; backend: string; fencing: string; fencing_on_demand: string; shared: boolean; slots: boolean;
+  api: string; backend: string; fencing: string; shared: boolean; slots: boolean;
   min_ttl_ms?: number; max_ttl_ms?: number; max_wait_ms: number; place_ms: number; assumptions: string[];
 }
 

@@ -3,7 +3,6 @@ package snib_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,7 +65,9 @@ type fakeLease struct{ grant driver.Grant }
 func (l fakeLease) Grant() driver.Grant         { return l.grant }
 func (fakeLease) Release(context.Context) error { return nil }
 
-func (fakeLease) SetLabel(context.Context, string) error { return nil }
+func (fakeLease) SetHolder(context.Context, driver.Holder) error { return nil }
+
+func (fakeLease) ID() string { return "fake" }
 
 func TestTokenRegression(t *testing.T) {
 	for _, required := range []bool{true, false} {
@@ -109,34 +110,4 @@ func (l *oldTokenLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
 	g.Token = l.token
 	return g
-}
-
-// TestCancelKeepsOwnersHold checks that a cancelled acquisition does not release the hold that the
-// same owner got by another acquisition.
-func TestCancelKeepsOwnersHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		d := newSpy(store)
-		l, other := open(t, d, snib.Owner("x")), open(t, store.Open())
-		ctx, cancel := context.WithCancel(t.Context())
-		var calls atomic.Int64
-		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			if calls.Add(1) == 1 { // the first request is answered last
-				time.Sleep(time.Second)
-				defer cancel()
-			}
-			return send()
-		}
-		first := make(chan error)
-		go func() {
-			_, err := l.Acquire(ctx, "a")
-			first <- err
-		}()
-		synctest.Wait()
-		held := acquire(t, l, "a")
-		wantErr(t, "the cancelled Acquire", <-first, context.Canceled)
-		_, err := other.TryAcquire(t.Context(), "a")
-		wantErr(t, "TryAcquire by another", err, snib.ErrHeld)
-		release(t, held)
-	})
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-func labelClauses() []clause {
+func holderClauses() []clause {
 	return []clause{
 		{
-			name: "Label/Shown",
+			name: "Holder/Shown",
 			why:  "people see what a holder is doing now, and of whose hold they see it",
 			gate: named(),
-			run:  labelIsShown,
+			run:  holderIsShown,
 		},
 		{
-			name: "Label/KeepsQueue",
+			name: "Holder/KeepsQueue",
 			why:  "a holder that says how far it is has not released: nobody else is granted the lock for it",
 			gate: named(),
 			run: func(t *trial) {
@@ -24,101 +24,100 @@ func labelClauses() []clause {
 				l := t.acquire(d1, t.req("a"))
 				next := t.startWaiting(d2, t.req("b"))
 				for i := range 3 {
-					t.setLabel(l, fmt.Sprint("part ", i))
+					t.setHolder(l, driver.Holder{Label: fmt.Sprint("part ", i)})
 				}
 				t.mustBeWaiting(next, "after the holder has changed its label")
 				if err := t.renew(d1, l)[0].Err; err != nil {
-					t.Errorf("Renew after SetLabel = %v, want nil", err)
+					t.Errorf("Renew after SetHolder = %v, want nil", err)
 				}
 				t.release(l)
 				t.mustBeGranted(next)
 			},
 		},
 		{
-			name: "Label/Ended",
+			name: "Holder/Ended",
 			why:  "a lease that has ended is neither brought back nor shown in place of the present holder",
 			gate: named(),
-			run:  labelOfEnded,
+			run:  holderOfEnded,
 		},
 		{
-			name: "Label/One",
+			name: "Holder/One",
 			why:  "each of several holders has a label of its own",
 			gate: needs(named(), when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
 				"the driver has locks of one kind only")),
-			run: labelOfOne,
+			run: holderOfOne,
 		},
 	}
 }
 
-// setLabel changes the label of a lease that is held.
-func (t *trial) setLabel(l driver.Lease, label string) {
+// setHolder changes how the holder of a lease that is held is shown.
+func (t *trial) setHolder(l driver.Lease, h driver.Holder) {
 	t.Helper()
-	if err := t.retryIfLate(func() error { return l.SetLabel(t.boundedContext(), label) }); err != nil {
-		t.Fatalf("SetLabel of a lease = %v, want nil", err)
+	if err := t.retryIfLate(func() error { return l.SetHolder(t.boundedContext(), h) }); err != nil {
+		t.Fatalf("SetHolder of a lease = %v, want nil", err)
 	}
 }
 
-func labelIsShown(t *trial) {
+func holderIsShown(t *trial) {
 	d1, d2 := t.open(), t.open()
 	req := t.req("a")
 	req.Holder = driver.Holder{Host: "host.example", PID: 4711, Label: "at first"}
 	l := t.acquire(d1, req)
 	t.sleep(t.h.TTL / 4)
 	before := t.status(d2)
-	for _, label := range []string{`1/2 "☕`, ""} {
-		t.setLabel(l, label)
-		want := req.Holder
-		want.Label = label
+	last := driver.Holder{Host: "other.example", PID: 4712, Kind: driver.KindDetached}
+	for _, want := range []driver.Holder{{Host: "host.example", PID: 4711, Label: `1/2 "☕`}, last} {
+		t.setHolder(l, want)
 		st := t.status(d2)
 		if len(st.Holders) != 1 || len(before.Holders) != 1 {
-			t.Fatalf("Status = %+v, and after SetLabel %+v; want one holder", before, st)
+			t.Fatalf("Status = %+v, and after SetHolder %+v; want one holder", before, st)
 		}
 		h := st.Holders[0]
-		if h.Owner != req.Owner || h.Token != l.Grant().Token || h.Holder != want {
-			t.Errorf("Status after SetLabel(%q) shows %q with token %d, %+v; want %q, %d, %+v",
-				label, h.Owner, h.Token, h.Holder, req.Owner, l.Grant().Token, want)
+		if h.ID != req.ID || h.Token != l.Grant().Token || h.Holder != want {
+			t.Errorf("Status after SetHolder(%+v) shows token %d, %+v; want the same hold, %d, with it",
+				want, h.Token, h.Holder, l.Grant().Token)
 		}
 		if was := before.Holders[0].Held; was-h.Held > t.h.TTL/8 {
-			t.Errorf("Held = %v before SetLabel, and %v after it", was, h.Held)
+			t.Errorf("Held = %v before SetHolder, and %v after it", was, h.Held)
 		}
 	}
 	if err := t.renew(d1, l)[0].Err; err != nil {
-		t.Errorf("Renew after SetLabel = %v, want nil", err)
+		t.Errorf("Renew after SetHolder = %v, want nil", err)
 	}
-	if got := t.status(d2).Holders; len(got) != 1 || got[0].Holder.Label != "" {
-		t.Errorf("Status after a renewal shows %+v, want one holder with the label of SetLabel", got)
+	if got := t.status(d2).Holders; len(got) != 1 || got[0].Holder != last {
+		t.Errorf("Status after a renewal shows %+v, want one holder as SetHolder has set it", got)
 	}
 }
 
-func labelOfEnded(t *trial) {
+func holderOfEnded(t *trial) {
 	d1, d2 := t.open(), t.open()
 	mustBeLost := func(l driver.Lease, when string) {
 		t.Helper()
-		err := t.retryIfLate(func() error { return l.SetLabel(t.boundedContext(), "too late") })
+		err := t.retryIfLate(func() error { return l.SetHolder(t.boundedContext(), driver.Holder{Label: "too late"}) })
 		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("SetLabel of a lease that %s = %v, want ErrLost", when, err)
+			t.Errorf("SetHolder of a lease that %s = %v, want ErrLost", when, err)
 		}
 	}
 	released := t.acquire(d1, t.req("a"))
 	t.release(released)
 	mustBeLost(released, "was released")
-	t.mustBeFree(d2, "after SetLabel of a lease that was released")
+	t.mustBeFree(d2, "after SetHolder of a lease that was released")
 
 	req := t.req("b")
 	req.Holder.Label = "next"
 	next := t.acquire(d2, req)
 	mustBeLost(released, "was released, and whose lock another has,")
 	st := t.status(d1)
-	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner || st.Holders[0].Holder != req.Holder {
-		t.Fatalf("after SetLabel of a lease that was released, Status = %+v; want %+v as the holder", st, req)
+	if len(st.Holders) != 1 || st.Holders[0].ID != req.ID || st.Holders[0].Holder != req.Holder {
+		t.Fatalf("after SetHolder of a lease that was released, Status = %+v; want %+v as the holder", st, req)
 	}
-	if err := d1.Break(t.boundedContext(), t.lockName, req.Owner, next.Grant().Token); err != nil {
+	if err := d1.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
 		t.Fatalf("Break = %v, want nil", err)
 	}
 	mustBeLost(next, "was broken")
 }
 
-func labelOfOne(t *trial) {
+func holderOfOne(t *trial) {
 	check := func(name string, make func(string) driver.Request) {
 		d1, d2 := t.open(), t.open()
 		t.lockName = t.name(name)
@@ -126,16 +125,16 @@ func labelOfOne(t *trial) {
 		one.Holder.Label, other.Holder.Label = "one", "other"
 		l := t.acquire(d1, one)
 		t.acquire(d2, other)
-		t.setLabel(l, "changed")
-		got := map[string]string{}
+		t.setHolder(l, driver.Holder{Label: "changed"})
+		got := map[string]string{} // labels by id
 		for _, h := range t.status(d2).Holders {
-			got[h.Owner] = h.Holder.Label
+			got[h.ID] = h.Holder.Label
 		}
-		if len(got) != 2 || got[one.Owner] != "changed" || got[other.Owner] != "other" {
-			t.Errorf("labels by owner after SetLabel(%q) of %q = %q", "changed", one.Owner, got)
+		if len(got) != 2 || got[one.ID] != "changed" || got[other.ID] != "other" {
+			t.Errorf("labels by owner after SetHolder(%q) of %q = %q", "changed", one.ID, got)
 		}
 		if err := t.renew(d1, l)[0].Err; err != nil {
-			t.Errorf("Renew after SetLabel = %v, want nil", err)
+			t.Errorf("Renew after SetHolder = %v, want nil", err)
 		}
 	}
 	if t.info.Shared {

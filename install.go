@@ -1,7 +1,7 @@
 package snib
 
-// Stage 4, adopt: what the driver granted becomes a hold, unless it comes too late, has a token
-// that went back, or belongs to a hold that the owner already has.
+// Stage 4, install: what the driver granted becomes a hold, unless it comes too late, or has a
+// token that went back.
 
 import (
 	"container/heap"
@@ -12,54 +12,40 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// adopt makes a granted lease a hold, or releases it. joined reports that the lease belongs to an
-// existing hold.
-func (l *Locker) adopt(ctx context.Context, le *lease, granted driver.Lease) (_ *hold, joined bool, _ error) {
-	h, joined, err := l.checkAndInstall(ctx, le, granted)
-	if err != nil && granted != nil && !l.core.hasOwnerHold(le.owner, le.name) {
+// install makes a granted lease a hold that the keeper keeps, or releases it.
+func (l *Locker) install(ctx context.Context, le *lease, granted driver.Lease) (*hold, error) {
+	h, err := l.checkAndInstall(ctx, le, granted)
+	if err != nil && granted != nil {
 		// The caller gets err. If this release fails, the lease lapses by itself.
 		_, _ = l.core.releaseLease(granted, releaseTimeout)
 	}
-	return h, joined, err
+	return h, err
 }
 
-// checkAndInstall checks what the driver granted, and makes it a hold that the keeper keeps.
-func (l *Locker) checkAndInstall(ctx context.Context, le *lease, granted driver.Lease) (_ *hold, joined bool, _ error) {
+// checkAndInstall checks what the driver granted, and makes it a hold.
+func (l *Locker) checkAndInstall(ctx context.Context, le *lease, granted driver.Lease) (*hold, error) {
 	if granted == nil {
-		return nil, false, fmt.Errorf("the driver granted nothing without an error")
+		return nil, fmt.Errorf("the driver granted nothing without an error")
 	}
 	grant := granted.Grant()
 	if grant.Start.IsZero() || (grant.Token == 0 && l.core.info.Fencing > driver.FencingNone) {
-		return nil, false, fmt.Errorf("the driver granted a lease without start or token")
+		return nil, fmt.Errorf("the driver granted a lease without start or token")
 	}
-	if l.isRegressed(grant.Token, le.watermark) {
+	if grant.Token <= le.watermark && l.core.info.Fencing > driver.FencingNone {
 		if err := l.reportRegression(le.name, grant.Token, le.watermark); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	le.fill(granted, l.conf.lockDelay)
 	if ctx.Err() != nil {
-		return nil, false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	now := driver.Now()
 	if le.deadline.Reached(now) {
-		return nil, false, fmt.Errorf("%w: the grant came %v after its request, with a TTL of %v",
+		return nil, fmt.Errorf("%w: the grant came %v after its request, with a TTL of %v",
 			ErrLost, now.Sub(grant.Start), le.ttl)
 	}
-	return l.install(le, now)
-}
-
-// isRegressed reports whether token was granted before, where last is the greatest token seen.
-// With Owner, the store may grant the same lease again, so token may equal last. If others share
-// the lock with that owner, token may even be smaller.
-func (l *Locker) isRegressed(token, last uint64) bool {
-	switch {
-	case l.core.info.Fencing == driver.FencingNone:
-		return false
-	case l.conf.owner != "":
-		return token < last && l.conf.exclusive()
-	}
-	return token <= last
+	return l.addHold(le, now)
 }
 
 // reportRegression tells the Traces that a token went back. It returns an
@@ -85,25 +71,18 @@ func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	le.extend(grant.Start)
 }
 
-// install makes a granted lease a hold and adds it to the keeper. joined reports that the lease
-// belongs to an existing hold instead.
-func (l *Locker) install(le *lease, now driver.Instant) (_ *hold, joined bool, _ error) {
+// addHold makes a granted lease a hold and adds it to the keeper.
+func (l *Locker) addHold(le *lease, now driver.Instant) (*hold, error) {
 	c := l.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.isClosed:
-		return nil, false, ErrClosed
+		return nil, ErrClosed
 	case le.lostErr != nil: // the store ended the lease before its grant arrived here
-		return nil, false, le.lostErr
-	}
-	if h := c.mergeLocked(le); h != nil {
-		return h, true, nil
+		return nil, le.lostErr
 	}
 	h := le.newHold(l, le.nextToken-1, now)
-	if l.conf.owner != "" && !l.conf.detached {
-		c.ownerHolds[c.ownerHolds.key(h)] = h
-	}
 	c.watermarks.raise(le.name, le.endToken-1)
 	switch {
 	case le.queue == nil:
@@ -118,25 +97,7 @@ func (l *Locker) install(le *lease, now driver.Instant) (_ *hold, joined bool, _
 		c.keeper.all.add(le)
 	}
 	c.scheduleLocked(le)
-	return h, false, nil
-}
-
-// mergeLocked adds a Lock to the hold that the owner of le got during the request for le, and
-// returns the hold. It returns nil if there is none. The store has one lease for both, with the
-// times of the later request.
-func (c *core) mergeLocked(le *lease) *hold {
-	h := c.ownerHolds[ownerKey{le.owner, le.name}]
-	// With another token, le belongs to a new hold. The old hold will be reported as lost.
-	if h == nil || h.token != le.nextToken-1 {
-		return nil
-	}
-	existing := h.lease
-	existing.granted, existing.ttl = le.granted, le.ttl
-	existing.extend(le.granted.Grant().Start)
-	le.mergedInto = existing
-	h.lockCount++
-	c.scheduleLocked(existing)
-	return h
+	return h, nil
 }
 
 // newHold returns a new hold, and makes it the current one of the lease.

@@ -7,15 +7,15 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-func labelMutants() []mutant {
+func holderMutants() []mutant {
 	return []mutant{
 		{
-			name: "a renewal brings the first label back", fails: []string{"Label/Shown"},
+			name: "a renewal brings the first holder back", fails: []string{"Holder/Shown"},
 			set: func(_ *world, b *brokenDriver) {
 				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
 					for _, one := range due {
 						if l := one.(*lease); l.Lease != nil {
-							_ = l.Lease.SetLabel(ctx, l.req.Holder.Label)
+							_ = l.Lease.SetHolder(ctx, l.req.Holder)
 						}
 					}
 					return b.renew(ctx, due)
@@ -23,21 +23,21 @@ func labelMutants() []mutant {
 			},
 		},
 		{
-			name: "a new label is a new lease, behind those that wait", fails: []string{"Label/KeepsQueue"},
+			name: "a new holder has a new lease, behind those that wait", fails: []string{"Holder/KeepsQueue"},
 			set: func(w *world, b *brokenDriver) {
-				b.onLabel = func(ctx context.Context, l *lease, label string) error {
+				b.onHolder = func(ctx context.Context, l *lease, h driver.Holder) error {
 					if len(w.status(l.req.Name).Waiters) > 0 {
 						return l.release(ctx)
 					}
-					return l.Lease.SetLabel(ctx, label)
+					return l.Lease.SetHolder(ctx, h)
 				}
 			},
 		},
 		{
-			name: "nobody is told that the lease has ended", fails: []string{"Label/Ended"},
+			name: "nobody is told that the lease has ended", fails: []string{"Holder/Ended"},
 			set: func(_ *world, b *brokenDriver) {
-				b.onLabel = func(ctx context.Context, l *lease, label string) error {
-					if err := l.Lease.SetLabel(ctx, label); !errors.Is(err, driver.ErrLost) {
+				b.onHolder = func(ctx context.Context, l *lease, h driver.Holder) error {
+					if err := l.Lease.SetHolder(ctx, h); !errors.Is(err, driver.ErrLost) {
 						return err
 					}
 					return nil
@@ -45,16 +45,16 @@ func labelMutants() []mutant {
 			},
 		},
 		{
-			name: "a label is that of all holders", fails: []string{"Label/One"},
+			name: "a description is that of all holders", fails: []string{"Holder/One"},
 			make: func(w *world) func(*brokenDriver) {
-				labels := make(map[string]string)
+				holders := make(map[string]driver.Holder)
 				return func(b *brokenDriver) {
-					b.onLabel = func(ctx context.Context, l *lease, label string) error {
-						err := l.Lease.SetLabel(ctx, label)
+					b.onHolder = func(ctx context.Context, l *lease, h driver.Holder) error {
+						err := l.Lease.SetHolder(ctx, h)
 						w.mu.Lock()
 						defer w.mu.Unlock()
 						if err == nil {
-							labels[l.req.Name] = label
+							holders[l.req.Name] = h
 						}
 						return err
 					}
@@ -63,8 +63,8 @@ func labelMutants() []mutant {
 						w.mu.Lock()
 						defer w.mu.Unlock()
 						for i := range st.Holders {
-							if label, changed := labels[name]; changed {
-								st.Holders[i].Holder.Label = label
+							if h, changed := holders[name]; changed {
+								st.Holders[i].Holder = h
 							}
 						}
 						return st, err

@@ -1,0 +1,140 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func grantClauses() []clause {
+	return []clause{
+		{
+			name: "Grant/ID",
+			why:  "a lease is found again by the id of the attempt that led to it, and by nothing else",
+			run: func(t *trial) {
+				d := t.open()
+				req := t.req("a")
+				if l := t.acquire(d, req); l.ID() != req.ID {
+					t.Errorf("ID of a lease is not that of its request")
+				}
+			},
+		},
+		{
+			name: "Grant/OtherProcess",
+			why:  "a lease is written down by name and id, and kept or released by another process",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				t.eachKind(func(newReq func(id string) driver.Request) {
+					d1, d2 := t.open(), t.open()
+					req := newReq("a")
+					l := t.acquire(d1, req)
+					there := d2.Lease(req.Name, req.ID, req.TTL)
+					if got := t.renew(d2, there)[0]; got.Err != nil || got.Start.IsZero() {
+						t.Errorf("Renew in another process = %+v, want a Start", got)
+					}
+					want := driver.Holder{Host: "other.example", PID: 4711, Label: "next"}
+					t.setHolder(there, want)
+					if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder != want {
+						t.Errorf("Status after SetHolder in another process = %+v, want %+v as the holder", st, want)
+					}
+					t.release(there)
+					t.mustBeLost(d1, l, "of a lease that another process has released")
+					t.mustBeLost(d2, there, "of a lease that was released")
+				})
+			},
+		},
+		{
+			name: "Grant/AnotherID",
+			why:  "a request of an earlier attempt or grant changes nothing, whenever it arrives",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				t.eachKind(func(newReq func(id string) driver.Request) {
+					d1, d2 := t.open(), t.open()
+					old, req := newReq("a"), newReq("b")
+					t.release(t.acquire(d1, old))
+					l := t.acquire(d1, req)
+					before := t.statusOf(d2, req.Name)
+					t.lateRequests(d2, old)
+					if after := t.statusOf(d2, req.Name); len(after.Holders) != 1 || after.Holders[0].Holder != before.Holders[0].Holder {
+						t.Errorf("after late requests of an earlier grant, Status = %+v; before them, %+v", after, before)
+					}
+					if err := t.renew(d1, l)[0].Err; err != nil {
+						t.Errorf("Renew after late requests of an earlier grant = %v, want nil", err)
+					}
+				})
+			},
+		},
+		{
+			name: "Grant/NeverShortened",
+			why:  "a renewal with a shorter TTL, as of a process that had the lease before, leaves the later end",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				t.eachKind(func(newReq func(id string) driver.Request) {
+					d1, d2 := t.open(), t.open()
+					req := newReq("a")
+					l := t.acquire(d1, req)
+					if err := t.renew(d2, d2.Lease(req.Name, req.ID, t.h.TTL))[0].Err; err != nil {
+						t.Errorf("Renew with a shorter TTL = %v, want nil", err)
+					}
+					t.sleep(t.h.TTL + t.h.TTL/4)
+					if err := t.renew(d1, l)[0].Err; err != nil {
+						t.Errorf("Renew after one with a shorter TTL = %v, want nil", err)
+					}
+				})
+			},
+		},
+		{
+			name: "Grant/MinHold",
+			why:  "a release by another process keeps the lock for MinHold, and a person can end that by force",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				t.eachKind(func(newReq func(id string) driver.Request) {
+					d1, d2 := t.open(), t.open()
+					req := newReq("a")
+					req.MinHold = t.longTTL()
+					t.acquire(d1, req)
+					t.release(d2.Lease(req.Name, req.ID, req.TTL))
+					if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
+						t.Fatalf("Status of a lock that MinHold keeps = %+v, want one holder that is kept", st)
+					}
+					if err := d1.Break(t.boundedContext(), req.Name, req.ID); err != nil {
+						t.Fatalf("Break of what MinHold keeps = %v, want nil", err)
+					}
+					t.release(t.acquire(d1, newReq("b")))
+				})
+			},
+		},
+	}
+}
+
+// eachKind calls f with a maker of requests for a lock of each kind that the driver has: a
+// reader, a slot and the exclusive one. Two requests of one call have one name.
+func (t *trial) eachKind(f func(newReq func(id string) driver.Request)) {
+	t.Helper()
+	if t.info.Shared {
+		t.lockName = t.name("shared")
+		f(t.sharedReq)
+	}
+	if t.info.Slots {
+		t.lockName = t.name("slots")
+		f(func(id string) driver.Request { return t.slotReq(id, 1) })
+	}
+	t.lockName = t.name("alone")
+	f(t.req)
+}
+
+// lateRequests sends each request that names a grant, for one that has ended.
+func (t *trial) lateRequests(d driver.Driver, old driver.Request) {
+	t.Helper()
+	l := d.Lease(old.Name, old.ID, old.TTL)
+	t.mustBeLost(d, l, "of an earlier grant")
+	for what, err := range map[string]error{
+		"Release":   l.Release(t.boundedContext()),
+		"SetHolder": l.SetHolder(t.boundedContext(), driver.Holder{Label: "late"}),
+		"Break":     d.Break(t.boundedContext(), old.Name, old.ID),
+	} {
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("%s of an earlier grant = %v, want ErrLost", what, err)
+		}
+	}
+}
