@@ -164,8 +164,4 @@ func TestSurveyRefuses(t *testing.T) {
 	if err := c.Survey(t.Context(), memory(), time.Minute, metrics.Listing{Prefix: "lock:"}); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Survey with a listing without List = %v, want %v", err, snib.ErrInvalid)
 	}
-	blind := struct{ driver.Driver }{memory()}
-	if err := c.Survey(t.Context(), blind, time.Minute); !errors.Is(err, snib.ErrInvalid) {
-		t.Errorf("Survey of a driver without Inspector = %v, want %v", err, snib.ErrInvalid)
-	}
 }
