@@ -1,6 +1,7 @@
 package mysqllock_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestHugeBlocksOfTokens(t *testing.T) {
 	for kind, shared := range map[string]bool{"exclusive": false, "shared": true} {
 		t.Run(kind, func(t *testing.T) {
 			req := request("block "+kind, "a")
-			req.Tokens, req.Shared = 1<<62, shared
+			req.Tokens, req.Shared = math.MaxInt, shared
 			l := acquire(t, d, req)
 			if got := l.Grant().Tokens; got != 4096 {
 				t.Errorf("granted %d tokens, want 4096", got)
