@@ -16,8 +16,9 @@ end
 
 -- reacquire answers a request that was granted before: the answer was lost, or a release has handed
 -- the lock over. It returns nil if there is no such grant.
-local function reacquire(id, mode, ttl, rest)
-  local grant = parseGrant(findGrant(id, '0') or '')
+local function reacquire(id, mode, ttl, rest, value)
+  local json = findGrant(id, '0', value)
+  local grant = json and parseGrant(json)
   if not grant or grant.mode ~= mode then return end
   dequeue(id)
   rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', grant.tokens), 1)
@@ -66,38 +67,34 @@ local function isQueued(id, mode)
   return request and request.mode == mode
 end
 
--- currentValue removes ended holds and serves the queue, and then returns the same as lockValue.
-local function currentValue(mode)
-  local value, keyType = lockValue()
-  if value and isMulti(value) and value ~= valueOf(mode) and removeEnded() == 0 then
-    value = false
-  end
-  if value == false and redis.call('EXISTS', queue) == 1 then
-    serveQueue()
-    value = lockValue()
-  end
-  return value, keyType
-end
-
 local function acquire(id, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
-  local answer = reacquire(id, mode, ttl, rest)
+  local value, keyType = lockValue()
+  local answer = reacquire(id, mode, ttl, rest, value)
   if answer then return answer end -- also in the grace period: it is held already
   local wait = grace(ttl)
   if wait > 0 then
-    local value = lockValue()
-    if value and waits == '0' and not hasRoom(mode) then return 'h ' .. timeLeft(value, mode) end
+    if value and waits == '0' and not hasRoom(mode, value) then
+      return 'h ' .. timeLeft(value, mode)
+    end
     return 'e ' .. wait
   end
   checkTokens()
-  local value, keyType = currentValue(mode)
   if value == nil then return 'k a ' .. keyType end
-  answer = reacquire(id, mode, ttl, rest)
-  if answer then return answer end
+  if value and isMulti(value) and value ~= valueOf(mode) and removeEnded() == 0 then
+    value = false
+  end
+  local idle = value == false and redis.call('EXISTS', queue) == 0
+  if value == false and not idle then
+    serveQueue(nil, value)
+    value = lockValue()
+    answer = reacquire(id, mode, ttl, rest, value)
+    if answer then return answer end
+  end
   if waits == '2' and not isQueued(id, mode) then return 'n' end
-  local kind = conflictingKind(value, mode)
+  local kind = not idle and conflictingKind(value, mode)
   if kind and not isQueued(id, mode) then return 'k ' .. kind end
-  if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
+  if idle or hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = reserve(tokens)
     writeHold(token, now, id, mode, ttl, rest)
     return grantAnswer(token, tokens, false)

@@ -47,7 +47,7 @@ local function breakHold(id, raw)
     serveQueue()
     return 'o'
   end
-  local json, multi = findGrant(id, '0')
+  local json, multi = findGrant(id, '0', value)
   local field = multi and id
   if not json and value then json, field = findKept(value, id) end
   if not json then return answerLost() end

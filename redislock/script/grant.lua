@@ -11,9 +11,10 @@
 --           keptJSON(json)                     what becomes of it while MinHold keeps the lock: no
 --                                              request finds it any more, except to break it
 --           grantHead(id, token)               how a grant with this token begins
---           findGrant(id, token)               the grant as text, and its end if others may hold
+--           findGrant(id, token, value)        the grant as text, and its end if others may hold
 --                                              the lock, too; nil if there is no such grant. With
---                                              the token 0 it may have any
+--                                              the token 0 it may have any. The value is that of
+--                                              the lock's key, or nil if it is not known
 -- Answer    none: the files after this one answer
 
 local function grantJSON(id, token, since, rest)
@@ -31,8 +32,8 @@ local function isGrant(json, id, token)
   return string.sub(json, 1, #head) == head
 end
 
-local function findGrant(id, token)
-  local value = lockValue()
+local function findGrant(id, token, value)
+  if value == nil then value = lockValue() end
   if not value then return end
   if not isMulti(value) then return isGrant(value, id, token) and value or nil end
   local entry = redis.call('HGET', grants, id)
