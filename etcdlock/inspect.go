@@ -122,24 +122,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // Break implements [driver.Inspector]. It deletes no key that has no lease.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	if err := d.life.Ready(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := d.life.During(ctx)
-	defer cancel()
-	now, err := d.getKeys(ctx, name)
-	if err != nil {
-		return explain(err)
-	}
-	holders, _ := parseQueue(name, now.Kvs).split()
-	for _, e := range holders {
-		if e.info.Owner != id || e.etcdLease == 0 {
-			continue
-		}
-		broken, err := d.endHold(ctx, isHeldIn(e.key, e.revision, e.etcdLease), e.key, "", 0)
-		if broken || err != nil {
-			return explain(err)
-		}
-	}
-	return driver.ErrLost
+	return d.endByID(ctx, name, id, func(ctx context.Context, e entry, held []clientv3.Cmp) (bool, error) {
+		return d.endHold(ctx, held, e.key, "", 0)
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 )
@@ -15,11 +17,22 @@ func (d *Driver) Lease(name, id string, _ time.Duration) driver.Lease {
 	if l := d.leases.find(name, func(l *lease) bool { return l.info.Owner == id }); l != nil {
 		return &handle{lease: l}
 	}
-	return driverkit.NewRemoteLease(id, func(ctx context.Context) error { return explain(d.releaseByID(ctx, name, id)) })
+	return driverkit.NewRemoteLease(id, func(ctx context.Context) error { return d.releaseByID(ctx, name, id) })
 }
 
-// releaseByID ends the hold with an id. It finds the key, and ends that key in one transaction.
+// releaseByID releases the hold with an id.
 func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
+	return d.endByID(ctx, name, id, func(ctx context.Context, e entry, held []clientv3.Cmp) (bool, error) {
+		if e.info.Format == 0 || e.isKept() {
+			return false, nil
+		}
+		return d.endHold(ctx, held, e.key, e.info.encode(true), e.info.MinHold)
+	})
+}
+
+// endByID finds the hold with an id, and ends it with a call of end: a transaction that compares
+// whether the key is still held, and reports whether it was.
+func (d *Driver) endByID(ctx context.Context, name, id string, end func(context.Context, entry, []clientv3.Cmp) (wasHeld bool, err error)) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
@@ -27,16 +40,15 @@ func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
 	defer cancel()
 	now, err := d.getKeys(ctx, name)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	holders, _ := parseQueue(name, now.Kvs).split()
 	for _, e := range holders {
-		if e.info.Owner != id || e.info.Format == 0 || e.etcdLease == 0 || e.isKept() {
+		if e.info.Owner != id || e.etcdLease == 0 {
 			continue
 		}
-		wasHeld, err := d.endHold(ctx, isHeldIn(e.key, e.revision, e.etcdLease), e.key, e.info.encode(true), e.info.MinHold)
-		if wasHeld || err != nil {
-			return err
+		if wasHeld, err := end(ctx, e, isHeldIn(e.key, e.revision, e.etcdLease)); wasHeld || err != nil {
+			return explain(err)
 		}
 	}
 	return driver.ErrLost

@@ -136,25 +136,9 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 // Break implements [driver.Inspector]. It deletes the holder's node, whose name is never used
 // again. It deletes nothing that is no lock.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	if err := d.conf.checkName(name); err != nil {
-		return err
-	}
-	s, done, ctx, err := d.inspector(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	folder := d.conf.folder(name)
-	st, nodes, err := s.status(ctx, name)
-	if err != nil {
-		return d.explain(err, folder)
-	}
-	for i, h := range st.Holders {
-		if h.ID == id && id != "" { // others are no locks
-			return d.explain(s.deleteHold(ctx, child(folder, nodes[i].node)), folder)
-		}
-	}
-	return driver.ErrLost
+	return d.endByID(ctx, name, id, func(ctx context.Context, s *session, path string, _ heldNode) error {
+		return s.deleteHold(ctx, path)
+	})
 }
 
 // deleteHold deletes the node of a hold. If it has gone, the error is ErrLost.

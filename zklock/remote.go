@@ -24,9 +24,19 @@ func (d *Driver) Lease(name, id string, _ time.Duration) driver.Lease {
 	return driverkit.NewRemoteLease(id, func(ctx context.Context) error { return d.releaseByID(ctx, name, id) })
 }
 
-// releaseByID ends the hold with an id. It finds the node, whose name is never used again, and ends
-// it in one request.
+// releaseByID releases the hold with an id.
 func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
+	return d.endByID(ctx, name, printable(id), func(ctx context.Context, s *session, path string, n heldNode) error {
+		if !n.isRecipe() || n.kept {
+			return driver.ErrLost
+		}
+		return s.releaseNode(ctx, path, n.snap)
+	})
+}
+
+// endByID finds the hold with an id, as Status shows it, and ends it with a call of end. The name of
+// its node is never used again, so what is found is still the same when it is ended.
+func (d *Driver) endByID(ctx context.Context, name, id string, end func(ctx context.Context, s *session, path string, n heldNode) error) error {
 	if err := d.conf.checkName(name); err != nil {
 		return err
 	}
@@ -41,8 +51,11 @@ func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
 		return d.explain(err, folder)
 	}
 	for i, h := range st.Holders {
-		if n := nodes[i]; h.ID == printable(id) && n.isRecipe() && !n.kept {
-			return d.explain(s.releaseNode(ctx, child(folder, n.node), n.snap), folder)
+		if h.ID != id || id == "" { // those without an id are no locks
+			continue
+		}
+		if err := end(ctx, s, child(folder, nodes[i].node), nodes[i]); !errors.Is(err, driver.ErrLost) {
+			return d.explain(err, folder)
 		}
 	}
 	return driver.ErrLost

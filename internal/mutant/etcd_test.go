@@ -18,7 +18,7 @@ var etcdMutants = []mutant{
 	},
 	{
 		guarantee: "released by id", pkg: "etcdlock",
-		in:    "Driver.releaseByID",
+		in:    "Driver.endByID",
 		old:   "e.info.Owner != id ||",
 		new:   "",
 		tests: "TestLeaseByID",

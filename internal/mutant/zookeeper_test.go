@@ -25,9 +25,9 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		guarantee: "released by id", pkg: "zklock",
-		in:    "Driver.releaseByID",
-		old:   "h.ID == printable(id) && n.isRecipe()",
-		new:   `h.ID != "" && n.isRecipe()`,
+		in:    "Driver.endByID",
+		old:   "h.ID != id || id == \"\"",
+		new:   `h.ID == ""`,
 		tests: "TestLeaseByID",
 	},
 	{
