@@ -35,15 +35,9 @@ func noWait(name, owner string) driver.Request {
 	return req
 }
 
-// A tenure is a driver of either kind.
-type tenure interface {
-	driver.Driver
-	driver.Inspector
-}
+func openRows(t testing.TB, pool *pgxpool.Pool) driver.Driver { return newDriver(t, pool) }
 
-func openRows(t testing.TB, pool *pgxpool.Pool) tenure { return newDriver(t, pool) }
-
-func openSession(t testing.TB, pool *pgxpool.Pool) tenure { return newSession(t, pool) }
+func openSession(t testing.TB, pool *pgxpool.Pool) driver.Driver { return newSession(t, pool) }
 
 func newDriver(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 // tenures are the kinds of drivers.
 var tenures = []struct {
 	name string
-	open func(testing.TB, *pgxpool.Pool) tenure
+	open func(testing.TB, *pgxpool.Pool) driver.Driver
 }{
 	{"Rows", openRows},
 	{"Session", openSession},

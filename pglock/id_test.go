@@ -28,7 +28,7 @@ func TestLeaseByID(t *testing.T) {
 			if g := same.Grant(); g.Token != 0 || !g.Start.IsZero() {
 				t.Errorf("Grant = %+v, want neither a token nor a start", g)
 			}
-			if id := l.(interface{ ID() string }).ID(); id != "a" {
+			if id := l.ID(); id != "a" {
 				t.Errorf("ID = %q, want that of the request", id)
 			}
 

@@ -13,10 +13,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // A Driver keeps locks as rows of one table. It is safe for concurrent use.
 type Driver struct {

@@ -43,10 +43,7 @@ type Session struct {
 	lastToken uint64
 }
 
-var (
-	_ driver.Driver    = (*Session)(nil)
-	_ driver.Inspector = (*Session)(nil)
-)
+var _ driver.Driver = (*Session)(nil)
 
 // NewSession returns a driver whose locks are PostgreSQL's own advisory locks, exclusive or
 // shared. A lock belongs to a session of the server, on a connection beside the pool, and ends

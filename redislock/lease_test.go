@@ -37,7 +37,7 @@ func TestLeaseByID(t *testing.T) {
 			}
 			lost(none, "an id that holds nothing")
 			second := other.Lease(name, "id", time.Minute)
-			if id := second.(interface{ ID() string }).ID(); id != "id" {
+			if id := second.ID(); id != "id" {
 				t.Errorf("ID = %q", id)
 			}
 			if g := second.Grant(); g != (driver.Grant{}) {

@@ -13,10 +13,7 @@ import (
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // Bounds of a TTL, and of [MaxTTL]. Redis counts in milliseconds.
 const (

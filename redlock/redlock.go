@@ -21,10 +21,7 @@ import (
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 const (
 	// minTTL is the shortest TTL. It leaves room for a few round trips and for a clock

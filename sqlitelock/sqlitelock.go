@@ -14,10 +14,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // A Driver takes leases in one SQLite file. It is safe for concurrent use.
 type Driver struct {

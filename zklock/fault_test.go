@@ -307,8 +307,7 @@ func TestKeepSuspended(t *testing.T) {
 	default:
 	}
 	// Later changes of the node are reported as on the first connection.
-	in := driver.Inspector(w.other)
-	if err := in.Break(t.Context(), "job", "d"); err != nil {
+	if err := w.other.Break(t.Context(), "job", "d"); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	jobtest.AwaitLoss(t, lost, livetest.Patience)

@@ -8,10 +8,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-var (
-	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Inspector = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // A Driver takes leases that are nodes of one session with a ZooKeeper ensemble. It is safe
 // for concurrent use.

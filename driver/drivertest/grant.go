@@ -29,6 +29,9 @@ func grantClauses() []clause {
 					req := newReq("a")
 					l := t.acquire(d1, req)
 					there := d2.Lease(req.Name, req.ID, req.TTL)
+					if g := there.Grant(); there.ID() != req.ID || g != (driver.Grant{}) {
+						t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
+					}
 					if got := t.renew(d2, there)[0]; got.Err != nil || got.Start.IsZero() {
 						t.Errorf("Renew in another process = %+v, want a Start", got)
 					}
@@ -92,8 +95,9 @@ func grantClauses() []clause {
 					d1, d2 := t.open(), t.open()
 					req := newReq("a")
 					req.MinHold = t.longTTL()
-					t.acquire(d1, req)
+					l := t.acquire(d1, req)
 					t.release(d2.Lease(req.Name, req.ID, req.TTL))
+					t.mustBeLost(d1, l, "of a lease that another process has released, and MinHold keeps")
 					if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
 						t.Fatalf("Status of a lock that MinHold keeps = %+v, want one holder that is kept", st)
 					}

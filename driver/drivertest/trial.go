@@ -374,10 +374,9 @@ func (t *trial) status(d driver.Driver) driver.Status {
 
 func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
 	t.Helper()
-	in := d
 	var st driver.Status
 	err := t.retryIfLate(func() (err error) {
-		st, err = in.Status(t.boundedContext(), name)
+		st, err = d.Status(t.boundedContext(), name)
 		return err
 	})
 	if err != nil {

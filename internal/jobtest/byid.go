@@ -9,31 +9,18 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// A SessionDriver is a driver whose tenure is a session, and which names leases by their ids.
-type SessionDriver interface {
-	driver.Driver
-	driver.Inspector
-	Lease(name, id string, ttl time.Duration) driver.Lease
-}
-
-// leaseOfID is a lease that tells its id.
-type leaseOfID interface {
-	driver.Lease
-	ID() string
-}
-
-// SessionLeaseByID has holder acquire leases of all kinds, and other release them by their ids.
+// SessionLeaseByID is for drivers whose tenure is a session. It has holder acquire leases of all kinds, and other release them by their ids.
 // Other can't renew or label them, because they belong to the session of holder.
-func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
+func SessionLeaseByID(t *testing.T, holder, other driver.Driver) {
 	t.Helper()
-	byID := func(d SessionDriver, name, id string) leaseOfID { return d.Lease(name, id, time.Minute).(leaseOfID) }
+	byID := func(d driver.Driver, name, id string) driver.Lease { return d.Lease(name, id, time.Minute) }
 	for name, req := range map[string]driver.Request{"exclusive": {}, "shared": {Shared: true}, "semaphore": {Slots: 2}} {
 		t.Run(name, func(t *testing.T) {
 			req.Name, req.ID, req.TTL = name, "id of "+name, time.Minute
 			beside := req
 			beside.ID = "beside " + name
 			l, told := AcquireTold(t, holder, req)
-			if got := l.(leaseOfID).ID(); got != req.ID {
+			if got := l.ID(); got != req.ID {
 				t.Errorf("ID = %q, want %q", got, req.ID)
 			}
 			var second driver.Lease // on the other side of the same lock
@@ -99,7 +86,7 @@ func SessionLeaseByID(t *testing.T, holder, other SessionDriver) {
 }
 
 // BreakKept breaks what MinHold keeps of a released hold.
-func BreakKept(t *testing.T, d, other SessionDriver) {
+func BreakKept(t *testing.T, d, other driver.Driver) {
 	t.Helper()
 	req := driver.Request{Name: "kept", ID: "kept", TTL: time.Minute, MinHold: time.Hour}
 	Release(t, Acquire(t, d, req))

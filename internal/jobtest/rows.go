@@ -200,10 +200,7 @@ func Processes(t *testing.T, start func(Job) *livetest.Child) {
 func EndsWhileGranted(t *testing.T, d, other driver.Driver, lost <-chan struct{}) {
 	l := Acquire(t, d, rowRequest("ends", "a"))
 	<-lost
-	next := Waiting(t, other.(interface {
-		driver.Driver
-		driver.Inspector
-	}), rowRequest("ends", "b"))
+	next := Waiting(t, other, rowRequest("ends", "b"))
 	next.Running(t, "although the lease is held in a second session")
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
