@@ -99,7 +99,7 @@ func readClock() clockReading {
 // waitedSince returns how long an acquisition took that has just ended. It does not read the clock
 // again if the store has just granted the hold h.
 func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration {
-	if h != nil && !origin.local && !origin.joined {
+	if h != nil && !origin.local {
 		return max(0, h.since.Sub(start))
 	}
 	return max(0, driver.Now().Sub(start))
@@ -118,7 +118,7 @@ func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Du
 // A holdOrigin says how an acquisition got its hold.
 type holdOrigin struct {
 	local  bool // no request was sent to the store
-	joined bool // it added a lock to an existing hold
+	joined bool // it added a lock to an existing hold; local is set, too
 }
 
 // acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold.

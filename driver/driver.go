@@ -200,8 +200,8 @@ type Request struct {
 	// With [Info.TellsLoss] the driver MUST call it soon after a Break.
 	//
 	// The call may come before Acquire has returned. OnLost returns at once and does not call
-	// the driver, so the driver may call it while it holds a mutex of its own. If an owner
-	// acquires again what it holds, OnLost of each of its requests is called.
+	// the driver, so the driver may call it while it holds a mutex of its own. If an attempt
+	// is granted again, OnLost of each of its requests is called.
 	OnLost func(error) `json:"-"` // tests send requests to other processes
 
 	// OnWanted, if not nil, is called at most once, when the driver learns that another process

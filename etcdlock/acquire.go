@@ -59,7 +59,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	if h != nil && h.lease.key == a.key { // the grant came too late
 		h.lease.detach()
-		// Another call of the owner may have got a handle on the same lease, and delete the key
+		// Another call of the attempt may have got a handle on the same lease, and delete the key
 		// by its own release.
 		a.nonce = ""
 	}
@@ -166,7 +166,7 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 	return a.wait(ctx)
 }
 
-// reacquire returns a new handle on the lease that the owner already holds.
+// reacquire returns a new handle on the lease that the attempt already holds.
 func (a *attempt) reacquire(ctx context.Context, l *lease) (*handle, error) {
 	ka := l.s.requestKeepAlive()
 	switch err := l.checkKey(ctx); {

@@ -29,7 +29,7 @@ func checkOneKey(answer *etcdserverpb.ResponseOp) error {
 }
 
 // foreignUse returns the hold that people are shown if a name is in use as something that makes
-// each request fail with ErrKind, or nil. It has no owner, because Break can't end it.
+// each request fail with ErrKind, or nil. It has no id, because Break can't end it.
 func (d *Driver) foreignUse(ctx context.Context, name string, q queue, ttls ttls) (*driver.Holding, error) {
 	for _, e := range q {
 		if e.etcdLease == 0 {

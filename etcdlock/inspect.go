@@ -16,7 +16,7 @@ const pageSize = 1000
 // Status implements [driver.Inspector]. It shows foreign holders and waiters by their keys.
 // Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until its
 // first renewal. The remaining time of a hold is known to the second. A key that is no lock is
-// shown as a hold without an owner.
+// shown as a hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	if err := d.life.Ready(ctx); err != nil {
 		return driver.Status{}, err

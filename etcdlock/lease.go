@@ -20,7 +20,7 @@ import (
 // counts nested ones too.
 const batch = 100
 
-// A lease is a key that holds a lock, as far as we know. It has several handles if its owner
+// A lease is a key that holds a lock, as far as we know. It has several handles if its attempt
 // acquires again. It is attached to the etcd lease of its session.
 type lease struct {
 	d           *Driver
@@ -83,7 +83,7 @@ func (ls *leases) find(name string, match func(*lease) bool) *lease {
 	return nil
 }
 
-// ownedBy returns the lease that the owner of a request already has, or nil.
+// ownedBy returns the lease that the attempt of a request already has, or nil.
 func (ls *leases) ownedBy(req driver.Request) *lease {
 	return ls.find(req.Name, func(l *lease) bool {
 		return l.info.Owner == req.ID && l.info.Shared == req.Shared && l.info.Slots == req.Slots
@@ -160,7 +160,7 @@ func (l *lease) signalWanted() {
 	}
 }
 
-// ID returns the name of the grant: Request.Owner.
+// ID implements [driver.Lease].
 func (h *handle) ID() string { return h.lease.info.Owner }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
@@ -281,7 +281,7 @@ func (l *lease) release(ctx context.Context) error {
 				err = context.Cause(ctx)
 			}
 		}
-		l.d.leases.remove(l) // its owner can't rely on it any more
+		l.d.leases.remove(l) // its holder can't rely on it any more
 		l.scheduleCleanup()
 		return explain(err)
 	}

@@ -115,7 +115,7 @@ func extend(e *entry, now, ttl int64) {
 	e.Until, e.TTL = max(e.Until, now+ttl), max(e.TTL, ttl)
 }
 
-// reacquire extends the entry for a newer attempt of its owner.
+// reacquire extends the entry when its attempt is made again.
 func reacquire(e, newer *entry, now int64) {
 	if e.Process() != newer.Process() {
 		e.Nonce = newer.Nonce // so that the other process can't withdraw it with its own attempt

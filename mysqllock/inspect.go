@@ -53,13 +53,13 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 }
 
 // Withdraw implements [driver.Withdrawer].
-func (d *Driver) Withdraw(ctx context.Context, name, owner string) error {
-	return d.rows.Withdraw(ctx, name, owner)
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	return d.rows.Withdraw(ctx, name, id)
 }
 
-func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error {
+func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		s.reap(func(w entry) bool { return w.Owner == owner })
+		s.reap(func(w entry) bool { return w.Owner == id })
 		s.signalFirst()
 		return s.reaped, nil
 	})

@@ -28,19 +28,18 @@ const (
 type sessionLock struct {
 	s   *Session
 	key int64
-	req driver.Request // the first one of its owner
+	req driver.Request // the first one of its id
 
 	state  int
 	link   *link
 	token  uint64
 	since  driver.Instant
-	leases []*sessionLease // one for each request of its owner
+	leases []*sessionLease // one for each request of its id
 }
 
 // A sessionLease is a lease of a [Session].
 type sessionLease struct {
 	s     *Session
-	id    string
 	hold  *sessionLock // nil if this process does not have the lock
 	req   driver.Request
 	grant driver.Grant
@@ -87,7 +86,7 @@ func (s *Session) granted(h *sessionLock, got bool) *sessionLease {
 func (s *Session) newLease(h *sessionLock, req driver.Request, start driver.Instant) *sessionLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &sessionLease{s: s, id: req.ID, hold: h, req: req, grant: driver.Grant{Token: h.token, Start: start, TTL: s.conf.sessionTimeout}}
+	l := &sessionLease{s: s, hold: h, req: req, grant: driver.Grant{Token: h.token, Start: start, TTL: s.conf.sessionTimeout}}
 	h.leases = append(h.leases, l)
 	if h.state == holdLost {
 		l.tell(errSessionOver)
@@ -120,11 +119,11 @@ func (l *sessionLease) tell(why error) {
 // [errors.ErrUnsupported].
 func (s *Session) Lease(name, id string, ttl time.Duration) driver.Lease {
 	req := driver.Request{Name: name, ID: id, TTL: ttl}
-	return &sessionLease{s: s, id: id, hold: s.find(name, id), req: req}
+	return &sessionLease{s: s, hold: s.find(name, id), req: req}
 }
 
 // ID returns the id of the request that has led to the lease.
-func (l *sessionLease) ID() string { return l.id }
+func (l *sessionLease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease].
 func (l *sessionLease) Grant() driver.Grant { return l.grant }

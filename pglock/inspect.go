@@ -62,12 +62,12 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 }
 
 // Withdraw implements [driver.Withdrawer].
-func (d *Driver) Withdraw(ctx context.Context, name, owner string) error {
-	return d.rows.Withdraw(ctx, name, owner)
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	return d.rows.Withdraw(ctx, name, id)
 }
 
-func (d *Driver) withdrawWaiters(ctx context.Context, name, owner string) error {
-	return d.query(ctx, d.sql.withdraw, []any{name, owner}, nil)
+func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
+	return d.query(ctx, d.sql.withdraw, []any{name, id}, nil)
 }
 
 // breakLease ends a lease by force.

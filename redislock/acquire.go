@@ -97,7 +97,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := checkOwner(req.ID); err != nil {
+	if err := rediskit.CheckID(req.ID); err != nil {
 		return nil, err
 	}
 	if !d.enter() {

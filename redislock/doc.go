@@ -16,7 +16,7 @@
 // of another type, or a lock of another kind, is a [driver.ErrKind]. The format is described in
 // docs/backends/redislock.md.
 //
-// Owners that are not UTF-8 are rejected.
+// Ids that are not UTF-8 are rejected.
 //
 // # Waiting
 //
@@ -35,7 +35,7 @@
 // # Liveness
 //
 // A lease ends after its TTL, by the server's wall clock, unless it is renewed. Renewals go in
-// batches. They check the owner, and never revive a lease that has ended. A detached lease is
+// batches. They check the id, and never revive a lease that has ended. A detached lease is
 // like any other. When a hold is broken, a message tells its holder, which checks it with the
 // store.
 //

@@ -170,7 +170,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	for i := range due {
 		l := due[i].(*lease)
 		key, ended := l.batchKey(sent)
-		if ended { // its key may belong to a later hold of the same owner
+		if ended { // the store need not be asked
 			answers[i].Err = driver.ErrLost
 			d.removeLease(l)
 			continue

@@ -214,7 +214,7 @@ func (d *Driver) onMessage(payload string) {
 	case l != nil && word == "w":
 		l.markWanted()
 	case l != nil && word == "b":
-		for _, other := range d.leases { // the owner may have acquired what it holds more than once
+		for _, other := range d.leases { // the attempt may have been granted more than once
 			if other == l || other.req.ID == l.req.ID && other.keys[0] == l.keys[0] {
 				d.verifyLater(other)
 			}

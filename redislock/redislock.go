@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 
@@ -263,11 +262,3 @@ func (e *GraceError) Error() string {
 
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavailable }
-
-// checkOwner rejects an owner that can't be stored unchanged.
-func checkOwner(owner string) error {
-	if !utf8.ValidString(owner) {
-		return driver.Invalidf("owner %q: it is not valid UTF-8", owner)
-	}
-	return nil
-}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
@@ -104,9 +103,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 
 // checkRequest rejects a request that the driver can't serve.
 func (d *Driver) checkRequest(req *driver.Request) error {
+	if err := rediskit.CheckID(req.ID); err != nil {
+		return err
+	}
 	switch {
-	case !utf8.ValidString(req.ID):
-		return driver.Invalidf("owner %q: it is not valid UTF-8", req.ID)
 	case req.Shared, req.Slots > 0:
 		return driver.Invalidf("request: Redlock supports neither shared locks nor semaphores")
 	case req.TTL < minTTL || req.TTL > d.params.MaxTTL:

@@ -208,7 +208,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 	return a.enqueue(t, v)
 }
 
-// ownLease returns the lease that our owner has already, or nil.
+// ownLease returns the lease that our attempt has already, or nil.
 func (a *attempt) ownLease(q *queue) *leaseRow {
 	for i, l := range q.leases {
 		if l.id == a.req.ID && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
@@ -258,7 +258,7 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	return t.sweep()
 }
 
-// regrant grants our owner the lease that it has already, for one more TTL. Another
+// regrant grants our attempt the lease that it has already, for one more TTL. Another
 // process may have acquired it and used an unknown number of its tokens, so the new
 // grant has only the first token.
 func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant) error {

@@ -26,7 +26,7 @@ var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
 // that are created beside it get the same mode.
 //
 // A user who may use the file can free each lock in it. A user who may only read it could block
-// everybody, and read the owner ids with which locks are released. So a mode with a class that
+// everybody, and read the ids with which locks are released. So a mode with a class that
 // may only read or only write is a [driver.ErrInvalid].
 func Mode(mode fs.FileMode) Option {
 	return Option{func(d *Driver) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // Inherit makes a lease of this driver one that child processes may keep, and returns a file for
-// them. Name and id are those of [driver.Request], or Name and Owner of a hold of package snib.
+// them. Name and id are those of [driver.Request], or Name and ID of a hold of package snib.
 // The lock stays taken while a process that was started with the file (see
 // [os/exec.Cmd.ExtraFiles]) has it open, also if the process that took the lease was killed.
 //

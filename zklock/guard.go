@@ -128,7 +128,7 @@ func (s *session) recordRenewal(leases []*lease, start driver.Instant, err error
 	}
 }
 
-// recordReacquired extends a lease that its owner has acquired again, if it was renewed before.
+// recordReacquired extends a lease whose attempt was granted again, if it was renewed before.
 func (s *session) recordReacquired(l *lease, start driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,7 +81,7 @@ func (d *Driver) Ping(ctx context.Context) error {
 // Status implements [driver.Inspector]. It does not show a node that MinHold has kept and whose
 // time is over. It counts the time of a holder or waiter from the request, by our clock. A folder
 // that is a semaphore of another library, and a node that belongs to no session, are shown as a
-// hold without an owner.
+// hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	if err := d.conf.checkName(name); err != nil {
@@ -206,7 +206,7 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []hel
 		} else {
 			in := decode(snaps[i].data)
 			st.Waiters = append(st.Waiters, driver.Waiting{
-				ID: in.owner(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(snaps[i].stat),
+				ID: in.id(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(snaps[i].stat),
 			})
 		}
 		if len(ahead) == 0 {
@@ -248,7 +248,7 @@ func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 		return driver.Holding{Foreign: fmt.Sprintf("the node %s, which belongs to no session", printable(c.node)), Left: driver.NoExpiry}
 	}
 	in := decode(snap.data)
-	h := driver.Holding{ID: in.owner(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
+	h := driver.Holding{ID: in.id(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
 	// A holder that renews in time has at least two thirds of its lease left; a kept node has
 	// what remains of MinHold.
 	h.Left = s.leaseTTL() * 2 / 3
@@ -261,8 +261,8 @@ func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 // age returns how long a node has existed.
 func age(stat zk.Stat) time.Duration { return max(0, time.Since(time.UnixMilli(stat.Ctime))) }
 
-// owner returns the owner, or the name of the node for a foreign one.
-func (i info) owner(c contender) string {
+// id returns the id, or the name of the node for a foreign one.
+func (i info) id(c contender) string {
 	if i.Owner == "" {
 		return c.node
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// A lease is a node that holds the lock. It has several handles if its owner acquires it again.
+// A lease is a node that holds the lock. It has several handles if its attempt is granted
+// again.
 type lease struct {
 	s          *session
 	req        driver.Request // its label is guarded by mu
@@ -55,8 +56,8 @@ type handle struct {
 	grant driver.Grant
 }
 
-// A leaseKey finds the existing lease when its owner acquires again.
-type leaseKey struct{ name, owner string }
+// A leaseKey finds the existing lease when its attempt is made again.
+type leaseKey struct{ name, id string }
 
 func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.ID} }
 
@@ -114,7 +115,7 @@ func (s *session) leaseTTL() time.Duration {
 	return s.leaseTTLLocked()
 }
 
-// reacquire returns a new handle if the owner of req already holds the lease, or nil.
+// reacquire returns a new handle if the attempt of req already holds the lease, or nil.
 func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, error) {
 	d.leasesMu.Lock()
 	l := d.leases[leaseKey{req.Name, req.ID}]
@@ -133,7 +134,7 @@ func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, er
 	return l.newHandle(req, start), nil
 }
 
-// ID returns the name of the grant: Request.Owner.
+// ID implements [driver.Lease].
 func (h *handle) ID() string { return h.lease.req.ID }
 
 // Grant implements [driver.Lease].

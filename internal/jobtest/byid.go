@@ -9,8 +9,9 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// SessionLeaseByID is for drivers whose tenure is a session. It has holder acquire leases of all kinds, and other release them by their ids.
-// Other can't renew or label them, because they belong to the session of holder.
+// SessionLeaseByID is for drivers whose tenure is a session. It has holder acquire leases of all
+// kinds, and other release them by their ids. Other can't renew or label them, because they belong
+// to the session of holder.
 func SessionLeaseByID(t *testing.T, holder, other driver.Driver) {
 	t.Helper()
 	byID := func(d driver.Driver, name, id string) driver.Lease { return d.Lease(name, id, time.Minute) }

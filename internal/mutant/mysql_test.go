@@ -7,7 +7,7 @@ var mysqlMutants = []mutant{
 		in:    "state.holder",
 		old:   "h.Owner == l.ID()",
 		new:   "true",
-		tests: "TestLeaseByID/Exclusive",
+		tests: "TestConformance",
 	},
 	{
 		guarantee: "replaced primaries", pkg: "mysqllock",
@@ -19,7 +19,7 @@ var mysqlMutants = []mutant{
 	{
 		guarantee: "withdrawn by others", pkg: "mysqllock",
 		in:    "Driver.withdrawWaiters",
-		old:   "w.Owner == owner",
+		old:   "w.Owner == id",
 		new:   "false",
 		tests: "TestWithdraw",
 	},

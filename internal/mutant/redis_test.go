@@ -110,8 +110,8 @@ var redisMutants = []mutant{
 	{
 		guarantee: "writers are served", pkg: "redislock",
 		file:  "script/acquire.lua",
-		old:   "if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then",
-		new:   "if hasRoom(mode, value) and (mode == 's' or redis.call('EXISTS', queue) == 0) then",
+		old:   "if idle or hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then",
+		new:   "if idle or hasRoom(mode, value) and (mode == 's' or redis.call('EXISTS', queue) == 0) then",
 		tests: "TestWriters",
 	},
 	{

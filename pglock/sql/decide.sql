@@ -1,8 +1,8 @@
 -- decide computes the new state of the row l for a request: $1 name, $2 nonce, $3 slots, $4 TTL,
--- $5 tokens, $6 the entry for holders or waiters, $7 owner, $8 shared, $9 whether to wait, $10
+-- $5 tokens, $6 the entry for holders or waiters, $7 id, $8 shared, $9 whether to wait, $10
 -- how long a waiter counts, $11 the nonces of entries that this process is removing. Times are in
--- microseconds. Its owner does not get such an entry again: the removal, which may come late, would
--- end its lease. An entry that the owner gets from another process takes the nonce of the request,
+-- microseconds. Its attempt does not get such an entry again: the removal, which may come late, would
+-- end its lease. An entry that the attempt gets from another process takes the nonce of the request,
 -- so that the other process can't remove it with its own attempt.
 SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,

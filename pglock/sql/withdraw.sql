@@ -1,4 +1,4 @@
--- withdraw removes the waiters of $2 owner from the row of $1 name.
+-- withdraw removes the waiters with $2 id from the row of $1 name.
 UPDATE {table} l SET used = {clock},
 	waiters = (SELECT coalesce(jsonb_agg(e ORDER BY i) FILTER (WHERE e->>'owner' <> $2::text), '[]')
 		FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i))

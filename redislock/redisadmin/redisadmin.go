@@ -39,13 +39,13 @@ type Admin interface {
 	// Foreign calls yield for each lock of another lock library whose key begins with prefix, until
 	// yield returns false. The same keys count as locks as in Strangers, and those that expire are
 	// shown, too. The names of locks are the keys. The Status is the one that the driver's Status
-	// returns, without waiters, and without an owner if that is longer than 512 bytes.
+	// returns, without waiters, and without an id if that is longer than 512 bytes.
 	//
 	// Foreign writes nothing, and costs as much as Strangers. A key that is created, deleted or
 	// moved meanwhile may be missed or shown twice.
 	Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error
 
-	// Silence returns how long ago each waiter of a lock, by owner, last gave the server a sign
+	// Silence returns how long ago each waiter of a lock, by id, last gave the server a sign
 	// of life. A living one does so every 5 s.
 	Silence(ctx context.Context, name string) (map[string]time.Duration, error)
 
@@ -91,7 +91,7 @@ type Stranger struct {
 	// something else.
 	Unsure bool
 
-	// Value is the owner to pass to the driver's Break, with token 0, to delete the key. It is
+	// Value is the id to pass to the driver's Break to delete the key. It is
 	// empty if the key is not a string, or if the value is longer than 512 bytes and was not read.
 	Value string
 }

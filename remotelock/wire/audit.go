@@ -7,7 +7,7 @@ type Audit struct {
 	Events []AuditEvent `json:"events"`
 }
 
-// An AuditEvent is one line of the audit log. It contains no owner id and no credential.
+// An AuditEvent is one line of the audit log. It contains no id of a grant and no credential.
 type AuditEvent struct {
 	Time      time.Time `json:"time"`
 	Event     string    `json:"event"`               // "break", "reserve" or "refused"

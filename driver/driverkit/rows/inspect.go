@@ -52,8 +52,8 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 }
 
 // Withdraw implements [driver.Withdrawer].
-func (d *Driver) Withdraw(ctx context.Context, name, owner string) error {
-	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Withdraw(ctx, name, owner) })
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Withdraw(ctx, name, id) })
 }
 
 // Inspect prepares the store and runs fn, which answers a question about it.

@@ -27,7 +27,7 @@ type registry struct {
 	mu       sync.Mutex
 	attempts map[string]*Attempt // by nonce, also before they are queued
 	waiting  map[string]*Attempt // by nonce: those that the store has queued
-	leases   map[string][]*Lease // by nonce: one for each request of its owner, see addLease
+	leases   map[string][]*Lease // by nonce: one for each request of its attempt, see addLease
 
 	// The entries that are being removed, and the removals to be retried, by nonce.
 	removals       map[string]string // the names of the locks
@@ -161,9 +161,9 @@ func (w *registry) markRemoving(name, nonce string) {
 	w.removals[nonce] = name
 }
 
-// Removing returns the nonces of the entries that the driver is removing from the row. Their owner
-// may acquire again in the meantime, and must not get one of these entries: it would lose the lock
-// without notice. Backend.Request removes them instead.
+// Removing returns the nonces of the entries that the driver is removing from the row. Their
+// attempts may be made again meanwhile, and must not get one of these entries: they would lose the
+// lock without notice. Backend.Request removes them instead.
 func (a *Attempt) Removing() []string {
 	w := &a.d.registry
 	w.mu.Lock()

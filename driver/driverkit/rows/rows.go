@@ -57,7 +57,7 @@ type Backend struct {
 	// [Attempt.Grant] returns. If the store has queued the attempt, Request calls
 	// [Attempt.Wait] and returns [driver.ErrHeld]. It calls [Attempt.MarkSent] before the first
 	// statement that may leave a trace in the store. An entry in [Attempt.Removing] is not
-	// granted to its owner again.
+	// granted to its attempt again.
 	Request func(context.Context, *Attempt) (*Lease, error)
 
 	// Remove removes what the attempt with this nonce has left in the row of the name: a waiter,
@@ -84,11 +84,11 @@ type Backend struct {
 	// names begin with prefix and are greater than after. At the end it returns no rows.
 	ReadPage func(ctx context.Context, prefix, after string) ([]*State, error)
 
-	// Break frees the hold of the given owner and token, or returns [driver.ErrLost].
+	// Break frees the hold with an id, or returns [driver.ErrLost].
 	Break func(ctx context.Context, name, id string) error
 
-	// Withdraw removes the waiters of the owner from the row of the name, if there are any.
-	Withdraw func(ctx context.Context, name, owner string) error
+	// Withdraw removes the waiters with an id from the row of the name, if there are any.
+	Withdraw func(ctx context.Context, name, id string) error
 
 	// Prune forgets the locks that were unused for the given time.
 	Prune func(ctx context.Context, unused time.Duration) error

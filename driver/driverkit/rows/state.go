@@ -72,7 +72,7 @@ type State struct {
 	Err     error // why the row can't be used, or nil
 }
 
-// HolderFor returns the entry with which the owner of req already holds the lock, or nil.
+// HolderFor returns the entry with which the attempt of req already holds the lock, or nil.
 func (s *State) HolderFor(req driver.Request) *Entry {
 	for i, h := range s.Holders {
 		if h.Owner == req.ID && h.Shared == req.Shared && !h.Kept && s.Slots == req.Slots {
