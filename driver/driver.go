@@ -48,11 +48,10 @@ type Driver interface {
 	// waits in the queue. A pooled connection that turns out to be stale is no failure: the driver
 	// uses another one, at once.
 	//
-	// Acquire MUST be idempotent for [Request.ID], where the tenure is a lease through any driver:
-	// an attempt that holds the lease already is granted it again with the same token, for the TTL of
-	// the new request and with a Start of its own, and one that waits keeps its place. So a driver
-	// sends an attempt again when its answer was lost. After a driver has withdrawn an attempt, it
-	// MUST NOT send it again.
+	// No two calls of Acquire have the same [Request.ID]. A driver may send the request of a call
+	// again when its answer was lost, and MUST recognise it by the id: it is granted once, with one
+	// token and a Start of the request that was answered, or keeps its place. After a driver has
+	// withdrawn an attempt, it MUST NOT send it again.
 	//
 	// A request of another attempt or grant changes nothing, whenever it arrives: it MUST NOT touch
 	// a grant, or a place in a queue, that has another id. An attempt that arrives after it was
@@ -155,9 +154,8 @@ type Request struct {
 	// case, or let two names share a lock.
 	Name string
 
-	// ID names this attempt, and the grant that it leads to. Nobody can guess it. Each call of
-	// Acquire has another one, unless it repeats an attempt that has not failed, as a lock service
-	// does whose client asks again.
+	// ID names this attempt, and the grant that it leads to. Nobody can guess it, and each call of
+	// Acquire has another one.
 	ID string
 
 	// TTL is how long the lease outlives a holder that died. It is positive and within Info's
@@ -200,8 +198,7 @@ type Request struct {
 	// With [Info.TellsLoss] the driver MUST call it soon after a Break.
 	//
 	// The call may come before Acquire has returned. OnLost returns at once and does not call
-	// the driver, so the driver may call it while it holds a mutex of its own. If an attempt
-	// is granted again, OnLost of each of its requests is called.
+	// the driver, so the driver may call it while it holds a mutex of its own.
 	OnLost func(error) `json:"-"` // tests send requests to other processes
 
 	// OnWanted, if not nil, is called at most once, when the driver learns that another process

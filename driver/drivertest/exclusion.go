@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"cmp"
-	"errors"
 	"reflect"
 
 	"github.com/sniblock/snib/driver"
@@ -99,71 +98,6 @@ func exclusionClauses() []clause {
 				t.release(l)
 				b.ID = t.req("c").ID
 				t.mustBeHeld(d1, b, "after the release of another name")
-			},
-		},
-		{
-			name: "Exclusion/SameOwner",
-			why: "Acquire is idempotent for the owner: an acquisition whose answer was lost is asked again, and must " +
-				"neither wait for itself nor count twice",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				req := t.req("a")
-				first := t.acquire(d1, req)
-				t.sleep(t.h.TTL / 4) // so that the first Start is old
-				before := driver.Now()
-				again := t.acquire(d1, req)
-				if got, want := again.Grant().Token, first.Grant().Token; got != want {
-					t.Errorf("Token for the same owner = %d, want %d as before", got, want)
-				}
-				if early := before.Sub(again.Grant().Start); early > t.h.TTL/8 {
-					t.Errorf("Start for the same owner lies %v before the second Acquire, whose TTL is a fresh one", early)
-				}
-				t.mustBeHeld(d2, t.req("b"), "after the holder asked again")
-				t.release(again)
-				t.mustBeFree(d2, "after one Release of a lease asked for twice")
-			},
-		},
-		{
-			name: "Exclusion/SameOwnerFreshTTL",
-			why:  "an owner that acquires again gets a fresh TTL; a lease that ends by its first one ends early",
-			gate: leaseTenure(),
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				t.rounds(func() bool {
-					req := t.shortReq("a")
-					l := t.acquire(d1, req)
-					t.sleep(req.TTL * 6 / 10)
-					again := t.acquire(d1, req)
-					if again.Grant().Token != l.Grant().Token {
-						// The lease had lapsed, or Exclusion/SameOwner fails too.
-						return false
-					}
-					t.sleep(req.TTL * 6 / 10)
-					_, err := t.tryAcquire(d2, t.req("b"))
-					if again.Grant().Start.Add(req.TTL * 9 / 10).Reached(driver.Now()) {
-						return false
-					}
-					if !errors.Is(err, driver.ErrHeld) {
-						t.Fatalf("Acquire = %v, want ErrHeld: the holder asked again just now", err)
-					}
-					return true
-				})
-			},
-		},
-		{
-			name: "Exclusion/SameOwnerElsewhere",
-			why:  "the owner, not the process, holds: it may ask again from where it came back to life",
-			gate: leaseTenure(),
-			run: func(t *trial) {
-				d1, d2, d3 := t.open(), t.open(), t.open()
-				req := t.req("a")
-				first, again := t.acquire(d1, req), t.acquire(d2, req)
-				if got, want := again.Grant().Token, first.Grant().Token; got != want {
-					t.Errorf("Token for the same owner through another driver = %d, want %d as before", got, want)
-				}
-				t.mustBeHeld(d3, t.req("b"), "after the holder asked again elsewhere")
-				t.release(again)
-				t.mustBeFree(d3, "after one Release of a lease asked for twice")
 			},
 		},
 	}

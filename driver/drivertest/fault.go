@@ -16,13 +16,6 @@ import (
 func answerClauses() []clause {
 	return []clause{
 		{
-			name: "Answer/AcquireLost",
-			why: "an acquisition whose answer was lost is asked again by the same owner: it gets the lease that the " +
-				"store gave it, once, with the same token",
-			gate: named(),
-			run:  acquireAnswerLost,
-		},
-		{
 			name: "Answer/RenewLost",
 			why:  "a renewal whose answer was lost is asked again while there is time",
 			run: func(t *trial) {
@@ -64,25 +57,6 @@ func answerClauses() []clause {
 
 func dropFirstAnswer(op fault.Op) fault.Plan {
 	return fault.Plan{Rules: []fault.Rule{{Op: op, Call: 1, Effect: fault.Drop}}}
-}
-
-func acquireAnswerLost(t *trial) {
-	d1, d2 := t.open(), t.open()
-	f := fault.Wrap(d1, dropFirstAnswer(fault.Acquire))
-	req := t.req("a")
-	if err := t.mustFail(t.startAcquire(f, req)); !errors.Is(err, fault.ErrInjected) {
-		t.Fatalf("Acquire whose answer is lost = %v", err)
-	}
-	st := t.status(d2)
-	if len(st.Holders) != 1 || st.Holders[0].ID != req.ID {
-		t.Fatalf("after an Acquire whose answer was lost, Status = %+v; want one holder, %q", st, req.ID)
-	}
-	l := t.acquire(f, req)
-	if got, want := l.Grant().Token, st.Holders[0].Token; got != want {
-		t.Errorf("Token when asked again = %d, want %d as the store gave at first", got, want)
-	}
-	t.release(l)
-	t.mustBeFree(d2, "after one Release of what was asked for twice")
 }
 
 func severClauses() []clause {
