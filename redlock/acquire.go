@@ -115,8 +115,7 @@ func (d *Driver) checkRequest(req *driver.Request) error {
 	return nil
 }
 
-// try makes one round. If the owner turns out to hold the lock already, it makes a second one
-// to take over that lease.
+// try makes one round.
 func (a *attempt) try(ctx context.Context) (*lease, error) {
 	r := a.d.startRound(&a.req, &a.lock, a.topic != nil)
 	if r.wait(ctx) == quorum.Won && ctx.Err() == nil {
@@ -125,14 +124,6 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 	a.awaitCleanup(ctx, r.cleanUp())
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
-	}
-	if nonces, tokens := r.ownLease(); nonces != nil {
-		a.req.Tokens = tokens // whatever the request asks for
-		again := a.d.startTakeOver(ctx, &a.req, &a.lock, nonces)
-		if again.wait(ctx) == quorum.Won && ctx.Err() == nil {
-			return a.leaseFrom(again), nil
-		}
-		a.awaitCleanup(ctx, again.cleanUp())
 	}
 	return nil, r.failure()
 }
@@ -150,43 +141,6 @@ func (a *attempt) awaitCleanup(ctx context.Context, p *poll) {
 	p.wait(context.Background(), a.returnBy.Left(driver.Now()))
 }
 
-// ownLease returns the lease of the same owner that a majority has: the nonces of its keys, by
-// node, and how many tokens it has. Without such a lease, nonces is nil.
-//
-// If no nonce has a majority, all keys of the owner count as one lease: an earlier take-over may
-// have reached only some of them.
-func (r *round) ownLease() (nonces []string, tokens int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	values := make([]value, len(r.d.nodes))
-	var own quorum.Set
-	byNonce := make(map[string]quorum.Set)
-	for i := range values {
-		if r.answers[i].kind != held {
-			continue
-		}
-		if v := parseValue(r.answers[i].value); v.ours && !v.kept && v.holder.Owner == r.req.ID {
-			values[i] = v
-			own |= 1 << i
-			byNonce[v.nonce] |= 1 << i
-		}
-	}
-	if own.Len() < r.d.params.Quorum() {
-		return nil, 0
-	}
-	for _, nodes := range byNonce {
-		if nodes.Len() >= r.d.params.Quorum() {
-			own = nodes
-		}
-	}
-	nonces, tokens = make([]string, len(values)), maxTokens
-	for i := range own.All() {
-		nonces[i] = values[i].nonce
-		tokens = min(tokens, int(min(values[i].holder.Tokens, maxTokens))) //nolint:gosec // it is small
-	}
-	return nonces, tokens
-}
-
 // failure returns the error that says why the round failed.
 func (r *round) failure() error {
 	r.mu.Lock()
@@ -200,7 +154,7 @@ func (r *round) failure() error {
 	errs := make([]error, len(r.d.nodes))
 	for i, n := range r.d.nodes {
 		switch ans := &r.answers[i]; ans.kind {
-		case granted, absent:
+		case granted:
 			left = append(left, 0)
 		case held:
 			v := parseValue(ans.value)

@@ -44,18 +44,13 @@ type lease struct {
 }
 
 func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64) *lease {
-	extendedOn := quorum.Set(0)
-	if r.old != nil { // another handle may have extended it
-		extendedOn = d.allNodes()
-	}
 	tokens := tokenCount(&req)
 	le := &lease{
-		extendedOn: extendedOn, d: d, req: req, lock: l, round: r, lastToken: strconv.FormatUint(lastToken, 10),
+		d: d, req: req, lock: l, round: r, lastToken: strconv.FormatUint(lastToken, 10),
 		grant:    driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},
 		lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
 	}
 	d.listener.addLease(le)
-	r.settle(le)
 	return le
 }
 
@@ -92,13 +87,11 @@ func (l *lease) Release(ctx context.Context) error {
 	l.ended = true
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
-	l.d.forget(l.round.nonce)
 	keep := "0"
 	if left := l.grant.Start.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
 		keep = rediskit.Millis(left)
 	}
 	nodes |= l.round.nodesToFree()
-	l.freeOld(end, keep)
 	verdict, ended, err := l.d.tell(ctx, nodes, end, 'f', &l.lock, l.round.nonce, keep)
 	switch {
 	case verdict == quorum.Won:
@@ -111,16 +104,6 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	l.released = true
 	return nil
-}
-
-// freeOld frees what the lease was taken over from, on nodes that the take-over has not reached.
-func (l *lease) freeOld(end driver.Instant, keep string) {
-	old := slices.Compact(slices.Sorted(slices.Values(l.round.old)))
-	for _, nonce := range old {
-		if nonce != "" && nonce != l.round.nonce {
-			l.d.cleanUp(l.d.allNodes(), end, 'f', &l.lock, nonce, keep)
-		}
-	}
 }
 
 // SetHolder implements [driver.Lease]. It returns when a majority shows the holder. The other nodes

@@ -424,15 +424,15 @@ func (n *node) fail(batch []*command, err error) {
 	}
 }
 
-// mustDeliver reports whether a command frees a lock, undoes a take-over or removes a waiter, and
+// mustDeliver reports whether a command frees a lock or removes a waiter, and
 // so must not be dropped.
 func (cmd *command) mustDeliver() bool {
-	return cmd.state != canceled && strings.IndexByte("fubxd", cmd.code) >= 0
+	return cmd.state != canceled && strings.IndexByte("fbxd", cmd.code) >= 0
 }
 
 // mayTake reports whether a command may take a lock.
 func (cmd *command) mayTake() bool {
-	return cmd.code == 'a' || cmd.code == 'A' || cmd.code == 'g' || cmd.code == 'e'
+	return cmd.code == 'a' || cmd.code == 'A' || cmd.code == 'e'
 }
 
 // isReply reports whether an error is an answer of the server.

@@ -66,10 +66,6 @@ type Driver struct {
 
 	mu sync.Mutex
 
-	pending   map[string]*round // the rounds under way, by nonce
-	leases    map[string]*lease // the leases that were not released, by nonce; only the newest handle
-	maxLeases int               // the number at which those are removed that have ended
-
 	// runIDs has the run_id of each node, to detect a server that is listed twice.
 	runIDs [quorum.MaxNodes]string
 
@@ -182,7 +178,6 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 	}
 	d := &Driver{
 		params: quorum.Params{Nodes: len(nodes), MaxTTL: conf.maxTTL}, conf: conf, nodes: nodes, nonceID: rand.Text()[:16] + ".",
-		pending: make(map[string]*round), leases: make(map[string]*lease),
 	}
 	if err := d.params.Check(); err != nil {
 		return nil, err

@@ -3,8 +3,6 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,12 +24,6 @@ type round struct {
 	start driver.Instant
 	ready chan struct{} // has the capacity 1; receives when the verdict is there
 
-	// old has, by node, the nonces that the round replaces by its own, if it takes a lease over
-	// for the same owner: "" for nodes that it leaves alone. Otherwise it is nil.
-	old []string
-
-	settled chan struct{} // closed when the round has become a lease, or its cleanup is queued
-
 	mu       sync.Mutex
 	quorum   quorum.Attempt
 	verdict  quorum.Verdict
@@ -39,9 +31,6 @@ type round struct {
 	commands []command // by node
 	sent     quorum.Set
 	answers  [quorum.MaxNodes]answer // to the first command
-
-	// needAll is set if all answers matter because the owner's own lease has been seen.
-	needAll bool
 
 	reported bool
 }
@@ -64,13 +53,16 @@ const (
 	unadmitted                   // the node is not admitted
 	mismatched                   // the node belongs to another cluster
 	wrongType                    // the key is not a string
-	absent                       // the node has no key that the round takes over
 )
 
 // startRound begins to take a lock that is free. If enlist is set, nodes that refuse record the
 // owner as a waiter.
 func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
-	r := d.newRound(req, l, d.newNonce())
+	r := &round{
+		d: d, req: req, lock: l, nonce: d.newNonce(), start: driver.Now(),
+		ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes)),
+	}
+	r.quorum = d.params.Attempt(r.start, req.TTL)
 	code, n := byte('a'), 4
 	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
 	if tokens := tokenCount(req); enlist || tokens > 1 {
@@ -81,98 +73,17 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 		}
 	}
 	for i := range r.commands {
-		r.commands[i].set(code, l, args[:n]...)
-	}
-	r.send()
-	return r
-}
-
-// startTakeOver begins to take over a lease for its owner. The argument old has the nonces of its
-// keys, by node. The keys get a new nonce, so that nothing that was sent for an earlier round or
-// lease can free them, however late it arrives. Only a lease that this driver holds keeps its
-// nonce: both handles use it.
-func (d *Driver) startTakeOver(ctx context.Context, req *driver.Request, l *lock, old []string) *round {
-	nonce := d.newNonce()
-	if i := slices.IndexFunc(old, func(o string) bool { return d.holds(ctx, o) }); i >= 0 {
-		nonce = old[i]
-	}
-	r := d.newRound(req, l, nonce)
-	r.old, r.quorum = old, d.params.TakeOver(r.start, req.TTL)
-	for i := range r.commands {
-		r.commands[i].set('g', l, nonce, rediskit.Millis(req.TTL), old[i])
-	}
-	r.send()
-	return r
-}
-
-func (d *Driver) newRound(req *driver.Request, l *lock, nonce string) *round {
-	r := &round{
-		d: d, req: req, lock: l, nonce: nonce, start: driver.Now(),
-		ready: make(chan struct{}, 1), settled: make(chan struct{}), commands: make([]command, len(d.nodes)),
-	}
-	r.quorum = d.params.Attempt(r.start, req.TTL)
-	for i := range r.commands {
 		cmd := &r.commands[i]
 		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(req.TTL)
+		cmd.set(code, l, args[:n]...)
 	}
-	d.mu.Lock()
-	d.pending[nonce] = r
-	d.mu.Unlock()
+	r.send()
 	return r
-}
-
-// settle records what became of a round: a lease, or nil if its cleanup is queued.
-func (r *round) settle(l *lease) {
-	d := r.d
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(r.settled)
-	if d.pending[r.nonce] == r {
-		delete(d.pending, r.nonce)
-	}
-	if l == nil {
-		return
-	}
-	if len(d.leases) >= d.maxLeases { // remove those that ended without a release
-		maps.DeleteFunc(d.leases, func(_ string, l *lease) bool { return !l.isValid() })
-		d.maxLeases = max(2*len(d.leases), 100)
-	}
-	d.leases[r.nonce] = l
-}
-
-// holds reports whether this driver has a valid lease with a nonce. If the round with this nonce is
-// under way, holds waits for its outcome.
-func (d *Driver) holds(ctx context.Context, nonce string) bool {
-	d.mu.Lock()
-	r := d.pending[nonce]
-	d.mu.Unlock()
-	if r != nil {
-		select {
-		case <-r.settled:
-		case <-ctx.Done():
-			return true // that round may win, so its nonce must not change
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l := d.leases[nonce]
-	return l != nil && l.isValid()
-}
-
-// forget removes the lease with a nonce from those that this driver has.
-func (d *Driver) forget(nonce string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.leases, nonce)
 }
 
 // send gives the first commands to the nodes.
 func (r *round) send() {
 	for i, node := range r.d.nodes {
-		if r.old != nil && r.old[i] == "" {
-			r.onAnswer(&r.commands[i], "n", nil)
-			continue
-		}
 		if node.send(&r.commands[i]) {
 			r.mu.Lock()
 			r.sent |= 1 << i
@@ -220,9 +131,6 @@ func (r *round) onAnswer(cmd *command, text string, err error) {
 		r.apply(r.quorum.Granted(cmd.node, counter, now), now)
 		return
 	}
-	if ans.kind == held && parseValue(ans.value).holder.Owner == r.req.ID {
-		r.needAll = true
-	}
 	r.apply(r.quorum.Refused(cmd.node, now), now)
 }
 
@@ -245,8 +153,6 @@ func (ans *answer) parse(text string) (counter uint64) {
 		ans.kind = mismatched
 	case "k":
 		ans.kind = wrongType
-	case "n":
-		ans.kind = absent
 	}
 	if ans.kind == unanswered {
 		ans.err = fmt.Errorf("the script answered %s", quoted(text))
@@ -285,21 +191,11 @@ func (r *round) apply(step quorum.Step, now driver.Instant) {
 	for i := range down.All() {
 		r.apply(r.quorum.Refused(i, now), now)
 	}
-	if r.verdict == quorum.Open || r.reported || r.verdict == quorum.Failed && r.needAll && r.hasPending() {
+	if r.verdict == quorum.Open || r.reported {
 		return
 	}
 	r.reported = true
 	r.ready <- struct{}{}
-}
-
-// hasPending reports whether first commands are still unanswered. It is called with r.mu held.
-func (r *round) hasPending() bool {
-	for i := range r.sent.All() {
-		if ans := &r.answers[i]; ans.kind == unanswered && ans.err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // wait returns the verdict. A node that does not answer within NodeTimeout, or a quarter of the
@@ -334,7 +230,6 @@ func (r *round) dropLateNodes(includeRaising bool) {
 	now := driver.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.needAll = false
 	r.apply(r.quorum.Expired(now), now)
 	for i := range r.d.nodes {
 		if includeRaising || !r.quorum.Granters().Has(i) {
@@ -343,26 +238,9 @@ func (r *round) dropLateNodes(includeRaising bool) {
 	}
 }
 
-// cleanUp frees the lock on the nodes where the round may have taken it, without waiting. If the
-// round has taken it over from another driver, cleanUp undoes that instead, because the owner may
-// hold the lease there. A lease that this driver holds stays as it is.
+// cleanUp frees the lock on the nodes where the round may have taken it, without waiting.
 func (r *round) cleanUp() *poll {
-	defer r.settle(nil)
-	p, end := r.d.newPoll(nil), r.start.Add(2*r.req.TTL)
-	nodes := r.nodesToFree()
-	if slices.Contains(r.old, r.nonce) {
-		nodes = 0
-	}
-	for i := range nodes.All() {
-		p.commands[i].sendBy = end
-		if r.old == nil || strings.HasPrefix(r.old[i], r.d.nonceID) {
-			p.sendCleanup(i, 'f', r.lock, r.nonce, "0")
-		} else {
-			p.sendCleanup(i, 'u', r.lock, r.nonce, r.old[i])
-		}
-	}
-	p.close()
-	return p
+	return r.d.cleanUp(r.nodesToFree(), r.start.Add(2*r.req.TTL), 'f', r.lock, r.nonce, "0")
 }
 
 // nodesToFree returns the nodes on which the key may belong to the round, now or later. It

@@ -121,7 +121,7 @@ func (m *twin) request() (line string, r quorumtest.Request) {
 	number := max(5, m.last[lock%2]) - 4 + m.rand.Uint64N(9) // close to the counter
 	r = quorumtest.Request{Name: lock, Nonce: nonce, TTL: ttl, Token: number, Hint: number, Tokens: 1}
 	begin := func(code string) string { return fmt.Sprintf("%s: %s nonce%d~ ", m.names[lock], code, nonce) }
-	switch m.rand.IntN(13) {
+	switch m.rand.IntN(11) {
 	case 0, 1, 2:
 		r.Op = quorumtest.Ask
 		if r.Tokens = 1 + m.rand.Uint64N(3); r.Tokens > 1 {
@@ -135,13 +135,7 @@ func (m *twin) request() (line string, r quorumtest.Request) {
 		r.Op = quorumtest.Extend
 		return fmt.Sprintf("%s%s %d %s", begin("e"), rediskit.Millis(ttl), number, rest), r
 	case 8:
-		r.Op, r.Old = quorumtest.TakeOver, 1+m.rand.Uint64N(3)
-		return fmt.Sprintf("%s%s nonce%d~", begin("g"), rediskit.Millis(ttl), r.Old), r
-	case 9:
-		r.Op, r.Old = quorumtest.Undo, 1+m.rand.Uint64N(3)
-		return fmt.Sprintf("%snonce%d~", begin("u"), r.Old), r
-	case 10: // a change that changes nothing that the model knows of
-		r.Op, r.Old = quorumtest.Undo, nonce
+		r.Op = quorumtest.Describe
 		return begin("h") + rest, r
 	default:
 		r.Op = quorumtest.Free

@@ -60,9 +60,9 @@ var redlockMutants = []mutant{
 	},
 	{
 		guarantee: "token blocks", pkg: "redlock",
-		in:    "attempt.try",
-		old:   "a.req.Tokens = tokens",
-		new:   "_ = tokens",
+		in:    "newLease",
+		old:   "lastToken - uint64(tokens) + 1",
+		new:   "lastToken",
 		tests: "TestBlockOfTokens",
 	},
 	{
@@ -78,13 +78,6 @@ var redlockMutants = []mutant{
 		old:   "if isLost && cmd.state == sent && cmd.mayTake() {",
 		new:   "if false {",
 		tests: "TestExecutedLate",
-	},
-	{
-		guarantee: "removals spare others", pkg: "redlock",
-		in:    "Driver.startTakeOver",
-		old:   "return d.holds(ctx, o)",
-		new:   `return o != ""`,
-		tests: "TestTakenOver/Elsewhere TestTakenOverWhileDown",
 	},
 	{
 		guarantee: "Acquire returns", pkg: "redlock",

@@ -5,9 +5,6 @@
 --             a NONCE TTL HINT JSON               take the lock if it is free
 --             A NONCE TTL HINT JSON TOKENS OWNER  likewise, with so many tokens; OWNER is empty
 --                                                 unless the attempt waits
---             g NONCE TTL OLD                     take over the lock of the nonce OLD, for the same
---                                                 owner: it gets the nonce NONCE
---             u NONCE OLD                         undo that, except for the TTL
 --             r NONCE TO                          raise the counter of a round to TO
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
 --                                                 else has had it since. If TOKEN is 0, it is not
@@ -83,7 +80,7 @@ for i = 1, n do
     elseif mine then
       local token = ARGV[arg + 3] .. ' '
       extend(lock, ARGV[arg + 2]) -- even if the write below fails
-      -- An owner that repeats its request is told this token on this node too.
+      -- Whoever looks up the hold finds this token on this node too.
       if token ~= '0 ' and sub(value, #nonce + 1, #nonce + #token) ~= token then
         local before = writes[lock]
         write(i, lock, withToken(value, nonce, ARGV[arg + 3]), timeLeft(lock))
@@ -115,15 +112,6 @@ for i = 1, n do
       answer = 'n'
     end
     arg = arg + 3
-  elseif code == 'g' then
-    local ttl, old = ARGV[arg + 2], ARGV[arg + 3]
-    if value and sub(value, 1, #old) == old and not closed then
-      extend(lock, ttl)
-      if old ~= nonce then write(i, lock, nonce .. sub(value, #old + 1), timeLeft(lock)) end
-      answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
-    end
-    answer = answer or 'n'
-    arg = arg + 4
   elseif code == 'h' then
     if mine then
       local token, granted = string.match(value, '^(%d+) {"since":(%d+),', #nonce + 1)
@@ -131,14 +119,6 @@ for i = 1, n do
         local json = '{"since":' .. granted .. ',' .. ARGV[arg + 2]
         write(i, lock, nonce .. token .. ' ' .. json, timeLeft(lock))
       end
-      answer = 'o'
-    elseif admitted then
-      answer = 'n'
-    end
-    arg = arg + 3
-  elseif code == 'u' then
-    if mine then
-      write(i, lock, ARGV[arg + 2] .. sub(value, #nonce + 1), timeLeft(lock))
       answer = 'o'
     elseif admitted then
       answer = 'n'

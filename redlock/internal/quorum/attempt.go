@@ -13,9 +13,8 @@ import (
 //
 // An Attempt is not safe for concurrent use.
 type Attempt struct {
-	params   Params
-	end      driver.Instant // of the lease's validity
-	takeOver bool
+	params Params
+	end    driver.Instant // of the lease's validity
 
 	granted Set // nodes on which the lock's key was the attempt's
 
@@ -45,16 +44,6 @@ type Step struct {
 // first request is sent.
 func (p Params) Attempt(start driver.Instant, ttl time.Duration) Attempt {
 	return Attempt{params: p, end: start.Add(Validity(ttl))}
-}
-
-// TakeOver is Attempt for a lease that another attempt of the same owner may have. It keeps the
-// token of that lease if a majority still has it. So unlike another attempt, it waits for further
-// answers if the first ones differ: a node that granted after the majority had decided may have a
-// greater counter.
-func (p Params) TakeOver(start driver.Instant, ttl time.Duration) Attempt {
-	a := p.Attempt(start, ttl)
-	a.takeOver = true
-	return a
 }
 
 // Granted records that the key was free on a node and now is the attempt's, or that it already
@@ -119,13 +108,7 @@ func (a *Attempt) step(now driver.Instant) Step {
 // be raised to it.
 func (a *Attempt) setTarget() (raise Set) {
 	if a.target == 0 {
-		agreed, mayAgree := a.agreedCounter()
-		switch {
-		case agreed != 0:
-			a.target = agreed
-		case a.takeOver && mayAgree:
-			return 0
-		default:
+		if a.target = a.agreedCounter(); a.target == 0 {
 			a.target = slices.Max(a.counter[:a.params.Nodes]) // all can be raised only to the highest
 		}
 	}
@@ -140,19 +123,14 @@ func (a *Attempt) setTarget() (raise Set) {
 	return raise
 }
 
-// agreedCounter returns the counter that a majority has granted with, or 0 if there is none yet.
-// The result mayAgree reports whether answers to come can make a majority agree.
-func (a *Attempt) agreedCounter() (counter uint64, mayAgree bool) {
-	pending := a.params.Nodes - (a.granted | a.refused).Len()
+// agreedCounter returns the counter that a majority has granted with, or 0 if there is none.
+func (a *Attempt) agreedCounter() uint64 {
 	for node := range a.granted.All() {
-		switch same := a.nodesAt(a.counter[node]).Len(); {
-		case same >= a.params.Quorum():
-			return a.counter[node], true
-		case same+pending >= a.params.Quorum():
-			mayAgree = true
+		if a.nodesAt(a.counter[node]).Len() >= a.params.Quorum() {
+			return a.counter[node]
 		}
 	}
-	return 0, mayAgree
+	return 0
 }
 
 // nodesAt returns the nodes whose counter was c while the key was the attempt's.

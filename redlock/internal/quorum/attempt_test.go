@@ -181,50 +181,6 @@ func runSteps(t *testing.T, a *quorum.Attempt, steps []testStep) {
 	}
 }
 
-// TestTakeOver takes over a lease whose token is 7. Nodes that granted it after that was decided
-// have greater counters, in their keys as well.
-func TestTakeOver(t *testing.T) {
-	tests := []struct {
-		name  string
-		steps []testStep // with five nodes
-	}{
-		{"MajorityAnswersLast", []testStep{
-			{do: granted(4, 9), want: open},
-			{do: granted(0, 7), want: open},
-			{do: granted(1, 7), want: open},
-			{do: granted(2, 7), want: won(7)},
-		}},
-		{"TwoAreAhead", []testStep{
-			{do: granted(4, 9), want: open},
-			{do: granted(3, 8), want: open},
-			{do: granted(0, 7), want: open},
-			{do: granted(1, 7), want: open},
-			{do: granted(2, 7), want: won(7)},
-		}},
-		{"MajorityIsGone", []testStep{
-			{do: granted(4, 9), want: open},
-			{do: granted(0, 7), want: open},
-			{do: granted(1, 7), want: open},
-			{do: refused(2), want: open},
-			{do: refused(3), want: raise(9, 0, 1)},
-			{do: raised(0), want: raise(9)},
-			{do: raised(1), want: won(9)},
-		}},
-		{"NoneCanAgree", []testStep{
-			{do: granted(4, 9), want: open},
-			{do: granted(3, 8), want: open},
-			{do: granted(2, 7), want: open},
-			{do: granted(1, 6), want: raise(9, 1, 2, 3)},
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			a := nodes(5).TakeOver(at(0), time.Second)
-			runSteps(t, &a, tt.steps)
-		})
-	}
-}
-
 func TestGranters(t *testing.T) {
 	a := nodes(5).Attempt(at(0), time.Second)
 	a.Refused(0, at(0))

@@ -29,5 +29,4 @@ const (
 const (
 	ReplyTime Break = "the validity counts from the answer, and not from the request"
 	SameNonce Break = "a client has the same nonce for all attempts"
-	KeepNonce Break = "a lease that is taken over keeps its nonce"
 )

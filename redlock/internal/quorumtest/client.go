@@ -34,11 +34,6 @@ type attempt struct {
 	tokens uint64
 	start  driver.Instant
 
-	// own has, by node, the keys of the client that made nodes refuse the attempt. If the attempt
-	// takes a lease over, old has, by node, the nonces that it replaces, and 0 for other nodes.
-	own []key
-	old []uint64
-
 	// floor is the greatest token of the acquisitions that were complete when the
 	// attempt began.
 	floor uint64
@@ -62,85 +57,19 @@ func (c *client) try(lock, failed int) {
 		c.nonce = cmp.Or(c.nonce, a.nonce)
 		a.nonce = c.nonce
 	}
-	ask := Request{Op: Ask, Name: lock, Nonce: a.nonce, TTL: a.ttl, Owner: c.name, Hint: c.hint(lock), Tokens: a.tokens}
+	ask := Request{Op: Ask, Name: lock, Nonce: a.nonce, TTL: a.ttl, Hint: c.hint(lock), Tokens: a.tokens}
 	w.log(c.name, "begins #%d for lock %d", a.nonce, lock)
-	a.begin(failed, func(int) Request { return ask })
-}
-
-// begin sends the first requests of an attempt.
-func (a *attempt) begin(failed int, request func(node int) Request) {
-	c, w := a.c, a.c.w
-	if a.Attempt = w.params.Attempt(a.start, a.ttl); a.old != nil {
-		a.Attempt = w.params.TakeOver(a.start, a.ttl)
-	}
-	a.floor, a.own = w.judge.greatest[a.lock], make([]key, len(w.nodes))
+	a.Attempt, a.floor = w.params.Attempt(a.start, a.ttl), w.judge.greatest[lock]
 	for node := range w.nodes {
-		c.request(node, request(node), func(r Answer) {
+		c.request(node, ask, func(r Answer) {
 			if r.OK {
 				a.apply(a.Granted(node, r.Counter, c.instant()), failed)
-				return
+			} else {
+				a.apply(a.Refused(node, c.instant()), failed)
 			}
-			if r.Holder.owner == c.name {
-				a.own[node] = r.Holder
-			}
-			a.apply(a.Refused(node, c.instant()), failed)
 		})
 	}
 	c.after(a.ttl, func() { a.apply(a.Expired(c.instant()), failed) })
-}
-
-// ownLease returns, by node, the nonces of the client's lease that a majority has, and its number
-// of tokens. Without such a lease, nonces is nil.
-func (a *attempt) ownLease() (nonces []uint64, tokens uint64) {
-	count, all := make(map[uint64]int), 0
-	best, quorum := uint64(0), a.c.w.params.Quorum()
-	for _, k := range a.own {
-		if k.nonce == 0 {
-			continue
-		}
-		all++
-		if count[k.nonce]++; count[k.nonce] == quorum {
-			best = k.nonce
-		}
-	}
-	if all < quorum {
-		return nil, 0
-	}
-	nonces = make([]uint64, len(a.own))
-	for node, k := range a.own {
-		if k.nonce != 0 && (best == 0 || k.nonce == best) {
-			nonces[node] = k.nonce
-			tokens = min(cmp.Or(tokens, k.tokens), k.tokens)
-		}
-	}
-	return nonces, tokens
-}
-
-// takeOver takes a lease of the client over.
-func (c *client) takeOver(lock int, old []uint64, tokens uint64, failed int) {
-	w := c.w
-	w.nonces++
-	a := &attempt{c: c, lock: lock, nonce: w.nonces, old: old, ttl: between(c.rng, maxTTL/4, maxTTL), tokens: tokens, start: c.instant()}
-	if w.broken == KeepNonce {
-		a.nonce = cmp.Or(old...)
-	}
-	w.log(c.name, "takes over lock %d by #%d from %v", lock, a.nonce, old)
-	a.begin(failed, func(node int) Request {
-		return Request{Op: TakeOver, Name: lock, Nonce: a.nonce, TTL: a.ttl, Old: old[node]}
-	})
-}
-
-// cleanUp undoes what the attempt may have done.
-func (a *attempt) cleanUp() {
-	if a.old == nil {
-		a.c.free(a.lock, a.nonce)
-		return
-	}
-	for node, old := range a.old {
-		if old != 0 {
-			a.c.send(node, Request{Op: Undo, Name: a.lock, Nonce: a.nonce, Old: old}, func(Answer) {})
-		}
-	}
 }
 
 // request sends a request to a node. If the node does not answer soon, it counts as unadmitted
@@ -196,11 +125,8 @@ func (a *attempt) apply(s quorum.Step, failed int) {
 		a.won(s.Target)
 	case quorum.Failed:
 		w.log(c.name, "fails with #%d", a.nonce)
-		a.cleanUp()
-		nonces, tokens := a.ownLease()
-		if w.takeOvers && nonces != nil {
-			c.takeOver(a.lock, nonces, tokens, failed+1)
-		} else if failed < 20 {
+		c.free(a.lock, a.nonce)
+		if failed < 20 {
 			c.after(between(c.rng, 0, maxBackoff), func() { c.try(a.lock, failed+1) })
 		} else {
 			c.think(maxThinkTime)
@@ -292,7 +218,7 @@ func (h *hold) renew() {
 		}
 	}
 	for node := range w.nodes {
-		c.request(node, Request{Op: Extend, Name: h.lock, Nonce: h.nonce, TTL: h.ttl, Owner: c.name, Tokens: h.tokens, Token: h.last}, func(r Answer) {
+		c.request(node, Request{Op: Extend, Name: h.lock, Nonce: h.nonce, TTL: h.ttl, Token: h.last}, func(r Answer) {
 			switch now := c.instant(); {
 			case r.OK:
 				count(tally.Yes(node, now))

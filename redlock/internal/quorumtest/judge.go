@@ -13,7 +13,7 @@ type judge struct {
 	holds      [][]*hold          // those that are not over, by lock
 	violations []string
 
-	acquisitions, takeOvers, renewals, admissions int
+	acquisitions, renewals, admissions int
 
 	overlaps, disorders int // allowed by the cell
 }
@@ -28,9 +28,6 @@ func (j *judge) reportf(format string, args ...any) {
 // checkAcquired checks a hold that begins now.
 func (j *judge) checkAcquired(h *hold) {
 	j.acquisitions++
-	if h.old != nil {
-		j.takeOvers++
-	}
 	if !h.valid() {
 		j.reportf("%s has lock %d by #%d when it is not valid any more", h.c.name, h.lock, h.nonce)
 	}
@@ -43,12 +40,11 @@ func (j *judge) checkAcquired(h *hold) {
 func (j *judge) checkTokens(h *hold) {
 	var what string
 	id := func(token uint64) uint64 { return token*uint64(j.w.locks) + uint64(h.lock) }
-	again := h.old != nil // a lease that its owner takes over may keep its tokens
-	if h.first <= h.floor && !(again && h.last >= h.floor) {
+	if h.first <= h.floor {
 		what = fmt.Sprintf("%s has lock %d with token %d, but %d was granted before #%d began", h.c.name, h.lock, h.first, h.floor, h.nonce)
 	}
 	for t := h.first; t <= h.last; t++ {
-		if was := j.usedTokens[id(t)]; was != nil && !(again && was == h.c) {
+		if was := j.usedTokens[id(t)]; was != nil {
 			what = fmt.Sprintf("%s has lock %d by #%d with token %d, for the second time", h.c.name, h.lock, h.nonce, t)
 		}
 		j.usedTokens[id(t)] = h.c
@@ -104,7 +100,7 @@ func (j *judge) removeClient(c *client) {
 
 // checkKey checks what a request did to a key, given its state before.
 func (j *judge) checkKey(m *machine, r Request, before key) {
-	if r.Op > Free || before.nonce == 0 || before.nonce == r.Nonce || r.Op == TakeOver && before.nonce == r.Old {
+	if r.Op > Free || before.nonce == 0 || before.nonce == r.Nonce {
 		return
 	}
 	if after := m.peek(r.Name); after != before {

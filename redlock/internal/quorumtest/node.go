@@ -15,8 +15,7 @@ const (
 	Ask      Op = iota // take the key if it is free
 	Raise              // raise the counter to Token, if the key has the nonce
 	Extend             // extend the key's life, or take it again
-	TakeOver           // give the key a new nonce, if it has the nonce Old
-	Undo               // give the key the nonce Old
+	Describe           // change what the key tells people, of which the model knows nothing
 	Free               // free the key
 	Look               // return the node's standing
 	Mark               // mark the admission under way
@@ -26,7 +25,7 @@ const (
 )
 
 func (o Op) String() string {
-	return [...]string{"ask", "raise", "extend", "take over", "undo", "free", "look", "mark", "note", "read", "admit"}[o]
+	return [...]string{"ask", "raise", "extend", "describe", "free", "look", "mark", "note", "read", "admit"}[o]
 }
 
 // A Request is one request to the script, for one lock.
@@ -35,14 +34,12 @@ type Request struct {
 	Name  int    // the number of the lock
 	Nonce uint64 // identifies the attempt; never 0
 
-	// TTL is the TTL of the lease in Ask, Extend and TakeOver. In Free it is how long the key
-	// stays taken after the release.
+	// TTL is the TTL of the lease in Ask and Extend. In Free it is how long the key stays
+	// taken after the release.
 	TTL time.Duration
 
-	Owner    string // Ask, Extend: who has the attempt
-	Old      uint64 // TakeOver, Undo: the nonce before
 	Hint     uint64 // Ask: the least token wanted
-	Tokens   uint64 // Ask, Extend: the number of tokens
+	Tokens   uint64 // Ask: the number of tokens
 	Token    uint64 // Raise: the target. Extend: the lease's last token
 	Run      string // Admit
 	Mark     string // Mark, Note, Admit
@@ -56,8 +53,6 @@ func (r Request) String() string {
 		return fmt.Sprintf("ask lock %d for #%d, %v, hint %d, %d tokens", r.Name, r.Nonce, r.TTL, r.Hint, r.Tokens)
 	case Raise, Extend:
 		return fmt.Sprintf("%v lock %d of #%d, token %d", r.Op, r.Name, r.Nonce, r.Token)
-	case TakeOver, Undo:
-		return fmt.Sprintf("%v lock %d by #%d, nonce #%d", r.Op, r.Name, r.Nonce, r.Old)
 	case Free:
 		return fmt.Sprintf("free lock %d of #%d", r.Name, r.Nonce)
 	case Mark:
@@ -74,7 +69,6 @@ func (r Request) String() string {
 type Answer struct {
 	OK         bool
 	Unadmitted bool // why OK is false
-	Holder     key  // who has the key, if Ask was refused
 	Counter    uint64
 	Standing   quorum.Standing
 	Uptime     time.Duration // what the server would report, by its wall clock
@@ -123,9 +117,7 @@ type memory struct {
 
 // A key is the key of a lock. The zero value is a free key.
 type key struct {
-	nonce  uint64
-	owner  string
-	tokens uint64
+	nonce uint64
 
 	// counter is the node's counter when the key was taken or the counter was raised. Once the
 	// lease has been extended, it is the lease's token.
@@ -168,8 +160,8 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 	switch r.Op {
 	case Free:
 		return n.free(r, now)
-	case Undo:
-		return n.undo(r, now)
+	case Describe:
+		return Answer{OK: n.key(r.Name, now).nonce == r.Nonce}
 	case Look:
 		s := quorum.Standing{Run: n.run, Admitted: n.memory.admitted}
 		if n.memory.mark[0] == n.run {
@@ -201,8 +193,6 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 		return n.ask(r, now)
 	case Raise:
 		return n.raise(r, now)
-	case TakeOver:
-		return n.takeOver(r, now)
 	default:
 		return n.extend(r, now)
 	}
@@ -231,29 +221,11 @@ func (n *Node) ask(r Request, now time.Duration) Answer {
 		k.end = max(k.end, now+r.TTL)
 	case k.nonce == 0:
 		*c = max(*c+1, min(r.Hint, uint64((now+maxHintAhead).Microseconds()))) + r.Tokens - 1
-		*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: *c, end: now + r.TTL}
+		*k = key{nonce: r.Nonce, counter: *c, end: now + r.TTL}
 	default:
-		return Answer{Holder: *k}
-	}
-	return Answer{OK: true, Counter: k.counter}
-}
-
-func (n *Node) takeOver(r Request, now time.Duration) Answer {
-	k := n.key(r.Name, now)
-	if r.Old == 0 || k.nonce != r.Old {
 		return Answer{}
 	}
-	k.nonce, k.end = r.Nonce, max(k.end, now+r.TTL)
 	return Answer{OK: true, Counter: k.counter}
-}
-
-func (n *Node) undo(r Request, now time.Duration) Answer {
-	k := n.key(r.Name, now)
-	if k.nonce != r.Nonce {
-		return Answer{}
-	}
-	k.nonce = r.Old
-	return Answer{OK: true}
 }
 
 func (n *Node) raise(r Request, now time.Duration) Answer {
@@ -275,7 +247,7 @@ func (n *Node) extend(r Request, now time.Duration) Answer {
 		k.counter, k.end = r.Token, max(k.end, now+r.TTL)
 	case k.nonce == 0 && (*c <= r.Token || n.broken == RetakeBlind):
 		*c = r.Token
-		*k = key{nonce: r.Nonce, owner: r.Owner, tokens: r.Tokens, counter: r.Token, end: now + r.TTL}
+		*k = key{nonce: r.Nonce, counter: r.Token, end: now + r.TTL}
 	case n.broken == ExtendAnyone:
 		k.end = now + r.TTL
 	default:

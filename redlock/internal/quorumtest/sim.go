@@ -32,25 +32,14 @@ type Result struct {
 
 	Events uint64
 
-	Acquisitions, TakeOvers, Renewals, Admissions int
+	Acquisitions, Renewals, Admissions int
 
 	Overlaps, Disorders int // allowed by the cell
 }
 
 // Simulate runs the world of a seed to its end, or to the first violation.
 func Simulate(seed uint64, broken Break, timeline bool) Result {
-	return newWorld(seed, broken, timeline).run()
-}
-
-// SimulateTakeOvers is Simulate with clients that take over the leases that they find to be their
-// own: those of their earlier lives, and those that a late request has taken or has not freed yet.
-func SimulateTakeOvers(seed uint64, broken Break, timeline bool) Result {
 	w := newWorld(seed, broken, timeline)
-	w.takeOvers = true
-	return w.run()
-}
-
-func (w *world) run() Result {
 	for w.now < faultTime && w.judge.violations == nil {
 		w.step()
 	}
@@ -66,7 +55,7 @@ func (w *world) run() Result {
 	return Result{
 		Seed: w.seed, Cell: w.cell, Nodes: len(w.nodes), Violations: j.violations, Timeline: w.timeline,
 		Time: w.now, Healing: w.now - faultTime, Events: w.events,
-		Acquisitions: j.acquisitions, TakeOvers: j.takeOvers, Renewals: j.renewals, Admissions: j.admissions, Overlaps: j.overlaps, Disorders: j.disorders,
+		Acquisitions: j.acquisitions, Renewals: j.renewals, Admissions: j.admissions, Overlaps: j.overlaps, Disorders: j.disorders,
 	}
 }
 
@@ -77,7 +66,7 @@ func (w *world) healed() bool { return w.recovered == len(w.clients) && w.nonVot
 func newWorld(seed uint64, broken Break, timeline bool) *world {
 	w := &world{
 		seed: seed, cell: cellOf(seed), broken: broken, keepTimeline: timeline,
-		params: quorum.Params{Nodes: nodesOf(seed), MaxTTL: maxTTL}, takeOvers: broken == KeepNonce,
+		params: quorum.Params{Nodes: nodesOf(seed), MaxTTL: maxTTL},
 	}
 	rng := w.source("world")
 	w.locks, w.stripes = 1+rng.IntN(3), 1+rng.IntN(2)

@@ -22,17 +22,13 @@ var (
 // TestSimulate runs worlds with the sound protocol. No promise may be broken, except where the
 // cell allows it.
 func TestSimulate(t *testing.T) {
-	simulate(t, Simulate)
-}
-
-// simulate runs worlds, and returns what happened in them.
-func simulate(t *testing.T, simulate func(seed uint64, broken Break, timeline bool) Result) (total totals) {
+	var total totals
 	began := time.Now()
 	sums := make([]totals, len(cells))
 	var mu sync.Mutex
 	var failed []uint64
 	forEachSeed(*first, *seeds, func(seed uint64) bool {
-		r := simulate(seed, Sound, false)
+		r := Simulate(seed, Sound, false)
 		mu.Lock()
 		defer mu.Unlock()
 		sums[seed%uint64(len(cells))].add(r)
@@ -51,38 +47,29 @@ func simulate(t *testing.T, simulate func(seed uint64, broken Break, timeline bo
 	}
 	slices.Sort(failed)
 	for i, seed := range failed {
-		r := simulate(seed, Sound, i == 0)
+		r := Simulate(seed, Sound, i == 0)
 		if r.Violations == nil {
 			t.Errorf("seed %d: a violation that does not come again", seed)
 		}
 		t.Error(r.Report())
 	}
-	return total
-}
-
-// TestTakeOvers is TestSimulate with clients that take over their own leases.
-func TestTakeOvers(t *testing.T) {
-	if total := simulate(t, SimulateTakeOvers); total.takeOvers < total.worlds {
-		t.Errorf("only %d take-overs in %d worlds", total.takeOvers, total.worlds)
-	}
 }
 
 // totals adds up the results of several worlds.
 type totals struct {
-	worlds, acquisitions, takeOvers, renewals, admissions, overlaps, disorders int
+	worlds, acquisitions, renewals, admissions, overlaps, disorders int
 
 	events        uint64
 	time, healing time.Duration
 }
 
 func (s *totals) add(r Result) {
-	s.merge(&totals{1, r.Acquisitions, r.TakeOvers, r.Renewals, r.Admissions, r.Overlaps, r.Disorders, r.Events, r.Time, r.Healing})
+	s.merge(&totals{1, r.Acquisitions, r.Renewals, r.Admissions, r.Overlaps, r.Disorders, r.Events, r.Time, r.Healing})
 }
 
 func (s *totals) merge(other *totals) {
 	s.worlds += other.worlds
 	s.acquisitions += other.acquisitions
-	s.takeOvers += other.takeOvers
 	s.renewals += other.renewals
 	s.admissions += other.admissions
 	s.overlaps += other.overlaps
@@ -93,8 +80,8 @@ func (s *totals) merge(other *totals) {
 }
 
 func (s *totals) String() string {
-	return fmt.Sprintf("%d worlds, %v, %d events, %d acquisitions (%d take-overs), %d renewals, %d admissions; allowed: %d overlaps, %d tokens out of order; healed within %v",
-		s.worlds, s.time.Round(time.Second), s.events, s.acquisitions, s.takeOvers, s.renewals, s.admissions, s.overlaps, s.disorders, s.healing.Round(time.Millisecond))
+	return fmt.Sprintf("%d worlds, %v, %d events, %d acquisitions, %d renewals, %d admissions; allowed: %d overlaps, %d tokens out of order; healed within %v",
+		s.worlds, s.time.Round(time.Second), s.events, s.acquisitions, s.renewals, s.admissions, s.overlaps, s.disorders, s.healing.Round(time.Millisecond))
 }
 
 // forEachSeed calls f for n seeds on all processors, until f returns false.
@@ -149,7 +136,6 @@ func TestBroken(t *testing.T) {
 		{Uptime, "which", 125, 1000},
 		{ReplyTime, "which", 35, 500},
 		{SameNonce, "token", 0, 100},
-		{KeepNonce, "which", 0, 500},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.broken), func(t *testing.T) {

@@ -32,7 +32,6 @@ type world struct {
 	agents      []*agent
 	badNetwork  bool          // the network is worse than usual
 	nodeTimeout time.Duration // how long a client waits for one node
-	takeOvers   bool          // clients take over leases of their own
 	shortAgents bool          // each step of an admission is another agent's
 	faultsOver  bool          // no more faults happen
 	recovered   int           // clients that have had a lock since
