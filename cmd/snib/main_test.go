@@ -215,7 +215,7 @@ func mask() {
 		{`"(held|left|waited)":( ?)[0-9.]+`, `"$1":${2}SECONDS`},
 		{`"pid":( ?)\d+`, `"pid":${1}PID`},
 		{`"host":( ?)"[^"]*"`, `"host":${1}"HOST"`},
-		{`s[A-Z2-7]{25}`, `OWNER`},
+		{`s[A-Z2-7]{25}`, `ID`},
 		{`\b[0-9a-f]{32}\b`, `DIGEST`},
 		{`\b\d{16}\b`, `TOKEN`},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z`, `TIME`},

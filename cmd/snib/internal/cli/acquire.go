@@ -34,20 +34,19 @@ func briefly() (context.Context, context.CancelFunc) {
 type acquirer struct {
 	*app
 	// The request: all fields that decide whether the store grants it, and the id of the attempt.
-	req        driver.Request
-	fixedOwner bool      // the user chose the id
-	wait       *duration // the longest wait, if set
-	retry      *duration // how long the store may be unavailable
-	noWait     bool
-	held       holds // what was acquired before, if the command needs several locks
+	req    driver.Request
+	wait   *duration // the longest wait, if set
+	retry  *duration // how long the store may be unavailable
+	noWait bool
+	held   holds // what was acquired before, if the command needs several locks
 
-	mu       sync.Mutex // guards req.Owner, too
+	mu       sync.Mutex // guards req.ID, too
 	lastErr  error      // of the last attempt to reach the store
 	failedAt time.Time
 }
 
 // A recordingDriver is a driver that records, in the acquirer, the id of the last attempt, and why
-// the store could not serve it. An id that the user has chosen replaces that of the attempt.
+// the store could not serve it.
 type recordingDriver struct {
 	driver.Driver
 	*acquirer
@@ -56,9 +55,6 @@ type recordingDriver struct {
 // Acquire implements [driver.Driver].
 func (d recordingDriver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	d.mu.Lock()
-	if d.fixedOwner {
-		req.ID = d.req.ID
-	}
 	d.req.ID = req.ID
 	d.mu.Unlock()
 	lease, err := d.Driver.Acquire(ctx, req)
@@ -248,7 +244,7 @@ const maxLateGrants = 10
 func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*snib.Lock, error) {
 	for late := 1; ; late++ {
 		lock, err := locker.Acquire(ctx, acq.req.Name)
-		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || acq.fixedOwner || late == maxLateGrants || ctx.Err() != nil {
+		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || late == maxLateGrants || ctx.Err() != nil {
 			return lock, err
 		}
 	}

@@ -81,23 +81,21 @@ func TestLateGrant(t *testing.T) {
 	tests := []struct {
 		name   string
 		late   int
-		fixed  bool // the id
 		noWait bool
 		wait   time.Duration
 		want   error
 	}{
-		{"InTime", 0, true, false, 0, nil},
-		{"Waits", 5, false, false, 0, nil},
-		{"FixedID", 1, true, false, 0, snib.ErrLost},
-		{"TooSlow", 1000, false, false, 0, snib.ErrLost},
-		{"NoWait", 1, false, true, 0, snib.ErrLost},
-		{"Limit", 1, false, false, time.Minute, snib.ErrLost},
+		{"InTime", 0, false, 0, nil},
+		{"Waits", 5, false, 0, nil},
+		{"TooSlow", 1000, false, 0, snib.ErrLost},
+		{"NoWait", 1, true, 0, snib.ErrLost},
+		{"Limit", 1, false, time.Minute, snib.ErrLost},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				acq := &acquirer{
-					app: &app{}, req: driver.Request{Name: "name", ID: "owner", TTL: 2 * time.Second}, fixedOwner: tt.fixed, noWait: tt.noWait,
+					app: &app{}, req: driver.Request{Name: "name", TTL: 2 * time.Second}, noWait: tt.noWait,
 					wait: &duration{value: tt.wait, set: tt.wait > 0},
 				}
 				locker, err := snib.New(&lateStore{memlock.New(), tt.late}, acq.options()...)

@@ -6,7 +6,7 @@ import (
 )
 
 // hideSecrets returns a copy of args, and overwrites in the original the passwords in URLs and
-// the owners, because an owner is enough to release a lock: ps shows the arguments to everybody
+// the ids, because an id is enough to release a lock: ps shows the arguments to everybody
 // while this process runs. args must be a part of os.Args.
 func hideSecrets(args []string) []string {
 	own := make([]string, len(args))
@@ -18,9 +18,9 @@ func hideSecrets(args []string) []string {
 			break // the rest belongs to the command
 		}
 		secrets := findPasswords(own[i])
-		if value, ok := strings.CutPrefix(own[i], ownerFlag+"="); ok {
+		if value, ok := strings.CutPrefix(own[i], idFlag+"="); ok {
 			secrets = append(secrets, [2]int{len(arg) - len(value), len(arg)})
-		} else if i > 0 && own[i-1] == ownerFlag {
+		} else if i > 0 && own[i-1] == idFlag {
 			secrets = append(secrets, [2]int{0, len(arg)})
 		}
 		for _, at := range secrets {
@@ -35,8 +35,8 @@ func hideSecrets(args []string) []string {
 	return own
 }
 
-// ownerFlag is the flag whose value is an owner.
-const ownerFlag = "--owner"
+// idFlag is the flag whose value is an id.
+const idFlag = "--id"
 
 // findPasswords returns the begin and the end of each password in an argument that is or
 // contains a URL, valid or not.

@@ -31,7 +31,7 @@ type showJSON struct {
 type heldJSON struct {
 	Schema string  `json:"schema"`
 	Name   string  `json:"name"`  // the name of the lock
-	Owner  string  `json:"owner"` // the id of the hold
+	ID     string  `json:"id"`    // of the hold
 	Token  uint64  `json:"token"` // its fencing token
 	TTL    float64 `json:"ttl"`   // how long the hold lasts
 }
@@ -142,10 +142,10 @@ type lockJSON struct {
 }
 
 type holderJSON struct {
-	// a digest of the owner id, which `--owner` accepts in its place. Missing if there is none. The id
-	// itself is never shown, because anyone who knows it can release the lock
-	OwnerDigest string `json:"owner_digest,omitempty"`
-	Token       uint64 `json:"token"` // its fencing token
+	// a digest of the id, which `--id` of `snib release` accepts in its place. Missing if there is
+	// none. The id itself is never shown, because anyone who knows it can release the lock
+	IDDigest string `json:"id_digest,omitempty"`
+	Token    uint64 `json:"token"` // its fencing token
 	processJSON
 	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
 	Held *float64 `json:"held,omitempty"`
@@ -155,9 +155,9 @@ type holderJSON struct {
 	Inherited bool       `json:"inherited,omitempty"`
 	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
 	// in Redis and Redlock, who has a hold that snib did not take, in words. Missing if that is not
-	// known. Without an `owner_digest`, it is something else in the lock's place, which may be no lock
+	// known. Without an `id_digest`, it is something else in the lock's place, which may be no lock
 	Foreign string `json:"foreign,omitempty"`
-	Count   int    `json:"count,omitempty"` // how often the owner has acquired it, if the store counts that
+	Count   int    `json:"count,omitempty"` // how often its holder has acquired it, if the store counts that
 }
 
 type heirJSON struct {
@@ -166,8 +166,8 @@ type heirJSON struct {
 }
 
 type waiterJSON struct {
-	OwnerDigest string `json:"owner_digest"` // a digest of the owner id
-	Shared      bool   `json:"shared"`       // whether it waits for a shared hold
+	IDDigest string `json:"id_digest"` // a digest of the id
+	Shared   bool   `json:"shared"`    // whether it waits for a shared hold
 	processJSON
 	Waited float64 `json:"waited"` // how long it has waited
 }
@@ -310,7 +310,7 @@ func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
 }
 
 func toHolder(h driver.Holding) holderJSON {
-	j := holderJSON{OwnerDigest: ownerDigest(h), Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
+	j := holderJSON{IDDigest: idDigest(h), Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held
@@ -318,8 +318,8 @@ func toHolder(h driver.Holding) holderJSON {
 	return j
 }
 
-// ownerDigest returns the digest of the owner of h, or "" if h has no owner.
-func ownerDigest(h driver.Holding) string {
+// idDigest returns the digest of the id of h, or "" if h has none.
+func idDigest(h driver.Holding) string {
 	if h.ID == "" {
 		return ""
 	}

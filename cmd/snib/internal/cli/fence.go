@@ -23,13 +23,13 @@ const fenceUsage = "usage: snib fence FILE -- COMMAND [ARG...]"
 
 // An envHold is the hold that our environment describes.
 type envHold struct {
-	name, owner string
-	token       uint64
+	name, id string
+	token    uint64
 }
 
 func (h envHold) Name() string  { return h.name }
 func (h envHold) Token() uint64 { return h.token }
-func (h envHold) ID() string    { return h.owner }
+func (h envHold) ID() string    { return h.id }
 
 func (a *app) newFenceCommand() *cobra.Command {
 	adopt := false
@@ -94,10 +94,10 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 
 // holdFromEnv returns the hold that this process runs under.
 func holdFromEnv() (envHold, error) {
-	h := envHold{name: os.Getenv("SNIB_NAME"), owner: os.Getenv("SNIB_OWNER")}
+	h := envHold{name: os.Getenv("SNIB_NAME"), id: os.Getenv(idVar)}
 	token := os.Getenv("SNIB_TOKEN")
-	if h.name == "" || h.owner == "" || token == "" {
-		return h, usagef("there is no hold: run this under snib run, or set SNIB_NAME, SNIB_TOKEN and SNIB_OWNER to what snib lock printed")
+	if h.name == "" || h.id == "" || token == "" {
+		return h, usagef("there is no hold: run this under snib run, or set SNIB_NAME, SNIB_TOKEN and SNIB_ID to what snib lock printed")
 	}
 	var err error
 	if h.token, err = strconv.ParseUint(token, 10, 63); err != nil || h.token == 0 {

@@ -19,7 +19,7 @@ const heldVar = "SNIB_HELD"
 type outerHold struct {
 	Store string `json:"store"` // its URL, without secrets
 	Name  string `json:"name"`
-	Owner string `json:"owner"`
+	ID    string `json:"id"`
 	Token uint64 `json:"token"`
 }
 
@@ -57,7 +57,7 @@ func refuseNested(ctx context.Context, s *backend.Store, name string, outer []ou
 		if err != nil {
 			return err
 		}
-		if findHold(st, h.Owner) != nil {
+		if findHold(st, h.ID) != nil {
 			return usagef("this command already runs under %s: a nested run would wait for itself; drop the inner one",
 				printable(name))
 		}
@@ -65,13 +65,13 @@ func refuseNested(ctx context.Context, s *backend.Store, name string, outer []ou
 	return nil
 }
 
-// findHold returns the hold of an owner in st, or nil. The owner is given by its id, or by the
-// digest of it that listings show.
-func findHold(st driver.Status, owner string) *driver.Holding {
-	same := func(h driver.Holding) bool { return h.ID == owner }
+// findHold returns the hold in st with an id, or nil. In place of the id, the digest of it will do
+// that listings show.
+func findHold(st driver.Status, id string) *driver.Holding {
+	same := func(h driver.Holding) bool { return h.ID == id }
 	i := slices.IndexFunc(st.Holders, same)
 	if i < 0 {
-		i = slices.IndexFunc(st.Holders, func(h driver.Holding) bool { return ownerDigest(h) == owner && owner != "" })
+		i = slices.IndexFunc(st.Holders, func(h driver.Holding) bool { return idDigest(h) == id && id != "" })
 	}
 	if i < 0 {
 		return nil

@@ -77,9 +77,9 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
 
 const environmentNotes = `  SNIB_NAME     the name of the lock
   SNIB_TOKEN    the fencing token: greater than that of every earlier holder
-  SNIB_OWNER    the id of this hold
+  SNIB_ID       the id of this hold
   SNIB_HELD     all holds around the command, outermost first, as a JSON array
-                of {"store", "name", "owner", "token"}; to run one of these
+                of {"store", "name", "id", "token"}; to run one of these
                 names again inside is wrong usage
 `
 
@@ -136,7 +136,7 @@ const waitExamples = `  snib wait deploy && echo free
 `
 
 const holdExamples = `  grant=$(snib hold deploy --pid $$) || exit
-  eval "$grant"               # exports SNIB_NAME, SNIB_OWNER and SNIB_TOKEN
+  eval "$grant"               # exports SNIB_NAME, SNIB_ID and SNIB_TOKEN
   ...                         # the end of the script frees the lock, or:
   snib unlock deploy
 `
@@ -153,29 +153,29 @@ const holdNotes = `  snib hold returns when the lock is held. A process in the b
 `
 
 const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
-  eval "$grant"               # exports SNIB_NAME, SNIB_OWNER and SNIB_TOKEN
+  eval "$grant"               # exports SNIB_NAME, SNIB_ID and SNIB_TOKEN
   ...
-  snib unlock deploy          # by SNIB_OWNER
+  snib unlock deploy          # by SNIB_ID
 `
 
 const lockNotes = `  Prefer snib run: it renews the lock, notices a loss, and frees the lock
   whatever happens. A lock of snib lock ends after --ttl, even if the script
   still runs. Give SNIB_TOKEN to the resource, so that it can refuse a script
-  that is too late. With --owner, asking again extends the lock by a new --ttl.
+  that is too late. With --id "$SNIB_ID" it takes nothing, but extends that hold
+  by a new --ttl; if the hold is over, it exits with 79.
 `
 
-const unlockExamples = `  snib unlock deploy                         by SNIB_OWNER, as snib lock set it
-  snib unlock deploy --owner ci-4711
-  echo "$id" | snib unlock deploy --owner -  ps does not show this owner
+const unlockExamples = `  snib unlock deploy                      by SNIB_ID, as snib lock set it
+  echo "$id" | snib unlock deploy --id -  ps does not show this id
 `
 
-const unlockNotes = `  Exit code 79 means that this owner did not hold the lock any more: somebody
+const unlockNotes = `  Exit code 79 means that the lock was not held under this id any more: somebody
   else may have held it in the meantime.
 `
 
 const releaseExamples = `  snib release deploy --force                      asks you to type the name
   snib release deploy --force --reason "hung, ticket 4711"
-  snib release deploy --owner 4KZ7Q2... --yes      frees this one hold only
+  snib release deploy --id 4KZ7Q2... --yes         frees this one hold only
 `
 
 const releaseNotes = `  It frees exactly the holds that it saw. If the holder changed in the
@@ -196,7 +196,7 @@ const fenceNotes = `  The command reads the old contents of FILE as its input; w
   token is refused, with exit code 79, even if it held the lock when it began:
   a process that was stopped for longer than its lease lasted can't harm FILE
   any more. The hold is that of the snib run or snib lock around this command,
-  from SNIB_NAME, SNIB_TOKEN and SNIB_OWNER.
+  from SNIB_NAME, SNIB_TOKEN and SNIB_ID.
 
   A FILE that exists without FILE.fence is refused: somebody may have removed
   FILE.fence, and then an old hold would be let in. If nobody has guarded FILE
@@ -341,7 +341,7 @@ const exportNotes = `  It runs until it gets INT or TERM. One for each store is 
   If the store does not answer later, the last results stay, with their time.
   Dead holds and waiters are found on this host only, as by snib leaks. Anybody
   who reaches ADDRESS can read the metrics; they have no names of locks in full,
-  no holders and no owners. In Redis and Redlock, it takes and frees a lock of
+  no holders and no ids. In Redis and Redlock, it takes and frees a lock of
   its own at each reading.
 `
 

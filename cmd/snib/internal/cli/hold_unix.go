@@ -25,9 +25,6 @@ import (
 // pid of the latter.
 const keeperVar = "SNIB_HOLD_PARENT"
 
-// keeperPIDVar is the variable in which "snib unlock" finds the keeper of a hold.
-const keeperPIDVar = "SNIB_KEEPER"
-
 // A holdCommand is one call of "snib hold". It starts itself again as the keeper: a process in the
 // background that acquires the lock, renews it, and releases it when a script ends.
 type holdCommand struct {
@@ -226,7 +223,7 @@ func (h *holdCommand) report(s *backend.Store, held holds, outer []outerHold) er
 		},
 		names: func() []string { return []string{printable(lock.Name())} },
 		text: func() string {
-			return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\nexport %s=%d\n",
+			return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_ID=%s\nexport SNIB_TOKEN=%d\nexport %s=%d\n",
 				shellQuote(lock.Name()), shellQuote(lock.ID()), lock.Token(), keeperPIDVar, os.Getpid())
 		},
 	})

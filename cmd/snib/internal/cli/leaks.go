@@ -54,7 +54,7 @@ type leak struct {
 	name       string
 	problem    string
 	hold       *driver.Holding // the hold that --fix would break, or nil
-	waiter     string          // the owner of the entry in the queue
+	waiter     string          // the id of the entry in the queue
 	status     driver.Status
 	library    string
 	unsure     bool // it may be no lock
@@ -261,7 +261,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 }
 
 // findStuckQueue reports whether the waiters of a lock will never get it. silence is how long each
-// waiter has been silent, by owner, as far as the store knows.
+// waiter has been silent, by id, as far as the store knows.
 func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.Duration) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {

@@ -19,15 +19,17 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// ownerVar is the environment variable in which "snib unlock" finds the owner
-// that "snib lock" printed.
-const ownerVar = "SNIB_OWNER"
+// idVar is the environment variable in which "snib unlock" finds the id that "snib lock" printed.
+const idVar = "SNIB_ID"
+
+// keeperPIDVar is the variable in which "snib unlock" finds the keeper of "snib hold".
+const keeperPIDVar = "SNIB_KEEPER"
 
 // A lockCommand is one call of "snib lock".
 type lockCommand struct {
 	*app
 	ttl, wait, retry *duration
-	owner            string
+	id               string
 	try              bool
 	output           *choice
 }
@@ -35,12 +37,19 @@ type lockCommand struct {
 func (a *app) newLockCommand() *cobra.Command {
 	l := &lockCommand{app: a}
 	cmd := &cobra.Command{
-		Use:               "lock NAME --ttl DURATION",
-		Short:             "take a lock and leave it taken, for scripts",
-		Example:           lockExamples,
-		Long:              lockNotes,
-		Args:              oneName,
-		RunE:              func(cmd *cobra.Command, args []string) error { return l.lock(cmd.Context(), args[0]) },
+		Use:     "lock NAME --ttl DURATION",
+		Short:   "take a lock and leave it taken, for scripts",
+		Example: lockExamples,
+		Long:    lockNotes,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, useless := range []string{"try", "wait", "output"} {
+				if l.id != "" && cmd.Flags().Changed(useless) {
+					return usagef("--id extends a hold: it does not wait or print anything, so leave out --%s", useless)
+				}
+			}
+			return l.lock(cmd.Context(), args[0])
+		},
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
@@ -49,8 +58,8 @@ func (a *app) newLockCommand() *cobra.Command {
 	l.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&l.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
 	l.retry = addRetry(cmd)
-	f.StringVar(&l.owner, "owner", "",
-		"any `ID` for the owner, or - for one line of standard input; the same owner gets the same lock again (default: a new random id)")
+	f.StringVar(&l.id, "id", "",
+		"don't take the lock, but extend the hold with this `ID`, as snib lock printed it; - for one line of standard input")
 	l.output = addOutput(cmd, "shell", "json", "table", "name")
 	return cmd
 }
@@ -65,29 +74,17 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	case l.try && l.wait.set:
 		return usagef("--try and --wait exclude each other: give one of them")
 	}
-	var err error
-	if l.owner, err = readOwner(l.owner); err != nil {
-		return err
-	}
-	if len(l.owner) > driver.MaxName {
-		return usagef("--owner has %d bytes; at most %d are allowed", len(l.owner), driver.MaxName)
-	}
 	acq := l.newAcquirer(name)
-	acq.fixedOwner = l.owner != ""
 	s, err := acq.connect()
 	if err != nil {
 		return err
 	}
 	defer closeSoon(s) // the lease is meant to outlive this process
-	if s.Private() {
-		return failf(exitConfig, "%s ends with this process, and the lock with it; choose another with --url", s.URL)
-	}
-	if s.Info().Tenure == driver.TenureSession {
-		return failf(exitConfig, "in a store of the kind %s a lock ends with the process that took it: use snib run, or choose another "+
-			"store with --url", s.Info().Backend)
-	}
-	if err := checkTTL(s.Info(), l.ttl.value); err != nil {
+	if err := l.checkStore(s); err != nil {
 		return err
+	}
+	if l.id != "" {
+		return l.extend(ctx, s, name)
 	}
 	if err := refuseNestedInEnv(ctx, s, name); err != nil {
 		return err
@@ -110,12 +107,47 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	l.owner = acq.req.ID
-	if err := l.report(name, lock.Token()); err != nil {
-		_ = releaseSoon(lock) // nobody knows its owner and token
+	if err := l.report(lock); err != nil {
+		_ = releaseSoon(lock) // nobody knows its id and token
 		return err
 	}
 	return nil
+}
+
+// checkStore reports a store in which a hold can't outlive this process, or not with this TTL.
+func (l *lockCommand) checkStore(s *backend.Store) error {
+	if s.Private() {
+		return failf(exitConfig, "%s ends with this process, and the lock with it; choose another with --url", s.URL)
+	}
+	if s.Info().Tenure == driver.TenureSession {
+		return failf(exitConfig, "in a store of the kind %s a lock ends with the process that took it: use snib run, or choose another "+
+			"store with --url", s.Info().Backend)
+	}
+	return checkTTL(s.Info(), l.ttl.value)
+}
+
+// extend makes the hold last for at least one TTL from now.
+func (l *lockCommand) extend(ctx context.Context, s *backend.Store, name string) error {
+	id, err := readID(l.id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := answerSoon(ctx)
+	defer cancel()
+	switch err := s.Renew(ctx, []driver.Lease{s.Lease(name, id, l.ttl.value)})[0].Err; {
+	case errors.Is(err, snib.ErrLost):
+		return notHeldAnyMore(name)
+	case err != nil:
+		return fmt.Errorf("%s: %w", s.URL, err)
+	}
+	l.verbosef("extended %s", printable(name))
+	return nil
+}
+
+// notHeldAnyMore says that a hold has ended before its script did: the script may not have been
+// alone until then.
+func notHeldAnyMore(name string) error {
+	return failf(exitLost, "%s was not held under this id any more: its --ttl was over, or it was released", printable(name))
 }
 
 // applyPolicy limits the TTL to what the configuration file allows. As nobody renews the lock, its
@@ -131,19 +163,19 @@ func (l *lockCommand) applyPolicy(name string) error {
 	return p.limitHold("--ttl", l.ttl)
 }
 
-// readOwner returns the owner that a flag names. For "-" it reads the first line of standard
-// input, so that the owner appears in no command line.
-func readOwner(flag string) (string, error) {
+// readID returns the id that a flag names. For "-" it reads the first line of standard input, so
+// that the id appears in no command line.
+func readID(flag string) (string, error) {
 	if flag != "-" {
 		return flag, nil
 	}
 	const maxBytes = 4 * driver.MaxName
 	line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxBytes)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", usagef("--owner - can't read standard input: %w", err)
+		return "", usagef("--id - can't read standard input: %w", err)
 	}
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", usagef("--owner - found no owner on standard input")
+		return "", usagef("--id - found no id on standard input")
 	}
 	return line, nil
 }
@@ -170,7 +202,7 @@ func (l *lockCommand) newAcquirer(name string) *acquirer {
 	return &acquirer{
 		app: l.app, wait: l.wait, retry: l.retry, noWait: l.try || l.wait.set && l.wait.value == 0,
 		req: driver.Request{
-			Name: name, ID: l.owner, TTL: l.ttl.value,
+			Name: name, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the
 			// script.
 			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: labelWithUser(lockLabel), Kind: driver.KindDetached},
@@ -192,78 +224,92 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-func (l *lockCommand) report(name string, token uint64) error {
+func (l *lockCommand) report(lock *snib.Lock) error {
+	name, id, token := lock.Name(), lock.ID(), lock.Token()
 	return l.print(l.output.value, result{
-		document: func() any { return heldJSON{"snib.lock/1", name, l.owner, token, seconds(l.ttl.value)} },
+		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(l.ttl.value)} },
 		names:    func() []string { return []string{printable(name)} },
 		text: func() string {
 			if l.output.value == "shell" {
-				return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(l.owner), token)
+				return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_ID=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(id), token)
 			}
 			return fmt.Sprintf("%-14s%s\n%-14s%s\n%-14s%d\n%-14s%s\n",
-				"name", printable(name), "owner", printable(l.owner), "token", token, "lease left", short(l.ttl.value))
+				"name", printable(name), "id", printable(id), "token", token, "lease left", short(l.ttl.value))
 		},
 	})
 }
 
 func (a *app) newUnlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "unlock NAME [--owner ID]",
+		Use:               "unlock NAME [--id ID]",
 		Short:             "free a lock that snib lock took",
 		Example:           unlockExamples,
 		Long:              unlockNotes,
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 	}
-	owner := cmd.Flags().String("owner", "", "the `ID` of the owner, as snib lock printed it, or its digest, or - for one line of standard input (default: $"+ownerVar+")")
+	flag := cmd.Flags().String("id", "", "the `ID` of the hold, as snib lock printed it, or - for one line of standard input (default: $"+idVar+")")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		who, err := readOwner(*owner)
+		id, err := readID(*flag)
 		if err != nil {
 			return err
 		}
-		if who == "" {
-			who = os.Getenv(ownerVar)
+		if id == "" {
+			id = os.Getenv(idVar)
 		}
-		if who == "" {
-			return usagef("no owner: give --owner, or set %s to what snib lock printed", ownerVar)
+		if id == "" {
+			return usagef("no id: give --id, or set %s to what snib lock printed", idVar)
 		}
-		return a.withStore(func(ctx context.Context, s *backend.Store) error { return a.unlock(ctx, s, args[0], who) })
+		return a.withStore(func(ctx context.Context, s *backend.Store) error { return a.unlock(ctx, s, args[0], id) })
 	}
 	return cmd
 }
 
-// unlock releases the owner's hold and no other. If that hold has ended before, the exit code
+// unlock releases the hold with an id and no other. If that hold has ended before, the exit code
 // says so: the script that calls us may not have been alone until its end.
-func (a *app) unlock(ctx context.Context, s *backend.Store, name, owner string) error {
+func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) error {
 	outer, err := outerHolds()
 	if err != nil {
 		return err
 	}
 	for _, h := range outer {
-		if h.Owner == owner {
+		if h.ID == id {
 			return usagef("%s is held by the snib run around this command, which frees it at its end", printable(name))
 		}
 	}
-	st, err := status(ctx, s, name)
-	if err != nil {
-		return err
-	}
-	h := findHold(st, owner)
-	if h != nil && a.endKeeper(*h) {
-		a.verbosef("released %s", printable(name))
-		return nil
-	}
-	if h != nil {
-		err = breakHold(ctx, s, name, *h)
-		if err == nil {
-			a.verbosef("released %s", printable(name))
-		}
-		if !errors.Is(err, snib.ErrLost) {
+	if os.Getenv(keeperPIDVar) != "" {
+		st, err := status(ctx, s, name)
+		if err != nil {
 			return err
 		}
+		if h := findHold(st, id); h != nil && a.endKeeper(*h) {
+			a.verbosef("released %s", printable(name))
+			return nil
+		}
 	}
-	return failf(exitLost, "%s was not held by this owner any more: its --ttl was over, or it was released",
-		printable(name))
+	switch err := release(ctx, s, name, id); {
+	case errors.Is(err, snib.ErrLost):
+		return notHeldAnyMore(name)
+	case err != nil:
+		return fmt.Errorf("%s: %w", s.URL, err)
+	}
+	a.verbosef("released %s", printable(name))
+	return nil
+}
+
+// answerSoon returns the context of one request to the store.
+func answerSoon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, driver.AnswerTimeout, fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, driver.AnswerTimeout))
+}
+
+// release releases the hold with an id. Where holds belong to sessions, only force can do that.
+func release(ctx context.Context, s *backend.Store, name, id string) error {
+	ctx, cancel := answerSoon(ctx)
+	defer cancel()
+	if s.Info().Tenure == driver.TenureSession {
+		return s.Break(ctx, name, id)
+	}
+	return s.Lease(name, id, s.Info().MinTTL).Release(ctx)
 }
 
 // breakHold ends exactly the hold h, by force.

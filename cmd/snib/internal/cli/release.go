@@ -20,7 +20,7 @@ import (
 // A releaseCommand is one call of "snib release".
 type releaseCommand struct {
 	*app
-	owner      string
+	id         string
 	reason     string
 	force, yes bool
 	output     *choice
@@ -29,7 +29,7 @@ type releaseCommand struct {
 func (a *app) newReleaseCommand() *cobra.Command {
 	r := &releaseCommand{app: a}
 	cmd := &cobra.Command{
-		Use:               "release NAME --owner ID | --force",
+		Use:               "release NAME --id ID | --force",
 		Short:             "take a lock away from its holder",
 		Example:           releaseExamples,
 		Long:              releaseNotes,
@@ -38,23 +38,23 @@ func (a *app) newReleaseCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, or from the one whose digest snib show prints; - for one line of standard input")
+	f.StringVar(&r.id, "id", "", "take it from the hold with this `ID`, or with this digest of it, which snib show prints; - for one line of standard input")
 	f.BoolVar(&r.force, "force", false, "take it from any holder")
 	f.StringVar(&r.reason, "reason", "", "a `TEXT` for the audit line: why the lock is taken away")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
 	r.output = addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if r.force == (r.owner != "") {
-			return usagef("no holder was named: give --owner ID, or --force for any holder")
+		if r.force == (r.id != "") {
+			return usagef("no holder was named: give --id ID, or --force for any holder")
 		}
 		if err := a.checkReason(args[0], r.reason); err != nil {
 			return err
 		}
-		if r.owner == "-" && !r.yes {
-			return usagef("--owner - reads standard input, so snib can't ask there; give --yes")
+		if r.id == "-" && !r.yes {
+			return usagef("--id - reads standard input, so snib can't ask there; give --yes")
 		}
 		var err error
-		if r.owner, err = readOwner(r.owner); err != nil {
+		if r.id, err = readID(r.id); err != nil {
 			return err
 		}
 		if !r.yes && !child.IsTerminal(os.Stdin) {
@@ -71,14 +71,14 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 		return err
 	}
 	holds := st.Holders
-	if r.owner != "" {
+	if r.id != "" {
 		holds = nil
-		if h := findHold(st, r.owner); h != nil {
+		if h := findHold(st, r.id); h != nil {
 			holds = []driver.Holding{*h}
 		}
 	}
 	if len(holds) == 0 {
-		return failf(exitNotHeld, "%s is not held%s", printable(name), r.ownerClause())
+		return failf(exitNotHeld, "%s is not held%s", printable(name), r.idClause())
 	}
 	switch {
 	case isUnbreakable(holds[0]):
@@ -88,7 +88,7 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 			return err
 		}
 	case r.force && isForeign(holds[0]) && holds[0].Left == driver.NoExpiry:
-		return usagef("%s may not be a lock: snib did not write it, and it has no end; to delete it, give its value, or its digest, as --owner, "+
+		return usagef("%s may not be a lock: snib did not write it, and it has no end; to delete it, give its value, or its digest, as --id, "+
 			"or omit --yes", printable(name))
 	}
 	broken, err := r.breakHolds(ctx, s, name, holds, r.reason)
@@ -121,13 +121,13 @@ func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, hol
 	return broken, nil
 }
 
-// ownerClause returns the part of a message that says that the user named an owner. It does not
-// repeat the id, which may be somebody's secret.
-func (r *releaseCommand) ownerClause() string {
-	if r.owner == "" {
+// idClause returns the part of a message that says that the user named a hold. It does not repeat
+// the id, which may be somebody's secret.
+func (r *releaseCommand) idClause() string {
+	if r.id == "" {
 		return ""
 	}
-	return " by this owner"
+	return " under this id"
 }
 
 // confirmRelease shows the holds, and asks the user to type the lock's name.
@@ -168,12 +168,12 @@ func releaseWarnings(name string, holds []driver.Holding) []string {
 }
 
 // audit logs who broke which hold to standard error, even with --quiet: one line of JSON. It
-// contains an error if the outcome is unknown. It contains a digest of the owner, as the marks
-// of package fence do, because the owner itself is enough to release the lock.
+// contains an error if the outcome is unknown. It contains a digest of the id, as the marks of
+// package fence do, because the id itself is enough to release the lock.
 func (a *app) audit(s *backend.Store, name string, h driver.Holding, reason string, err error) {
 	attrs := []slog.Attr{
 		slog.String("lock", name), slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL),
-		slog.Uint64("fence", h.Token), slog.String("owner_digest", ownerDigest(h)), slog.String("holder", holderName(h)),
+		slog.Uint64("fence", h.Token), slog.String("id_digest", idDigest(h)), slog.String("holder", holderName(h)),
 	}
 	if h.Held != 0 { // otherwise it is unknown
 		attrs = append(attrs, slog.Duration("held", h.Held))

@@ -412,7 +412,7 @@ func (r *runCommand) environ(held holds, outer []outerHold) ([]string, error) {
 	return environ(
 		"SNIB_NAME="+r.name,
 		"SNIB_TOKEN="+strconv.FormatUint(lock.Token(), 10),
-		"SNIB_OWNER="+lock.ID(),
+		idVar+"="+lock.ID(),
 		heldVar+"="+string(list),
 	), nil
 }

@@ -57,7 +57,7 @@ func (g *serviceGuard) Do(ctx context.Context, m fence.Mark, fn func(context.Con
 	case err == nil, errors.Is(err, fence.ErrStale), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, fence.ErrConflict):
-		subject = "conflict" // worth an alarm, unless clients show a wrong owner
+		subject = "conflict" // worth an alarm, unless clients show a wrong id
 	}
 	if g.printed.allows(subject, time.Now()) {
 		g.app.messagef("fence: %s: %s", g.URL, message(err))

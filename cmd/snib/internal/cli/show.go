@@ -91,7 +91,7 @@ func lockText(st driver.Status) string {
 func writeHolder(b *strings.Builder, h driver.Holding) {
 	writeField(b, "holder", holderName(h))
 	if !isUnbreakable(h) {
-		writeField(b, "  owner", ownerDigest(h)+" (digest)")
+		writeField(b, "  id", idDigest(h)+" (digest)")
 	}
 	if h.Count > 0 {
 		writeField(b, "  acquired", plural(h.Count, "time"))

@@ -97,7 +97,7 @@ func describeHolder(h driver.Holder) string {
 }
 
 // isForeign reports whether a hold belongs to a program that does not follow snib's
-// protocol, such as a client of Redis that uses SET NX. Only the owner and the end
+// protocol, such as a client of Redis that uses SET NX. Only the id and the end
 // of such a hold are known, and sometimes the library.
 func isForeign(h driver.Holding) bool {
 	return h.Foreign != "" || h.Token == 0 && h.Held == 0 && h.Holder == driver.Holder{}

@@ -261,8 +261,8 @@ func waitEvents(name string, was, now driver.Status) []event {
 		e.Waiter = &j
 		return e
 	}
-	in := func(all []driver.Waiting, owner string) bool {
-		return slices.ContainsFunc(all, func(w driver.Waiting) bool { return w.ID == owner })
+	in := func(all []driver.Waiting, id string) bool {
+		return slices.ContainsFunc(all, func(w driver.Waiting) bool { return w.ID == id })
 	}
 	var all []event
 	for _, waiter := range now.Waiters {
