@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -52,16 +53,17 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		defer cancel()
 		ctx = bounded
 	}
+	if req.OnWanted != nil { // a grant may fail after the call, and another one may follow
+		req.OnWanted = sync.OnceFunc(req.OnWanted)
+	}
 	a := &attempt{d: d, req: req, info: newInfo(req)}
 	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() == nil {
 		return h, nil
 	}
-	if h != nil && h.lease.key == a.key { // the grant came too late
-		h.lease.detach()
-		// Another call of the attempt may have got a handle on the same lease, and delete the key
-		// by its own release.
-		a.nonce = ""
+	if h != nil { // the grant came too late
+		h.detach()
+		a.nonce = "" // a release of the lease by its id may give it back
 	}
 	a.cleanUp()
 	if ctx.Err() != nil {
@@ -139,9 +141,6 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l := a.d.leases.ownedBy(a.req); l != nil {
-		return a.reacquire(ctx, l)
-	}
 	if a.key == "" || a.s != s {
 		a.s, a.nonce = s, a.d.nonces.take()
 		a.key = keyOf(a.req.Name, int64(s.id), a.nonce)
@@ -164,23 +163,6 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 	a.wasQueued = true
 	a.req.NoteWait(nil)
 	return a.wait(ctx)
-}
-
-// reacquire returns a new handle on the lease that the attempt already holds.
-func (a *attempt) reacquire(ctx context.Context, l *lease) (*handle, error) {
-	ka := l.s.requestKeepAlive()
-	switch err := l.checkKey(ctx); {
-	case errors.Is(err, driver.ErrLost):
-		l.lose(err)
-		return nil, errRestart
-	case err != nil:
-		return nil, err
-	}
-	start, err := ka.wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.newHandle(a.req, start), nil
 }
 
 // readOps returns the operations that read the queue, for judge.
@@ -329,13 +311,13 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 		}
 	}
 	l := &lease{
-		d: a.d, s: a.s, name: a.req.Name, info: a.info, minHold: a.req.MinHold, key: a.key, nonce: a.nonce, revision: a.revision,
+		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision,
 		blockSize: blockSizeOf(a.req), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
 	}
 	if a.recorded {
 		l.info.Held = l.info.Asked
 	}
-	if l.minHold > 0 {
+	if l.req.MinHold > 0 {
 		if err := l.recordMinHold(ctx); errors.Is(err, driver.ErrLost) {
 			return nil, a.abandonKey()
 		} else if err != nil {
@@ -345,12 +327,14 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 	if l.tellsWanted() {
 		a.d.observeWaiters(l)
 	}
+	a.d.leases.add(l)
 	if err := a.s.register(l); err != nil {
-		l.stopObserving()
+		l.detach()
 		return nil, err
 	}
-	a.d.leases.add(l)
-	return l.newHandle(a.req, start), nil
+	return &handle{l, driver.Grant{
+		Token: tokenOf(l.revision), Tokens: l.blockSize, Start: start, TTL: a.s.ttl, TellsWanted: l.tellsWanted(),
+	}}, nil
 }
 
 // cleanUp deletes the attempt's key. It does not depend on the context of Acquire, and returns

@@ -59,20 +59,6 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestBlockAgain has an owner acquire again: it gets no token that was not reserved, and none
-// that it can't use.
-func TestBlockAgain(t *testing.T) {
-	d := open(t, dial(t, etcdtest.Start(t)))
-	l := acquire(t, d, blockRequest("again", "a", 10))
-	for asked, want := range map[int]int{0: 1, 5: 5, 10: 10, 20: 10} {
-		again := acquire(t, d, blockRequest("again", "a", asked)).Grant()
-		if again.Token != l.Grant().Token || again.Tokens != want {
-			t.Errorf("asked for %d of a block of 10 at %d, got %d at %d; want %d", asked, l.Grant().Token, again.Tokens, again.Token, want)
-		}
-	}
-	release(t, l)
-}
-
 // TestWatchForBlock counts the watches of a hold: one of its key, and one of the queue only if
 // there is something to hand over.
 func TestWatchForBlock(t *testing.T) {

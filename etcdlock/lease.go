@@ -20,14 +20,13 @@ import (
 // counts nested ones too.
 const batch = 100
 
-// A lease is a key that holds a lock, as far as we know. It has several handles if its attempt
-// acquires again. It is attached to the etcd lease of its session.
+// A lease is a key that holds a lock, as far as we know. It is attached to the etcd lease of its
+// session.
 type lease struct {
 	d           *Driver
 	s           *session
-	name        string
-	info        info          // its label is guarded by mu
-	minHold     time.Duration // Request.MinHold
+	req         driver.Request
+	info        info // its label is guarded by mu
 	key         string
 	nonce       string // part of the key
 	revision    int64
@@ -40,9 +39,6 @@ type lease struct {
 	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
-	onLost            []func(error) // Request.OnLost of all requests
-	onWanted          []func()      // Request.OnWanted of all requests
-	isWanted          bool          // another process waits
 	infoRecorded      bool          // the value of the key says since when it holds the lock, and the label
 	releaseSem        chan struct{} // of capacity 1: held during a release; nil before the first
 	releaseUnanswered bool          // a release was not answered
@@ -59,18 +55,18 @@ type leases struct {
 func (ls *leases) add(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.byName[l.name] = append(ls.byName[l.name], l)
+	ls.byName[l.req.Name] = append(ls.byName[l.req.Name], l)
 }
 
 func (ls *leases) remove(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	rest := slices.DeleteFunc(ls.byName[l.name], func(other *lease) bool { return other == l })
+	rest := slices.DeleteFunc(ls.byName[l.req.Name], func(other *lease) bool { return other == l })
 	if len(rest) == 0 {
-		delete(ls.byName, l.name)
+		delete(ls.byName, l.req.Name)
 		return
 	}
-	ls.byName[l.name] = rest
+	ls.byName[l.req.Name] = rest
 }
 
 // find returns the lease of a name for which match is true, or nil.
@@ -81,13 +77,6 @@ func (ls *leases) find(name string, match func(*lease) bool) *lease {
 		return ls.byName[name][i]
 	}
 	return nil
-}
-
-// ownedBy returns the lease that the attempt of a request already has, or nil.
-func (ls *leases) ownedBy(req driver.Request) *lease {
-	return ls.find(req.Name, func(l *lease) bool {
-		return l.info.Owner == req.ID && l.info.Shared == req.Shared && l.info.Slots == req.Slots
-	})
 }
 
 // IsOwner returns a comparison for a transaction of etcd. It succeeds as long as the hold with
@@ -114,33 +103,11 @@ func (l *lease) hasToken(token uint64) bool {
 	return first <= token && token-first < uint64(l.blockSize)
 }
 
-// A handle is what one acquisition gets of a lease. It implements [driver.Lease].
+// A handle is a lease and its grant, which is zero if the lease was found by its id. It implements
+// [driver.Lease].
 type handle struct {
-	lease *lease
+	*lease
 	grant driver.Grant
-}
-
-// newHandle returns another handle on the lease, for a request. The session is known to live
-// from start on.
-func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
-	h := &handle{lease: l, grant: driver.Grant{
-		Token: tokenOf(l.revision), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.ttl, TellsWanted: l.tellsWanted(),
-	}}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if req.OnLost != nil {
-		l.onLost = append(l.onLost, req.OnLost)
-		if l.ended {
-			req.OnLost(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
-		}
-	}
-	if req.OnWanted != nil {
-		l.onWanted = append(l.onWanted, req.OnWanted)
-		if l.isWanted {
-			req.OnWanted()
-		}
-	}
-	return h
 }
 
 // tellsWanted reports whether the holder is told that another process waits. A lease with one token
@@ -149,29 +116,19 @@ func (l *lease) tellsWanted() bool { return l.blockSize > 1 }
 
 // signalWanted tells the holder that another process waits.
 func (l *lease) signalWanted() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isWanted {
-		return
-	}
-	l.isWanted = true
-	for _, onWanted := range l.onWanted {
-		onWanted()
+	if l.req.OnWanted != nil {
+		l.req.OnWanted()
 	}
 }
 
 // ID implements [driver.Lease].
-func (h *handle) ID() string { return h.lease.info.Owner }
+func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
 func (h *handle) Grant() driver.Grant { return h.grant }
 
-// Release implements [driver.Lease].
-func (h *handle) Release(ctx context.Context) error { return h.lease.release(ctx) }
-
 // SetHolder implements [driver.Lease].
-func (h *handle) SetHolder(ctx context.Context, to driver.Holder) error {
-	l := h.lease
+func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	if err := l.d.life.Ready(ctx); err != nil {
 		return err
 	}
@@ -202,16 +159,14 @@ func (l *lease) lose(why error) {
 	}
 }
 
-// end ends the lease, unless it had ended before. It tells the holders why, unless that is nil.
-// They are told before the lease is forgotten: see renewAll.
+// end ends the lease, unless it had ended before. It tells the holder why, unless that is nil,
+// before the lease is forgotten: see renewAll.
 func (l *lease) end(result, why error) {
 	l.mu.Lock()
 	if !l.ended {
 		l.ended, l.releaseErr = true, result
-		if why != nil {
-			for _, onLost := range l.onLost {
-				onLost(why)
-			}
+		if why != nil && l.req.OnLost != nil {
+			l.req.OnLost(why)
 		}
 	}
 	l.mu.Unlock()
@@ -243,9 +198,9 @@ func (l *lease) endError() error {
 // checkKey asks a majority whether the key is held.
 func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, []*lease{l})[l] }
 
-// release ends the lease, and retries while ctx lives. If it fails, the key is deleted later,
-// because it would not expire while the session lives.
-func (l *lease) release(ctx context.Context) error {
+// Release implements [driver.Lease]. It retries while ctx lives. If it fails, the key is deleted
+// later, because it would not expire while the session lives.
+func (l *lease) Release(ctx context.Context) error {
 	l.stopObserving() // nothing will be handed over any more
 	l.s.mute(l)
 	sem := l.releaseSemaphore()
@@ -268,7 +223,7 @@ func (l *lease) release(ctx context.Context) error {
 			case l.mayReappear:
 				l.scheduleCleanup()
 			// The key is gone for good.
-			case err == nil && !l.releaseUnanswered && l.minHold == 0:
+			case err == nil && !l.releaseUnanswered && l.req.MinHold == 0:
 				l.d.nonces.giveBack(l.nonce)
 			}
 			continue
@@ -301,7 +256,7 @@ func (l *lease) releaseSemaphore() chan struct{} {
 func (l *lease) scheduleCleanup() { time.AfterFunc(l.minLeft(), func() { l.s.addCleanup(l.key) }) }
 
 // minLeft returns for how long MinHold still keeps the lock taken.
-func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.minHold).Left(driver.Now())) }
+func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.req.MinHold).Left(driver.Now())) }
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {
@@ -353,7 +308,7 @@ func (d *Driver) endHold(ctx context.Context, held []clientv3.Cmp, key, value st
 // it. If the key is gone, the error matches ErrLost.
 func (l *lease) recordMinHold(ctx context.Context) error {
 	granted, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return l.d.client.Grant(ctx, int64((l.minHold+time.Second-1)/time.Second))
+		return l.d.client.Grant(ctx, int64((l.req.MinHold+time.Second-1)/time.Second))
 	})
 	if err != nil {
 		return err
@@ -380,7 +335,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			answers[i].Err = driverkit.RemoteError()
 			continue
 		}
-		if answers[i].Err = cmp.Or(h.lease.endError(), context.Cause(ctx)); answers[i].Err == nil {
+		if answers[i].Err = cmp.Or(h.endError(), context.Cause(ctx)); answers[i].Err == nil {
 			leases = append(leases, h.lease)
 		}
 	}
@@ -395,12 +350,11 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		if !ok {
 			continue
 		}
-		l := h.lease
-		if answers[i].Err = cmp.Or(answers[i].Err, failed[l], l.s.err(), err); answers[i].Err == nil {
+		if answers[i].Err = cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err); answers[i].Err == nil {
 			answers[i].Start = start
 		}
 		if errors.Is(answers[i].Err, driver.ErrLost) {
-			l.lose(answers[i].Err)
+			h.lose(answers[i].Err)
 		}
 	}
 	return answers
@@ -427,8 +381,6 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 // checkKeys asks a majority whether the keys of leases exist, and returns the errors.
 func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
 	failed := map[*lease]error{}
-	seen := make(map[*lease]bool, len(leases)) // a transaction must not put a key twice
-	leases = slices.DeleteFunc(leases, func(l *lease) bool { again := seen[l]; seen[l] = true; return again })
 	for some := range slices.Chunk(leases, batch) {
 		ops := make([]clientv3.Op, len(some))
 		for i, l := range some {

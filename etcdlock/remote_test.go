@@ -44,20 +44,3 @@ func TestMinHoldByID(t *testing.T) {
 	}
 	jobtest.BreakKept(t, d, other)
 }
-
-// TestAcquiredAfterReleaseByID has an owner acquire again right after another driver has released
-// its hold, whose key MinHold keeps.
-func TestAcquiredAfterReleaseByID(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	d, other := open(t, dial(t, server)), open(t, dial(t, server))
-	acquire(t, other, request("warm", "session"))
-	req := request("job", "owner")
-	req.MinHold = time.Hour
-	acquire(t, d, req)
-	release(t, other.Lease("job", "owner", time.Minute)) // at once: the driver does not watch the key yet
-	again := noWait("job", "owner")
-	if l, err := d.Acquire(t.Context(), again); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Acquire of an owner whose hold was released = %v, %v, want ErrHeld", l, err)
-	}
-}

@@ -226,28 +226,6 @@ func TestShownSince(t *testing.T) {
 	release(t, got)
 }
 
-// TestRenewTwice renews, in one call, two handles on a lease whose grant is not recorded yet, and
-// another lease.
-func TestRenewTwice(t *testing.T) {
-	client := dial(t, etcdtest.Start(t))
-	d, other := open(t, client), open(t, client)
-	l := acquire(t, other, request("twice", "holder"))
-	w := jobtest.Waiting(t, d, request("twice", "waiter"))
-	release(t, l)
-	due := []driver.Lease{w.Get(t), acquire(t, d, request("twice", "waiter")), acquire(t, d, request("beside", "waiter"))}
-	for i, got := range d.Renew(t.Context(), due) {
-		if got.Err != nil {
-			t.Errorf("Renew of lease %d = %v", i, got.Err)
-		}
-	}
-	release(t, due[0])
-	for i, got := range d.Renew(t.Context(), due) {
-		if errors.Is(got.Err, driver.ErrLost) != (i < 2) {
-			t.Errorf("Renew of lease %d, after the release of the first, = %v", i, got.Err)
-		}
-	}
-}
-
 // TestTimeout checks the TTL that follows from the option: whole seconds, and 2 s at least.
 func TestTimeout(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))

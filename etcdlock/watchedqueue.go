@@ -95,7 +95,7 @@ func (d *Driver) joinQueue(name string, w *waiter) (*watchedQueue, error) {
 
 // observeWaiters makes the queue tell l when another process waits, until stopObserving.
 func (d *Driver) observeWaiters(l *lease) {
-	q, err := d.retainQueue(l.name)
+	q, err := d.retainQueue(l.req.Name)
 	if err != nil {
 		l.signalWanted() // the driver is closed, and the lease about to be lost
 		return

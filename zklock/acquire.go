@@ -67,12 +67,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		ctx, cancel = context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
 		defer cancel()
 	}
-	if h, err := d.reacquire(ctx, req); h != nil || err != nil {
-		if ctx.Err() != nil && err != nil {
-			err = contextError(ctx, err, false)
-		}
-		return handleOrError(h, d.explain(err, d.conf.folder(req.Name)))
-	}
 	a := &attempt{d: d, req: req, folder: d.conf.folder(req.Name), data: newInfo(req).encode(), began: time.Now()}
 	if !req.NoWait {
 		var giveUp context.CancelCauseFunc
@@ -83,7 +77,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
-		h.lease.discard()
+		h.discard()
 		err = context.Cause(ctx) // the grant came too late
 	}
 	if err == nil {
@@ -94,13 +88,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	a.cleanUp()
 	return nil, d.explain(err, a.folder)
-}
-
-func handleOrError(h *handle, err error) (driver.Lease, error) {
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
 }
 
 // acquire tries until the lock is granted or further tries are pointless.
@@ -480,7 +467,9 @@ func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	if a.hasFollower && a.req.Slots > 0 {
 		l.notifyNextWaiter()
 	}
-	return l.newHandle(a.req, a.start), nil
+	return &handle{l, driver.Grant{
+		Token: tokenOf(l.zxid), Tokens: l.blockSize, Start: l.start, TTL: l.s.leaseTTL(), TellsWanted: l.tellsWanted(),
+	}}, nil
 }
 
 // cleanUp deletes the attempt's node. It does not depend on the context of Acquire.

@@ -128,15 +128,6 @@ func (s *session) recordRenewal(leases []*lease, start driver.Instant, err error
 	}
 }
 
-// recordReacquired extends a lease whose attempt was granted again, if it was renewed before.
-func (s *session) recordReacquired(l *lease, start driver.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if end := s.validUntil(start); !l.expires.IsZero() && l.expires.Before(end) {
-		l.expires = end
-	}
-}
-
 // watchInBackground watches the nodes of leases in the background, unless that is in progress.
 func (s *session) watchInBackground(c leaseCheck, sem chan struct{}) {
 	select {

@@ -58,20 +58,6 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestBlockAgain has an owner acquire again: it gets no token that was not reserved, and none
-// that it can't use.
-func TestBlockAgain(t *testing.T) {
-	d := newDriver(t, []string{zktest.Single(t).Addr()})
-	l := acquire(t, d, blockRequest("again", "a", 10))
-	for asked, want := range map[int]int{0: 1, 5: 5, 10: 10, 20: 10} {
-		again := acquire(t, d, blockRequest("again", "a", asked)).Grant()
-		if again.Token != l.Grant().Token || again.Tokens != want {
-			t.Errorf("asked for %d of a block of 10 at %d, got %d at %d; want %d", asked, l.Grant().Token, again.Tokens, again.Token, want)
-		}
-	}
-	release(t, l)
-}
-
 // TestWanted has others queue behind the holder of a block.
 func TestWanted(t *testing.T) {
 	server := zktest.Single(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// A lease is a node that holds the lock. It has several handles if its attempt is granted
-// again.
+// A lease is a node that holds the lock.
 type lease struct {
 	s          *session
 	req        driver.Request // its label is guarded by mu
@@ -34,11 +33,8 @@ type lease struct {
 
 	mu             sync.Mutex
 	state          state
-	watchedOn      int           // the connSeq on which its node is watched; 0 for none
-	onLost         []func(error) // Request.OnLost of all requests
-	onWanted       []func()      // Request.OnWanted of all requests
-	isWanted       bool          // another process waits
-	pendingCleanup *orphan       // its node, after a release that was not answered
+	watchedOn      int     // the connSeq on which its node is watched; 0 for none
+	pendingCleanup *orphan // its node, after a release that was not answered
 }
 
 // A state says whether a lease lives, and how it ended if not.
@@ -50,16 +46,12 @@ const (
 	lost
 )
 
-// A handle is what one acquisition gets of a lease. It implements [driver.Lease].
+// A handle is a lease and its grant, which is zero if the lease was found by its id. It implements
+// [driver.Lease].
 type handle struct {
-	lease *lease
+	*lease
 	grant driver.Grant
 }
-
-// A leaseKey finds the existing lease when its attempt is made again.
-type leaseKey struct{ name, id string }
-
-func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.ID} }
 
 // register records a lease that was confirmed on the connection connSeq. From then on it is
 // lost with that connection.
@@ -82,30 +74,8 @@ func (s *session) register(l *lease, connSeq int) error {
 	}
 	s.d.leasesMu.Lock()
 	defer s.d.leasesMu.Unlock()
-	s.d.leases[l.key()] = l
+	s.d.leases[l.path] = l
 	return nil
-}
-
-// newHandle returns a handle on the lease whose grant begins at start.
-func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
-	h := &handle{lease: l, grant: driver.Grant{
-		Token: tokenOf(l.zxid), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.leaseTTL(), TellsWanted: l.tellsWanted(),
-	}}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if req.OnLost != nil {
-		l.onLost = append(l.onLost, req.OnLost)
-		if l.state == lost {
-			req.OnLost(driver.ErrLost)
-		}
-	}
-	if req.OnWanted != nil {
-		l.onWanted = append(l.onWanted, req.OnWanted)
-		if l.isWanted {
-			req.OnWanted()
-		}
-	}
-	return h
 }
 
 // leaseTTL returns how long a holder may rely on the session after a confirmation.
@@ -115,27 +85,8 @@ func (s *session) leaseTTL() time.Duration {
 	return s.leaseTTLLocked()
 }
 
-// reacquire returns a new handle if the attempt of req already holds the lease, or nil.
-func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, error) {
-	d.leasesMu.Lock()
-	l := d.leases[leaseKey{req.Name, req.ID}]
-	d.leasesMu.Unlock()
-	if l == nil {
-		return nil, nil //nolint:nilnil // there is no lease
-	}
-	start, err := l.s.renew(ctx, []*lease{l})
-	switch {
-	case errors.Is(err, errSessionOver), err == nil && l.ended():
-		return nil, nil //nolint:nilnil // the lease has ended
-	case err != nil:
-		return nil, err
-	}
-	l.s.recordReacquired(l, start)
-	return l.newHandle(req, start), nil
-}
-
 // ID implements [driver.Lease].
-func (h *handle) ID() string { return h.lease.req.ID }
+func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease].
 func (h *handle) Grant() driver.Grant { return h.grant }
@@ -148,7 +99,7 @@ func (l *lease) ended() bool {
 }
 
 // end ends the lease. It reports false if it had ended before. If the lease is lost, it tells the
-// holders why, before the lease is forgotten: see renewAll.
+// holder why, before the lease is forgotten: see renewAll.
 func (l *lease) end(to state, why error) bool {
 	l.mu.Lock()
 	if l.state != held {
@@ -156,10 +107,8 @@ func (l *lease) end(to state, why error) bool {
 		return false
 	}
 	l.state = to
-	if to == lost {
-		for _, onLost := range l.onLost {
-			onLost(why)
-		}
+	if to == lost && l.req.OnLost != nil {
+		l.req.OnLost(why)
 	}
 	l.mu.Unlock()
 	close(l.done)
@@ -169,9 +118,7 @@ func (l *lease) end(to state, why error) bool {
 	d := l.s.d
 	d.leasesMu.Lock()
 	defer d.leasesMu.Unlock()
-	if d.leases[l.key()] == l {
-		delete(d.leases, l.key())
-	}
+	delete(d.leases, l.path)
 	return true
 }
 
@@ -197,8 +144,7 @@ func (l *lease) deleteLater(due driver.Instant) *orphan {
 func (l *lease) discard() { l.end(released, nil) }
 
 // SetHolder implements [driver.Lease].
-func (h *handle) SetHolder(ctx context.Context, to driver.Holder) error {
-	l := h.lease
+func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	l.mu.Lock()
 	l.req.Holder = to
 	l.mu.Unlock()
@@ -234,8 +180,7 @@ func (l *lease) recordGrant(ctx context.Context) error {
 }
 
 // Release implements [driver.Lease].
-func (h *handle) Release(ctx context.Context) error {
-	l := h.lease
+func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -318,8 +263,8 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	sessions := map[*session][]*lease{}
 	notReady := d.life.Ready(ctx)
 	for _, one := range due {
-		if h, ok := one.(*handle); ok && !h.lease.ended() {
-			sessions[h.lease.s] = append(sessions[h.lease.s], h.lease)
+		if h, ok := one.(*handle); ok && !h.ended() {
+			sessions[h.s] = append(sessions[h.s], h.lease)
 		}
 	}
 	type outcome struct {
@@ -341,10 +286,9 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			answers[i].Err = driverkit.RemoteError()
 			continue
 		}
-		l := h.lease
-		o := outcomes[l.s]
+		o := outcomes[h.s]
 		switch {
-		case l.ended() || errors.Is(o.err, errSessionOver):
+		case h.ended() || errors.Is(o.err, errSessionOver):
 			answers[i].Err = driver.ErrLost
 		case o.err != nil:
 			answers[i].Err = o.err
@@ -496,8 +440,8 @@ func (d *Driver) IsOwner(name string, token uint64) *zk.CheckVersionRequest {
 	const anyVersion = -1
 	d.leasesMu.Lock()
 	defer d.leasesMu.Unlock()
-	for key, l := range d.leases {
-		if key.name == name && l.hasToken(token) {
+	for _, l := range d.leases {
+		if l.req.Name == name && l.hasToken(token) {
 			return &zk.CheckVersionRequest{Path: l.path, Version: anyVersion}
 		}
 	}

@@ -18,8 +18,10 @@ import (
 func (d *Driver) Lease(name, id string, _ time.Duration) driver.Lease {
 	d.leasesMu.Lock()
 	defer d.leasesMu.Unlock()
-	if l := d.leases[leaseKey{name, id}]; l != nil {
-		return &handle{lease: l}
+	for _, l := range d.leases {
+		if l.req.Name == name && l.req.ID == id {
+			return &handle{lease: l}
+		}
 	}
 	return driverkit.NewRemoteLease(id, func(ctx context.Context) error { return d.releaseByID(ctx, name, id) })
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -38,18 +37,4 @@ func TestInspectGivenUp(t *testing.T) {
 		t.Error("readOwn = nil without an answer")
 	}
 	a.node = "" // as try does; the race detector sees whatever still reads it
-}
-
-// TestReacquiredNotShorter has an acquisition by the owner of a lease answered after a renewal that
-// was sent later.
-func TestReacquiredNotShorter(t *testing.T) {
-	s := &session{timeout: 12 * time.Second}
-	l := &lease{s: s}
-	sent := driver.Now()
-	s.recordRenewal([]*lease{l}, sent.Add(time.Second), nil)
-	want := l.expires
-	s.recordReacquired(l, sent)
-	if l.expires != want {
-		t.Errorf("the lease ends %v earlier", want.Sub(l.expires))
-	}
 }

@@ -19,11 +19,8 @@ func (l *lease) startWanted(hasFollower bool) {
 
 // markWanted tells the holder that another process waits.
 func (l *lease) markWanted() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isWanted = true
-	for _, onWanted := range l.onWanted {
-		onWanted()
+	if l.req.OnWanted != nil {
+		l.req.OnWanted()
 	}
 }
 

@@ -18,8 +18,8 @@ type Driver struct {
 	mu      sync.Mutex
 	current *session // the latest one; nil before the first call
 
-	leasesMu sync.Mutex // locked last, when several mutexes are held
-	leases   map[leaseKey]*lease
+	leasesMu sync.Mutex        // locked last, when several mutexes are held
+	leases   map[string]*lease // by path
 
 	life *driverkit.Lifecycle
 }
@@ -34,7 +34,7 @@ func New(servers []string, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{conf: c, leases: map[leaseKey]*lease{}, life: driverkit.NewLifecycle()}, nil
+	return &Driver{conf: c, leases: map[string]*lease{}, life: driverkit.NewLifecycle()}, nil
 }
 
 // Info implements [driver.Driver].

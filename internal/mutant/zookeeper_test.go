@@ -39,7 +39,7 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		guarantee: "the hold ends first", pkg: "zklock",
-		in:    "lease.newHandle",
+		in:    "attempt.grant",
 		old:   "TTL: l.s.leaseTTL()",
 		new:   "TTL: 3 * l.s.leaseTTL()",
 		tests: "TestLockerKnowsFirst",
