@@ -54,12 +54,12 @@ func (d *Driver) status(ctx context.Context, name string, q queue, ttls ttls) (d
 			return driver.Status{}, explain(err)
 		}
 		st.Holders = append(st.Holders, driver.Holding{
-			ID: e.info.Owner, Token: tokenOf(e.revision), Holder: e.holder(), Held: since(e.info.Held), Left: left,
+			ID: e.info.ID, Token: tokenOf(e.revision), Holder: e.holder(), Held: since(e.info.Held), Left: left,
 		})
 	}
 	for _, e := range waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			ID: e.info.Owner, Shared: e.info.Shared, Holder: e.info.holder(), Waited: since(e.info.Asked),
+			ID: e.info.ID, Shared: e.info.Shared, Holder: e.info.holder(), Waited: since(e.info.Asked),
 		})
 	}
 	return st, nil

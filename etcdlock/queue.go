@@ -18,7 +18,7 @@ import (
 // affect the lock.
 type info struct {
 	Format int    `json:"snib"` // of this format: 1
-	Owner  string `json:"owner"`
+	ID     string `json:"id"`
 	Shared bool   `json:"shared,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
 
@@ -42,7 +42,7 @@ type info struct {
 func newInfo(req driver.Request) info {
 	h := req.Holder
 	return info{
-		Format: 1, Owner: req.ID, Shared: req.Shared, Slots: req.Slots,
+		Format: 1, ID: req.ID, Shared: req.Shared, Slots: req.Slots,
 		Host: h.Host, PID: h.PID, Label: h.Label, Kind: h.Kind, Asked: time.Now().UnixMilli(),
 	}
 }
@@ -98,7 +98,7 @@ func parseEntry(kv *mvccpb.KeyValue) (e entry, known bool) {
 		e.info = i
 		return e, e.etcdLease != 0
 	}
-	e.info.Owner = last
+	e.info.ID = last
 	return e, e.etcdLease != 0 && last == strconv.FormatInt(kv.Lease, 16)
 }
 

@@ -150,7 +150,7 @@ func TestKeys(t *testing.T) {
 	if want := fmt.Sprintf("wire/format/%x.", kv.Lease); !strings.HasPrefix(string(kv.Key), want) {
 		t.Errorf("the key is %q, want %q and an id", kv.Key, want)
 	}
-	if want := `{"snib":1,"owner":"me",`; !strings.HasPrefix(string(kv.Value), want) {
+	if want := `{"snib":1,"id":"me",`; !strings.HasPrefix(string(kv.Value), want) {
 		t.Errorf("the value is %q, want it to begin with %q", kv.Value, want)
 	}
 	if token := l.Grant().Token; token != uint64(kv.CreateRevision)<<16 {
@@ -330,7 +330,7 @@ func TestOtherKindBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaving := fmt.Sprintf("mixed/%x.leaving", lease.ID)
-	if _, err := client.Put(t.Context(), leaving, `{"snib":1,"owner":"leaving","slots":2}`, clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := client.Put(t.Context(), leaving, `{"snib":1,"id":"leaving","slots":2}`, clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	w := jobtest.Waiting(t, d, request("mixed", "waiter"))

@@ -44,7 +44,7 @@ func (d *Driver) endByID(ctx context.Context, name, id string, end func(context.
 	}
 	holders, _ := parseQueue(name, now.Kvs).split()
 	for _, e := range holders {
-		if e.info.Owner != id || e.etcdLease == 0 {
+		if e.info.ID != id || e.etcdLease == 0 {
 			continue
 		}
 		if wasHeld, err := end(ctx, e, isHeldIn(e.key, e.revision, e.etcdLease)); wasHeld || err != nil {

@@ -387,7 +387,7 @@ func TestSplitVote(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	const stray = "nonce 1 {\"since\":0,\"owner\":\"stray\"}"
+	const stray = "nonce 1 {\"since\":0,\"id\":\"stray\"}"
 	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 20)
 	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 20)
 	l, err := tryAcquire(t, d, request("x", "o", time.Minute))

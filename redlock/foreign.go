@@ -118,7 +118,7 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 	found := make(map[string]*foundLease)
 	for _, a := range s.answers {
 		v := parseValue(string(a.Value))
-		if a.Kind != "string" || !v.ours || v.kept || v.holder.Owner != l.id {
+		if a.Kind != "string" || !v.ours || v.kept || v.holder.ID != l.id {
 			continue
 		}
 		g := found[v.nonce]
@@ -151,7 +151,7 @@ func (g *foundLease) keep() string {
 func (g *foundLease) request() driver.Request {
 	h := &g.holder
 	return driver.Request{
-		ID: h.Owner, Holder: h.toDriver(), MinHold: millis(h.MinHold),
+		ID: h.ID, Holder: h.toDriver(), MinHold: millis(h.MinHold),
 		Tokens: int(min(h.Tokens, maxTokens)), //nolint:gosec // it is small
 	}
 }

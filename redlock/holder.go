@@ -14,7 +14,7 @@ import (
 // also stands in the hash of the waiters.
 type holder struct {
 	Since int64  `json:"since"` // microseconds, by the node's clock; set by the node
-	Owner string `json:"owner"`
+	ID    string `json:"id"`
 	PID   int    `json:"pid"`
 	Host  string `json:"host"`
 	Label string `json:"label"`
@@ -39,7 +39,7 @@ func (h *holder) firstToken(last uint64) uint64 { return last - min(max(h.Tokens
 func encodeHolder(req *driver.Request) string {
 	h := &req.Holder
 	b := make([]byte, 0, 64+len(req.ID)+len(h.Host)+len(h.Label))
-	b = append(b, `"owner":`...)
+	b = append(b, `"id":`...)
 	b = appendJSONString(b, req.ID)
 	b = append(b, `,"pid":`...)
 	b = strconv.AppendInt(b, int64(h.PID), 10)
@@ -106,7 +106,7 @@ func parseValue(text string) value {
 	token, err := strconv.ParseUint(number, 10, 64)
 	v := value{nonce: nonce + " ", token: token}
 	if err != nil || json.Unmarshal([]byte(description), &v.holder) != nil {
-		return value{nonce: text, holder: holder{Owner: text}}
+		return value{nonce: text, holder: holder{ID: text}}
 	}
 	v.ours, v.kept = true, strings.HasPrefix(nonce, keptPrefix)
 	if v.kept {

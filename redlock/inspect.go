@@ -84,7 +84,7 @@ type leaseVotes struct {
 }
 
 // A leaseID tells the leases of a snapshot apart. All keys that are no strings count as one lease:
-// they keep the lock from being taken, and those that are locks of Redisson have different owners.
+// they keep the lock from being taken, and those that are locks of Redisson have different ids.
 type leaseID struct {
 	isString bool
 	nonce    string
@@ -152,7 +152,7 @@ func (s *snapshot) status(name string) driver.Status {
 	if h := s.holder(); h != nil {
 		slices.Sort(h.left)
 		st.Holders = []driver.Holding{{
-			ID: h.holder.Owner, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
+			ID: h.holder.ID, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
 		if h.kind != "string" {
@@ -176,8 +176,8 @@ func (s *snapshot) waiters() []driver.Waiting {
 				continue
 			}
 			at, _ := strconv.ParseInt(entry[digits:2*digits], 10, 64)
-			if votes[h.Owner]++; votes[h.Owner] == s.quorum {
-				all = append(all, driver.Waiting{ID: h.Owner, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
+			if votes[h.ID]++; votes[h.ID] == s.quorum {
+				all = append(all, driver.Waiting{ID: h.ID, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
 			}
 		}
 	}
@@ -276,7 +276,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 		return err
 	}
 	h := s.holder()
-	if h == nil || h.kind != "string" || h.holder.Owner != id {
+	if h == nil || h.kind != "string" || h.holder.ID != id {
 		return driver.ErrLost
 	}
 	code := byte('b')

@@ -65,7 +65,7 @@ type node struct {
 	retryQueue []*command
 	retryAt    driver.Instant
 
-	// late has the nonces and the owners of requests that were sent on a connection that is lost,
+	// late has the nonces and the ids of requests that were sent on a connection that is lost,
 	// each with the time until which the node may still execute them. Until then, the commands
 	// that free what such a request takes are repeated.
 	late map[string]driver.Instant
@@ -380,8 +380,8 @@ func (n *node) markLate(cmd *command) {
 	}
 	until := driver.Now().Add(driver.AnswerTimeout)
 	n.late[cmd.args[0]] = until // the nonce
-	if owner := cmd.args[5]; cmd.code == 'A' && owner != "" {
-		n.late[owner] = until // the node may record it as a waiter
+	if id := cmd.args[5]; cmd.code == 'A' && id != "" {
+		n.late[id] = until // the node may record it as a waiter
 	}
 }
 

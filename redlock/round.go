@@ -56,7 +56,7 @@ const (
 )
 
 // startRound begins to take a lock that is free. If enlist is set, nodes that refuse record the
-// owner as a waiter.
+// attempt as a waiter.
 func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 	r := &round{
 		d: d, req: req, lock: l, nonce: d.newNonce(), start: driver.Now(),

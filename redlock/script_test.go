@@ -97,7 +97,7 @@ func (s *scriptServer) wantAnswer(answer string, code byte, args ...string) {
 }
 
 // one and two are nonces, whose tilde stands for a space; rest is the end of a holder's JSON.
-const one, two, rest = "one~", "two~", `"owner":"me"}`
+const one, two, rest = "one~", "two~", `"id":"me"}`
 
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{"hold": holdScript.Text, "admin": adminScript.Text})
@@ -107,7 +107,7 @@ func TestLuaScripts(t *testing.T) {
 // small because hints are.
 func TestHoldScript(t *testing.T) {
 	held := func(nonce, number string) string {
-		return "h 60000 " + nonce + " " + number + ` {"since":0,"owner":"me"}`
+		return "h 60000 " + nonce + " " + number + ` {"since":0,"id":"me"}`
 	}
 	tests := []struct {
 		name  string
@@ -162,11 +162,11 @@ func TestHoldScript(t *testing.T) {
 			{"y: e one~ 60000 9 " + rest, "n", "y: e one~ 60000 10 " + rest, "o"},
 		}},
 		{"Holder", [][]string{
-			{`h one~ "owner":"me","label":"early"}`, "n"},
-			{"a one~ 60000 7 " + rest, "g 7", `h one~ "owner":"me","label":"50~%"}`, "o"},
-			{`h two~ "owner":"you"}`, "n", "a two~ 60000 9 " + rest, `h 60000 one 7 {"since":0,"owner":"me","label":"50~%"}`},
-			{"e one~ 60000 7 " + rest, "o", "a two~ 60000 9 " + rest, `h 60000 one 7 {"since":0,"owner":"me","label":"50~%"}`},
-			{"f one~ 60000", "o", `h one~ "owner":"me"}`, "n"},
+			{`h one~ "id":"me","label":"early"}`, "n"},
+			{"a one~ 60000 7 " + rest, "g 7", `h one~ "id":"me","label":"50~%"}`, "o"},
+			{`h two~ "id":"you"}`, "n", "a two~ 60000 9 " + rest, `h 60000 one 7 {"since":0,"id":"me","label":"50~%"}`},
+			{"e one~ 60000 7 " + rest, "o", "a two~ 60000 9 " + rest, `h 60000 one 7 {"since":0,"id":"me","label":"50~%"}`},
+			{"f one~ 60000", "o", `h one~ "id":"me"}`, "n"},
 		}},
 		{"Kept", [][]string{
 			{"a one~ 60000 7 " + rest, "g 7", "f one~ 60000", "o"},
@@ -410,7 +410,7 @@ func TestWireFormat(t *testing.T) {
 	b := newScriptServer(t, true)
 	b.run("A one~ 60000 7 "+rest+" 1 me", "A two~ 60000 8 {} 1 you")
 	value, _ := b.server.Must("GET", "x").(string)
-	if got, want := withoutTime(value), `one 7 {"since":0,"owner":"me"}`; got != want {
+	if got, want := withoutTime(value), `one 7 {"since":0,"id":"me"}`; got != want {
 		t.Errorf("the lock's key = %q, want %q", got, want)
 	}
 	meta := map[string]string{}

@@ -18,7 +18,7 @@ import (
 
 // An info is the data of a node, as JSON. Only Kept affects the lock.
 type info struct {
-	Owner string `json:"owner"`
+	ID    string `json:"id"`
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
@@ -35,7 +35,7 @@ type info struct {
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{Owner: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind, MinHold: req.MinHold}
+	return info{ID: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind, MinHold: req.MinHold}
 }
 
 // printable replaces what JSON can't keep as it is.
@@ -49,7 +49,7 @@ func (i info) encode() []byte {
 // decode reads the data of a node. It shows foreign data, mostly an address, as it is.
 func decode(data []byte) info {
 	var i info
-	if err := json.Unmarshal(data, &i); err != nil || i.Owner == "" {
+	if err := json.Unmarshal(data, &i); err != nil || i.ID == "" {
 		text, _, _ := strings.Cut(printable(string(data)), "\x00")
 		return info{Host: text[:min(len(text), 64)]}
 	}
@@ -263,10 +263,10 @@ func age(stat zk.Stat) time.Duration { return max(0, time.Since(time.UnixMilli(s
 
 // id returns the id, or the name of the node for a foreign one.
 func (i info) id(c contender) string {
-	if i.Owner == "" {
+	if i.ID == "" {
 		return c.node
 	}
-	return i.Owner
+	return i.ID
 }
 
 func (i info) holder() driver.Holder {

@@ -70,7 +70,7 @@ func writeDistantEnd(t *testing.T, s server, url, name string) {
 		defer conn.Close()
 		// A released hold with the longest MinHold that fits.
 		node := "/snib/" + name + "/_k_00000000-0000-4000-8000-000000000000-lock-"
-		data, acl := []byte(`{"owner":"x","kept":9223372036854775807}`), zk.WorldACL(zk.PermAll)
+		data, acl := []byte(`{"id":"x","kept":9223372036854775807}`), zk.WorldACL(zk.PermAll)
 		_, err = conn.Create(node, data, zk.FlagSequence, acl)
 		for errors.Is(err, zk.ErrNoNode) { // the server has removed the empty folder of the lock
 			if _, err = conn.Create("/snib/"+name, nil, zk.FlagPersistent, acl); err == nil || errors.Is(err, zk.ErrNodeExists) {

@@ -19,7 +19,7 @@ var etcdMutants = []mutant{
 	{
 		guarantee: "released by id", pkg: "etcdlock",
 		in:    "Driver.endByID",
-		old:   "e.info.Owner != id ||",
+		old:   "e.info.ID != id ||",
 		new:   "",
 		tests: "TestLeaseByID",
 	},

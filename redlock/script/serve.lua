@@ -3,7 +3,7 @@
 -- KEYS      see node.lua
 -- ARGV      see node.lua. The requests are, by code:
 --             a NONCE TTL HINT JSON               take the lock if it is free
---             A NONCE TTL HINT JSON TOKENS OWNER  likewise, with so many tokens; OWNER is empty
+--             A NONCE TTL HINT JSON TOKENS ID     likewise, with so many tokens; ID is empty
 --                                                 unless the attempt waits
 --             r NONCE TO                          raise the counter of a round to TO
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
@@ -13,7 +13,7 @@
 --             h NONCE JSON                        show other details of the holder
 --             b NONCE KEEP                        the same by force: hint that to the holder
 --             x VALUE -                           free the key of another library
---             d OWNER                             remove a waiter
+--             d ID                                remove a waiter
 --           A nonce ends with a space. JSON is an object without its opening brace
 -- Expects   all files before this one
 -- Provides  answers
@@ -49,15 +49,15 @@ for i = 1, n do
     end
     arg = arg + 3
   elseif code == 'a' or code == 'A' then
-    local ttl, more, owner = ARGV[arg + 2], 0, ''
-    if code == 'A' then more, owner = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
+    local ttl, more, waiter = ARGV[arg + 2], 0, ''
+    if code == 'A' then more, waiter = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
     if closed then
       -- that is the answer
     elseif mine then
       extend(lock, ttl)
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
     elseif value then
-      if owner ~= '' then addWaiter('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
+      if waiter ~= '' then addWaiter('snib.rw:' .. lock, waiter, ARGV[arg + 4]) end
       answer = 'h ' .. timeLeft(lock) .. ' ' .. value
     elseif wrong[field] then
       answer = wrong[field]
@@ -70,7 +70,7 @@ for i = 1, n do
       local token = format('%d', c)
       value = nonce .. token .. since .. ARGV[arg + 4]
       write(i, lock, value, ttl)
-      if owner ~= '' then redis.pcall('HDEL', 'snib.rw:' .. lock, owner) end
+      if waiter ~= '' then redis.pcall('HDEL', 'snib.rw:' .. lock, waiter) end
       answer = 'g ' .. token
     end
     arg = arg + (code == 'a' and 5 or 7)

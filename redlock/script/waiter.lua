@@ -1,19 +1,19 @@
 -- Notes who waits for a lock.
 --
--- KEYS      not used. The waiters are in a hash under snib.rw: and the lock's key, by owner: when
+-- KEYS      not used. The waiters are in a hash under snib.rw: and the lock's key, by id: when
 --           the waiter was last heard of, and first, both in microseconds with 16 digits, and a
 --           JSON object
 -- ARGV      not used
 -- Expects   now, absence, format, sub
--- Provides  addWaiter(waitersKey, owner, rest)  rest is the object without its opening brace
+-- Provides  addWaiter(waitersKey, id, rest)  rest is the object without its opening brace
 -- Answer    none: the files after this one answer
 
-local function addWaiter(waitersKey, owner, rest)
-  local old, stamp = redis.pcall('HGET', waitersKey, owner), format('%016d', now)
+local function addWaiter(waitersKey, id, rest)
+  local old, stamp = redis.pcall('HGET', waitersKey, id), format('%016d', now)
   if type(old) == 'table' then return end -- the key is of another type, so it is not ours
   local first = old and string.match(sub(old, 17, 32), '^%d+$')
   local entry = stamp .. (first and #first == 16 and first or stamp) .. '{' .. rest
-  local added = redis.pcall('HSET', waitersKey, owner, entry)
+  local added = redis.pcall('HSET', waitersKey, id, entry)
   if added == 1 and redis.call('HLEN', waitersKey) % 32 == 0 then -- remove those that are gone
     local all = redis.call('HGETALL', waitersKey)
     for i = 1, #all, 2 do
