@@ -149,6 +149,12 @@ func isTransient(err error) bool {
 	return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.As(err, new(*badAnswer))
 }
 
+// isReadOnly reports whether a server refused a call because it is a replica.
+func isReadOnly(err error) bool {
+	var replyErr *ReplyError
+	return errors.As(err, &replyErr) && transientCode(replyErr.Text) == "READONLY"
+}
+
 // isMoving reports whether a server could not serve a call because some, but not all, of its
 // keys have moved to another node.
 func isMoving(err error) bool {

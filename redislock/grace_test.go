@@ -248,6 +248,34 @@ func TestPromotion(t *testing.T) {
 	free(t, l)
 }
 
+// TestDemotedMaster promotes a replica behind the address that clients use, and makes a replica of
+// the old master, as managed services do. Connections to it stay open, and it answers them. The
+// driver gets to the new master without a restart.
+func TestDemotedMaster(t *testing.T) {
+	t.Parallel()
+	old, next := redistest.Single(t), redistest.Single(t)
+	proxy := livetest.NewProxy(t, old.Addr())
+	d := open(t, at(proxy.Addr()), redislock.FailoverGrace(false))
+	free(t, take(t, d, request("job", "first", ttl)))
+	proxy.Redirect(next.Addr())
+	host, port, _ := strings.Cut(next.Addr(), ":")
+	old.Must("REPLICAOF", host, port)
+	began := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), enough)
+		l, err := d.Acquire(ctx, request("job", "second", ttl))
+		cancel()
+		if err == nil {
+			t.Logf("granted by the new master after %v", time.Since(began))
+			free(t, l)
+			return
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) > enough {
+			t.Fatalf("%v after the master was demoted, Acquire = %v, want a lease, or ErrUnavailable for a moment", time.Since(began), err)
+		}
+	}
+}
+
 // TestFlush deletes all keys. No waiter or holder can notice that by itself, so the lock is
 // granted again. The holder learns of it at its next renewal, and the tokens keep growing.
 func TestFlush(t *testing.T) {

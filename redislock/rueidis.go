@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,7 +54,22 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 		}
 		i--
 	}
+	if slices.ContainsFunc(replies, func(r Reply) bool { return isReadOnly(r.Err) }) {
+		c.leaveReplica(ctx, calls[0].Keys)
+	}
 	return replies
+}
+
+// leaveReplica closes the connection on which a call was refused by a replica. The address may lead
+// to a new master by now, while a connection to the old one, which was demoted, stays open for
+// ever. Redis ignores the argument of QUIT; the client chooses the connection by it, as it did for
+// the call. Clients of a Cluster or of Sentinels are told of the new master.
+func (c *rueidisConn) leaveReplica(ctx context.Context, keys []string) {
+	if c.client.Mode() == rueidis.ClientModeCluster {
+		return
+	}
+	quit := c.client.B().Arbitrary("QUIT").Keys(keys...).Build()
+	_ = c.client.Do(ctx, quit).Error()
 }
 
 // send makes calls. With text set, the scripts go with their text, for a server that does not know
