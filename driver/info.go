@@ -41,14 +41,13 @@ type Info struct {
 	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound.
 	MinTTL, MaxTTL time.Duration
 
-	// Assumptions lists the conditions of the promises, one sentence each: "fsync is honest". If
-	// the driver found, when it was made, that a condition does not hold, the sentence begins with
-	// NotMet.
+	// Assumptions lists the conditions of the promises, one sentence each: "fsync is honest".
 	Assumptions []string
-}
 
-// NotMet begins one of [Info]'s Assumptions that does not hold.
-const NotMet = "not met: "
+	// Unmet lists what breaks a promise, as the driver found when it was made, one sentence each: a
+	// setting of the server, for instance.
+	Unmet []string
+}
 
 // Tenure is what ends the grant of a holder that has died.
 type Tenure uint8

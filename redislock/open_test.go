@@ -205,14 +205,9 @@ func TestWarnings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t, tt.node(t))
-			var got []string
-			for _, a := range d.Info().Assumptions {
-				if strings.HasPrefix(a, driver.NotMet) {
-					got = append(got, a)
-				}
-			}
+			got := d.Info().Unmet
 			if len(got) != len(tt.want) {
-				t.Fatalf("assumptions that are not met = %q, want %d", got, len(tt.want))
+				t.Fatalf("Unmet = %q, want %d", got, len(tt.want))
 			}
 			for i, want := range tt.want {
 				if !strings.Contains(got[i], want) {

@@ -218,9 +218,7 @@ func newInfo(conf config, found findings) driver.Info {
 		info.Assumptions = append(info.Assumptions,
 			"no server restarts or is promoted that does not know of all leases: failover-grace is off")
 	}
-	for _, w := range found.warnings {
-		info.Assumptions = append(info.Assumptions, driver.NotMet+w)
-	}
+	info.Unmet = found.warnings
 	return info
 }
 

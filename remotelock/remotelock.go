@@ -148,7 +148,7 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
 		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
 	}
-	info.Assumptions = append(info.Assumptions, s.Assumptions...)
+	info.Assumptions, info.Unmet = append(info.Assumptions, s.Assumptions...), s.Unmet
 	return info, nil
 }
 

@@ -319,7 +319,7 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 			API: wire.Version, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
-			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: assumptions,
+			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: assumptions, Unmet: s.info.Unmet,
 		})
 	})
 }

@@ -327,6 +327,7 @@ type Store struct {
 	MaxWait      int64    `json:"max_wait_ms"`
 	PlaceTimeout int64    `json:"place_ms"`
 	Assumptions  []string `json:"assumptions"`
+	Unmet        []string `json:"unmet,omitempty"`
 }
 
 // Version is that of the messages.

@@ -124,17 +124,6 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	return &Store{d, at.url, at.openMarks, at.transport, at.graceOff}, nil
 }
 
-// Warnings returns the assumptions that the driver has found not to be met.
-func (s *Store) Warnings() []string {
-	var all []string
-	for _, text := range s.Info().Assumptions {
-		if unmet, ok := strings.CutPrefix(text, driver.NotMet); ok {
-			all = append(all, unmet)
-		}
-	}
-	return all
-}
-
 // Inherit returns a file that keeps a lock taken while a child process has it open, or nil if the
 // store has none.
 func (s *Store) Inherit(ctx context.Context, name, owner string) (*os.File, error) {

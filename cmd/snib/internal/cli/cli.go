@@ -167,7 +167,7 @@ func (a *app) open(purpose backend.Purpose) (*backend.Store, error) {
 		}
 	}
 	if purpose != backend.Look {
-		for _, w := range s.Warnings() {
+		for _, w := range s.Info().Unmet {
 			a.verbosef("warning: %s", w)
 		}
 	}

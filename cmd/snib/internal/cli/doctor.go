@@ -96,7 +96,7 @@ func diagnose(ctx context.Context, s *backend.Store, more []backend.Finding) (fo
 		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "fix the findings above, and run snib doctor again"}}
 	}
 	found = append(found, trial...)
-	for _, w := range s.Warnings() {
+	for _, w := range s.Info().Unmet {
 		if !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Tells(w) }) {
 			found = append(found, backend.Finding{Check: "driver", Verdict: backend.Unmet, Value: w})
 		}
@@ -180,10 +180,8 @@ func describeStore(s *backend.Store, found []backend.Finding) string {
 	}
 	info := s.Info()
 	writeField(&b, "fencing", describeFencing(info.Fencing))
-	for _, text := range info.Assumptions {
-		if !strings.HasPrefix(text, driver.NotMet) { // the others are among the findings
-			writeField(&b, "rests on", printable(text))
-		}
+	for _, text := range info.Assumptions { // what is unmet is among the findings
+		writeField(&b, "rests on", printable(text))
 	}
 	writeFaults(&b, s.Faults())
 	return b.String()

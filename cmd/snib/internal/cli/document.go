@@ -26,6 +26,7 @@ type showJSON struct {
 	Fencing     string   `json:"fencing"`                 // the strength of tokens: `none`, `clock` or `durable`
 	Fairness    string   `json:"fairness"`                // whether waiters are served in order: `always` or `never`
 	Assumptions []string `json:"assumptions"`             // the conditions of the promises
+	Unmet       []string `json:"unmet,omitempty"`         // what breaks a promise here
 }
 
 type heldJSON struct {

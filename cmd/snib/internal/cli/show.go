@@ -45,7 +45,7 @@ func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration,
 		document: func() any {
 			return showJSON{
 				"snib.show/1", s.URL, toLock(st, toHolderWithHeirs), grace.Seconds(),
-				info.Tenure.String(), info.Fencing.String(), info.Fairness.String(), info.Assumptions,
+				info.Tenure.String(), info.Fencing.String(), info.Fairness.String(), info.Assumptions, info.Unmet,
 			}
 		},
 		names: func() []string { return []string{listedName(st.Name)} },
@@ -117,11 +117,10 @@ func writePromises(b *strings.Builder, url string, info driver.Info) {
 	writeField(b, "store", printable(url))
 	writeField(b, "fencing", describeFencing(info.Fencing))
 	for _, text := range info.Assumptions {
-		if unmet, ok := strings.CutPrefix(text, driver.NotMet); ok {
-			writeField(b, "warning", printable(unmet))
-			continue
-		}
 		writeField(b, "rests on", printable(text))
+	}
+	for _, text := range info.Unmet {
+		writeField(b, "warning", printable(text))
 	}
 }
 

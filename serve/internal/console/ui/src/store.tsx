@@ -38,6 +38,7 @@ export function Store({ model }: { model: Model }) {
         </dl>
         <h2>Assumptions</h2>
         {info.assumptions.length ? <ul>{info.assumptions.map((a) => <li key={a}>{a}</li>)}</ul> : <p>None.</p>}
+        {info.unmet && <><h2>Not met</h2><ul>{info.unmet.map((u) => <li key={u}>{u}</li>)}</ul></>}
       </>}
     </section>
   );

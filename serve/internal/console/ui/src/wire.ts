@@ -22,7 +22,7 @@ export interface StreamEvent { type: string; id?: string; at?: string; lock?: Lo
 
 export interface Store {
   api: string; backend: string; fencing: string; shared: boolean; slots: boolean;
-  min_ttl_ms?: number; max_ttl_ms?: number; max_wait_ms: number; place_ms: number; assumptions: string[];
+  min_ttl_ms?: number; max_ttl_ms?: number; max_wait_ms: number; place_ms: number; assumptions: string[]; unmet?: string[];
 }
 
 export interface Finding { check: string; verdict: string; value: string; advice?: string }
