@@ -65,7 +65,7 @@ func (l *foreignLease) SetHolder(ctx context.Context, h driver.Holder) error {
 	}
 	req := g.request()
 	req.Holder = h
-	return l.tell(ctx, 'h', g.nonce, encodeHolder(&req))
+	return l.tell(ctx, 'h', g.nonce, encodeHolder(&req, time.Now().UnixMicro()))
 }
 
 // renew extends the lease. It does not take a lock again that a node has forgotten, because it need

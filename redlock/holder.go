@@ -26,6 +26,10 @@ type holder struct {
 	Tokens uint64 `json:"tokens"`
 
 	MinHold int64 `json:"minHold"` // milliseconds
+
+	// Set is when the client set another description, in microseconds by its own clock, and 0 before
+	// it has. It tells the newer one if nodes differ, because one of them is late.
+	Set int64 `json:"set"`
 }
 
 func (h holder) toDriver() driver.Holder {
@@ -35,8 +39,9 @@ func (h holder) toDriver() driver.Holder {
 // firstToken returns the first of a lease's tokens, given the last.
 func (h *holder) firstToken(last uint64) uint64 { return last - min(max(h.Tokens, 1)-1, last) }
 
-// encodeHolder returns a holder as JSON, without the opening brace and without since.
-func encodeHolder(req *driver.Request) string {
+// encodeHolder returns a holder as JSON, without the opening brace and without since. The argument
+// set is that of the holder.
+func encodeHolder(req *driver.Request, set int64) string {
 	h := &req.Holder
 	b := make([]byte, 0, 64+len(req.ID)+len(h.Host)+len(h.Label))
 	b = append(b, `"id":`...)
@@ -60,6 +65,10 @@ func encodeHolder(req *driver.Request) string {
 	if req.MinHold > 0 {
 		b = append(b, `,"minHold":`...)
 		b = append(b, rediskit.Millis(req.MinHold)...)
+	}
+	if set > 0 {
+		b = append(b, `,"set":`...)
+		b = strconv.AppendInt(b, set, 10)
 	}
 	return string(append(b, '}'))
 }

@@ -79,6 +79,7 @@ type leaseVotes struct {
 	kind   string // the Redis type of its keys, or of the first one if they are no strings
 	votes  int
 	tokens map[uint64]int
+	shown  map[holder]int // what nodes tell of the holder, without since
 	left   []time.Duration
 	age    time.Duration
 }
@@ -104,11 +105,14 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 		}
 		h := all[id]
 		if h == nil {
-			h = &leaseVotes{value: v, kind: a.Kind, tokens: make(map[uint64]int)}
+			h = &leaseVotes{value: v, kind: a.Kind, tokens: make(map[uint64]int), shown: make(map[holder]int)}
 			all[id] = h
 		}
 		h.votes++
 		h.tokens[v.token]++
+		shown := v.holder
+		shown.Since = 0
+		h.shown[shown]++
 		h.left = append(h.left, parseMillis(a.Left.String()))
 		if now, err := strconv.ParseInt(a.Now, 10, 64); err == nil && v.ours {
 			h.age = max(h.age, micros(now-v.holder.Since))
@@ -147,12 +151,23 @@ func (h *leaseVotes) token() uint64 {
 	return h.holder.firstToken(best)
 }
 
+// description returns what most nodes tell of the holder or, in a tie, the newest of that.
+func (h *leaseVotes) description() driver.Holder {
+	var best holder
+	for shown, votes := range h.shown {
+		if votes > h.shown[best] || votes == h.shown[best] && shown.Set > best.Set {
+			best = shown
+		}
+	}
+	return best.toDriver()
+}
+
 func (s *snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	if h := s.holder(); h != nil {
 		slices.Sort(h.left)
 		st.Holders = []driver.Holding{{
-			ID: h.holder.ID, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
+			ID: h.holder.ID, Token: h.token(), Holder: h.description(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
 		if h.kind != "string" {

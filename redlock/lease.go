@@ -16,7 +16,7 @@ import (
 // A lease is the driver's side of one grant.
 type lease struct {
 	d         *Driver
-	req       driver.Request // its label is guarded by mu
+	req       driver.Request // its Holder is guarded by mu
 	lock      lock
 	round     *round // the round that won it
 	lastToken string // the last token of its block
@@ -33,7 +33,8 @@ type lease struct {
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
 
-	mu sync.Mutex
+	mu  sync.Mutex
+	set int64 // see holder
 
 	// lastSent is when the lease was last requested or extended, successfully or not.
 	lastSent driver.Instant
@@ -119,8 +120,8 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 		return driver.ErrLost
 	}
 	l.mu.Lock()
-	l.req.Holder = h
-	rest, end := encodeHolder(&l.req), l.lastSent.Add(2*l.req.TTL)
+	l.req.Holder, l.set = h, time.Now().UnixMicro()
+	rest, end := encodeHolder(&l.req, l.set), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
 	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, 'h', &l.lock, l.round.nonce, rest)
 	if ended {
@@ -241,7 +242,7 @@ func (l *lease) extend(thorough bool) *extension {
 		now := driver.Now()
 		return countVote(&e.tally, node, r, now) == quorum.Won && !thorough || e.tally.Ended(now)
 	})
-	ttl, rest := rediskit.Millis(l.req.TTL), encodeHolder(&l.req)
+	ttl, rest := rediskit.Millis(l.req.TTL), encodeHolder(&l.req, l.set)
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
 		e.poll.send(i, 'e', &l.lock, l.round.nonce, ttl, l.lastToken, rest)

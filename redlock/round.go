@@ -64,7 +64,7 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 	}
 	r.quorum = d.params.Attempt(r.start, req.TTL)
 	code, n := byte('a'), 4
-	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
+	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req, 0)}
 	if tokens := tokenCount(req); enlist || tokens > 1 {
 		code, n = 'A', 6
 		args[4] = strconv.Itoa(tokens)

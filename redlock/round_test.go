@@ -1,10 +1,12 @@
 package redlock
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // TestParseMillis reads what nodes say of the remaining time of a key. Anybody who may write to a
@@ -57,4 +59,27 @@ func heldFor(left time.Duration, foreign bool) HeldError {
 	e := HeldError{foreign: foreign}
 	e.Left = left
 	return e
+}
+
+// TestNewestDescription reads what two of three nodes tell of a holder that has set another
+// description: one of them is late. Whatever the order, the newer one is shown.
+func TestNewestDescription(t *testing.T) {
+	s := &snapshot{quorum: 2, nodes: 3}
+	for _, label := range []string{`"first"`, `"next","set":2`, `"before","set":1`} {
+		s.answers = append(s.answers, nodeSnapshot{
+			Kind: "string", Now: "1", Left: "60000",
+			Value: rediskit.Bytes(`nonce 7 {"since":1,"id":"me","label":` + label + `}`),
+		})
+	}
+	for i := range s.answers {
+		two := *s
+		two.answers = slices.Delete(slices.Clone(s.answers), i, i+1)
+		for range 2 {
+			slices.Reverse(two.answers)
+			want := []string{"next", "before", "next"}[i]
+			if st := two.status("job"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != want {
+				t.Errorf("without node %d, Status = %+v, want the label %s", i, st, want)
+			}
+		}
+	}
 }
