@@ -14,7 +14,7 @@ var rowsMutants = []mutant{
 		file:  "sql/decide.sql",
 		old:   "e->>'nonce' = $2::text AND NOT e ? 'kept' AS mine",
 		new:   "false AS mine",
-		tests: "TestCut/Acquiring",
+		tests: "TestCut/Granting",
 	},
 	{
 		guarantee: "heartbeats go on", pkg: "driver/driverkit/rows",
