@@ -69,7 +69,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 		st.Shared = l.req.Shared
 		st.Holders = append(st.Holders, driver.Holding{
 			ID: l.req.ID, Token: l.grant.Token, Holder: l.req.Holder,
-			Held: max(1, now.Sub(l.since)), Left: l.end.Left(now), // 0 would mean that nobody knows
+			Held: max(1, now.Sub(l.grant.Start)), Left: l.end.Left(now), // 0 would mean that nobody knows
 		})
 	}
 	for i, w := range k.queue {

@@ -9,13 +9,11 @@ import (
 
 // A lease is the store's record of a grant.
 type lease struct {
-	driver    *Driver // that it was granted to last
-	req       driver.Request
-	grant     driver.Grant
-	since     driver.Instant
-	end       driver.Instant
-	isWanted  bool // OnWanted was called
-	listeners []driver.Request
+	driver   *Driver // that it was granted to
+	req      driver.Request
+	grant    driver.Grant
+	end      driver.Instant
+	isWanted bool // OnWanted was called
 }
 
 // extend moves the end of the lease. A renewal never shortens it.
@@ -25,33 +23,18 @@ func (l *lease) extend(end driver.Instant) {
 	}
 }
 
-// listen adds the callbacks of a request to those of the lease.
-func (l *lease) listen(req driver.Request) {
-	l.listeners = append(l.listeners, req)
-	if l.isWanted && req.OnWanted != nil {
-		req.OnWanted()
-	}
-}
-
 // tellWanted calls OnWanted, once.
 func (l *lease) tellWanted() {
-	if l.isWanted {
-		return
+	if !l.isWanted && l.req.OnWanted != nil {
+		l.req.OnWanted()
 	}
 	l.isWanted = true
-	for _, req := range l.listeners {
-		if req.OnWanted != nil {
-			req.OnWanted()
-		}
-	}
 }
 
 // tellLost calls OnLost.
 func (l *lease) tellLost() {
-	for _, req := range l.listeners {
-		if req.OnLost != nil {
-			req.OnLost(driver.ErrLost)
-		}
+	if l.req.OnLost != nil {
+		l.req.OnLost(driver.ErrLost)
 	}
 }
 

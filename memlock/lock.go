@@ -40,7 +40,7 @@ func (w *waiter) request(k *lock, now driver.Instant) error {
 		return err
 	}
 	w.since = now
-	if (len(k.queue) == 0 || k.own(w.req) != nil) && k.grant(w, now) {
+	if len(k.queue) == 0 && k.grant(w, now) {
 		return nil
 	}
 	if w.req.NoWait {
@@ -71,14 +71,6 @@ func (k *lock) lease(id string) *lease {
 	return nil
 }
 
-// own returns the lease that a request has already been granted, or nil.
-func (k *lock) own(req driver.Request) *lease {
-	if l := k.lease(req.ID); l != nil && l.req.Shared == req.Shared {
-		return l
-	}
-	return nil
-}
-
 // admits reports whether the current holders leave room for req.
 func (k *lock) admits(req driver.Request) bool {
 	if req.Slots > 0 {
@@ -90,23 +82,15 @@ func (k *lock) admits(req driver.Request) bool {
 	return len(k.holders) == 0
 }
 
-// grant grants the lock to a waiter, unless the current holders leave no room. A request that has a
-// lease already gets it again.
+// grant grants the lock to a waiter, unless the current holders leave no room.
 func (k *lock) grant(w *waiter, now driver.Instant) bool {
-	l := k.own(w.req)
-	if l == nil {
-		if !k.admits(w.req) {
-			return false
-		}
-		l = &lease{req: w.req, since: now, grant: k.store.tokens(w.req.Tokens)}
-		k.slots, k.holders = w.req.Slots, append(k.holders, l)
+	if !k.admits(w.req) {
+		return false
 	}
-	l.driver = w.driver
-	l.extend(now.Add(w.req.TTL))
-	l.listen(w.req)
-	w.lease = l
-	g := l.grant
+	g := k.store.tokens(w.req.Tokens)
 	g.Start, g.TellsWanted = now, true
+	w.lease = &lease{driver: w.driver, req: w.req, grant: g, end: now.Add(w.req.TTL)}
+	k.slots, k.holders = w.req.Slots, append(k.holders, w.lease)
 	w.granted <- g
 	return true
 }
@@ -148,7 +132,7 @@ func (k *lock) expire(now driver.Instant) {
 
 // release removes a lease, or keeps it until its MinHold is over.
 func (k *lock) release(l *lease, now driver.Instant) {
-	until := l.since.Add(l.req.MinHold)
+	until := l.grant.Start.Add(l.req.MinHold)
 	if l.req.MinHold > 0 && !until.Reached(now) {
 		l.req.Holder.Kind, l.end = driver.KindKept, until
 	} else {

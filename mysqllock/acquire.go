@@ -76,14 +76,8 @@ func (d *Driver) prepareFor(ctx context.Context) error {
 // then, or nil, and whether s has to be written.
 func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, write bool, err error) {
 	req, ttl := a.Req, a.Req.TTL.Microseconds()
-	if h = s.HolderFor(req); h != nil && slices.Contains(a.Removing(), h.Nonce) {
-		s.removeHolder(h.Token) // it is released, but the server has not confirmed that
-		h = nil
-	}
-	if h != nil {
-		reacquire(h, &a.Entry, s.Now)
-		s.removeWaiter(a.Entry.Nonce)
-		s.signalFirst()
+	if h = s.HolderOf(a.Entry.Nonce); h != nil { // the answer to an earlier request was lost
+		extend(h, s.Now, ttl)
 		return h, true, nil
 	}
 	if !s.Fits(req) {
@@ -113,16 +107,6 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 // extend lets a hold last for a TTL from now, at least.
 func extend(e *entry, now, ttl int64) {
 	e.Until, e.TTL = max(e.Until, now+ttl), max(e.TTL, ttl)
-}
-
-// reacquire extends the entry when its attempt is made again.
-func reacquire(e, newer *entry, now int64) {
-	if e.Process() != newer.Process() {
-		e.Nonce = newer.Nonce // so that the other process can't withdraw it with its own attempt
-	}
-	extend(e, now, newer.TTL)
-	e.Tell, e.MinHold = newer.Tell, max(e.MinHold, newer.MinHold)
-	e.Host, e.PID, e.Label = newer.Host, newer.PID, newer.Label
 }
 
 // grant makes a holder of a waiter or a newcomer.

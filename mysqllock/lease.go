@@ -21,7 +21,7 @@ func isExclusive(l *lease) bool {
 // holder returns the entry of a lease in the row, or nil.
 func (s *state) holder(l *lease) *entry {
 	i := slices.IndexFunc(s.Holders, func(h entry) bool {
-		return h.Owner == l.ID() && !h.Kept && (h.Token == l.Grant().Token || l.Grant().Token == 0)
+		return h.Owner == l.ID() && !h.Kept
 	})
 	if i < 0 {
 		return nil
@@ -164,16 +164,15 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 
 // extendBatch extends exclusive leases, with one statement if all are still held.
 func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
-	var ttls, ids, tokens, named []any
+	var ttls, ids, named []any
 	for _, r := range all {
 		name := []byte(r.Req.Name)
 		ttls = append(ttls, name, r.Req.TTL.Microseconds())
 		ids = append(ids, name, []byte(r.ID()))
-		tokens = append(tokens, name, int64(r.Grant().Token))
 		named = append(named, name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)), slices.Concat(ttls, ttls, named, ids, tokens)...)
+	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)), slices.Concat(ttls, ttls, named, ids)...)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h := s.HolderFor(a.Req); h != nil {
+	if h := s.HolderOf(a.Entry.Nonce); h != nil {
 		if created {
 			d.rows.CountNewRow()
 		}
@@ -55,7 +55,7 @@ func (d *Driver) sendBy(ctx context.Context, a *attempt, sql string) (s state, c
 		return s, false, err
 	}
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, req.TTL.Microseconds(), req.Tokens, encoded,
-		req.ID, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
+		req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds()}
 	a.MarkSent()
 	err = d.run(ctx, a.MarkRepeated, nil, sql, args, func(row pgx.Rows) error {
 		var holders, waiters string

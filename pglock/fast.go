@@ -129,9 +129,7 @@ func takingColumns(all []*taking) []any {
 
 // A freeing is the release of a lease that need not be kept, and the answer.
 type freeing struct {
-	name  string
-	token int64 // 0 if only the id is known
-	id    string
+	name, id string
 
 	freed    bool
 	repeated bool // the server may have executed it before
@@ -144,7 +142,7 @@ type freeing struct {
 // allows.
 func (d *Driver) free(ctx context.Context, l *lease) (freed, repeated bool, err error) {
 	err = d.whileFull(ctx, func() error {
-		f := &freeing{name: l.Req.Name, token: int64(l.Grant().Token), id: l.ID()}
+		f := &freeing{name: l.Req.Name, id: l.ID()}
 		if err := d.freeings.Do(ctx, f); err != nil {
 			return err
 		}
@@ -173,17 +171,16 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		}
 	}
 	if f := some[0]; len(some) == 1 {
-		return d.run(ctx, repeated, rolledBack, d.sql.freeOne, []any{f.name, f.token, f.id}, func(pgx.Rows) error {
+		return d.run(ctx, repeated, rolledBack, d.sql.freeOne, []any{f.name, f.id}, func(pgx.Rows) error {
 			f.freed = true
 			return nil
 		})
 	}
 	var names, ids []string
-	var tokens []int64
 	for _, f := range some {
-		names, ids, tokens = append(names, f.name), append(ids, f.id), append(tokens, f.token)
+		names, ids = append(names, f.name), append(ids, f.id)
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.freeAll, []any{names, tokens, ids}, func(row pgx.Rows) error {
+	return d.run(ctx, repeated, rolledBack, d.sql.freeAll, []any{names, ids}, func(row pgx.Rows) error {
 		var found []int64
 		err := row.Scan(&found, nil)
 		for _, i := range found {

@@ -23,37 +23,29 @@ const (
 	holdLost             // its session has ended
 )
 
-// A sessionLock is an advisory lock that a session has for us, or that a request wants. Session.mu
+// A sessionLease is an advisory lock that a session has for us, or that a request wants. Session.mu
 // guards what changes.
-type sessionLock struct {
+type sessionLease struct {
 	s   *Session
 	key int64
-	req driver.Request // the first one of its id
+	req driver.Request
 
-	state  int
-	link   *link
-	token  uint64
-	since  driver.Instant
-	leases []*sessionLease // one for each request of its id
-}
-
-// A sessionLease is a lease of a [Session].
-type sessionLease struct {
-	s     *Session
-	hold  *sessionLock // nil if this process does not have the lock
-	req   driver.Request
-	grant driver.Grant
+	state   int
+	granted bool // Acquire is about to return the lease
+	link    *link
+	token   uint64
+	since   driver.Instant
 }
 
 // isHeld reports whether a caller may rely on a hold.
-func (s *Session) isHeld(h *sessionLock) bool {
+func (s *Session) isHeld(h *sessionLease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return h.state == holdHeld
 }
 
 // forget records that nobody relies on a hold any more.
-func (s *Session) forget(h *sessionLock) {
+func (s *Session) forget(h *sessionLease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.state == holdHeld {
@@ -61,92 +53,65 @@ func (s *Session) forget(h *sessionLock) {
 	}
 }
 
-// find returns the hold with the given name and id, or nil.
-func (s *Session) find(name, id string) *sessionLock {
-	key := s.conf.key(name)
+// markGranted records that Acquire is about to return a lease. From then on it can be lost.
+func (s *Session) markGranted(h *sessionLease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l := range s.links {
-		if h := l.held[key]; h != nil && h.req.Name == name && h.req.ID == id && h.state == holdHeld {
-			return h
-		}
-	}
-	return nil
-}
-
-// granted returns the lease of a request that has got its lock.
-func (s *Session) granted(h *sessionLock, got bool) *sessionLease {
-	if !got {
-		return nil
-	}
-	return s.newLease(h, h.req, h.since)
-}
-
-// newLease returns a lease on a hold that counts from start.
-func (s *Session) newLease(h *sessionLock, req driver.Request, start driver.Instant) *sessionLease {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := &sessionLease{s: s, hold: h, req: req, grant: driver.Grant{Token: h.token, Start: start, TTL: s.conf.sessionTimeout}}
-	h.leases = append(h.leases, l)
+	h.granted = true
 	if h.state == holdLost {
-		l.tell(errSessionOver)
+		h.tell(errSessionOver)
 	}
-	return l
 }
 
-// loseLocked ends a hold with its session, and tells its holders. The caller must hold Session.mu.
-func (h *sessionLock) loseLocked(why error) {
-	if h.state == holdHeld {
-		for _, l := range h.leases {
-			l.tell(why)
-		}
+// loseLocked ends a hold with its session, and tells its holder. The caller must hold Session.mu.
+func (h *sessionLease) loseLocked(why error) {
+	if h.state == holdHeld && h.granted {
+		h.tell(why)
 	}
 	h.state = holdLost
 }
 
 // tell calls OnLost.
-func (l *sessionLease) tell(why error) {
-	if l.req.OnLost != nil {
+func (h *sessionLease) tell(why error) {
+	if h.req.OnLost != nil {
 		if !errors.Is(why, driver.ErrLost) {
 			why = errors.Join(driver.ErrLost, why)
 		}
-		l.req.OnLost(why)
+		h.req.OnLost(why)
 	}
 }
 
-// Lease returns the lease with the given id on a lock. Only the process that has acquired a lock
-// of a session can keep it, label it and release it: the methods of other leases return
+// Lease returns the lease with the given id on a lock. A lock of a session can only be kept and
+// released by what [Session.Acquire] has returned: the methods of other leases, and Renew, return
 // [errors.ErrUnsupported].
-func (s *Session) Lease(name, id string, ttl time.Duration) driver.Lease {
-	req := driver.Request{Name: name, ID: id, TTL: ttl}
-	return &sessionLease{s: s, hold: s.find(name, id), req: req}
+func (s *Session) Lease(_, id string, _ time.Duration) driver.Lease {
+	return driverkit.NewRemoteLease(id, func(context.Context) error { return driverkit.RemoteError() })
 }
 
 // ID returns the id of the request that has led to the lease.
-func (l *sessionLease) ID() string { return l.req.ID }
+func (h *sessionLease) ID() string { return h.req.ID }
 
 // Grant implements [driver.Lease].
-func (l *sessionLease) Grant() driver.Grant { return l.grant }
+func (h *sessionLease) Grant() driver.Grant {
+	return driver.Grant{Token: h.token, Start: h.since, TTL: h.s.conf.sessionTimeout}
+}
 
 // SetHolder implements [driver.Lease]: PostgreSQL describes no holders of advisory locks.
-func (l *sessionLease) SetHolder(context.Context, driver.Holder) error { return errors.ErrUnsupported }
+func (h *sessionLease) SetHolder(context.Context, driver.Holder) error { return errors.ErrUnsupported }
 
 // Release implements [driver.Lease]. What MinHold keeps of a lock ends with the session, too.
-func (l *sessionLease) Release(ctx context.Context) error {
+func (h *sessionLease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if l.hold == nil {
-		return errors.ErrUnsupported
-	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	return l.release(inner, l.hold.req.MinHold)
+	return h.release(inner, h.req.MinHold)
 }
 
 // release gives the lock up, once it was held for least.
-func (l *sessionLease) release(ctx context.Context, least time.Duration) error {
-	h, s := l.hold, l.s
+func (h *sessionLease) release(ctx context.Context, least time.Duration) error {
+	s := h.s
 	s.mu.Lock()
 	state, left := h.state, least-driver.Now().Sub(h.since)
 	if state == holdHeld {
@@ -179,11 +144,11 @@ func (l *sessionLease) release(ctx context.Context, least time.Duration) error {
 }
 
 // freeing returns the call that frees a lock.
-func (h *sessionLock) freeing() *linkCall {
+func (h *sessionLease) freeing() *linkCall {
 	return &linkCall{run: func(ctx context.Context) error { return h.link.free(ctx, h) }}
 }
 
-func (s *Session) stateOf(h *sessionLock) int {
+func (s *Session) stateOf(h *sessionLease) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return h.state

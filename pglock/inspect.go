@@ -72,7 +72,7 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
 
 // breakLease ends a lease by force.
 func (d *Driver) breakLease(ctx context.Context, name, id string) error {
-	found, err := d.execOnce(ctx, d.sql.breakLease, []any{name, int64(0), id})
+	found, err := d.execOnce(ctx, d.sql.breakLease, []any{name, id})
 	if err == nil && !found {
 		err = driver.ErrLost
 	}

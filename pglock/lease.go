@@ -20,7 +20,7 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {
 		err = d.whileFull(ctx, func() error {
 			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.release,
-				[]any{l.Req.Name, int64(l.Grant().Token), l.ID()}, func(pgx.Rows) error { freed = true; return nil })
+				[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
 		})
 	}
 	return freed || repeated && err == nil, d.rowError(l.Req.Name, err)
@@ -28,7 +28,7 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 
 // setHolder changes what a lease's row says of its holder.
 func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
-	args := []any{l.Req.Name, int64(l.Grant().Token), l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
+	args := []any{l.Req.Name, l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
 	err = d.query(ctx, d.sql.setHolder, args, func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
@@ -53,7 +53,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		l := one.(*lease)
 		row := renewed[l.Req.Name]
 		switch {
-		case l.HasEnded(), row.err == nil && !row.has(l):
+		case l.HasEnded(), row.err == nil && !slices.Contains(row.ids, l.ID()):
 			answers[i].Err = driver.ErrLost
 			l.Discard()
 			continue
@@ -72,20 +72,8 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 // A renewedRow is what a renewal has found in the row of one name.
 type renewedRow struct {
 	ids        []string // of the leases that are held
-	tokens     []int64  // of the same leases
 	hasWaiters bool
 	err        error // the row is malformed, or locked by another transaction
-}
-
-// has reports whether a lease is held.
-func (r renewedRow) has(l *lease) bool {
-	token := int64(l.Grant().Token)
-	for i, id := range r.ids {
-		if id == l.ID() && (token == 0 || token == r.tokens[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // renewRows extends leases, and returns what it found in their rows, by name.
@@ -132,18 +120,17 @@ func (d *Driver) extendAll(ctx context.Context, sql string, all []driver.Lease) 
 // extend is extendAll if no row is malformed.
 func (d *Driver) extend(ctx context.Context, sql string, some []driver.Lease) (map[string]renewedRow, error) {
 	var names, ids []string
-	var tokens, ttls []int64
+	var ttls []int64
 	for _, one := range some {
 		l := one.(*lease)
 		names, ids = append(names, l.Req.Name), append(ids, l.ID())
-		tokens = append(tokens, int64(l.Grant().Token))
 		ttls = append(ttls, l.Req.TTL.Microseconds())
 	}
 	found := map[string]renewedRow{}
-	err := d.run(ctx, func() {}, func() { clear(found) }, sql, []any{names, ids, tokens, ttls}, func(rows pgx.Rows) error {
+	err := d.run(ctx, func() {}, func() { clear(found) }, sql, []any{names, ids, ttls}, func(rows pgx.Rows) error {
 		var name string
 		var row renewedRow
-		err := rows.Scan(&name, &row.ids, &row.tokens, &row.hasWaiters)
+		err := rows.Scan(&name, &row.ids, &row.hasWaiters)
 		found[name] = row
 		return err
 	})

@@ -57,10 +57,10 @@ type link struct {
 	stopIdle context.CancelFunc
 
 	// Guarded by Session.mu:
-	held      map[int64]*sessionLock // by key: the server would grant a session a lock again that it has
-	waiting   *sessionLock           // for which the link waits in the server's queue
-	idleSince time.Time              // if the link is in Session.idle
-	isBeside  bool                   // the link is counted in Session.beside
+	held      map[int64]*sessionLease // by key: the server would grant a session a lock again that it has
+	waiting   *sessionLease           // for which the link waits in the server's queue
+	idleSince time.Time               // if the link is in Session.idle
+	isBeside  bool                    // the link is counted in Session.beside
 }
 
 // A linkCall is a function to run on a connection.
@@ -101,7 +101,7 @@ func (c *linkCall) giveUp() bool {
 func (s *Session) open(ctx context.Context, beside bool) (*link, error) {
 	conn, err := dial(ctx, s.pool, s.conf.listen)
 	if err == nil {
-		l := &link{s: s, conn: conn, ended: make(chan struct{}), next: make(chan struct{}, 1), held: map[int64]*sessionLock{}, isBeside: beside}
+		l := &link{s: s, conn: conn, ended: make(chan struct{}), next: make(chan struct{}, 1), held: map[int64]*sessionLease{}, isBeside: beside}
 		l.ctx, l.cancel = context.WithCancelCause(context.Background())
 		if err = l.setUp(ctx); err == nil {
 			err = s.start(l)
@@ -343,7 +343,7 @@ func (s *Session) onEnd(l *link, cause error) {
 }
 
 // take tries to take the lock of h, without a wait.
-func (l *link) take(ctx context.Context, h *sessionLock) (got bool, err error) {
+func (l *link) take(ctx context.Context, h *sessionLease) (got bool, err error) {
 	c := &linkCall{undo: func(ctx context.Context) error { return l.free(ctx, h) }}
 	c.run = func(ctx context.Context) error {
 		if l.hasKey(h) {
@@ -368,7 +368,7 @@ func (l *link) take(ctx context.Context, h *sessionLock) (got bool, err error) {
 // answered with an error, the session may have the lock all the same: an advisory lock stays
 // when its statement is rolled back, as by a cancellation that comes late. So without releases
 // it.
-func (l *link) without(ctx context.Context, h *sessionLock, err error) error {
+func (l *link) without(ctx context.Context, h *sessionLease, err error) error {
 	if code(err) == "" || l.conn.IsClosed() {
 		return err
 	}
@@ -379,14 +379,14 @@ func (l *link) without(ctx context.Context, h *sessionLock, err error) error {
 }
 
 // hasKey reports whether the session has the key of h for another hold.
-func (l *link) hasKey(h *sessionLock) bool {
+func (l *link) hasKey(h *sessionLease) bool {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	return l.held[h.key] != nil
 }
 
 // keep notes a lock that the server has given to the session.
-func (l *link) keep(h *sessionLock, clock int64, since driver.Instant) {
+func (l *link) keep(h *sessionLease, clock int64, since driver.Instant) {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,7 +397,7 @@ func (l *link) keep(h *sessionLock, clock int64, since driver.Instant) {
 
 // wait waits for the lock of h in the server's queue. The link has no locks, because it can make no
 // other call meanwhile. If ctx ends, the link ends, too.
-func (l *link) wait(ctx context.Context, h *sessionLock) error {
+func (l *link) wait(ctx context.Context, h *sessionLease) error {
 	c := l.send(&linkCall{isWait: true, run: func(ctx context.Context) error {
 		if _, err := l.conn.Exec(ctx, l.s.sql.wait, h.key, h.req.Shared); err != nil {
 			return l.without(ctx, h, err)
@@ -444,7 +444,7 @@ func (l *link) wait(ctx context.Context, h *sessionLock) error {
 // free releases the lock of h, if the session has it. An error that the server answers leaves
 // the lock to the session, so free tries again. Any error that it returns ends the session: it
 // is better to lose all locks, and to tell their holders, than to keep one that nobody holds.
-func (l *link) free(ctx context.Context, h *sessionLock) (err error) {
+func (l *link) free(ctx context.Context, h *sessionLease) (err error) {
 	s := l.s
 	s.mu.Lock()
 	have := l.held[h.key] == h

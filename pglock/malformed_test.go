@@ -24,7 +24,6 @@ var malformations = []jobtest.MalformedRow{
 	{Name: "UntilOverflow", Change: `holders = jsonb_set(holders, '{0,until}', '92233720368547758070')`, RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "WaiterUntilOverflow", Change: `waiters = waiters || '[{"nonce": "x-1", "until": 92233720368547758070}]'`, ListFails: true, WaitFails: true},
 	{Name: "SinceText", Change: `holders = jsonb_set(holders, '{0,since}', '"then"')`, ListFails: true, WaitFails: true},
-	{Name: "NoToken", Change: `holders = holders #- '{0,token}'`, RenewFails: true},
 }
 
 // wildRows have values by which drivers tell the living from the dead. Each of them is well-formed
@@ -44,6 +43,7 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "WaiterUntilMax", Change: `waiters = jsonb_set(waiters, '{0,until}', '9223372036854775807')`},
 	{Name: "WaiterDead", Change: `waiters = waiters || '[{"owner": "x", "nonce": "x-1", "shared": false, "until": 9223372036854775807}]'`},
 	{Name: "WaiterSinceMin", Change: `waiters = jsonb_set(waiters, '{0,since}', '-9223372036854775808')`},
+	{Name: "NoToken", Change: `holders = holders #- '{0,token}'`},
 	{Name: "UsedMin", Change: `used = -9223372036854775808`},
 	{Name: "UsedMax", Change: `used = 9223372036854775807`},
 }

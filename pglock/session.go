@@ -128,6 +128,7 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		_ = l.release(ctx, 0)
 		return nil, context.Cause(ctx)
 	}
+	s.markGranted(l)
 	return l, nil
 }
 
@@ -179,21 +180,16 @@ func withCause(ctx context.Context, err error) error {
 // attempt takes the lock if it is free, and else waits in the server's queue. answered reports
 // that the server has said that the lock is held.
 func (s *Session) attempt(ctx context.Context, req driver.Request) (_ *sessionLease, answered bool, err error) {
-	if h := s.find(req.Name, req.ID); h != nil && h.req.Shared == req.Shared {
-		inner, cancel := driverkit.Detached(ctx)
-		start, err := h.link.do(inner, h.link.ping())
-		cancel()
-		if err == nil && s.isHeld(h) {
-			return s.newLease(h, req, start), false, nil
-		}
-	}
-	h := &sessionLock{s: s, key: s.conf.key(req.Name), req: req}
+	h := &sessionLease{s: s, key: s.conf.key(req.Name), req: req}
 	got, err := s.takeOnMain(ctx, h)
 	if err == nil && !got && req.Shared && s.sharesKey(h) {
 		got, err = s.takeBeside(ctx, h) // the session would get it again, and pass writers that wait
 	}
-	if err != nil || got {
-		return s.granted(h, got), false, err
+	if err != nil {
+		return nil, false, err
+	}
+	if got {
+		return h, false, nil
 	}
 	if req.NoWait {
 		return nil, true, driver.ErrHeld
@@ -210,13 +206,14 @@ func (s *Session) attempt(ctx context.Context, req driver.Request) (_ *sessionLe
 	s.setWaiting(l, nil)
 	if err != nil {
 		s.giveBack(l)
+		return nil, true, err
 	}
-	return s.granted(h, err == nil), true, err
+	return h, true, nil
 }
 
 // takeOnMain tries to take a lock in the main session. If that turns out to be over, it opens
 // another.
-func (s *Session) takeOnMain(ctx context.Context, h *sessionLock) (got bool, err error) {
+func (s *Session) takeOnMain(ctx context.Context, h *sessionLease) (got bool, err error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		l, err := s.connected(ctx)
@@ -232,7 +229,7 @@ func (s *Session) takeOnMain(ctx context.Context, h *sessionLock) (got bool, err
 }
 
 // takeBeside tries to take a lock in another session than the main one.
-func (s *Session) takeBeside(ctx context.Context, h *sessionLock) (got bool, err error) {
+func (s *Session) takeBeside(ctx context.Context, h *sessionLease) (got bool, err error) {
 	l, err := s.borrow(ctx)
 	if err != nil {
 		return false, err
@@ -343,14 +340,14 @@ func (s *Session) retire(l *link) bool {
 }
 
 // setWaiting notes for which lock a connection waits; nil if it does not wait any more.
-func (s *Session) setWaiting(l *link, h *sessionLock) {
+func (s *Session) setWaiting(l *link, h *sessionLease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.waiting = h
 }
 
 // sharesKey reports whether the main session has the key of h for readers.
-func (s *Session) sharesKey(h *sessionLock) bool {
+func (s *Session) sharesKey(h *sessionLease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.main != nil && s.main.held[h.key] != nil && s.main.held[h.key].req.Shared
@@ -367,14 +364,14 @@ func (s *Session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 	defer cancel()
 	bySession := map[*link][]int{}
 	for i, one := range due {
-		l := one.(*sessionLease)
+		h, ok := one.(*sessionLease)
 		switch {
-		case l.hold == nil:
-			answers[i].Err = errors.ErrUnsupported
-		case !s.isHeld(l.hold):
+		case !ok:
+			answers[i].Err = driverkit.RemoteError()
+		case !s.isHeld(h):
 			answers[i].Err = driver.ErrLost
 		default:
-			bySession[l.hold.link] = append(bySession[l.hold.link], i)
+			bySession[h.link] = append(bySession[h.link], i)
 		}
 	}
 	var asking sync.WaitGroup
@@ -383,7 +380,7 @@ func (s *Session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 			start, err := l.do(inner, l.ping())
 			for _, i := range mine {
 				switch {
-				case !s.isHeld(due[i].(*sessionLease).hold):
+				case !s.isHeld(due[i].(*sessionLease)):
 					answers[i].Err = driver.ErrLost
 				case err != nil:
 					answers[i].Err = explain(err)

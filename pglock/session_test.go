@@ -340,7 +340,7 @@ func sessionRefusals(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 // sessionByID makes leases of a name and an id.
 func sessionByID(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newSession(t, pool), newSession(t, pool)
-	l := acquire(t, d, request("by id", "a"))
+	acquire(t, d, request("by id", "a"))
 	foreign := other.Lease("by id", "a", longTTL)
 	if g := foreign.Grant(); g.Token != 0 || !g.Start.IsZero() {
 		t.Errorf("Grant of a lease of another process = %+v, want none", g)
@@ -355,15 +355,6 @@ func sessionByID(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 		}
 	}
 	mustBeHeld(t, other, "by id", "after calls that are not supported")
-	own := d.Lease("by id", "a", longTTL)
-	if err := d.Renew(t.Context(), []driver.Lease{own})[0].Err; err != nil {
-		t.Errorf("Renew by id = %v", err)
-	}
-	release(t, own)
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Renew after a release by id = %v, want ErrLost", err)
-	}
-	awaitFree(t, other, "by id")
 }
 
 // shownToOthers checks what PostgreSQL knows of holders and waiters.

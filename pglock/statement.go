@@ -80,13 +80,13 @@ func newStatements(table pgx.Identifier) statements {
 		return statement(name, parts)
 	}
 	// The precheck needs the table, too.
-	precheck := text("precheck", "life", "$10")
+	precheck := text("precheck", "life", "$9")
 	const all, unlocked = "", "SKIP LOCKED" // rows
 	return statements{
 		schema: text("schema"), examine: text("examine"),
 		takeOne: text("take_one"), takeAll: text("take_all"),
-		acquire: text("acquire", "life", "$10", "seen", "", "unless_seen", "", "or_seen", ""),
-		acquirePrechecked: text("acquire", "life", "$10", "seen", precheck,
+		acquire: text("acquire", "life", "$9", "seen", "", "unless_seen", "", "or_seen", ""),
+		acquirePrechecked: text("acquire", "life", "$9", "seen", precheck,
 			"unless_seen", expand("unless_refused", nil, nil), "or_seen", expand("or_refused", nil, nil)),
 		freeOne: text("free_one"), freeAll: text("free_all"), release: text("release"), breakLease: text("break_lease"),
 		renew: text("renew", "skip", all), renewUnlocked: text("renew", "skip", unlocked),

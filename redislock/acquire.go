@@ -406,9 +406,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 }
 
 func (a *attempt) withdrawal() *command {
-	return &command{keys: &a.keys, code: "w", args: []string{
-		encodeID(a.req.ID), a.d.listener.process, strconv.FormatUint(a.id, 10),
-	}}
+	return &command{keys: &a.keys, code: "w", args: []string{encodeID(a.req.ID)}}
 }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,

@@ -131,7 +131,7 @@ func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
 			},
 		},
 		{
-			name: "Release", // of an owner that may acquire again, and must not get the old token
+			name: "Release",
 			call: func(t *testing.T, _ *redislock.Driver, l driver.Lease) {
 				t.Helper()
 				free(t, l)
@@ -532,12 +532,12 @@ func TestAnswersOfWAITAOF(t *testing.T) {
 		saved  redislock.Reply
 		want   error
 	}{
-		{"Saved", "g 5 1 0", redislock.Reply{Lines: []string{"1", "0"}}, nil},
-		{"NotInTime", "g 5 1 0", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrUnavailable},
-		{"Nothing", "g 5 1 0", redislock.Reply{}, driver.ErrUnavailable},
-		{"OneNumber", "g 5 1 0", redislock.Reply{Lines: []string{"1"}}, driver.ErrUnavailable},
-		{"Refused", "g 5 1 0", redislock.Reply{Err: &redislock.ReplyError{Text: "ERR WAITAOF cannot be used"}}, driver.ErrUnavailable},
-		{"NoAnswer", "g 5 1 0", redislock.Reply{Err: errors.New("broken pipe")}, driver.ErrUnavailable},
+		{"Saved", "g 5 0", redislock.Reply{Lines: []string{"1", "0"}}, nil},
+		{"NotInTime", "g 5 0", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrUnavailable},
+		{"Nothing", "g 5 0", redislock.Reply{}, driver.ErrUnavailable},
+		{"OneNumber", "g 5 0", redislock.Reply{Lines: []string{"1"}}, driver.ErrUnavailable},
+		{"Refused", "g 5 0", redislock.Reply{Err: &redislock.ReplyError{Text: "ERR WAITAOF cannot be used"}}, driver.ErrUnavailable},
+		{"NoAnswer", "g 5 0", redislock.Reply{Err: errors.New("broken pipe")}, driver.ErrUnavailable},
 		{"HeldAndNotSaved", "h 100", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrHeld},
 	}
 	for _, tt := range tests {

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -102,6 +101,6 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 // waits.
 func (l *lease) check() *command {
 	return &command{keys: &l.keys, code: "c", args: []string{
-		encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), l.d.listener.channel(l.slot),
+		encodeID(l.req.ID), l.d.listener.channel(l.slot),
 	}}
 }

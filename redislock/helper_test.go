@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,6 +62,7 @@ var (
 func refused(t testing.TB, d driver.Driver, req driver.Request, when string) error {
 	t.Helper()
 	req.NoWait = true
+	req.ID += " " + rand.Text() // its withdrawal may come late
 	ctx, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
@@ -75,6 +77,7 @@ func refused(t testing.TB, d driver.Driver, req driver.Request, when string) err
 func withheld(t testing.TB, d driver.Driver, req driver.Request, when string) time.Duration {
 	t.Helper()
 	req.NoWait = true
+	req.ID += " " + rand.Text() // its withdrawal may come late
 	ctx, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
 	l, err := d.Acquire(ctx, req)

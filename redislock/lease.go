@@ -27,21 +27,15 @@ type lease struct {
 	expires driver.Instant // when the lease ends by our clock, if that is known; guarded by mu
 }
 
-// newLease makes a lease from the rest of a grant's answer: the token, the number of tokens,
-// and whether another process waits.
+// newLease makes a lease from the rest of a grant's answer: the token, and whether another process
+// waits.
 func (a *attempt) newLease(rest string) (*lease, error) {
-	first, rest, _ := strings.Cut(rest, " ")
-	count, wanted, _ := strings.Cut(rest, " ")
+	first, wanted, _ := strings.Cut(rest, " ")
 	token, err := strconv.ParseUint(first, 10, 64)
 	if err != nil || token < 1 || token >= maxToken {
 		return nil, badAnswerf("the script granted the token %q", first)
 	}
-	tokens, err := strconv.Atoi(count)
-	if err != nil || tokens < 1 {
-		return nil, badAnswerf("the script granted %q tokens", count)
-	}
-	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
-	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokens, Start: a.sent, TellsWanted: true}}
+	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent, TellsWanted: true}}
 	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil
@@ -140,7 +134,7 @@ func (l *lease) Release(ctx context.Context) error {
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	return l.d.sendUntilAnswered(ctx, l.slot, &command{
 		keys: &l.keys, code: "R",
-		args:  []string{encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.d.conf.yieldEvery)},
+		args:  []string{encodeID(l.req.ID), rediskit.Millis(l.d.conf.yieldEvery)},
 		saved: l.req.MinHold > 0, // if a crash undid the release, MinHold would end with the lease
 	})
 }
@@ -153,7 +147,7 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	var description strings.Builder
 	writeHolder(&description, &h)
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", args: []string{
-		encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), description.String(),
+		encodeID(l.req.ID), description.String(),
 	}})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost
@@ -269,7 +263,7 @@ func (l *lease) extend(start driver.Instant) {
 // renewCall makes the call that extends the leases at the given indexes of due.
 func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
-	args := append(make([]string, 0, 3+3*len(indexes)), d.sender.floor, d.sender.maxTTL, "1")
+	args := append(make([]string, 0, 3+2*len(indexes)), d.sender.floor, d.sender.maxTTL, "1")
 	if !key.lockOnly {
 		args[2] = "2"
 		keys = append(keys, d.sender.metaKey(key.slot), d.sender.longLeasesKey(key.slot))
@@ -280,7 +274,7 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call
 		if !key.lockOnly {
 			keys = append(keys, l.keys[1])
 		}
-		args = append(args, encodeID(l.req.ID), strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
+		args = append(args, encodeID(l.req.ID), rediskit.Millis(l.req.TTL))
 	}
 	return Call{Script: renewScript, Keys: keys, Args: args}
 }

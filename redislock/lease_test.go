@@ -103,19 +103,3 @@ func TestMinHoldByID(t *testing.T) {
 	}
 	nothingLeft(t, node)
 }
-
-// TestKeptSlotOfSameOwner releases a slot with MinHold, and then another one of the same owner
-// without it: the store keeps the first one.
-func TestKeptSlotOfSameOwner(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d := open(t, at(node.Addr()))
-	req := request("job", "id", floor)
-	req.Slots, req.MinHold = 2, time.Minute
-	free(t, take(t, d, req))
-	req.MinHold = 0
-	free(t, take(t, d, req))
-	if holders := status(t, d, "job").Holders; len(holders) != 1 || holders[0].Left < time.Minute/2 {
-		t.Errorf("the holders are %+v, want the first one, which is kept", holders)
-	}
-}

@@ -183,9 +183,6 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 	if err != nil {
 		return err
 	}
-	if l := a.ownLease(&q); l != nil {
-		return a.regrant(t, v, l, start)
-	}
 	if v.err = q.kindConflict(slots); v.err != nil {
 		return nil //nolint:nilerr // an outcome, and no error of the transaction
 	}
@@ -206,16 +203,6 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 		return t.clearCalled(name, a.ticket)
 	}
 	return a.enqueue(t, v)
-}
-
-// ownLease returns the lease that our attempt has already, or nil.
-func (a *attempt) ownLease(q *queue) *leaseRow {
-	for i, l := range q.leases {
-		if l.id == a.req.ID && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
-			return &q.leases[i]
-		}
-	}
-	return nil
 }
 
 // enqueue adds our row to the waiters.
@@ -256,28 +243,6 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	}
 	v.lease = a.newLease(first, block, start)
 	return t.sweep()
-}
-
-// regrant grants our attempt the lease that it has already, for one more TTL. Another
-// process may have acquired it and used an unknown number of its tokens, so the new
-// grant has only the first token.
-func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant) error {
-	at := old.byte
-	if a.mode != old.mode || at != 0 && !t.d.side.lockedHere(at) {
-		var err error
-		if at, err = a.lockByte(t); err != nil {
-			return err
-		}
-		t.unlock(old.byte)
-	}
-	h, end := a.req.Holder, max(old.deadline, t.now+nanos(a.req.TTL))
-	_, err := t.db.exec(regrantLease,
-		a.mode, at, t.w.process, end, t.wallAt(end), end-t.now, h.Host, h.PID, h.Label, int(h.Kind), old.name, old.token)
-	if err != nil {
-		return err
-	}
-	v.lease = a.newLease(old.token, 1, start)
-	return a.dequeue(t)
 }
 
 // lockByte locks a new byte for the lease. A detached lease has none, but the process is one that

@@ -76,8 +76,6 @@ const (
 	insertLease = `INSERT INTO leases
 		(name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, until, ttl, host, pid, label, kind)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	regrantLease = `UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, until = ?, ttl = ?, host = ?, pid = ?, label = ?, kind = ?
-		WHERE name = ? AND token = ?`
 	extendLease  = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
 	inheritLease = `UPDATE leases SET mode = 1, byte = ? WHERE name = ? AND token = ?`
 	keepLease    = `UPDATE leases SET mode = 3, deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`

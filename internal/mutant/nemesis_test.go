@@ -69,7 +69,7 @@ var nemesisMutants = []mutant{
 	{
 		guarantee: "the lab convicts releases of another's hold", pkg: "redislock",
 		file:  "script/release.lua",
-		old:   "local json, multi = findGrant(id, token)",
+		old:   "local json, multi = findGrant(id)",
 		new:   "local json, multi = lockValue()",
 		tests: "TestLabAcquits/LateRelease", testsIn: "cmd/snib",
 	},

@@ -26,7 +26,7 @@ var redisMutants = []mutant{
 	{
 		guarantee: "waiters for semaphores", pkg: "redislock",
 		file:  "script/acquire.lua",
-		old:   "if kind and not isQueued(id, mode) then",
+		old:   "if kind and not findRequest(id) then",
 		new:   "if kind then",
 		tests: "TestForeignHolderOfSemaphore",
 	},

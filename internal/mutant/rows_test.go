@@ -3,18 +3,18 @@ package mutant
 // rowsMutants are the mutants of what the drivers for SQL databases share.
 var rowsMutants = []mutant{
 	{
-		guarantee: "removals spare others", pkg: "driver/driverkit/rows",
-		in:    "Attempt.Removing",
-		old:   "if name == a.Req.Name {",
-		new:   "if name == \"\" {",
-		tests: "TestAcquireDuringRemoval/NoAnswer",
+		guarantee: "lost answers", pkg: "driver/driverkit/rows",
+		in:    "State.HolderOf",
+		old:   "h.Nonce == nonce",
+		new:   "false",
+		tests: "TestLostAnswer",
 	},
 	{
-		guarantee: "removals spare others", pkg: "pglock",
+		guarantee: "lost answers", pkg: "pglock",
 		file:  "sql/decide.sql",
-		old:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE",
-		new:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT NULL",
-		tests: "TestAcquireDuringRemoval",
+		old:   "e->>'nonce' = $2::text AND NOT e ? 'kept' AS mine",
+		new:   "false AS mine",
+		tests: "TestCut/Granting",
 	},
 	{
 		guarantee: "heartbeats go on", pkg: "driver/driverkit/rows",
@@ -61,8 +61,8 @@ var rowsMutants = []mutant{
 	{
 		guarantee: "releases arrive", pkg: "driver/driverkit/rows",
 		in:    "registry.recordCleanup",
-		old:   "w.pendingCleanup[nonce], w.removals[nonce] = fn, name",
-		new:   "w.removals[nonce] = name",
+		old:   "w.pendingCleanup[nonce] = fn",
+		new:   "_ = w.pendingCleanup",
 		tests: "TestRemoveAfterOutage",
 	},
 	{

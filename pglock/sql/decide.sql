@@ -1,29 +1,23 @@
 -- decide computes the new state of the row l for a request: $1 name, $2 nonce, $3 slots, $4 TTL,
--- $5 tokens, $6 the entry for holders or waiters, $7 id, $8 shared, $9 whether to wait, $10
--- how long a waiter counts, $11 the nonces of entries that this process is removing. Times are in
--- microseconds. Its attempt does not get such an entry again: the removal, which may come late, would
--- end its lease. An entry that the attempt gets from another process takes the nonce of the request,
--- so that the other process can't remove it with its own attempt.
+-- $5 tokens, $6 the entry for holders or waiters, $7 shared, $8 whether to wait, $9 how long a
+-- waiter counts. Times are in microseconds. If an earlier request of the attempt was executed, and
+-- its answer was lost, its lease is in the row, and is mine: it then lasts for one TTL from now.
 SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,
 	CASE WHEN v.fits THEN $3::int ELSE l.slots END AS slots,
 	CASE WHEN v.granted THEN h.live || jsonb_build_array($6::jsonb || jsonb_build_object(
 		'token', v.token, 'tokens', $5::bigint, 'since', c.now, 'until', c.now + $4::bigint, 'ttl', $4::bigint)) ELSE h.live END AS holders,
 	CASE WHEN v.mine OR v.granted THEN w.others
-		WHEN $9::bool AND v.fits AND w.place IS NULL THEN w.live || jsonb_build_array($6::jsonb || jsonb_build_object(
-			'since', c.now, 'until', c.now + $10::bigint))
+		WHEN $8::bool AND v.fits AND w.place IS NULL THEN w.live || jsonb_build_array($6::jsonb || jsonb_build_object(
+			'since', c.now, 'until', c.now + $9::bigint))
 		ELSE w.live END AS waiters,
 	c.now AS used
 FROM (SELECT {clock} AS now) c
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, coalesce(bool_or(NOT (e->>'shared')::bool), false) AS alone, coalesce(bool_or(x.mine), false) AS mine,
-		coalesce(jsonb_agg(CASE WHEN x.mine
-				THEN e || CASE split_part(e->>'nonce', '-', 1) WHEN split_part($2::text, '-', 1) THEN $6::jsonb - 'nonce' ELSE $6::jsonb END ||
-				jsonb_build_object('until', c.now + $4::bigint, 'ttl', $4::bigint)
-			ELSE {capped} END ORDER BY i), '[]') AS live
-	FROM (SELECT e, i, e->>'owner' = $7::text AND (e->>'shared')::bool = $8::bool AND l.slots = $3::int AND NOT e ? 'kept' AS mine
-		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
-		WHERE {live} AND (e->>'owner' = $7::text AND NOT e ? 'kept' AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE) x) h
+		coalesce(jsonb_agg(CASE WHEN x.mine THEN e || jsonb_build_object('until', c.now + $4::bigint) ELSE {capped} END ORDER BY i), '[]') AS live
+	FROM (SELECT e, i, e->>'nonce' = $2::text AND NOT e ? 'kept' AS mine
+		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE {live}) x) h
 CROSS JOIN LATERAL (
 	SELECT max(place) AS place, count(*) FILTER (WHERE i IS DISTINCT FROM place) AS n,
 		count(*) FILTER (WHERE place IS NULL OR i < place) AS ahead,
@@ -35,6 +29,6 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
 	SELECT k.fits, h.mine, greatest(l.token + 1, c.now) AS token, k.fits AND NOT h.mine AND CASE
 		WHEN $3::int > 0 THEN h.n + w.ahead < $3::int
-		WHEN $8::bool THEN NOT (h.alone OR w.alone)
+		WHEN $7::bool THEN NOT (h.alone OR w.alone)
 		ELSE h.n + w.ahead = 0 END AS granted
 	FROM (SELECT l.slots = $3::int OR h.n + w.n = 0 AS fits) k) v

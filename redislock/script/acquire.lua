@@ -16,14 +16,13 @@ end
 
 -- reacquire answers a request that was granted before: the answer was lost, or a release has handed
 -- the lock over. It returns nil if there is no such grant.
-local function reacquire(id, mode, ttl, rest, value)
-  local json = findGrant(id, '0', value)
+local function reacquire(id, mode, ttl, value)
+  local json, expiry = findGrant(id, value)
   local grant = json and parseGrant(json)
   if not grant or grant.mode ~= mode then return end
-  dequeue(id)
-  rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', grant.tokens), 1)
-  writeHold(grant.token, grant.since, id, mode, ttl, rest)
-  return grantAnswer(grant.token, grant.tokens, othersWait(parseRequest('{' .. rest).channel))
+  extendGrant(id, json, expiry, ttl)
+  addLongLease(lock, id, ttl)
+  return grantAnswer(grant.token, othersWait(grant.channel))
 end
 
 -- timeLeft returns for how many ms the present holders keep a request of this mode out.
@@ -60,17 +59,10 @@ local function conflictingKind(value, mode)
   if kind and kind ~= kindOf(mode) then return kind end
 end
 
--- isQueued reports whether a request is in the queue. It waits on there if a client of another
--- library takes the lock, which is then of the other kind.
-local function isQueued(id, mode)
-  local request = findRequest(id)
-  return request and request.mode == mode
-end
-
 local function acquire(id, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
   local value, keyType = lockValue()
-  local answer = reacquire(id, mode, ttl, rest, value)
+  local answer = reacquire(id, mode, ttl, value)
   if answer then return answer end -- also in the grace period: it is held already
   local wait = grace(ttl)
   if wait > 0 then
@@ -86,18 +78,19 @@ local function acquire(id, mode, ttl, tokens, waits, rest)
   end
   local idle = value == false and redis.call('EXISTS', queue) == 0
   if value == false and not idle then
-    serveQueue(nil, value)
-    value = lockValue()
-    answer = reacquire(id, mode, ttl, rest, value)
+    answer = serveQueue(id, value)
     if answer then return answer end
+    value = lockValue()
   end
-  if waits == '2' and not isQueued(id, mode) then return 'n' end
+  if waits == '2' and not findRequest(id) then return 'n' end
   local kind = not idle and conflictingKind(value, mode)
-  if kind and not isQueued(id, mode) then return 'k ' .. kind end
+  -- A request that is queued waits on if a client of another library takes the lock, which is then
+  -- of the other kind.
+  if kind and not findRequest(id) then return 'k ' .. kind end
   if idle or hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = reserve(tokens)
     writeHold(token, now, id, mode, ttl, rest)
-    return grantAnswer(token, tokens, false)
+    return grantAnswer(token, false)
   end
   if waits == '0' then return 'h ' .. timeLeft(value, mode) end
   local new, alone = enqueue(id, rest)

@@ -35,7 +35,7 @@ local function findKept(value, id)
   local field = isMulti(value) and 'kept:' .. id
   local entry = field and redis.call('HGET', grants, field)
   if field and (not entry or entryTime(entry) <= now) then return end
-  local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id, '0'))
+  local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id))
   if string.sub(json, 1, #kept) == kept then return json, field end
 end
 
@@ -47,7 +47,7 @@ local function breakHold(id, raw)
     serveQueue()
     return 'o'
   end
-  local json, multi = findGrant(id, '0', value)
+  local json, multi = findGrant(id, value)
   local field = multi and id
   if not json and value then json, field = findKept(value, id) end
   if not json then return answerLost() end

@@ -1,12 +1,12 @@
 -- Tells a holder whether it still has its hold, and whether another process waits.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id, token, the channel of the holder's process
+-- ARGV      id, the channel of the holder's process
 -- Expects   othersWait, findGrant
--- Provides  check(id, token, channel)
+-- Provides  check(id, channel)
 -- Answer    l, w or o, see full.lua
 
-local function check(id, token, channel)
-  if not findGrant(id, token) then return 'l' end
+local function check(id, channel)
+  if not findGrant(id) then return 'l' end
   return othersWait(channel) and 'w' or 'o'
 end

@@ -11,7 +11,7 @@
 --          The code is that of a function below, whose arguments stand in its own file
 -- Expects  all files before this one
 -- Answer   one text for each request:
---            g TOKEN TOKENS WANTED  granted; WANTED is 1 if another process waits
+--            g TOKEN WANTED         granted; WANTED is 1 if another process waits
 --            q LEFT PLACE           in the queue. LEFT is for how many ms the present holders keep
 --                                   the waiter out. PLACE is 1 at the head of the queue, 2 there
 --                                   if another library holds the lock, which does not announce

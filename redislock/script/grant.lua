@@ -6,15 +6,17 @@
 --
 -- KEYS      lock, grants
 -- ARGV      not used
--- Expects   now, lock, grants; mode.lua and entry.lua
+-- Expects   now, extendTo, lock, grants; mode.lua and entry.lua
 -- Provides  grantJSON(id, token, since, rest)  a grant as text
 --           keptJSON(json)                     what becomes of it while MinHold keeps the lock: no
 --                                              request finds it any more, except to break it
---           grantHead(id, token)               how a grant with this token begins
---           findGrant(id, token, value)        the grant as text, and its end if others may hold
---                                              the lock, too; nil if there is no such grant. With
---                                              the token 0 it may have any. The value is that of
---                                              the lock's key, or nil if it is not known
+--           grantHead(id)                      how a grant with this id begins
+--           findGrant(id, value)               the grant as text, and its end if others may hold
+--                                              the lock, too; nil if there is no such grant. The
+--                                              value is that of the lock's key, or nil if it is
+--                                              not known
+--           extendGrant(id, json, expiry, ttl) makes a grant that was found last for at least ttl
+--                                              ms. It writes in any case, so that WAITAOF waits
 -- Answer    none: the files after this one answer
 
 local function grantJSON(id, token, since, rest)
@@ -23,21 +25,27 @@ end
 
 local function keptJSON(json) return '{"kept":true,' .. string.sub(json, 2) end
 
-local function grantHead(id, token)
-  return '{"snib":2,"id":' .. id .. ',"token":' .. (token == '0' and '' or token .. ',')
-end
+local function grantHead(id) return '{"snib":2,"id":' .. id .. ',' end
 
-local function isGrant(json, id, token)
-  local head = grantHead(id, token)
+local function isGrant(json, id)
+  local head = grantHead(id)
   return string.sub(json, 1, #head) == head
 end
 
-local function findGrant(id, token, value)
+local function findGrant(id, value)
   if value == nil then value = lockValue() end
   if not value then return end
-  if not isMulti(value) then return isGrant(value, id, token) and value or nil end
+  if not isMulti(value) then return isGrant(value, id) and value or nil end
   local entry = redis.call('HGET', grants, id)
   if not entry or entryTime(entry) <= now then return end
   local json = entryJSON(entry)
-  if isGrant(json, id, token) then return json, entryTime(entry) end
+  if isGrant(json, id) then return json, entryTime(entry) end
+end
+
+local function extendGrant(id, json, expiry, ttl)
+  if expiry then
+    redis.call('HSET', grants, id, newEntry(math.max(expiry, now + ttl * 1000), json))
+    extendTo(grants, ttl)
+  end
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl))
 end

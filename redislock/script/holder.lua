@@ -1,9 +1,9 @@
 -- Changes what a grant says of its holder.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id, token, the holder as JSON fields
+-- ARGV      id, the holder as JSON fields
 -- Expects   lock, grants, newEntry, findGrant
--- Provides  setHolder(id, token, holder)
+-- Provides  setHolder(id, holder)
 -- Answer    o or l, see full.lua
 
 -- withHolder changes a grant. The fields of the holder are its last ones, and begin with the pid.
@@ -12,8 +12,8 @@ local function withHolder(json, holder)
   return string.sub(json, 1, string.find(json, ',"pid":', 1, true)) .. holder
 end
 
-local function setHolder(id, token, holder)
-  local json, expiry = findGrant(id, token)
+local function setHolder(id, holder)
+  local json, expiry = findGrant(id)
   if not json then return 'l' end
   if expiry then
     redis.call('HSET', grants, id, newEntry(expiry, withHolder(json, holder)))

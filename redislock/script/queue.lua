@@ -79,7 +79,7 @@ local function serveQueue(self, value)
         -- The rest of the entry follows its time, the opening brace and the id.
         writeHold(token, now, first, request.mode, ttl, string.sub(entry, 24 + #first))
         if first == self then
-          return grantAnswer(token, request.tokens, othersWait(request.channel))
+          return grantAnswer(token, othersWait(request.channel))
         end
         -- The waiter sends its request again, which extends the lease. The answer is the grant.
         if request.mode == 'x' then return end -- no other hold fits

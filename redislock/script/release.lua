@@ -3,15 +3,14 @@
 -- KEYS[1]   the server's memory, see memory.lua
 -- KEYS      lock, grants, queue, requests
 -- ARGV[3]   1 with DurableAOF, see full.lua
--- ARGV      id, token, how often to leave the lock free for other libraries, in ms, or 0
---           (YieldToForeign)
+-- ARGV      id, how often to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
 -- Expects   all files before this one
 -- Provides  wakeFirst()         makes the head of the queue send its request again
 --           removeHold(id, grant, field, yieldEvery)
 --                               removes a hold, and serves the queue. The field is that of the
 --                               hash grants if others may hold the lock, too
 --           answerLost()        serves the queue and returns the answer l
---           release(id, token, yieldEvery)
+--           release(id, yieldEvery)
 -- Answer    o or l, see full.lua
 
 -- wakeFirst is called after a change of the time for which the head of the queue has to wait.
@@ -67,8 +66,8 @@ local function answerLost()
   return 'l'
 end
 
-local function release(id, token, yieldEvery)
-  local json, multi = findGrant(id, token)
+local function release(id, yieldEvery)
+  local json, multi = findGrant(id)
   if not json then return answerLost() end
   local grant = parseGrant(json)
   if grant and keepHold(id, json, grant, multi) then

@@ -6,21 +6,17 @@
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  the number of keys of each lease
--- ARGV     then for each lease: the id, the token, the TTL in ms
--- Expects  now, extendTo, addLongLease, lock, grants, findGrant
+-- ARGV     then for each lease: the id, the TTL in ms
+-- Expects  addLongLease, lock, grants, findGrant, extendGrant
 -- Answer   one text with a character for each lease: 1 if it was extended, 0 if it has ended
 
 local answers, step = {}, tonumber(ARGV[3])
-for i = 1, (#ARGV - 3) / 3 do
-  local id, token, ttl = ARGV[3 * i + 1], ARGV[3 * i + 2], tonumber(ARGV[3 * i + 3])
+for i = 1, (#ARGV - 3) / 2 do
+  local id, ttl = ARGV[2 * i + 2], tonumber(ARGV[2 * i + 3])
   if step == 2 then lock, grants = KEYS[2 * i + 1], KEYS[2 * i + 2] else lock = KEYS[i] end
-  local ok, json, expiry = pcall(findGrant, id, token)
+  local ok, json, expiry = pcall(findGrant, id)
   if ok and json then
-    if expiry then
-      redis.call('HSET', grants, id, newEntry(math.max(expiry, now + ttl * 1000), json))
-      extendTo(grants, ttl)
-    end
-    extendTo(lock, ttl)
+    extendGrant(id, json, expiry, ttl)
     if step == 2 then addLongLease(lock, id, ttl) end
   end
   answers[i] = ok and json and '1' or '0'

@@ -6,7 +6,7 @@
 -- Provides  lastToken        the last token that was used
 --           exhausted()      reports whether there are no more tokens
 --           reserve(tokens)  takes that many tokens and returns the first
---           grantAnswer(token, tokens, others)  the answer to a granted request
+--           grantAnswer(token, others)  the answer to a granted request
 -- Answer    none: the files after this one answer
 
 local lastToken = tonumber(meta[1]) or 0
@@ -21,6 +21,6 @@ local function reserve(tokens)
   return token
 end
 
-local function grantAnswer(token, tokens, others)
-  return string.format('g %d %d %d', token, tokens, others and 1 or 0)
+local function grantAnswer(token, others)
+  return string.format('g %d %d', token, others and 1 or 0)
 end

@@ -1,22 +1,17 @@
 -- Takes back a request that its process has given up: the place in the queue, or the hold if it
--- was granted. A later attempt of the same id is left alone.
+-- was granted.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id, the channel of the process, the number of the attempt
+-- ARGV      id
 -- Expects   all files before this one
--- Provides  withdraw(id, process, attempt)
+-- Provides  withdraw(id)
 -- Answer    o
 
-local function withdraw(id, process, attempt)
-  local function isGivenUp(request)
-    return request and (request.process or request.channel) == process
-      and request.attempt == attempt
-  end
+local function withdraw(id)
   local first = firstWaiter() == id
-  if isGivenUp((findRequest(id))) then dequeue(id) end
-  local json, multi = findGrant(id, '0')
-  local grant = parseGrant(json or '')
-  if isGivenUp(grant) then return removeHold(id, grant, multi and id) end
+  dequeue(id)
+  local json, multi = findGrant(id)
+  if json then return removeHold(id, parseGrant(json), multi and id) end
   serveQueue() -- waiters behind the request may fit now
   if first then wakeFirst() end
   return 'o'

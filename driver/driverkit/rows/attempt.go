@@ -151,7 +151,6 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	a.d.registry.markRemoving(a.Req.Name, nonce)
 	remove := a.d.removal(a.Req.Name, nonce, a.late)
 	task := func() {
 		defer close(done)
@@ -160,7 +159,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		if l != nil {
 			a.d.registry.removeLease(l)
 		}
-		a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
+		a.d.registry.recordCleanup(nonce, remove, remove(inner))
 	}
 	if !a.d.Life.Go(task) {
 		go task()
@@ -221,7 +220,7 @@ func (a *Attempt) Wait(delay time.Duration) {
 // a time of our clock before the request was sent. othersWait says whether another process waits.
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
-	l := &Lease{d: a.d, Req: a.Req, Nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
+	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
 	if othersWait {
 		l.NotifyWanted()
 	}

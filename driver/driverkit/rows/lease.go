@@ -136,7 +136,7 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 // RetryRelease has the driver retry a release that failed with err. It does so in the background,
 // and only if err says that the store was unavailable.
 func (l *Lease) RetryRelease(err error) {
-	l.d.registry.recordCleanup(l.Req.Name, l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
+	l.d.registry.recordCleanup(l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 }
 
 // SetHolder implements [driver.Lease].

@@ -27,19 +27,16 @@ type registry struct {
 	mu       sync.Mutex
 	attempts map[string]*Attempt // by nonce, also before they are queued
 	waiting  map[string]*Attempt // by nonce: those that the store has queued
-	leases   map[string][]*Lease // by nonce: one for each request of its attempt, see addLease
+	leases   map[string]*Lease   // by nonce: those that may get notifications
 
-	// The entries that are being removed, and the removals to be retried, by nonce.
-	removals       map[string]string // the names of the locks
-	pendingCleanup map[string]func(context.Context) error
-	cleaning       bool // the goroutine of the cleaner runs
+	pendingCleanup map[string]func(context.Context) error // by nonce: removals and releases to be retried
+	cleaning       bool                                   // the goroutine of the cleaner runs
 
 	lastArrival uint64        // of the attempt that was queued last
 	polling     bool          // the goroutine of the poller runs
 	pollerWake  chan struct{} // capacity 1: makes the poller compute its next poll again
 	pollNow     bool          // the next poll is due at once
 
-	listeningLeases   int       // how many leases may get notifications
 	listenerScheduled bool      // the listener starts after listenDelay
 	listening         bool      // the goroutine of the listener runs
 	connected         bool      // notifications arrive
@@ -48,8 +45,8 @@ type registry struct {
 
 func (w *registry) init(d *Driver) {
 	w.d = d
-	w.attempts, w.waiting, w.leases = map[string]*Attempt{}, map[string]*Attempt{}, map[string][]*Lease{}
-	w.removals, w.pendingCleanup = map[string]string{}, map[string]func(context.Context) error{}
+	w.attempts, w.waiting, w.leases = map[string]*Attempt{}, map[string]*Attempt{}, map[string]*Lease{}
+	w.pendingCleanup = map[string]func(context.Context) error{}
 	w.pollerWake = make(chan struct{}, 1)
 }
 
@@ -99,8 +96,7 @@ func (w *registry) addLease(l *Lease) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leases[l.Nonce] = append(w.leases[l.Nonce], l)
-	w.listeningLeases++
+	w.leases[l.Nonce] = l
 	switch {
 	case l.grant.TellsWanted:
 		w.startListener()
@@ -110,7 +106,7 @@ func (w *registry) addLease(l *Lease) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.listenerScheduled = false
-			if w.listeningLeases > 0 {
+			if len(w.leases) > 0 {
 				w.startListener()
 			}
 		})
@@ -120,16 +116,10 @@ func (w *registry) addLease(l *Lease) {
 func (w *registry) removeLease(l *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := w.leases[l.Nonce]
-	i := slices.Index(all, l)
-	if i < 0 {
-		return
-	}
-	if w.leases[l.Nonce] = slices.Delete(all, i, i+1); len(all) == 1 {
+	if w.leases[l.Nonce] != nil {
 		delete(w.leases, l.Nonce)
+		w.noteIdle()
 	}
-	w.listeningLeases--
-	w.noteIdle()
 }
 
 // LeasesOf returns the leases with these nonces, or all leases if no nonces are given. It omits
@@ -139,10 +129,12 @@ func (d *Driver) LeasesOf(nonces ...string) (all []*Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(nonces) == 0 {
-		return slices.Concat(slices.Collect(maps.Values(w.leases))...)
+		return slices.Collect(maps.Values(w.leases))
 	}
 	for _, nonce := range nonces {
-		all = append(all, w.leases[nonce]...)
+		if l := w.leases[nonce]; l != nil {
+			all = append(all, l)
+		}
 	}
 	return all
 }
@@ -154,41 +146,17 @@ func (d *Driver) IsAttempt(nonce string) bool {
 	return d.registry.attempts[nonce] != nil
 }
 
-// markRemoving marks an entry that is being removed from the row of a name.
-func (w *registry) markRemoving(name, nonce string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.removals[nonce] = name
-}
-
-// Removing returns the nonces of the entries that the driver is removing from the row. Their
-// attempts may be made again meanwhile, and must not get one of these entries: they would lose the
-// lock without notice. Backend.Request removes them instead.
-func (a *Attempt) Removing() []string {
-	w := &a.d.registry
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	nonces := []string{} // not nil: that would be NULL in a statement
-	for nonce, name := range w.removals {
-		if name == a.Req.Name {
-			nonces = append(nonces, nonce)
-		}
-	}
-	return nonces
-}
-
-// recordCleanup records the result err of fn, which removes an entry from the row of a name. If
-// the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the driver is
-// closed.
-func (w *registry) recordCleanup(name, nonce string, fn func(context.Context) error, err error) {
+// recordCleanup records the result err of fn, which removes the entry with this nonce from its
+// row. If the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the
+// driver is closed.
+func (w *registry) recordCleanup(nonce string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
-		delete(w.removals, nonce)
 		delete(w.pendingCleanup, nonce)
 		return
 	}
-	w.pendingCleanup[nonce], w.removals[nonce] = fn, name
+	w.pendingCleanup[nonce] = fn
 	if !w.cleaning && !w.d.Life.Over() {
 		w.cleaning = w.d.Life.Go(w.runCleaner)
 	}
@@ -229,11 +197,11 @@ func (w *registry) retryCleanups(timeout time.Duration) (err error) {
 	ctx, cancel := context.WithTimeoutCause(w.d.Life.Context(), timeout, errNoAnswer)
 	defer cancel()
 	w.mu.Lock()
-	pending, names := maps.Clone(w.pendingCleanup), maps.Clone(w.removals)
+	pending := maps.Clone(w.pendingCleanup)
 	w.mu.Unlock()
 	for nonce, fn := range pending {
 		failed := fn(ctx)
-		w.recordCleanup(names[nonce], nonce, fn, failed)
+		w.recordCleanup(nonce, fn, failed)
 		if errors.Is(failed, driver.ErrUnavailable) {
 			err = failed
 		}
@@ -276,7 +244,7 @@ func (w *registry) startListener() {
 
 // noteIdle notes the time if the listener is no longer needed. The caller must hold w.mu.
 func (w *registry) noteIdle() {
-	if len(w.waiting)+w.listeningLeases == 0 {
+	if len(w.waiting)+len(w.leases) == 0 {
 		w.idleSince = time.Now()
 	}
 }
@@ -376,7 +344,7 @@ func (d *Driver) StopListening() bool {
 	w := &d.registry
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting)+w.listeningLeases > 0 || time.Since(w.idleSince) < idleTimeout {
+	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idleSince) < idleTimeout {
 		return false
 	}
 	w.listening, w.connected = false, false

@@ -56,8 +56,9 @@ type Backend struct {
 	// Request sends the request of an attempt once. If the store grants it, Request returns what
 	// [Attempt.Grant] returns. If the store has queued the attempt, Request calls
 	// [Attempt.Wait] and returns [driver.ErrHeld]. It calls [Attempt.MarkSent] before the first
-	// statement that may leave a trace in the store. An entry in [Attempt.Removing] is not
-	// granted to its attempt again.
+	// statement that may leave a trace in the store. If an earlier request of the attempt was
+	// executed, and its answer was lost, the attempt gets the entry that [State.HolderOf] finds, for
+	// one TTL from now.
 	Request func(context.Context, *Attempt) (*Lease, error)
 
 	// Remove removes what the attempt with this nonce has left in the row of the name: a waiter,

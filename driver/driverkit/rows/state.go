@@ -72,20 +72,10 @@ type State struct {
 	Err     error // why the row can't be used, or nil
 }
 
-// HolderFor returns the entry with which the attempt of req already holds the lock, or nil.
-func (s *State) HolderFor(req driver.Request) *Entry {
+// HolderOf returns the entry with which the attempt with this nonce already holds the lock, or nil.
+func (s *State) HolderOf(nonce string) *Entry {
 	for i, h := range s.Holders {
-		if h.Owner == req.ID && h.Shared == req.Shared && !h.Kept && s.Slots == req.Slots {
-			return &s.Holders[i]
-		}
-	}
-	return nil
-}
-
-// HolderByToken returns the holder with this token, or nil.
-func (s *State) HolderByToken(token uint64) *Entry {
-	for i, h := range s.Holders {
-		if h.Token == token && !h.Kept {
+		if h.Nonce == nonce && !h.Kept {
 			return &s.Holders[i]
 		}
 	}
