@@ -114,6 +114,71 @@ func TestACL(t *testing.T) {
 	nothingLeft(t, node)
 }
 
+// TestNamespace locks as users that may use the keys and channels of one prefix only. They see no
+// other tenant's locks, and what another writes to its keys does not touch theirs.
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	if !redistest.AtLeast(t, 7, 0) {
+		t.Skip("before Redis 7 there are no such rights")
+	}
+	var users []string
+	for _, user := range []string{"app", "web"} {
+		users = append(users, "user "+user+" on >"+secret+" resetchannels ~"+user+":* &"+user+":* +@all")
+	}
+	node := redistest.Single(t, users...)
+	as := func(user string) *redislock.Driver {
+		o := at(node.Addr())
+		o.Username, o.Password = user, secret
+		return open(t, o, redislock.Namespace(user+":"), redislock.FailoverGrace(false))
+	}
+	d1, d2, other := as("app"), as("app"), as("web")
+	for _, mode := range modes {
+		req := func(id string) driver.Request { return mode.as(request("jobs/"+mode.name, id, time.Minute)) }
+		l := take(t, d1, req("holder"))
+		last := l
+		if mode.name == "Slots" {
+			last = take(t, d1, req("second holder"))
+		}
+		writer := req("waiter")
+		if mode.name == "Shared" {
+			writer.Shared = false
+		}
+		waiter := wait(t, d2, writer, 1)
+		theirs := take(t, other, req("another tenant"))
+		node.Must("HSET", "web:snib.m", "t", "9007199254740990") // which ends their locks, and no others
+		if err := renew(t, d1, l); err != nil {
+			t.Errorf("%s: Renew = %v", mode.name, err)
+		}
+		if got := list(t, d1, "jobs/"); len(got) != 1 || got[0] != "jobs/"+mode.name {
+			t.Errorf("List = %q, want the name without the namespace", got)
+		}
+		free(t, last)
+		next, _ := granted(t, waiter, enough, "waiter")
+		if err := d1.Break(t.Context(), "jobs/"+mode.name, "waiter"); err != nil {
+			t.Errorf("%s: Break = %v", mode.name, err)
+		}
+		if err := renew(t, d2, next); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("%s: Renew of what was broken = %v, want ErrLost", mode.name, err)
+		}
+		if last != l {
+			free(t, l)
+		}
+		_ = theirs.Release(t.Context())
+		node.Must("HDEL", "web:snib.m", "t")
+	}
+	keys, _ := node.Must("KEYS", "*").([]any)
+	for _, key := range keys {
+		if text := fmt.Sprint(key); !strings.HasPrefix(text, "app:snib.m") && !strings.HasPrefix(text, "web:") {
+			t.Errorf("the key %q is left", text)
+		}
+	}
+	for _, wrong := range []string{"a{b", "}", strings.Repeat("x", 101), "a\x00", "\xff"} {
+		if d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.Namespace(wrong)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Open with the namespace %q = %v, %v, want ErrInvalid", wrong, d, err)
+		}
+	}
+}
+
 // forbiddenBeside acquires and releases locks while others of the same process ask for a name that
 // their user may not use. Requests that are sent together do not share that fate.
 func forbiddenBeside(t *testing.T, d *redislock.Driver) {

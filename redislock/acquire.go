@@ -76,7 +76,7 @@ func (d *Driver) newAttempt(req driver.Request) *attempt {
 	var id [8]byte
 	_, _ = crand.Read(id[:]) // it never fails
 	a := &attempt{
-		d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name),
+		d: d, req: req, keys: d.conf.namespace.keysOf(req.Name), slot: d.slot(req.Name),
 		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
 	}
 	d.mu.Lock()

@@ -76,11 +76,13 @@ func TestConformanceSentinel(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
+// TestConformanceCluster also has a namespace, which is a part of the names that choose the slots.
 func TestConformanceCluster(t *testing.T) {
+	const prefix = "app:"
 	c := redistest.Cluster(t, redistest.Password(password))
 	o := rueidis.ClientOption{InitAddress: c.Addrs(), Password: password}
-	usedCluster(t, c, o)
-	h := detoured(o, c.Addrs()...)
+	usedCluster(t, c, o, prefix)
+	h := detouredWith([]redislock.Option{redislock.Namespace(prefix)}, o, c.Addrs()...)
 	h.Kill = nil
 	drivertest.Run(t, h)
 }
@@ -111,12 +113,12 @@ func singleAndCluster(t *testing.T) map[string]rueidis.ClientOption {
 	t.Helper()
 	c := redistest.Cluster(t)
 	inCluster := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, inCluster)
+	usedCluster(t, c, inCluster, "")
 	return map[string]rueidis.ClientOption{"Single": at(used(t, redistest.Single(t)).Addr()), "Cluster": inCluster}
 }
 
-// usedCluster is like used, for all slots of a Cluster.
-func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption) {
+// usedCluster is like used, for all slots of a Cluster, in a namespace.
+func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption, prefix string) {
 	t.Helper()
 	client, err := rueidis.NewClient(o)
 	if err != nil {
@@ -130,7 +132,7 @@ func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption
 		if ids[master] == "" {
 			ids[master] = master.RunID()
 		}
-		commands = append(commands, client.B().Hset().Key("snib.m:{"+redislock.TagOf(slot)+"}").FieldValue().
+		commands = append(commands, client.B().Hset().Key(prefix+"snib.m:{"+redislock.TagOf(slot)+"}").FieldValue().
 			FieldValue("r", ids[master]).FieldValue("c", "0").FieldValue("x", "0").Build())
 	}
 	for _, r := range client.DoMulti(t.Context(), commands...) {

@@ -49,7 +49,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 	}
 	c := Call{Script: snapshotScript}
 	for _, name := range names {
-		keys := keysOf(name)
+		keys := d.conf.namespace.keysOf(name)
 		c.Keys = append(c.Keys, keys[:]...)
 	}
 	r := d.eval(ctx, c)[0]
@@ -146,7 +146,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	keys := keysOf(name)
+	keys := d.conf.namespace.keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
 		keys: &keys, code: "b", saved: true, args: []string{encodeID(id), id},
 	})

@@ -9,39 +9,47 @@ import (
 // slots is the number of hash slots of a Redis Cluster.
 const slots = 1 << 14
 
-// keysOf returns the keys of a lock: its own key, which is the lock's name, and in the same
-// slot the grants of its holders if it is shared, its queue, and the requests of its waiters.
+// A namespace begins all keys and channels of a driver. It has no braces. See [Namespace].
+type namespace string
+
+// own returns a key or channel of the driver itself, which begins with "snib.".
+func (n namespace) own(rest string) string { return string(n) + "snib." + rest }
+
+// keysOf returns the keys of a lock: its own key, which is the namespace and the lock's name, and
+// in the same slot the grants of its holders if it is shared, its queue, and the requests of its
+// waiters.
 //
-// The slot is that of the name's hash tag, if there is one; then the name follows the prefix
-// unchanged. Otherwise the slot is that of the whole name, which becomes the tag. A brace in
-// the name could end that tag too early; in this case the tag is a number that lies in the same
+// The slot is that of the hash tag in the lock's key, if there is one; then the key follows the
+// prefix unchanged. Otherwise the slot is that of the whole key, which becomes the tag. A brace in
+// the key could end that tag too early; in this case the tag is a number that lies in the same
 // slot.
 //
 // A name that begins like our own keys is not used as a key unchanged, because it could collide
 // with a key of another lock.
-func keysOf(name string) [4]string {
-	open, tag, after := "{", name, "}"
+func (n namespace) keysOf(name string) [4]string {
+	key := string(n) + name
+	rest := "{" + key + "}"
 	switch {
-	case hashTag(name) != name:
-		open, after = ":", ""
-	case strings.Contains(name, "}"):
-		tag, after = tagOf(slotOf(name)), "}:"+name
+	case hashTag(key) != key:
+		rest = ":" + key
+	case strings.Contains(key, "}"):
+		rest = "{" + tagOf(slotOf(key)) + "}:" + key
 	}
-	const grants, queue, requests = "snib.r:", "snib.q:", "snib.w:"
-	n := len(grants) + len(open) + len(tag) + len(after)
-	all := grants + open + tag + after + queue + open + tag + after + requests + open + tag + after
-	keys := [4]string{name, all[:n], all[n : 2*n], all[2*n:]}
 	if strings.HasPrefix(name, "snib.") {
-		keys[0] = "snib.l:" + all[len(grants):n]
+		key = n.own("l:" + rest)
 	}
-	return keys
+	return [4]string{key, n.own("r:" + rest), n.own("q:" + rest), n.own("w:" + rest)}
 }
 
 // nameIn returns the lock's name from one of its keys but the last: the inverse of keysOf.
-func nameIn(key string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(key, "snib.")
+func (n namespace) nameIn(key string) (name string, ok bool) {
+	inside, ok := strings.CutPrefix(key, string(n))
 	if !ok {
-		return key, true
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(inside, "snib.")
+	if !ok {
+		return inside, true
 	}
 	if len(rest) < 2 || !strings.ContainsRune("lqr", rune(rest[0])) || rest[1] != ':' {
 		return "", false
@@ -55,7 +63,8 @@ func nameIn(key string) (name string, ok bool) {
 	default:
 		_, name, _ = strings.Cut(rest, "}:")
 	}
-	return name, name != "" && keysOf(name)[1][len("snib.r:"):] == rest
+	name, ok = strings.CutPrefix(name, string(n))
+	return name, ok && name != "" && n.keysOf(name)[1] == n.own("r:"+rest)
 }
 
 // hashTag returns the part of a key that determines its slot: the text between the first "{"

@@ -75,14 +75,16 @@ var vectors = []struct {
 
 func TestKeys(t *testing.T) {
 	for _, v := range vectors {
-		if got := keysOf(v.name); got != v.keys {
+		if got := namespace("").keysOf(v.name); got != v.keys {
 			t.Errorf("keysOf(%q) = %q, want %q", v.name, got, v.keys)
 		}
 		if got := slotOf(v.name); got != v.slot {
 			t.Errorf("slotOf(%q) = %d, want %d", v.name, got, v.slot)
 		}
-		if err := checkKeys(v.name); err != "" {
-			t.Error(err)
+		for _, n := range []namespace{"", "app:", "ä"} {
+			if err := checkKeys(n, v.name); err != "" {
+				t.Error(err)
+			}
 		}
 	}
 }
@@ -91,7 +93,7 @@ func TestKeys(t *testing.T) {
 func TestKeysOfLongNames(t *testing.T) {
 	for _, unit := range []string{"x", "{", "}", "{}", "ö", "🔒", "{a}"} {
 		name := strings.Repeat(unit, driver.MaxName/len(unit))
-		if err := checkKeys(name); err != "" {
+		if err := checkKeys("", name); err != "" {
 			t.Error(err)
 		}
 	}
@@ -115,7 +117,7 @@ func TestKeysApart(t *testing.T) {
 		"snib.r:{snib.r:{x}}", "snib.l:{snib.m}", "snib.l::{x}", "snib", "Snib.m",
 	}
 	for _, name := range names[:len(names):len(names)] {
-		keys := keysOf(name)
+		keys := namespace("").keysOf(name)
 		names = append(names, keys[:]...)
 	}
 	of := map[string]string{"snib.m": "the store", "snib.m:{1}": "the store"}
@@ -125,7 +127,7 @@ func TestKeysApart(t *testing.T) {
 			continue
 		}
 		seen[name] = true
-		for _, key := range keysOf(name) {
+		for _, key := range namespace("").keysOf(name) {
 			if other, taken := of[key]; taken {
 				t.Errorf("%q and %q share the key %q", name, other, key)
 			}
@@ -135,16 +137,16 @@ func TestKeysApart(t *testing.T) {
 }
 
 // checkKeys returns what is wrong with the keys of a name, or "".
-func checkKeys(name string) string {
-	keys := keysOf(name)
+func checkKeys(n namespace, name string) string {
+	keys := n.keysOf(name)
 	for i, key := range keys {
-		if slotOf(key) != slotOf(name) {
+		if slotOf(key) != slotOf(string(n)+name) {
 			return fmt.Sprintf("the slot of key %q is not that of the lock %q", key, name)
 		}
-		if strings.HasPrefix(key, "snib.m") {
-			return fmt.Sprintf("the key %q of lock %q belongs to the store", key, name)
+		if !strings.HasPrefix(key, string(n)) || strings.HasPrefix(key, n.own("m")) {
+			return fmt.Sprintf("the key %q of lock %q belongs to the store, or is outside of the namespace", key, name)
 		}
-		got, ok := nameIn(key)
+		got, ok := n.nameIn(key)
 		if want := i < 3; ok != want || ok && got != name {
 			return fmt.Sprintf("nameIn(%q) = %q, %v, want %v and the name %q", key, got, ok, want, name)
 		}
@@ -163,19 +165,19 @@ func FuzzKeys(f *testing.F) {
 		if driver.CheckName(a) != nil || !utf8.ValidString(a) {
 			return
 		}
-		if err := checkKeys(a); err != "" {
+		if err := checkKeys("", a); err != "" {
 			t.Fatal(err)
 		}
-		if name, ok := nameIn(b); ok {
-			if keys := keysOf(name); !slices.Contains(keys[:3], b) {
+		if name, ok := namespace("").nameIn(b); ok {
+			if keys := namespace("").keysOf(name); !slices.Contains(keys[:3], b) {
 				t.Fatalf("nameIn(%q) = %q, whose keys are %q", b, name, keys)
 			}
 		}
 		if a == b || driver.CheckName(b) != nil {
 			return
 		}
-		for i, x := range keysOf(a) {
-			for j, y := range keysOf(b) {
+		for i, x := range namespace("").keysOf(a) {
+			for j, y := range namespace("").keysOf(b) {
 				if x == y {
 					t.Fatalf("%q and %q share the key %q (%d, %d)", a, b, x, i, j)
 				}

@@ -28,7 +28,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 		stopped = stopped || !more
 		return more, err
 	}
-	pattern := rediskit.EscapeGlob(prefix) + "*"
+	n := d.conf.namespace
+	pattern := rediskit.EscapeGlob(string(n)+prefix) + "*"
 	err := d.scan(ctx, pattern, "string", func(m Node, keys []string) (bool, error) {
 		own, err := d.ownKeys(ctx, keys)
 		if err != nil {
@@ -39,13 +40,13 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	if err != nil || stopped {
 		return err
 	}
-	return d.scan(ctx, "snib.[lqr]:*"+pattern, "", list)
+	return d.scan(ctx, rediskit.EscapeGlob(string(n))+"snib.[lqr]:*"+pattern, "", list)
 }
 
 // ownKeys returns those keys of strings that have a hold of snib as their value. The keys of snib
 // are found by their names.
 func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err error) {
-	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "snib.") })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, d.conf.namespace.own("")) })
 	for batch := range d.batches(keys) {
 		r := d.eval(ctx, Call{Script: ownScript, Keys: batch, Args: grantHeads})[0]
 		if r.Err != nil {
@@ -68,7 +69,7 @@ func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err 
 func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
 	found, names := make(map[string]bool), make(map[string]bool)
 	for _, key := range keys {
-		if name, ok := nameIn(key); ok && strings.HasPrefix(name, prefix) {
+		if name, ok := d.conf.namespace.nameIn(key); ok && strings.HasPrefix(name, prefix) {
 			found[key], names[name] = true, true
 		}
 	}
@@ -78,7 +79,7 @@ func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, y
 			return false, err
 		}
 		for _, s := range all {
-			if found[s.mainKey()] && len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
+			if found[s.mainKey(d.conf.namespace)] && len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
 				return false, nil
 			}
 		}
@@ -87,8 +88,8 @@ func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, y
 }
 
 // mainKey returns the key with which List yields the lock.
-func (s lockStatus) mainKey() string {
-	keys := keysOf(s.Name)
+func (s lockStatus) mainKey(n namespace) string {
+	keys := n.keysOf(s.Name)
 	_, exclusive := parseGrant(string(s.Value))
 	switch {
 	case exclusive:
@@ -104,7 +105,7 @@ func (s lockStatus) mainKey() string {
 func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	slots := make(map[uint16][]string)
 	for _, key := range keys {
-		slots[d.slot(key)] = append(slots[d.slot(key)], key)
+		slots[d.slotOfKey(key)] = append(slots[d.slotOfKey(key)], key)
 	}
 	return func(yield func([]string) bool) {
 		for _, all := range slots {

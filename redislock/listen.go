@@ -42,7 +42,7 @@ type subscription struct {
 
 func (l *listener) init(d *Driver, sharded bool) {
 	l.d, l.sharded = d, sharded
-	l.process = "snib.c:" + rand.Text()
+	l.process = d.conf.namespace.own("c:") + rand.Text()
 	l.open, l.ending = make(map[string]*subscription), make(map[string]chan struct{})
 }
 
@@ -51,8 +51,8 @@ func (l *listener) channel(slot uint16) string {
 	if !l.sharded {
 		return l.process
 	}
-	id := strings.TrimPrefix(l.process, "snib.c:")
-	return "snib.c:{" + tagOf(slot) + "}:" + id
+	own := l.d.conf.namespace.own("c:")
+	return own + "{" + tagOf(slot) + "}:" + strings.TrimPrefix(l.process, own)
 }
 
 // joinIfConnected joins the subscription that a needs if it is connected; otherwise it returns

@@ -60,7 +60,7 @@ func TestStaleHandOverCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, o)
+	usedCluster(t, c, o, "")
 	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) }, func(name, id string) {
 		if err := open(t, o).Break(t.Context(), name, id); err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func TestGraceOfCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, redistest.Password(password))
 	o := rueidis.ClientOption{InitAddress: c.Addrs(), Password: password}
-	usedCluster(t, c, o)
+	usedCluster(t, c, o, "")
 	d := open(t, o, redislock.GraceFloor(time.Second), redislock.MaxTTL(24*time.Hour))
 	grace := func(want time.Duration, when string) {
 		t.Helper()

@@ -22,7 +22,7 @@ func TestHalfMovedSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, o)
+	usedCluster(t, c, o, "")
 	grace := redislock.GraceFloor(moveTTL) // the move begins a grace period
 	jobtest.HalfMovedSlot(t, c, moveTTL, open(t, o, grace), open(t, o, grace))
 }

@@ -1,7 +1,9 @@
 package redislock
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -16,6 +18,7 @@ type config struct {
 	maxTTL     time.Duration
 	splitBrain bool
 	yieldEvery time.Duration // 0: never
+	namespace  namespace
 }
 
 func configure(opts []Option) (config, error) {
@@ -48,10 +51,24 @@ func (c *config) check() error {
 		return driver.Invalidf("GraceFloor %v: it must be from 0 to %v", c.floor, maxTTL)
 	case c.yieldEvery != 0 && (c.yieldEvery < minYieldEvery || c.yieldEvery > maxTTL):
 		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
+	case len(c.namespace) > maxNamespace || !utf8.ValidString(string(c.namespace)) || strings.ContainsAny(string(c.namespace), "{}\x00"):
+		return driver.Invalidf("Namespace: it must be UTF-8 of at most %d bytes, without braces and NUL", maxNamespace)
 	case c.durable && !c.grace:
 		return driver.Invalidf("DurableAOF: it needs FailoverGrace, for a restart that loses the memory")
 	}
 	return nil
+}
+
+// maxNamespace is the most bytes of a namespace.
+const maxNamespace = 100
+
+// Namespace puts a prefix before all keys and channels that the driver uses: those of locks, and
+// its own. So a user of Redis who may use no others (such as ~app:* and &app:*) can lock, with
+// fencing tokens of a counter that no other tenant can write to. The names of locks stay as they
+// are. All processes that share locks must have the same Namespace; by default it is empty. It has
+// at most 100 bytes, and no braces.
+func Namespace(prefix string) Option {
+	return Option{func(c *config) { c.namespace = namespace(prefix) }}
 }
 
 // FailoverGrace sets whether a server that has restarted or was promoted grants nothing until

@@ -156,11 +156,13 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	if conf.grace {
 		d.sender.floor = rediskit.Millis(conf.floor)
 	}
-	d.sender.metaKey, d.sender.longLeasesKey = func(uint16) string { return "snib.m" }, func(uint16) string { return "snib.g" }
-	if conn.IsCluster() {
-		d.sender.metaKey = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }
-		d.sender.longLeasesKey = func(slot uint16) string { return "snib.g:{" + tagOf(slot) + "}" }
+	ofStore := func(key string) func(uint16) string {
+		if conn.IsCluster() {
+			return func(slot uint16) string { return key + ":{" + tagOf(slot) + "}" }
+		}
+		return func(uint16) string { return key }
 	}
+	d.sender.metaKey, d.sender.longLeasesKey = ofStore(conf.namespace.own("m")), ofStore(conf.namespace.own("g"))
 	d.listener.init(d, found.sharded)
 	return d, nil
 }
@@ -169,11 +171,14 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 // the store has to know of it after a restart.
 func (d *Driver) isLong(ttl time.Duration) bool { return d.conf.grace && ttl > d.conf.floor }
 
-// slot returns the slot by which requests are batched. Requests for one slot of a Cluster share
-// a batch; on a single server all requests do.
-func (d *Driver) slot(name string) uint16 {
+// slot returns the slot of a lock, by which requests are batched.
+func (d *Driver) slot(name string) uint16 { return d.slotOfKey(string(d.conf.namespace) + name) }
+
+// slotOfKey returns the slot of a key. Requests for one slot of a Cluster share a batch; on a
+// single server all requests do.
+func (d *Driver) slotOfKey(key string) uint16 {
 	if d.conn.IsCluster() {
-		return slotOf(name)
+		return slotOf(key)
 	}
 	return 0
 }

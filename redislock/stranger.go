@@ -20,7 +20,7 @@ func (d admin) Foreign(ctx context.Context, prefix string, yield func(driver.Sta
 	return d.scanForeign(ctx, prefix, false, func(_ Node, found []foreignKey, _ []string) (bool, error) {
 		for _, f := range found {
 			holds, shared := f.foreignHolds(f.key)
-			if !yield(driver.Status{Name: f.key, Holders: holds, Shared: shared}) {
+			if !yield(driver.Status{Name: strings.TrimPrefix(f.key, string(d.conf.namespace)), Holders: holds, Shared: shared}) {
 				return false, nil
 			}
 		}
@@ -34,6 +34,7 @@ func (d admin) Strangers(ctx context.Context, prefix string, yield func(redisadm
 		var all []redisadmin.Stranger
 		for _, f := range found {
 			if s := f.stranger(time.Now()); s != nil {
+				s.Key = strings.TrimPrefix(s.Key, string(d.conf.namespace))
 				all = append(all, *s)
 			}
 		}
@@ -67,13 +68,13 @@ type foreignKey struct {
 // that expire if endless is set.
 func (d admin) scanForeign(ctx context.Context, prefix string, endless bool,
 	page func(m Node, found []foreignKey, queues []string) (more bool, err error)) error {
-	return d.scan(ctx, rediskit.EscapeGlob(prefix)+"*", "", func(m Node, keys []string) (bool, error) {
+	return d.scan(ctx, rediskit.EscapeGlob(string(d.conf.namespace)+prefix)+"*", "", func(m Node, keys []string) (bool, error) {
 		var queues, others []string
 		for _, key := range keys {
 			switch {
 			case strings.HasPrefix(key, redissonQueue):
 				queues = append(queues, key)
-			case !strings.HasPrefix(key, "snib.") && !isRedissonDetail(key):
+			case !strings.HasPrefix(key, d.conf.namespace.own("")) && !isRedissonDetail(key):
 				others = append(others, key)
 			}
 		}

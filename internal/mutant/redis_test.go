@@ -4,7 +4,7 @@ package mutant
 var redisMutants = []mutant{
 	{
 		guarantee: "names are apart", pkg: "redislock",
-		in:    "keysOf",
+		in:    "namespace.keysOf",
 		old:   `if strings.HasPrefix(name, "snib.") {`,
 		new:   "if false {",
 		tests: "TestKeysApart",

@@ -29,8 +29,8 @@ local function parseRequest(json)
     or type(r.minhold) ~= 'number' then return end
   if not isText(r.attempt, '^%d+$')
     or not isText(r.mode, '^[xs]$') and not isText(r.mode, '^[1-9]%d*$') then return end
-  if not isText(r.channel, '^snib%.c:[%w{}:]+$')
-    or r.process and not isText(r.process, '^snib%.c:%w+$') then return end
+  if not isText(r.channel, '^[^{}]*snib%.c:[%w{}:]+$')
+    or r.process and not isText(r.process, '^[^{}]*snib%.c:%w+$') then return end
   return r
 end
 

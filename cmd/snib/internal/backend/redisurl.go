@@ -80,6 +80,7 @@ type redisURL struct {
 	graceOff, durable              bool
 	allowSplitBrain                bool
 	maxTTL, graceFloor, yieldEvery time.Duration
+	namespace                      string
 	passwordFile                   string
 	ca, cert, key, serverName      string
 	insecure                       bool
@@ -137,6 +138,8 @@ func (u *redisURL) parameters() []Parameter {
 		{Syntax: "grace-floor=DURATION", store: true, Doc: "the minimum time without grants after a restart or a failover, the " +
 			"same for all clients (default 30s; Sentinel: 20s or more)",
 			set: func(value string) (err error) { u.graceFloor, err = parseDuration(value, 24*time.Hour); return err }},
+		{Syntax: "namespace=PREFIX", store: true, Doc: "a prefix of all keys and channels, for a user who may use no others; the same for " +
+			"all clients (default none)", set: text(&u.namespace)},
 		{Syntax: "yield-to-foreign=DURATION", store: true, Doc: "how often to leave a lock that snib waits for free for 300 ms, so that clients " +
 			"of other libraries that poll get a chance (1s or more; default never)",
 			set: func(value string) (err error) { u.yieldEvery, err = parseDuration(value, 24*time.Hour); return err }},
@@ -457,6 +460,9 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 	}
 	if u.maxTTL > 0 {
 		opts = append(opts, redislock.MaxTTL(u.maxTTL))
+	}
+	if u.namespace != "" {
+		opts = append(opts, redislock.Namespace(u.namespace))
 	}
 	if u.yieldEvery > 0 {
 		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))
