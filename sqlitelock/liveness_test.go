@@ -190,7 +190,7 @@ func TestStoppedHolder(t *testing.T) {
 	holder := start(t, "hold", path, requestTTL("holder", ttl))
 	holder.Expect("held")
 	got := acquireLater(t, d, request("next"))
-	holder.Signal(syscall.SIGSTOP)
+	stopIdle(t, d, holder)
 	l, took := awaitGrant(t, got)
 	if took > ttl+wakeLimit {
 		t.Errorf("granted %v after the holder was stopped, want a TTL of %v and little more", took, ttl)
