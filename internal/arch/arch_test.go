@@ -54,6 +54,7 @@ var checks = []check{
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
 	{"Types", "one word has one meaning, as in docs/glossary.md", checkTypes},
 	{"Init", "a library does nothing before it is called", checkInit},
+	{"Options", "an option that nobody needs is a path that nobody tests: docs/defaults.md says who needs each", checkOptions},
 	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
 	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", checkState},
 	{"Modules", "every module is in go.work and bears the name of its directory, or it is built and tested by nobody", checkModules},
@@ -211,6 +212,31 @@ func variables(p *pkg, yield func(name *ast.Ident, spec *ast.ValueSpec)) {
 					if name.Name != "_" {
 						yield(name, spec)
 					}
+				}
+			}
+		}
+	}
+}
+
+// checkOptions finds exported functions that return an Option and have no row in docs/defaults.md.
+// The lab is for nobody's program.
+func checkOptions(r *repo, bad report) {
+	page, _ := fs.ReadFile(r.fsys, "docs/defaults.md") // without it, none has a row
+	for _, p := range r.pkgs {
+		for _, file := range p.files {
+			if file.test || strings.HasPrefix(p.dir, "lab/") {
+				continue
+			}
+			for _, decl := range file.ast.Decls {
+				f, ok := decl.(*ast.FuncDecl)
+				if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results.NumFields() != 1 {
+					continue
+				}
+				if result, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || result.Name != "Option" {
+					continue
+				}
+				if name := file.ast.Name.Name + "." + f.Name.Name; !bytes.Contains(page, []byte("`"+name+"`")) {
+					bad(r.at(f.Pos()), "docs/defaults.md does not say who needs %s", name)
 				}
 			}
 		}

@@ -216,6 +216,8 @@ var mutants = []mutant{
 	{"Init", "Library", map[string]string{"x.go": "package snib\nfunc init() {}"}, "x.go:2"},
 	{"Init", "Command", map[string]string{"cmd/snib/x.go": "package main\nfunc init() {}"}, "cmd/snib has an init"},
 
+	{"Options", "Unlisted", map[string]string{"x.go": "package snib\nfunc Depth(n int) Option { return nil }"}, "who needs snib.Depth"},
+
 	{"ExportedVariables", "Sentinel", map[string]string{"x.go": "package snib\nvar ErrX = error(nil)"}, "ErrX"},
 	{"ExportedVariables", "SecondName", map[string]string{"x.go": "package snib\nvar (\n\t_ = 1\n\ta, B int\n)"}, "variable B"},
 
