@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,8 +37,8 @@ func Detached() Option {
 // they were, but for the end of the lease. The error matches:
 //
 //   - [ErrLost] if there is no such hold any more
-//   - [ErrInvalid] if the hold is not detached, because its process renews it; or if name or id
-//     can't be used
+//   - [ErrInvalid] if the hold is not detached, because its process renews it; if the store does
+//     not show its id to us; or if name or id can't be used
 //   - [ErrKind] if the hold is of another kind than this Locker acquires: see [Shared] and [Slots]
 //   - [ErrUnavailable] if the store does not answer
 //   - or it is one of the other errors of [Locker.TryAcquire]
@@ -74,7 +75,7 @@ func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) 
 	at := slices.IndexFunc(st.Holders, func(h Holding) bool { return h.ID == id })
 	switch {
 	case at < 0:
-		return nil, errNoSuchHold
+		return nil, l.unseen(ctx, name, id)
 	case st.Holders[at].Holder.Kind != driver.KindDetached:
 		return nil, driver.Invalidf("hold: it is not detached: its process renews it; see Detached")
 	}
@@ -82,6 +83,22 @@ func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) 
 		return nil, err
 	}
 	return l.takeOver(ctx, name, id, st.Holders[at].Token)
+}
+
+// unseen says why Status does not show the hold with that id. It is over, or the store shows no
+// ids, as a lock service to those who are no administrators. A renewal tells.
+func (l *Locker) unseen(ctx context.Context, name, id string) error {
+	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
+	defer bounded.cancel()
+	d := l.core.driver
+	switch err := d.Renew(bounded, []driver.Lease{d.Lease(name, id, l.conf.ttl)})[0].Err; {
+	case err == nil:
+		return driver.Invalidf("hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an administrator")
+	case errors.Is(err, ErrLost), errors.Is(err, errors.ErrUnsupported):
+		return errNoSuchHold
+	default:
+		return callerError(ctx, err)
+	}
 }
 
 // takeOver extends the lease with that id, and adds it to the keeper. The store then knows this

@@ -191,6 +191,30 @@ func TestAdoptedIsNotDetached(t *testing.T) {
 	release(t, adopted)
 }
 
+// A store may show no ids, as a lock service does to those who are no administrators. That the hold
+// exists is then not denied.
+func TestAdoptWithoutSight(t *testing.T) {
+	store := new(memlock.Store)
+	lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+	blind := open(t, blindDriver{store.Open()})
+	_, err := blind.Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "Adopt of a hold whose id is not shown", err, snib.ErrInvalid)
+	_, err = blind.Adopt(t.Context(), "a", "another")
+	wantErr(t, "Adopt of no hold", err, snib.ErrLost)
+	release(t, lock)
+}
+
+// A blindDriver shows no ids.
+type blindDriver struct{ driver.Driver }
+
+func (d blindDriver) Status(ctx context.Context, name string) (driver.Status, error) {
+	st, err := d.Driver.Status(ctx, name)
+	for i := range st.Holders {
+		st.Holders[i].ID = ""
+	}
+	return st, err
+}
+
 // Adopting a hold never shortens its lease.
 func TestAdoptDoesNotShorten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
