@@ -48,7 +48,7 @@ TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./pglock ./internal/served ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
 
-.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps lint-deps
+.PHONY: help test size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -80,6 +80,9 @@ vuln: ## known vulnerabilities in what is linked; OFFLINE=ok: say so, and go on,
 
 fmt: ## gofmt and the order of imports
 	go run $(GOLANGCI) fmt $$(go list -m -f '{{.Dir}}')
+
+size: ## how many lines each part has, and words the pages, beside what docs/budget.md allows
+	@go test -count=1 -v -run '^TestSize$$' ./internal/arch | grep -E ' [0-9]+ of | product'
 
 PLATFORMS := linux/arm64 linux/386 linux/arm darwin/arm64 freebsd/amd64 windows/amd64
 

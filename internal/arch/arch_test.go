@@ -54,6 +54,7 @@ var checks = []check{
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
 	{"Types", "one word has one meaning, as in docs/glossary.md", checkTypes},
 	{"Init", "a library does nothing before it is called", checkInit},
+	{"Size", "one person has to be able to own it: docs/budget.md says how large each part may be", checkSize},
 	{"Options", "an option that nobody needs is a path that nobody tests: docs/defaults.md says who needs each", checkOptions},
 	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
 	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", checkState},

@@ -216,6 +216,11 @@ var mutants = []mutant{
 	{"Init", "Library", map[string]string{"x.go": "package snib\nfunc init() {}"}, "x.go:2"},
 	{"Init", "Command", map[string]string{"cmd/snib/x.go": "package main\nfunc init() {}"}, "cmd/snib has an init"},
 
+	{"Size", "Product", map[string]string{"docs/budget.md": "| all | `.` | 0 | 1,000 |\n", "x.go": "package snib\n"}, "the product of all has"},
+	{"Size", "Tests", map[string]string{"docs/budget.md": "| all | `.` | 1,000 | 0 |\n", "x_test.go": "package snib\n"}, "the tests of all has"},
+	{"Size", "Words", map[string]string{"docs/budget.md": "| words | 1 |\n"}, "words, and may have 1"},
+	{"Size", "Folder", map[string]string{"docs/budget.md": "| all | `.` | 1,000 | 1,000 |\n"}, "memlock belongs to no part"},
+
 	{"Options", "Unlisted", map[string]string{"x.go": "package snib\nfunc Depth(n int) Option { return nil }"}, "who needs snib.Depth"},
 
 	{"ExportedVariables", "Sentinel", map[string]string{"x.go": "package snib\nvar ErrX = error(nil)"}, "ErrX"},
