@@ -27,18 +27,21 @@ func (n namespace) own(rest string) string { return string(n) + "snib." + rest }
 // A name that begins like our own keys is not used as a key unchanged, because it could collide
 // with a key of another lock.
 func (n namespace) keysOf(name string) [4]string {
-	key := string(n) + name
-	rest := "{" + key + "}"
+	key, own := string(n)+name, n.own("")
+	open, tag, after := "{", key, "}"
 	switch {
 	case hashTag(key) != key:
-		rest = ":" + key
+		open, after = ":", ""
 	case strings.Contains(key, "}"):
-		rest = "{" + tagOf(slotOf(key)) + "}:" + key
+		tag, after = tagOf(slotOf(key)), "}:"+key
 	}
+	all := own + "r:" + open + tag + after + own + "q:" + open + tag + after + own + "w:" + open + tag + after // one string is cheaper than three
+	size := len(all) / 3
+	keys := [4]string{key, all[:size], all[size : 2*size], all[2*size:]}
 	if strings.HasPrefix(name, "snib.") {
-		key = n.own("l:" + rest)
+		keys[0] = own + "l:" + all[len(own)+len("r:"):size]
 	}
-	return [4]string{key, n.own("r:" + rest), n.own("q:" + rest), n.own("w:" + rest)}
+	return keys
 }
 
 // nameIn returns the lock's name from one of its keys but the last: the inverse of keysOf.
