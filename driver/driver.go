@@ -134,15 +134,13 @@ type Inspector interface {
 	// release: it compares and frees in one atomic step. If there is no such hold any more,
 	// Break returns [ErrLost] and frees nothing. The former holder's next renewal is refused.
 	Break(ctx context.Context, name, id string) error
-}
 
-// A Withdrawer is a [Driver] that can withdraw the requests of other processes that wait. A driver
-// implements it where a waiter that has died is in the way of others until the store notices.
-type Withdrawer interface {
 	// Withdraw removes the place of an attempt from the queue of a lock, and lets those behind it
-	// have their turn. It leaves holds alone: a request that is granted meanwhile stays so. Where
-	// there is no such place, it does nothing. If the process that waits is alive after all, its
-	// request goes to the end of the queue. Withdraw returns soon after ctx is done.
+	// have their turn: its process may be dead. It MUST leave holds alone: a request that is granted
+	// meanwhile stays so. Where there is no such place, it does nothing. If the process that waits
+	// is alive after all, its request goes to the end of the queue. A store that soon ends the place
+	// of a dead process by itself, such as with its session, need not do it: the error is then
+	// [errors.ErrUnsupported].
 	Withdraw(ctx context.Context, name, id string) error
 }
 

@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -126,3 +127,6 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 		return d.endHold(ctx, held, e.key, "", 0)
 	})
 }
+
+// Withdraw implements [driver.Inspector]: the place of a dead process ends with its session.
+func (d *Driver) Withdraw(context.Context, string, string) error { return errors.ErrUnsupported }

@@ -62,6 +62,18 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	})
 }
 
+// Withdraw implements [driver.Inspector]. All waiters are alive, so it moves one to the end of the
+// queue.
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	return d.update(ctx, name, func(k *lock, _ driver.Instant) error {
+		if i := slices.IndexFunc(k.queue, func(w *waiter) bool { return w.req.ID == id }); i >= 0 {
+			w := k.queue[i]
+			k.queue = append(slices.Delete(k.queue, i, i+1), w)
+		}
+		return nil
+	})
+}
+
 // status returns the status of the lock.
 func (k *lock) status(now driver.Instant) driver.Status {
 	st := driver.Status{Name: k.name, Slots: k.slots}

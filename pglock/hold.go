@@ -227,3 +227,6 @@ func (s *Session) List(context.Context, string, func(driver.Status) bool) error 
 // Break implements [driver.Inspector]: nobody can take one lock away from a session of another
 // process. pg_terminate_backend ends a session with all its locks.
 func (s *Session) Break(context.Context, string, string) error { return errors.ErrUnsupported }
+
+// Withdraw implements [driver.Inspector]: the place of a dead process ends with its session.
+func (s *Session) Withdraw(context.Context, string, string) error { return errors.ErrUnsupported }

@@ -61,7 +61,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	return d.rows.Break(ctx, name, id)
 }
 
-// Withdraw implements [driver.Withdrawer].
+// Withdraw implements [driver.Inspector].
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 	return d.rows.Withdraw(ctx, name, id)
 }

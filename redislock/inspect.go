@@ -155,3 +155,13 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	}
 	return err
 }
+
+// Withdraw implements [driver.Inspector].
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	if d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	keys := keysOf(name)
+	_, err := d.sendUntilAnswered(ctx, d.slot(name), &command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
+	return err
+}

@@ -213,16 +213,16 @@ func (a *attempt) leaseFrom(r *round) *lease {
 	}
 	r.mu.Unlock()
 	if a.topic != nil {
-		a.removeWaiter(refused) // the nodes that granted have done so already
+		a.d.removeWaiter(refused, &a.lock, a.req.ID) // the nodes that granted have done so already
 	}
 	a.d.noteToken(&a.lock, last)
 	return newLease(a.d, a.req, a.lock, r, last)
 }
 
-// removeWaiter makes the nodes forget that the attempt waits.
-func (a *attempt) removeWaiter(nodes quorum.Set) *poll {
+// removeWaiter makes the nodes forget that an attempt waits.
+func (d *Driver) removeWaiter(nodes quorum.Set, l *lock, id string) *poll {
 	forgotten := driver.Now().Add(3 * heartbeatInterval)
-	return a.d.cleanUp(nodes, forgotten, 'd', &a.lock, a.req.ID)
+	return d.cleanUp(nodes, forgotten, 'd', l, id)
 }
 
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
@@ -260,7 +260,7 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 		}
 	}
 	if a.topic != nil {
-		a.awaitCleanup(ctx, a.removeWaiter(a.d.allNodes()))
+		a.awaitCleanup(ctx, a.d.removeWaiter(a.d.allNodes(), &a.lock, a.req.ID))
 	}
 	switch {
 	case ctx.Err() == nil:

@@ -309,3 +309,16 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	}
 	return errors.New("some nodes have freed the lock, but not a majority: try again")
 }
+
+// Withdraw implements [driver.Inspector]. Nobody waits behind the waiter, as there is no order.
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	if d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	l := lockOf(name)
+	replies := d.removeWaiter(d.allNodes(), &l, id).wait(ctx, max(d.conf.timeout, shortRetryTimeout))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return d.requireMajority(replies)
+}

@@ -132,3 +132,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	}
 	return d.call(ctx, wire.PathBreak, msg)
 }
+
+// Withdraw implements [driver.Inspector]: the service ends the place of a client that does not come
+// back.
+func (d *Driver) Withdraw(context.Context, string, string) error { return errors.ErrUnsupported }

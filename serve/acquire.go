@@ -196,15 +196,12 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 // withdrawPlaces removes the places in the store that other replicas have for an acquisition. The
 // client asks us now, so such a replica may be dead, and its place in the way of others.
 func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.Status) error {
-	d, ok := s.driver.(driver.Withdrawer)
-	if !ok {
-		return nil // the store notices by itself
-	}
 	for _, w := range st.Waiters {
 		if !key.isOf(w.ID) {
 			continue
 		}
-		if err := d.Withdraw(ctx, key.name, w.ID); err != nil {
+		err := s.driver.Withdraw(ctx, key.name, w.ID)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) { // then the store notices by itself
 			return err
 		}
 	}

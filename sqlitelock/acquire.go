@@ -177,11 +177,16 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 	name, slots := a.req.Name, int64(a.req.Slots)
 	before := int64(math.MaxInt64)
 	if a.ticket != 0 {
-		before = a.ticket
+		before = a.ticket + 1
 	}
 	q, err := t.load(name, before)
 	if err != nil {
 		return err
+	}
+	if a.ticket != 0 && !q.cutLast(a.ticket) { // somebody has withdrawn us: go to the end
+		t.unlock(a.byte)
+		v.err = driver.ErrHeld
+		return a.enqueue(t, v)
 	}
 	if v.err = q.kindConflict(slots); v.err != nil {
 		return nil //nolint:nilerr // an outcome, and no error of the transaction

@@ -153,6 +153,15 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	return err
 }
 
+// Withdraw implements [driver.Inspector]. It deletes the row of the waiter. One that is alive adds
+// another row in its next round.
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	return d.do(ctx, &op{run: func(t *tx) error {
+		_, err := t.db.exec(withdrawWaiter, name, id)
+		return err
+	}})
+}
+
 // withLease runs change on the row of a lease, in a transaction. It reports false if the lease has
 // ended.
 func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey, change func(*tx, *leaseRow) error) (found bool, err error) {

@@ -122,6 +122,16 @@ func (t *tx) deleteWaiter(name string, ticket int64) error {
 	return err
 }
 
+// cutLast removes the last waiter if it has this ticket, and reports whether it had.
+func (q *queue) cutLast(ticket int64) bool {
+	last := len(q.waiters) - 1
+	if last < 0 || q.waiters[last].ticket != ticket {
+		return false
+	}
+	q.waiters = q.waiters[:last]
+	return true
+}
+
 // kindConflict returns an error if a request is of another kind than the leases and
 // waiters of the name.
 func (q *queue) kindConflict(slots int64) error {

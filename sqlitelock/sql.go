@@ -93,6 +93,7 @@ const (
 	callWaiter         = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
 	uncallWaiter       = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`
 	deleteWaiter       = `DELETE FROM waiters WHERE name = ? AND ticket = ?`
+	withdrawWaiter     = `DELETE FROM waiters WHERE name = ? AND owner = ?`
 )
 
 // The first transaction of another boot, or with another sidecar. moveDeadlines takes the clocks.

@@ -141,6 +141,9 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	})
 }
 
+// Withdraw implements [driver.Inspector]: the place of a dead process ends with its session.
+func (d *Driver) Withdraw(context.Context, string, string) error { return errors.ErrUnsupported }
+
 // deleteHold deletes the node of a hold. If it has gone, the error is ErrLost.
 func (s *session) deleteHold(ctx context.Context, path string) error {
 	_, _, err := do(ctx, s, deleteNode(path))

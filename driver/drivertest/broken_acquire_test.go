@@ -130,6 +130,9 @@ func mapNames(name string, change func(string) string, whySeveral string, fails 
 				b.onBreak = func(ctx context.Context, name, id string) error {
 					return b.inner.Break(ctx, change(name), id)
 				}
+				b.onWithdraw = func(ctx context.Context, name, id string) error {
+					return b.inner.Withdraw(ctx, change(name), id)
+				}
 				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 					return b.inner.List(ctx, "", func(st driver.Status) bool {
 						st.Name = original[st.Name]

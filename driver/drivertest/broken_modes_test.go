@@ -579,6 +579,33 @@ func breakMutants() []mutant {
 	}
 }
 
+func withdrawMutants() []mutant {
+	mutateWithdraw := func(name, fails string, withdraw func(ctx context.Context, b *brokenDriver, name, id string) error) mutant {
+		return mutant{name: name, fails: []string{fails}, set: func(_ *world, b *brokenDriver) {
+			b.onWithdraw = func(ctx context.Context, name, id string) error { return withdraw(ctx, b, name, id) }
+		}}
+	}
+	return []mutant{
+		mutateWithdraw("a waiter that is withdrawn keeps its place", "Withdraw/Waiter",
+			func(context.Context, *brokenDriver, string, string) error { return nil }),
+		mutateWithdraw("Withdraw ends the hold with the id", "Withdraw/Holds",
+			func(ctx context.Context, b *brokenDriver, name, id string) error {
+				if err := b.inner.Break(ctx, name, id); !errors.Is(err, driver.ErrLost) {
+					return err
+				}
+				return b.inner.Withdraw(ctx, name, id)
+			}),
+		mutateWithdraw("Withdraw of an unknown id is an error", "Withdraw/Holds",
+			func(ctx context.Context, b *brokenDriver, name, id string) error {
+				st := b.world.status(name)
+				if !slices.ContainsFunc(st.Waiters, func(w driver.Waiting) bool { return w.ID == id }) {
+					return driver.ErrLost
+				}
+				return b.inner.Withdraw(ctx, name, id)
+			}),
+	}
+}
+
 func churnMutants() []mutant {
 	// admitFortieth returns a mutant that admits the fortieth request of a kind for a name, and
 	// all later ones, although others hold the lock.

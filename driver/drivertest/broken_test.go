@@ -49,7 +49,7 @@ func mutants() []mutant {
 		infoMutants(), exclusionMutants(), nameMutants(), tryMutants(), waitMutants(), cancelMutants(), fairMutants(),
 		closeMutants(), leaseMutants(), renewMutants(), releaseMutants(), sessionMutants(), fencingMutants(),
 		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), answerMutants(),
-		severMutants(), inspectMutants(), breakMutants(), holderMutants(), grantMutants(), churnMutants(),
+		severMutants(), inspectMutants(), breakMutants(), withdrawMutants(), holderMutants(), grantMutants(), churnMutants(),
 	)
 }
 
@@ -285,21 +285,22 @@ type brokenDriver struct {
 	base    driver.Driver // the driver inside inner
 	severed atomic.Bool   // cut off: no message arrives from the store
 
-	info      func(driver.Info) driver.Info
-	onAcquire func(context.Context, driver.Request) (driver.Lease, error)
-	onGrant   func(*lease) // changes a new lease; called with world.mu held
-	onLease   func(*lease) // changes a lease by name and id
-	onRenew   func(context.Context, []driver.Lease) []driver.Renewal
-	onRelease func(context.Context, *lease) error
-	onHolder  func(context.Context, *lease, driver.Holder) error
-	onStatus  func(context.Context, string) (driver.Status, error)
-	onList    func(context.Context, string, func(driver.Status) bool) error
-	onBreak   func(context.Context, string, string) error
-	onClose   func() error
-	onKill    func()
-	onSever   func()
-	onHeal    func()
-	onDeliver func() // after heal
+	info       func(driver.Info) driver.Info
+	onAcquire  func(context.Context, driver.Request) (driver.Lease, error)
+	onGrant    func(*lease) // changes a new lease; called with world.mu held
+	onLease    func(*lease) // changes a lease by name and id
+	onRenew    func(context.Context, []driver.Lease) []driver.Renewal
+	onRelease  func(context.Context, *lease) error
+	onHolder   func(context.Context, *lease, driver.Holder) error
+	onStatus   func(context.Context, string) (driver.Status, error)
+	onList     func(context.Context, string, func(driver.Status) bool) error
+	onBreak    func(context.Context, string, string) error
+	onWithdraw func(context.Context, string, string) error
+	onClose    func() error
+	onKill     func()
+	onSever    func()
+	onHeal     func()
+	onDeliver  func() // after heal
 }
 
 // A lease is what brokenDrivers grant.
@@ -489,6 +490,13 @@ func (b *brokenDriver) Break(ctx context.Context, name, id string) error {
 		return b.onBreak(ctx, name, id)
 	}
 	return b.inner.Break(ctx, name, id)
+}
+
+func (b *brokenDriver) Withdraw(ctx context.Context, name, id string) error {
+	if b.onWithdraw != nil {
+		return b.onWithdraw(ctx, name, id)
+	}
+	return b.inner.Withdraw(ctx, name, id)
 }
 
 func (b *brokenDriver) kill() {

@@ -429,3 +429,66 @@ func (t *trial) mustBreakNothing(d driver.Driver, id string) {
 	}
 	t.mustBeHeld(d, t.req("probe"), "after Break of another id")
 }
+
+func withdrawClauses() []clause {
+	return []clause{
+		{
+			name: "Withdraw/Waiter",
+			why:  "a dead waiter keeps nobody from the lock; one that is alive after all goes to the end of the queue",
+			run:  withdrawsWaiter,
+		},
+		{
+			name: "Withdraw/Holds",
+			why:  "whoever withdraws a waiter ends no hold: the waiter may have been granted meanwhile",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req, nobody := t.req("a"), t.req("nobody")
+				t.withdraw(d2, nobody)
+				l := t.acquire(d1, req)
+				t.withdraw(d2, req)
+				t.withdraw(d2, nobody)
+				if err := t.renew(d1, l)[0].Err; err != nil {
+					t.Errorf("Renew of a hold whose id was withdrawn = %v, want nil", err)
+				}
+				t.mustBeHeld(d2, t.req("probe"), "after the id of the holder was withdrawn")
+			},
+		},
+	}
+}
+
+// withdrawsWaiter withdraws the first of two waiters, which is alive. Where waiters have no order,
+// there is only one, which it withdraws until Status does not show it: the waiter may send its
+// request again meanwhile.
+func withdrawsWaiter(t *trial) {
+	d1, d2, d3 := t.open(), t.open(), t.open()
+	l := t.acquire(d1, t.req("a"))
+	first := t.startWaiting(d2, t.req("b"))
+	if t.info.Fairness == driver.FairNever {
+		t.eventually("Status without the waiter", waitTimeout, func() error {
+			t.withdraw(d1, first.req)
+			return t.checkNoWaiters(d3)
+		})
+		t.release(l)
+		t.release(t.mustBeGranted(first))
+		return
+	}
+	second := t.startWaiting(d3, t.req("c"))
+	t.withdraw(d1, first.req)
+	t.release(l)
+	l = t.mustBeGranted(second)
+	t.mustBeWaiting(first, "of the waiter that was withdrawn")
+	t.release(l)
+	t.release(t.mustBeGranted(first))
+}
+
+// withdraw withdraws a request. It skips the case if the driver leaves that to its store.
+func (t *trial) withdraw(d driver.Driver, req driver.Request) {
+	t.Helper()
+	err := d.Withdraw(t.boundedContext(), req.Name, req.ID)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.skip("the store itself ends the places of dead waiters")
+	}
+	if err != nil {
+		t.Fatalf("Withdraw = %v", err)
+	}
+}

@@ -33,7 +33,7 @@ const (
 	Acquire   Op = iota + 1 // Driver.Acquire
 	Renew                   // Driver.Renew; a batch is one call
 	Release                 // Lease.Release
-	Inspect                 // Status, List and Break of driver.Inspector
+	Inspect                 // Status, List, Break and Withdraw of driver.Inspector
 	SetHolder               // Lease.SetHolder
 )
 
@@ -247,5 +247,12 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 func (d *Driver) Break(ctx context.Context, name, id string) error {
 	return do(ctx, d, Inspect, func(ctx context.Context) error {
 		return d.inner.Break(ctx, name, id)
+	})
+}
+
+// Withdraw implements [driver.Inspector].
+func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
+	return do(ctx, d, Inspect, func(ctx context.Context) error {
+		return d.inner.Withdraw(ctx, name, id)
 	})
 }

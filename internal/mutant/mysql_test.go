@@ -21,7 +21,7 @@ var mysqlMutants = []mutant{
 		in:    "Driver.withdrawWaiters",
 		old:   "w.Owner == id",
 		new:   "false",
-		tests: "TestWithdraw",
+		tests: "TestConformance",
 	},
 	{
 		guarantee: "watchers leave connections", pkg: "mysqllock",

@@ -7,7 +7,7 @@ var postgresMutants = []mutant{
 		file:  "sql/withdraw.sql",
 		old:   "SET used = {clock},",
 		new:   "SET used = {clock}, holders = '[]',",
-		tests: "TestWithdraw",
+		tests: "TestConformance",
 	},
 	{
 		guarantee: "waiters wake", pkg: "pglock",

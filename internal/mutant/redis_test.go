@@ -143,6 +143,13 @@ var redisMutants = []mutant{
 		tests: "TestAnyCause",
 	},
 	{
+		guarantee: "withdrawn by others", pkg: "redislock",
+		file:  "script/withdraw.lua",
+		old:   "if json and not byOther then",
+		new:   "if json then",
+		tests: "TestConformance",
+	},
+	{
 		guarantee: "late requests", pkg: "redislock",
 		in:    "attempt.withdraw",
 		old:   "if a.late {",

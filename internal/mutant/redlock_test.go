@@ -17,6 +17,13 @@ var redlockMutants = []mutant{
 		tests: "TestHoldScript/Extend",
 	},
 	{
+		guarantee: "withdrawn by others", pkg: "redlock",
+		in:    "Driver.Withdraw",
+		old:   "&l, id",
+		new:   "&l, name",
+		tests: "TestConformance",
+	},
+	{
 		guarantee: "only the owner frees", pkg: "redlock",
 		file:  "script/serve.lua",
 		old:   "if mine then\n-- The higher counter",

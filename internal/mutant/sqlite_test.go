@@ -66,6 +66,13 @@ var sqliteMutants = []mutant{
 		tests: "TestDetachedOutlivesBoot",
 	},
 	{
+		guarantee: "withdrawn by others", pkg: "sqlitelock",
+		in:    "attempt.decide",
+		old:   "!q.cutLast(a.ticket)",
+		new:   "!q.cutLast(a.ticket) && false",
+		tests: "TestConformance",
+	},
+	{
 		guarantee: "freed elsewhere", pkg: "sqlitelock",
 		in:    "tx.wake",
 		old:   "everywhere = everywhere || !t.d.side.lockedHere(r.int(0))",

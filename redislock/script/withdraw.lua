@@ -1,17 +1,17 @@
--- Takes back a request that its process has given up: the place in the queue, or the hold if it
--- was granted.
+-- Takes back a request: its place in the queue, or, if its own process has given it up, the hold
+-- that it was granted.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id
+-- ARGV      id; 1 if another process withdraws the request, which ends no hold
 -- Expects   all files before this one
--- Provides  withdraw(id)
+-- Provides  withdraw(id, byOther)
 -- Answer    o
 
-local function withdraw(id)
+local function withdraw(id, byOther)
   local first = firstWaiter() == id
   dequeue(id)
   local json, multi = findGrant(id)
-  if json then return removeHold(id, parseGrant(json), multi and id) end
+  if json and not byOther then return removeHold(id, parseGrant(json), multi and id) end
   serveQueue() -- waiters behind the request may fit now
   if first then wakeFirst() end
   return 'o'

@@ -51,7 +51,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Break(ctx, name, id) })
 }
 
-// Withdraw implements [driver.Withdrawer].
+// Withdraw implements [driver.Inspector].
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 	return d.Inspect(ctx, func(ctx context.Context) error { return d.backend.Withdraw(ctx, name, id) })
 }
