@@ -161,7 +161,7 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	keys := keysOf(name)
+	keys := d.conf.namespace.keysOf(name)
 	_, err := d.sendUntilAnswered(ctx, d.slot(name), &command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
 	return err
 }
