@@ -114,9 +114,9 @@ func TestACL(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestNamespace locks as users that may use the keys and channels of one prefix only. They see no
+// TestPrefix locks as users that may use the keys and channels of one prefix only. They see no
 // other tenant's locks, and what another writes to its keys does not touch theirs.
-func TestNamespace(t *testing.T) {
+func TestPrefix(t *testing.T) {
 	t.Parallel()
 	if !redistest.AtLeast(t, 7, 0) {
 		t.Skip("before Redis 7 there are no such rights")
@@ -129,7 +129,7 @@ func TestNamespace(t *testing.T) {
 	as := func(user string) *redislock.Driver {
 		o := at(node.Addr())
 		o.Username, o.Password = user, secret
-		return open(t, o, redislock.Namespace(user+":"), redislock.FailoverGrace(false))
+		return open(t, o, redislock.Prefix(user+":"), redislock.FailoverGrace(false))
 	}
 	d1, d2, other := as("app"), as("app"), as("web")
 	for _, mode := range modes {
@@ -173,7 +173,7 @@ func TestNamespace(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"a{b", "}", strings.Repeat("x", 101), "a\x00", "\xff"} {
-		if d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.Namespace(wrong)); !errors.Is(err, driver.ErrInvalid) {
+		if d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.Prefix(wrong)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open with the namespace %q = %v, %v, want ErrInvalid", wrong, d, err)
 		}
 	}

@@ -82,7 +82,7 @@ func TestConformanceCluster(t *testing.T) {
 	c := redistest.Cluster(t, redistest.Password(password))
 	o := rueidis.ClientOption{InitAddress: c.Addrs(), Password: password}
 	usedCluster(t, c, o, prefix)
-	h := detouredWith([]redislock.Option{redislock.Namespace(prefix)}, o, c.Addrs()...)
+	h := detouredWith([]redislock.Option{redislock.Prefix(prefix)}, o, c.Addrs()...)
 	h.Kill = nil
 	drivertest.Run(t, h)
 }

@@ -9,7 +9,7 @@ import (
 // slots is the number of hash slots of a Redis Cluster.
 const slots = 1 << 14
 
-// A namespace begins all keys and channels of a driver. It has no braces. See [Namespace].
+// A namespace begins all keys and channels of a driver. It has no braces. See [Prefix].
 type namespace string
 
 // own returns a key or channel of the driver itself, which begins with "snib.".

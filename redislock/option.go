@@ -52,7 +52,7 @@ func (c *config) check() error {
 	case c.yieldEvery != 0 && (c.yieldEvery < minYieldEvery || c.yieldEvery > maxTTL):
 		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
 	case len(c.namespace) > maxNamespace || !utf8.ValidString(string(c.namespace)) || strings.ContainsAny(string(c.namespace), "{}\x00"):
-		return driver.Invalidf("Namespace: it must be UTF-8 of at most %d bytes, without braces and NUL", maxNamespace)
+		return driver.Invalidf("Prefix: it must be UTF-8 of at most %d bytes, without braces and NUL", maxNamespace)
 	case c.durable && !c.grace:
 		return driver.Invalidf("DurableAOF: it needs FailoverGrace, for a restart that loses the memory")
 	}
@@ -62,13 +62,13 @@ func (c *config) check() error {
 // maxNamespace is the most bytes of a namespace.
 const maxNamespace = 100
 
-// Namespace puts a prefix before all keys and channels that the driver uses: those of locks, and
+// Prefix puts a prefix before all keys and channels that the driver uses: those of locks, and
 // its own. So a user of Redis who may use no others (such as ~app:* and &app:*) can lock, with
 // fencing tokens of a counter that no other tenant can write to. The names of locks stay as they
-// are. All processes that share locks must have the same Namespace; by default it is empty. It has
+// are. All processes that share locks must have the same Prefix; by default it is empty. It has
 // at most 100 bytes, and no braces.
-func Namespace(prefix string) Option {
-	return Option{func(c *config) { c.namespace = namespace(prefix) }}
+func Prefix(text string) Option {
+	return Option{func(c *config) { c.namespace = namespace(text) }}
 }
 
 // FailoverGrace sets whether a server that has restarted or was promoted grants nothing until

@@ -138,7 +138,7 @@ func (u *redisURL) parameters() []Parameter {
 		{Syntax: "grace-floor=DURATION", store: true, Doc: "the minimum time without grants after a restart or a failover, the " +
 			"same for all clients (default 30s; Sentinel: 20s or more)",
 			set: func(value string) (err error) { u.graceFloor, err = parseDuration(value, 24*time.Hour); return err }},
-		{Syntax: "namespace=PREFIX", store: true, Doc: "a prefix of all keys and channels, for a user who may use no others; the same for " +
+		{Syntax: "prefix=PREFIX", store: true, Doc: "a prefix of all keys and channels, for a user who may use no others; the same for " +
 			"all clients (default none)", set: text(&u.namespace)},
 		{Syntax: "yield-to-foreign=DURATION", store: true, Doc: "how often to leave a lock that snib waits for free for 300 ms, so that clients " +
 			"of other libraries that poll get a chance (1s or more; default never)",
@@ -462,7 +462,7 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 		opts = append(opts, redislock.MaxTTL(u.maxTTL))
 	}
 	if u.namespace != "" {
-		opts = append(opts, redislock.Namespace(u.namespace))
+		opts = append(opts, redislock.Prefix(u.namespace))
 	}
 	if u.yieldEvery > 0 {
 		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))
