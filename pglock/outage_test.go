@@ -39,7 +39,8 @@ func TestStaleConnections(t *testing.T) {
 					c.ConnConfig.RuntimeParams["application_name"] = "stale"
 				})
 				d := kind.open(t, pool)
-				l := acquire(t, d, request("stale", "a"))
+				// A server that is killed may forget the releases of the tests before.
+				l := acquire(t, d, request("stale "+t.Name(), "a"))
 				openConns(t, pool, conns)
 				end(t)
 				if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && d.Info().Tenure == driver.TenureLease {
@@ -51,7 +52,7 @@ func TestStaleConnections(t *testing.T) {
 				openConns(t, pool, conns)
 				end(t)
 				for i := range conns {
-					release(t, acquire(t, d, noWait(fmt.Sprint("fresh ", i), "a")))
+					release(t, acquire(t, d, noWait(fmt.Sprint("fresh ", i, t.Name()), "a")))
 				}
 			})
 		}

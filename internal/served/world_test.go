@@ -25,9 +25,10 @@ const (
 	// worldTTL is the TTL of the holds of workers.
 	worldTTL = 2 * time.Second
 
-	// progressBound is how long nobody may get a lock, on a machine that is not slow: a TTL, for the
-	// hold of a replica that died between the grant and its answer, and 5 s.
-	progressBound = worldTTL + 5*time.Second
+	// progressBound is how long nobody may get a lock: a TTL, for the hold of a replica that died
+	// between the grant and its answer, and what a busy machine needs. It is less than the 15 s after
+	// which stores forget a waiter that is silent: nobody may have to wait for that.
+	progressBound = worldTTL + 10*time.Second
 
 	// patience is how long the workers have in the end until each of them has got each lock. They pick
 	// the locks at random and hold them for up to a TTL, so it is far more than they need.
