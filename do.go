@@ -14,10 +14,11 @@ import (
 // whichever is first, and carries the hold, for [Reentrant]. While fn winds down after the
 // end of ctx, the hold is still renewed.
 //
-// Do returns the errors of [Locker.Acquire], or what fn returns. If the hold was lost,
-// the result matches [ErrLost] even if fn returned nil. If the store did not confirm the release,
-// the result matches [ErrUnreleased], although fn may have done all its work; the lock lapses
-// within its TTL. A nil fn is an [ErrInvalid], and the lock is not acquired.
+// Do returns the errors of [Locker.Acquire], and then fn was not called, or what fn returns. If the
+// hold was lost, the result matches [ErrLost] even if fn returned nil. If fn returned nil, and the
+// store did not confirm the release, the result matches [ErrUnreleased]: the work was done, and the
+// lock lapses within its TTL. Neither of these two matches [ErrUnavailable], [ErrHeld] or the end
+// of a context. A nil fn is an [ErrInvalid], and the lock is not acquired.
 //
 // Do returns by the deadline of ctx, or [driver.CancelTimeout] (50 ms) later, even if the store
 // does not answer the release, unless fn itself takes longer. The release then goes on in the
@@ -37,7 +38,11 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	defer func() {
 		released := l.releaseBy(ctx, lock)
 		scope.end(ErrReleased)
-		if !errors.Is(released, ErrLost) || !errors.Is(err, ErrLost) {
+		switch {
+		case released == nil, errors.Is(released, ErrLost) && errors.Is(err, ErrLost):
+		case err != nil && errors.Is(released, ErrUnreleased): // which would say that the work was done
+			err = fmt.Errorf("%w; and %v", err, released) //nolint:errorlint // so it must not match
+		default:
 			err = joinErrors(err, released)
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -48,4 +49,48 @@ func TestDo(t *testing.T) {
 		wantErr(t, "cause of the body's context", inner, snib.ErrLost)
 		wantErr(t, "Do whose body did not notice", err, snib.ErrLost)
 	})
+}
+
+// What Do returns tells whether the work was not begun, was done while the lock lapses, or was done
+// when the lock may have been another's. No error says two of these: a caller who begins anew after
+// an ErrUnavailable would do the work twice.
+func TestOutcomesAreApart(t *testing.T) {
+	outcomes := []error{snib.ErrUnavailable, snib.ErrUnreleased, snib.ErrLost, snib.ErrHeld, context.DeadlineExceeded, context.Canceled}
+	tests := []struct {
+		name          string
+		before, after func(d *fault.Driver) // of the store, before Do and in its function
+		want          error
+	}{
+		{"NotBegun", func(d *fault.Driver) { d.Sever(fault.Fail) }, nil, snib.ErrUnavailable},
+		{"Unreleased", nil, func(d *fault.Driver) { d.Sever(fault.Fail) }, snib.ErrUnreleased},
+		{"UnreleasedInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang) }, snib.ErrUnreleased},
+		{"Lost", nil, func(d *fault.Driver) { d.Sever(fault.Fail); time.Sleep(time.Minute) }, snib.ErrLost},
+		{"LostInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang); time.Sleep(time.Minute) }, snib.ErrLost},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := fault.Wrap(memlock.New(), fault.Plan{})
+				l := open(t, d, snib.NoWait())
+				if tt.before != nil {
+					tt.before(d)
+				}
+				done := false
+				err := l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error {
+					tt.after(d)
+					done = true
+					return nil
+				})
+				if done != (tt.after != nil) {
+					t.Errorf("the function was called: %t", done)
+				}
+				for _, outcome := range outcomes {
+					if got := errors.Is(err, outcome); got != errors.Is(tt.want, outcome) {
+						t.Errorf("Do = %v; whether it matches %q: %t", err, outcome, got)
+					}
+				}
+				time.Sleep(time.Minute) // what hangs ends
+			})
+		})
+	}
 }

@@ -1,6 +1,8 @@
 package snib
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,13 +29,13 @@ const (
 
 	// ErrLost means that the hold ended before Release: its lease could not be renewed in time,
 	// the store gave the lock away or was told to, [MaxHold] or the TTL of a hold with [NoRenewal] was
-	// over, or the Locker was closed.
-	// Somebody else may hold the lock by now.
+	// over, or the Locker was closed. Somebody else may hold the lock by now. The error never
+	// matches ErrUnavailable, ErrHeld or an error of package context.
 	ErrLost = driver.ErrLost
 
 	// ErrUnreleased means that the store did not confirm a release: the lock may stay taken until
-	// its lease lapses, within the TTL. [Lock.Release] and [Locker.Do] return it. The work
-	// done under the lock is not affected.
+	// its lease lapses, within the TTL. [Lock.Release] and [Locker.Do] return it. The work was done,
+	// so the error never matches ErrUnavailable, ErrHeld or an error of package context.
 	ErrUnreleased driver.Sentinel = "the release was not confirmed"
 
 	// ErrReleased is the cause with which the context of a released hold ends.
@@ -105,6 +107,22 @@ func joinErrors(errs ...error) error {
 	}
 	return errorList(errs)
 }
+
+// A begun is what led to an error of work that has begun. It matches that, except for the errors by
+// which callers learn that nothing was begun, so that the work may be tried again.
+type begun struct{ reason error }
+
+// Is implements the method that [errors.Is] calls.
+func (b begun) Is(target error) bool {
+	switch target {
+	case ErrUnavailable, ErrFull, ErrHeld, context.Canceled, context.DeadlineExceeded:
+		return false
+	}
+	return errors.Is(b.reason, target)
+}
+
+// As implements the method that [errors.As] calls.
+func (b begun) As(target any) bool { return errors.As(b.reason, target) }
 
 // An errorList is several errors, of which each is matched.
 type errorList []error

@@ -13,7 +13,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Answer 409 if somebody else holds the lock, and 503 if the store is unavailable.
+// Answer 409 if somebody else holds the lock, and 503 if nothing was begun because the store is
+// unavailable. A store that fails during the transfer does not undo it.
 func ExampleHeldError() {
 	store := fault.Wrap(memlock.New(), fault.Plan{})
 	locker, err := snib.New(store)
@@ -22,7 +23,11 @@ func ExampleHeldError() {
 		return
 	}
 	defer locker.Close()
-	transfer := func(context.Context, *snib.Lock) error { return nil }
+	during := func() {}
+	transfer := func(context.Context, *snib.Lock) error {
+		during()
+		return nil
+	}
 
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		var held *snib.HeldError
@@ -31,8 +36,11 @@ func ExampleHeldError() {
 			info, _ := held.Info(r.Context()) // without an answer, RetryAfter is a minute at most
 			w.Header().Set("Retry-After", strconv.Itoa(int(info.RetryAfter().Seconds())))
 			http.Error(w, "the account is in use", http.StatusConflict)
-		case errors.Is(err, snib.ErrUnavailable):
+		case errors.Is(err, snib.ErrUnavailable): // nothing was begun
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
+		case errors.Is(err, snib.ErrUnreleased): // it was done, and the lock is free within its TTL
+		case errors.Is(err, snib.ErrLost):
+			http.Error(w, "look whether the transfer was done before you try again", http.StatusInternalServerError)
 		case err != nil:
 			http.Error(w, "the transfer failed", http.StatusInternalServerError)
 		}
@@ -54,10 +62,12 @@ func ExampleHeldError() {
 		fmt.Println(err)
 		return
 	}
-	store.Sever(fault.Fail)
+	during = func() { store.Sever(fault.Fail) }
+	request()
 	request()
 	// Output:
 	// 200, Retry-After ""
 	// 409, Retry-After "1"
+	// 200, Retry-After ""
 	// 503, Retry-After ""
 }

@@ -69,23 +69,38 @@ func (h *hold) isLost() bool {
 func (le *lease) expiryError(now driver.Instant) error {
 	if h := le.hold; !h.until.IsZero() && h.until.Reached(now) {
 		if h.isFixed {
-			return &lossError{fmt.Errorf("%w: its TTL of %v is over, and it is not renewed", ErrLost, h.locker.conf.ttl), LossMaxHold}
+			return newLoss(LossMaxHold, fmt.Sprintf("its TTL of %v is over, and it is not renewed", h.locker.conf.ttl), nil)
 		}
-		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, h.locker.conf.maxHold), LossMaxHold}
+		return newLoss(LossMaxHold, fmt.Sprintf("MaxHold of %v is over", h.locker.conf.maxHold), nil)
 	}
 	if err := cmp.Or(le.renewErr, le.hold.locker.core.keeper.all.err); err != nil {
-		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, err), LossExpired}
+		return newLoss(LossExpired, "its lease could not be renewed in time: "+err.Error(), err)
 	}
-	return &lossError{fmt.Errorf("%w: its lease was not renewed in time", ErrLost), LossExpired}
+	return newLoss(LossExpired, "its lease was not renewed in time", nil)
 }
 
 // A lossError is the cause of a loss, with its kind for the Traces.
 type lossError struct {
-	error
+	text string
 	loss Loss
+	begun
 }
 
-func (e *lossError) Unwrap() error { return e.error }
+func newLoss(loss Loss, why string, reason error) *lossError {
+	return &lossError{ErrLost.Error() + ": " + why, loss, begun{reason}}
+}
+
+// asLoss returns the loss that a driver tells of.
+func asLoss(loss Loss, err error) *lossError {
+	if errors.Is(err, ErrLost) {
+		return &lossError{err.Error(), loss, begun{err}}
+	}
+	return newLoss(loss, err.Error(), err)
+}
+
+func (e *lossError) Error() string { return e.text }
+
+func (e *lossError) Unwrap() error { return ErrLost }
 
 // lossOf returns the kind of loss of a cause, or "".
 func lossOf(cause error) Loss {

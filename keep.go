@@ -4,6 +4,7 @@ package snib
 // could not renew.
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -395,17 +396,12 @@ func (c *core) loseLocked(le *lease, cause error) ending {
 
 // handleLost ends the hold of a lease that the store has ended.
 func (c *core) handleLost(le *lease, err error) {
-	if err == nil {
-		err = ErrLost
-	} else if !errors.Is(err, ErrLost) {
-		err = fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	err = &lossError{err, LossRefused}
+	loss := asLoss(LossRefused, cmp.Or(err, error(ErrLost)))
 	var ended endings
 	c.mu.Lock()
-	le.lostErr = err
+	le.lostErr = loss
 	if le.heapIndex >= 0 {
-		ended = append(ended, c.loseLocked(le, err))
+		ended = append(ended, c.loseLocked(le, loss))
 	}
 	c.mu.Unlock()
 	ended.run()

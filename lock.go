@@ -122,13 +122,12 @@ func (l *Lock) Wanted() <-chan struct{} {
 // calls return the first result.
 //
 // Release does not depend on the context that the lock was acquired with, so a deferred Release
-// is right even after a cancellation. If the backend does not answer within 5 seconds,
-// Release returns [ErrUnavailable], and the lock lapses by itself within the TTL.
+// is right even after a cancellation. If the store does not confirm the release within 5 seconds,
+// the error matches [ErrUnreleased], and the lock lapses by itself within the TTL.
 //
 // An error that matches [ErrLost] means that the hold had ended before: somebody else may have
 // held the lock in the meantime.
 //
-// The error matches [ErrUnreleased] if the store did not confirm the release, whatever the reason.
 // Release of a nil or zero Lock returns [ErrInvalid], so a Release that is deferred before the
 // error of Acquire was checked does no harm. The other methods panic then.
 func (l *Lock) Release() error {

@@ -3,7 +3,6 @@ package snib
 // This file has the Locker, the stages of an acquisition, and the discipline of the mutex.
 
 import (
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -159,7 +158,7 @@ func (l *Locker) Close() error {
 			q.closeWaiters()
 		}
 		for len(c.keeper.heap) > 0 {
-			ended = append(ended, c.loseLocked(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
+			ended = append(ended, c.loseLocked(c.keeper.heap[0], newLoss(LossClosed, ErrClosed.Error(), ErrClosed)))
 		}
 		c.keeper.wake()
 	}

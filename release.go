@@ -5,7 +5,6 @@ package snib
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -82,10 +81,17 @@ func (c *core) completeRelease(h *hold, began time.Time, now driver.Instant, loc
 // withUnreleased adds ErrUnreleased to the error of a release, unless the hold had ended before.
 func withUnreleased(err error) error {
 	if errors.Is(err, ErrLost) {
-		return err
+		return asLoss(LossRefused, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnreleased, err)
+	return &unreleasedError{begun{err}}
 }
+
+// An unreleasedError is the error of a release that was not confirmed.
+type unreleasedError struct{ begun }
+
+func (e *unreleasedError) Error() string { return ErrUnreleased.Error() + ": " + e.reason.Error() }
+
+func (e *unreleasedError) Unwrap() error { return ErrUnreleased }
 
 // releaseError returns the error of releasing a hold that was lost, or nil.
 func (h *hold) releaseError() error {

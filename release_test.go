@@ -22,7 +22,7 @@ func TestReleaseTimeout(t *testing.T) {
 		l := open(t, d)
 		lock := acquire(t, l, "a")
 		began := time.Now()
-		wantErr(t, "Release", lock.Release(), snib.ErrUnavailable)
+		wantErr(t, "Release", lock.Release(), snib.ErrUnreleased)
 		if got, want := time.Since(began), 5*time.Second; got != want {
 			t.Errorf("Release took %v, want %v", got, want)
 		}
@@ -57,7 +57,7 @@ func TestReleaseTimeoutWithWaiter(t *testing.T) {
 		time.Sleep(time.Second) // the last confirmation is too old for a hand-over
 		d.Sever(fault.Hang)
 		began := time.Now()
-		wantErr(t, "Release", lock.Release(), snib.ErrUnavailable)
+		wantErr(t, "Release", lock.Release(), snib.ErrUnreleased)
 		if got, want := time.Since(began), 5*time.Second; got > want {
 			t.Errorf("Release took %v, want at most %v", got, want)
 		}

@@ -132,7 +132,7 @@ func TestForeignContextError(t *testing.T) {
 		}
 		d.release = func(context.Context, func() error) error { return fmt.Errorf("writing: %w", context.Canceled) }
 		err := acquire(t, open(t, d), "b").Release()
-		wantErr(t, "Release", err, snib.ErrUnavailable)
+		wantErr(t, "Release", err, snib.ErrUnreleased)
 		if errors.Is(err, context.Canceled) {
 			t.Errorf("Release = %v, but nobody cancelled it", err)
 		}

@@ -75,7 +75,7 @@ var coreMutants = []mutant{
 	{
 		guarantee: "losses are told", pkg: ".",
 		in:    "core.handleLost",
-		old:   "le.lostErr = err\nif le.heapIndex",
+		old:   "le.lostErr = loss\nif le.heapIndex",
 		new:   "return\nif le.heapIndex",
 		tests: "TestSessionLoss",
 	},
@@ -222,9 +222,16 @@ var coreMutants = []mutant{
 	{
 		guarantee: "Do tells", pkg: ".",
 		in:    "Locker.Do",
-		old:   "if !errors.Is(released, ErrLost) || !errors.Is(err, ErrLost) {",
-		new:   "if false && errors.Is(released, ErrLost) {",
+		old:   "case released == nil, errors.Is(released, ErrLost) && errors.Is(err, ErrLost):",
+		new:   "case released == nil, errors.Is(released, ErrLost):",
 		tests: "TestDo",
+	},
+	{
+		guarantee: "outcomes are apart", pkg: ".",
+		in:    "begun.Is",
+		old:   "case ErrUnavailable, ErrFull,",
+		new:   "case ErrFull,",
+		tests: "TestOutcomesAreApart",
 	},
 	{
 		guarantee: "outages are waited for", pkg: ".",
