@@ -31,6 +31,7 @@ func TestHelpExamples(t *testing.T) {
 		for line := range strings.Lines(examples) {
 			line = regexp.MustCompile(`  +[^"']*$`).ReplaceAllString(strings.TrimSpace(line), "") // what follows is said about it
 			if strings.Contains(line, "redis://") || strings.HasSuffix(line, "--foreign") || strings.HasSuffix(line, "--fix") ||
+				strings.HasSuffix(line, "--watch") ||
 				strings.Contains(line, "...") { // stands for what readers put there
 				continue
 			}

@@ -383,7 +383,7 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	commands := [][]string{
 		{"run", "-v", "-n", "name", "--", "sh", "-c", "echo $SNIB_HELD"}, {"lock", "-v", "-n", "name", "--ttl", "1m"}, {"ls", "-o", "json"},
 		{"show", "name", "-v", "-o", "json"}, {"run", "-n", "name", "--", "true"}, {"wait", "-w", "0", "name"}, {"count", "-o", "json"},
-		{"leaks", "-o", "json"}, {"watch", "-o", "json", "--for", "10ms"}, {"top", "-n", "1", "-o", "json"}, {"doctor", "-o", "json"},
+		{"leaks", "-o", "json"}, {"watch", "-o", "json", "--for", "10ms"}, {"doctor", "-o", "json"},
 		{"release", "name", "--id", "me", "--yes", "-o", "json"}, {"unlock", "-v", "name", "--id", "me"}, {"__complete", "show", ""},
 		{"bench", "--for", "10ms", "-o", "json"},
 	}

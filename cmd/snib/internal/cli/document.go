@@ -71,16 +71,6 @@ type leaksJSON struct {
 	Leaks  []leakJSON `json:"leaks"`  // what was found
 }
 
-type topJSON struct {
-	Schema string         `json:"schema"`
-	Time   string         `json:"time"`             // of the snapshot: RFC 3339, in UTC
-	Store  string         `json:"store"`            // the URL of the store, without secrets
-	Prefix string         `json:"prefix"`           // locks are shown if their names begin with it
-	Count  countsJSON     `json:"count"`            // the numbers of locks, holders and waiters
-	Waited *waitedJSON    `json:"waited,omitempty"` // how long the waiters have waited. Missing if nobody waits
-	Locks  []busyLockJSON `json:"locks"`            // in the order of `--sort`
-}
-
 type doctorJSON struct {
 	Schema string `json:"schema"`
 	Store  string `json:"store"` // the URL of the store, without secrets
@@ -202,18 +192,6 @@ type leakJSON struct {
 	Holder  *holderJSON `json:"holder,omitempty"`  // who holds it, if anybody does
 	Waiters int         `json:"waiters"`           // the number of waiters
 	Fixed   bool        `json:"fixed"`             // whether `--fix` freed it
-}
-
-type waitedJSON struct {
-	P50  float64 `json:"p50"` // the median
-	P90  float64 `json:"p90"` // the 90th percentile
-	P99  float64 `json:"p99"` // the 99th percentile
-	Most float64 `json:"max"` // the longest
-}
-
-type busyLockJSON struct {
-	lockJSON
-	Grants int `json:"grants"` // how many grants were seen since the start
 }
 
 type promisesJSON struct {

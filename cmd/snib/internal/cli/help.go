@@ -70,7 +70,7 @@ var groups = []struct {
 	commands []string
 }{
 	{"lock", []string{"run", "hold", "lock", "unlock", "fence"}},
-	{"look", []string{"ls", "show", "count", "wait", "watch", "top", "export"}},
+	{"look", []string{"ls", "show", "count", "wait", "watch", "export"}},
 	{"repair", []string{"release", "leaks", "redis", "redlock"}},
 	{"stores", []string{"doctor", "explain", "serve", "bench", "schema", "demo", "lab"}},
 }
@@ -155,7 +155,10 @@ func formatFlags(set *pflag.FlagSet) string {
 			head = "  -" + f.Shorthand + ", --" + f.Name
 		}
 		kind, text := pflag.UnquoteUsage(f)
-		if kind != "" {
+		switch {
+		case kind != "" && f.NoOptDefVal != "":
+			head += "[=" + kind + "]"
+		case kind != "":
 			head += " " + kind
 		}
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" {
