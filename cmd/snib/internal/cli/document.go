@@ -85,14 +85,6 @@ type benchJSON struct {
 	Parts  []partJSON `json:"parts"` // the results
 }
 
-type explainJSON struct {
-	Schema   string            `json:"schema"`
-	Backends []promisesJSON    `json:"backends"` // what each backend promises
-	Profiles []backend.Profile `json:"profiles"` // what each backend is, and what it suits
-	Tasks    []task            `json:"tasks"`    // which lock is right for what
-	Speeds   []speed           `json:"speeds"`   // what was measured
-}
-
 type redlockJSON struct {
 	Schema string     `json:"schema"`
 	Store  string     `json:"store"` // the URL of the nodes, without secrets

@@ -371,10 +371,6 @@ const doctorNotes = `  ok     the check found nothing wrong
   table if there is none, as snib run does.
 `
 
-const explainExamples = `  snib explain                which lock fits which task
-  snib explain redis          all about one backend
-`
-
 const benchExamples = `  snib bench                  the store of --url or $SNIB_URL
   snib bench redis://cache.example:6379 --for 10s --parallel 64
   snib bench -o json          for programs
