@@ -57,10 +57,17 @@ type releaseJSON struct {
 }
 
 type countJSON struct {
-	Schema string `json:"schema"`
-	Store  string `json:"store"`  // the URL of the store, without secrets
-	Prefix string `json:"prefix"` // locks were counted if their names begin with it
-	countsJSON
+	Schema  string `json:"schema"`
+	Store   string `json:"store"`   // the URL of the store, without secrets
+	Prefix  string `json:"prefix"`  // locks were counted if their names begin with it
+	Locks   int    `json:"locks"`   // locks that are held or waited for
+	Held    int    `json:"held"`    // locks that are held
+	Shared  int    `json:"shared"`  // those of the held locks that are shared
+	Slots   int    `json:"slots"`   // those of the held locks that are semaphores
+	Holders int    `json:"holders"` // the holders of all these locks
+	Waiters int    `json:"waiters"` // the waiters of all these locks
+	// those of the held locks that snib did not take, if there are any: with `--foreign`
+	Foreign int `json:"foreign,omitempty"`
 }
 
 type leaksJSON struct {
@@ -162,17 +169,6 @@ type processJSON struct {
 	Label string `json:"label,omitempty"` // free text, such as the command. Missing if it is not known
 	// what keeps the hold: detached, reserved, pending or kept. Missing if the process does
 	Kind driver.HolderKind `json:"kind,omitempty"`
-}
-
-type countsJSON struct {
-	Locks   int `json:"locks"`   // locks that are held or waited for
-	Held    int `json:"held"`    // locks that are held
-	Shared  int `json:"shared"`  // those of the held locks that are shared
-	Slots   int `json:"slots"`   // those of the held locks that are semaphores
-	Holders int `json:"holders"` // the holders of all these locks
-	Waiters int `json:"waiters"` // the waiters of all these locks
-	// those of the held locks that snib did not take, if there are any: with `--foreign`
-	Foreign int `json:"foreign,omitempty"`
 }
 
 type leakJSON struct {

@@ -70,7 +70,7 @@ var groups = []struct {
 	commands []string
 }{
 	{"lock", []string{"run", "hold", "lock", "unlock", "fence"}},
-	{"look", []string{"ls", "show", "count", "wait", "watch", "export"}},
+	{"look", []string{"ls", "show", "wait", "watch", "export"}},
 	{"repair", []string{"release", "leaks", "redis", "redlock"}},
 	{"stores", []string{"doctor", "serve", "bench", "schema", "demo", "lab"}},
 }

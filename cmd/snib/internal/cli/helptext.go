@@ -125,12 +125,22 @@ const lsExamples = `  snib ls                     all locks that are held or wai
   snib ls -o wide             a row for each hold, and more columns
   snib ls -0 | xargs -0 ...   for pipes: exact names
   snib ls -o json             for programs
+  snib ls --count             how many are held, and how many wait
+  snib ls -o name | wc -l     one number
   snib ls --watch             again each second, until Ctrl-C
 `
 
-const lsNotes = `  --watch reads the store as often as snib watch does, and goes on for up to a
-  minute while the store does not answer. It clears a terminal before each
-  table; elsewhere, each table begins with a line of its own.
+const lsNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
+  freed in the meantime may or may not be listed. --count keeps no list of them
+  in memory.
+
+  With --foreign and a PREFIX, each string and each hash in Redis whose key
+  begins with it counts as a lock. Without a PREFIX, only keys in the format of
+  a known library do, and snib reads each key of the server.
+
+  --watch pauses for at least nine times as long as the reading took, and goes
+  on for up to a minute while the store does not answer. It clears a terminal
+  before each table; elsewhere, each table begins with a line of its own.
 `
 
 const showExamples = `  snib show deploy
@@ -243,20 +253,6 @@ const schemaExamples = `  snib schema postgres | psql app
 
 const schemaNotes = `  Use it if migrations make your tables. Otherwise, snib makes them when they
   are first needed.
-`
-
-const countExamples = `  snib count                  all locks
-  snib count jobs/            locks whose names start with jobs/
-  snib count lock: --foreign  also those that other libraries hold in Redis
-  snib count -o number        how many are held or waited for
-`
-
-const countNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
-  freed in the meantime may or may not be counted.
-
-  With --foreign and a PREFIX, each string and each hash in Redis whose key
-  begins with it counts as a lock. Without a PREFIX, only keys in the format of
-  a known library do, and snib reads each key of the server.
 `
 
 const leaksExamples = `  snib leaks                  exit 1 if there are any

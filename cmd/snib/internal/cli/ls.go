@@ -43,7 +43,8 @@ func (a *app) newLsCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 		Args:              atMostOneArg,
 	}
-	foreign := addForeign(cmd)
+	foreign := cmd.Flags().Bool("foreign", false, "also locks of other libraries, in Redis")
+	count := cmd.Flags().Bool("count", false, "only how many locks, holders and waiters there are")
 	null := cmd.Flags().BoolP("null", "0", false, "names only, unquoted, each followed by a NUL byte, for xargs -0")
 	interval := addDuration(cmd, "watch", "", "print the table again each second, or each `INTERVAL`", 0, oneInterval)
 	cmd.Flags().Lookup("watch").NoOptDefVal = allInterval.String()
@@ -55,14 +56,21 @@ func (a *app) newLsCommand() *cobra.Command {
 		case *null:
 			output.value = "null"
 		}
-		if interval.set && output.value != "table" && output.value != "wide" {
+		switch {
+		case *count && (interval.set || output.value != "table" && output.value != "json"):
+			return usagef("--count prints one table, or -o json: drop --watch, --null and other formats")
+		case interval.set && output.value != "table" && output.value != "wide":
 			return usagef("--watch prints tables only; snib watch -o json is for programs")
 		}
+		prefix := strings.Join(args, "")
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			if interval.set {
-				return a.watchList(ctx, s, strings.Join(args, ""), *foreign, output.value, interval.value)
+			switch {
+			case *count:
+				return a.count(ctx, s, prefix, *foreign, output.value)
+			case interval.set:
+				return a.watchList(ctx, s, prefix, *foreign, output.value, interval.value)
 			}
-			return a.ls(ctx, s, strings.Join(args, ""), *foreign, output.value)
+			return a.ls(ctx, s, prefix, *foreign, output.value)
 		})
 	}
 	return cmd
