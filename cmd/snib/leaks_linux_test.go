@@ -354,6 +354,57 @@ func TestLeaksOnABusyStore(t *testing.T) {
 	})
 }
 
+// TestLeaksAsks checks that on a terminal --fix shows what it would free, and frees exactly
+// that if the user types yes.
+func TestLeaksAsks(t *testing.T) {
+	node, _ := redisStore(t)
+	if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
+		t.Fatal(out)
+	}
+	node.Must("PERSIST", "forever")
+	for _, tt := range []struct {
+		answer string
+		code   int
+		left   int64
+	}{{"y\r", 64, 1}, {"\r", 64, 1}, {"yes\r", 0, 0}} {
+		c := startOnTerminal(t, "snib", "leaks", "--fix")
+		c.awaitScreen(`endless: forever: held by .*, without an end`)
+		c.awaitScreen(`type yes to free 1 lock: `)
+		c.press(tt.answer)
+		if code := c.wait(); code != tt.code {
+			t.Errorf("after %q the exit code is %d, want %d: %s", tt.answer, code, tt.code, c.screenText())
+		}
+		if n := node.Must("EXISTS", "forever"); n != tt.left {
+			t.Errorf("after %q the lock's key is there %v times, want %d", tt.answer, n, tt.left)
+		}
+	}
+}
+
+// TestLeaksComparesBeforeItFrees checks that --fix leaves a hold alone that replaced the found
+// one while the user was asked.
+func TestLeaksComparesBeforeItFrees(t *testing.T) {
+	node, _ := redisStore(t)
+	if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
+		t.Fatal(out)
+	}
+	node.Must("PERSIST", "forever")
+	c := startOnTerminal(t, "snib", "leaks", "--fix")
+	c.awaitScreen(`type yes to free 1 lock: `)
+	for _, command := range [][]string{{"release", "forever", "--force", "--yes"}, {"lock", "forever", "--ttl", "1h"}} {
+		if out, code := snib(t, command...); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	c.press("yes\r")
+	c.awaitScreen(`changed\s+in\s+the\s+meantime`)
+	if code := c.wait(); code != 1 {
+		t.Errorf("exit code %d, want 1: %s", code, c.screenText())
+	}
+	if n := node.Must("EXISTS", "forever"); n != int64(1) {
+		t.Errorf("a hold that was not found is freed")
+	}
+}
+
 // locksVar is the environment variable with the number of locks for
 // TestManyLocks, such as 1000000.
 const locksVar = "SNIB_LOCKS"
@@ -376,18 +427,18 @@ func TestManyLocks(t *testing.T) {
 	}
 	node, _ := redisStore(t)
 	fill(t, node, 2000)
-	small := measure(t, "count", "-o", "number")
+	small := measure(t, "ls", "--count")
 	n := manyLocks(t)
 	fill(t, node, n)
 	node.Must("PERSIST", "many:7")
-	for _, command := range [][]string{{"count", "-o", "number"}, {"leaks", "-o", "name"}} {
+	for _, command := range [][]string{{"ls", "--count"}, {"leaks", "-o", "name"}} {
 		node.Must("CONFIG", "SET", "slowlog-log-slower-than", maxCommandTime.Microseconds())
 		node.Must("CONFIG", "SET", "slowlog-max-len", 1_000_000)
 		node.Must("CONFIG", "RESETSTAT")
 		node.Must("SLOWLOG", "RESET")
 		usage := measure(t, command...)
 		checkSlowLog(t, node, command)
-		want := map[string]string{"count": strconv.Itoa(n), "leaks": "many:7"}[command[0]]
+		want := map[string]string{"ls": fmt.Sprintf("locks    %d\nheld     %[1]d\nholders  %[1]d\nwaiters  0", n), "leaks": "many:7"}[command[0]]
 		if got := strings.TrimSpace(usage.out); got != want {
 			t.Errorf("snib %v = %q, want %q", command, got, want)
 		}

@@ -111,7 +111,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newRunCommand(), a.newLsCommand(), a.newShowCommand(), a.newWaitCommand(),
 		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
-		a.newCountCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newTopCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newExplainCommand(), a.newBenchCommand(), a.newDemoCommand(), a.newLabCommand(), a.newRedisCommand(), a.newRedlockCommand(),
+		a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newBenchCommand(), a.newDemoCommand(), a.newLabCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
 	root.SetHelpCommand(a.newHelpCommand())
@@ -143,6 +143,14 @@ func oneName(cmd *cobra.Command, args []string) error {
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("%q is one argument too many: usage: %s", args[0], usageLine(cmd))
+	}
+	return nil
+}
+
+// atMostOneArg checks that a command gets at most one argument.
+func atMostOneArg(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return noArgs(cmd, args[1:])
 	}
 	return nil
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
 )
 
-func (c *countsJSON) add(st driver.Status) {
+// add counts a lock.
+func (c *countJSON) add(st driver.Status) {
 	c.Locks++
 	c.Holders += len(st.Holders)
 	c.Waiters += len(st.Waiters)
@@ -31,40 +28,9 @@ func (c *countsJSON) add(st driver.Status) {
 	c.Held++
 }
 
-func (a *app) newCountCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "count [PREFIX]",
-		Short:             "count the locks that are held or waited for, their holders and waiters",
-		Example:           countExamples,
-		Long:              countNotes,
-		Args:              atMostOneArg,
-		ValidArgsFunction: a.completeName,
-	}
-	foreign := addForeign(cmd)
-	output := addOutput(cmd, "table", "json", "number")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			return a.count(ctx, s, strings.Join(args, ""), *foreign, output.value)
-		})
-	}
-	return cmd
-}
-
-// addForeign adds the flag --foreign of commands that list locks.
-func addForeign(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("foreign", false, "also locks of other libraries, in Redis")
-}
-
-// atMostOneArg checks the arguments of commands that take at most one.
-func atMostOneArg(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return noArgs(cmd, args[1:])
-	}
-	return nil
-}
-
+// count prints how many locks there are, and keeps none of them in memory.
 func (a *app) count(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string) error {
-	var c countsJSON
+	c := countJSON{Schema: "snib.count/1", Store: s.URL, Prefix: prefix}
 	line := a.newProgressLine()
 	err := forEachLockOf(ctx, s, prefix, foreign, func(st driver.Status) {
 		c.add(st)
@@ -75,8 +41,7 @@ func (a *app) count(ctx context.Context, s *backend.Store, prefix string, foreig
 		return err
 	}
 	return a.print(output, result{
-		document: func() any { return countJSON{"snib.count/1", s.URL, prefix, c} },
-		names:    func() []string { return []string{strconv.Itoa(c.Locks)} },
+		document: func() any { return c },
 		text: func() string {
 			held := fmt.Sprint(c.Held)
 			if c.Shared+c.Slots > 0 {

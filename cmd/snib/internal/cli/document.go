@@ -57,10 +57,17 @@ type releaseJSON struct {
 }
 
 type countJSON struct {
-	Schema string `json:"schema"`
-	Store  string `json:"store"`  // the URL of the store, without secrets
-	Prefix string `json:"prefix"` // locks were counted if their names begin with it
-	countsJSON
+	Schema  string `json:"schema"`
+	Store   string `json:"store"`   // the URL of the store, without secrets
+	Prefix  string `json:"prefix"`  // locks were counted if their names begin with it
+	Locks   int    `json:"locks"`   // locks that are held or waited for
+	Held    int    `json:"held"`    // locks that are held
+	Shared  int    `json:"shared"`  // those of the held locks that are shared
+	Slots   int    `json:"slots"`   // those of the held locks that are semaphores
+	Holders int    `json:"holders"` // the holders of all these locks
+	Waiters int    `json:"waiters"` // the waiters of all these locks
+	// those of the held locks that snib did not take, if there are any: with `--foreign`
+	Foreign int `json:"foreign,omitempty"`
 }
 
 type leaksJSON struct {
@@ -69,16 +76,6 @@ type leaksJSON struct {
 	Looked int        `json:"looked"` // the number of locks that were examined
 	More   bool       `json:"more"`   // whether `--limit` ended the search
 	Leaks  []leakJSON `json:"leaks"`  // what was found
-}
-
-type topJSON struct {
-	Schema string         `json:"schema"`
-	Time   string         `json:"time"`             // of the snapshot: RFC 3339, in UTC
-	Store  string         `json:"store"`            // the URL of the store, without secrets
-	Prefix string         `json:"prefix"`           // locks are shown if their names begin with it
-	Count  countsJSON     `json:"count"`            // the numbers of locks, holders and waiters
-	Waited *waitedJSON    `json:"waited,omitempty"` // how long the waiters have waited. Missing if nobody waits
-	Locks  []busyLockJSON `json:"locks"`            // in the order of `--sort`
 }
 
 type doctorJSON struct {
@@ -93,14 +90,6 @@ type benchJSON struct {
 	Store  string     `json:"store"` // the URL of the store, without secrets
 	For    float64    `json:"for"`   // the duration of each part
 	Parts  []partJSON `json:"parts"` // the results
-}
-
-type explainJSON struct {
-	Schema   string            `json:"schema"`
-	Backends []promisesJSON    `json:"backends"` // what each backend promises
-	Profiles []backend.Profile `json:"profiles"` // what each backend is, and what it suits
-	Tasks    []task            `json:"tasks"`    // which lock is right for what
-	Speeds   []speed           `json:"speeds"`   // what was measured
 }
 
 type redlockJSON struct {
@@ -182,17 +171,6 @@ type processJSON struct {
 	Kind driver.HolderKind `json:"kind,omitempty"`
 }
 
-type countsJSON struct {
-	Locks   int `json:"locks"`   // locks that are held or waited for
-	Held    int `json:"held"`    // locks that are held
-	Shared  int `json:"shared"`  // those of the held locks that are shared
-	Slots   int `json:"slots"`   // those of the held locks that are semaphores
-	Holders int `json:"holders"` // the holders of all these locks
-	Waiters int `json:"waiters"` // the waiters of all these locks
-	// those of the held locks that snib did not take, if there are any: with `--foreign`
-	Foreign int `json:"foreign,omitempty"`
-}
-
 type leakJSON struct {
 	Kind    string      `json:"kind"`              // the [kind](operations.md#leaks)
 	Name    string      `json:"name"`              // the name of the lock, or the key in the store if it is foreign
@@ -202,18 +180,6 @@ type leakJSON struct {
 	Holder  *holderJSON `json:"holder,omitempty"`  // who holds it, if anybody does
 	Waiters int         `json:"waiters"`           // the number of waiters
 	Fixed   bool        `json:"fixed"`             // whether `--fix` freed it
-}
-
-type waitedJSON struct {
-	P50  float64 `json:"p50"` // the median
-	P90  float64 `json:"p90"` // the 90th percentile
-	P99  float64 `json:"p99"` // the 99th percentile
-	Most float64 `json:"max"` // the longest
-}
-
-type busyLockJSON struct {
-	lockJSON
-	Grants int `json:"grants"` // how many grants were seen since the start
 }
 
 type promisesJSON struct {

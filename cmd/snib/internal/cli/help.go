@@ -70,9 +70,9 @@ var groups = []struct {
 	commands []string
 }{
 	{"lock", []string{"run", "hold", "lock", "unlock", "fence"}},
-	{"look", []string{"ls", "show", "count", "wait", "watch", "top", "export"}},
+	{"look", []string{"ls", "show", "wait", "watch", "export"}},
 	{"repair", []string{"release", "leaks", "redis", "redlock"}},
-	{"stores", []string{"doctor", "explain", "serve", "bench", "schema", "demo", "lab"}},
+	{"stores", []string{"doctor", "serve", "bench", "schema", "demo", "lab"}},
 }
 
 // summary returns what snib prints without arguments: a screen of 24 lines at most.
@@ -155,7 +155,10 @@ func formatFlags(set *pflag.FlagSet) string {
 			head = "  -" + f.Shorthand + ", --" + f.Name
 		}
 		kind, text := pflag.UnquoteUsage(f)
-		if kind != "" {
+		switch {
+		case kind != "" && f.NoOptDefVal != "":
+			head += "[=" + kind + "]"
+		case kind != "":
 			head += " " + kind
 		}
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" {

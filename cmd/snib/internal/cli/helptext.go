@@ -125,6 +125,22 @@ const lsExamples = `  snib ls                     all locks that are held or wai
   snib ls -o wide             a row for each hold, and more columns
   snib ls -0 | xargs -0 ...   for pipes: exact names
   snib ls -o json             for programs
+  snib ls --count             how many are held, and how many wait
+  snib ls -o name | wc -l     one number
+  snib ls --watch             again each second, until Ctrl-C
+`
+
+const lsNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
+  freed in the meantime may or may not be listed. --count keeps no list of them
+  in memory.
+
+  With --foreign and a PREFIX, each string and each hash in Redis whose key
+  begins with it counts as a lock. Without a PREFIX, only keys in the format of
+  a known library do, and snib reads each key of the server.
+
+  --watch pauses for at least nine times as long as the reading took, and goes
+  on for up to a minute while the store does not answer. It clears a terminal
+  before each table; elsewhere, each table begins with a line of its own.
 `
 
 const showExamples = `  snib show deploy
@@ -239,20 +255,6 @@ const schemaNotes = `  Use it if migrations make your tables. Otherwise, snib ma
   are first needed.
 `
 
-const countExamples = `  snib count                  all locks
-  snib count jobs/            locks whose names start with jobs/
-  snib count lock: --foreign  also those that other libraries hold in Redis
-  snib count -o number        how many are held or waited for
-`
-
-const countNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
-  freed in the meantime may or may not be counted.
-
-  With --foreign and a PREFIX, each string and each hash in Redis whose key
-  begins with it counts as a lock. Without a PREFIX, only keys in the format of
-  a known library do, and snib reads each key of the server.
-`
-
 const leaksExamples = `  snib leaks                  exit 1 if there are any
   snib leaks lock:            also each key lock:... without an end, in Redis
   snib leaks --held 1h        also holds that have lasted for an hour
@@ -300,33 +302,6 @@ const watchNotes = `  It reads the store once a second, or ten times with --exac
   as released. With --waiters, the waiters of the first reading are reported as
   waiting, and a waiter that is gone is reported as left if it may have had the
   lock in the meantime. -o json prints one document per line.
-`
-
-const topExamples = `  snib top                    all locks; q ends it
-  snib top --sort held        the oldest holds first
-  snib top jobs/ -n 3         three looks, as plain text
-  snib top -o json | jq -c .count
-`
-
-const topNotes = `  The locks with the most waiters come first, then those with the most grants
-  that were seen since the start. snib top reads the store once a second, as
-  snib watch does, so there may have been more grants. The percentiles say how
-  long the present waiters have waited. Without a terminal, snib top prints one
-  reading as plain text. -o json prints one document per line for each reading,
-  until -n ends it.
-
-  On a terminal, the arrow keys select a lock. Enter shows its holders, its
-  queue and its last holds. s sorts by the next of --sort. / shows only the
-  locks whose name or holder contains a text. x releases the lock: it asks for
-  a reason and for the lock's name, and breaks only the holds that it shows, as
-  snib release does. The audit lines are printed at the end.
-
-  --sort busy     most waiters, then most grants
-  --sort grants   most grants since the start
-  --sort longest  longest wait
-  --sort held     oldest hold
-  --sort left     shortest time until a lease ends
-  --sort name     by name
 `
 
 const exportExamples = `  snib export                 serve http://127.0.0.1:9877/metrics
@@ -390,10 +365,6 @@ const doctorNotes = `  ok     the check found nothing wrong
 
   It takes, renews and frees a lock of its own, and makes the store's file or
   table if there is none, as snib run does.
-`
-
-const explainExamples = `  snib explain                which lock fits which task
-  snib explain redis          all about one backend
 `
 
 const benchExamples = `  snib bench                  the store of --url or $SNIB_URL

@@ -39,11 +39,15 @@ func (a *app) newLsCommand() *cobra.Command {
 		Use:               "ls [PREFIX]",
 		Short:             "list the locks that are held or waited for",
 		Example:           lsExamples,
+		Long:              lsNotes,
 		ValidArgsFunction: a.completeName,
 		Args:              atMostOneArg,
 	}
-	foreign := addForeign(cmd)
+	foreign := cmd.Flags().Bool("foreign", false, "also locks of other libraries, in Redis")
+	count := cmd.Flags().Bool("count", false, "only how many locks, holders and waiters there are")
 	null := cmd.Flags().BoolP("null", "0", false, "names only, unquoted, each followed by a NUL byte, for xargs -0")
+	interval := addDuration(cmd, "watch", "", "print the table again each second, or each `INTERVAL`", 0, oneInterval)
+	cmd.Flags().Lookup("watch").NoOptDefVal = allInterval.String()
 	output := addOutput(cmd, "table", "wide", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -52,8 +56,21 @@ func (a *app) newLsCommand() *cobra.Command {
 		case *null:
 			output.value = "null"
 		}
+		switch {
+		case *count && (interval.set || output.value != "table" && output.value != "json"):
+			return usagef("--count prints one table, or -o json: drop --watch, --null and other formats")
+		case interval.set && output.value != "table" && output.value != "wide":
+			return usagef("--watch prints tables only; snib watch -o json is for programs")
+		}
+		prefix := strings.Join(args, "")
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			return a.ls(ctx, s, strings.Join(args, ""), *foreign, output.value)
+			switch {
+			case *count:
+				return a.count(ctx, s, prefix, *foreign, output.value)
+			case interval.set:
+				return a.watchList(ctx, s, prefix, *foreign, output.value, interval.value)
+			}
+			return a.ls(ctx, s, prefix, *foreign, output.value)
 		})
 	}
 	return cmd
@@ -69,6 +86,31 @@ func (a *app) ls(ctx context.Context, s *backend.Store, prefix string, foreign b
 		}
 	}
 	return err
+}
+
+// watchList prints the locks of a store at most once per interval, until the process ends. It
+// tolerates outages as snib watch does.
+func (a *app) watchList(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string, interval time.Duration) error {
+	heading := "---- %s  %s\n"
+	if child.CanRedraw(os.Stdout) {
+		heading = "\x1b[H\x1b[J%s  %s\n" // the cursor goes to the top left, and all below is erased
+	}
+	var all []driver.Status
+	o := observer{
+		interval: interval,
+		takeSnapshot: func() (_ snapshot, err error) {
+			all, err = list(ctx, s, prefix, foreign)
+			return snapshot{}, err
+		},
+		onOutage: a.reportOutage,
+		onSnapshot: func(_, _ snapshot, _ time.Duration) error {
+			if err := a.printf(heading, time.Now().UTC().Format("15:04:05Z"), printable(s.URL)); err != nil {
+				return err
+			}
+			return a.printList(s, all, output)
+		},
+	}
+	return o.run(ctx)
 }
 
 // list returns the locks whose names start with prefix, sorted by name, each once. It includes

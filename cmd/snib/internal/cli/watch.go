@@ -14,10 +14,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// How often snib watch and snib top take a snapshot. They pause for at least restFactor times
-// as long as a snapshot took, so that a big store spends at most a tenth of the time on them.
-// Of the last two snapshots the faster one counts, and a failed one counts as 0: otherwise a
-// store that hung for a moment would delay the next snapshot for nine times as long.
+// How often snib watch and snib ls --watch take a snapshot. They pause for at least restFactor
+// times as long as a snapshot took, so that a big store spends at most a tenth of the time on them.
+// Of the last two snapshots the faster one counts, and a failed one counts as 0: otherwise a store
+// that hung for a moment would delay the next snapshot for nine times as long.
 const (
 	oneInterval = 100 * time.Millisecond // for one lock
 	allInterval = time.Second            // for all locks
@@ -119,8 +119,8 @@ func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string)
 // A snapshot is what one look at the store showed: locks by their names.
 type snapshot map[string]driver.Status
 
-// maxWatched is the largest number of locks that snib watch and snib top accept: they keep all
-// in memory, and read all for each snapshot.
+// maxWatched is the largest number of locks that snib watch accepts: it keeps all in memory, and
+// reads all for each snapshot.
 const maxWatched = 100_000
 
 // snapshotAll reads all locks whose names start with prefix.
