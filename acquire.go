@@ -121,7 +121,13 @@ type holdOrigin struct {
 	joined bool // it added a lock to an existing hold; local is set, too
 }
 
-// acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold.
+// maxLateGrants is how many grants may come too late in a row before the TTL counts as too short
+// for the store.
+const maxLateGrants = 10
+
+// acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold. An
+// overloaded store may grant a lease that is over when the grant arrives. Nothing has begun then,
+// so an acquisition that may wait begins anew.
 func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began clockReading) (*hold, holdOrigin, error) {
 	h, origin, err := l.resolve(ctx, name)
 	if h != nil || err != nil {
@@ -129,12 +135,24 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 	}
 	ctx, cancel := l.waitContext(ctx, noWait)
 	defer cancel()
+	for late := 1; ; late++ {
+		h, origin, err = l.acquireOnce(ctx, name, noWait, began)
+		if !errors.Is(err, errLate) || noWait || late == maxLateGrants || ctx.Err() != nil {
+			return h, origin, err
+		}
+	}
+}
+
+// acquireOnce takes an acquisition through stages 2 to 4.
+func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool, began clockReading) (*hold, holdOrigin, error) {
 	p, h, err := l.enqueue(ctx, name, noWait, began)
 	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
 		l.core.decline(h)
 		h = nil
 		if errors.Is(err, ErrLost) && ctx.Err() == nil { // nobody has used it: this wait goes on
 			p, h, err = l.enqueue(ctx, name, noWait, began)
+		} else if ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
 	}
 	if h != nil || err != nil {
@@ -145,7 +163,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 		h, err = l.install(ctx, le, granted)
 	}
 	l.core.dequeue(p, err == nil && l.conf.exclusive())
-	return h, origin, err
+	return h, holdOrigin{}, err
 }
 
 // waitContext returns a context that bounds the wait by MaxWait.

@@ -42,11 +42,13 @@ func (l *Locker) checkAndInstall(ctx context.Context, le *lease, granted driver.
 	}
 	now := driver.Now()
 	if le.deadline.Reached(now) {
-		return nil, fmt.Errorf("%w: the grant came %v after its request, with a TTL of %v",
-			ErrLost, now.Sub(grant.Start), le.ttl)
+		return nil, fmt.Errorf("%w: %v after its request, with a TTL of %v", errLate, now.Sub(grant.Start), le.ttl)
 	}
 	return l.addHold(le, now)
 }
+
+// errLate means that a grant came when its lease was over.
+var errLate = fmt.Errorf("%w: the grant came too late", ErrUnavailable)
 
 // reportRegression tells the Traces that a token went back. It returns an
 // error if fencing is required.
@@ -80,7 +82,7 @@ func (l *Locker) addHold(le *lease, now driver.Instant) (*hold, error) {
 	case c.isClosed:
 		return nil, ErrClosed
 	case le.lostErr != nil: // the store ended the lease before its grant arrived here
-		return nil, le.lostErr
+		return nil, fmt.Errorf("%w: the grant was over before it came: %v", ErrUnavailable, le.lostErr) //nolint:errorlint // nothing had begun
 	}
 	h := le.newHold(l, le.nextToken-1, now)
 	c.watermarks.raise(le.name, le.endToken-1)

@@ -15,18 +15,24 @@ import (
 func TestLateGrantIsNoHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		late := true
+		inTime, calls := time.Now().Add(14*ttl), 0
 		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			calls++
 			l, err := send()
-			if late {
+			if time.Now().Before(inTime) {
 				time.Sleep(ttl) // the process was stopped after the grant
 			}
 			return l, err
 		}
 		locker := open(t, d)
-		_, err := locker.Acquire(t.Context(), "a")
-		wantErr(t, "Acquire whose grant came after the end of the lease", err, snib.ErrLost)
-		late = false
+		_, err := locker.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire whose grant came after the end of the lease", err, snib.ErrUnavailable)
+		_, err = locker.Acquire(t.Context(), "a")
+		wantErr(t, "Acquire whose grants all come after the end of the lease", err, snib.ErrUnavailable)
+		if calls != 11 {
+			t.Errorf("the store was asked %d times, want once and ten times", calls)
+		}
+		release(t, acquire(t, locker, "a")) // after three more
 		release(t, acquire(t, locker, "a")) // nothing was left behind
 	})
 }

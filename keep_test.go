@@ -387,7 +387,7 @@ func TestSessionLoss(t *testing.T) {
 		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
 		wantErr(t, "cause", context.Cause(lock.Context()), errGone)
 		_, err := locker.Acquire(t.Context(), "lost before")
-		wantErr(t, "Acquire of a lease that was lost before its grant arrived", err, snib.ErrLost)
+		wantErr(t, "Acquire of a lease that was lost before its grant arrived", err, snib.ErrUnavailable)
 	})
 }
 

@@ -221,7 +221,7 @@ func TestTraceIsNotToldOfHoldsThatNobodyHad(t *testing.T) {
 		lock := <-second
 		close(ctx.slow)
 		release(t, lock)
-		wantErr(t, "the third Acquire", <-failed, snib.ErrLost) // it asked the store itself then, and the answer came too late
+		wantErr(t, "the third Acquire", <-failed, snib.ErrUnavailable) // it asked the store itself then, and the answers came too late
 		if released := others.eventsOf("released"); len(released) != 2 || !released[1].Local {
 			t.Fatalf("the third hold was not handed over: %+v", released)
 		}

@@ -72,11 +72,4 @@ var cmdMutants = []mutant{
 		new:   "case false:",
 		tests: "TestDistantEnd", testsIn: "cmd/snib",
 	},
-	{
-		guarantee: "late grants", pkg: "cmd/snib/internal/cli",
-		in:    "acquirer.acquireInTime",
-		old:   "!errors.Is(err, snib.ErrLost) ||",
-		new:   "true ||",
-		tests: "TestLateGrant",
-	},
 }

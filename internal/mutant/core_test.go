@@ -144,7 +144,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "the turn is passed on", pkg: ".",
-		in:    "Locker.acquireHold",
+		in:    "Locker.acquireOnce",
 		old:   "l.core.dequeue(p, err == nil && l.conf.exclusive())",
 		new:   "l.core.dequeue(p, l.conf.exclusive())",
 		tests: "TestTurnIsPassedOn",

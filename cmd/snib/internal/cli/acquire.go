@@ -177,7 +177,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		lock, err := acq.acquireInTime(ctx, locker)
+		lock, err := locker.Acquire(ctx, acq.req.Name)
 		done <- result{lock, err}
 	}()
 	line := &waitLine{acq: acq, store: s}
@@ -233,21 +233,6 @@ func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []s
 		}
 	}
 	return acq.held, nil
-}
-
-// maxLateGrants is how many grants may come too late before the TTL is considered too short for
-// the store.
-const maxLateGrants = 10
-
-// acquireInTime acquires the lock. An overloaded store may grant it so late that the lease has
-// ended. As nothing has run yet, a command that waits without a limit then acquires again.
-func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*snib.Lock, error) {
-	for late := 1; ; late++ {
-		lock, err := locker.Acquire(ctx, acq.req.Name)
-		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || late == maxLateGrants || ctx.Err() != nil {
-			return lock, err
-		}
-	}
 }
 
 // releaseTimeout bounds the release of a lock that nobody needs any more. A store that hangs
@@ -419,8 +404,6 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	switch {
 	case isUnavailable(err):
 		return acq.withheldError(err)
-	case errors.Is(err, snib.ErrLost): // the answer came too late
-		return failf(exitUnavailable, "%s; is the store too slow for --ttl %v?", message(err), acq.req.TTL)
 	case errors.Is(err, snib.ErrKind):
 		return failf(exitConfig, "%s; choose another name, or use the kind that it has", message(err))
 	// The name and the flags were checked, so the store can't be used where it is.

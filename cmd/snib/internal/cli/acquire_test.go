@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib"
@@ -57,60 +55,6 @@ func TestReason(t *testing.T) {
 			if usual != (tt.want == "") || !usual && text != tt.want {
 				t.Errorf("reason = %q, usual: %v; want %q", text, usual, tt.want)
 			}
-		})
-	}
-}
-
-// A lateStore is a store whose first grants come after their lease has ended.
-type lateStore struct {
-	driver.Driver
-	late int
-}
-
-func (s *lateStore) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	lease, err := s.Driver.Acquire(ctx, req)
-	if s.late--; s.late >= 0 {
-		time.Sleep(req.TTL) // in a bubble
-	}
-	return lease, err
-}
-
-// TestLateGrant acquires in a store that is overloaded. A command that waits without a limit gets
-// the lock, unless the TTL is too short for the store. A command with a limit fails.
-func TestLateGrant(t *testing.T) {
-	tests := []struct {
-		name   string
-		late   int
-		noWait bool
-		wait   time.Duration
-		want   error
-	}{
-		{"InTime", 0, false, 0, nil},
-		{"Waits", 5, false, 0, nil},
-		{"TooSlow", 1000, false, 0, snib.ErrLost},
-		{"NoWait", 1, true, 0, snib.ErrLost},
-		{"Limit", 1, false, time.Minute, snib.ErrLost},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				acq := &acquirer{
-					app: &app{}, req: driver.Request{Name: "name", TTL: 2 * time.Second}, noWait: tt.noWait,
-					wait: &duration{value: tt.wait, set: tt.wait > 0},
-				}
-				locker, err := snib.New(&lateStore{memlock.New(), tt.late}, acq.options()...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer locker.Close()
-				lock, err := acq.acquireInTime(t.Context(), locker)
-				if !errors.Is(err, tt.want) {
-					t.Errorf("acquire with %d late grants = %v, want %v", tt.late, err, tt.want)
-				}
-				if lock != nil {
-					_ = lock.Release()
-				}
-			})
 		})
 	}
 }
