@@ -23,8 +23,8 @@ import (
 //   - [ErrKind] if the name is in use as another kind of lock
 //   - [ErrRegressed] if the fencing token went back
 //   - [ErrClosed] if the Locker is closed
-//   - [ErrLost] if the grant arrived after the lease was over
-//   - [ErrUnavailable] if the store is unavailable
+//   - [ErrUnavailable] if the store is unavailable, or so slow that grants arrived after their
+//     leases were over
 //   - Err and [context.Cause] of ctx if its end ended the wait
 //   - or it is the backend's own error
 //

@@ -91,7 +91,11 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 	defer bounded.cancel()
 	d := l.core.driver
-	switch err := d.Renew(bounded, []driver.Lease{d.Lease(name, id, l.conf.ttl)})[0].Err; {
+	answers := d.Renew(bounded, []driver.Lease{d.Lease(name, id, l.conf.ttl)})
+	if len(answers) != 1 {
+		return fmt.Errorf("the driver gave %d answers for one lease", len(answers))
+	}
+	switch err := answers[0].Err; {
 	case err == nil:
 		return driver.Invalidf("hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an administrator")
 	case errors.Is(err, ErrLost), errors.Is(err, errors.ErrUnsupported):

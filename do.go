@@ -17,8 +17,8 @@ import (
 // Do returns the errors of [Locker.Acquire], and then fn was not called, or what fn returns. If the
 // hold was lost, the result matches [ErrLost] even if fn returned nil. If fn returned nil, and the
 // store did not confirm the release, the result matches [ErrUnreleased]: the work was done, and the
-// lock lapses within its TTL. Neither of these two matches [ErrUnavailable], [ErrHeld] or the end
-// of a context. A nil fn is an [ErrInvalid], and the lock is not acquired.
+// lock lapses within its TTL. If fn returned nil, neither of these two matches [ErrUnavailable],
+// [ErrHeld] or the end of a context. A nil fn is an [ErrInvalid], and the lock is not acquired.
 //
 // Do returns by the deadline of ctx, or [driver.CancelTimeout] (50 ms) later, even if the store
 // does not answer the release, unless fn itself takes longer. The release then goes on in the

@@ -82,7 +82,7 @@ func (l *Locker) addHold(le *lease, now driver.Instant) (*hold, error) {
 	case c.isClosed:
 		return nil, ErrClosed
 	case le.lostErr != nil: // the store ended the lease before its grant arrived here
-		return nil, fmt.Errorf("%w: the grant was over before it came: %v", ErrUnavailable, le.lostErr) //nolint:errorlint // nothing had begun
+		return nil, fmt.Errorf("%w: %v", errLate, le.lostErr) //nolint:errorlint // nothing had begun
 	}
 	h := le.newHold(l, le.nextToken-1, now)
 	c.watermarks.raise(le.name, le.endToken-1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -249,31 +250,36 @@ func TestPromotion(t *testing.T) {
 }
 
 // TestDemotedMaster promotes a replica behind the address that clients use, and makes a replica of
-// the old master, as managed services do. Connections to it stay open, and it answers them. The
-// driver gets to the new master without a restart.
+// the old master, as managed services do. Connections to it stay open, and it answers them. Holder
+// and waiter get to the new master without a restart.
 func TestDemotedMaster(t *testing.T) {
 	t.Parallel()
 	old, next := redistest.Single(t), redistest.Single(t)
-	proxy := livetest.NewProxy(t, old.Addr())
-	d := open(t, at(proxy.Addr()), redislock.FailoverGrace(false))
-	free(t, take(t, d, request("job", "first", ttl)))
-	proxy.Redirect(next.Addr())
-	host, port, _ := strings.Cut(next.Addr(), ":")
-	old.Must("REPLICAOF", host, port)
-	began := time.Now()
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), enough)
-		l, err := d.Acquire(ctx, request("job", "second", ttl))
-		cancel()
-		if err == nil {
-			t.Logf("granted by the new master after %v", time.Since(began))
-			free(t, l)
-			return
-		}
-		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) > enough {
-			t.Fatalf("%v after the master was demoted, Acquire = %v, want a lease, or ErrUnavailable for a moment", time.Since(began), err)
-		}
+	follow := func(node, master *redistest.Node) {
+		host, port, _ := strings.Cut(master.Addr(), ":")
+		node.Must("REPLICAOF", host, port)
 	}
+	follow(next, old)
+	proxy := livetest.NewProxy(t, old.Addr())
+	d1 := open(t, at(proxy.Addr()), redislock.FailoverGrace(false))
+	d2 := open(t, at(proxy.Addr()), redislock.FailoverGrace(false))
+	first, second := take(t, d1, request("job", "first", time.Minute)), take(t, d1, request("task", "first", time.Minute))
+	waiter := wait(t, d2, request("job", "second", time.Minute), 1)
+	livetest.Await(t, "link", func() error {
+		if got := fmt.Sprint(next.Must("ZCARD", "snib.q:{job}")); got != "1" {
+			return fmt.Errorf("the replica knows %s waiters", got)
+		}
+		return nil
+	})
+	proxy.Redirect(next.Addr())
+	next.Must("REPLICAOF", "NO", "ONE")
+	follow(old, next)
+	free(t, first)
+	granted(t, waiter, enough, "the waiter")
+	if err := renewAgain(t, d1, second); err != nil {
+		t.Errorf("Renew at the new master = %v", err)
+	}
+	free(t, take(t, d2, request("another job", "third", time.Minute)))
 }
 
 // TestFlush deletes all keys. No waiter or holder can notice that by itself, so the lock is
@@ -399,15 +405,18 @@ func TestNotReady(t *testing.T) {
 			patient := begin(t, d, request("job", "patient", ttl))
 			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
+			says := func(err error) bool { // a request that shared a connection with one that left a replica learns less
+				return strings.Contains(err.Error(), tt.name) || tt.name == "READONLY" && errors.Is(err, io.EOF)
+			}
 			if err := d.Renew(short, []driver.Lease{held})[0].Err; err == nil || errors.Is(err, driver.ErrLost) {
 				t.Errorf("Renew = %v, want what the server says", err)
-			} else if !strings.Contains(err.Error(), tt.name) && short.Err() == nil {
+			} else if !says(err) && short.Err() == nil {
 				t.Errorf("Renew = %v, want %s", err, tt.name)
 			}
 			if tt.heal != nil {
 				hurried := request("job", "hurried", ttl)
 				hurried.NoWait = true
-				if l, err := d.Acquire(t.Context(), hurried); err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.name) {
+				if l, err := d.Acquire(t.Context(), hurried); err == nil || errors.Is(err, driver.ErrHeld) || !says(err) {
 					t.Errorf("Acquire with NoWait = %v, %v, want %s", l, err, tt.name)
 				}
 				if took := time.Since(began); took > 8*time.Second+slack() {

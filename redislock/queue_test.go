@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -463,4 +464,28 @@ func subscribers(t testing.TB, n *redistest.Node) int {
 	t.Helper()
 	text, _ := n.Must("CLIENT", "LIST", "TYPE", "pubsub").(string)
 	return strings.Count(text, "id=")
+}
+
+// TestReadersAreServedTogether deletes the key of a lock that two readers wait for, as its end
+// does. The one that asks next gets the lock, and so does the other, which need not ask.
+func TestReadersAreServedTogether(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	ask := func(id, mode, waits string) string {
+		rest := `"mode":"` + mode + `","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"snib.c:x","blind":true,"pid":1}`
+		answers, _ := node.Must("EVAL", redislock.FullScript.Text, 6, "snib.m", "snib.g", "job", "snib.r:{job}", "snib.q:{job}", "snib.w:{job}",
+			"off", "3600000", "0", "A", "6", strconv.Quote(id), mode, "60000", "1", waits, rest).([]any)
+		return fmt.Sprint(answers...)[:1]
+	}
+	for _, step := range []struct{ id, mode, waits, want string }{
+		{"writer", "x", "0", "g"}, {"first", "s", "1", "q"}, {"second", "s", "1", "q"},
+	} {
+		if got := ask(step.id, step.mode, step.waits); got != step.want {
+			t.Fatalf("%s: %s, want %s", step.id, got, step.want)
+		}
+	}
+	node.Must("DEL", "job")
+	if got, holders := ask("first", "s", "1"), node.Must("HLEN", "snib.r:{job}"); got != "g" || holders != int64(2) {
+		t.Errorf("the first reader asks again: %s, and %v hold the lock, want a grant and both", got, holders)
+	}
 }

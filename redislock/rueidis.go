@@ -63,13 +63,15 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 // leaveReplica closes the connection on which a call was refused by a replica. The address may lead
 // to a new master by now, while a connection to the old one, which was demoted, stays open for
 // ever. Redis ignores the argument of QUIT; the client chooses the connection by it, as it did for
-// the call. Clients of a Cluster or of Sentinels are told of the new master.
+// the call. It notices only with another command that the connection is closed. The clients of a
+// Cluster are told of the new master.
 func (c *rueidisConn) leaveReplica(ctx context.Context, keys []string) {
-	if c.client.Mode() == rueidis.ClientModeCluster {
+	if c.client.Mode() == rueidis.ClientModeCluster || len(keys) == 0 {
 		return
 	}
-	quit := c.client.B().Arbitrary("QUIT").Keys(keys...).Build()
-	_ = c.client.Do(ctx, quit).Error()
+	for _, command := range []string{"QUIT", "PING"} {
+		_ = c.client.Do(ctx, c.client.B().Arbitrary(command).Keys(keys[0]).Build()).Error()
+	}
 }
 
 // send makes calls. With text set, the scripts go with their text, for a server that does not know

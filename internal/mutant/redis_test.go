@@ -124,7 +124,7 @@ var redisMutants = []mutant{
 	{
 		guarantee: "foreign waiters", pkg: "redislock",
 		file:  "script/queue.lua",
-		old:   "if not first or first == yieldMark and yieldLeft() then return end",
+		old:   "if not first or first == yieldMark and yieldLeft() then return mine end",
 		new:   "if not first then return end",
 		tests: "TestYieldToForeign/Exclusive",
 	},

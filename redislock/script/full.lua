@@ -33,7 +33,11 @@ for k = 3, #KEYS, 4 do
   local n = tonumber(ARGV[arg + 1])
   local ok, answer = pcall(handlers[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
   if not ok then
-    answer = 'x ' .. (type(answer) == 'table' and answer.err or tostring(answer))
+    local text = type(answer) == 'table' and answer.err or tostring(answer)
+    -- The server is a replica, so no request was served, and the client must leave it.
+    local readOnly = string.match(text, 'READONLY .*')
+    if readOnly then return redis.error_reply(readOnly) end
+    answer = 'x ' .. text
   end
   answers[#answers + 1] = answer
   arg = arg + 2 + n

@@ -58,16 +58,17 @@ end
 -- serveQueue skips waiters that it can't reach. It wakes each waiter that it grants the lock,
 -- except the one with the id self, whose request is being served: it returns the answer to that.
 local function serveQueue(self, value)
+  local mine
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not first or first == yieldMark and yieldLeft() then return end
+    if not first or first == yieldMark and yieldLeft() then return mine end
     local request, entry = findRequest(first)
     if not request or entryTime(entry) + absence < now then
       dequeue(first)
     elseif exhausted() then
-      return
+      return mine
     elseif not hasRoom(request.mode, value) or grace(request.ttl) > 0 then
-      return
+      return mine
     else
       -- The wake-up comes first: while the slot is moving, Redis may break off the rest. A waiter
       -- that listens to another server sends its request again, and is served then.
@@ -78,11 +79,9 @@ local function serveQueue(self, value)
         local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
         -- The rest of the entry follows its time, the opening brace and the id.
         writeHold(token, now, first, request.mode, ttl, string.sub(entry, 24 + #first))
-        if first == self then
-          return grantAnswer(token, othersWait(request.channel))
-        end
-        -- The waiter sends its request again, which extends the lease. The answer is the grant.
-        if request.mode == 'x' then return end -- no other hold fits
+        if first == self then mine = grantAnswer(token, othersWait(request.channel)) end
+        -- Another waiter sends its request again, which extends the lease. The answer is the grant.
+        if request.mode == 'x' then return mine end -- no other hold fits
         value = nil
       end
     end

@@ -43,6 +43,9 @@ func (a *app) newLockCommand() *cobra.Command {
 		Long:    lockNotes,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("id") && l.id == "" {
+				return usagef("--id is empty: give the id that snib lock printed, or leave --id out to take the lock")
+			}
 			for _, useless := range []string{"try", "wait", "output"} {
 				if l.id != "" && cmd.Flags().Changed(useless) {
 					return usagef("--id extends a hold: it does not wait or print anything, so leave out --%s", useless)
@@ -274,7 +277,7 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 	}
 	for _, h := range outer {
 		if h.ID == id {
-			return usagef("%s is held by the snib run around this command, which frees it at its end", printable(name))
+			return usagef("this is the id of a snib run around this command, which frees its lock at its end")
 		}
 	}
 	if os.Getenv(keeperPIDVar) != "" {
