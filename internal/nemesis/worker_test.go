@@ -296,7 +296,7 @@ func (w *worker) released(id int64, err error) {
 	e := history.Event{At: now(), Kind: history.Released, ID: id}
 	if err != nil {
 		e.Err, e.Lost = err.Error(), errors.Is(err, snib.ErrLost)
-		e.Odd = !e.Lost && !errors.Is(err, snib.ErrUnavailable)
+		e.Odd = !e.Lost && !errors.Is(err, snib.ErrUnreleased)
 	}
 	w.log.Add(e)
 }

@@ -209,9 +209,7 @@ func (w *worker) work(ctx context.Context) {
 		lock, err := w.locker.With(opts...).Acquire(waiting, e.Name)
 		cancel()
 		if err != nil {
-			// If the machine is slow, a grant may come after its TTL: then it is lost.
-			tooLate := errors.Is(err, snib.ErrLost) && w.world.slack() > worldTTL
-			odd := waiting.Err() == nil && !errors.Is(err, snib.ErrUnavailable) && !tooLate
+			odd := waiting.Err() == nil && !errors.Is(err, snib.ErrUnavailable)
 			w.log.Add(history.Event{At: now(), Kind: history.Failed, ID: e.ID, Err: err.Error(), Odd: odd})
 			continue
 		}
