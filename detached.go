@@ -91,11 +91,7 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 	defer bounded.cancel()
 	d := l.core.driver
-	answers := d.Renew(bounded, []driver.Lease{d.Lease(name, id, l.conf.ttl)})
-	if len(answers) != 1 {
-		return fmt.Errorf("the driver gave %d answers for one lease", len(answers))
-	}
-	switch err := answers[0].Err; {
+	switch _, err := renewOne(bounded, d, d.Lease(name, id, l.conf.ttl)); {
 	case err == nil:
 		return driver.Invalidf("hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an administrator")
 	case errors.Is(err, ErrLost), errors.Is(err, errors.ErrUnsupported):
@@ -112,11 +108,8 @@ func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*
 	le.granted = c.driver.Lease(name, id, le.ttl)
 	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 	defer bounded.cancel()
-	answers := c.driver.Renew(bounded, []driver.Lease{le.granted})
-	if len(answers) != 1 {
-		return nil, fmt.Errorf("the driver gave %d answers for one lease", len(answers))
-	}
-	if err := checkRenewal(answers[0]); err != nil {
+	start, err := renewOne(bounded, c.driver, le.granted)
+	if err != nil {
 		return nil, callerError(ctx, err)
 	}
 	if err := le.granted.SetHolder(bounded, l.holder()); err != nil {
@@ -124,8 +117,17 @@ func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*
 	}
 	le.nextToken, le.endToken = token+1, token+1
 	le.ttl -= l.conf.lockDelay
-	le.extend(answers[0].Start)
+	le.extend(start)
 	return l.addHold(le, driver.Now())
+}
+
+// renewOne extends a lease, from the start that it returns.
+func renewOne(ctx context.Context, d driver.Driver, le driver.Lease) (start driver.Instant, err error) {
+	answers := d.Renew(ctx, []driver.Lease{le})
+	if len(answers) != 1 {
+		return start, fmt.Errorf("the driver gave %d answers for one lease", len(answers))
+	}
+	return answers[0].Start, checkRenewal(answers[0])
 }
 
 var errNoSuchHold = fmt.Errorf("%w: there is no hold with this id", ErrLost)

@@ -75,8 +75,9 @@ func mode(req driver.Request) string {
 func (d *Driver) newAttempt(req driver.Request) *attempt {
 	var id [8]byte
 	_, _ = crand.Read(id[:]) // it never fails
+	keys := d.conf.namespace.keysOf(req.Name)
 	a := &attempt{
-		d: d, req: req, keys: d.conf.namespace.keysOf(req.Name), slot: d.slot(req.Name),
+		d: d, req: req, keys: keys, slot: d.slot(keys[0]),
 		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
 	}
 	d.mu.Lock()

@@ -147,7 +147,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
+	answer, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), &command{
 		keys: &keys, code: "b", saved: true, args: []string{encodeID(id), id},
 	})
 	if err == nil && answer == "l" {
@@ -162,6 +162,6 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	_, err := d.sendUntilAnswered(ctx, d.slot(name), &command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
+	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), &command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
 	return err
 }

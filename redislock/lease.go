@@ -90,7 +90,8 @@ func (l *lease) untilYield() time.Duration {
 // process may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no
 // such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
-	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: d.conf.namespace.keysOf(name), slot: d.slot(name)}}
+	keys := d.conf.namespace.keysOf(name)
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keys, slot: d.slot(keys[0])}}
 }
 
 // ID returns the id of the grant.

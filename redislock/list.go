@@ -105,7 +105,8 @@ func (s lockStatus) mainKey(n namespace) string {
 func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	slots := make(map[uint16][]string)
 	for _, key := range keys {
-		slots[d.slotOfKey(key)] = append(slots[d.slotOfKey(key)], key)
+		slot := d.slot(key)
+		slots[slot] = append(slots[slot], key)
 	}
 	return func(yield func([]string) bool) {
 		for _, all := range slots {

@@ -214,11 +214,7 @@ func (d *Driver) onMessage(payload string) {
 	case l != nil && word == "w":
 		l.markWanted()
 	case l != nil && word == "b":
-		for _, other := range d.leases { // the attempt may have been granted more than once
-			if other == l || other.req.ID == l.req.ID && other.keys[0] == l.keys[0] {
-				d.verifyLater(other)
-			}
-		}
+		d.verifyLater(l)
 	case a != nil && word == "w":
 		a.maybeWanted = true // granted, but we do not know yet
 	case a != nil && word == "b":

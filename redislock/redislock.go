@@ -171,12 +171,9 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 // the store has to know of it after a restart.
 func (d *Driver) isLong(ttl time.Duration) bool { return d.conf.grace && ttl > d.conf.floor }
 
-// slot returns the slot of a lock, by which requests are batched.
-func (d *Driver) slot(name string) uint16 { return d.slotOfKey(string(d.conf.namespace) + name) }
-
-// slotOfKey returns the slot of a key. Requests for one slot of a Cluster share a batch; on a
-// single server all requests do.
-func (d *Driver) slotOfKey(key string) uint16 {
+// slot returns the slot of a key, by which requests are batched. Requests for one slot of a Cluster
+// share a batch; on a single server all requests do.
+func (d *Driver) slot(key string) uint16 {
 	if d.conn.IsCluster() {
 		return slotOf(key)
 	}

@@ -142,24 +142,22 @@ func (s *snapshot) holder() *leaseVotes {
 // token returns the first token of the lease. It is computed from the last token that most
 // nodes have or, in a tie, from the greatest such token.
 func (h *leaseVotes) token() uint64 {
-	var best uint64
-	for token, votes := range h.tokens {
-		if votes > h.tokens[best] || votes == h.tokens[best] && token > best {
-			best = token
-		}
-	}
-	return h.holder.firstToken(best)
+	return h.holder.firstToken(mostVotes(h.tokens, func(a, b uint64) bool { return a > b }))
 }
 
 // description returns what most nodes tell of the holder or, in a tie, the newest of that.
 func (h *leaseVotes) description() driver.Holder {
-	var best holder
-	for shown, votes := range h.shown {
-		if votes > h.shown[best] || votes == h.shown[best] && shown.Set > best.Set {
-			best = shown
+	return mostVotes(h.shown, func(a, b holder) bool { return a.Set > b.Set }).toDriver()
+}
+
+// mostVotes returns what most nodes say. In a tie, isBetter decides.
+func mostVotes[T comparable](votes map[T]int, isBetter func(a, b T) bool) (best T) {
+	for one, n := range votes {
+		if n > votes[best] || n == votes[best] && isBetter(one, best) {
+			best = one
 		}
 	}
-	return best.toDriver()
+	return best
 }
 
 func (s *snapshot) status(name string) driver.Status {

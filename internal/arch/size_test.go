@@ -28,7 +28,7 @@ type size struct{ lines, most int }
 var budgetRow = regexp.MustCompile("(?m)^\\| ([a-z -]+) \\| (`[^|]+`) \\| ([0-9,]+) \\| ([0-9,]+) \\|")
 
 // sizes returns the parts of the repository as docs/budget.md has them, with their lines of Go, Lua
-// and SQL, and the words of all pages. Lines that belong to no part are those of the last one.
+// and SQL, and the words of all pages.
 func sizes(fsys fs.FS) (parts []*part, words size, err error) {
 	page, _ := fs.ReadFile(fsys, "docs/budget.md") // without it, there are no parts
 	number := func(text []byte) int {

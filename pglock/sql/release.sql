@@ -1,4 +1,5 @@
--- release ends the lease of $1 name and $2 id, or keeps it until it has lasted its MinHold. If the clock was set back, it keeps the lease for MinHold from now.
+-- release ends the lease of $1 name and $2 id, or keeps it until it has lasted its MinHold. If the
+-- clock was set back, it keeps the lease for MinHold from now.
 UPDATE {table} l SET used = {clock}, holders = (
 	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e || jsonb_build_object('kept', true, 'until', x.least, 'ttl', e->'min_hold')
 		ELSE e END ORDER BY i) FILTER (WHERE NOT x.ended OR x.least > x.now), '[]')

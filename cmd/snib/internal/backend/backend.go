@@ -126,12 +126,12 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 
 // Inherit returns a file that keeps a lock taken while a child process has it open, or nil if the
 // store has none.
-func (s *Store) Inherit(ctx context.Context, name, owner string) (*os.File, error) {
+func (s *Store) Inherit(ctx context.Context, name, id string) (*os.File, error) {
 	d, ok := s.Driver.(*sqlitelock.Driver)
 	if !ok {
 		return nil, nil
 	}
-	f, err := d.Inherit(ctx, name, owner)
+	f, err := d.Inherit(ctx, name, id)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, nil
 	}

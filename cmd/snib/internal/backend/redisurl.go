@@ -80,7 +80,7 @@ type redisURL struct {
 	graceOff, durable              bool
 	allowSplitBrain                bool
 	maxTTL, graceFloor, yieldEvery time.Duration
-	namespace                      string
+	prefix                         string // of all keys and channels
 	passwordFile                   string
 	ca, cert, key, serverName      string
 	insecure                       bool
@@ -139,7 +139,7 @@ func (u *redisURL) parameters() []Parameter {
 			"same for all clients (default 30s; Sentinel: 20s or more)",
 			set: func(value string) (err error) { u.graceFloor, err = parseDuration(value, 24*time.Hour); return err }},
 		{Syntax: "prefix=PREFIX", store: true, Doc: "a prefix of all keys and channels, for a user who may use no others; the same for " +
-			"all clients (default none)", set: text(&u.namespace)},
+			"all clients (default none)", set: text(&u.prefix)},
 		{Syntax: "yield-to-foreign=DURATION", store: true, Doc: "how often to leave a lock that snib waits for free for 300 ms, so that clients " +
 			"of other libraries that poll get a chance (1s or more; default never)",
 			set: func(value string) (err error) { u.yieldEvery, err = parseDuration(value, 24*time.Hour); return err }},
@@ -461,8 +461,8 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 	if u.maxTTL > 0 {
 		opts = append(opts, redislock.MaxTTL(u.maxTTL))
 	}
-	if u.namespace != "" {
-		opts = append(opts, redislock.Prefix(u.namespace))
+	if u.prefix != "" {
+		opts = append(opts, redislock.Prefix(u.prefix))
 	}
 	if u.yieldEvery > 0 {
 		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))

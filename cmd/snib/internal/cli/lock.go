@@ -137,20 +137,21 @@ func (l *lockCommand) extend(ctx context.Context, s *backend.Store, name string)
 	}
 	ctx, cancel := answerSoon(ctx)
 	defer cancel()
-	switch err := s.Renew(ctx, []driver.Lease{s.Lease(name, id, l.ttl.value)})[0].Err; {
+	answer := s.Renew(ctx, []driver.Lease{s.Lease(name, id, l.ttl.value)})[0]
+	return l.reportChange(s, name, "extended", answer.Err)
+}
+
+// reportChange reports how a request about a hold went. If the hold had ended before, the exit code
+// says so: its script may not have been alone until its end.
+func (a *app) reportChange(s *backend.Store, name, change string, err error) error {
+	switch {
 	case errors.Is(err, snib.ErrLost):
-		return notHeldAnyMore(name)
+		return failf(exitLost, "%s was not held under this id any more: its --ttl was over, or it was released", printable(name))
 	case err != nil:
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
-	l.verbosef("extended %s", printable(name))
+	a.verbosef("%s %s", change, printable(name))
 	return nil
-}
-
-// notHeldAnyMore says that a hold has ended before its script did: the script may not have been
-// alone until then.
-func notHeldAnyMore(name string) error {
-	return failf(exitLost, "%s was not held under this id any more: its --ttl was over, or it was released", printable(name))
 }
 
 // applyPolicy limits the TTL to what the configuration file allows. As nobody renews the lock, its
@@ -268,8 +269,7 @@ func (a *app) newUnlockCommand() *cobra.Command {
 	return cmd
 }
 
-// unlock releases the hold with an id and no other. If that hold has ended before, the exit code
-// says so: the script that calls us may not have been alone until its end.
+// unlock releases the hold with an id and no other.
 func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) error {
 	outer, err := outerHolds()
 	if err != nil {
@@ -286,18 +286,10 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 			return err
 		}
 		if h := findHold(st, id); h != nil && a.endKeeper(*h) {
-			a.verbosef("released %s", printable(name))
-			return nil
+			return a.reportChange(s, name, "released", nil)
 		}
 	}
-	switch err := release(ctx, s, name, id); {
-	case errors.Is(err, snib.ErrLost):
-		return notHeldAnyMore(name)
-	case err != nil:
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	a.verbosef("released %s", printable(name))
-	return nil
+	return a.reportChange(s, name, "released", release(ctx, s, name, id))
 }
 
 // answerSoon returns the context of one request to the store.
