@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -271,5 +272,20 @@ func TestHoldCountOfNilContext(t *testing.T) {
 	var none context.Context
 	if n := open(t, memlock.New()).HoldCount(none, "a"); n != 0 {
 		t.Errorf("HoldCount = %d, want 0", n)
+	}
+}
+
+// A name may come from a URL, and an error goes into logs and answers.
+func TestErrorOfALongName(t *testing.T) {
+	l := open(t, memlock.New())
+	name := strings.Repeat("é", 1<<20)
+	_, err := l.Acquire(t.Context(), name)
+	wantErr(t, "Acquire", err, snib.ErrInvalid)
+	if text := err.Error(); len(text) > 400 || !strings.Contains(text, strings.Repeat("é", 40)+"…") || !utf8.ValidString(text) {
+		t.Errorf("the error has %d bytes, want the first 80 of the name and an ellipsis: %.400s", len(text), text)
+	}
+	var details *snib.Error
+	if !errors.As(err, &details) || details.Name != name {
+		t.Error("the error does not have the whole name for programs")
 	}
 }
