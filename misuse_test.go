@@ -289,3 +289,34 @@ func TestErrorOfALongName(t *testing.T) {
 		t.Error("the error does not have the whole name for programs")
 	}
 }
+
+// A goroutine that waits for itself, or for another one of its process, learns that this process
+// holds the lock, and where the holder acquired it if the Locker has a Trace.
+func TestWaitForOwnProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		for _, tt := range []struct {
+			name string
+			opts []snib.Option
+			want string
+		}{
+			{"Plain", nil, "this process holds it"},
+			{"Traced", []snib.Option{snib.Tracing(&snib.Trace{})}, "this process holds it, acquired by github.com/sniblock/snib_test.acquire ("},
+		} {
+			l := open(t, d, tt.opts...)
+			lock := acquire(t, l, tt.name)
+			_, err := l.With(snib.MaxWait(time.Second)).Acquire(t.Context(), tt.name)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, ctxErr := l.Acquire(ctx, tt.name)
+			wantErr(t, "Acquire with MaxWait", err, snib.ErrHeld)
+			wantErr(t, "Acquire with a deadline", ctxErr, context.DeadlineExceeded)
+			for _, err := range []error{err, ctxErr} {
+				if !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+				}
+			}
+			release(t, lock)
+		}
+	})
+}
