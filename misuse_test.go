@@ -24,6 +24,7 @@ func TestNilContext(t *testing.T) {
 	_, err := l.Acquire(none, "a")
 	_, tryErr := l.TryAcquire(none, "a")
 	_, allErr := l.AcquireAll(none, "a")
+	_, anyErr := l.AcquireAny(none, "a")
 	_, tryAllErr := l.TryAcquireAll(none, "a")
 	doErr := l.Do(none, "a", nil)
 	_, adoptErr := l.Adopt(none, "a", "id")
@@ -36,7 +37,7 @@ func TestNilContext(t *testing.T) {
 	_, infoErr := mustBeHeldError(t, "TryAcquire", err2).Info(none)
 	release(t, lock)
 	for what, err := range map[string]error{
-		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
+		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
 		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "id"), "Info": infoErr,
 	} {
 		if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "context: it is nil") {
@@ -228,6 +229,7 @@ func TestNilLocker(t *testing.T) {
 		_, acquireErr := l.Acquire(ctx, "a")
 		_, tryErr := l.TryAcquire(ctx, "a")
 		_, allErr := l.AcquireAll(ctx, "a")
+		_, anyErr := l.AcquireAny(ctx, "a")
 		_, tryAllErr := l.TryAcquireAll(ctx, "a")
 		_, adoptErr := l.Adopt(ctx, "a", "id")
 		_, statusErr := l.Status(ctx, "a")
@@ -235,7 +237,7 @@ func TestNilLocker(t *testing.T) {
 		for _, listErr = range l.List(ctx, "") {
 		}
 		for what, err := range map[string]error{
-			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
+			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
 			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
 		} {
 			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
