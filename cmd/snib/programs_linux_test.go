@@ -67,13 +67,18 @@ func TestPagePrograms(t *testing.T) {
 	}
 }
 
-// TestHeadingsOfBackends checks that the pages of the backends have the same headings.
+// TestHeadingsOfBackends checks that the pages of the backends have the same headings, and not too
+// many words.
 func TestHeadingsOfBackends(t *testing.T) {
+	const maxWords = 1500
 	heading := regexp.MustCompile(`(?m)^## .*$`)
 	want := heading.FindAllString(backendPage(backendPages[0].page), -1)
 	for _, p := range backendPages {
 		if got := heading.FindAllString(backendPage(p.page), -1); len(got) == 0 || !slices.Equal(got, want) {
 			t.Errorf("%s has the headings\n%q, want those of %s,\n%q", p.page, got, backendPages[0].page, want)
+		}
+		if words := len(strings.Fields(backendPage(p.page))); words > maxWords {
+			t.Errorf("%s has %d words, and may have %d", p.page, words, maxWords)
 		}
 	}
 }
