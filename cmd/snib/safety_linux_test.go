@@ -385,7 +385,6 @@ func TestNoPasswordAnywhere(t *testing.T) {
 		{"show", "name", "-v", "-o", "json"}, {"run", "-n", "name", "--", "true"}, {"wait", "-w", "0", "name"}, {"ls", "--count", "-o", "json"},
 		{"leaks", "-o", "json"}, {"watch", "-o", "json", "--for", "10ms"}, {"doctor", "-o", "json"},
 		{"release", "name", "--id", "me", "--yes", "-o", "json"}, {"unlock", "-v", "name", "--id", "me"}, {"__complete", "show", ""},
-		{"bench", "--for", "10ms", "-o", "json"},
 	}
 	try := func(url string, refused bool) {
 		t.Helper()
