@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
 )
 
 // TestPages checks that each command of snib that a page names exists, with its flags.

@@ -24,7 +24,7 @@ type postgresServer struct {
 
 // startPostgres starts a server.
 func startPostgres(s *Director) *postgresServer {
-	p := &postgresServer{url: "postgres://postgres@" + pgtest.Start(s.t).Addr() + "/postgres?sslmode=disable"}
+	p := &postgresServer{url: pgtest.Start(s.t).URL()}
 	pool, err := pgxpool.New(s.ctx, p.url)
 	check("postgres", err)
 	s.t.Cleanup(pool.Close)

@@ -189,7 +189,7 @@ func (m *mariadb) addReplica() {
 	}
 	m.exec(db, "SET GLOBAL rpl_semi_sync_slave_enabled = ON",
 		fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
-			host, port, mysqltest.User, mysqltest.Password),
+			host, port, mysqltest.User, mysqltest.Password()),
 		"START SLAVE")
 	livetest.Await(m.t, "replica that follows", func() error {
 		status, err := slaveStatus(db)

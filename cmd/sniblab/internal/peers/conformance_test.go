@@ -192,9 +192,9 @@ type stores map[trial.StoreKind]func() string
 func newStores(t *testing.T) stores {
 	return stores{
 		trial.Redis:    sync.OnceValue(func() string { return "redis://" + redistest.Single(t).Addr() }),
-		trial.Postgres: sync.OnceValue(func() string { return "postgres://postgres@" + pgtest.Start(t).Addr() + "/postgres?sslmode=disable" }),
+		trial.Postgres: sync.OnceValue(func() string { return pgtest.Start(t).URL() }),
 		trial.MySQL: sync.OnceValue(func() string {
-			return fmt.Sprintf("mysql://%s:%s@%s/%s", mysqltest.User, mysqltest.Password, mysqltest.Start(t).Addr(), mysqltest.Database)
+			return fmt.Sprintf("mysql://%s:%s@%s/%s", mysqltest.User, mysqltest.Password(), mysqltest.Start(t).Addr(), mysqltest.Database)
 		}),
 		trial.Etcd:      sync.OnceValue(func() string { return "etcd://" + etcdtest.Start(t).Addr() }),
 		trial.ZooKeeper: sync.OnceValue(func() string { return "zk://" + zktest.Single(t).Addr() }),

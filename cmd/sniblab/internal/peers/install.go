@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,7 +70,7 @@ type need struct{ program, pkg string }
 // files are the programs, and the lists of the libraries with their versions.
 //
 //go:embed _golang python/target.py python/requirements.txt
-//go:embed node/target.mjs node/package.json node/package-lock.json java/pom.xml java/*.java
+//go:embed node/target.mjs node/package.json node/package-lock.json java/pom.xml java/jars.sha256 java/*.java
 var files embed.FS
 
 var (
@@ -87,6 +88,7 @@ var (
 		name: "python", needs: []need{{"python3", "python3-pip"}}, version: []string{"python3", "--version"},
 		dir: "python",
 		steps: [][]string{{"python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore",
+			"--require-hashes", "--only-binary=:all:",
 			"--target", "packages", "--requirement", "requirements.txt"}},
 		command: func(home, target string) []string {
 			return []string{"env", "PYTHONPATH=" + filepath.Join(home, "packages"), "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1",
@@ -106,6 +108,7 @@ var (
 		dir: "java",
 		steps: [][]string{
 			{"mvn", "--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=jars"},
+			{"sh", "-c", "cd jars && LC_ALL=C sha256sum *.jar | cmp - ../jars.sha256"}, // Maven itself pins no content
 			{"sh", "-c", "javac -d . -cp 'jars/*' *.java"},
 		},
 		command: func(home, target string) []string {
@@ -231,7 +234,7 @@ func (k *kit) installation(ctx context.Context, sources map[string][]byte) (stri
 // run runs a command in a folder. It ends with ctx, and so do its children.
 func (k *kit) run(ctx context.Context, dir string, command []string, env ...string) error {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir, cmd.Env = dir, slices.Concat(os.Environ(), k.env, env)
+	cmd.Dir, cmd.Env = dir, slices.Concat(installEnv(os.Environ()), k.env, env)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	p, err := process.Start(cmd)
@@ -249,6 +252,15 @@ func (k *kit) run(ctx context.Context, dir string, command []string, env ...stri
 		return &InstallError{Command: strings.Join(command, " "), Err: fmt.Errorf("%s", p.State()), Output: tail(append(output, stderr.Bytes()...))}
 	}
 	return nil
+}
+
+// installEnv returns the part of an environment that installing needs: where programs, caches and
+// registries are. What else there is, such as credentials for other services, is none of a
+// package's business.
+func installEnv(environ []string) []string {
+	names := regexp.MustCompile(`^(PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|JAVA_HOME|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|` +
+		`NODE_EXTRA_CA_CERTS|(?i:https?_proxy|no_proxy|all_proxy)|GO[A-Z0-9]+|PIP_\w+|(?i:npm_config_\w+)|MAVEN_\w+|JAVA_TOOL_OPTIONS)=`)
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !names.MatchString(v) })
 }
 
 // tail returns the end of a text, on one line.

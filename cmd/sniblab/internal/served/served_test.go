@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 			}
 			h := harness(nil, startReplica(t, d, serve.Options{}, "").addr)
 			if kind == postgres {
-				h.Secret = pgtest.Password
+				h.Secret = pgtest.Password()
 			}
 			drivertest.Run(t, h)
 		})

@@ -155,7 +155,7 @@ func countPostgres(t testing.TB, addr func() string) func() (int64, error) {
 func askPostgres(addr, query string, answer any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable&default_query_exec_mode=simple_protocol")
+	conn, err := pgx.Connect(ctx, pgtest.URL(addr)+"&default_query_exec_mode=simple_protocol")
 	if err != nil {
 		return err
 	}

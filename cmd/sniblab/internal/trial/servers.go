@@ -226,7 +226,7 @@ func emptyPostgres(t testing.TB, addr string, c Target) {
 func execPostgres(addr, database string, statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, "postgres://postgres@"+addr+"/"+database+"?sslmode=disable")
+	conn, err := pgx.Connect(ctx, "postgres://"+pgtest.User+":"+pgtest.Password()+"@"+addr+"/"+database+"?sslmode=disable")
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,8 @@ type storeType struct {
 
 // storeTypes are all kinds of stores. The first one is the default.
 func storeTypes() []storeType {
-	const pg, mysql = "postgres://postgres@ADDRS/" + postgresDatabase + "?sslmode=disable", "mysql://" + mysqltest.User + ":" + mysqltest.Password + "@ADDRS/" + mysqltest.Database
+	pg := "postgres://" + pgtest.User + ":" + pgtest.Password() + "@ADDRS/" + postgresDatabase + "?sslmode=disable"
+	mysql := "mysql://" + mysqltest.User + ":" + mysqltest.Password() + "@ADDRS/" + mysqltest.Database
 	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
 	return []storeType{
 		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock, aDisk), start: startRedis},
