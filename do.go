@@ -65,6 +65,7 @@ func (l *Locker) releaseBy(ctx context.Context, lock *Lock) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return l.wrapError("release", lock.Name(), withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable)))
+		return l.wrapError("release", lock.Name(),
+			withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable)))
 	}
 }

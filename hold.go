@@ -154,7 +154,8 @@ func (es endings) run() {
 	for _, e := range es {
 		h := e.hold
 		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unaccepted {
-			go l.conf.traces.lost.call(&LostEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause})
+			go l.conf.traces.lost.call(&LostEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause),
+				Err: e.cause})
 		}
 	}
 }

@@ -31,7 +31,8 @@ func Revision(token uint64) int64 { return int64(token >> placeBits) }
 // checkRevision returns an error if a revision is too great for tokens.
 func checkRevision(revision int64) error {
 	if revision > maxRevision {
-		return fmt.Errorf("etcd is at revision %d, and fencing tokens have room for revisions up to %d: keep locks in a younger cluster",
+		return fmt.Errorf("etcd is at revision %d, and fencing tokens have room for revisions up to %d: keep locks in a "+
+			"younger cluster",
 			revision, int64(maxRevision))
 	}
 	return nil

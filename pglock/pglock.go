@@ -58,7 +58,8 @@ func newDriver(pool *pgxpool.Pool, c config) *Driver {
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune, Listen: d.listen,
+		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
+		Listen: d.listen,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, TellsBreak: true})
 	return d

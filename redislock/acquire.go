@@ -143,7 +143,8 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
-		encodeID(a.req.ID), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+		encodeID(a.req.ID), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits,
+		a.d.encode(&a.req, a.id, a.slot),
 	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err

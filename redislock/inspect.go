@@ -162,6 +162,7 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), &command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
+	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]),
+		&command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
 	return err
 }

@@ -35,7 +35,8 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 	if err != nil || token < 1 || token >= maxToken {
 		return nil, badAnswerf("the script granted the token %q", first)
 	}
-	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent, TellsWanted: true}}
+	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent,
+		TellsWanted: true}}
 	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil
@@ -91,7 +92,8 @@ func (l *lease) untilYield() time.Duration {
 // such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	keys := d.conf.namespace.keysOf(name)
-	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keys, slot: d.slot(keys[0])}}
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keys,
+		slot: d.slot(keys[0])}}
 }
 
 // ID returns the id of the grant.

@@ -265,7 +265,8 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	switch {
 	case ctx.Err() == nil:
 		return nil, err
-	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil && !errors.Is(context.Cause(ctx), driver.ErrClosed):
+	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil &&
+		!errors.Is(context.Cause(ctx), driver.ErrClosed):
 		return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
 	return nil, context.Cause(ctx)

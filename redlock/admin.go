@@ -50,7 +50,9 @@ func (a admin) Init(ctx context.Context) error {
 		}
 		switch {
 		case blank > 0 && known > 0:
-			return driver.Invalidf("state: %d of the nodes belong to the cluster already, and %d have forgotten it; clients admit those by themselves", known, blank)
+			return driver.Invalidf(
+				"state: %d of the nodes belong to the cluster already, and %d have forgotten it; clients admit those by themselves",
+				known, blank)
 		case blank == 0:
 			return nil
 		}
@@ -88,7 +90,8 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w", d.params.Quarantine(), context.Cause(ctx))
+				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w",
+					d.params.Quarantine(), context.Cause(ctx))
 				return errors.Join(why, err)
 			}
 		}
@@ -97,7 +100,8 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 
 // recoverStep takes the next step for each node. It returns when to take the one after it, or 0
 // if there is none.
-func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission, least uint64) (pause time.Duration, err error) {
+func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
+	least uint64) (pause time.Duration, err error) {
 	admitted, given := 0, floor{least: least, operator: true}
 	var errs []error
 	for i := range d.nodes {
@@ -197,7 +201,8 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	if ahead == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes, greatest, c[greatest])
+	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes,
+		greatest, c[greatest])
 }
 
 // maxAheadOfClock is how far a counter may be ahead of the clock. The scripts have the

@@ -297,7 +297,8 @@ func (d *Driver) readCountersAndAdmit(
 		}
 	}
 	run, mark := a.Ticket()
-	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(f.operator))
+	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)),
+		formatBool(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
 

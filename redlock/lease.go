@@ -166,7 +166,8 @@ func (d *Driver) tell(
 	if verdict == quorum.Won || ended {
 		return verdict, ended, nil // the usual case; the other nodes do not matter
 	}
-	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) &&
+		slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		err = d.noMajority(reasonsOf(p.replies))
 	}
 	return verdict, ended, err

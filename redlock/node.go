@@ -128,7 +128,8 @@ func (n *node) enqueue(cmd *command) {
 
 // isDown reports whether the node is down. It is called with n.mu held.
 func (n *node) isDown() bool {
-	return n.downErr != nil || len(n.queue) >= maxQueued || !n.busySince.IsZero() && driver.Now().Sub(n.busySince) > n.timeout
+	return n.downErr != nil || len(n.queue) >= maxQueued || !n.busySince.IsZero() &&
+		driver.Now().Sub(n.busySince) > n.timeout
 }
 
 // downReason returns why the node is down, or nil if it is not.

@@ -164,7 +164,8 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 
 // withLease runs change on the row of a lease, in a transaction. It reports false if the lease has
 // ended.
-func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey, change func(*tx, *leaseRow) error) (found bool, err error) {
+func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey,
+	change func(*tx, *leaseRow) error) (found bool, err error) {
 	err = d.do(ctx, &op{durable: durable, run: func(t *tx) (err error) {
 		found, err = t.withLease(key, change)
 		return err

@@ -47,7 +47,8 @@ func scanLease(r row) leaseRow {
 
 // scanHolder reads the description of a holder, from column at on.
 func scanHolder(r row, at int) driver.Holder {
-	return driver.Holder{Host: r.text(at), PID: int(r.int(at + 1)), Label: r.text(at + 2), Kind: driver.HolderKind(r.int(at + 3))}
+	return driver.Holder{Host: r.text(at), PID: int(r.int(at + 1)), Label: r.text(at + 2),
+		Kind: driver.HolderKind(r.int(at + 3))}
 }
 
 // A waiterRow is a row of the table waiters.

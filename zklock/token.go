@@ -30,7 +30,8 @@ func Zxid(token uint64) int64 { return int64(token >> placeBits) }
 // checkZxid returns an error if a zxid is too great for tokens.
 func checkZxid(zxid int64) error {
 	if zxid > maxZxid {
-		return fmt.Errorf("ZooKeeper is at zxid %#x, and fencing tokens have room for those up to %#x: keep locks in a younger ensemble", zxid, int64(maxZxid))
+		return fmt.Errorf("ZooKeeper is at zxid %#x, and fencing tokens have room for those up to %#x: keep locks in a "+
+			"younger ensemble", zxid, int64(maxZxid))
 	}
 	return nil
 }

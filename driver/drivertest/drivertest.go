@@ -132,7 +132,8 @@ func clauses() []clause {
 		waitClauses(), cancelClauses(), fairClauses(), closeClauses(),
 		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
 		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(),
-		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), withdrawClauses(), holderClauses(), grantClauses(),
+		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), withdrawClauses(), holderClauses(),
+		grantClauses(),
 		churnClauses(),
 	} {
 		all = append(all, group...)

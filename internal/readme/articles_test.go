@@ -178,13 +178,15 @@ func TestKnown(t *testing.T) {
 			"x/Makefile":                  "model: deps\n",
 			"x/driver/drivertest/wait.go": "package drivertest\nvar c = \"Wait/Release\"\n",
 			"x/lock_test.go":              "package snib\nfunc TestDo(t *testing.T) {}\n",
-			"x/lock.go":                   "package snib\ntype Lock struct{ Name string }\nfunc (l *Lock) Token() {}\nconst TTL = 1\ntype D interface{ Renew() }\n",
+			"x/lock.go": "package snib\ntype Lock struct{ Name string }\nfunc (l *Lock) Token() " +
+				"{}\nconst TTL = 1\ntype D interface{ Renew() }\n",
 		})
 	tests := []struct {
 		cell string
 		want int // problems
 	}{
-		{"`snib.Lock`, `snib.Lock.Token`, `snib.Lock.Name`, `snib.TTL`, `snib.D.Renew`, `TestDo`, `Wait/Release`, `make model`", 0},
+		{"`snib.Lock`, `snib.Lock.Token`, `snib.Lock.Name`, `snib.TTL`, `snib.D.Renew`, `TestDo`, `Wait/Release`, `make " +
+			"model`", 0},
 		{"[a](a.md): `failover-grace=off`", 0},
 		{"[`redisfence`](a.md)", 0},
 		{"`snib run`", 0},
