@@ -358,7 +358,7 @@ func (l *link) take(ctx context.Context, h *sessionLease) (got bool, err error) 
 		var got, refuses bool
 		err := l.conn.QueryRow(ctx, l.s.sql.take, h.key, h.req.Shared).Scan(&got, &pid, &clock, &refuses)
 		if err = l.check(pid, refuses, err); err == nil && got {
-			l.keep(h, clock, c.sent)
+			l.addLease(h, clock, c.sent)
 		}
 		return l.without(ctx, h, err)
 	}
@@ -389,8 +389,8 @@ func (l *link) hasKey(h *sessionLease) bool {
 	return l.held[h.key] != nil
 }
 
-// keep notes a lock that the server has given to the session.
-func (l *link) keep(h *sessionLease, clock int64, since driver.Instant) {
+// addLease notes a lock that the server has given to the session.
+func (l *link) addLease(h *sessionLease, clock int64, since driver.Instant) {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -416,7 +416,7 @@ func (l *link) wait(ctx context.Context, h *sessionLease) error {
 		}
 		if err == nil {
 			l.lastSuccess = began
-			l.keep(h, clock, since)
+			l.addLease(h, clock, since)
 		} else {
 			err = untrustedError{err}
 		}

@@ -90,7 +90,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 }
 
 // Lease returns the lease with the given id on a lock, without a request to the store. Another
-// process may have acquired it. Renew, Release and SetLabel of it answer [driver.ErrLost] if
+// process may have acquired it. Renew, Release and SetHolder of it answer [driver.ErrLost] if
 // there is no such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	return d.rows.Lease(name, id, ttl)

@@ -222,7 +222,7 @@ func (t *tx) remove(l *leaseRow) error {
 // delete deletes the row of a lease. If the driver keeps its byte locked, it no longer does after
 // the commit.
 func (t *tx) delete(l *leaseRow) error {
-	key, at := l.leaseKey, l.byte
+	key, at := l.leaseKey, l.liveByte
 	t.after = append(t.after, func() { t.d.forget(key, at) })
 	_, err := t.db.exec(deleteLease, l.name, l.token)
 	return err
@@ -231,7 +231,7 @@ func (t *tx) delete(l *leaseRow) error {
 // wake wakes the waiters for a lock after the commit: those that watch the byte of the lease by
 // unlocking it, or all if it is not ours.
 func (t *tx) wake(l *leaseRow) error {
-	key, at, everywhere := l.leaseKey, l.byte, false
+	key, at, everywhere := l.leaseKey, l.liveByte, false
 	if !t.d.side.lockedHere(at) {
 		elsewhere := func(r row) { everywhere = everywhere || !t.d.side.lockedHere(r.int(0)) }
 		if err := t.db.query(selectFirstWaiters, elsewhere, l.name); err != nil {

@@ -63,7 +63,7 @@ type Harness struct {
 
 	// Anonymous says that the store is a lock of another program, which does not know what Status
 	// shows: only the driver that has made a request knows its owner, token and label. List, Break and
-	// SetLabel are then errors.ErrUnsupported.
+	// SetHolder are then errors.ErrUnsupported.
 	Anonymous bool
 
 	// Sever cuts d off from the store, which lives on, in such a way that nothing tells either
