@@ -60,6 +60,6 @@
 //
 // # Options
 //
-// [Table] names the table, and [Listen] the way past a pooler. Sessions have [Listen], [Timeout] and
-// [Keys]. [Tx] has options of its own, the type [TxOption].
+// [Table] names the table, and [Listen] the way past a pooler. Sessions have [Listen], [Timeout]
+// and [Keys]. [Tx] has options of its own, the type [TxOption].
 package pglock

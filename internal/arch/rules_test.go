@@ -221,6 +221,11 @@ var typeWords = map[string]struct {
 	"notice":   {nil, "watchEvent or message"},
 	"ear":      {nil, "subscriber or listener"},
 	"patience": {nil, "a timeout, named by what it ends"},
+	"place":    {[]string{".", "serve"}, "index in a block of tokens, or position in a list: a place is what a waiter has in a queue"},
+	"kept":     {nil, "entry or orphan: kept says that MinHold keeps a lock taken after its release"},
+	"plain":    {nil, "what it lacks: unrecorded, unlocked, exclusive"},
+	"vouch":    {nil, "verifier or check"},
+	"late":     {nil, "what came late: a request, a grant or a renewal"},
 }
 
 // closedTrees are not imported from outside, except from the tree that is named.
