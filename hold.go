@@ -1,6 +1,6 @@
 package snib
 
-// This file has the hold, which the stages from adopt to release share, and its end.
+// This file has the hold, which the stages from install to release share, and its end.
 
 import (
 	"cmp"
