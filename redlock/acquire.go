@@ -222,7 +222,7 @@ func (a *attempt) leaseFrom(r *round) *lease {
 // removeWaiter makes the nodes forget that an attempt waits.
 func (d *Driver) removeWaiter(nodes quorum.Set, l *lock, id string) *poll {
 	forgotten := driver.Now().Add(3 * heartbeatInterval)
-	return d.cleanUp(nodes, forgotten, 'd', l, id)
+	return d.cleanUp(nodes, forgotten, codeRemoveWaiter, l, id)
 }
 
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The

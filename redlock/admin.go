@@ -57,7 +57,7 @@ func (a admin) Init(ctx context.Context) error {
 			return nil
 		}
 		for i := range d.nodes {
-			answer, err := d.sendOne(ctx, i, 'i')
+			answer, err := d.sendOne(ctx, i, codeInit)
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
 	admitted, given := 0, floor{least: least, operator: true}
 	var errs []error
 	for i := range d.nodes {
-		s, err := d.requestStanding(ctx, i, 's')
+		s, err := d.requestStanding(ctx, i, codeShowNode)
 		next, done := checkInterval, false
 		if err == nil {
 			next, done, err = d.admit(ctx, &admissions[i], i, s, given)
@@ -148,7 +148,7 @@ func (a admin) withIdleDriver(run func(d *Driver) error) error {
 func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 	p := d.newPoll(nil)
 	for i := range d.nodes {
-		p.send(i, 's', noLock())
+		p.send(i, codeShowNode, noLock())
 	}
 	p.close()
 	replies := p.wait(ctx, dialTimeout)
@@ -180,7 +180,7 @@ func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 
 // checkCounters returns an error that says which counters of a node can't be right, or nil.
 func (d *Driver) checkCounters(ctx context.Context, i int) error {
-	text, err := d.sendOne(ctx, i, 'c')
+	text, err := d.sendOne(ctx, i, codeCounters)
 	if err != nil {
 		return nil //nolint:nilerr // its state is known; that it fell silent since is told the next time
 	}

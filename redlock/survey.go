@@ -19,7 +19,7 @@ import (
 func (d *Driver) awaitMajority(ctx context.Context) error {
 	p, majority := d.newMajorityPoll(nil)
 	for i := range d.nodes {
-		p.send(i, 's', noLock())
+		p.send(i, codeShowNode, noLock())
 	}
 	p.close()
 	replies := p.waitMost(ctx, majority, dialTimeout)
