@@ -35,8 +35,7 @@ func TestNilContext(t *testing.T) {
 	_, infoErr := mustBeHeldError(t, "TryAcquire", err2).Info(none)
 	release(t, lock)
 	for what, err := range map[string]error{
-		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Do": doErr,
-		"Adopt": adoptErr, "Ping": l.Ping(none),
+		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
 		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "id"), "Info": infoErr,
 	} {
 		if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "context: it is nil") {
@@ -49,14 +48,12 @@ func TestNilContext(t *testing.T) {
 // All other methods panic with a clear text.
 func TestNilLock(t *testing.T) {
 	for _, lock := range []*snib.Lock{nil, {}} {
-		if err := lock.Release(); !errors.Is(err, snib.ErrInvalid) ||
-			!strings.Contains(err.Error(), "check the error of Acquire") {
+		if err := lock.Release(); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), "check the error of Acquire") {
 			t.Errorf("Release = %v", err)
 		}
 		for what, use := range map[string]func(){
-			"Name": func() { lock.Name() }, "Token": func() { lock.Token() }, "ID": func() { lock.ID() },
-			"Validity": func() { lock.Validity() },
-			"Context":  func() { lock.Context() }, "Lost": func() { lock.Lost() }, "Wanted": func() { lock.Wanted() },
+			"Name": func() { lock.Name() }, "Token": func() { lock.Token() }, "ID": func() { lock.ID() }, "Validity": func() { lock.Validity() },
+			"Context": func() { lock.Context() }, "Lost": func() { lock.Lost() }, "Wanted": func() { lock.Wanted() },
 		} {
 			func() {
 				defer func() {
@@ -73,8 +70,7 @@ func TestNilLock(t *testing.T) {
 // The same is true of the Locks of an AcquireAll that failed.
 func TestNilLocks(t *testing.T) {
 	for _, locks := range []*snib.Locks{nil, {}} {
-		if err := locks.Release(); !errors.Is(err, snib.ErrInvalid) ||
-			!strings.Contains(err.Error(), "check the error of AcquireAll") {
+		if err := locks.Release(); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), "check the error of AcquireAll") {
 			t.Errorf("Release = %v", err)
 		}
 		for what, use := range map[string]func(){
@@ -100,8 +96,7 @@ func TestContradictoryOptions(t *testing.T) {
 		"MaxWait with NoWait": {snib.NoWait(), snib.MaxWait(time.Second)},
 		"MinHold: 1m0s":       {snib.MinHold(time.Minute), snib.MaxHold(time.Second)},
 	} {
-		if _, err := snib.New(memlock.New(), opts...); !errors.Is(err, snib.ErrInvalid) ||
-			!strings.Contains(err.Error(), says) {
+		if _, err := snib.New(memlock.New(), opts...); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), says) {
 			t.Errorf("New = %v, want %q", err, says)
 		}
 	}
@@ -113,8 +108,7 @@ func TestContradictoryOptions(t *testing.T) {
 			name   string
 			locker *snib.Locker
 			want   time.Duration
-		}{{"NoWait", l, 0}, {"MaxWait", waits, time.Second}, {"Inherited", waits.With(snib.Label("x")), time.Second},
-			{"NoWaitAgain", waits.With(snib.NoWait()), 0}} {
+		}{{"NoWait", l, 0}, {"MaxWait", waits, time.Second}, {"Inherited", waits.With(snib.Label("x")), time.Second}, {"NoWaitAgain", waits.With(snib.NoWait()), 0}} {
 			began := time.Now()
 			_, err := tt.locker.Acquire(t.Context(), "a")
 			wantErr(t, tt.name, err, snib.ErrHeld)
@@ -148,10 +142,8 @@ func TestDoOnDyingStore(t *testing.T) {
 	}{
 		{name: "NoDeadline", body: time.Second, within: 6 * time.Second, atLeast: 6 * time.Second},
 		{name: "Deadline", deadline: 3 * time.Second, body: time.Second, within: 3 * time.Second, atLeast: 3 * time.Second},
-		{name: "DeadlineOver", deadline: 3 * time.Second, body: 4 * time.Second, within: 4*time.Second + 50*time.Millisecond,
-			atLeast: 4 * time.Second},
-		{name: "BodyFails", deadline: 3 * time.Second, body: time.Second, err: errBody, within: 3 * time.Second,
-			atLeast: 3 * time.Second},
+		{name: "DeadlineOver", deadline: 3 * time.Second, body: 4 * time.Second, within: 4*time.Second + 50*time.Millisecond, atLeast: 4 * time.Second},
+		{name: "BodyFails", deadline: 3 * time.Second, body: time.Second, err: errBody, within: 3 * time.Second, atLeast: 3 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,8 +163,7 @@ func TestDoOnDyingStore(t *testing.T) {
 					return tt.err
 				})
 				wantErr(t, "Do", err, cmp.Or(tt.err, error(snib.ErrUnreleased)))
-				if tt.err != nil && (errors.Is(err, snib.ErrUnreleased) ||
-					!strings.Contains(err.Error(), snib.ErrUnreleased.Error())) {
+				if tt.err != nil && (errors.Is(err, snib.ErrUnreleased) || !strings.Contains(err.Error(), snib.ErrUnreleased.Error())) {
 					t.Errorf("Do whose function failed = %q, want the unconfirmed release in its text only", err)
 				}
 				if took := time.Since(began); took > tt.within || took < tt.atLeast {
@@ -203,13 +194,11 @@ func TestErrorsOfManyLocks(t *testing.T) {
 		d.Sever(fault.Fail)
 		err = locks.Release()
 		wantErr(t, "Release", err, fault.ErrSevered)
-		if text := err.Error(); strings.Contains(text, "\n") || len(text) > 1000 ||
-			!strings.Contains(text, "and 97 more errors") {
+		if text := err.Error(); strings.Contains(text, "\n") || len(text) > 1000 || !strings.Contains(text, "and 97 more errors") {
 			t.Errorf("error = %q", text)
 		}
 	})
-	e := &snib.Error{Op: "acquire", Name: "a", Backend: "b",
-		Err: errors.New("failed to connect to:\n\thost 1\n\thost 2\n" + strings.Repeat("x", 10_000))}
+	e := &snib.Error{Op: "acquire", Name: "a", Backend: "b", Err: errors.New("failed to connect to:\n\thost 1\n\thost 2\n" + strings.Repeat("x", 10_000))}
 	if text := e.Error(); strings.Contains(text, "\n") || len(text) > 3000 {
 		t.Errorf("Error = %q", text)
 	}
@@ -246,8 +235,7 @@ func TestNilLocker(t *testing.T) {
 		}
 		for what, err := range map[string]error{
 			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
-			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx),
-			"Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
+			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
 		} {
 			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
 				t.Errorf("%s = %v", what, err)

@@ -269,8 +269,7 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer anonymous.Close()
-	reader, err := clientv3.New(clientv3.Config{Endpoints: []string{locked.Addr()}, Username: "reader",
-		Password: etcdtest.Password})
+	reader, err := clientv3.New(clientv3.Config{Endpoints: []string{locked.Addr()}, Username: "reader", Password: etcdtest.Password})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,18 +288,12 @@ func TestBadInput(t *testing.T) {
 		within time.Duration
 	}{
 		{"NoTTL", newDriver(t, client), driver.Request{Name: "a", ID: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
-		{"NegativeSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: -1}, driver.ErrInvalid,
-			[]string{"-1"}, time.Second},
-		{"SharedSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: 1, Shared: true},
-			driver.ErrInvalid, []string{"read side"}, time.Second},
-		{"NoLogin", newDriver(t, anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"},
-			10 * time.Second},
-		{"OtherKeys", newDriver(t, reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"},
-			10 * time.Second},
-		{"NoMajority", newDriver(t, minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"},
-			10 * time.Second},
-		{"NobodyThere", newDriver(t, dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable,
-			[]string{"127.0.0.1:1"}, 10 * time.Second},
+		{"NegativeSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
+		{"SharedSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
+		{"NoLogin", newDriver(t, anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
+		{"OtherKeys", newDriver(t, reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
+		{"NoMajority", newDriver(t, minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}, 10 * time.Second},
+		{"NobodyThere", newDriver(t, dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable, []string{"127.0.0.1:1"}, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -337,8 +330,7 @@ func TestOtherKindBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaving := fmt.Sprintf("mixed/%x.leaving", lease.ID)
-	if _, err := client.Put(t.Context(), leaving, `{"snib":1,"id":"leaving","slots":2}`,
-		clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := client.Put(t.Context(), leaving, `{"snib":1,"id":"leaving","slots":2}`, clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	w := jobtest.Waiting(t, d, request("mixed", "waiter"))

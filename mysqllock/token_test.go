@@ -25,8 +25,7 @@ func TestHugeBlocksOfTokens(t *testing.T) {
 			release(t, l)
 			req.ID, req.Tokens = "b", 1
 			next := acquire(t, d, req)
-			if before, after := l.Grant().Token, next.Grant().Token; after < before+4096 ||
-				after > before+uint64(time.Hour.Microseconds()) {
+			if before, after := l.Grant().Token, next.Grant().Token; after < before+4096 || after > before+uint64(time.Hour.Microseconds()) {
 				t.Errorf("token %d after a block from %d on", after, before)
 			}
 			release(t, next)

@@ -25,8 +25,7 @@
 // a caller waits or holds, and for 5 seconds after that. A process also sends one statement a
 // second for all its waiters, which keeps them in the queue, and one when a lease ends that a
 // waiter waits for. So a lost notification delays a waiter by up to a second. If the process of a
-// waiter dies, the waiter is skipped after 3 seconds. Requests of a session wait in the server's
-// own queue, which takes a connection for each.
+// waiter dies, the waiter is skipped after 3 seconds.
 //
 // Nobody can listen through a pooler in transaction mode. The option [Listen] names a way past
 // it. Without that option, a process polls every 125 ms with one statement for all its waiters,
@@ -47,7 +46,7 @@
 // they are on disk ([driver.FencingDurable]), whatever synchronous_commit is set to. Rows of
 // unused locks are pruned, which never makes a token go back.
 //
-// In a session there is no row: the token is the server's clock ([driver.FencingClock]).
+// The token of a session's lock is the server's clock ([driver.FencingClock]), which nobody stores.
 //
 // # Failover
 //
@@ -60,6 +59,6 @@
 //
 // # Options
 //
-// [Table] names the table, and [Listen] the way past a pooler. Sessions have [Listen], [Timeout]
-// and [Keys]. [Tx] has options of its own, the type [TxOption].
+// [Table] names the table, and [Listen] the way past a pooler. Sessions also have [Timeout] and
+// [Keys]. [Tx] has options of its own, the type [TxOption].
 package pglock

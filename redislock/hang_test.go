@@ -110,16 +110,14 @@ func TestHungServer(t *testing.T) {
 		}
 		checked++
 		if over := told.Sub(h.expires); over > machine { // the excess may be the machine's
-			t.Errorf("%s was told %v after the server may have given it away, on a machine that was late by %v", h.name, over,
-				machine)
+			t.Errorf("%s was told %v after the server may have given it away, on a machine that was late by %v", h.name, over, machine)
 		}
 	}
 	if checked == 0 {
 		t.Error("none can be compared with the server")
 	}
 	slices.Sort(late)
-	t.Logf("%d can be compared with the server; told after the deadline by: first %v, median %v, last %v; the "+
-		"machine was late by %v", checked, late[0], late[len(late)/2], late[len(late)-1], machine)
+	t.Logf("%d can be compared with the server; told after the deadline by: first %v, median %v, last %v; the machine was late by %v", checked, late[0], late[len(late)/2], late[len(late)-1], machine)
 	if last := late[len(late)-1]; last > 10*time.Millisecond+2*machine { // the timer, and the goroutine that tells
 		t.Errorf("told %v after the deadline, want 10 ms at most, and %v for the machine", last, 2*machine)
 	}
@@ -199,14 +197,12 @@ func TestHungServerBounded(t *testing.T) {
 	all := slices.Concat(times[:]...)
 	slices.Sort(all)
 	median, longest := all[len(all)/2], all[len(all)-1]
-	t.Logf("%d attempts by %d goroutines took %v, the longest %v; %d goroutines at the most, %d before", len(all), workers,
-		median, longest, most, before)
+	t.Logf("%d attempts by %d goroutines took %v, the longest %v; %d goroutines at the most, %d before", len(all), workers, median, longest, most, before)
 	if most > before+12*workers {
 		t.Errorf("%d goroutines at the most, for %d that ask", most, workers)
 	}
 	if late := machine(); median > time.Second+10*late || longest > 2*time.Second+10*late {
-		t.Errorf("attempts with a context of 50 ms took %v, and up to %v, on a machine that was late by %v", median, longest,
-			late)
+		t.Errorf("attempts with a context of 50 ms took %v, and up to %v, on a machine that was late by %v", median, longest, late)
 	}
 	node.Resume()
 	lock, err := l.Acquire(t.Context(), "name0")
@@ -283,8 +279,7 @@ func TestStall(t *testing.T) {
 		took, late := time.Since(resumed), machine()
 		t.Logf("all 72 went on within %v", took)
 		if took > soonEnough+10*late {
-			t.Errorf("round %d: all went on within %v, on a machine that was late by %v, after a stall of 100 ms", round, took,
-				late)
+			t.Errorf("round %d: all went on within %v, on a machine that was late by %v, after a stall of 100 ms", round, took, late)
 		}
 	}
 	cancel()
@@ -299,8 +294,7 @@ func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	node := used(t, redistest.Single(t))
-	holder, waiters := locker(t, open(t, at(node.Addr())), snib.TTL(ttl)),
-		[]driver.Driver{open(t, at(node.Addr())), open(t, at(node.Addr()))}
+	holder, waiters := locker(t, open(t, at(node.Addr())), snib.TTL(ttl)), []driver.Driver{open(t, at(node.Addr())), open(t, at(node.Addr()))}
 	lock, err := holder.Acquire(t.Context(), "job")
 	if err != nil {
 		t.Fatal(err)
@@ -431,8 +425,7 @@ func TestHungServerReturns(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
-	if l, err := d.Acquire(ctx, request("free", "patient", time.Minute)); !errors.Is(err, driver.ErrUnavailable) ||
-		!errors.Is(err, context.DeadlineExceeded) {
+	if l, err := d.Acquire(ctx, request("free", "patient", time.Minute)); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire at a hung server = %v, %v, want ErrUnavailable and the end of its context", l, err)
 	}
 }
@@ -446,8 +439,7 @@ func TestUnavailable(t *testing.T) {
 		do   func(*testing.T, *redistest.Node, *livetest.Proxy)
 		want string
 	}{
-		{"OOM", func(_ *testing.T, n *redistest.Node, _ *livetest.Proxy) { n.Must("CONFIG", "SET", "maxmemory", 1) },
-			"the server's memory is full (maxmemory)"},
+		{"OOM", func(_ *testing.T, n *redistest.Node, _ *livetest.Proxy) { n.Must("CONFIG", "SET", "maxmemory", 1) }, "the server's memory is full (maxmemory)"},
 		{"Killed", func(_ *testing.T, n *redistest.Node, _ *livetest.Proxy) { n.Kill() }, ""},
 		{"TooManyClients", func(t *testing.T, n *redistest.Node, p *livetest.Proxy) {
 			n.Must("CONFIG", "SET", "maxclients", 10)
@@ -469,8 +461,7 @@ func TestUnavailable(t *testing.T) {
 			req := request("job", "hurried", floor)
 			req.NoWait = true
 			_, err := d.Acquire(t.Context(), req)
-			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) ||
-				!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
+			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
 				t.Errorf("Acquire = %v, want ErrUnavailable that says %q, and nothing of scripts", err, tt.want)
 			}
 			t.Log(err)

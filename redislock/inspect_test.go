@@ -48,10 +48,8 @@ func TestStatus(t *testing.T) {
 				t.Fatalf("Status = %+v, want %d holders", st, len(holds))
 			}
 			for i, h := range st.Holders {
-				want := driver.Holding{ID: `owner "` + string(rune('a'+i)), Token: token(holds[i]), Holder: who, Held: h.Held,
-					Left: h.Left}
-				if !reflect.DeepEqual(h, want) || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl ||
-					h.Left < ttl-5*time.Second {
+				want := driver.Holding{ID: `owner "` + string(rune('a'+i)), Token: token(holds[i]), Holder: who, Held: h.Held, Left: h.Left}
+				if !reflect.DeepEqual(h, want) || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl || h.Left < ttl-5*time.Second {
 					t.Errorf("holder %d = %+v, want %+v", i, h, want)
 				}
 			}
@@ -97,8 +95,7 @@ func TestStatusOfStrangers(t *testing.T) {
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", "someone", "PX", 10_000)
 	st := status(t, d, "job")
-	if len(st.Holders) != 1 || st.Holders[0].ID != "someone" || st.Holders[0].Token != 0 ||
-		st.Holders[0].Left > 10*time.Second || st.Holders[0].Left < 5*time.Second {
+	if len(st.Holders) != 1 || st.Holders[0].ID != "someone" || st.Holders[0].Token != 0 || st.Holders[0].Left > 10*time.Second || st.Holders[0].Left < 5*time.Second {
 		t.Errorf("Status = %+v", st)
 	}
 	if err := d.Break(t.Context(), "job", "someone else"); !errors.Is(err, driver.ErrLost) {
@@ -152,8 +149,7 @@ const redissonThread = "8c8ffe61-5bd3-4d78-a5c0-2d2386af488e:7"
 // of them is free, because nobody can acquire them.
 func TestStatusOfOtherKeys(t *testing.T) {
 	t.Parallel()
-	const other, hex, uuid = "c349ce48-4934-450c-96ec-c5b5bd51f72c:22", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111",
-		"f47ac10b-58cc-4372-a567-0e02b2c3d479"
+	const other, hex, uuid = "c349ce48-4934-450c-96ec-c5b5bd51f72c:22", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111", "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 	const endless = driver.NoExpiry
 	redisson := func(owner, as string, count int) driver.Holding {
 		return driver.Holding{ID: owner, Foreign: "Redisson" + as, Count: count, Left: endless}
@@ -170,28 +166,23 @@ func TestStatusOfOtherKeys(t *testing.T) {
 		want    []driver.Holding
 		shared  bool
 	}{
-		{name: "Redisson", command: []any{"HSET", "k", redissonThread, 2},
-			want: []driver.Holding{redisson(redissonThread, "", 2)}},
+		{name: "Redisson", command: []any{"HSET", "k", redissonThread, 2}, want: []driver.Holding{redisson(redissonThread, "", 2)}},
 		{
 			name: "Readers", command: []any{"HSET", "k", "mode", "read", other, 1, redissonThread, 2}, shared: true,
 			want: []driver.Holding{redisson(redissonThread, ", as a reader", 2), redisson(other, ", as a reader", 1)},
 		},
 		{
-			name: "WriterWhoReads", command: []any{"HSET", "k", "mode", "write", redissonThread, 1, redissonThread + ":write",
-				3},
-			want: []driver.Holding{redisson(redissonThread+":write", ", as a writer", 3),
-				redisson(redissonThread, ", as a reader", 1)},
+			name: "WriterWhoReads", command: []any{"HSET", "k", "mode", "write", redissonThread, 1, redissonThread + ":write", 3},
+			want: []driver.Holding{redisson(redissonThread+":write", ", as a writer", 3), redisson(redissonThread, ", as a reader", 1)},
 		},
 		{name: "NoCount", command: []any{"HSET", "k", redissonThread, "x"}, want: key("a Redis hash of unknown use")},
-		{name: "OtherField", command: []any{"HSET", "k", redissonThread, 1, "name", "x"},
-			want: key("a Redis hash of unknown use")},
+		{name: "OtherField", command: []any{"HSET", "k", redissonThread, 1, "name", "x"}, want: key("a Redis hash of unknown use")},
 		{name: "BigHash", command: append([]any{"HSET", "k"}, manyFields(65)...), want: key("a Redis hash of unknown use")},
 		{name: "List", command: []any{"RPUSH", "k", "a"}, want: key("a Redis list of unknown use")},
 		{name: "Set", command: []any{"SADD", "k", "a"}, want: key("a Redis set of unknown use")},
 		{name: "SortedSet", command: []any{"ZADD", "k", 1, "a"}, want: key("a Redis sorted set of unknown use")},
 		{name: "Stream", command: []any{"XADD", "k", "*", "a", "b"}, want: key("a Redis stream of unknown use")},
-		{name: "Number", command: []any{"SET", "k", 1}, want: value("1",
-			"a client of SET NX, or a semaphore of Redisson (RSemaphore), which keeps a number")},
+		{name: "Number", command: []any{"SET", "k", 1}, want: value("1", "a client of SET NX, or a semaphore of Redisson (RSemaphore), which keeps a number")},
 		{
 			name: "Milliseconds", command: []any{"SET", "k", "1795428456656"},
 			want: value("1795428456656", "a client of SETNX and GETSET, until 2026-11-23T10:07:36Z"),
@@ -200,10 +191,8 @@ func TestStatusOfOtherKeys(t *testing.T) {
 			name: "Seconds", command: []any{"SET", "k", "1795428456.5"},
 			want: value("1795428456.5", "a client of SETNX and GETSET, until 2026-11-23T10:07:36Z"),
 		},
-		{name: "Hex", command: []any{"SET", "k", hex}, want: value(hex,
-			"a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock")},
-		{name: "UUID", command: []any{"SET", "k", uuid},
-			want: value(uuid, "a client of SET NX with a UUID, such as redlock-rb or Spring")},
+		{name: "Hex", command: []any{"SET", "k", hex}, want: value(hex, "a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock")},
+		{name: "UUID", command: []any{"SET", "k", uuid}, want: value(uuid, "a client of SET NX with a UUID, such as redlock-rb or Spring")},
 		{name: "Text", command: []any{"SET", "k", "closed"}, want: value("closed", "")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -246,8 +235,7 @@ func TestWaitersOfRedisson(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, o)
 			do := commander(t, o)
-			for name, queue := range map[string]string{"fair": "redisson_lock_queue:{fair}",
-				"{tag}fair": "redisson_lock_queue:{tag}fair"} {
+			for name, queue := range map[string]string{"fair": "redisson_lock_queue:{fair}", "{tag}fair": "redisson_lock_queue:{tag}fair"} {
 				do("HSET", name, redissonThread, "1")
 				do("RPUSH", queue, redissonThread+"1", redissonThread+"2")
 				want := []driver.Waiting{{ID: redissonThread + "1"}, {ID: redissonThread + "2"}}
@@ -280,8 +268,7 @@ func commander(t *testing.T, o rueidis.ClientOption) func(command ...string) {
 	t.Cleanup(client.Close)
 	return func(command ...string) {
 		t.Helper()
-		if err := client.Do(t.Context(),
-			client.B().Arbitrary(command[0]).Keys(command[1]).Args(command[2:]...).Build()).Error(); err != nil {
+		if err := client.Do(t.Context(), client.B().Arbitrary(command[0]).Keys(command[1]).Args(command[2:]...).Build()).Error(); err != nil {
 			t.Fatalf("%v: %v", command, err)
 		}
 	}
@@ -303,8 +290,7 @@ func TestBreakRedisson(t *testing.T) {
 		message string
 	}{
 		{name: "Exclusive", fields: []any{reader, 3}, owner: reader, channel: plainChannel, message: "0"},
-		{name: "Fair", fields: []any{reader, 1}, queue: reader + "1", owner: reader,
-			channel: plainChannel + ":" + reader + "1", message: "0"},
+		{name: "Fair", fields: []any{reader, 1}, queue: reader + "1", owner: reader, channel: plainChannel + ":" + reader + "1", message: "0"},
 		{name: "LastReader", fields: []any{"mode", "read", reader, 1}, owner: reader, channel: rwChannel, message: "0"},
 		{
 			name: "OneOfTwoReaders", fields: []any{"mode", "read", reader, 1, reader + "1", 2}, owner: reader,
@@ -457,8 +443,7 @@ func TestUnknownMaster(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	const want = "2 of the Cluster's 3 masters"
-	if d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[0]}); err == nil ||
-		!strings.Contains(err.Error(), want) {
+	if d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[0]}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("New = %v, %v, want something about %s", d, err, want)
 	}
 	d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[3]})
@@ -515,8 +500,7 @@ func TestListAmongMany(t *testing.T) {
 	took := time.Since(began)
 	noisy := machine()
 	latency := worst()
-	t.Logf("listed in %v; meanwhile others waited %v at the most, of which the machine had %v; else %v", took, latency,
-		noisy, alone)
+	t.Logf("listed in %v; meanwhile others waited %v at the most, of which the machine had %v; else %v", took, latency, noisy, alone)
 	if slices.Sort(got); !slices.Equal(got, want) { // a scan has no order
 		t.Errorf("List = %d names: %q", len(got), got)
 	}

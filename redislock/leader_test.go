@@ -47,8 +47,7 @@ func TestLeadersOutliveTheServer(t *testing.T) {
 	for range 2 {
 		l := locker(t, open(t, at(s.Addr())), snib.TTL(ttl))
 		all.Go(func() {
-			if err := leader.Run(ctx, l, "reconciler", lead, leader.Pause(100*time.Millisecond)); !errors.Is(err,
-				context.Canceled) {
+			if err := leader.Run(ctx, l, "reconciler", lead, leader.Pause(100*time.Millisecond)); !errors.Is(err, context.Canceled) {
 				t.Errorf("Run = %v, want the cause of its context", err)
 			}
 		})
@@ -62,8 +61,7 @@ func TestLeadersOutliveTheServer(t *testing.T) {
 	killed := time.Now()
 	err := await(t, first.over, "end of the first term")
 	if took, late := time.Since(killed), machine(); !errors.Is(err, snib.ErrLost) || took > ttl+late {
-		t.Errorf("the term ended %v after the server, on a machine that was late by %v, with %v; want %v within %v", took,
-			late, err, snib.ErrLost, ttl)
+		t.Errorf("the term ended %v after the server, on a machine that was late by %v, with %v; want %v within %v", took, late, err, snib.ErrLost, ttl)
 	}
 	s.Restart()
 	if second := await(t, terms, "second leader"); second.token <= first.token {

@@ -50,40 +50,29 @@ func TestUnusable(t *testing.T) {
 		says    []string
 		passes  bool // a later attempt may succeed
 	}{
-		{name: "NothingThere", servers: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(closed))},
-			says: []string{"within 4s", "refused"}, passes: true},
+		{name: "NothingThere", servers: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(closed))}, says: []string{"within 4s", "refused"}, passes: true},
 		{name: "NoQuorum", servers: ensemble.Addrs()[2:], says: []string{"within 4s", "no quorum"}, passes: true},
 		{name: "NoQuorumOfAll", servers: ensemble.Addrs(), says: []string{"within 4s"}, passes: true},
 		{name: "Hung", servers: []string{hung.Addr()}, says: []string{"within 4s", "does not answer"}, passes: true},
-		{name: "NoRoot", servers: single, opts: []zklock.Option{zklock.Root("/missing")}, is: driver.ErrInvalid,
-			says: []string{"/missing does not exist"}},
-		{name: "NotOurs", servers: single, opts: []zklock.Option{zklock.Root("/theirs")}, is: zk.ErrNoAuth,
-			says: []string{"/theirs", "ACL"}},
-		{name: "WrongPassword", servers: single, opts: []zklock.Option{zklock.Root("/theirs"),
-			zklock.Digest("somebody", secret)},
+		{name: "NoRoot", servers: single, opts: []zklock.Option{zklock.Root("/missing")}, is: driver.ErrInvalid, says: []string{"/missing does not exist"}},
+		{name: "NotOurs", servers: single, opts: []zklock.Option{zklock.Root("/theirs")}, is: zk.ErrNoAuth, says: []string{"/theirs", "ACL"}},
+		{name: "WrongPassword", servers: single, opts: []zklock.Option{zklock.Root("/theirs"), zklock.Digest("somebody", secret)},
 			is: zk.ErrNoAuth, says: []string{"password may be wrong"}},
-		{name: "ReadOnly", servers: single, opts: []zklock.Option{zklock.Root("/readers")}, is: zk.ErrNoAuth,
-			says: []string{"/readers"}},
-		{name: "AuthACLWithoutUser", servers: single, opts: []zklock.Option{zklock.ACL(zk.AuthACL(zk.PermAll)...)},
-			is:   driver.ErrInvalid,
+		{name: "ReadOnly", servers: single, opts: []zklock.Option{zklock.Root("/readers")}, is: zk.ErrNoAuth, says: []string{"/readers"}},
+		{name: "AuthACLWithoutUser", servers: single, opts: []zklock.Option{zklock.ACL(zk.AuthACL(zk.PermAll)...)}, is: driver.ErrInvalid,
 			says: []string{"ACL"}},
-		{name: "TooLong", servers: single, opts: []zklock.Option{zklock.Timeout(time.Hour)}, is: driver.ErrInvalid,
-			says: []string{"1m0s at most"}},
+		{name: "TooLong", servers: single, opts: []zklock.Option{zklock.Timeout(time.Hour)}, is: driver.ErrInvalid, says: []string{"1m0s at most"}},
 		{name: "PlainToTLS", servers: []string{secure}, says: []string{"within 4s", "TLS"}, passes: true},
-		{name: "TLSToPlain", servers: single, opts: []zklock.Option{zklock.TLS(conf)},
-			says: []string{"within 4s", "for TLS", "other way round"}, passes: true},
-		{name: "Untrusted", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(stranger)},
-			says: []string{"certificate"}},
-		{name: "WrongName", servers: []string{secure},
-			opts: []zklock.Option{zklock.TLS(&tls.Config{RootCAs: conf.RootCAs, ServerName: "elsewhere"})},
+		{name: "TLSToPlain", servers: single, opts: []zklock.Option{zklock.TLS(conf)}, says: []string{"within 4s", "for TLS", "other way round"}, passes: true},
+		{name: "Untrusted", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(stranger)}, says: []string{"certificate"}},
+		{name: "WrongName", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(&tls.Config{RootCAs: conf.RootCAs, ServerName: "elsewhere"})},
 			says: []string{"elsewhere"}},
 		{name: "NoSuchHost", servers: []string{"nosuch.invalid:2181"}, says: []string{"nosuch.invalid"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := openDriver(t, tt.servers,
-				append([]zklock.Option{zklock.DialTimeout(4 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
+			d := openDriver(t, tt.servers, append([]zklock.Option{zklock.DialTimeout(4 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
 			defer d.Close()
 			for _, noWait := range []bool{false, true} {
 				req := request("job", "a")
@@ -95,8 +84,7 @@ func TestUnusable(t *testing.T) {
 				}
 				checkError(t, err, tt.says...)
 				if errors.Is(err, driver.ErrUnavailable) != tt.passes || errors.Is(err, driver.ErrHeld) {
-					t.Errorf("Acquire = %v, which matches ErrUnavailable: %v, ErrHeld: %v", err, !tt.passes,
-						errors.Is(err, driver.ErrHeld))
+					t.Errorf("Acquire = %v, which matches ErrUnavailable: %v, ErrHeld: %v", err, !tt.passes, errors.Is(err, driver.ErrHeld))
 				}
 				if tt.is != nil && !errors.Is(err, tt.is) {
 					t.Errorf("Acquire = %v, want %v", err, tt.is)

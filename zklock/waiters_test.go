@@ -46,8 +46,7 @@ func TestThousandWaiters(t *testing.T) {
 	tree.awaitChildren("/snib/job", 2)
 	watched := func() error {
 		if got, nodes := server.Watches(t); got != 2 || nodes != 1 {
-			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side", got,
-				nodes, n)
+			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side", got, nodes, n)
 		}
 		return nil
 	}
@@ -153,8 +152,7 @@ func TestGoroutines(t *testing.T) {
 func TestFolderComesAgain(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
-	d1, d2, d3 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()}),
-		newDriver(t, []string{server.Addr()})
+	d1, d2, d3 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	var last uint64
 	for range 3 {
 		l := acquire(t, d1, request("job", "a"))
@@ -303,8 +301,7 @@ func TestMinHoldLapsed(t *testing.T) {
 			t.Errorf("the line is %q, want the node that is to be passed over", names)
 		}
 	}
-	if err := d.List(t.Context(), "",
-		func(st driver.Status) bool { t.Errorf("List shows %+v", st); return true }); err != nil {
+	if err := d.List(t.Context(), "", func(st driver.Status) bool { t.Errorf("List shows %+v", st); return true }); err != nil {
 		t.Error(err)
 	}
 	req := request("job", "b")
@@ -377,8 +374,7 @@ func TestSlotsLine(t *testing.T) {
 	}
 	var waits []*jobtest.Waiter
 	for i := range waiters {
-		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)),
-			newRequest(fmt.Sprint("waiter", i))))
+		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), newRequest(fmt.Sprint("waiter", i))))
 		tree.awaitChildren("/snib/job", slots+i+1)
 	}
 	slack := livetest.Slack(t)
@@ -462,8 +458,7 @@ func TestLockerKnowsFirst(t *testing.T) {
 			}
 			took, late := time.Since(began), machine()
 			if took > leaseTTL+maxLossDelay+late || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
-				t.Errorf("lost after %v, %v, on a machine that was late by %v; want ErrLost after %v", took,
-					context.Cause(lock.Context()), late, leaseTTL)
+				t.Errorf("lost after %v, %v, on a machine that was late by %v; want ErrLost after %v", took, context.Cause(lock.Context()), late, leaseTTL)
 			}
 			next.Get(t)
 		})

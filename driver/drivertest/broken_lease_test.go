@@ -180,12 +180,11 @@ func renewAllMutants() []mutant {
 			},
 		}
 	}
-	late := mutate("a renewal of all leases tells nobody of a loss", "Renew/AllTells",
-		func(ctx context.Context, b *brokenDriver) []driver.Renewal {
-			start := driver.Now()
-			_, err := b.inner.Status(ctx, "any") // it only asks whether the store answers
-			return []driver.Renewal{{Start: start, Err: err}}
-		})
+	late := mutate("a renewal of all leases tells nobody of a loss", "Renew/AllTells", func(ctx context.Context, b *brokenDriver) []driver.Renewal {
+		start := driver.Now()
+		_, err := b.inner.Status(ctx, "any") // it only asks whether the store answers
+		return []driver.Renewal{{Start: start, Err: err}}
+	})
 	renewAlone := late.set
 	late.set = func(w *world, b *brokenDriver) {
 		renewAlone(w, b)
@@ -197,19 +196,17 @@ func renewAllMutants() []mutant {
 		}
 	}
 	return []mutant{
-		mutate("a renewal of all leases counts from long before", "Renew/All",
-			func(ctx context.Context, b *brokenDriver) []driver.Renewal {
-				got := b.renew(ctx, nil)
-				got[0].Start = got[0].Start.Add(-time.Second)
+		mutate("a renewal of all leases counts from long before", "Renew/All", func(ctx context.Context, b *brokenDriver) []driver.Renewal {
+			got := b.renew(ctx, nil)
+			got[0].Start = got[0].Start.Add(-time.Second)
+			return got
+		}),
+		mutate("a renewal of all leases asks nobody", "Sever/RenewAllReturns", func(ctx context.Context, b *brokenDriver) []driver.Renewal {
+			if got := b.renew(ctx, nil); got[0].Err == nil {
 				return got
-			}),
-		mutate("a renewal of all leases asks nobody", "Sever/RenewAllReturns",
-			func(ctx context.Context, b *brokenDriver) []driver.Renewal {
-				if got := b.renew(ctx, nil); got[0].Err == nil {
-					return got
-				}
-				return []driver.Renewal{{Start: driver.Now()}}
-			}),
+			}
+			return []driver.Renewal{{Start: driver.Now()}}
+		}),
 		late,
 	}
 }
@@ -327,26 +324,24 @@ func renewMutants() []mutant {
 
 func releaseMutants() []mutant {
 	return []mutant{
-		mutateRelease("a late release frees all holders", "Release/LateIsHarmless",
-			func(ctx context.Context, l *lease) error {
-				if l.released.Load() == 0 && l.ended() {
-					l.breakOthers()
-				}
-				return l.release(ctx)
-			}),
+		mutateRelease("a late release frees all holders", "Release/LateIsHarmless", func(ctx context.Context, l *lease) error {
+			if l.released.Load() == 0 && l.ended() {
+				l.breakOthers()
+			}
+			return l.release(ctx)
+		}),
 		mutateRelease("a late release says nothing", "Release/SaysLost", func(ctx context.Context, l *lease) error {
 			if err := l.release(ctx); !errors.Is(err, driver.ErrLost) || !l.ended() {
 				return err
 			}
 			return nil
 		}),
-		mutateRelease("a second release says that the lock is lost", "Release/Twice",
-			func(ctx context.Context, l *lease) error {
-				if l.released.Load() > 0 && l.req.MinHold == 0 {
-					return driver.ErrLost
-				}
-				return l.release(ctx)
-			}),
+		mutateRelease("a second release says that the lock is lost", "Release/Twice", func(ctx context.Context, l *lease) error {
+			if l.released.Load() > 0 && l.req.MinHold == 0 {
+				return driver.ErrLost
+			}
+			return l.release(ctx)
+		}),
 		{
 			name: "a second release frees all holders", fails: []string{"Release/TwiceIsHarmless", "Answer/ReleaseLost"},
 			whySeveral: "a release whose answer was lost is said twice",
@@ -410,13 +405,12 @@ func fencingMutants() []mutant {
 				}
 				return l.grant.Token
 			}),
-		mutateToken("an expired hold does not count", []string{"Fencing/AfterExpiry"},
-			func(l *lease, before []*lease) uint64 {
-				if plain(l) && last(before).released.Load() == 0 && last(before).ended() {
-					return last(before).grant.Token
-				}
-				return l.grant.Token
-			}),
+		mutateToken("an expired hold does not count", []string{"Fencing/AfterExpiry"}, func(l *lease, before []*lease) uint64 {
+			if plain(l) && last(before).released.Load() == 0 && last(before).ended() {
+				return last(before).grant.Token
+			}
+			return l.grant.Token
+		}),
 		mutateToken("the counter lapses when idle", []string{"Fencing/AfterIdle"}, func(l *lease, before []*lease) uint64 {
 			if time.Since(last(before).grantedAt) > 10*time.Minute {
 				return 1
@@ -424,11 +418,10 @@ func fencingMutants() []mutant {
 			return l.grant.Token
 		}),
 		restarted,
-		mutateRequest("tokens are promised and not reserved", "Fencing/Reserved",
-			func(_ *world, req driver.Request) driver.Request {
-				req.Tokens = 1
-				return req
-			}).shapingGrants(func(l *lease) { l.grant.Tokens = l.req.Tokens }),
+		mutateRequest("tokens are promised and not reserved", "Fencing/Reserved", func(_ *world, req driver.Request) driver.Request {
+			req.Tokens = 1
+			return req
+		}).shapingGrants(func(l *lease) { l.grant.Tokens = l.req.Tokens }),
 		mutateGrant("more tokens are reserved than asked for", "Fencing/Reserved", func(l *lease) { l.grant.Tokens += 10 }),
 	}
 }

@@ -24,8 +24,7 @@ func TestRepository(t *testing.T) {
 	}
 	r.exceptions = exceptions
 	if len(r.pkgs) < len(rules) {
-		t.Errorf("found %d packages, fewer than there are rules (%d): is this the root of the repository?", len(r.pkgs),
-			len(rules))
+		t.Errorf("found %d packages, fewer than there are rules (%d): is this the root of the repository?", len(r.pkgs), len(rules))
 	}
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
@@ -49,24 +48,18 @@ type check struct {
 var checks = []check{
 	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", checkRules},
 	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", checkImports},
-	{"Closed", "the command, the lab and the benchmarks are ends, and the command shows the lab; what is worth " +
-		"sharing moves to a library", checkClosed},
+	{"Closed", "the command, the lab and the benchmarks are ends, and the command shows the lab; what is worth sharing moves to a library", checkClosed},
 	{"Testing", "importing testing registers flags in the user's program", testingOnlyInTests},
-	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program",
-		noTemplates},
+	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program", noTemplates},
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
 	{"Types", "one word has one meaning, as in docs/glossary.md", checkTypes},
 	{"Init", "a library does nothing before it is called", checkInit},
 	{"Size", "one person has to be able to own it: docs/budget.md says how large each part may be", checkSize},
-	{"Options", "an option that nobody needs is a path that nobody tests: docs/defaults.md says who needs each",
-		checkOptions},
+	{"Options", "an option that nobody needs is a path that nobody tests: docs/defaults.md says who needs each", checkOptions},
 	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
-	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made",
-		checkState},
-	{"Modules", "every module is in go.work and bears the name of its directory, or it is built and tested by nobody",
-		checkModules},
-	{"Versions", "a version of its own makes go vet compile all that depends on it once more, and is not what the " +
-		"workspace tests", checkVersions},
+	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", checkState},
+	{"Modules", "every module is in go.work and bears the name of its directory, or it is built and tested by nobody", checkModules},
+	{"Versions", "a version of its own makes go vet compile all that depends on it once more, and is not what the workspace tests", checkVersions},
 	{"RootRequire", "a program that imports the core gets the standard library and nothing else", checkRootRequire},
 	{"Conformance", "a backend is what passes the conformance suite", checkConformance},
 	{"Assertion", "the compiler says at the type which method is missing, not at a distant call", checkAssertion},
@@ -146,8 +139,7 @@ func notInTests(forbidden []string, exemptTests bool) func(*repo, report) {
 	return func(r *repo, bad report) {
 		for _, p := range r.pkgs {
 			for _, f := range p.files {
-				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") ||
-					slices.Contains([]string{"bench", "lab/arena", "lab/scene"}, p.dir)) {
+				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || slices.Contains([]string{"bench", "lab/arena", "lab/scene"}, p.dir)) {
 					continue
 				}
 				r.imports(f, func(at token.Pos, dir string, own bool) {
@@ -395,8 +387,7 @@ func findChanges(r *repo, p *pkg, declared map[string]bool, flag func(at token.P
 					flagRoot(n.X, "has its address taken")
 				}
 			case *ast.CallExpr:
-				if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 &&
-					(id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
+				if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 && (id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
 					flagRoot(n.Args[0], "is changed by "+id.Name)
 				}
 				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && isPointerMethod(info.Selections[sel]) {
@@ -508,8 +499,7 @@ func checkAssertion(r *repo, bad report) {
 	r.backends(func(p *pkg) {
 		for _, f := range p.files {
 			for _, d := range f.ast.Decls {
-				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test &&
-					slices.ContainsFunc(decl.Specs, isAssertion) {
+				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test && slices.ContainsFunc(decl.Specs, isAssertion) {
 					return
 				}
 			}
@@ -521,8 +511,7 @@ func checkAssertion(r *repo, bad report) {
 // isAssertion reports whether s is _ driver.Driver = (*T)(nil).
 func isAssertion(s ast.Spec) bool {
 	spec := s.(*ast.ValueSpec)
-	if spec.Names[0].Name != "_" || spec.Type == nil || types.ExprString(spec.Type) != "driver.Driver" ||
-		len(spec.Values) != 1 {
+	if spec.Names[0].Name != "_" || spec.Type == nil || types.ExprString(spec.Type) != "driver.Driver" || len(spec.Values) != 1 {
 		return false
 	}
 	return regexp.MustCompile(`^\(\*\w+\)\(nil\)$`).MatchString(types.ExprString(spec.Values[0]))

@@ -17,8 +17,7 @@ func newData(postgres, dir string) error {
 	if err != nil {
 		return err
 	}
-	return account.NewData(dir, initdb, "--pgdata=", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
-		"--no-sync")
+	return account.NewData(dir, initdb, "--pgdata=", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 }
 
 // copyData creates the data folder of a standby of the server at addr.
