@@ -268,19 +268,14 @@ func (c config) checkAgainst(info driver.Info) error {
 	case c.ttl < info.MinTTL:
 		return driver.Invalidf("TTL: %v is shorter than %v, the minimum of this backend", c.ttl, info.MinTTL)
 	case c.ttl < info.SessionTTL:
-		return driver.Invalidf(
-			"TTL: %v is shorter than %v, for which the session of a dead holder lasts at least; set the driver's option "+
-				"Timeout instead",
+		return driver.Invalidf("TTL: %v is shorter than %v, for which the session of a dead holder lasts at least; set the driver's option Timeout instead",
 			c.ttl, info.SessionTTL)
 	case info.MaxTTL > 0 && c.ttl > info.MaxTTL:
 		return driver.Invalidf("TTL: %v is longer than %v, the maximum of this backend", c.ttl, info.MaxTTL)
 	case info.MaxTTL > 0 && c.lockDelay > info.MaxTTL-c.ttl:
-		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the maximum of this backend", c.lockDelay,
-			c.ttl, info.MaxTTL)
+		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the maximum of this backend", c.lockDelay, c.ttl, info.MaxTTL)
 	case c.lockDelay > 0 && info.Tenure == driver.TenureSession && info.SessionTTL <= c.lockDelay:
-		return driver.Invalidf(
-			"LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer "+
-				"than %v", info.SessionTTL, c.lockDelay)
+		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.detached && info.Tenure == driver.TenureSession:
 		return driver.Invalidf("Detached: this backend frees the locks of a process that has ended")
 	case c.fencing > info.Fencing:
@@ -292,8 +287,7 @@ func (c config) checkAgainst(info driver.Info) error {
 	case c.shared && !info.Shared:
 		return driver.Invalidf("Shared: this backend has no read/write locks")
 	case c.noWait && c.maxWait > 0:
-		return driver.Invalidf("MaxWait with NoWait: an acquisition waits for up to %v, or not at all; give one of the two",
-			c.maxWait)
+		return driver.Invalidf("MaxWait with NoWait: an acquisition waits for up to %v, or not at all; give one of the two", c.maxWait)
 	case c.maxHold > 0 && c.minHold > c.maxHold:
 		return driver.Invalidf("MinHold: %v is longer than the MaxHold of %v", c.minHold, c.maxHold)
 	case c.slots > 0 && !info.Slots:

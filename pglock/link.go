@@ -101,8 +101,7 @@ func (c *linkCall) giveUp() bool {
 func (s *Session) open(ctx context.Context, beside bool) (*link, error) {
 	conn, err := dial(ctx, s.pool, s.conf.listen)
 	if err == nil {
-		l := &link{s: s, conn: conn, ended: make(chan struct{}), next: make(chan struct{}, 1),
-			held: map[int64]*sessionLease{}, isBeside: beside}
+		l := &link{s: s, conn: conn, ended: make(chan struct{}), next: make(chan struct{}, 1), held: map[int64]*sessionLease{}, isBeside: beside}
 		l.ctx, l.cancel = context.WithCancelCause(context.Background())
 		if err = l.setUp(ctx); err == nil {
 			err = s.start(l)
@@ -134,9 +133,8 @@ func (s *Session) start(l *link) error {
 func (l *link) setUp(ctx context.Context) error {
 	err := checkDirect(ctx, l.conn)
 	if errors.As(err, new(pooledError)) {
-		return driver.Invalidf(
-			"connection: %w; the locks of a session belong to the server's connection, which a pooler lends to "+
-				"its next client; connect past it with the option Listen, or use rows (New)", err)
+		return driver.Invalidf("connection: %w; the locks of a session belong to the server's connection, which a pooler lends to "+
+			"its next client; connect past it with the option Listen, or use rows (New)", err)
 	}
 	if err != nil {
 		return err
@@ -144,15 +142,13 @@ func (l *link) setUp(ctx context.Context) error {
 	l.pid = l.conn.PgConn().PID()
 	l.lastSuccess = time.Now()
 	timeout := l.s.conf.sessionTimeout
-	_, err = l.conn.Exec(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()),
-		fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
+	_, err = l.conn.Exec(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
 		sessionName(l.conn.PgConn().ParameterStatus("application_name")))
 	if err != nil {
 		return err
 	}
 	// A server on a system that can't check a connection while it waits refuses this.
-	_, err = l.conn.Exec(ctx, fmt.Sprintf("SET client_connection_check_interval = %d", (timeout/3).Milliseconds()),
-		pgx.QueryExecModeSimpleProtocol)
+	_, err = l.conn.Exec(ctx, fmt.Sprintf("SET client_connection_check_interval = %d", (timeout/3).Milliseconds()), pgx.QueryExecModeSimpleProtocol)
 	if err != nil && code(err) == "" {
 		return err
 	}
@@ -358,7 +354,7 @@ func (l *link) take(ctx context.Context, h *sessionLease) (got bool, err error) 
 		var got, refuses bool
 		err := l.conn.QueryRow(ctx, l.s.sql.take, h.key, h.req.Shared).Scan(&got, &pid, &clock, &refuses)
 		if err = l.check(pid, refuses, err); err == nil && got {
-			l.addLease(h, clock, c.sent)
+			l.keep(h, clock, c.sent)
 		}
 		return l.without(ctx, h, err)
 	}
@@ -389,8 +385,8 @@ func (l *link) hasKey(h *sessionLease) bool {
 	return l.held[h.key] != nil
 }
 
-// addLease notes a lock that the server has given to the session.
-func (l *link) addLease(h *sessionLease, clock int64, since driver.Instant) {
+// keep notes a lock that the server has given to the session.
+func (l *link) keep(h *sessionLease, clock int64, since driver.Instant) {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -416,7 +412,7 @@ func (l *link) wait(ctx context.Context, h *sessionLease) error {
 		}
 		if err == nil {
 			l.lastSuccess = began
-			l.addLease(h, clock, since)
+			l.keep(h, clock, since)
 		} else {
 			err = untrustedError{err}
 		}

@@ -135,11 +135,9 @@ func TestUnavailable(t *testing.T) {
 		want   bool // ErrUnavailable
 	}{
 		{name: "Refused", url: gone, change: same, want: true},
-		{name: "Silent", url: pgtest.URL(proxy.Addr()), change: same, want: true,
-			before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
-		{name: "SlowToConnect", url: pgtest.URL(proxy.Addr()),
-			change: func(c *pgxpool.Config) { c.ConnConfig.ConnectTimeout = 200 * time.Millisecond },
-			want:   true, before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
+		{name: "Silent", url: pgtest.URL(proxy.Addr()), change: same, want: true, before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
+		{name: "SlowToConnect", url: pgtest.URL(proxy.Addr()), change: func(c *pgxpool.Config) { c.ConnConfig.ConnectTimeout = 200 * time.Millisecond },
+			want: true, before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
 		{name: "UnknownHost", url: pgtest.URL("there-is-none.invalid:5432"), change: same},
 		{name: "UnknownDatabase", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }},
 		{name: "UnknownRole", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.User = "nobody" }},
@@ -157,8 +155,7 @@ func TestUnavailable(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*driver.AnswerTimeout)
 				defer cancel()
 				_, err := d.Acquire(ctx, noWait("a", "a"))
-				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want || errors.Is(err, driver.ErrHeld) ||
-					isContextError(err) {
+				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want || errors.Is(err, driver.ErrHeld) || isContextError(err) {
 					t.Errorf("Acquire = %v, want an error, ErrUnavailable: %v, neither ErrHeld nor the end of a context", err, tt.want)
 				}
 			})

@@ -190,8 +190,7 @@ func setUp(db conn) (err error) {
 	if _, err := db.exec(beginWrite); err != nil {
 		return err
 	}
-	statements := append(createTables[:], fmt.Sprintf(`PRAGMA application_id = %d`, applicationID),
-		fmt.Sprintf(`PRAGMA user_version = %d`, version))
+	statements := append(createTables[:], fmt.Sprintf(`PRAGMA application_id = %d`, applicationID), fmt.Sprintf(`PRAGMA user_version = %d`, version))
 	for _, sql := range statements {
 		if _, err := db.exec(sql); err != nil {
 			_, undo := db.exec(rollback)
@@ -221,8 +220,7 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 	case app != applicationID:
 		err = driver.Invalidf("file: %s is an SQLite database of another program; name another file, or none", d.path)
 	default:
-		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use the "+
-			"program that made the file, or name another file", d.path, ver, version)
+		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use the program that made the file, or name another file", d.path, ver, version)
 	}
 	return nil, false, errors.Join(err, db.close())
 }
@@ -268,8 +266,7 @@ func (d *Driver) explain(err error) error {
 		if diskFull(filepath.Dir(d.path)) {
 			return d.diskFullError(err)
 		}
-		return fmt.Errorf("%s: %w; if a file of the database was deleted or replaced, stop all processes that use it, "+
-			"then start them again",
+		return fmt.Errorf("%s: %w; if a file of the database was deleted or replaced, stop all processes that use it, then start them again",
 			d.path, err)
 	case codeCantOpen:
 		return fmt.Errorf("open %s: %w", d.path, err)
