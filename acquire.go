@@ -72,7 +72,8 @@ func (l *Locker) begin(ctx context.Context, name string) clockReading {
 }
 
 // complete returns the result of an acquisition, the operation op, and tells it to the Traces.
-func (l *Locker) complete(ctx, caller context.Context, op, name string, began clockReading, h *hold, origin holdOrigin, err error) (*Lock, error) {
+func (l *Locker) complete(ctx, caller context.Context, op, name string, began clockReading, h *hold, origin holdOrigin,
+	err error) (*Lock, error) {
 	var lock *Lock
 	if err == nil {
 		lock = l.newLock(ctx, h)
@@ -109,12 +110,15 @@ func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration
 }
 
 // traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
-func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin, err error) {
+func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin,
+	err error) {
 	e := Event{Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Err: err})
+	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local,
+		Joined: origin.joined, Err: err})
 	if lock != nil {
 		e.Token = lock.Token()
-		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined})
+		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local,
+			Joined: origin.joined})
 	}
 }
 
@@ -131,7 +135,8 @@ const maxLateGrants = 10
 // acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold. An
 // overloaded store may grant a lease that is over when the grant arrives. Nothing has begun then,
 // so an acquisition that may wait begins anew.
-func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began clockReading) (*hold, holdOrigin, error) {
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool,
+	began clockReading) (*hold, holdOrigin, error) {
 	h, origin, err := l.resolve(ctx, name)
 	if h != nil || err != nil {
 		return h, origin, err
@@ -147,7 +152,8 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 }
 
 // acquireOnce takes an acquisition through stages 2 to 4.
-func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool, began clockReading) (*hold, holdOrigin, error) {
+func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool,
+	began clockReading) (*hold, holdOrigin, error) {
 	p, h, err := l.enqueue(ctx, name, noWait, began)
 	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
 		l.core.decline(h)

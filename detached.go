@@ -92,7 +92,9 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 	d := l.core.driver
 	switch _, err := renewOne(bounded, d, d.Lease(name, id, l.conf.ttl)); {
 	case err == nil:
-		return driver.Invalidf("hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an administrator")
+		return driver.Invalidf(
+			"hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an " +
+				"administrator")
 	case errors.Is(err, ErrLost), errors.Is(err, errors.ErrUnsupported):
 		return errNoSuchHold
 	default:

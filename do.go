@@ -53,18 +53,19 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 // goes on in the background.
 func (l *Locker) releaseBy(ctx context.Context, lock *Lock) error {
 	deadline, ok := ctx.Deadline()
-	patience := max(time.Until(deadline), driver.CancelTimeout)
-	if !ok || patience >= releaseTimeout {
+	left := max(time.Until(deadline), driver.CancelTimeout)
+	if !ok || left >= releaseTimeout {
 		return lock.Release() // which ends in time by itself
 	}
 	done := make(chan error, 1)
 	go func() { done <- lock.Release() }()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return l.wrapError("release", lock.Name(), withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable)))
+		return l.wrapError("release", lock.Name(),
+			withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable)))
 	}
 }

@@ -55,7 +55,8 @@ func TestDo(t *testing.T) {
 // when the lock may have been another's. No error says two of these: a caller who begins anew after
 // an ErrUnavailable would do the work twice.
 func TestOutcomesAreApart(t *testing.T) {
-	outcomes := []error{snib.ErrUnavailable, snib.ErrUnreleased, snib.ErrLost, snib.ErrHeld, context.DeadlineExceeded, context.Canceled}
+	outcomes := []error{snib.ErrUnavailable, snib.ErrUnreleased, snib.ErrLost, snib.ErrHeld, context.DeadlineExceeded,
+		context.Canceled}
 	tests := []struct {
 		name          string
 		before, after func(d *fault.Driver) // of the store, before Do and in its function

@@ -117,8 +117,8 @@ func joinErrors(errs ...error) error {
 	return errorList(errs)
 }
 
-// A begun is what led to an error of work that has begun. It matches that, except for the errors by
-// which callers learn that nothing was begun, so that the work may be tried again.
+// A begun is the reason of an error of work that had begun. It matches what the reason matches,
+// except for the errors that tell a caller to try again because nothing was begun.
 type begun struct{ reason error }
 
 // Is implements the method that [errors.Is] calls.

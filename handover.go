@@ -114,7 +114,8 @@ func (le *lease) successor(now driver.Instant) *waiter {
 
 // canHandOver reports whether the lease may serve one more hold.
 func (le *lease) canHandOver(now driver.Instant) bool {
-	if le.labeled || le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.allowsHandOver() {
+	if le.labeled || le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 ||
+		!le.hold.locker.conf.allowsHandOver() {
 		return false
 	}
 	if le.tellsWanted && !le.isWanted && le.hold.locker.core.storeWaiters[le.name] == 0 {

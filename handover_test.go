@@ -206,7 +206,8 @@ func TestStaleHandOver(t *testing.T) {
 				}
 				wantErr(t, "Release of a hold whose lease the store had ended", err, snib.ErrLost)
 				if next.Token() <= other.Token() {
-					t.Errorf("token of the next local hold = %d, want more than %d, which another process had", next.Token(), other.Token())
+					t.Errorf("token of the next local hold = %d, want more than %d, which another process had", next.Token(),
+						other.Token())
 				}
 			})
 		})

@@ -98,7 +98,8 @@ func TestHeldError(t *testing.T) {
 							t.Errorf("%q contains the owner id", text)
 						}
 					}
-					if want := "held by " + host; !strings.HasPrefix(info.String(), want) || !strings.Contains(info.String(), "(order 17) for ") || !strings.HasSuffix(info.String(), "; waiting: 2") {
+					if want := "held by " + host; !strings.HasPrefix(info.String(), want) ||
+						!strings.Contains(info.String(), "(order 17) for ") || !strings.HasSuffix(info.String(), "; waiting: 2") {
 						t.Errorf("String = %q", info)
 					}
 					cancel()
@@ -134,7 +135,8 @@ func TestHeldInfoOfDeadStore(t *testing.T) {
 		began := time.Now()
 		info, err := held.Info(t.Context())
 		wantErr(t, "Info", err, snib.ErrUnavailable)
-		if took := time.Since(began); took != driver.AnswerTimeout || info.RetryAfter() != time.Second || errors.Is(err, context.DeadlineExceeded) {
+		if took := time.Since(began); took != driver.AnswerTimeout || info.RetryAfter() != time.Second ||
+			errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Info = %v, %v after %v", info, err, took)
 		}
 	})
@@ -152,7 +154,8 @@ func TestRetryAfter(t *testing.T) {
 		{"UnknownAge", []snib.HolderInfo{{Left: 12 * time.Second}}, 12 * time.Second},
 		{"Endless", []snib.HolderInfo{{Left: driver.NoExpiry}}, time.Minute},
 		{"Inherited", []snib.HolderInfo{{Inherited: true, Held: 20 * time.Second}}, 20 * time.Second},
-		{"FirstOfSlots", []snib.HolderInfo{{Held: time.Hour, Left: 29 * time.Second}, {Held: time.Hour, Left: 4 * time.Second}}, 4 * time.Second},
+		{"FirstOfSlots", []snib.HolderInfo{{Held: time.Hour, Left: 29 * time.Second},
+			{Held: time.Hour, Left: 4 * time.Second}}, 4 * time.Second},
 	}
 	for _, tt := range tests {
 		if got := (snib.HeldInfo{Holders: tt.holders}).RetryAfter(); got != tt.want {

@@ -1,6 +1,6 @@
 package snib
 
-// This file has the hold, which the stages from adopt to release share, and its end.
+// This file has the hold, which the stages from install to release share, and its end.
 
 import (
 	"cmp"
@@ -196,7 +196,8 @@ func (es endings) run() {
 	for _, e := range es {
 		h := e.hold
 		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unaccepted {
-			go l.conf.traces.lost.call(&LostEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause})
+			go l.conf.traces.lost.call(&LostEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause),
+				Err: e.cause})
 		}
 	}
 }

@@ -53,7 +53,8 @@ var errLate = fmt.Errorf("%w: the grant came too late", ErrUnavailable)
 // reportRegression tells the Traces that a token went back. It returns an
 // error if fencing is required.
 func (l *Locker) reportRegression(name string, token, last uint64) error {
-	l.conf.traces.regressed.call(&RegressedEvent{Event: Event{Name: name, Backend: l.core.info.Backend, Token: token}, Last: last})
+	l.conf.traces.regressed.call(&RegressedEvent{Event: Event{Name: name, Backend: l.core.info.Backend, Token: token},
+		Last: last})
 	if l.conf.fencing == driver.FencingNone {
 		return nil
 	}

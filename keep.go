@@ -351,7 +351,8 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 	if len(h.locker.conf.traces.renewed) == 0 {
 		return nil
 	}
-	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Left: left, Err: err}}}
+	return renewalReports{{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Left: left,
+		Err: err}}}
 }
 
 // checkRenewal returns the error of an answer.

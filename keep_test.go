@@ -27,12 +27,15 @@ func TestKeeper(t *testing.T) {
 	}{
 		{name: "RenewsPastTTL", hold: time.Hour},
 		{name: "LivesUntilDeadline", renew: unreachable, hold: ttl - ttl/100 - 3*time.Millisecond},
-		{name: "LostAtDeadline", renew: unreachable, hold: ttl - ttl/100 - time.Millisecond, want: snib.ErrLost, why: errUnreachable},
+		{name: "LostAtDeadline", renew: unreachable, hold: ttl - ttl/100 - time.Millisecond, want: snib.ErrLost,
+			why: errUnreachable},
 		{name: "LostAtMaxHold", opts: []snib.Option{snib.MaxHold(time.Minute)}, hold: time.Minute, want: snib.ErrLost},
 		{name: "LivesUntilMaxHold", opts: []snib.Option{snib.MaxHold(time.Minute)}, hold: time.Minute - 1},
-		{name: "LostAtTTL", opts: []snib.Option{snib.NoRenewal()}, hold: ttl - ttl/100 - 2*time.Millisecond, want: snib.ErrLost},
+		{name: "LostAtTTL", opts: []snib.Option{snib.NoRenewal()}, hold: ttl - ttl/100 - 2*time.Millisecond,
+			want: snib.ErrLost},
 		{name: "LivesUntilTTL", opts: []snib.Option{snib.NoRenewal()}, hold: ttl - ttl/100 - 2*time.Millisecond - 1},
-		{name: "MaxHoldBeforeTTL", opts: []snib.Option{snib.NoRenewal(), snib.MaxHold(time.Second)}, hold: time.Second, want: snib.ErrLost},
+		{name: "MaxHoldBeforeTTL", opts: []snib.Option{snib.NoRenewal(), snib.MaxHold(time.Second)}, hold: time.Second,
+			want: snib.ErrLost},
 		{name: "ShortTTL", opts: []snib.Option{snib.TTL(50 * time.Millisecond)}, hold: time.Minute},
 	}
 	for _, tt := range tests {
@@ -91,7 +94,8 @@ func TestNoRenewal(t *testing.T) {
 				if got, want := time.Since(began), ttl-ttl/100-2*time.Millisecond; got != want {
 					t.Errorf("the holder was told after %v, want %v", got, want)
 				}
-				if got := context.Cause(lock.Context()); !errors.Is(got, snib.ErrLost) || !strings.Contains(got.Error(), "TTL of 30s") {
+				if got := context.Cause(lock.Context()); !errors.Is(got, snib.ErrLost) ||
+					!strings.Contains(got.Error(), "TTL of 30s") {
 					t.Errorf("cause = %v, want ErrLost and the TTL", got)
 				}
 				next := acquire(t, theirs, "a")

@@ -108,7 +108,8 @@ func TestSetLabelLearnsOfLoss(t *testing.T) {
 // goes on.
 func TestSetLabelInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := fault.Wrap(new(memlock.Store).Open(), fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}})
+		d := fault.Wrap(new(memlock.Store).Open(),
+			fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}})
 		lock := acquire(t, open(t, d), "a")
 		began := time.Now()
 		wantErr(t, "SetLabel while the store hangs", lock.SetLabel(t.Context(), "text"), snib.ErrUnavailable)

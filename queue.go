@@ -51,7 +51,8 @@ func (c *core) dequeue(p place, staysHead bool) {
 // another goroutine hands over. If the place is outside of the queue, and there is neither a hold
 // nor an error, the caller sends its request without being the head: it must not wait for its turn,
 // and no goroutine of this process is known to hold the lock.
-func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool, began clockReading) (place, *hold, error) {
+func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool,
+	began clockReading) (place, *hold, error) {
 	c.mu.Lock()
 	q := c.queues[name]
 	switch {

@@ -73,7 +73,8 @@ func (c *core) completeRelease(h *hold, began time.Time, now driver.Instant, loc
 		}
 	}
 	if len(l.conf.traces.released) > 0 && !h.unaccepted {
-		l.conf.traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err})
+		l.conf.traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local,
+			Queued: queued, Err: err})
 	}
 	return err
 }

@@ -135,7 +135,8 @@ func (k *keeper) reportAll(now driver.Instant, elapsed time.Duration, err error)
 		if h := le.hold; len(h.locker.conf.traces.renewed) > 0 {
 			le.refresh()
 			margin := max(0, le.deadline.Left(now))
-			reports = append(reports, renewalReport{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Err: err}})
+			reports = append(reports,
+				renewalReport{h, RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: le.ttl, Margin: margin, Err: err}})
 		}
 	}
 	return reports

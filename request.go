@@ -151,7 +151,8 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place, s *stall
 	for ; ; sentAt = time.Now() {
 		le, granted, err := l.attempt(ctx, req)
 		err = callerError(ctx, err)
-		if last != nil && err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && time.Since(sentAt) < driver.CancelTimeout {
+		if last != nil && err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) &&
+			time.Since(sentAt) < driver.CancelTimeout {
 			// The wait ended as the retry began. The driver knows nothing of the outage then.
 			return le, nil, fmt.Errorf("%w: %w", last, context.Cause(ctx))
 		}

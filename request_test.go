@@ -21,7 +21,8 @@ var errDown = fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 var errFull = fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
 
 // unavailableUntil makes a driver return answer until the given time.
-func unavailableUntil(until time.Time, answer error) func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+func unavailableUntil(until time.Time,
+	answer error) func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
 	return func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 		if time.Now().Before(until) {
 			return nil, answer
@@ -45,11 +46,14 @@ func TestOutage(t *testing.T) {
 		within     time.Duration
 	}{
 		{name: "Short", down: 10 * time.Second, within: 17 * time.Second},
-		{name: "Long", down: time.Hour, want: snib.ErrUnavailable, never: snib.ErrHeld, within: driver.RetryTimeout + 6*time.Second},
+		{name: "Long", down: time.Hour, want: snib.ErrUnavailable, never: snib.ErrHeld,
+			within: driver.RetryTimeout + 6*time.Second},
 		{name: "Full", down: 5 * time.Minute, answer: errFull, within: 5*time.Minute + 12*time.Second},
 		{name: "NoWait", down: time.Second, noWait: true, want: snib.ErrUnavailable, never: snib.ErrHeld},
-		{name: "MaxWait", down: time.Hour, wait: 5 * time.Second, want: snib.ErrUnavailable, never: snib.ErrHeld, within: 5 * time.Second},
-		{name: "Deadline", down: time.Hour, wait: -5 * time.Second, want: context.DeadlineExceeded, never: snib.ErrHeld, within: 5 * time.Second},
+		{name: "MaxWait", down: time.Hour, wait: 5 * time.Second, want: snib.ErrUnavailable, never: snib.ErrHeld,
+			within: 5 * time.Second},
+		{name: "Deadline", down: time.Hour, wait: -5 * time.Second, want: context.DeadlineExceeded, never: snib.ErrHeld,
+			within: 5 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

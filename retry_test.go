@@ -121,21 +121,26 @@ func TestWhyTheWaitEnded(t *testing.T) {
 		calls map[string]call
 		want  map[string][]string // by call: what the error matches, and nothing else of all
 	}{
-		{"Held", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause, "cancelCause": cancelCause}, map[string][]string{
-			"try": {"held"}, "maxWait": {"held"}, "all": {"held"}, "deadline": {"deadline"}, "cause": {"deadline", "mine"}, "cancelCause": {"canceled", "mine"},
+		{"Held", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause,
+			"cancelCause": cancelCause}, map[string][]string{
+			"try": {"held"}, "maxWait": {"held"}, "all": {"held"}, "deadline": {"deadline"}, "cause": {"deadline", "mine"},
+			"cancelCause": {"canceled", "mine"},
 		}},
-		{"Hung", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause, "cancelCause": cancelCause}, map[string][]string{
+		{"Hung", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause,
+			"cancelCause": cancelCause}, map[string][]string{
 			"try": {"unavailable"}, "maxWait": {"unavailable"}, "all": {"unavailable"}, "deadline": {"unavailable", "deadline"},
 			"cause": {"unavailable", "deadline", "mine"}, "cancelCause": {"unavailable", "canceled", "mine"},
 		}},
-		{"Refused", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause, "cancelCause": cancelCause}, map[string][]string{
+		{"Refused", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause,
+			"cancelCause": cancelCause}, map[string][]string{
 			"try": {"unavailable", "refused"}, "maxWait": {"unavailable", "refused"}, "all": {"unavailable", "refused"},
 			"deadline": {"unavailable", "refused", "deadline"}, "cause": {"unavailable", "refused", "deadline", "mine"},
 			"cancelCause": {"unavailable", "refused", "canceled", "mine"},
 		}},
 		// The driver's own timeouts are not those of the caller.
 		{"DriverTimeout", map[string]call{"try": try, "maxWait": maxWait, "deadline": deadline}, map[string][]string{
-			"try": {"unavailable", "refused"}, "maxWait": {"unavailable", "refused"}, "deadline": {"unavailable", "refused", "deadline"},
+			"try": {"unavailable", "refused"}, "maxWait": {"unavailable", "refused"},
+			"deadline": {"unavailable", "refused", "deadline"},
 		}},
 	}
 	for _, tt := range tests {

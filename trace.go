@@ -205,7 +205,8 @@ func logTrace(l *slog.Logger) *Trace {
 				tokenAttr(e.Event), slog.Duration("took", e.Took), slog.Duration("margin", e.Margin), slog.Duration("left", e.Left))
 		},
 		Lost: func(e LostEvent) {
-			g.log(ctx, slog.LevelError, "lock lost", e.Event, e.Err, tokenAttr(e.Event), slog.Duration("held", e.Held), slog.String("loss", string(e.Loss)))
+			g.log(ctx, slog.LevelError, "lock lost", e.Event, e.Err, tokenAttr(e.Event), slog.Duration("held", e.Held),
+				slog.String("loss", string(e.Loss)))
 		},
 		Released: func(e ReleasedEvent) {
 			level := slog.LevelDebug

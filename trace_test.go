@@ -43,7 +43,8 @@ func traceAll(record func(what string, e event)) *snib.Trace {
 	return &snib.Trace{
 		WaitStarted: func(e snib.WaitStartedEvent) { record("started", event{Event: e.Event, Context: e.Context}) },
 		WaitEnded: func(e snib.WaitEndedEvent) {
-			record("ended", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined, Err: e.Err})
+			record("ended", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined,
+				Err: e.Err})
 		},
 		Acquired: func(e snib.AcquiredEvent) {
 			record("acquired", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined})
@@ -171,7 +172,8 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 					count("released", all), count("released", queued),
 				}
 				if want := []int{tt.locks, tt.joined, tt.locks, tt.joined, tt.ends, tt.queued}; !slices.Equal(got, want) {
-					t.Errorf("ended, of these joined, acquired, of these joined, released, of these with one in the queue = %v, want %v", got, want)
+					t.Errorf("ended, of these joined, acquired, of these joined, released, of these with one in the queue = %v, "+
+						"want %v", got, want)
 				}
 			})
 		})
@@ -221,7 +223,8 @@ func TestTraceIsNotToldOfHoldsThatNobodyHad(t *testing.T) {
 		lock := <-second
 		close(ctx.slow)
 		release(t, lock)
-		wantErr(t, "the third Acquire", <-failed, snib.ErrUnavailable) // it asked the store itself then, and the answers came too late
+		// it asked the store itself then, and the answers came too late
+		wantErr(t, "the third Acquire", <-failed, snib.ErrUnavailable)
 		if released := others.eventsOf("released"); len(released) != 2 || !released[1].Local {
 			t.Fatalf("the third hold was not handed over: %+v", released)
 		}
@@ -239,7 +242,8 @@ func TestTraceTellsTheKindOfLoss(t *testing.T) {
 		lose func(*spy, *snib.Locker, *snib.Lock) error
 	}{
 		{want: snib.LossMaxHold, opts: []snib.Option{snib.MaxHold(time.Second)}},
-		{want: snib.LossExpired, lose: func(d *spy, _ *snib.Locker, _ *snib.Lock) error { d.renew = unreachable; return nil }},
+		{want: snib.LossExpired,
+			lose: func(d *spy, _ *snib.Locker, _ *snib.Lock) error { d.renew = unreachable; return nil }},
 		{want: snib.LossRefused, lose: func(d *spy, _ *snib.Locker, lock *snib.Lock) error {
 			return d.Driver.Break(context.Background(), "a", lock.ID())
 		}},
@@ -347,7 +351,8 @@ func TestLogKeys(t *testing.T) {
 	}
 	var log lockedBuffer
 	d := newSpy(new(memlock.Store))
-	l := open(t, d, snib.TTL(2*time.Second), snib.Logging(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	l := open(t, d, snib.TTL(2*time.Second),
+		snib.Logging(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
 
 	until := func(message string) {
 		t.Helper()
@@ -454,14 +459,16 @@ func TestLogLevels(t *testing.T) {
 			}
 			wantErr(t, "Release", lock.Release(), snib.ErrLost)
 		}},
-		{"ReleaseInTime", "lock released", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) { release(t, acquire(t, l, "a")) }},
+		{"ReleaseInTime", "lock released", "DEBUG",
+			func(t *testing.T, _ *fault.Driver, l *snib.Locker) { release(t, acquire(t, l, "a")) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log lockedBuffer
 				d := fault.Wrap(deafToLoss{memlock.New()}, fault.Plan{})
-				tt.run(t, d, open(t, d, snib.Logging(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))))
+				tt.run(t, d, open(t, d,
+					snib.Logging(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))))
 				want, found := fmt.Sprintf("level=%s msg=%q", tt.level, tt.message), false
 				for line := range strings.Lines(log.String()) {
 					found = found || strings.Contains(line, want)

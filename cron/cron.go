@@ -64,7 +64,8 @@ func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 	case locker == nil:
 		return nil, fmt.Errorf("cron: %w", driver.Invalidf("Locker: it is nil"))
 	case minHold <= 0:
-		return nil, fmt.Errorf("cron: %w", driver.Invalidf("minHold: %v is not positive; half the time between two ticks is right", minHold))
+		return nil, fmt.Errorf("cron: %w",
+			driver.Invalidf("minHold: %v is not positive; half the time between two ticks is right", minHold))
 	}
 	return &Runner{locker.With(snib.NoWait(), snib.MinHold(minHold)), minHold}, nil
 }
@@ -77,7 +78,8 @@ func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 // unavailable, or grants nothing after a restart, is an [snib.ErrUnavailable], and a warning in the
 // log of [snib.Logging]. If the hold was lost while fn ran, the error matches [snib.ErrLost];
 // another host may then run the tick, too.
-func (r *Runner) Run(ctx context.Context, name string, fn func(ctx context.Context, lock *snib.Lock) error) (ran bool, err error) {
+func (r *Runner) Run(ctx context.Context, name string,
+	fn func(ctx context.Context, lock *snib.Lock) error) (ran bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// This is not a deadline of ctx, because it must not bound fn.

@@ -207,7 +207,8 @@ func TestOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := new(memlock.Store)
 				var log bytes.Buffer
-				l, err := snib.New(tt.fail(fault.Wrap(s.Open(), fault.Plan{}), s), snib.Logging(slog.New(slog.NewTextHandler(&log, nil))))
+				l, err := snib.New(tt.fail(fault.Wrap(s.Open(), fault.Plan{}), s),
+					snib.Logging(slog.New(slog.NewTextHandler(&log, nil))))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,7 +17,8 @@ import (
 //
 // When ctx is done, Await returns [context.Cause]; if try is running, it waits for try to
 // return first.
-func Await[T any](ctx context.Context, hints <-chan struct{}, try func(context.Context) (T, time.Duration, error)) (T, error) {
+func Await[T any](ctx context.Context, hints <-chan struct{},
+	try func(context.Context) (T, time.Duration, error)) (T, error) {
 	var none T
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -88,7 +88,8 @@ func TestBootCache(t *testing.T) {
 		name string
 		event
 	}{
-		{"run 10µs", run(10 * time.Microsecond)}, {"run 500µs", run(500 * time.Microsecond)}, {"run 10ms", run(10 * time.Millisecond)},
+		{"run 10µs", run(10 * time.Microsecond)}, {"run 500µs", run(500 * time.Microsecond)},
+		{"run 10ms", run(10 * time.Millisecond)},
 		{"sleep 500µs", sleep(500 * time.Microsecond)}, {"sleep 10ms", sleep(10 * time.Millisecond)},
 		{"step 10ms", step(10 * time.Millisecond)}, {"step -7ms", step(-7 * time.Millisecond)},
 		{"sleep 10ms, another", readByAnother(sleep(10 * time.Millisecond))},
@@ -100,7 +101,8 @@ func TestBootCache(t *testing.T) {
 			m.events[slot] = events[which[i]].event
 		}
 		for call := range 3 {
-			if !m.check(t, c, events[which[0]].name, events[which[1]].name, events[which[2]].name, "before the readings", at, "call", call) {
+			if !m.check(t, c, events[which[0]].name, events[which[1]].name, events[which[2]].name, "before the readings", at,
+				"call", call) {
 				return false
 			}
 		}

@@ -125,9 +125,7 @@ type Inspector interface {
 	// prefix, in the order of names where the store has one, until yield returns false. It MUST
 	// NOT hold the store up. Where the store returns locks in pages, List takes memory for one
 	// page and not for all locks. A lock that is taken or freed meanwhile may or may not be
-	// seen; a store that is being reorganised may show a lock twice. Where the store's record of
-	// a hold follows the grant, List waits a moment for it, and misses a hold whose record is
-	// later than that, because its process or the store is slow.
+	// seen; a store that is being reorganised may show a lock twice.
 	List(ctx context.Context, prefix string, yield func(Status) bool) error
 
 	// Break frees the hold with the given id by force, or ends what MinHold keeps after its
@@ -145,7 +143,7 @@ type Inspector interface {
 }
 
 // A Request says what to acquire. The zero values of all fields but Name, ID and TTL ask for
-// the plain case: an exclusive lock, and to wait for it.
+// the usual case: an exclusive lock, and to wait for it.
 type Request struct {
 	// Name of the lock: 1 to 512 bytes of UTF-8 without NUL, checked by the core ([CheckName]).
 	// A driver escapes or hashes what its store can't take; it MUST NOT reject a name, fold its
@@ -255,7 +253,8 @@ func (r Request) RetryLimit() time.Duration {
 	return RetryTimeout
 }
 
-// A Holder describes a holding or waiting process to people. No decision depends on it.
+// A Holder describes a holding or waiting process to people, who must not take Host, PID and Label
+// for proof. Kind alone decides: a hold is adopted only if it is detached, for instance.
 type Holder struct {
 	Host  string
 	PID   int

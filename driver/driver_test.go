@@ -152,7 +152,8 @@ func TestRequestCheck(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.req.Check()
-			if tt.says == "" && err != nil || tt.says != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says)) {
+			if tt.says == "" && err != nil || tt.says != "" &&
+				(!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says)) {
 				t.Errorf("Check = %v, want %q", err, tt.says)
 			}
 		})

@@ -36,7 +36,8 @@ func TestOwnersAreNotShown(t *testing.T) {
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
-	for _, text := range []string{fmt.Sprint(st), fmt.Sprintf("%+v", st), fmt.Sprintf("%v", &st.Holders[0]), log.String()} {
+	for _, text := range []string{fmt.Sprint(st), fmt.Sprintf("%+v", st), fmt.Sprintf("%v", &st.Holders[0]),
+		log.String()} {
 		if strings.Contains(text, owner) || !strings.Contains(text, "web-1") {
 			t.Errorf("%q shows the owner, or not the host", text)
 		}

@@ -147,9 +147,9 @@ const NoExpiry time.Duration = math.MaxInt64
 
 // String returns the hold as text for logs and messages, with [Digest] instead of the id.
 func (h Holding) String() string {
-	type plain Holding // without this method
+	type fields Holding // without this method
 	h.ID = Digest(h.ID)
-	return fmt.Sprintf("%+v", plain(h))
+	return fmt.Sprintf("%+v", fields(h))
 }
 
 // A Waiting is one waiter in a [Status]. As text it has a digest of the id, and as JSON none.
@@ -162,7 +162,7 @@ type Waiting struct {
 
 // String returns the waiter as text for logs and messages, with [Digest] instead of the id.
 func (w Waiting) String() string {
-	type plain Waiting // without this method
+	type fields Waiting // without this method
 	w.ID = Digest(w.ID)
-	return fmt.Sprintf("%+v", plain(w))
+	return fmt.Sprintf("%+v", fields(w))
 }

@@ -57,7 +57,8 @@ func isTransient(err error) bool {
 		return !r.permanent
 	}
 	code := codeOf(err)
-	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests) || isLoginExpired(err)
+	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests) ||
+		isLoginExpired(err)
 }
 
 // isLoginExpired reports whether the client's login has expired. The client logs in again for
@@ -72,7 +73,8 @@ func isPermanent(err error) bool {
 		return false
 	}
 	switch codeOf(err) {
-	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
+	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition,
+		codes.Unimplemented:
 		return true
 	}
 	return false
@@ -97,7 +99,8 @@ func explain(err error) error {
 	case errors.Is(err, errNoAnswer), isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return fmt.Errorf("%w; etcd grants and frees nothing until it is compacted and defragmented, and etcdctl alarm disarm was run", err)
+		return fmt.Errorf("%w; etcd grants and frees nothing until it is compacted and defragmented, and etcdctl alarm "+
+			"disarm was run", err)
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return fmt.Errorf("%w; the client needs a user and a password", err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
@@ -117,7 +120,8 @@ func (d *Driver) getKeys(ctx context.Context, name string) (*clientv3.GetRespons
 }
 
 // commit executes a transaction.
-func (d *Driver) commit(ctx context.Context, iff []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (d *Driver) commit(ctx context.Context, iff []clientv3.Cmp, then,
+	otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	return call(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.client.Txn(ctx).If(iff...).Then(then...).Else(otherwise...).Commit()
 	})

@@ -64,7 +64,8 @@ func (d *Driver) Info() driver.Info {
 		RenewsAll:  true,
 		SessionTTL: d.conf.timeout,
 		Assumptions: []string{
-			"a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with --bump-revision",
+			"a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with " +
+				"--bump-revision",
 			"the members' clocks run at the rate of the clients'",
 			"nobody else changes or deletes keys under the names of locks",
 		},
@@ -86,7 +87,8 @@ func (d *Driver) Close() error {
 // check returns an error if the driver can't serve req.
 func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
-		return driver.Invalidf("request: a lease in a session can't outlive it; use a backend whose leases last by themselves")
+		return driver.Invalidf(
+			"request: a lease in a session can't outlive it; use a backend whose leases last by themselves")
 	}
 	return req.Check()
 }

@@ -73,7 +73,8 @@ func (k *interceptor) handle(c call) error {
 	return hook(c)
 }
 
-func (k *interceptor) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.GetResponse, err error) {
+func (k *interceptor) Get(ctx context.Context, key string,
+	opts ...clientv3.OpOption) (got *clientv3.GetResponse, err error) {
 	err = k.handle(call{ctx, "get", key, func() (err error) {
 		got, err = k.KV.Get(ctx, key, opts...)
 		return err
@@ -81,7 +82,8 @@ func (k *interceptor) Get(ctx context.Context, key string, opts ...clientv3.OpOp
 	return got, err
 }
 
-func (k *interceptor) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.DeleteResponse, err error) {
+func (k *interceptor) Delete(ctx context.Context, key string,
+	opts ...clientv3.OpOption) (got *clientv3.DeleteResponse, err error) {
 	err = k.handle(call{ctx, "delete", key, func() (err error) {
 		got, err = k.KV.Delete(ctx, key, opts...)
 		return err
@@ -413,7 +415,8 @@ func TestGoneBeforeCheck(t *testing.T) {
 func TestGoneAfterCheck(t *testing.T) {
 	server := etcdtest.Start(t)
 	var gate sync.RWMutex // write-locked while no keep-alive is answered
-	client := dialWith(t, server, grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
+	client := dialWith(t, server,
+		grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
 	k := intercept(client)
 	operator := dial(t, server)
 	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))

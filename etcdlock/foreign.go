@@ -36,7 +36,8 @@ func (d *Driver) foreignUse(ctx context.Context, name string, q queue, ttls ttls
 			return &driver.Holding{Foreign: fmt.Sprintf("the key %q, which has no lease", e.key), Left: driver.NoExpiry}, nil
 		}
 	}
-	answer, err := call(ctx, d, func(ctx context.Context) (clientv3.OpResponse, error) { return d.client.Do(ctx, readOneKey(name)) })
+	answer, err := call(ctx, d,
+		func(ctx context.Context) (clientv3.OpResponse, error) { return d.client.Do(ctx, readOneKey(name)) })
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,8 @@ func (d *Driver) foreignUse(ctx context.Context, name string, q queue, ttls ttls
 		return nil, nil //nolint:nilnil // there is nothing else
 	}
 	left, err := d.timeLeft(ctx, kvs[0].Lease, ttls)
-	return &driver.Holding{Foreign: fmt.Sprintf("the key %q with a lease, perhaps a lock of python-etcd3", name), Left: left}, err
+	return &driver.Holding{Foreign: fmt.Sprintf("the key %q with a lease, perhaps a lock of python-etcd3", name),
+		Left: left}, err
 }
 
 // timeLeft returns how long a lease of etcd lasts if it is not kept alive.

@@ -30,7 +30,8 @@ func TestOtherKinds(t *testing.T) {
 		says      string // "" if the lock is free
 		endless   bool
 	}{
-		{name: "/locks/one-key", key: "/locks/one-key", opts: []clientv3.OpOption{withLease}, says: `the key "/locks/one-key"`},
+		{name: "/locks/one-key", key: "/locks/one-key", opts: []clientv3.OpOption{withLease},
+			says: `the key "/locks/one-key"`},
 		{name: "data", key: "data", says: ""}, // what the lock protects may have its name
 		{name: "below", key: "below/item", says: `the key "below/item"`, endless: true},
 		{name: "deeper", key: "deeper/x/item", says: ""},

@@ -288,7 +288,8 @@ func TestIsOwnerBlock(t *testing.T) {
 	l := acquire(t, d, blockRequest("owned", "a", 10))
 	first := l.Grant().Token
 	for token, want := range map[uint64]bool{
-		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<16: false, first >> 16: false,
+		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<16: false,
+		first >> 16: false,
 	} {
 		if got := txnSucceeds(t, client, d.IsOwner("owned", token)); got != want {
 			t.Errorf("a transaction under token %d of the ten from %d on: %v, want %v", token, first, got, want)

@@ -54,7 +54,8 @@ var (
 // keys returns the keys of a lock, in the order of their creation.
 func keys(t testing.TB, client *clientv3.Client, name string) (all []string) {
 	t.Helper()
-	got, err := client.Get(t.Context(), name+"/", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	got, err := client.Get(t.Context(), name+"/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -292,7 +292,8 @@ func isHeldIn(key string, revision, etcdLease int64) []clientv3.Cmp {
 
 // endHold deletes the key of a hold, or attaches it to the etcd lease minHold, unless that is 0 or
 // over. It reports whether the key was held.
-func (d *Driver) endHold(ctx context.Context, held []clientv3.Cmp, key, value string, minHold int64) (wasHeld bool, err error) {
+func (d *Driver) endHold(ctx context.Context, held []clientv3.Cmp, key, value string,
+	minHold int64) (wasHeld bool, err error) {
 	if minHold != 0 {
 		put := clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(minHold)))
 		answer, err := d.commit(ctx, held, []clientv3.Op{put}, nil)

@@ -120,12 +120,13 @@ func TestWatchEnds(t *testing.T) {
 			server := etcdtest.Start(t)
 			operator := dial(t, server)
 			var ending atomic.Bool // the next event ends the stream
-			client := dialWith(t, server, grpc.WithChainStreamInterceptor(alterAnswers("/etcdserverpb.Watch/Watch", func(m any) error {
-				if resp := m.(*etcdserverpb.WatchResponse); len(resp.Events) > 0 && ending.CompareAndSwap(true, false) {
-					return end(resp)
-				}
-				return nil
-			})))
+			client := dialWith(t, server,
+				grpc.WithChainStreamInterceptor(alterAnswers("/etcdserverpb.Watch/Watch", func(m any) error {
+					if resp := m.(*etcdserverpb.WatchResponse); len(resp.Events) > 0 && ending.CompareAndSwap(true, false) {
+						return end(resp)
+					}
+					return nil
+				})))
 			d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 			t.Cleanup(func() { d.Close() })
 			m := acquireMany(t, d, manyHolds)

@@ -184,7 +184,8 @@ func TestOldKeyInView(t *testing.T) {
 	defer cancel()
 	asked.Store(&cancel)
 	if got, err := d.Acquire(ctx, request("view", "a")); err == nil {
-		t.Fatalf("Acquire = token %d while another process holds the lock with token %d", got.Grant().Token, held.Grant().Token)
+		t.Fatalf("Acquire = token %d while another process holds the lock with token %d", got.Grant().Token,
+			held.Grant().Token)
 	}
 	if got := k.puts(); len(got) != 1 {
 		t.Fatalf("the driver has put the keys %q; this test is about one that is used again", got)

@@ -133,9 +133,11 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 		})
 	case strings.Contains(r.reason, "tls: ") || strings.Contains(r.reason, "x509: "):
 		r.permanent = true
-	case strings.Contains(r.reason, "handshake failed") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, false) }):
+	case strings.Contains(r.reason, "handshake failed") &&
+		d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, false) }):
 		r.reason, r.permanent = "the server does not use TLS, and the client does: "+r.reason, true
-	case strings.Contains(r.reason, "server preface") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, true) }):
+	case strings.Contains(r.reason, "server preface") &&
+		d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, true) }):
 		r.reason, r.permanent = "the server requires TLS, and the client does not use it: "+r.reason, true
 	case strings.Contains(r.reason, "http2: "):
 		r.reason, r.permanent = "another service listens there: "+r.reason, true

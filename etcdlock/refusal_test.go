@@ -27,7 +27,8 @@ func TestRefusals(t *testing.T) {
 	jobtest.RefusalTest{
 		Open: map[string]func(*testing.T) driver.Driver{"Session": func(t *testing.T) driver.Driver {
 			client, err := clientv3.New(clientv3.Config{
-				Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), Username: "program", Password: secret,
+				Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), Username: "program",
+				Password: secret,
 			})
 			if err != nil {
 				t.Fatal(err)

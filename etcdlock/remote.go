@@ -32,7 +32,8 @@ func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
 
 // endByID finds the hold with an id, and ends it with a call of end: a transaction that compares
 // whether the key is still held, and reports whether it was.
-func (d *Driver) endByID(ctx context.Context, name, id string, end func(context.Context, entry, []clientv3.Cmp) (wasHeld bool, err error)) error {
+func (d *Driver) endByID(ctx context.Context, name, id string,
+	end func(context.Context, entry, []clientv3.Cmp) (wasHeld bool, err error)) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func TestRoles(t *testing.T) {
 	}
 	as := func(user string) (*clientv3.Client, *etcdlock.Driver) {
 		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), Username: user, Password: password,
+			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), Username: user,
+			Password: password,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -169,7 +169,8 @@ func (s *session) monitorDeadline() {
 		end := s.deadline()
 		s.mu.Unlock()
 		if end.Reached(now) {
-			if s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost, s.ttl)) {
+			if s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost,
+				s.ttl)) {
 				// etcd may still have it, and other clients need not wait until it expires.
 				s.revoke()
 			}

@@ -131,7 +131,8 @@ func TestStartIsSendTime(t *testing.T) {
 	}
 	answered := driver.Now()
 	if took, age := answered.Sub(before), answered.Sub(got.Start); took < delay || age < delay {
-		t.Errorf("Renew took %v with answers that are late by %v, and Start lies %v before its end; want it before the request", took, delay, age)
+		t.Errorf("Renew took %v with answers that are late by %v, and Start lies %v before its end; want it before the "+
+			"request", took, delay, age)
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A token is the create revision of a key, followed by placeBits bits: the index in the block
+// A token is the create revision of a key, followed by indexBits bits: the index in the block
 // of tokens that the hold has reserved. So the tokens of a hold lie between those of the keys
 // before and after it, even if other programs have put these keys.
-const placeBits = 16
+const indexBits = 16
 
 // maxTokens is how many tokens a hold can reserve.
 const maxTokens = 4096
@@ -17,21 +17,22 @@ const maxTokens = 4096
 // maxRevision is the greatest revision that leaves room for the index in a number of 63 bits,
 // which is what databases have. At a thousand writes a second etcd gets there in 4,000 years.
 // It passes 2^53, up to which JSON and Lua are exact, in four.
-const maxRevision = 1<<(63-placeBits) - 1
+const maxRevision = 1<<(63-indexBits) - 1
 
 // tokenOf returns the first token of the hold whose key was created at a revision.
-func tokenOf(revision int64) uint64 { return uint64(revision) << placeBits }
+func tokenOf(revision int64) uint64 { return uint64(revision) << indexBits }
 
 // Revision returns the create revision of a lock's key, given a fencing token of the hold. etcd
 // itself and package concurrency identify a hold by that number; use it for conditions or
 // comparisons of your own. Revision accepts any number and sends no request. For a transaction
 // of the holder, see [Driver.IsOwner].
-func Revision(token uint64) int64 { return int64(token >> placeBits) }
+func Revision(token uint64) int64 { return int64(token >> indexBits) }
 
 // checkRevision returns an error if a revision is too great for tokens.
 func checkRevision(revision int64) error {
 	if revision > maxRevision {
-		return fmt.Errorf("etcd is at revision %d, and fencing tokens have room for revisions up to %d: keep locks in a younger cluster",
+		return fmt.Errorf("etcd is at revision %d, and fencing tokens have room for revisions up to %d: keep locks in a "+
+			"younger cluster",
 			revision, int64(maxRevision))
 	}
 	return nil

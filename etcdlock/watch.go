@@ -185,7 +185,8 @@ func (s *session) sendWatches(stream etcdserverpb.Watch_WatchClient, b watchBatc
 		create := &etcdserverpb.WatchCreateRequest{
 			Key: []byte(l.key), WatchId: s.assignWatchID(l),
 		}
-		if err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
+		if err := stream.Send(&etcdserverpb.WatchRequest{
+			RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
 			return err
 		}
 	}

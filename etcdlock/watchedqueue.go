@@ -215,9 +215,11 @@ func (q *watchedQueue) onWatchFailed(err error) {
 // first, at no particular revision, and then reads the queue: if a watch asks for a past
 // revision, etcd serves it with a loop that runs only ten times a second.
 func (q *watchedQueue) watchOnce(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "snib-stream", strconv.FormatInt(q.d.queues.stream.Load(), 10)))
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "snib-stream",
+		strconv.FormatInt(q.d.queues.stream.Load(), 10)))
 	defer cancel()
-	events := q.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(q.name), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	events := q.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(q.name), clientv3.WithPrefix(),
+		clientv3.WithCreatedNotify())
 	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	for {
@@ -340,7 +342,10 @@ func (q *watchedQueue) signalLeases() {
 	}
 	_, waiting := q.queue.split()
 	for l := range q.leases {
-		if slices.ContainsFunc(waiting, func(e entry) bool { return e.revision > l.revision && e.etcdLease != int64(l.s.id) }) {
+		if slices.ContainsFunc(waiting, func(e entry) bool {
+			return e.revision > l.revision &&
+				e.etcdLease != int64(l.s.id)
+		}) {
 			l.signalWanted()
 		}
 	}

@@ -62,7 +62,8 @@ func beginRequest(t *testing.T, srv *httptest.Server, m fence.Mark, length int) 
 
 // sendHeader sends the header of a request.
 func sendHeader(conn net.Conn, m fence.Mark, length int) {
-	_, _ = fmt.Fprintf(conn, "PUT / HTTP/1.1\r\nHost: x\r\n%s: %s\r\nContent-Length: %d\r\n\r\n", fence.Header, m.Header(), length)
+	_, _ = fmt.Fprintf(conn, "PUT / HTTP/1.1\r\nHost: x\r\n%s: %s\r\nContent-Length: %d\r\n\r\n", fence.Header, m.Header(),
+		length)
 }
 
 // A holder that sends its body byte by byte, or never, does not keep the next holder out, and
@@ -100,7 +101,8 @@ func TestSlowBody(t *testing.T) {
 // A body longer than MaxBody claims nothing.
 func TestLongBody(t *testing.T) {
 	srv := newServer(t, fence.Server{MaxBody: 10}, func(http.ResponseWriter, *http.Request) {})
-	if status, text := put(t, srv.URL, mark(t, 8, "long"), strings.Repeat("x", 11)); status != http.StatusRequestEntityTooLarge {
+	if status, text := put(t, srv.URL, mark(t, 8, "long"),
+		strings.Repeat("x", 11)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body of 11 bytes is answered %d %s, want 413", status, text)
 	}
 	if status, text := put(t, srv.URL, mark(t, 7, "short"), strings.Repeat("x", 10)); status != http.StatusOK {
@@ -130,12 +132,13 @@ func TestSlowHandlers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			entered := make(chan struct{}, 2)
 			slow := mark(t, 7, "slow")
-			srv := newServer(t, fence.Server{Timeout: 500 * time.Millisecond, MaxBody: tt.max}, func(w http.ResponseWriter, r *http.Request) {
-				if m, _ := fence.FromContext(r.Context()); m == slow {
-					entered <- struct{}{}
-					tt.next(w, r)
-				}
-			})
+			srv := newServer(t, fence.Server{Timeout: 500 * time.Millisecond, MaxBody: tt.max},
+				func(w http.ResponseWriter, r *http.Request) {
+					if m, _ := fence.FromContext(r.Context()); m == slow {
+						entered <- struct{}{}
+						tt.next(w, r)
+					}
+				})
 			length := 0
 			if tt.max < 0 {
 				length = 100
@@ -145,7 +148,8 @@ func TestSlowHandlers(t *testing.T) {
 			// The answer is 503 until the timeout of the first request.
 			for status := 0; status != http.StatusOK; {
 				var text string
-				if status, text = put(t, srv.URL, mark(t, 8, "next"), ""); status != http.StatusOK && status != http.StatusServiceUnavailable {
+				if status, text = put(t, srv.URL, mark(t, 8, "next"), ""); status != http.StatusOK &&
+					status != http.StatusServiceUnavailable {
 					t.Fatalf("the next holder is answered %d %s", status, text)
 				}
 			}
@@ -193,21 +197,25 @@ func TestTimeoutOfEachRequest(t *testing.T) {
 // log is.
 func TestWildToken(t *testing.T) {
 	var log strings.Builder
-	srv := newServer(t, fence.Server{MaxToken: fence.ClockToken, Log: slog.New(slog.NewTextHandler(&log, nil))}, func(http.ResponseWriter, *http.Request) {})
+	srv := newServer(t, fence.Server{MaxToken: fence.ClockToken, Log: slog.New(slog.NewTextHandler(&log, nil))},
+		func(http.ResponseWriter, *http.Request) {})
 	now := uint64(time.Now().UnixMicro())
 	for _, token := range []uint64{1<<63 - 1, 1 << 53, now + uint64((26 * time.Hour).Microseconds())} {
-		if status, text := put(t, srv.URL, mark(t, token, "wild"), ""); status != http.StatusBadRequest || strings.Contains(text, "account") {
+		if status, text := put(t, srv.URL, mark(t, token, "wild"), ""); status != http.StatusBadRequest ||
+			strings.Contains(text, "account") {
 			t.Errorf("token %d is answered %d %s, want 400 without the name", token, status, text)
 		}
 	}
 	elsewhere := fence.Mark{Lock: "guess", Token: 1, Owner: mark(t, 1, "a").Owner}
-	if status, text := put(t, srv.URL, elsewhere, ""); status != http.StatusBadRequest || strings.Contains(text, "account") {
+	if status, text := put(t, srv.URL, elsewhere, ""); status != http.StatusBadRequest ||
+		strings.Contains(text, "account") {
 		t.Errorf("the mark of another lock is answered %d %s, want 400 without the name", status, text)
 	}
 	if status, text := put(t, srv.URL, mark(t, now, "real"), ""); status != http.StatusOK {
 		t.Errorf("a real hold after wild tokens is answered %d %s", status, text)
 	}
-	if status, text := put(t, srv.URL, mark(t, now-1, "stale"), ""); status != http.StatusConflict || strings.Contains(text, "account") {
+	if status, text := put(t, srv.URL, mark(t, now-1, "stale"), ""); status != http.StatusConflict ||
+		strings.Contains(text, "account") {
 		t.Errorf("a stale hold is answered %d %s, want 409 without the name", status, text)
 	}
 	if got := strings.Count(log.String(), "account/42"); got < 4 {

@@ -71,7 +71,8 @@ func (c Columns) Schema() ([]string, error) {
 		number = "integer"
 	}
 	add := "ALTER TABLE " + c.Table + " ADD COLUMN "
-	return []string{add + token + " " + number + " NOT NULL DEFAULT 0", add + owner + " " + text + " NOT NULL DEFAULT ''"}, nil
+	return []string{add + token + " " + number + " NOT NULL DEFAULT 0", add + owner + " " + text + " NOT NULL DEFAULT ''"},
+		nil
 }
 
 // Clauses returns the parts for an UPDATE of your own: assignments for its SET, with the
@@ -89,7 +90,8 @@ func (c Columns) Clauses(first int) (set, where string, err error) {
 	token, owner := c.columnNames()
 	p := c.Dialect.param
 	set = token + " = " + p(first) + ", " + owner + " = " + p(first+1)
-	where = "(" + token + " < " + p(first+2) + " OR " + token + " = " + p(first+3) + " AND " + owner + " = " + p(first+4) + ")"
+	where = "(" + token + " < " + p(first+2) + " OR " + token + " = " + p(first+3) + " AND " + owner + " = " + p(first+4) +
+		")"
 	return set, where, nil
 }
 

@@ -93,7 +93,8 @@ func (g File) checkNew(path string) error {
 	case err != nil:
 		return err
 	}
-	return driver.Invalidf("file: %s exists, but not its marks, %s.fence: either somebody removed them, or the file was never guarded and must be adopted",
+	return driver.Invalidf("file: %s exists, but not its marks, %s.fence: either somebody removed them, or the file "+
+		"was never guarded and must be adopted",
 		path, path)
 }
 
@@ -347,7 +348,8 @@ func (f markFile) checkEmpty(file *os.File) error {
 	if info.Size() == 0 {
 		return f.checkNew()
 	}
-	return driver.Invalidf("file: no fencing mark can be read in %s; if it is a file of marks, remove it when nobody holds the lock", f.path)
+	return driver.Invalidf("file: no fencing mark can be read in %s; if it is a file of marks, remove it when nobody "+
+		"holds the lock", f.path)
 }
 
 func (f markFile) write(file *os.File, slot int, m Mark) error {

@@ -76,7 +76,8 @@ func TestFile(t *testing.T) {
 	if hidden, _ := filepath.Glob(filepath.Join(dir, ".*")); len(hidden) > 0 {
 		t.Errorf("left in the folder: %q", hidden)
 	}
-	if _, err = (fence.File{Path: path}).Open(ctx, hold{"another", 9, "o"}); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), `"state"`) {
+	if _, err = (fence.File{Path: path}).Open(ctx, hold{"another", 9, "o"}); !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), `"state"`) {
 		t.Errorf("Open under another lock = %v, want ErrInvalid, and the lock that guards the file", err)
 	}
 }
@@ -134,7 +135,8 @@ func TestForeignMarkFile(t *testing.T) {
 			t.Error("the file was changed")
 		}
 	}
-	if err := (fence.Dir{Path: filepath.Join(path, "missing")}).Do(context.Background(), mark(t, 1, "a"), nil); err == nil {
+	if err := (fence.Dir{Path: filepath.Join(path, "missing")}).Do(context.Background(), mark(t, 1, "a"),
+		nil); err == nil {
 		t.Error("Do in a folder that does not exist = nil")
 	}
 }

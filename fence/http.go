@@ -129,7 +129,8 @@ func CheckResponse(h Hold, r *http.Response) error {
 	}
 	highest, err := strconv.ParseUint(r.Header.Get(HeaderHighest), 10, 63)
 	if err != nil {
-		return fmt.Errorf("the header %s of the response is %q, which is not a number", HeaderHighest, r.Header.Get(HeaderHighest))
+		return fmt.Errorf("the header %s of the response is %q, which is not a number", HeaderHighest,
+			r.Header.Get(HeaderHighest))
 	}
 	return &RefusedError{Mark: m, Last: Mark{Lock: m.Lock, Token: highest}}
 }
@@ -244,7 +245,8 @@ func (s Server) readMark(r *http.Request) (Mark, int, error) {
 	values := r.Header.Values(Header)
 	switch len(values) {
 	case 0:
-		return Mark{}, http.StatusPreconditionRequired, fmt.Errorf("header %s is missing: this resource is guarded by a lock", Header)
+		return Mark{}, http.StatusPreconditionRequired, fmt.Errorf("header %s is missing: this resource is guarded by a lock",
+			Header)
 	case 1:
 	default:
 		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s occurs %d times; want it once", Header, len(values))
@@ -262,7 +264,8 @@ func (s Server) readMark(r *http.Request) (Mark, int, error) {
 		return Mark{}, http.StatusNotFound, errors.New("there is no such resource")
 	case m.Lock != want:
 		s.warn(r, m, "the mark is about another lock", "guard", want)
-		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s is about another lock than the one that guards this resource", Header)
+		return Mark{}, http.StatusBadRequest,
+			fmt.Errorf("header %s is about another lock than the one that guards this resource", Header)
 	case m.Token > most:
 		s.warn(r, m, "the token is too large", "most", most)
 		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s has a token that no hold can have", Header)

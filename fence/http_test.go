@@ -67,7 +67,8 @@ func TestTransport(t *testing.T) {
 	if err := get(hold{"account/42", 0, "none"}); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Get without a token = %v, want ErrInvalid", err)
 	}
-	if want := []fence.Mark{mark(t, 7, "old"), mark(t, 7, "old"), mark(t, 8, "later")}; len(*served) != 3 || (*served)[0] != want[0] || (*served)[2] != want[2] {
+	if want := []fence.Mark{mark(t, 7, "old"), mark(t, 7, "old"), mark(t, 8, "later")}; len(*served) != 3 ||
+		(*served)[0] != want[0] || (*served)[2] != want[2] {
 		t.Errorf("served %+v, want %+v", *served, want)
 	}
 }
@@ -131,12 +132,14 @@ func TestServerRefuses(t *testing.T) {
 // client why.
 func TestServerGuardFails(t *testing.T) {
 	var log strings.Builder
-	s := fence.Server{Guard: brokenGuard{}, Lock: func(*http.Request) string { return "account/42" }, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	s := fence.Server{Guard: brokenGuard{}, Lock: func(*http.Request) string { return "account/42" },
+		Log: slog.New(slog.NewTextHandler(&log, nil))}
 	rec := httptest.NewRecorder()
 	req := httptest.NewRequest(http.MethodGet, "/", nil)
 	req.Header.Set(fence.Header, mark(t, 7, "a").Header())
 	s.Wrap(http.NotFoundHandler()).ServeHTTP(rec, req)
-	if rec.Code != http.StatusInternalServerError || strings.Contains(rec.Body.String(), "disk") || !strings.Contains(log.String(), "disk") {
+	if rec.Code != http.StatusInternalServerError || strings.Contains(rec.Body.String(), "disk") ||
+		!strings.Contains(log.String(), "disk") {
 		t.Errorf("answered %d %q and logged %q; want 500, and the reason in the log only", rec.Code, rec.Body, log.String())
 	}
 }

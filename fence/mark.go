@@ -79,7 +79,8 @@ func (m Mark) After(last Mark) error {
 // holder may have sent. So store the key where the next holder reads it, before the request is
 // sent; the next holder then sends the request again under the stored key.
 func (m Mark) Key(sequence uint64) string {
-	return url.PathEscape(m.Lock) + ":" + strconv.FormatUint(m.Token, 10) + ":" + m.Owner[:min(8, len(m.Owner))] + ":" + strconv.FormatUint(sequence, 10)
+	return url.PathEscape(m.Lock) + ":" + strconv.FormatUint(m.Token, 10) + ":" + m.Owner[:min(8, len(m.Owner))] + ":" +
+		strconv.FormatUint(sequence, 10)
 }
 
 // The reasons why a resource refuses a hold.

@@ -35,7 +35,9 @@ func mark(t testing.TB, token uint64, owner string) fence.Mark {
 
 func TestOf(t *testing.T) {
 	m := mark(t, 7, "a secret")
-	if want := (fence.Mark{Lock: "account/42", Token: 7, Owner: "a3e5c5fa40d8c38ad7df1a66d9e9dd9d"}); m.Lock != want.Lock || m.Token != want.Token || len(m.Owner) != len(want.Owner) {
+	if want := (fence.Mark{Lock: "account/42", Token: 7,
+		Owner: "a3e5c5fa40d8c38ad7df1a66d9e9dd9d"}); m.Lock != want.Lock || m.Token != want.Token ||
+		len(m.Owner) != len(want.Owner) {
 		t.Errorf("Of = %+v", m)
 	}
 	if strings.Contains(fmt.Sprint(m), "secret") {

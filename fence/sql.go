@@ -126,7 +126,9 @@ func (g SQL) Statement() (raise, read string, err error) {
 	if g.Dialect == MySQL {
 		// MySQL assigns columns from left to right, and owner has to see the old token. The
 		// read locks, so that it sees what has been committed since the transaction began.
-		return insert + " ON DUPLICATE KEY UPDATE owner = IF(token < VALUES(token), VALUES(owner), owner), token = GREATEST(token, VALUES(token))",
+		return insert +
+				" ON DUPLICATE KEY UPDATE owner = IF(token < VALUES(token), VALUES(owner), owner), token = GREATEST(token, " +
+				"VALUES(token))",
 			read + " FOR UPDATE", nil
 	}
 	last := t[strings.LastIndexByte(t, '.')+1:]

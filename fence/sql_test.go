@@ -12,7 +12,8 @@ import (
 // A name that would need quotes never becomes part of a statement. The tests in
 // internal/guarded run the statements on real databases.
 func TestIdentifiers(t *testing.T) {
-	for _, bad := range []string{"a b", "a;b", `a"b`, "a'", "a`", "1a", "A", "ä", "a-b", "a.b.c", ".a", "a.", strings.Repeat("a", 64), "a\x00"} {
+	for _, bad := range []string{"a b", "a;b", `a"b`, "a'", "a`", "1a", "A", "ä", "a-b", "a.b.c", ".a", "a.",
+		strings.Repeat("a", 64), "a\x00"} {
 		t.Run(bad, func(t *testing.T) {
 			g := fence.SQL{Dialect: fence.Postgres, Table: bad}
 			_, schemaErr := g.Schema()
@@ -36,7 +37,8 @@ func TestIdentifiers(t *testing.T) {
 				}
 			}
 			c := fence.Columns{Dialect: fence.SQLite, Table: "a", Key: "id"}
-			if err := c.Update(t.Context(), nil, mark(t, 1, "a"), 1, map[string]any{bad: 1}); !errors.Is(err, driver.ErrInvalid) {
+			if err := c.Update(t.Context(), nil, mark(t, 1, "a"), 1, map[string]any{bad: 1}); !errors.Is(err,
+				driver.ErrInvalid) {
 				t.Errorf("Update of the column %q = %v, want ErrInvalid", bad, err)
 			}
 		})

@@ -43,7 +43,8 @@ const (
 // Run returns what fn returned, or the cause of ctx once ctx is done. It also returns on
 // errors that a retry does not cure: [snib.ErrInvalid], [snib.ErrKind],
 // [snib.ErrNested], [snib.ErrClosed].
-func Run(ctx context.Context, locker *snib.Locker, name string, fn func(ctx context.Context, lock *snib.Lock) error, opts ...Option) error {
+func Run(ctx context.Context, locker *snib.Locker, name string, fn func(ctx context.Context, lock *snib.Lock) error,
+	opts ...Option) error {
 	c := candidate{locker: locker, name: name, fn: fn, pause: defaultPause, onError: func(error) {}}
 	if err := c.configure(opts); err != nil {
 		return err
@@ -164,7 +165,8 @@ func (c *candidate) campaign(ctx context.Context) (outcome, error) {
 
 // isPermanent reports whether another campaign would fail with the same error.
 func isPermanent(err error) bool {
-	return errors.Is(err, snib.ErrInvalid) || errors.Is(err, snib.ErrKind) || errors.Is(err, snib.ErrNested) || errors.Is(err, snib.ErrClosed)
+	return errors.Is(err, snib.ErrInvalid) || errors.Is(err, snib.ErrKind) || errors.Is(err, snib.ErrNested) ||
+		errors.Is(err, snib.ErrClosed)
 }
 
 // wait pauses, longer after each failed campaign, and reports whether to continue.

@@ -39,7 +39,8 @@ func host(t *testing.T, s *memlock.Store, opts ...snib.Option) (*snib.Locker, *f
 }
 
 // start campaigns in the background. The channel receives what Run returns.
-func start(ctx context.Context, l *snib.Locker, fn func(context.Context, *snib.Lock) error, opts ...leader.Option) <-chan error {
+func start(ctx context.Context, l *snib.Locker, fn func(context.Context, *snib.Lock) error,
+	opts ...leader.Option) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- leader.Run(ctx, l, name, fn, opts...) }()
 	return done
@@ -155,7 +156,10 @@ func TestLoss(t *testing.T) {
 		if terms != 2 {
 			t.Errorf("the first led for %d terms, want 2", terms)
 		}
-		if !slices.ContainsFunc(reported, func(err error) bool { return errors.Is(err, errJob) && errors.Is(err, snib.ErrLost) }) {
+		if !slices.ContainsFunc(reported, func(err error) bool {
+			return errors.Is(err, errJob) &&
+				errors.Is(err, snib.ErrLost)
+		}) {
 			t.Errorf("OnError was told %v, want also what fn returned, as lost", reported)
 		}
 		cancel()
@@ -179,7 +183,8 @@ func TestEnds(t *testing.T) {
 			return errJob
 		}, terms: 3, want: errJob},
 		{name: "Error", fn: func(int) error { return errJob }, terms: 1, want: errJob},
-		{name: "ForeignLoss", fn: func(int) error { return snib.ErrLost }, terms: 1, want: snib.ErrLost}, // the loss of another lock
+		// the loss of another lock
+		{name: "ForeignLoss", fn: func(int) error { return snib.ErrLost }, terms: 1, want: snib.ErrLost},
 		{name: "ForeignHeld", fn: func(int) error { return snib.ErrHeld }, terms: 1, want: snib.ErrHeld},
 		{name: "Panic", fn: func(int) error { panic("ouch") }, terms: 1, panic: "ouch"},
 		{name: "Goexit", fn: func(int) error { runtime.Goexit(); return nil }, terms: 1},
@@ -403,8 +408,10 @@ func TestRefuses(t *testing.T) {
 		{name: "Function", locker: l, lock: name, want: snib.ErrInvalid},
 		{name: "Option", locker: l.With(snib.TTL(-1)), lock: name, fn: never, want: snib.ErrInvalid},
 		{name: "Pause", locker: l, lock: name, fn: never, opts: []leader.Option{leader.Pause(0)}, want: snib.ErrInvalid},
-		{name: "LongPause", locker: l, lock: name, fn: never, opts: []leader.Option{leader.Pause(math.MaxInt64)}, want: snib.ErrInvalid},
-		{name: "OnError", locker: l, lock: name, fn: never, opts: []leader.Option{leader.OnError(nil)}, want: snib.ErrInvalid},
+		{name: "LongPause", locker: l, lock: name, fn: never, opts: []leader.Option{leader.Pause(math.MaxInt64)},
+			want: snib.ErrInvalid},
+		{name: "OnError", locker: l, lock: name, fn: never, opts: []leader.Option{leader.OnError(nil)},
+			want: snib.ErrInvalid},
 		{name: "ZeroOption", locker: l, lock: name, fn: never, opts: []leader.Option{{}}, want: snib.ErrInvalid},
 		{name: "Kind", locker: l, lock: "semaphore", fn: never, want: snib.ErrKind},
 		{name: "Nested", ctx: mine.Context(), locker: l, lock: "mine", fn: never, want: snib.ErrNested},

@@ -73,7 +73,8 @@ func TestObserve(t *testing.T) {
 		}
 		for i, w := range want {
 			g := got[i]
-			if g.err != nil || g.at != w.at || g.who.Leads != (w.token > 0) || g.who.Token != w.token || g.who.Holder.Label != w.label {
+			if g.err != nil || g.at != w.at || g.who.Leads != (w.token > 0) || g.who.Token != w.token ||
+				g.who.Holder.Label != w.label {
 				t.Errorf("observation %d = %+v, want %+v", i, g, w)
 			}
 		}

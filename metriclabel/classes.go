@@ -91,7 +91,8 @@ type shardedClass[Counts any] struct {
 // [Class], and a limit of 0 is [DefaultMax]. newCounts returns new counts for a class. It is called
 // at most once for each of the shards of a class, of which there must be at least one. A negative
 // limit is an [snib.ErrInvalid].
-func NewClasses[Counts any](classOf func(name string) string, limit, shards int, newCounts func(class string) *Counts) (*Classes[Counts], error) {
+func NewClasses[Counts any](classOf func(name string) string, limit, shards int,
+	newCounts func(class string) *Counts) (*Classes[Counts], error) {
 	if classOf == nil {
 		classOf = Class
 	}
@@ -103,7 +104,8 @@ func NewClasses[Counts any](classOf func(name string) string, limit, shards int,
 	}
 	return &Classes[Counts]{
 		classOf: classOf, newCounts: newCounts, limit: limit, shards: shards, seed: maphash.MakeSeed(),
-		byClass: map[string]*shardedClass[Counts]{}, other: shardedClass[Counts]{name: Other, shards: make([]*Counts, shards)},
+		byClass: map[string]*shardedClass[Counts]{}, other: shardedClass[Counts]{name: Other,
+			shards: make([]*Counts, shards)},
 	}, nil
 }
 

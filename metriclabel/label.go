@@ -66,7 +66,8 @@ type Cause int
 const Causes = 5
 
 func (c Cause) String() string {
-	return [Causes]string{string(snib.LossExpired), string(snib.LossRefused), string(snib.LossMaxHold), string(snib.LossClosed), "unknown"}[c]
+	return [Causes]string{string(snib.LossExpired), string(snib.LossRefused), string(snib.LossMaxHold),
+		string(snib.LossClosed), "unknown"}[c]
 }
 
 // CauseOf returns the cause for a loss.

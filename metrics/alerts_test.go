@@ -46,7 +46,8 @@ func TestGrafanaAlert(t *testing.T) {
 	}
 	_, prometheus, _ := strings.Cut(file(t, "alerts.yml"), "- alert: "+alert+"\n")
 	prometheus, _, _ = strings.Cut(prometheus, "\n\n")
-	for _, field := range []string{`expr: >-\n((?: +[^ ].*\n)+?) +(?:- refId|for):`, `\n +for: (.+)`, `labels: (.+)`, `summary: (.+)`} {
+	for _, field := range []string{`expr: >-\n((?: +[^ ].*\n)+?) +(?:- refId|for):`, `\n +for: (.+)`, `labels: (.+)`,
+		`summary: (.+)`} {
 		pattern := regexp.MustCompile(field)
 		got, want := pattern.FindStringSubmatch(grafana), pattern.FindStringSubmatch(prometheus)
 		if got == nil || want == nil {
@@ -80,9 +81,11 @@ func TestAlertRulesAreTested(t *testing.T) {
 		{"Patience", "[5m])) >= 3\n        for: 5m", "[5m])) >= 3\n        for: 30m"},
 		{"StuckByAnyWaiter", ") < 0.5", ") < 1000"},
 		{"StuckUnlessSomebodyGivesUp", "- sum by (resource) (increase(distributed_lock_failures_total[10m]))", "- 0"},
-		{"StuckByNobody", "sum by (resource) (distributed_lock_waiting) > 0", "sum by (resource) (distributed_lock_waiting) >= 0"},
+		{"StuckByNobody", "sum by (resource) (distributed_lock_waiting) > 0",
+			"sum by (resource) (distributed_lock_waiting) >= 0"},
 		{"ClosedIsLost", `{cause!="closed"}`, ""},
-		{"LostOnce", "distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 0", "distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 5"},
+		{"LostOnce", "distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 0",
+			"distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 5"},
 		{"LateOnce", "late_renewals_total[10m]) > 0", "late_renewals_total[10m]) > 5"},
 		{"RegressedOnce", "token_regressions_total[1h]) > 0", "token_regressions_total[1h]) > 5"},
 		{"EndlessForAMoment", "for: 15m", "for: 1m"},
@@ -135,7 +138,8 @@ var metricName = regexp.MustCompile(`\bdistributed_lock_[a-z_]+`)
 // exported, and that the page lists all exported metrics.
 func TestNamedMetricsExist(t *testing.T) {
 	exported := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(exposition(t, usedCollector(t)), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(exposition(t, usedCollector(t)),
+		-1) {
 		exported[m[1]] = true
 		if m[2] == "histogram" {
 			for _, part := range []string{"_bucket", "_sum", "_count"} {

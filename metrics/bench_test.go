@@ -19,7 +19,8 @@ import (
 // no Trace: it shows the noise of the measurement.
 func BenchmarkCost(b *testing.B) {
 	empty := &snib.Trace{
-		WaitStarted: func(snib.WaitStartedEvent) {}, WaitEnded: func(snib.WaitEndedEvent) {}, Released: func(snib.ReleasedEvent) {},
+		WaitStarted: func(snib.WaitStartedEvent) {}, WaitEnded: func(snib.WaitEndedEvent) {},
+		Released: func(snib.ReleasedEvent) {},
 	}
 	store := new(memlock.Store)
 	cycles := func(opts ...snib.Option) func() {

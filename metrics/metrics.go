@@ -59,12 +59,14 @@ func New(o Options) (*Collector, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	if len(o.Resources) > resources.Most() {
-		return nil, fmt.Errorf("metrics: %w", driver.Invalidf("Resources: they are %d, more than MaxResources, %d", len(o.Resources), resources.Most()))
+		return nil, fmt.Errorf("metrics: %w", driver.Invalidf("Resources: they are %d, more than MaxResources, %d",
+			len(o.Resources), resources.Most()))
 	}
 	for _, class := range o.Resources {
 		resources.Class(class)
 	}
-	return &Collector{resources: resources, descs: newDescs(), backends: map[string]*backend{}, surveys: map[string]*survey{}}, nil
+	return &Collector{resources: resources, descs: newDescs(), backends: map[string]*backend{},
+		surveys: map[string]*survey{}}, nil
 }
 
 // Trace returns the Trace to pass to each Locker: snib.Tracing(c.Trace()). Pass it once to each
@@ -169,7 +171,8 @@ type resource struct {
 }
 
 func newResource(class string) *resource {
-	return &resource{class: class, wait: newHistogram(metriclabel.Waits()), hold: newHistogram(metriclabel.Holds()), queue: newHistogram(metriclabel.Lengths())}
+	return &resource{class: class, wait: newHistogram(metriclabel.Waits()), hold: newHistogram(metriclabel.Holds()),
+		queue: newHistogram(metriclabel.Lengths())}
 }
 
 // sumOf returns the sum of the shards of a class.

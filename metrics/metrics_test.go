@@ -300,11 +300,14 @@ func TestRenewals(t *testing.T) {
 	renewed := c.Trace().Renewed
 	c.Trace().WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: "a"}})
 	const ttl = 30 * time.Second
-	renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: ttl, Margin: 20 * time.Second, Took: 2 * time.Millisecond})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: ttl, Margin: 20 * time.Second,
+		Took: 2 * time.Millisecond})
 	renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: ttl, Margin: 10 * time.Second})
 	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 9 * time.Second})
-	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 1 * time.Second, Err: errors.New("no route to host")})
-	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 15 * time.Second, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 1 * time.Second,
+		Err: errors.New("no route to host")})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 15 * time.Second,
+		Err: fmt.Errorf("redis: %w", snib.ErrLost)})
 	read(t, c).check(t, scrape{
 		`distributed_lock_renewals_total{backend="redis",outcome="ok"}`:           3,
 		`distributed_lock_renewals_total{backend="redis",outcome="failed"}`:       1,
@@ -323,7 +326,8 @@ func TestReleases(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	released := c.Trace().Released
 	released(snib.ReleasedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, Err: errors.New("no route to host")})
-	released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
+	released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"},
+		Err: fmt.Errorf("redis: %w", snib.ErrLost)})
 	read(t, c).check(t, scrape{
 		`distributed_lock_backend_errors_total{backend="redis",op="release"}`: 1,
 		`distributed_lock_lost_total{cause="refused",resource="a"}`:           0,
@@ -361,7 +365,8 @@ func TestOptions(t *testing.T) {
 		says string
 	}{
 		{"Negative", metrics.Options{MaxResources: -1}, "MaxResources: -1 is negative"},
-		{"TooMany", metrics.Options{MaxResources: 1, Resources: []string{"a", "b"}}, "Resources: they are 2, more than MaxResources, 1"},
+		{"TooMany", metrics.Options{MaxResources: 1, Resources: []string{"a", "b"}},
+			"Resources: they are 2, more than MaxResources, 1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func usedCollector(t *testing.T) *metrics.Collector {
 	c := newCollector(t, metrics.Options{Resources: []string{"invoices"}})
 	l := open(t, memory(), snib.Tracing(c.Trace()))
 	release(t, acquire(t, l, "invoices/1"))
-	c.Trace().Renewed(snib.RenewedEvent{Event: snib.Event{Name: "invoices/1", Backend: "memory"}, TTL: time.Second, Margin: time.Second / 2})
+	c.Trace().Renewed(snib.RenewedEvent{Event: snib.Event{Name: "invoices/1", Backend: "memory"}, TTL: time.Second,
+		Margin: time.Second / 2})
 	surveyOnce(t, c)
 	return c
 }

@@ -70,7 +70,8 @@ func TestMillionNames(t *testing.T) {
 	got := read(t, c)
 	resources := resourcesOf(got)
 	if len(resources) != limit+1 || !resources[metrics.Other] {
-		t.Errorf("%d names make %d resources (with %q: %v), want %d and %q", names, len(resources), metrics.Other, resources[metrics.Other], limit, metrics.Other)
+		t.Errorf("%d names make %d resources (with %q: %v), want %d and %q", names, len(resources), metrics.Other,
+			resources[metrics.Other], limit, metrics.Other)
 	}
 	const each = 70 // 3 histograms of at most 14 series, 12 of causes and reasons, and a few
 	if len(got) > (limit+2)*each {
@@ -96,7 +97,8 @@ func TestMillionNumberedNames(t *testing.T) {
 	if resources := resourcesOf(got); len(resources) != 1 || !resources["invoice"] {
 		t.Errorf("resources = %v, want invoice alone", resources)
 	}
-	got.check(t, scrape{`distributed_lock_waiting{resource="invoice"}`: 1_000_000, `distributed_lock_resource_overflows_total`: 0})
+	got.check(t, scrape{`distributed_lock_waiting{resource="invoice"}`: 1_000_000,
+		`distributed_lock_resource_overflows_total`: 0})
 }
 
 // TestLabelsAreClean checks that a scrape succeeds whatever the class is.

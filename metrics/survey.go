@@ -76,7 +76,8 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 }
 
 // countLocks counts the holds and waiters in the store and in more listings by class.
-func (c *Collector) countLocks(ctx context.Context, store driver.Inspector, more []Listing) (map[string]*classCounts, error) {
+func (c *Collector) countLocks(ctx context.Context, store driver.Inspector,
+	more []Listing) (map[string]*classCounts, error) {
 	found := map[string]*classCounts{}
 	waitedFor := map[string]bool{} // foreign locks, which may be in a listing, too
 	err := store.List(ctx, "", func(s driver.Status) bool {

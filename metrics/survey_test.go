@@ -46,7 +46,8 @@ func TestSurvey(t *testing.T) {
 		c := newCollector(t, metrics.Options{MaxResources: 2})
 		hold, endless := driver.Holding{}, driver.Holding{Left: driver.NoExpiry}
 		locks := []driver.Status{
-			{Name: "invoices/1", Holders: []driver.Holding{hold}, Waiters: []driver.Waiting{{}, {Waited: time.Minute}, {Waited: time.Second}}},
+			{Name: "invoices/1", Holders: []driver.Holding{hold},
+				Waiters: []driver.Waiting{{}, {Waited: time.Minute}, {Waited: time.Second}}},
 			{Name: "invoices/2", Holders: []driver.Holding{endless}},
 			{Name: "pool", Holders: []driver.Holding{hold, hold}},
 			{Name: "third", Holders: []driver.Holding{endless}},
@@ -107,13 +108,15 @@ func TestSurveyOfListings(t *testing.T) {
 		waitedFor := driver.Status{Name: "order/2", Holders: []driver.Holding{endless}}
 		withQueue := waitedFor
 		withQueue.Waiters = make([]driver.Waiting, 1)
-		d := &listDriver{Driver: memory(), locks: []driver.Status{{Name: "order/1", Holders: []driver.Holding{own}}, withQueue}}
+		d := &listDriver{Driver: memory(), locks: []driver.Status{{Name: "order/1", Holders: []driver.Holding{own}},
+			withQueue}}
 		others := &listDriver{locks: []driver.Status{waitedFor, {Name: "order/3", Holders: []driver.Holding{endless}}}}
 		prefixes := make(chan string, 10)
-		listing := metrics.Listing{Prefix: "order/", List: func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-			prefixes <- prefix
-			return others.List(ctx, prefix, yield)
-		}}
+		listing := metrics.Listing{Prefix: "order/",
+			List: func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+				prefixes <- prefix
+				return others.List(ctx, prefix, yield)
+			}}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = c.Survey(ctx, d, time.Minute, listing) }() // it ends with ctx
@@ -161,7 +164,8 @@ func TestSurveyRefuses(t *testing.T) {
 	if err := c.Survey(t.Context(), memory(), 0); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Survey each 0s = %v, want %v", err, snib.ErrInvalid)
 	}
-	if err := c.Survey(t.Context(), memory(), time.Minute, metrics.Listing{Prefix: "lock:"}); !errors.Is(err, snib.ErrInvalid) {
+	if err := c.Survey(t.Context(), memory(), time.Minute, metrics.Listing{Prefix: "lock:"}); !errors.Is(err,
+		snib.ErrInvalid) {
 		t.Errorf("Survey with a listing without List = %v, want %v", err, snib.ErrInvalid)
 	}
 }

@@ -104,7 +104,8 @@ func isTransient(err error) bool {
 	var unknown *net.DNSError
 	switch {
 	case code(err) != 0:
-		return slices.Contains([]uint16{serverShutdown, queryInterrupted, queryTimeout, statementTimeout, cantConnectSocket, cantConnect,
+		return slices.Contains([]uint16{serverShutdown, queryInterrupted, queryTimeout, statementTimeout, cantConnectSocket,
+			cantConnect,
 			manyPrepared}, code(err))
 	case errors.As(err, &unknown):
 		return !unknown.IsNotFound
@@ -147,7 +148,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	case refusesWrites(err) && n != notReady:
 		return fmt.Errorf("%w: the server accepts no writes, as a replica or by read_only: %w", driver.ErrUnavailable, err)
 	case n == tableAccessDenied:
-		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
+		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, "+
+			"INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
 	case n == noSuchTable:
 		d.store.ready.Store(false) // the table was dropped: the next round creates it again

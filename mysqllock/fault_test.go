@@ -40,7 +40,8 @@ func TestServerKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := elsewhere.Exec("INSERT INTO snib_locks VALUES (?, 1, 1, 0, '', 0, 0, 0, 0, 0, 0, '', '', '', NULL, 0)", fmt.Sprint("open ", round)); err != nil {
+		if _, err := elsewhere.Exec("INSERT INTO snib_locks VALUES (?, 1, 1, 0, '', 0, 0, 0, 0, 0, 0, '', '', '', NULL, 0)",
+			fmt.Sprint("open ", round)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
@@ -205,7 +206,8 @@ func killedWaiter(t *testing.T, server *mysqltest.Server) {
 
 // keepsItsPlace checks that a live waiter keeps its place, however long it waits.
 func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
-	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())),
+		newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("place", "holder"))
 	first := jobtest.Waiting(t, d2, request("place", "first"))
 	second := jobtest.Waiting(t, d3, request("place", "second"))
@@ -316,8 +318,10 @@ func slowAnswer(t *testing.T, server *mysqltest.Server) {
 		if got := driver.Now().Sub(l.Grant().Start); got < late-10*time.Millisecond {
 			t.Errorf("shared %v: granted %v ago, by an answer that took %v", req.Shared, got, late)
 		}
-		if r := d.Renew(testContext(t), []driver.Lease{l})[0]; r.Err != nil || driver.Now().Sub(r.Start) < late-10*time.Millisecond {
-			t.Errorf("shared %v: renewed %v ago, %v, by an answer that took %v", req.Shared, driver.Now().Sub(r.Start), r.Err, late)
+		if r := d.Renew(testContext(t), []driver.Lease{l})[0]; r.Err != nil ||
+			driver.Now().Sub(r.Start) < late-10*time.Millisecond {
+			t.Errorf("shared %v: renewed %v ago, %v, by an answer that took %v", req.Shared, driver.Now().Sub(r.Start), r.Err,
+				late)
 		}
 		proxy.Delay(0, 0)
 		release(t, l)

@@ -28,7 +28,8 @@ func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Dr
 }
 
 // lockTable returns a table of locks.
-func lockTable(t testing.TB, server *mysqltest.Server, name string, open func(*sql.DB) *mysqllock.Driver) jobtest.Table {
+func lockTable(t testing.TB, server *mysqltest.Server, name string,
+	open func(*sql.DB) *mysqllock.Driver) jobtest.Table {
 	db := dial(t, server.DSN())
 	return jobtest.Table{
 		Name:   name,

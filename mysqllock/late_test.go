@@ -25,7 +25,8 @@ func TestLateOnFullServer(t *testing.T) {
 		LockRow: func(name string) func() { return lockRow(t, admin, name) },
 		Blocked: func() int {
 			// innodb_trx would show the same for as long as it is read more often than ten times a second.
-			return int(number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'"))
+			return int(number(t, admin,
+				"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'"))
 		},
 	})
 }

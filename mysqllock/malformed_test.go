@@ -39,7 +39,8 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "TTLMax", Change: "ttl = 9223372036854775807"},
 	{Name: "TTLNegative", Change: "ttl = -1"},
 	{Name: "MinHoldMax", Change: "min_hold = 9223372036854775807"},
-	{Name: "WaiterSinceMin", Change: `waiters = REGEXP_REPLACE(waiters, '"since":[0-9]*', '"since":-9223372036854775808')`},
+	{Name: "WaiterSinceMin",
+		Change: `waiters = REGEXP_REPLACE(waiters, '"since":[0-9]*', '"since":-9223372036854775808')`},
 	{Name: "WaiterDead", Change: `waiters = CONCAT(waiters, 'x-1 {"owner":"x","since":9223372036854775807}\n')`},
 	{Name: "UsedMin", Change: "used = -9223372036854775808"},
 	{Name: "UsedMax", Change: "used = 9223372036854775807"},
@@ -80,7 +81,8 @@ func TestWildRow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			table := "wild_" + strings.ToLower(tt.name)
-			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table(table)) })
+			tb := lockTable(t, server, table,
+				func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table(table)) })
 			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
 		})
 	}
@@ -90,7 +92,8 @@ func TestWildRow(t *testing.T) {
 // it.
 func TestWildEnd(t *testing.T) {
 	t.Parallel()
-	tb := lockTable(t, mysqltest.Start(t), "wild_end", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
+	tb := lockTable(t, mysqltest.Start(t), "wild_end",
+		func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
 	jobtest.WildEnd(t, tb, "ends = 9223372036854775807, ttl = 0")
 }
 
@@ -107,15 +110,19 @@ func TestWildProcess(t *testing.T) {
 	}
 	var all []waiting
 	for _, change := range []string{
-		"ends = 0", "ends = -9223372036854775808", "ends = 9223372036854775807", "version = -9223372036854775808", "version = 9223372036854775807",
-		"since = 9223372036854775807", "used = 9223372036854775807", "token = 9223372036854775807", "held = -1", "kept = -1", "holder = 'nobody'",
+		"ends = 0", "ends = -9223372036854775808", "ends = 9223372036854775807", "version = -9223372036854775808",
+		"version = 9223372036854775807",
+		"since = 9223372036854775807", "used = 9223372036854775807", "token = 9223372036854775807", "held = -1", "kept = -1",
+		"holder = 'nobody'",
 		"waiters = 'nobody'",
 	} {
 		w := waiting{name: change, l: acquire(t, holder, request(change, "holder"))}
 		w.first = jobtest.Waiting(t, newDriver(t, dial(t, server.DSN())), request(change, "first"))
 		w.second = jobtest.Waiting(t, behind, request(change, "second"))
 		all = append(all, w)
-		res, err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', SUBSTRING_INDEX(l.waiters, '-', 1)) SET p."+change, change)
+		res,
+			err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', "+
+			"SUBSTRING_INDEX(l.waiters, '-', 1)) SET p."+change, change)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +157,8 @@ func TestMalformedRow(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	readers := append(slices.Clone(malformations[:2]),
-		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true, WaitFails: true})
+		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true,
+			WaitFails: true})
 	for i := range 2 {
 		readers[i].RenewFails = true // a renewal of readers reads
 	}

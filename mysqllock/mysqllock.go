@@ -44,10 +44,12 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	d := &Driver{db: db, conf: c, sql: newStatements(c.table)}
 	d.processes.init()
 	d.rowMutexes.init()
-	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections), make(semaphore, c.connections)
+	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections),
+		make(semaphore, c.connections)
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune, Listen: d.watch,
+		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
+		Listen: d.watch,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval})
 	return d, nil
@@ -65,7 +67,8 @@ func (d *Driver) Info() driver.Info {
 		MinTTL: 50 * time.Millisecond, // one slow disk flush takes as long
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
-			"the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits",
+			"the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted " +
+				"only if it has all commits",
 			"nobody else changes or deletes rows of the table",
 		},
 	}

@@ -28,12 +28,14 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 		return err
 	}
 	for chunk := range slices.Chunk(found, maxNames) {
-		if _, err := d.exec(ctx, forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
+		if _, err := d.exec(ctx, forNames(d.sql.Prune, len(chunk)),
+			slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
 			return err
 		}
 	}
 	var highest int64
-	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()}, func(row *sql.Rows) error { return row.Scan(&highest) })
+	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()},
+		func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
 		_, err = d.exec(ctx, d.sql.SetFloor, highest, highest)
 	}

@@ -53,15 +53,18 @@ func hungServer(t *testing.T, server *mysqltest.Server) {
 		if took := time.Since(began); took > 400*time.Millisecond+driver.CancelTimeout+soonEnough/6+slack() {
 			t.Errorf("Acquire returned after %v, want 400ms", took)
 		}
-		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrHeld) {
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, driver.ErrHeld) {
 			t.Errorf("Acquire on a server that hangs = %v, want ErrUnavailable and the end of the context", err)
 		}
 		cancel()
 	}
 	began := time.Now()
 	_, err := tryAcquire(t, d, request("hung too", "a"))
-	if took := time.Since(began); !errors.Is(err, driver.ErrUnavailable) || took > driver.AnswerTimeout+soonEnough+slack() {
-		t.Errorf("Acquire with NoWait on a server that hangs = %v after %v, want ErrUnavailable after %v", err, took, driver.AnswerTimeout)
+	if took := time.Since(began); !errors.Is(err, driver.ErrUnavailable) ||
+		took > driver.AnswerTimeout+soonEnough+slack() {
+		t.Errorf("Acquire with NoWait on a server that hangs = %v after %v, want ErrUnavailable after %v", err, took,
+			driver.AnswerTimeout)
 	}
 	began = time.Now()
 	if err := d.Close(); err != nil || time.Since(began) > 2*time.Second+soonEnough+slack() {
@@ -128,7 +131,8 @@ func TestHerd(t *testing.T) {
 		}
 		all.Wait()
 		failed.Range(func(i, err any) bool { t.Errorf("waiter %v: %v", i, err); return true })
-		const refused = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'CONNECTION_ERRORS_MAX_CONNECTIONS'"
+		const refused = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = " +
+			"'CONNECTION_ERRORS_MAX_CONNECTIONS'"
 		if n := number(t, dial(t, server.DSN()), refused); n > 0 {
 			t.Errorf("the server refused %d connections, because it had too many", n)
 		}
@@ -150,7 +154,8 @@ func TestHerd(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if _, err := d.Acquire(ctx, request("full", "a")); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.Acquire(ctx, request("full", "a")); !errors.Is(err, driver.ErrUnavailable) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire = %v, want ErrUnavailable and the end of its context", err)
 		}
 		w := jobtest.Acquiring(t, d, request("full", "b"))
@@ -270,7 +275,8 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(testContext(t), "SELECT * FROM snib_locks WHERE name = 'seen' LOCK IN SHARE MODE"); err != nil {
+	if _, err := tx.ExecContext(testContext(t),
+		"SELECT * FROM snib_locks WHERE name = 'seen' LOCK IN SHARE MODE"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

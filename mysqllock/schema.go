@@ -80,7 +80,8 @@ func (d *Driver) examine(ctx context.Context) error {
 	case found < 0:
 		return errEmpty
 	case found != version:
-		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found, version)
+		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found,
+			version)
 	}
 	return d.checkEngine(ctx)
 }
@@ -89,7 +90,8 @@ func (d *Driver) examine(ctx context.Context) error {
 // is killed.
 func (d *Driver) checkEngine(ctx context.Context) error {
 	engine := ""
-	err := d.query(ctx, d.sql.Engine, []any{[]byte(d.conf.database), []byte(d.conf.tableName)}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
+	err := d.query(ctx, d.sql.Engine, []any{[]byte(d.conf.database), []byte(d.conf.tableName)},
+		func(rows *sql.Rows) error { return rows.Scan(&engine) })
 	if err == nil && engine != "InnoDB" && engine != "" {
 		err = driver.Invalidf("table %s: its engine is %s; it has to be InnoDB", d.conf.table, engine)
 	}
@@ -124,7 +126,8 @@ func (d *Driver) create(ctx context.Context) error {
 	for _, statement := range []string{d.sql.CreateTable, d.sql.FillTable} {
 		_, err := d.exec(ctx, statement)
 		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied}, code(err)) {
-			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
+			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right "+
+				"has to run:\n%s",
 				d.conf.table, err, d.sql.schema())
 		}
 		if err != nil {

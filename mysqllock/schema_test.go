@@ -96,7 +96,8 @@ func TestSchema(t *testing.T) {
 		says    []string
 		invalid bool
 	}{
-		{"MayNotCreate", "locker", "missing", []string{"may not create", "CREATE TABLE IF NOT EXISTS `missing`", "INSERT IGNORE"}, false},
+		{"MayNotCreate", "locker", "missing", []string{"may not create", "CREATE TABLE IF NOT EXISTS `missing`",
+			"INSERT IGNORE"}, false},
 		{"MayNotWrite", "guest", "migr`ated", []string{"GRANT SELECT, INSERT, UPDATE, DELETE ON"}, false},
 		{"Foreign", "locker", "foreign_table", []string{"not one of ours", "Table"}, true},
 		{"Newer", "locker", "newer", []string{"version 99", "version 1"}, true},
@@ -120,7 +121,8 @@ func TestSchema(t *testing.T) {
 		d := newDriver(t, as(t, "locker"), mysqllock.Table("migr`ated"))
 		must(t, db, "SET GLOBAL read_only = 1")
 		defer must(t, db, "SET GLOBAL read_only = 0")
-		if _, err := tryAcquire(t, d, request("read only", "a")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "replica") {
+		if _, err := tryAcquire(t, d, request("read only", "a")); !errors.Is(err, driver.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "replica") {
 			t.Errorf("Acquire on a server that is read only = %v", err)
 		}
 	})
@@ -136,7 +138,8 @@ func prunes(t *testing.T, server *mysqltest.Server) {
 // pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
 // of these rows may get such tokens.
 func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {
-	tb := lockTable(t, server, "forged", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("forged")) })
+	tb := lockTable(t, server, "forged",
+		func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("forged")) })
 	jobtest.PruneIgnoresHugeTokens(t, tb)
 	d, req := tb.Open(), request("huge", "b")
 	req.Shared = true

@@ -31,7 +31,8 @@ func TestSettings(t *testing.T) {
 		{"FarTimeZone", []string{"time_zone=" + url.QueryEscape("'+13:00'")}},
 		{"Latin1", []string{"charset=latin1"}},
 		{"LaxMode", []string{"sql_mode=%27%27"}},
-		{"OddMode", []string{"sql_mode=" + url.QueryEscape("'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION'")}},
+		{"OddMode", []string{"sql_mode=" +
+			url.QueryEscape("'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION'")}},
 		{"AssignedAtOnce", []string{"sql_mode=" + url.QueryEscape("'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'")}},
 		{"ShortStatements", []string{"max_statement_time=0.3", "innodb_lock_wait_timeout=1"}},
 		{"IdleConnectionsEnded", []string{"wait_timeout=1"}},
@@ -46,7 +47,8 @@ func TestSettings(t *testing.T) {
 			req.Holder = driver.Holder{Host: "höst", PID: 1, Label: `"it's" \ ☕`}
 			l := acquire(t, d, req)
 			mustBeHeld(t, plain, request(name, "b"))
-			if st, err := plain.Status(testContext(t), name); err != nil || len(st.Holders) != 1 || st.Holders[0].Holder != req.Holder ||
+			if st, err := plain.Status(testContext(t), name); err != nil || len(st.Holders) != 1 ||
+				st.Holders[0].Holder != req.Holder ||
 				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
 				t.Errorf("Status = %+v, %v", st, err)
 			}
@@ -77,7 +79,8 @@ func TestSettings(t *testing.T) {
 			reader.ID = "s"
 			two := acquire(t, plain, reader)
 			mustBeHeld(t, d, request(name, "w"))
-			if got := d.Renew(testContext(t), []driver.Lease{one, l}); got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrLost) {
+			if got := d.Renew(testContext(t), []driver.Lease{one, l}); got[0].Err != nil ||
+				!errors.Is(got[1].Err, driver.ErrLost) {
 				t.Errorf("Renew of a reader and a released hold = %v, %v", got[0].Err, got[1].Err)
 			}
 			release(t, one)

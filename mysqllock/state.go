@@ -92,13 +92,15 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	var name, id, called sql.NullString
 	var version, token, slots, held, ttl, minHold, kept, since, ends sql.NullInt64
 	var holder, holders, waiters []byte
-	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &held, &ttl, &minHold, &kept, &since, &ends, &holder, &holders,
+	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &held, &ttl, &minHold, &kept,
+		&since, &ends, &holder, &holders,
 		&waiters, &called); err != nil {
 		return s, err
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	exclusive := entry{Owner: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64, Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
+	exclusive := entry{Owner: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64,
+		Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
 	err = s.parse(exclusive, holder, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
 		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
@@ -126,7 +128,8 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 	}
 	if exclusive.Token != 0 {
 		if s.Holders, err = parseEntries(holder); err != nil || len(s.Holders) != 1 {
-			return parseError{fmt.Errorf("its holder can't be read: %w", cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
+			return parseError{fmt.Errorf("its holder can't be read: %w",
+				cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.Holders[0]
 		h.Owner, h.Token, h.TTL, h.MinHold = exclusive.Owner, exclusive.Token, exclusive.TTL, exclusive.MinHold
@@ -152,7 +155,8 @@ func (s *state) args() []any {
 	if s.signaled != "" {
 		called = []byte(s.signaled)
 	}
-	return []any{int64(s.token), s.Slots, []byte(id), held, ttl, minHold, kept, since, ends, holder, holders, encodeEntries(s.Waiters), called, s.Now}
+	return []any{int64(s.token), s.Slots, []byte(id), held, ttl, minHold, kept, since, ends, holder, holders,
+		encodeEntries(s.Waiters), called, s.Now}
 }
 
 // removeHolder removes the holder with this token.

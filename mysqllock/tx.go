@@ -127,8 +127,9 @@ func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn fun
 		return err
 	}
 	if rollsBack {
-		return driver.Invalidf("server: with innodb_rollback_on_timeout it ends a transaction whose lock is taken, and says " +
-			"nothing of it")
+		return driver.Invalidf(
+			"server: with innodb_rollback_on_timeout it ends a transaction whose lock is taken, and says " +
+				"nothing of it")
 	}
 	if wait >= 0 {
 		limit := int64(max(1, math.Ceil(wait.Seconds())))

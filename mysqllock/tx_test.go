@@ -30,9 +30,10 @@ func TestTransactions(t *testing.T) {
 	db := dial(t, mysqltest.Start(t).DSN())
 	release(t, acquire(t, newDriver(t, db), request("makes the table", "a")))
 	jobtest.Transactions{
-		DB:         db,
-		Limit:      time.Second,
-		Waiters:    "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'",
+		DB:    db,
+		Limit: time.Second,
+		Waiters: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = " +
+			"'INNODB_ROW_LOCK_CURRENT_WAITS'",
 		Connection: "SELECT CONNECTION_ID()",
 		Kill:       "KILL %d",
 		Begin: func(t testing.TB) *jobtest.Transaction {
@@ -75,7 +76,8 @@ func TestTx(t *testing.T) {
 		}
 		began := time.Now()
 		err := lock(tx2, "limit", mysqllock.TxWait(700*time.Millisecond))
-		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 700*time.Millisecond || took > 4*time.Second+slack() {
+		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 700*time.Millisecond ||
+			took > 4*time.Second+slack() {
 			t.Errorf("Tx with a limit = %v after %v, want ErrHeld after a second", err, took)
 		}
 		var limit int

@@ -43,7 +43,8 @@ func TestOptionsRefused(t *testing.T) {
 		{"ZeroOption", db, Option{}, "the zero Option"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if d, err := New(tt.db, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || d != nil {
+			if d, err := New(tt.db, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) ||
+				d != nil {
 				t.Errorf("= %v, %v, want ErrInvalid that says %q", d, err, tt.says)
 			}
 		})

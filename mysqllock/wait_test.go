@@ -80,9 +80,11 @@ func waitingIsCheap(t *testing.T, server *mysqltest.Server) {
 			}
 			time.Sleep(time.Second) // until the watch pauses have grown
 			began := time.Now()
-			before := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
+			before := number(t, admin,
+				"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
 			time.Sleep(2 * time.Second) // the measured time, which is longer on a busy machine
-			after := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
+			after := number(t, admin,
+				"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
 			rate := float64(after-before) / time.Since(began).Seconds()
 			t.Logf("%.1f statements a second", rate)
 			if rate > 10 {
@@ -125,7 +127,8 @@ func renewalIsOneStatement(t *testing.T, server *mysqltest.Server) {
 		leases = append(leases, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
 	}
 	count := func() int64 {
-		return number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'COM_UPDATE'")
+		return number(t, admin,
+			"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'COM_UPDATE'")
 	}
 	for i := range 2 {
 		before, began := count(), time.Now()

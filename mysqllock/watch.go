@@ -82,7 +82,10 @@ func (d *Driver) watch() error {
 // driver's attempts there. If there is none, the signal is for a holder, or has no effect.
 func (d *Driver) onSignal(name string) {
 	woken := d.rows.WakeFirst(name)
-	leases := slices.DeleteFunc(d.rows.LeasesOf(), func(l *lease) bool { return l.Req.Name != name || !l.Grant().TellsWanted })
+	leases := slices.DeleteFunc(d.rows.LeasesOf(), func(l *lease) bool {
+		return l.Req.Name != name ||
+			!l.Grant().TellsWanted
+	})
 	if woken && len(leases) == 0 {
 		return
 	}

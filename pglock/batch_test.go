@@ -85,7 +85,8 @@ func TestBatchOfWildRows(t *testing.T) {
 		return func(name string) { must(t, admin, "UPDATE snib_locks SET "+set+" WHERE name = $1", name) }
 	}
 	batchTest(t, newDriver(t, admin), admin).RunMalformed(t,
-		update("token = 9223372036854775807"), update("token = 1"), update(`holders = jsonb_set(holders, '{0,until}', '"soon"')`))
+		update("token = 9223372036854775807"), update("token = 1"),
+		update(`holders = jsonb_set(holders, '{0,until}', '"soon"')`))
 }
 
 // TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before

@@ -43,7 +43,8 @@ func contend(ctx context.Context, kind, url string) (jobtest.Contender, func(), 
 		_, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", 42)
 		if err == nil && kind == "token" {
 			var token int64
-			err = conn.QueryRow(ctx, "UPDATE by_hand SET token = token + 1 WHERE name = $1 RETURNING token", "bench").Scan(&token)
+			err = conn.QueryRow(ctx, "UPDATE by_hand SET token = token + 1 WHERE name = $1 RETURNING token",
+				"bench").Scan(&token)
 		}
 		return func(ctx context.Context) error {
 			_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", 42)

@@ -57,7 +57,8 @@ var errStandby = fmt.Errorf("%w: the server is a standby, which can't be written
 	"(target_session_attrs=read-write)", driver.ErrUnavailable)
 
 // errDemoted means that the server accepts no writes.
-var errDemoted = fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only", driver.ErrUnavailable)
+var errDemoted = fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only",
+	driver.ErrUnavailable)
 
 // refusesWrites reports whether the server takes no writes: it is a standby, or a primary that was
 // demoted and made read-only. None of our statements needs a feature that a server does not have.
@@ -88,10 +89,12 @@ func isNetworkError(err error) bool {
 	switch {
 	case errors.As(err, &unknown) && unknown.IsNotFound, errors.As(err, new(tls.AlertError)):
 		return false
-	case errors.As(err, &failed), errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &failed), errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return true
 	}
-	return pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)
+	return pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) || pgconn.Timeout(err) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // A parseError means that the driver can't read a row that the server can read.
@@ -140,7 +143,8 @@ func (d *Driver) explain(err error) error {
 // explain marks transient errors with ErrUnavailable.
 func explain(err error) error {
 	switch c := code(err); {
-	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
+	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid),
+		errors.Is(err, driver.ErrClosed):
 		return err
 	case refusesWrites(err):
 		return fmt.Errorf("%w: %w", errDemoted, err)
@@ -149,7 +153,8 @@ func explain(err error) error {
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case errors.Is(err, context.DeadlineExceeded): // pgx's own, for a new connection; the caller's has not passed
-		return fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()))
+		return fmt.Errorf("%w: %s", driver.ErrUnavailable,
+			strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()))
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

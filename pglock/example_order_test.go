@@ -76,10 +76,12 @@ func ExampleSQLTx() {
 		case status != "pending":
 			return fmt.Errorf("order %d is %s", order, status)
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE orders SET status = 'processing', updated_at = now() WHERE id = $1", order); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE orders SET status = 'processing', updated_at = now() WHERE id = $1",
+			order); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO order_events (order_id, event) VALUES ($1, 'started')", order); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO order_events (order_id, event) VALUES ($1, 'started')",
+			order); err != nil {
 			return err
 		}
 		return tx.Commit()

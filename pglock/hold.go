@@ -185,7 +185,8 @@ func (s *Session) Status(ctx context.Context, name string) (driver.Status, error
 }
 
 // describe adds a process that has a lock, or waits for it, to its status.
-func (s *Session) describe(st *driver.Status, pid uint32, key int64, granted, shared bool, app string, waited time.Duration) {
+func (s *Session) describe(st *driver.Status, pid uint32, key int64, granted, shared bool, app string,
+	waited time.Duration) {
 	h := driver.Holding{Left: s.conf.sessionTimeout * 2 / 3}
 	w := driver.Waiting{Shared: shared, Waited: waited}
 	if ours, ok := strings.CutPrefix(app, sessionPrefix); ok {

@@ -47,7 +47,8 @@ func TestLeaseByID(t *testing.T) {
 				t.Errorf("SetLabel = %v", err)
 			}
 			st, err := d.Status(t.Context(), name)
-			if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Label != "from elsewhere" || st.Holders[0].Token != l.Grant().Token {
+			if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Label != "from elsewhere" ||
+				st.Holders[0].Token != l.Grant().Token {
 				t.Errorf("Status = %+v, %v; want the holder with the new label", st, err)
 			}
 
@@ -109,7 +110,8 @@ func TestMinHoldByID(t *testing.T) {
 			if err != nil || len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Minute {
 				t.Errorf("Status = %+v, %v; want a holder for an hour", st, err)
 			}
-			if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, "a", longTTL)})[0].Err; !errors.Is(err, driver.ErrLost) {
+			if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, "a", longTTL)})[0].Err; !errors.Is(err,
+				driver.ErrLost) {
 				t.Errorf("Renew of what MinHold keeps = %v, want ErrLost", err)
 			}
 		})

@@ -28,7 +28,8 @@ const (
 type pooledError struct{ announced, actual uint32 }
 
 func (e pooledError) Error() string {
-	return fmt.Sprintf("a pooler stands before the server: the connection was told to be process %d and is %d", e.announced, e.actual)
+	return fmt.Sprintf("a pooler stands before the server: the connection was told to be process %d and is %d",
+		e.announced, e.actual)
 }
 
 // Is reports that a pooler passes no notifications on.

@@ -16,7 +16,8 @@ import (
 func lockRow(t *testing.T, pool *pgxpool.Pool, table, name string) (unlock func()) {
 	t.Helper()
 	tx := begin(t, pool, "")
-	if locked, err := tx.Exec(t.Context(), "SELECT FROM "+table+" WHERE name = $1 FOR SHARE", name); err != nil || locked.RowsAffected() != 1 {
+	if locked, err := tx.Exec(t.Context(), "SELECT FROM "+table+" WHERE name = $1 FOR SHARE", name); err != nil ||
+		locked.RowsAffected() != 1 {
 		t.Fatalf("lock the row of %q: %v, %v", name, locked, err)
 	}
 	return func() { tx.Rollback(context.Background()) }
@@ -35,7 +36,8 @@ func TestLockedRow(t *testing.T) {
 	t.Run("Renew", func(t *testing.T) {
 		t.Parallel()
 		d := newDriver(t, dial(t, server.URL()))
-		due := []driver.Lease{acquire(t, d, request("renewed 1", "a")), acquire(t, d, request("renewed 2", "a")), acquire(t, d, request("renewed 3", "a"))}
+		due := []driver.Lease{acquire(t, d, request("renewed 1", "a")), acquire(t, d, request("renewed 2", "a")),
+			acquire(t, d, request("renewed 3", "a"))}
 		unlock := lockRow(t, pool, "snib_locks", "renewed 2")
 		before := driver.Now()
 		answers := d.Renew(t.Context(), due)

@@ -14,15 +14,22 @@ var malformations = []jobtest.MalformedRow{
 	{Name: "HoldersObject", Change: `holders = '{}'`, RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "HoldersNumber", Change: `holders = '5'`, RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "WaitersObject", Change: `waiters = '{"a": 1}'`, ListFails: true, WaitFails: true},
-	{Name: "UntilText", Change: `holders = jsonb_set(holders, '{0,until}', '"soon"')`, RenewFails: true, ListFails: true, WaitFails: true},
-	{Name: "UntilLong", Change: `holders = jsonb_set(holders, '{0,until}', to_jsonb(repeat('9', 100000)))`, RenewFails: true, ListFails: true, WaitFails: true},
-	{Name: "UntilFraction", Change: `holders = jsonb_set(holders, '{0,until}', '1.5')`, RenewFails: true, ListFails: true, WaitFails: true},
-	{Name: "WaiterUntilText", Change: `waiters = waiters || '[{"nonce": "x-1", "until": "soon"}]'`, ListFails: true, WaitFails: true},
-	{Name: "SharedText", Change: `holders = jsonb_set(holders, '{0,shared}', '"perhaps"')`, ListFails: true, WaitFails: true},
+	{Name: "UntilText", Change: `holders = jsonb_set(holders, '{0,until}', '"soon"')`, RenewFails: true, ListFails: true,
+		WaitFails: true},
+	{Name: "UntilLong", Change: `holders = jsonb_set(holders, '{0,until}', to_jsonb(repeat('9', 100000)))`,
+		RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "UntilFraction", Change: `holders = jsonb_set(holders, '{0,until}', '1.5')`, RenewFails: true, ListFails: true,
+		WaitFails: true},
+	{Name: "WaiterUntilText", Change: `waiters = waiters || '[{"nonce": "x-1", "until": "soon"}]'`, ListFails: true,
+		WaitFails: true},
+	{Name: "SharedText", Change: `holders = jsonb_set(holders, '{0,shared}', '"perhaps"')`, ListFails: true,
+		WaitFails: true},
 	{Name: "HostNumber", Change: `holders = jsonb_set(holders, '{0,host}', '7')`, ListFails: true, WaitFails: true},
 	{Name: "TTLHuge", Change: `holders = jsonb_set(holders, '{0,ttl}', '9223372036854775807')`, WaitFails: true},
-	{Name: "UntilOverflow", Change: `holders = jsonb_set(holders, '{0,until}', '92233720368547758070')`, RenewFails: true, ListFails: true, WaitFails: true},
-	{Name: "WaiterUntilOverflow", Change: `waiters = waiters || '[{"nonce": "x-1", "until": 92233720368547758070}]'`, ListFails: true, WaitFails: true},
+	{Name: "UntilOverflow", Change: `holders = jsonb_set(holders, '{0,until}', '92233720368547758070')`, RenewFails: true,
+		ListFails: true, WaitFails: true},
+	{Name: "WaiterUntilOverflow", Change: `waiters = waiters || '[{"nonce": "x-1", "until": 92233720368547758070}]'`,
+		ListFails: true, WaitFails: true},
 	{Name: "SinceText", Change: `holders = jsonb_set(holders, '{0,since}', '"then"')`, ListFails: true, WaitFails: true},
 }
 
@@ -41,7 +48,8 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "WaiterUntilNull", Change: `waiters = jsonb_set(waiters, '{0,until}', 'null')`},
 	{Name: "WaiterUntilMin", Change: `waiters = jsonb_set(waiters, '{0,until}', '-9223372036854775808')`},
 	{Name: "WaiterUntilMax", Change: `waiters = jsonb_set(waiters, '{0,until}', '9223372036854775807')`},
-	{Name: "WaiterDead", Change: `waiters = waiters || '[{"owner": "x", "nonce": "x-1", "shared": false, "until": 9223372036854775807}]'`},
+	{Name: "WaiterDead",
+		Change: `waiters = waiters || '[{"owner": "x", "nonce": "x-1", "shared": false, "until": 9223372036854775807}]'`},
 	{Name: "WaiterSinceMin", Change: `waiters = jsonb_set(waiters, '{0,since}', '-9223372036854775808')`},
 	{Name: "NoToken", Change: `holders = holders #- '{0,token}'`},
 	{Name: "UsedMin", Change: `used = -9223372036854775808`},
@@ -69,23 +77,24 @@ func TestMalformedRow(t *testing.T) {
 	const table = "malformed_rows"
 	pool := dial(t, server.URL())
 	tb := lockTable(t, server, pool, table)
-	jobtest.MalformedRows(t, tb, malformations, false, func(d jobtest.RowDriver, m driver.Lease, told map[string]chan error) {
-		// A false notification makes the holder look at a row that can't be read.
-		must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
+	jobtest.MalformedRows(t, tb, malformations, false,
+		func(d jobtest.RowDriver, m driver.Lease, told map[string]chan error) {
+			// A false notification makes the holder look at a row that can't be read.
+			must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
 			CROSS JOIN LATERAL jsonb_array_elements(holders) e WHERE name = 'UntilText'`)
-		if err := d.Break(t.Context(), "m", "holder"); err != nil {
-			t.Fatalf("Break = %v", err)
-		}
-		select {
-		case <-told["m"]:
-		case <-time.After(livetest.Patience):
-			t.Errorf("the holder was not told within %v that its lease was broken", livetest.Patience)
-		}
-		select {
-		case why := <-told["UntilText"]:
-			t.Errorf("the holder of a lock whose row can't be read was told %v", why)
-		default:
-		}
-		jobtest.PruneOthers(t, tb, d)
-	})
+			if err := d.Break(t.Context(), "m", "holder"); err != nil {
+				t.Fatalf("Break = %v", err)
+			}
+			select {
+			case <-told["m"]:
+			case <-time.After(livetest.Patience):
+				t.Errorf("the holder was not told within %v that its lease was broken", livetest.Patience)
+			}
+			select {
+			case why := <-told["UntilText"]:
+				t.Errorf("the holder of a lock whose row can't be read was told %v", why)
+			default:
+			}
+			jobtest.PruneOthers(t, tb, d)
+		})
 }

@@ -58,7 +58,8 @@ func newDriver(pool *pgxpool.Pool, c config) *Driver {
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune, Listen: d.listen,
+		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
+		Listen: d.listen,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, TellsBreak: true})
 	return d
@@ -89,7 +90,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 }
 
 // Lease returns the lease with the given id on a lock, without a request to the store. Another
-// process may have acquired it. Renew, Release and SetLabel of it answer [driver.ErrLost] if
+// process may have acquired it. Renew, Release and SetHolder of it answer [driver.ErrLost] if
 // there is no such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	return d.rows.Lease(name, id, ttl)

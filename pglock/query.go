@@ -39,7 +39,8 @@ func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bo
 // not repeat such a statement. If a statement fails after scan has seen rows, for example at the
 // commit, run calls rolledBack before it repeats the statement: these rows do not count, and the
 // repeated statement may not return them. rolledBack may be nil.
-func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any, scan func(pgx.Rows) error) error {
+func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any,
+	scan func(pgx.Rows) error) error {
 	const tries = 10
 	unlimited, stale := false, 0
 	oldConns := int(d.pool.Stat().TotalConns())
@@ -123,7 +124,8 @@ func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args [
 }
 
 // runOn runs a statement on a connection.
-func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
+func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, unlimited bool, sql string, args []any,
+	scan func(pgx.Rows) error) error {
 	if d.store.unprepared.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}

@@ -84,7 +84,8 @@ func TestReadOnly(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := d.Acquire(t.Context(), noWait("other", "c")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+	if _, err := d.Acquire(t.Context(), noWait("other", "c")); !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "standby") {
 		t.Errorf("Acquire on a server that is read only = %v, want ErrUnavailable and why", err)
 	}
 	w.Cancel()
@@ -131,7 +132,8 @@ func TestStandby(t *testing.T) {
 	standby := pgtest.Standby(t, primary.Addr())
 	for _, table := range []string{"snib_locks", "not_created_yet"} {
 		d := newDriver(t, dial(t, standby.URL()), pglock.Table(table))
-		if _, err := d.Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "standby") {
+		if _, err := d.Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "standby") {
 			t.Errorf("Acquire on a standby, in the table %s, = %v, want ErrUnavailable and why", table, err)
 		}
 	}

@@ -157,7 +157,8 @@ func TestSettings(t *testing.T) {
 	}{
 		{"Serializable", []string{"default_transaction_isolation", "serializable"}},
 		{"RepeatableRead", []string{"default_transaction_isolation", "repeatable read"}},
-		{"Timeouts", []string{"lock_timeout", "20ms", "statement_timeout", "200ms", "idle_in_transaction_session_timeout", "100ms"}},
+		{"Timeouts", []string{"lock_timeout", "20ms", "statement_timeout", "200ms", "idle_in_transaction_session_timeout",
+			"100ms"}},
 		{"NotDurable", []string{"synchronous_commit", "off"}},
 	}
 	for _, tt := range tests {

@@ -64,13 +64,15 @@ func (d *Driver) examine(ctx context.Context) error {
 	})
 	switch {
 	case code(err) == undefinedColumn || code(err) == undefinedFunction || code(err) == wrongObjectType:
-		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table.Sanitize(), err)
+		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table",
+			d.conf.table.Sanitize(), err)
 	case err != nil:
 		return err
 	case encoding != "UTF8":
 		return driver.Invalidf("database: its encoding is %s, and names need UTF8", encoding)
 	case found != version:
-		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table.Sanitize(), found, version)
+		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table.Sanitize(),
+			found, version)
 	}
 	return nil
 }
@@ -85,7 +87,8 @@ func (d *Driver) create(ctx context.Context) error {
 		return err
 	})
 	if code(err) == insufficientPrivilege {
-		return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
+		return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has "+
+			"to run:\n%s",
 			d.conf.table.Sanitize(), err, d.sql.schema)
 	}
 	if err != nil && ctx.Err() != nil {

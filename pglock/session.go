@@ -73,7 +73,8 @@ func NewSession(pool *pgxpool.Pool, opts ...Option) (*Session, error) {
 		return nil, err
 	}
 	return &Session{
-		pool: pool, conf: c, sql: newSessionStatements(), life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1), links: map[*link]bool{},
+		pool: pool, conf: c, sql: newSessionStatements(), life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1),
+		links: map[*link]bool{},
 	}, nil
 }
 

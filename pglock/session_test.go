@@ -159,7 +159,8 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 		key  func(string) int64
 		try  string
 	}{
-		{"Name", pglock.NameKey, "pg_try_advisory_lock(('x' || substr(encode(sha256('snib/1:job'), 'hex'), 1, 16))::bit(64)::bigint)"},
+		{"Name", pglock.NameKey,
+			"pg_try_advisory_lock(('x' || substr(encode(sha256('snib/1:job'), 'hex'), 1, 16))::bit(64)::bigint)"},
 		{"Negative", func(string) int64 { return -5 }, "pg_try_advisory_lock(-5)"},
 		{"Zero", func(string) int64 { return 0 }, "pg_try_advisory_lock(0)"},
 	}
@@ -170,7 +171,8 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 			if query[bool](t, pool, "SELECT "+tt.try) {
 				t.Errorf("%s is free while the lock is held", tt.try)
 			}
-			if st, err := d.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != l.Grant().Token {
+			if st, err := d.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 ||
+				st.Holders[0].Token != l.Grant().Token {
 				t.Errorf("Status = %+v, %v; want the holder", st, err)
 			}
 			release(t, l)
@@ -429,7 +431,8 @@ func TestSessionOfDemoted(t *testing.T) {
 // TestSessionOnStandby asks a standby for locks.
 func TestSessionOnStandby(t *testing.T) {
 	standby := pgtest.Standby(t, pgtest.Start(t, "wal_level=replica").Addr())
-	if _, err := newSession(t, dial(t, standby.URL())).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) {
+	if _, err := newSession(t, dial(t, standby.URL())).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err,
+		driver.ErrUnavailable) {
 		t.Errorf("Acquire on a standby = %v, want ErrUnavailable", err)
 	}
 }

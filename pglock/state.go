@@ -50,7 +50,8 @@ var errRowLocked = fmt.Errorf("%w: another transaction has locked the row", driv
 
 // poll reads the rows of names. If a heartbeat is due, it lets the waiters with these nonces count
 // for longer.
-func (d *Driver) poll(ctx context.Context, names, nonces []string, heartbeat bool) (states map[string]*state, err error) {
+func (d *Driver) poll(ctx context.Context, names, nonces []string,
+	heartbeat bool) (states map[string]*state, err error) {
 	if heartbeat {
 		states, err = d.sendHeartbeat(ctx, names, nonces)
 	} else {

@@ -90,10 +90,12 @@ func newStatements(table pgx.Identifier) statements {
 			"unless_seen", expand("unless_refused", nil, nil), "or_seen", expand("or_refused", nil, nil)),
 		freeOne: text("free_one"), freeAll: text("free_all"), release: text("release"), breakLease: text("break_lease"),
 		renew: text("renew", "skip", all), renewUnlocked: text("renew", "skip", unlocked),
-		setHolder: text("set_holder"), nextToken: text("next_token"), removeEntry: text("remove_entry"), withdraw: text("withdraw"),
-		read:      text("read"),
-		heartbeat: text("heartbeat", "life", "$3", "skip", all), heartbeatUnlocked: text("heartbeat", "life", "$3", "skip", unlocked),
-		list: text("list"), listNames: text("list_names"), prune: text("prune"), setFloor: text("set_floor"),
+		setHolder: text("set_holder"), nextToken: text("next_token"), removeEntry: text("remove_entry"),
+		withdraw:          text("withdraw"),
+		read:              text("read"),
+		heartbeat:         text("heartbeat", "life", "$3", "skip", all),
+		heartbeatUnlocked: text("heartbeat", "life", "$3", "skip", unlocked),
+		list:              text("list"), listNames: text("list_names"), prune: text("prune"), setFloor: text("set_floor"),
 		lockRow: text("lock_row"), current: text("current"),
 	}
 }
@@ -104,6 +106,7 @@ type sessionStatements struct{ setUp, alive, take, wait, free, status string }
 func newSessionStatements() sessionStatements {
 	text := func(name string) string { return statement("session_"+name, nil) }
 	return sessionStatements{
-		setUp: text("set_up"), alive: text("alive"), take: text("take"), wait: text("wait"), free: text("free"), status: text("status"),
+		setUp: text("set_up"), alive: text("alive"), take: text("take"), wait: text("wait"), free: text("free"),
+		status: text("status"),
 	}
 }

@@ -153,8 +153,9 @@ func checkIsolation(ctx context.Context, tx Transaction) error {
 	var level string
 	err := tx.QueryRow(ctx, `SHOW transaction_isolation`).Scan(&level)
 	if err == nil && level == "repeatable read" {
-		return driver.Invalidf("transaction: it is REPEATABLE READ, and would not see what the previous holder has written; " +
-			"use READ COMMITTED or SERIALIZABLE")
+		return driver.Invalidf(
+			"transaction: it is REPEATABLE READ, and would not see what the previous holder has written; " +
+				"use READ COMMITTED or SERIALIZABLE")
 	}
 	return err
 }

@@ -83,7 +83,8 @@ func TestACL(t *testing.T) {
 		t.Helper()
 		req := request(name, "intruder", time.Minute)
 		req.NoWait = true
-		if l, err := d.Acquire(t.Context(), req); err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {
+		if l, err := d.Acquire(t.Context(), req); err == nil || errors.Is(err, driver.ErrHeld) ||
+			errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Acquire of %q = %v, %v, want what the server says of rights", name, l, err)
 		}
 	}
@@ -173,7 +174,8 @@ func TestPrefix(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"a{b", "}", strings.Repeat("x", 101), "a\x00", "\xff"} {
-		if d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.Prefix(wrong)); !errors.Is(err, driver.ErrInvalid) {
+		if d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.Prefix(wrong)); !errors.Is(err,
+			driver.ErrInvalid) {
 			t.Errorf("Open with the namespace %q = %v, %v, want ErrInvalid", wrong, d, err)
 		}
 	}

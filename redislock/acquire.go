@@ -67,9 +67,9 @@ func mode(req driver.Request) string {
 	case req.Slots > 0:
 		return strconv.Itoa(req.Slots)
 	case req.Shared:
-		return "s"
+		return modeShared
 	}
-	return "x"
+	return modeExclusive
 }
 
 func (d *Driver) newAttempt(req driver.Request) *attempt {
@@ -142,8 +142,9 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	case queue:
 		waits = "1"
 	}
-	cmd := &command{keys: &a.keys, code: "A", saved: true, args: []string{
-		encodeID(a.req.ID), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits, a.d.encode(&a.req, a.id, a.slot),
+	cmd := &command{keys: &a.keys, code: codeAcquire, saved: true, args: []string{
+		encodeID(a.req.ID), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits,
+		a.d.encode(&a.req, a.id, a.slot),
 	}}
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
@@ -173,25 +174,25 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 // may end with any cause, also with the ErrHeld of another lock.
 func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
-	a.refused = word == "h" || word == "e" || word == "k" || word == "n"
+	a.refused = word == answerHeld || word == answerGrace || word == answerKind || word == answerNotQueued
 	switch word {
-	case "g":
+	case answerGranted:
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return a.newLease(rest)
-	case "q":
+	case answerQueued:
 		a.queued = true
 		left, place, _ := strings.Cut(rest, " ")
 		return nil, &queuedError{left: parseMillis(left), place: place}
-	case "n": // it was silent for too long, or the server has lost its memory: enter the queue again
+	case answerNotQueued: // it was silent for too long, or the server has lost its memory: enter the queue again
 		a.queued = false
 		return nil, &queuedError{}
-	case "h":
+	case answerHeld:
 		return nil, &HeldError{Left: parseMillis(rest)}
-	case "e":
+	case answerGrace:
 		return nil, &GraceError{Left: parseMillis(rest)}
-	case "k":
+	case answerKind:
 		return nil, fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, rest, kindName(a.req))
 	}
 	return nil, badAnswerf("the script answered %q", answer)
@@ -407,7 +408,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 }
 
 func (a *attempt) withdrawal() *command {
-	return &command{keys: &a.keys, code: "w", args: []string{encodeID(a.req.ID)}}
+	return &command{keys: &a.keys, code: codeWithdraw, args: []string{encodeID(a.req.ID)}}
 }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,
@@ -431,15 +432,15 @@ func (a *attempt) withdrawAgain() {
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
 // is over. If the answer is that there is no such hold, but an earlier try may have ended the
-// hold, it returns "!".
+// hold, it returns answerMaybeFreed.
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original *command) (answer string, err error) {
 	var retries rediskit.Backoff
 	maybeServed := false
 	for {
 		cmd := *original // an earlier one may still be in flight
 		if err = d.sender.send(ctx, slot, &cmd); err == nil {
-			if maybeServed && cmd.answer == "l" {
-				return "!", nil
+			if maybeServed && cmd.answer == answerNoHold {
+				return answerMaybeFreed, nil
 			}
 			return cmd.answer, nil
 		}

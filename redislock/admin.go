@@ -34,7 +34,8 @@ func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
 		}
 		text, _ := reply.(string)
 		s := redisadmin.Server{Info: rediskit.ParseInfo(text), Settings: make(map[string]string)}
-		for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "min-replicas-to-write"} {
+		for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save",
+			"min-replicas-to-write"} {
 			if value, err := setting(ctx, m, name); err == nil {
 				s.Settings[name] = value
 			}

@@ -50,7 +50,8 @@ func (d *Driver) evalRenewals(ctx context.Context, calls []Call) (replies []Repl
 // evalSaved runs scripts, one after another. WAITAOF counts for what its own connection has
 // written. So it follows its script on the same one: then the answer comes from the server that
 // ran the script, and not from one that has restarted meanwhile.
-func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply, calls []Call) (replies []Reply, unsaved []error) {
+func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply,
+	calls []Call) (replies []Reply, unsaved []error) {
 	for _, call := range calls {
 		r := eval(ctx, call, waitAOF)
 		replies, unsaved = append(replies, r[0]), append(unsaved, saveResult(r[1]))
@@ -78,11 +79,13 @@ func checkDurable(ctx context.Context, conn Conn, m Node, info rediskit.Info) er
 	case conn.IsCluster() || conn.IsSentinel():
 		return driver.Invalidf("DurableAOF: it is for a server that no other one replaces, not for a Cluster or Sentinel")
 	case !info.AtLeast(7, 2):
-		return driver.Invalidf("DurableAOF: the server is Redis %s; 7.2 is the oldest that has WAITAOF", info["redis_version"])
+		return driver.Invalidf("DurableAOF: the server is Redis %s; 7.2 is the oldest that has WAITAOF",
+			info["redis_version"])
 	case info["connected_slaves"] != "0":
 		return driver.Invalidf("DurableAOF: the server has replicas; one that takes its place may lack the last leases")
 	}
-	for _, want := range [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"}, {"no-appendfsync-on-rewrite", "no"}} {
+	for _, want := range [...][2]string{{"appendonly", "yes"}, {"appendfsync", "always"},
+		{"no-appendfsync-on-rewrite", "no"}} {
 		got, err := setting(ctx, m, want[0])
 		if err == nil && got != want[1] {
 			err = driver.Invalidf("DurableAOF: %s is %s; set it to %s in the server's configuration file", want[0], got, want[1])

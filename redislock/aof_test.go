@@ -89,19 +89,22 @@ func TestPowerCut(t *testing.T) { testPowerCut(t, func(*redistest.Node) {}) }
 // WAITAOF the next time would be a second later.
 func TestPowerCutEverysec(t *testing.T) {
 	livetest.Long(t)
-	testPowerCut(t, func(n *redistest.Node) { n.Must("CONFIG", "SET", "appendfsync", "everysec") }, redistest.Named(t, "Redis-8.6.2").Conf(t))
+	testPowerCut(t, func(n *redistest.Node) { n.Must("CONFIG", "SET", "appendfsync", "everysec") },
+		redistest.Named(t, "Redis-8.6.2").Conf(t))
 }
 
 func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
 	t.Helper()
 	t.Parallel()
 	tests := []struct {
-		name    string
-		req     func(*driver.Request)
-		forget  bool                                                                // the server forgets the scripts before the call
-		call    func(t *testing.T, d *redislock.Driver, l driver.Lease)             // l is the lease that was taken last
-		holds   bool                                                                // the lease is held after the power cut
-		further func(t *testing.T, node *redistest.Node, before int64, name string) // before is the end of the key before the power cut
+		name string
+		req  func(*driver.Request)
+		// the server forgets the scripts before the call
+		forget bool
+		call   func(t *testing.T, d *redislock.Driver, l driver.Lease) // l is the lease that was taken last
+		holds  bool                                                    // the lease is held after the power cut
+		// before is the end of the key before the power cut
+		further func(t *testing.T, node *redistest.Node, before int64, name string)
 	}{
 		{name: "Grant", holds: true},
 		{name: "GrantShared", req: func(r *driver.Request) { r.Shared = true }, holds: true},
@@ -198,7 +201,8 @@ func TestDurableRestart(t *testing.T) {
 			t.Parallel()
 			node := used(t, redistest.SingleAOF(t, "appendfsync always"))
 			d1, d2 := open(t, at(node.Addr()), durable()...), open(t, at(node.Addr()), durable()...)
-			holders := locker(t, d1, append(slices.Clone(mode.opts), snib.TTL(aofTTL), snib.RequireFencing(driver.FencingDurable))...)
+			holders := locker(t, d1, append(slices.Clone(mode.opts), snib.TTL(aofTTL),
+				snib.RequireFencing(driver.FencingDurable))...)
 			var last uint64
 			for range 3 {
 				held, err := holders.Acquire(t.Context(), mode.name)
@@ -269,7 +273,8 @@ func TestUnsaved(t *testing.T) {
 			for _, req := range []driver.Request{request("free", "other", aofTTL), uniqueRequest("free too", "unique")} {
 				req.NoWait = true
 				l, err := d.Acquire(t.Context(), req)
-				if l != nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.contains) {
+				if l != nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) ||
+					!strings.Contains(err.Error(), tt.contains) {
 					t.Errorf("Acquire = %v, %v, want ErrUnavailable with %q", l, err, tt.contains)
 				}
 			}
@@ -298,7 +303,8 @@ func TestDurableGrace(t *testing.T) {
 	rewritten := func(t *testing.T, n *redistest.Node) {
 		t.Helper()
 		livetest.Await(t, "append-only file", func() error {
-			if f := n.Info("persistence"); f["aof_rewrites"] == "0" || f["aof_rewrite_in_progress"] != "0" || f["aof_rewrite_scheduled"] != "0" {
+			if f := n.Info("persistence"); f["aof_rewrites"] == "0" || f["aof_rewrite_in_progress"] != "0" ||
+				f["aof_rewrite_scheduled"] != "0" {
 				return fmt.Errorf("%s rewrites, in progress: %s", f["aof_rewrites"], f["aof_rewrite_in_progress"])
 			}
 			return nil
@@ -417,14 +423,20 @@ func TestDurableRefuses(t *testing.T) {
 		opts []redislock.Option
 		want string
 	}{
-		{"AppendonlyNo", func(t *testing.T) rueidis.ClientOption { return at(redistest.SingleAOF(t, "appendonly no").Addr()) }, nil, "appendonly is no"},
+		{"AppendonlyNo", func(t *testing.T) rueidis.ClientOption {
+			return at(redistest.SingleAOF(t, "appendonly no").Addr())
+		}, nil, "appendonly is no"},
 		{"Everysec", func(t *testing.T) rueidis.ClientOption {
 			return at(redistest.SingleAOF(t, "appendfsync everysec").Addr())
 		}, nil, "appendfsync is everysec"},
-		{"NoFsyncOnRewrite", func(t *testing.T) rueidis.ClientOption { return at(single(t, "no-appendfsync-on-rewrite yes").Addr()) }, nil, "no-appendfsync-on-rewrite is yes"},
+		{"NoFsyncOnRewrite", func(t *testing.T) rueidis.ClientOption {
+			return at(single(t, "no-appendfsync-on-rewrite yes").Addr())
+		}, nil, "no-appendfsync-on-rewrite is yes"},
 		{"TooOld", func(t *testing.T) rueidis.ClientOption { return at(fakeRedis(t, "7.0.15")) }, nil, "7.2 is the oldest"},
-		{"NoGrace", func(t *testing.T) rueidis.ClientOption { return at(single(t).Addr()) }, []redislock.Option{redislock.FailoverGrace(false)}, "needs FailoverGrace"},
-		{"Sentinel", func(t *testing.T) rueidis.ClientOption { return bySentinel(redistest.Sentinel(t)) }, nil, "not for a Cluster or Sentinel"},
+		{"NoGrace", func(t *testing.T) rueidis.ClientOption { return at(single(t).Addr()) },
+			[]redislock.Option{redislock.FailoverGrace(false)}, "needs FailoverGrace"},
+		{"Sentinel", func(t *testing.T) rueidis.ClientOption { return bySentinel(redistest.Sentinel(t)) }, nil,
+			"not for a Cluster or Sentinel"},
 		{"Cluster", func(t *testing.T) rueidis.ClientOption {
 			return rueidis.ClientOption{InitAddress: redistest.Cluster(t).Addrs()}
 		}, nil, "not for a Cluster or Sentinel"},
@@ -472,7 +484,8 @@ func TestSavedOnTheSameConnection(t *testing.T) {
 	node.Must("SCRIPT", "FLUSH")
 	redistest.CheckSaved(t, node, func() {
 		leases := []driver.Lease{
-			take(t, d, uniqueRequest("unique", "one")), take(t, d, request("any", "other", floor)), take(t, d, request("long", "other", aofTTL)),
+			take(t, d, uniqueRequest("unique", "one")), take(t, d, request("any", "other", floor)),
+			take(t, d, request("long", "other", aofTTL)),
 		}
 		for i, r := range d.Renew(t.Context(), leases) {
 			if r.Err != nil {
@@ -500,7 +513,8 @@ func (savingConn) Do(_ context.Context, command ...string) (any, error) {
 	case "INFO":
 		return "redis_version:8.0.0\r\nrole:master\r\nrun_id:1\r\nconnected_slaves:0\r\n", nil
 	case "CONFIG":
-		return []any{command[2], map[string]string{"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}[command[2]]}, nil
+		return []any{command[2], map[string]string{"appendonly": "yes", "appendfsync": "always",
+			"no-appendfsync-on-rewrite": "no"}[command[2]]}, nil
 	}
 	return []any{int64(1), int64(0)}, nil
 }
@@ -536,7 +550,8 @@ func TestAnswersOfWAITAOF(t *testing.T) {
 		{"NotInTime", "g 5 0", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrUnavailable},
 		{"Nothing", "g 5 0", redislock.Reply{}, driver.ErrUnavailable},
 		{"OneNumber", "g 5 0", redislock.Reply{Lines: []string{"1"}}, driver.ErrUnavailable},
-		{"Refused", "g 5 0", redislock.Reply{Err: &redislock.ReplyError{Text: "ERR WAITAOF cannot be used"}}, driver.ErrUnavailable},
+		{"Refused", "g 5 0", redislock.Reply{Err: &redislock.ReplyError{Text: "ERR WAITAOF cannot be used"}},
+			driver.ErrUnavailable},
 		{"NoAnswer", "g 5 0", redislock.Reply{Err: errors.New("broken pipe")}, driver.ErrUnavailable},
 		{"HeldAndNotSaved", "h 100", redislock.Reply{Lines: []string{"0", "0"}}, driver.ErrHeld},
 	}

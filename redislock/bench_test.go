@@ -32,7 +32,8 @@ func BenchmarkCycleAOF(b *testing.B) {
 		{"durable", "appendfsync always", []redislock.Option{redislock.DurableAOF()}},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
-			benchmarkCycle(b, open(b, at(used(b, redistest.SingleAOF(b, bb.conf, redistest.Password(password))).Addr()), bb.opts...))
+			benchmarkCycle(b, open(b, at(used(b, redistest.SingleAOF(b, bb.conf, redistest.Password(password))).Addr()),
+				bb.opts...))
 		})
 	}
 }

@@ -84,9 +84,9 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 			if !errors.As(cmd.err, &replyErr) || isTransient(cmd.err) {
 				d.toVerify[l] = struct{}{}
 			}
-		case cmd.answer == "w":
+		case cmd.answer == answerWanted:
 			l.markWanted()
-		case cmd.answer == "l":
+		case cmd.answer == answerNoHold:
 			ended = true
 			delete(d.leases, l.id)
 			if l.req.OnLost != nil {
@@ -100,7 +100,7 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 // check returns the command that asks whether the lease still exists, and whether another process
 // waits.
 func (l *lease) check() *command {
-	return &command{keys: &l.keys, code: "c", args: []string{
+	return &command{keys: &l.keys, code: codeCheck, args: []string{
 		encodeID(l.req.ID), l.d.listener.channel(l.slot),
 	}}
 }

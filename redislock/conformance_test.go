@@ -166,7 +166,8 @@ func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redis
 	t.Helper()
 	var d *redislock.Driver
 	livetest.Await(t, "driver", func() (err error) { // a busy machine may be too late
-		d, err = redislock.Open(t.Context(), o, append([]redislock.Option{redislock.GraceFloor(floor), redislock.AllowSplitBrain()}, opts...)...)
+		d, err = redislock.Open(t.Context(), o,
+			append([]redislock.Option{redislock.GraceFloor(floor), redislock.AllowSplitBrain()}, opts...)...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Open = %v", err)
 		}
@@ -177,7 +178,8 @@ func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redis
 }
 
 // openOn returns a driver on a connection that wrap changes.
-func openOn(t *testing.T, node *redistest.Node, wrap func(redislock.Conn) redislock.Conn, opts ...redislock.Option) *redislock.Driver {
+func openOn(t *testing.T, node *redistest.Node, wrap func(redislock.Conn) redislock.Conn,
+	opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{node.Addr()}, DisableCache: true})
 	if err != nil {

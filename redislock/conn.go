@@ -143,7 +143,8 @@ func isTransient(err error) bool {
 	switch {
 	case errors.As(err, &replyErr):
 		return transientCode(replyErr.Text) != ""
-	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind), errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
+	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind), errors.Is(err, driver.ErrInvalid),
+		errors.Is(err, driver.ErrClosed):
 		return false
 	}
 	return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.As(err, new(*badAnswer))
@@ -159,7 +160,8 @@ func isReadOnly(err error) bool {
 // keys have moved to another node.
 func isMoving(err error) bool {
 	var replyErr *ReplyError
-	return errors.As(err, &replyErr) && slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey}, transientCode(replyErr.Text))
+	return errors.As(err, &replyErr) && slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey},
+		transientCode(replyErr.Text))
 }
 
 // asUnavailable makes a transient error match [driver.ErrUnavailable].

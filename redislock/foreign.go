@@ -76,7 +76,8 @@ var valueFormats = [...]struct {
 	value   *regexp.Regexp
 	library string
 }{
-	{regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`), "a client of SET NX with a UUID, such as redlock-rb or Spring"},
+	{regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`),
+		"a client of SET NX with a UUID, such as redlock-rb or Spring"},
 	{regexp.MustCompile(`^[0-9a-f]{32}$`), "a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock"},
 	{regexp.MustCompile(`^[0-9a-f]{40}$`), "a client of SET NX with 20 bytes in hex, such as redlock-py"},
 	{regexp.MustCompile(`^[A-Za-z0-9+/]{22}==$`), "redsync"},

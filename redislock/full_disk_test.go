@@ -30,7 +30,8 @@ func TestSubscriptionOnFullDisk(t *testing.T) {
 	})
 }
 
-func endSubscription(t *testing.T, shim *livetest.Shim, node *redistest.Node, key string, sharded bool, addrs ...string) {
+func endSubscription(t *testing.T, shim *livetest.Shim, node *redistest.Node, key string, sharded bool,
+	addrs ...string) {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: addrs, DisableCache: true})
 	if err != nil {

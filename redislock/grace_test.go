@@ -74,7 +74,8 @@ func TestFailover(t *testing.T) {
 					t.Errorf("two hold the lock, for %v", left)
 				}
 				if !grace && left <= 0 {
-					t.Errorf("without failover-grace the lock was granted only when the first hold had ended, for %v: the control controls nothing", -left)
+					t.Errorf("without failover-grace the lock was granted only when the first hold had ended, for %v: the "+
+						"control controls nothing", -left)
 				}
 				if token(l) <= token(first) || token(first) <= token(before) {
 					t.Errorf("tokens %d, %d, and of the new master %d: they go back", token(before), token(first), token(l))
@@ -135,7 +136,8 @@ func TestRestartWithoutMemory(t *testing.T) {
 	for _, mode := range modes {
 		left := withheld(t, d2, mode.as(request("job", "second", ttl)), "after a restart without memory")
 		if left <= 0 || left > ttl+2*time.Second {
-			t.Errorf("%s: a restart without memory withholds the lock for %v, want at most %v", mode.name, left, ttl+2*time.Second)
+			t.Errorf("%s: a restart without memory withholds the lock for %v, want at most %v", mode.name, left,
+				ttl+2*time.Second)
 		}
 	}
 	// The server can't know that it was never held.

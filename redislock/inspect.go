@@ -97,7 +97,7 @@ func (s snapshot) status(name string) driver.Status {
 		if !ok || err != nil {
 			continue
 		}
-		shared := r.Mode == "s"
+		shared := r.Mode == modeShared
 		if len(st.Holders) == 0 && i == 0 {
 			st.Shared = shared
 			st.Slots, _ = strconv.Atoi(r.Mode)
@@ -148,9 +148,9 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	}
 	keys := d.conf.namespace.keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), &command{
-		keys: &keys, code: "b", saved: true, args: []string{encodeID(id), id},
+		keys: &keys, code: codeBreak, saved: true, args: []string{encodeID(id), id},
 	})
-	if err == nil && answer == "l" {
+	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
 	return err
@@ -162,6 +162,7 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), &command{keys: &keys, code: "w", args: []string{encodeID(id), "1"}})
+	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]),
+		&command{keys: &keys, code: codeWithdraw, args: []string{encodeID(id), "1"}})
 	return err
 }

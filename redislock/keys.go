@@ -35,7 +35,8 @@ func (n namespace) keysOf(name string) [4]string {
 	case strings.Contains(key, "}"):
 		tag, after = tagOf(slotOf(key)), "}:"+key
 	}
-	all := own + "r:" + open + tag + after + own + "q:" + open + tag + after + own + "w:" + open + tag + after // one string is cheaper than three
+	// one string is cheaper than three
+	all := own + "r:" + open + tag + after + own + "q:" + open + tag + after + own + "w:" + open + tag + after
 	size := len(all) / 3
 	keys := [4]string{key, all[:size], all[size : 2*size], all[2*size:]}
 	if strings.HasPrefix(name, "snib.") {

@@ -53,24 +53,28 @@ var vectors = []struct {
 	// With a hash tag: unchanged after the prefix.
 	{"{foo}", [4]string{"{foo}", "snib.r::{foo}", "snib.q::{foo}", "snib.w::{foo}"}, 12182},
 	{"{user1000}.following", [4]string{
-		"{user1000}.following", "snib.r::{user1000}.following", "snib.q::{user1000}.following", "snib.w::{user1000}.following",
+		"{user1000}.following", "snib.r::{user1000}.following", "snib.q::{user1000}.following",
+		"snib.w::{user1000}.following",
 	}, 3443},
 	{"a{foo}b}c", [4]string{"a{foo}b}c", "snib.r::a{foo}b}c", "snib.q::a{foo}b}c", "snib.w::a{foo}b}c"}, 12182},
-	{"foo{{bar}}zap", [4]string{"foo{{bar}}zap", "snib.r::foo{{bar}}zap", "snib.q::foo{{bar}}zap", "snib.w::foo{{bar}}zap"}, 4015},
+	{"foo{{bar}}zap", [4]string{"foo{{bar}}zap", "snib.r::foo{{bar}}zap", "snib.q::foo{{bar}}zap",
+		"snib.w::foo{{bar}}zap"}, 4015},
 
 	// With a brace that opens but does not close: the name is the tag.
 	{"a{b", [4]string{"a{b", "snib.r:{a{b}", "snib.q:{a{b}", "snib.w:{a{b}"}, 13340},
 	{"{", [4]string{"{", "snib.r:{{}", "snib.q:{{}", "snib.w:{{}"}, 4092},
 
 	// Like one of our own keys: the lock's own key gets a prefix.
-	{"snib.r:{foo}", [4]string{"snib.l::snib.r:{foo}", "snib.r::snib.r:{foo}", "snib.q::snib.r:{foo}", "snib.w::snib.r:{foo}"}, 12182},
+	{"snib.r:{foo}", [4]string{"snib.l::snib.r:{foo}", "snib.r::snib.r:{foo}", "snib.q::snib.r:{foo}",
+		"snib.w::snib.r:{foo}"}, 12182},
 	{"snib.m", [4]string{"snib.l:{snib.m}", "snib.r:{snib.m}", "snib.q:{snib.m}", "snib.w:{snib.m}"}, 6724},
 
 	// With a brace that would close the tag too early: a number of the name's slot is the tag.
 	{"}", [4]string{"}", "snib.r:{5305}:}", "snib.q:{5305}:}", "snib.w:{5305}:}"}, 12090},
 	{"a}b", [4]string{"a}b", "snib.r:{20658}:a}b", "snib.q:{20658}:a}b", "snib.w:{20658}:a}b"}, 7866},
 	{"{}", [4]string{"{}", "snib.r:{42430}:{}", "snib.q:{42430}:{}", "snib.w:{42430}:{}"}, 15257},
-	{"foo{}{bar}", [4]string{"foo{}{bar}", "snib.r:{10168}:foo{}{bar}", "snib.q:{10168}:foo{}{bar}", "snib.w:{10168}:foo{}{bar}"}, 8363},
+	{"foo{}{bar}", [4]string{"foo{}{bar}", "snib.r:{10168}:foo{}{bar}", "snib.q:{10168}:foo{}{bar}",
+		"snib.w:{10168}:foo{}{bar}"}, 8363},
 }
 
 func TestKeys(t *testing.T) {
@@ -112,8 +116,10 @@ func TestTags(t *testing.T) {
 // has a key in which the store describes itself.
 func TestKeysApart(t *testing.T) {
 	names := []string{
-		"x", ":x", "{x}", ":{x}", "}x", "{}x", "x}", "{x", "x{", "x{}", "{{x}}", "{x}}", "{x}:x", "{x}:{x}", "x}:x", "1}:x", "{1}:x", ":{1}:x",
-		"snib.r:{x}", "snib.q:{x}", "snib.w:{x}", "snib.r::{x}", "snib.q::{x}", "snib.w::{x}", "snib.m", "snib.m:{1}", "snib.", "snib.l:{x}",
+		"x", ":x", "{x}", ":{x}", "}x", "{}x", "x}", "{x", "x{", "x{}", "{{x}}", "{x}}", "{x}:x", "{x}:{x}", "x}:x", "1}:x",
+		"{1}:x", ":{1}:x",
+		"snib.r:{x}", "snib.q:{x}", "snib.w:{x}", "snib.r::{x}", "snib.q::{x}", "snib.w::{x}", "snib.m", "snib.m:{1}",
+		"snib.", "snib.l:{x}",
 		"snib.r:{snib.r:{x}}", "snib.l:{snib.m}", "snib.l::{x}", "snib", "Snib.m",
 	}
 	for _, name := range names[:len(names):len(names)] {

@@ -41,7 +41,8 @@ func TestLabelInGrant(t *testing.T) {
 				t.Errorf("after SetHolder(%q), the holder is %+v, want %q, %+v", label, h, req.ID, want)
 			}
 			if got, now := read(); got != rest || now <= 0 || now > left {
-				t.Errorf("after SetHolder(%q), the grant begins with %q and lasts %d ms; want %q, and at most %d ms", label, got, now, rest, left)
+				t.Errorf("after SetHolder(%q), the grant begins with %q and lasts %d ms; want %q, and at most %d ms", label, got,
+					now, rest, left)
 			}
 		}
 		free(t, l)

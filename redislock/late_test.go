@@ -148,7 +148,8 @@ func (c *cutConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock
 	return lost
 }
 
-func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, ready func(), message func(string)) error {
+func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, ready func(),
+	message func(string)) error {
 	return c.Conn.Subscribe(ctx, channel, sharded, ready, func(payload string) {
 		if !c.cut.Load() {
 			message(payload)

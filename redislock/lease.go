@@ -35,7 +35,8 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 	if err != nil || token < 1 || token >= maxToken {
 		return nil, badAnswerf("the script granted the token %q", first)
 	}
-	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent, TellsWanted: true}}
+	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent,
+		TellsWanted: true}}
 	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil
@@ -87,11 +88,12 @@ func (l *lease) untilYield() time.Duration {
 }
 
 // Lease returns the lease with the given id on a lock, without a request to the store. Another
-// process may have acquired it. Renew, Release and SetLabel of it answer ErrLost if there is no
+// process may have acquired it. Renew, Release and SetHolder of it answer ErrLost if there is no
 // such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	keys := d.conf.namespace.keysOf(name)
-	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keys, slot: d.slot(keys[0])}}
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keys,
+		slot: d.slot(keys[0])}}
 }
 
 // ID returns the id of the grant.
@@ -118,7 +120,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if err != nil {
 		return asUnavailable(err)
 	}
-	if answer == "l" {
+	if answer == answerNoHold {
 		return driver.ErrLost
 	}
 	// If the answer to an earlier try was lost, that try freed the lock, or else the lease had
@@ -134,7 +136,7 @@ func (l *lease) Release(ctx context.Context) error {
 // sendRelease releases the lease.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	return l.d.sendUntilAnswered(ctx, l.slot, &command{
-		keys: &l.keys, code: "R",
+		keys: &l.keys, code: codeRelease,
 		args:  []string{encodeID(l.req.ID), rediskit.Millis(l.d.conf.yieldEvery)},
 		saved: l.req.MinHold > 0, // if a crash undid the release, MinHold would end with the lease
 	})
@@ -147,10 +149,10 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	}
 	var description strings.Builder
 	writeHolder(&description, &h)
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", args: []string{
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: codeSetHolder, args: []string{
 		encodeID(l.req.ID), description.String(),
 	}})
-	if err == nil && answer == "l" {
+	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
 	return asUnavailable(err)
@@ -252,7 +254,7 @@ func (l *lease) batchKey(now driver.Instant) (key batchKey, ended bool) {
 
 // isExclusive reports whether the lease is known to be exclusive: of a lease that another process
 // has acquired, only the store knows.
-func (l *lease) isExclusive() bool { return mode(l.req) == "x" && l.grant.Token != 0 }
+func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
 
 // extend notes that the lease lasts one TTL from start at least.
 func (l *lease) extend(start driver.Instant) {

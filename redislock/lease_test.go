@@ -50,7 +50,8 @@ func TestLeaseByID(t *testing.T) {
 				t.Errorf("SetLabel = %v", err)
 			}
 			st := status(t, d, name)
-			if len(st.Holders) != 1 || st.Holders[0].Token != token(first) || st.Holders[0].Holder.Label != "by id" || st.Holders[0].Left < time.Minute/2 {
+			if len(st.Holders) != 1 || st.Holders[0].Token != token(first) || st.Holders[0].Holder.Label != "by id" ||
+				st.Holders[0].Left < time.Minute/2 {
 				t.Errorf("Status = %+v, want the label and a lease of a minute", st)
 			}
 			free(t, second)

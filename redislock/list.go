@@ -66,7 +66,8 @@ func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err 
 
 // yieldLocks yields the locks that the given keys belong to. A lock has several keys, and is
 // yielded with that of its holders, or with its queue if there are none.
-func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
+func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string,
+	yield func(driver.Status) bool) (more bool, err error) {
 	found, names := make(map[string]bool), make(map[string]bool)
 	for _, key := range keys {
 		if name, ok := d.conf.namespace.nameIn(key); ok && strings.HasPrefix(name, prefix) {
@@ -121,7 +122,8 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 
 // scan calls page for the keys that match a pattern, and have the type if it is not "", step by
 // step on each master, until page returns false or an error.
-func (d *Driver) scan(ctx context.Context, pattern, keyType string, page func(m Node, keys []string) (more bool, err error)) error {
+func (d *Driver) scan(ctx context.Context, pattern, keyType string,
+	page func(m Node, keys []string) (more bool, err error)) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}

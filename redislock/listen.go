@@ -211,15 +211,15 @@ func (d *Driver) onMessage(payload string) {
 	defer d.mu.Unlock()
 	a, l := d.attempts[id], d.leases[id]
 	switch {
-	case l != nil && word == "w":
+	case l != nil && word == hintWanted:
 		l.markWanted()
-	case l != nil && word == "b":
+	case l != nil && word == hintBroken:
 		d.verifyLater(l)
-	case a != nil && word == "w":
+	case a != nil && word == hintWanted:
 		a.maybeWanted = true // granted, but we do not know yet
-	case a != nil && word == "b":
+	case a != nil && word == hintBroken:
 		a.maybeBroken = true // likewise
-	case a != nil && word == "k":
+	case a != nil && word == hintTurn:
 		a.wake()
 	}
 }

@@ -61,11 +61,12 @@ func TestStaleHandOverCluster(t *testing.T) {
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
 	usedCluster(t, c, o, "")
-	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) }, func(name, id string) {
-		if err := open(t, o).Break(t.Context(), name, id); err != nil {
-			t.Fatal(err)
-		}
-	})
+	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) },
+		func(name, id string) {
+			if err := open(t, o).Break(t.Context(), name, id); err != nil {
+				t.Fatal(err)
+			}
+		})
 }
 
 // TestToldOfLostMemory restarts a server without its memory. Each holder is told as soon as the
@@ -102,7 +103,8 @@ func TestShortTTLDoesNotDecide(t *testing.T) {
 	first := take(t, d1, request("job", "first", floor))
 	node.Kill()
 	node.Restart()
-	if left := withheld(t, d2, request("job", "second", 100*time.Millisecond), "after a restart without memory"); left > floor+2*time.Second {
+	if left := withheld(t, d2, request("job", "second", 100*time.Millisecond),
+		"after a restart without memory"); left > floor+2*time.Second {
 		t.Errorf("nothing is granted for %v, with a floor of %v", left, floor)
 	}
 	l, _ := granted(t, begin(t, d2, request("job", "second", time.Second)), floor+enough, "second")
@@ -232,7 +234,8 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	for _, opts := range [][]redislock.Option{
-		{redislock.MaxTTL(0)}, {redislock.MaxTTL(-time.Second)}, {redislock.MaxTTL(20 * 365 * 24 * time.Hour)}, {redislock.GraceFloor(-1)},
+		{redislock.MaxTTL(0)}, {redislock.MaxTTL(-time.Second)}, {redislock.MaxTTL(20 * 365 * 24 * time.Hour)},
+		{redislock.GraceFloor(-1)},
 		{{}},
 	} {
 		if d, err := redislock.Open(t.Context(), at(node.Addr()), opts...); !errors.Is(err, driver.ErrInvalid) {
@@ -257,7 +260,8 @@ func TestMalformedQueue(t *testing.T) {
 	now := time.Now().UnixMicro()
 	record := func(change string) string {
 		r := map[string]string{
-			"id": `"evil"`, "attempt": `"7"`, "mode": `"x"`, "ttl": "30000", "minhold": "0", "tokens": "1", "channel": `"snib.c:evil"`, "blind": "true",
+			"id": `"evil"`, "attempt": `"7"`, "mode": `"x"`, "ttl": "30000", "minhold": "0", "tokens": "1",
+			"channel": `"snib.c:evil"`, "blind": "true",
 		}
 		var field, value string
 		if _, err := fmt.Sscanf(change, "%s %s", &field, &value); err == nil {
@@ -276,7 +280,8 @@ func TestMalformedQueue(t *testing.T) {
 		"FarFuture": "9999999999999999" + record(""),
 	}
 	for _, change := range []string{
-		"channel none", `channel "other"`, "channel 5", "attempt none", `attempt "x"`, "ttl none", "ttl 99999999999", "ttl -5", `ttl "a"`, "mode none",
+		"channel none", `channel "other"`, "channel 5", "attempt none", `attempt "x"`, "ttl none", "ttl 99999999999",
+		"ttl -5", `ttl "a"`, "mode none",
 		`mode "y"`, `mode "0"`, "tokens none", "tokens -1", "tokens 1e300", "minhold none", `id "other"`, `process "other"`,
 	} {
 		entries[change] = fmt.Sprintf("%016d", now) + record(change)
@@ -313,7 +318,8 @@ func TestForeignChannel(t *testing.T) {
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	l := take(t, d1, request("job", "holder", time.Minute))
 	before := node.Calls()["publish"]
-	node.Must("SET", "job", fmt.Sprintf(`{"snib":2,"id":"holder","token":%d,"since":1,"mode":"x","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"orders"}`,
+	node.Must("SET", "job", fmt.Sprintf(
+		`{"snib":2,"id":"holder","token":%d,"since":1,"mode":"x","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"orders"}`,
 		token(l)), "PX", 60000)
 	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
 	if n := node.Calls()["publish"] - before; n != 0 {

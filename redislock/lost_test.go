@@ -79,7 +79,8 @@ func TestLostAnswers(t *testing.T) {
 					name string
 					run  func(*testing.T, *wire, livetest.Ending, func(owner string) driver.Request)
 				}{
-					{"Acquire", lostAcquire}, {"Queue", lostQueue}, {"Renew", lostRenew}, {"Release", lostRelease}, {"Withdraw", lostWithdraw},
+					{"Acquire", lostAcquire}, {"Queue", lostQueue}, {"Renew", lostRenew}, {"Release", lostRelease},
+					{"Withdraw", lostWithdraw},
 				} {
 					t.Run(mode.name+"/"+tt.name, func(t *testing.T) {
 						name := mode.name + " " + tt.name

@@ -70,7 +70,8 @@ func TestMoveCancelled(t *testing.T) {
 				take(t, d1, req("other"))
 			}
 			slot := c.SlotOf(tt.name)
-			c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "") // a script begins if it has all its keys
+			// a script begins if it has all its keys
+			c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "")
 			if tt.slots == 0 {
 				c.MasterOf(slot).Must("HSET", "snib.r:{"+tt.name+"}", "no", "grant")
 			}
@@ -94,7 +95,8 @@ func TestMoveCancelled(t *testing.T) {
 			}
 			next, took := granted(t, waiter, enough, "who waits")
 			if late := stopLateness(); took > heartbeatInterval/2+10*late {
-				t.Errorf("the waiter got the lock %v after the move, with timers up to %v late; want at most %v", took, late, heartbeatInterval/2)
+				t.Errorf("the waiter got the lock %v after the move, with timers up to %v late; want at most %v", took, late,
+					heartbeatInterval/2)
 			}
 			free(t, next)
 		})

@@ -46,17 +46,26 @@ func TestOpenRefuses(t *testing.T) {
 	briefly := func(o *rueidis.ClientOption) { o.Dialer.Timeout = refusalBrief }
 	insecure := &tls.Config{InsecureSkipVerify: true}
 	testRefuses(t, []refusesTest{
-		{name: "WrongPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = secret + "x" }), want: []string{"WRONGPASS"}},
-		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"NOAUTH"}},
-		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }), want: []string{"WRONGPASS"}},
-		{name: "NoInfo", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noinfo" }), want: []string{"NOPERM"}},
-		{name: "NoScripts", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noscripts" }), want: []string{"+eval and +evalsha"}},
-		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { briefly(o); o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
-		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))), want: []string{"refused"}},
+		{name: "WrongPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = secret + "x" }),
+			want: []string{"WRONGPASS"}},
+		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }),
+			want: []string{"NOAUTH"}},
+		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }),
+			want: []string{"WRONGPASS"}},
+		{name: "NoInfo", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noinfo" }),
+			want: []string{"NOPERM"}},
+		{name: "NoScripts", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noscripts" }),
+			want: []string{"+eval and +evalsha"}},
+		{name: "TLSToPlain", o: with(addr(plain.Addr()),
+			func(o *rueidis.ClientOption) { briefly(o); o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
+		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))),
+			want: []string{"refused"}},
 		{name: "NoAddress", o: addr(), want: []string{"address"}},
 		{name: "Hung", o: with(addr(hung.Addr()), briefly), want: []string{"no answer within 2s"}},
-		{name: "HungForLess", o: with(addr(hung.Addr()), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Second }), want: []string{"no answer within 1s"}},
-		{name: "Silent", o: with(addr(fake(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })), briefly), want: []string{"no answer within 2s"}},
+		{name: "HungForLess", o: with(addr(hung.Addr()), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Second }),
+			want: []string{"no answer within 1s"}},
+		{name: "Silent", o: with(addr(fake(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })), briefly),
+			want: []string{"no answer within 2s"}},
 		{name: "HTTP", o: addr(fake(t, func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 		})), want: []string{"not Redis"}},
@@ -71,7 +80,8 @@ func TestOpenRefuses(t *testing.T) {
 			o.Password, o.Sentinel.MasterSet = "", "nosuchmaster"
 			o.Sentinel.Dialer.Timeout = livetest.Patience
 		}), want: []string{`no master "nosuchmaster"`}},
-		{name: "Replica", o: with(addr(sentinel.Nodes()[1].Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"a replica of " + sentinel.Nodes()[0].Addr()}},
+		{name: "Replica", o: with(addr(sentinel.Nodes()[1].Addr()), func(o *rueidis.ClientOption) { o.Password = "" }),
+			want: []string{"a replica of " + sentinel.Nodes()[0].Addr()}},
 		{name: "NoSentinel", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) {
 			o.Sentinel.MasterSet, o.Sentinel.Password = "mymaster", secret
 			o.Sentinel.Dialer.Timeout = livetest.Patience
@@ -156,7 +166,9 @@ func TestDenied(t *testing.T) {
 		"user noscript on >"+secret+" ~* &* +@all -@scripting",
 		"user nokeys on >"+secret+" ~other:* &* +@all",
 		"user readonly on >"+secret+" ~* &* +@all -@write +eval +evalsha",
-		"user least on >"+secret+" ~* resetchannels &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get +cluster +role +scan"))
+		"user least on >"+secret+
+			" ~* resetchannels &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get "+
+			"+cluster +role +scan"))
 	for _, user := range []string{"nokeys", "readonly", "least"} {
 		o := at(node.Addr())
 		o.Username, o.Password = user, secret
@@ -169,7 +181,8 @@ func TestDenied(t *testing.T) {
 			} else {
 				free(t, l)
 			}
-		} else if err == nil || ctx.Err() != nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "permissions") && !strings.Contains(err.Error(), "can't run this command") {
+		} else if err == nil || ctx.Err() != nil || strings.Contains(err.Error(), secret) ||
+			!strings.Contains(err.Error(), "permissions") && !strings.Contains(err.Error(), "can't run this command") {
 			t.Errorf("%s: Acquire = %v, %v, want what is not permitted", user, l, err)
 		} else {
 			t.Logf("%s: %v", user, err)
@@ -193,7 +206,8 @@ func TestWarnings(t *testing.T) {
 		{"NoEviction", func(t *testing.T) rueidis.ClientOption {
 			return at(redistest.Single(t, "maxmemory 100mb", "maxmemory-policy noeviction").Addr())
 		}, nil},
-		{"NoMinReplicas", func(t *testing.T) rueidis.ClientOption { return bySentinel(redistest.Sentinel(t)) }, []string{"min-replicas-to-write"}},
+		{"NoMinReplicas", func(t *testing.T) rueidis.ClientOption { return bySentinel(redistest.Sentinel(t)) },
+			[]string{"min-replicas-to-write"}},
 		{"MinReplicas", func(t *testing.T) rueidis.ClientOption {
 			return bySentinel(redistest.Sentinel(t, "min-replicas-to-write 1"))
 		}, nil},
@@ -280,7 +294,8 @@ func fakeRedis(t *testing.T, version string) (addr string) {
 			case "CLUSTER":
 				answer = "-ERR This instance has cluster support disabled\r\n"
 			case "INFO":
-				text := "# Server\r\nredis_version:" + version + "\r\nredis_mode:standalone\r\nrun_id:0123456789012345678901234567890123456789\r\n"
+				text := "# Server\r\nredis_version:" + version +
+					"\r\nredis_mode:standalone\r\nrun_id:0123456789012345678901234567890123456789\r\n"
 				answer = fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
 			}
 			if _, err := io.WriteString(c, answer); err != nil {

@@ -51,7 +51,8 @@ func (c *config) check() error {
 		return driver.Invalidf("GraceFloor %v: it must be from 0 to %v", c.floor, maxTTL)
 	case c.yieldEvery != 0 && (c.yieldEvery < minYieldEvery || c.yieldEvery > maxTTL):
 		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
-	case len(c.namespace) > maxNamespace || !utf8.ValidString(string(c.namespace)) || strings.ContainsAny(string(c.namespace), "{}\x00"):
+	case len(c.namespace) > maxNamespace || !utf8.ValidString(string(c.namespace)) ||
+		strings.ContainsAny(string(c.namespace), "{}\x00"):
 		return driver.Invalidf("Prefix: it must be UTF-8 of at most %d bytes, without braces and NUL", maxNamespace)
 	case c.durable && !c.grace:
 		return driver.Invalidf("DurableAOF: it needs FailoverGrace, for a restart that loses the memory")

@@ -39,8 +39,10 @@ func TestOwners(t *testing.T) {
 					continue
 				}
 				_, err := d.Acquire(t.Context(), req)
-				if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) || strings.Contains(err.Error(), "xff") {
-					t.Errorf("%s: Acquire for %q = %v, want ErrInvalid with %q and without the id", mode.name, tt.owner, err, tt.refused)
+				if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) ||
+					strings.Contains(err.Error(), "xff") {
+					t.Errorf("%s: Acquire for %q = %v, want ErrInvalid with %q and without the id", mode.name, tt.owner, err,
+						tt.refused)
 				}
 			}
 		})

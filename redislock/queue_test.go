@@ -341,7 +341,8 @@ func TestWriters(t *testing.T) {
 		for i := range 4 {
 			readers.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					l, err := d.Acquire(ctx, driver.Request{Name: "rw", ID: fmt.Sprintf("%p %d %d", d, i, n), TTL: time.Minute, Shared: true})
+					l, err := d.Acquire(ctx, driver.Request{Name: "rw", ID: fmt.Sprintf("%p %d %d", d, i, n), TTL: time.Minute,
+						Shared: true})
 					if err != nil {
 						if ctx.Err() == nil {
 							t.Error(err)
@@ -373,7 +374,8 @@ func TestWriters(t *testing.T) {
 		l := take(t, d, request("rw", fmt.Sprint("writer", i), time.Minute))
 		took, late := time.Since(began), machine()
 		if took > time.Second+10*late {
-			t.Errorf("writer %d waited %v, on a machine that was late by %v, and for %d readers", i, took, late, reads.Load()-before)
+			t.Errorf("writer %d waited %v, on a machine that was late by %v, and for %d readers", i, took, late,
+				reads.Load()-before)
 		}
 		if n := inside.Load(); n != 0 {
 			t.Errorf("writer %d beside %d readers", i, n)
@@ -417,7 +419,8 @@ func TestTraffic(t *testing.T) {
 		sum, counts := 0, []string{}
 		for name, n := range after {
 			switch n -= before[name]; name {
-			case "info", "exists", "time", "hmget", "hget", "hset", "get", "set", "mget", "del", "zrange", "zrevrange", "zadd", "pttl", "pexpire", "type":
+			case "info", "exists", "time", "hmget", "hget", "hset", "get", "set", "mget", "del", "zrange", "zrevrange", "zadd",
+				"pttl", "pexpire", "type":
 				continue // our own readings, and what scripts call
 			default:
 				if n > 0 {
@@ -472,8 +475,10 @@ func TestReadersAreServedTogether(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	ask := func(id, mode, waits string) string {
-		rest := `"mode":"` + mode + `","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"snib.c:x","blind":true,"pid":1}`
-		answers, _ := node.Must("EVAL", redislock.FullScript.Text, 6, "snib.m", "snib.g", "job", "snib.r:{job}", "snib.q:{job}", "snib.w:{job}",
+		rest := `"mode":"` + mode +
+			`","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"snib.c:x","blind":true,"pid":1}`
+		answers, _ := node.Must("EVAL", redislock.FullScript.Text, 6, "snib.m", "snib.g", "job", "snib.r:{job}",
+			"snib.q:{job}", "snib.w:{job}",
 			"off", "3600000", "0", "A", "6", strconv.Quote(id), mode, "60000", "1", waits, rest).([]any)
 		return fmt.Sprint(answers...)[:1]
 	}

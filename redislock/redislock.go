@@ -199,7 +199,8 @@ func newInfo(conf config, found findings) driver.Info {
 		Shared: true, Slots: true, TellsLoss: true, TellsWanted: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
 		Assumptions: []string{
 			"the server's wall clock does not jump forward: leases end by it",
-			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
+			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to " +
+				"within half the outage",
 			"nobody else changes or deletes the keys of locks",
 		},
 	}
@@ -211,10 +212,13 @@ func newInfo(conf config, found findings) driver.Info {
 	}
 	switch {
 	case conf.durable:
-		info.Assumptions = append(info.Assumptions, fmt.Sprintf("after a restart without its memory the server grants nothing for %v, or for the requested TTL up to a minute; a lease with a longer TTL can overlap then", conf.floor))
+		info.Assumptions = append(info.Assumptions,
+			fmt.Sprintf("after a restart without its memory the server grants nothing for %v, or for the requested TTL up "+
+				"to a minute; a lease with a longer TTL can overlap then", conf.floor))
 	case conf.grace:
 		info.Assumptions = append(info.Assumptions,
-			fmt.Sprintf("after a restart or a failover nothing is granted for %v, or for the longest TTL above that of a lease that the server "+
+			fmt.Sprintf("after a restart or a failover nothing is granted for %v, or for the longest TTL above that of a "+
+				"lease that the server "+
 				"knows to live; a lease with a longer TTL that it has forgotten can overlap", conf.floor))
 	default:
 		info.Assumptions = append(info.Assumptions,

@@ -173,7 +173,8 @@ func deliver(commands []*command, r Reply, unsaved error, sent driver.Instant) {
 			cmd.answer = r.Lines[i]
 			if text, failed := strings.CutPrefix(cmd.answer, "x "); failed {
 				cmd.err = &ReplyError{Text: text}
-			} else if cmd.saved && (cmd.answer == "o" || cmd.answer == "l" || strings.HasPrefix(cmd.answer, "g ")) {
+			} else if cmd.saved && (cmd.answer == answerDone || cmd.answer == answerNoHold ||
+				strings.HasPrefix(cmd.answer, answerGranted+" ")) {
 				cmd.err = unsaved // l: an earlier try may have been served
 			}
 		}

@@ -19,7 +19,8 @@ func TestSentinelNeedsReplicas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
 	d, err := redislock.Open(t.Context(), bySentinel(s))
-	if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+	if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Fatalf("Open behind Sentinel without min-replicas-to-write = %v, %v, want ErrInvalid", d, err)
 	}
 	if d, err = redislock.Open(t.Context(), bySentinel(s), redislock.AllowSplitBrain()); err != nil {
@@ -52,7 +53,8 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 	old.Restart()
 	stray := openStray(t, proxy)
 	for i := range 10 {
-		withheld(t, stray, request("job", fmt.Sprint("stray ", i), 100*time.Millisecond), "at the old master, which came back empty")
+		withheld(t, stray, request("job", fmt.Sprint("stray ", i), 100*time.Millisecond),
+			"at the old master, which came back empty")
 		if err := renew(t, d, l); err != nil {
 			t.Fatalf("Renew at the new master = %v", err)
 		}

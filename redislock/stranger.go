@@ -68,28 +68,30 @@ type foreignKey struct {
 // that expire if endless is set.
 func (d admin) scanForeign(ctx context.Context, prefix string, endless bool,
 	page func(m Node, found []foreignKey, queues []string) (more bool, err error)) error {
-	return d.scan(ctx, rediskit.EscapeGlob(string(d.conf.namespace)+prefix)+"*", "", func(m Node, keys []string) (bool, error) {
-		var queues, others []string
-		for _, key := range keys {
-			switch {
-			case strings.HasPrefix(key, redissonQueue):
-				queues = append(queues, key)
-			case !strings.HasPrefix(key, d.conf.namespace.own("")) && !isRedissonDetail(key):
-				others = append(others, key)
+	return d.scan(ctx, rediskit.EscapeGlob(string(d.conf.namespace)+prefix)+"*", "",
+		func(m Node, keys []string) (bool, error) {
+			var queues, others []string
+			for _, key := range keys {
+				switch {
+				case strings.HasPrefix(key, redissonQueue):
+					queues = append(queues, key)
+				case !strings.HasPrefix(key, d.conf.namespace.own("")) && !isRedissonDetail(key):
+					others = append(others, key)
+				}
 			}
-		}
-		found, err := d.readForeign(ctx, others, endless, prefix != "")
-		if err != nil {
-			return false, err
-		}
-		return page(m, found, queues)
-	})
+			found, err := d.readForeign(ctx, others, endless, prefix != "")
+			if err != nil {
+				return false, err
+			}
+			return page(m, found, queues)
+		})
 }
 
 // readForeign returns those of the keys that are taken for locks of other libraries. AssumeLocks
 // means that the caller has chosen a prefix, and so believes that the keys are locks: then it
 // returns all strings and hashes that are no locks of snib.
-func (d admin) readForeign(ctx context.Context, keys []string, endless, assumeLocks bool) (found []foreignKey, err error) {
+func (d admin) readForeign(ctx context.Context, keys []string, endless,
+	assumeLocks bool) (found []foreignKey, err error) {
 	skip := "0"
 	if endless {
 		skip = "1"
@@ -184,7 +186,8 @@ func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger
 	}
 	until, ok := asFloat(score)
 	if !ok {
-		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock", Problem: "the first in the queue has no time until which it waits"}, nil
+		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock",
+			Problem: "the first in the queue has no time until which it waits"}, nil
 	}
 	reply, err := m.Do(ctx, "TIME")
 	now, _ := reply.([]any)

@@ -86,7 +86,8 @@ func plantUnderPrefix(t *testing.T, node *redistest.Node, d *redislock.Driver) (
 	const uuid, ended, later = "f47ac10b-58cc-4372-a567-0e02b2c3d479", -time.Minute, 48 * time.Hour
 	ms := func(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
 	for key, value := range map[string]any{
-		"job:setnx": 1, "job:text": "closed", "job:binary": "\xff\xfe", "job:long": strings.Repeat("x", 513), "job:uuid": uuid,
+		"job:setnx": 1, "job:text": "closed", "job:binary": "\xff\xfe", "job:long": strings.Repeat("x", 513),
+		"job:uuid": uuid,
 		"job:over": ms(ended), "job:over s": ms(ended) / 1000, "job:far": ms(later),
 	} {
 		node.Must("SETNX", key, value)
@@ -172,7 +173,8 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	n := 0
-	if err := d.Admin().Foreign(t.Context(), "job:", func(driver.Status) bool { n++; return n < 3 }); err != nil || n != 3 {
+	if err := d.Admin().Foreign(t.Context(), "job:", func(driver.Status) bool { n++; return n < 3 }); err != nil ||
+		n != 3 {
 		t.Errorf("Foreign called yield %d times and = %v, want 3 calls", n, err)
 	}
 }
@@ -227,7 +229,8 @@ func TestServers(t *testing.T) {
 		t.Fatalf("Servers = %+v, %v", all, err)
 	}
 	s := all[0]
-	if s.Info["redis_version"] == "" || s.Info["run_id"] == "" || s.Settings["appendonly"] != "yes" || s.Settings["appendfsync"] != "no" {
+	if s.Info["redis_version"] == "" || s.Info["run_id"] == "" || s.Settings["appendonly"] != "yes" ||
+		s.Settings["appendfsync"] != "no" {
 		t.Errorf("Info has %d fields, Settings = %v", len(s.Info), s.Settings)
 	}
 	// There is one clock, which TIME reads within the round trip.

@@ -61,8 +61,10 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 			}
 		}
 		if conn.IsSentinel() && !conf.splitBrain && info["min_slaves_good_slaves"] == "" {
-			return f, driver.Invalidf("server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same " +
-				"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with AllowSplitBrain")
+			return f, driver.Invalidf(
+				"server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same " +
+					"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with " +
+					"AllowSplitBrain")
 		}
 		if err := checkScripts(ctx, m); err != nil {
 			return f, err
@@ -83,7 +85,8 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 func checkScripts(ctx context.Context, m Node) error {
 	_, err := m.Do(ctx, "EVAL", "return 1", "0")
 	if errors.As(err, new(*ReplyError)) && !isTransient(err) {
-		return driver.Invalidf("server: it refuses scripts (%v), which all locks need; give the user the rights +eval and +evalsha", err)
+		return driver.Invalidf(
+			"server: it refuses scripts (%v), which all locks need; give the user the rights +eval and +evalsha", err)
 	}
 	return context.Cause(ctx)
 }
@@ -97,11 +100,14 @@ func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 		return driver.Invalidf("server: it is Redis %s; 6.2 is the oldest supported version", info["redis_version"])
 	// Also one that accepts writes: they are lost with its next resynchronization.
 	case info["role"] == "slave":
-		return driver.Invalidf("server: it is a replica of %s:%s; connect to that server, or through the Sentinels that watch it", info["master_host"], info["master_port"])
+		return driver.Invalidf(
+			"server: it is a replica of %s:%s; connect to that server, or through the Sentinels that watch it",
+			info["master_host"], info["master_port"])
 	case info.IsClusterNode() && !isCluster:
 		return driver.Invalidf("topology: the server is a node of a Cluster; connect to it as to a Cluster")
 	case conf.grace && info["run_id"] == "":
-		return driver.Invalidf("server: INFO does not show its run_id, so a restart can't be noticed: turn failover-grace off")
+		return driver.Invalidf(
+			"server: INFO does not show its run_id, so a restart can't be noticed: turn failover-grace off")
 	}
 	return nil
 }
@@ -112,7 +118,8 @@ func warnings(ctx context.Context, m Node, info rediskit.Info) []string {
 	var all []string
 	policy := info["maxmemory_policy"]
 	if policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {
-		all = append(all, fmt.Sprintf("maxmemory-policy is %s: Redis may evict locks and the last tokens; set it to noeviction", policy))
+		all = append(all, fmt.Sprintf("maxmemory-policy is %s: Redis may evict locks and the last tokens; set it to "+
+			"noeviction", policy))
 	}
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	if replicas == 0 {
@@ -122,7 +129,8 @@ func warnings(ctx context.Context, m Node, info rediskit.Info) []string {
 	case err != nil:
 		all = append(all, fmt.Sprintf("min-replicas-to-write can't be read (%v)", err))
 	case n == "0":
-		all = append(all, "min-replicas-to-write is 0 with replicas: a master that is cut off from them goes on granting locks that they never receive")
+		all = append(all, "min-replicas-to-write is 0 with replicas: a master that is cut off from them goes on "+
+			"granting locks that they never receive")
 	}
 	return all
 }

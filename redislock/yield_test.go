@@ -59,7 +59,8 @@ type relay struct {
 	n       int // the number of passes
 }
 
-func startRelay(t *testing.T, node *redistest.Node, as func(driver.Request) driver.Request, opts ...redislock.Option) *relay {
+func startRelay(t *testing.T, node *redistest.Node, as func(driver.Request) driver.Request,
+	opts ...redislock.Option) *relay {
 	t.Helper()
 	r := relay{drivers: [2]*redislock.Driver{open(t, at(node.Addr()), opts...), open(t, at(node.Addr()), opts...)}, as: as}
 	r.held = take(t, r.drivers[0], as(request("job", "owner 0", time.Minute)))
@@ -205,7 +206,8 @@ func TestYieldEnds(t *testing.T) {
 	queued(t, d, "job", 1)
 	var waiters []<-chan result
 	for i := range 3 {
-		waiters = append(waiters, wait(t, open(t, at(node.Addr())), request("job", fmt.Sprint("waiter ", i), time.Minute), i+2))
+		waiters = append(waiters, wait(t, open(t, at(node.Addr())), request("job", fmt.Sprint("waiter ", i), time.Minute),
+			i+2))
 	}
 	dead.Kill()
 	time.Sleep(time.Second) // the hold has to span a whole second of the server's clock
@@ -269,7 +271,8 @@ func TestYieldWithinProcess(t *testing.T) {
 func TestYieldToForeignRange(t *testing.T) {
 	t.Parallel()
 	node := redistest.Single(t)
-	for every, ok := range map[time.Duration]bool{0: true, time.Second: true, time.Hour: true, time.Second - 1: false, -time.Second: false} {
+	for every, ok := range map[time.Duration]bool{0: true, time.Second: true, time.Hour: true, time.Second - 1: false,
+		-time.Second: false} {
 		d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.YieldToForeign(every))
 		if err == nil {
 			d.Close()

@@ -65,14 +65,16 @@ func TestACL(t *testing.T) {
 	denied(d1, "other")
 	l = acquire(t, d1, request("jobs/b", "holder", time.Minute))
 	watch := as("watch")
-	if st, err := watch.Status(t.Context(), "jobs/b"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
+	if st, err := watch.Status(t.Context(), "jobs/b"); err != nil || len(st.Holders) != 1 ||
+		st.Holders[0].Token != token(l) {
 		t.Errorf("Status by watch = %+v, %v", st, err)
 	}
 	denied(watch, "jobs/c")
 	if err := watch.Break(t.Context(), "jobs/b", "holder"); err == nil {
 		t.Error("Break by watch = nil")
 	}
-	for _, command := range [][]any{{"PUBLISH", "snib.rw:jobs/b", "1"}, {"DEL", "jobs/b"}, {"HSET", "snib.redlock", "c0", "1"}} {
+	for _, command := range [][]any{{"PUBLISH", "snib.rw:jobs/b", "1"}, {"DEL", "jobs/b"},
+		{"HSET", "snib.redlock", "c0", "1"}} {
 		for _, n := range c.nodes {
 			if got, err := n.Do(append([]any{"ACL", "DRYRUN", "watch"}, command...)...); err == nil && got == "OK" {
 				t.Errorf("watch may %v", command)

@@ -222,7 +222,7 @@ func (a *attempt) leaseFrom(r *round) *lease {
 // removeWaiter makes the nodes forget that an attempt waits.
 func (d *Driver) removeWaiter(nodes quorum.Set, l *lock, id string) *poll {
 	forgotten := driver.Now().Add(3 * heartbeatInterval)
-	return d.cleanUp(nodes, forgotten, 'd', l, id)
+	return d.cleanUp(nodes, forgotten, codeRemoveWaiter, l, id)
 }
 
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
@@ -265,7 +265,8 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	switch {
 	case ctx.Err() == nil:
 		return nil, err
-	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil && !errors.Is(context.Cause(ctx), driver.ErrClosed):
+	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil &&
+		!errors.Is(context.Cause(ctx), driver.ErrClosed):
 		return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
 	return nil, context.Cause(ctx)

@@ -50,12 +50,14 @@ func (a admin) Init(ctx context.Context) error {
 		}
 		switch {
 		case blank > 0 && known > 0:
-			return driver.Invalidf("state: %d of the nodes belong to the cluster already, and %d have forgotten it; clients admit those by themselves", known, blank)
+			return driver.Invalidf(
+				"state: %d of the nodes belong to the cluster already, and %d have forgotten it; clients admit those by themselves",
+				known, blank)
 		case blank == 0:
 			return nil
 		}
 		for i := range d.nodes {
-			answer, err := d.sendOne(ctx, i, 'i')
+			answer, err := d.sendOne(ctx, i, codeInit)
 			if err != nil {
 				return err
 			}
@@ -88,7 +90,8 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w", d.params.Quarantine(), context.Cause(ctx))
+				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w",
+					d.params.Quarantine(), context.Cause(ctx))
 				return errors.Join(why, err)
 			}
 		}
@@ -97,11 +100,12 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 
 // recoverStep takes the next step for each node. It returns when to take the one after it, or 0
 // if there is none.
-func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission, least uint64) (pause time.Duration, err error) {
+func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
+	least uint64) (pause time.Duration, err error) {
 	admitted, given := 0, floor{least: least, operator: true}
 	var errs []error
 	for i := range d.nodes {
-		s, err := d.requestStanding(ctx, i, 's')
+		s, err := d.requestStanding(ctx, i, codeShowNode)
 		next, done := checkInterval, false
 		if err == nil {
 			next, done, err = d.admit(ctx, &admissions[i], i, s, given)
@@ -144,7 +148,7 @@ func (a admin) withIdleDriver(run func(d *Driver) error) error {
 func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 	p := d.newPoll(nil)
 	for i := range d.nodes {
-		p.send(i, 's', noLock())
+		p.send(i, codeShowNode, noLock())
 	}
 	p.close()
 	replies := p.wait(ctx, dialTimeout)
@@ -176,7 +180,7 @@ func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 
 // checkCounters returns an error that says which counters of a node can't be right, or nil.
 func (d *Driver) checkCounters(ctx context.Context, i int) error {
-	text, err := d.sendOne(ctx, i, 'c')
+	text, err := d.sendOne(ctx, i, codeCounters)
 	if err != nil {
 		return nil //nolint:nilerr // its state is known; that it fell silent since is told the next time
 	}
@@ -197,7 +201,8 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	if ahead == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes, greatest, c[greatest])
+	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes,
+		greatest, c[greatest])
 }
 
 // maxAheadOfClock is how far a counter may be ahead of the clock. The scripts have the

@@ -95,7 +95,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		n.mu.Unlock()
 		if suspect {
 			if replies == nil {
-				replies = g.d.pollMost(g.d.sendCtx, 's', noLock(), nil)
+				replies = g.d.pollMost(g.d.sendCtx, codeShowNode, noLock(), nil)
 			}
 			next, admitted, err := g.checkNode(i, replies[i])
 			if admitted {
@@ -198,7 +198,7 @@ func (d *Driver) admit(
 		case quorum.Read:
 			return d.readCountersAndAdmit(ctx, a, i, f)
 		case quorum.Mark:
-			s, err = d.requestStanding(ctx, i, 'm', rand.Text())
+			s, err = d.requestStanding(ctx, i, codeMark, rand.Text())
 		}
 	}
 	return checkInterval, false, err
@@ -209,7 +209,7 @@ func (d *Driver) admit(
 func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
 	since, now := parseClocks(s.Since), quorum.Clocks{}
 	var unknown []byte
-	for node, r := range d.pollMost(ctx, 's', noLock(), nil) {
+	for node, r := range d.pollMost(ctx, codeShowNode, noLock(), nil) {
 		var other standing
 		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
 			continue
@@ -221,7 +221,7 @@ func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time
 	}
 	if unknown != nil {
 		// If it fails, the wait counts from a later time.
-		_, _ = d.sendOne(ctx, i, 'w', s.Mark, string(unknown))
+		_, _ = d.sendOne(ctx, i, codeSaveTimes, s.Mark, string(unknown))
 	}
 	return d.params.Waited(since, now)
 }
@@ -274,7 +274,8 @@ func (d *Driver) readCountersAndAdmit(
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
-	for node, r := range d.pollMost(ctx, 'c', noLock(), func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
+	for node, r := range d.pollMost(ctx, codeCounters, noLock(),
+		func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
 			reading.Away(node)
 			continue
@@ -297,7 +298,9 @@ func (d *Driver) readCountersAndAdmit(
 		}
 	}
 	run, mark := a.Ticket()
-	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(f.operator))
+	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
+		formatCounters(reading.Counters(0)),
+		formatBool(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
 

@@ -17,7 +17,8 @@ func BenchmarkScript(b *testing.B) {
 			takes, frees := make([]string, size), make([]string, size)
 			for i := range size {
 				name := "invoices/" + strconv.Itoa(i)
-				takes[i] = name + `: a 0123456789ABCDEF.` + strconv.Itoa(i) + `~ 10000 5 "id":"0123456789ABCDEF.1","pid":12345,"host":"db7.example"}`
+				takes[i] = name + `: a 0123456789ABCDEF.` + strconv.Itoa(i) +
+					`~ 10000 5 "id":"0123456789ABCDEF.1","pid":12345,"host":"db7.example"}`
 				frees[i] = name + ": f 0123456789ABCDEF." + strconv.Itoa(i) + "~ 0"
 			}
 			s.run(takes...) // loads the script

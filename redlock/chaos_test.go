@@ -100,7 +100,8 @@ func TestChaos(t *testing.T) {
 		child.Wait()
 	}
 	all, frees := histories(t, files), w.end()
-	t.Logf("%v: %d kills, %d stops, %d acquisitions, %d keys freed; then everybody had the lock within %v", lasted, kills, stops, len(all), frees, took)
+	t.Logf("%v: %d kills, %d stops, %d acquisitions, %d keys freed; then everybody had the lock within %v", lasted, kills,
+		stops, len(all), frees, took)
 	if !t.Failed() {
 		for _, wrong := range judge(all) {
 			t.Error(wrong)
@@ -137,12 +138,14 @@ func amnesiaRound(t *testing.T, ttl time.Duration) (inTime bool) {
 	}
 	end, tries := l.Grant().Start.Add(quorum.Validity(ttl)), 0
 	for n := 0; ; n++ {
-		got, err := other.Acquire(t.Context(), driver.Request{Name: chaosLock, ID: fmt.Sprint("other ", n), TTL: ttl, NoWait: true})
+		got, err := other.Acquire(t.Context(), driver.Request{Name: chaosLock, ID: fmt.Sprint("other ", n), TTL: ttl,
+			NoWait: true})
 		if end.Reached(driver.Now()) {
 			break
 		}
 		if err == nil {
-			t.Fatalf("the lock is granted, with token %d, while another hold, with token %d, is valid for another %v", got.Grant().Token, l.Grant().Token,
+			t.Fatalf("the lock is granted, with token %d, while another hold, with token %d, is valid for another %v",
+				got.Grant().Token, l.Grant().Token,
 				end.Left(driver.Now()))
 		}
 		tries++
@@ -335,11 +338,13 @@ func judge(all []holdRecord) (wrong []string) {
 		owners[b.Token] = b.Owner
 		for _, a := range all[:i] {
 			if a.Got < b.Began && a.Token >= b.Token {
-				wrong = append(wrong, fmt.Sprintf("%s has token %d, and %s, which began later, has %d", a.Owner, a.Token, b.Owner, b.Token))
+				wrong = append(wrong, fmt.Sprintf("%s has token %d, and %s, which began later, has %d", a.Owner, a.Token, b.Owner,
+					b.Token))
 			}
 		}
 		if b.Got < latest.End && b.Got < b.End {
-			wrong = append(wrong, fmt.Sprintf("%s has the lock when %s has it for another %v", b.Owner, latest.Owner, time.Duration(latest.End-b.Got)))
+			wrong = append(wrong, fmt.Sprintf("%s has the lock when %s has it for another %v", b.Owner, latest.Owner,
+				time.Duration(latest.End-b.Got)))
 		}
 		if b.End > latest.End {
 			latest = b
@@ -357,7 +362,8 @@ func TestJudge(t *testing.T) {
 		{"Fine", []holdRecord{{"a", 5, 0, 10, 20}, {"b", 6, 5, 20, 30}, {"c", 9, 0, 40, 50}}, ""},
 		{"OutOfOrderButAtOnce", []holdRecord{{"a", 7, 0, 10, 20}, {"b", 6, 5, 20, 30}}, ""},
 		{"Duplicate", []holdRecord{{"a", 5, 0, 10, 20}, {"b", 5, 5, 20, 30}}, "a and b have token 5"},
-		{"OutOfOrder", []holdRecord{{"b", 6, 11, 20, 30}, {"a", 7, 0, 10, 20}}, "a has token 7, and b, which began later, has 6"},
+		{"OutOfOrder", []holdRecord{{"b", 6, 11, 20, 30}, {"a", 7, 0, 10, 20}},
+			"a has token 7, and b, which began later, has 6"},
 		{"Overlap", []holdRecord{{"a", 5, 0, 10, 21}, {"b", 6, 5, 20, 30}}, "b has the lock when a has it for another 1ns"},
 		{"LongOverlap", []holdRecord{{"a", 5, 0, 10, 60}, {"b", 6, 5, 70, 80}, {"c", 7, 5, 59, 60}}, "c has the lock when a"},
 	}

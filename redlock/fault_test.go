@@ -182,8 +182,10 @@ func TestMajorityGone(t *testing.T) {
 				t.Errorf("Acquire with three of five nodes gone = %v, %v, want the end of its context", l, err)
 			}
 			began := time.Now()
-			if l, err := locker.TryAcquire(t.Context(), "x"); err == nil || errors.Is(err, snib.ErrHeld) || time.Since(began) > testTimeout {
-				t.Errorf("TryAcquire with three of five nodes gone = %v, %v after %v, want soon that there is no majority", l, err, time.Since(began))
+			if l, err := locker.TryAcquire(t.Context(), "x"); err == nil || errors.Is(err, snib.ErrHeld) ||
+				time.Since(began) > testTimeout {
+				t.Errorf("TryAcquire with three of five nodes gone = %v, %v after %v, want soon that there is no majority", l, err,
+					time.Since(began))
 			}
 			select {
 			case took := <-lost:
@@ -229,7 +231,8 @@ func TestAdmission(t *testing.T) {
 	restarted := driver.Now()
 	c.nodes[1].Kill() // node 2 has the lease; with node 0 it would be a majority
 	err := awaitRefusal(t, d, request("x", "b", longest),
-		"1 of 3 nodes take part, which is no majority", c.nodes[0].Addr()+": it is new, or has lost its memory", c.nodes[1].Addr()+": ", "within 5s")
+		"1 of 3 nodes take part, which is no majority", c.nodes[0].Addr()+": it is new, or has lost its memory",
+		c.nodes[1].Addr()+": ", "within 5s")
 	checkError(t, "Acquire with a node that has forgotten the lease", err, driver.ErrUnavailable)
 	c.nodes[1].Restart()
 	next := acquire(t, d, request("x", "b", longest))
@@ -369,7 +372,8 @@ func TestShortClients(t *testing.T) {
 			return err
 		}
 		release(t, l)
-		if admitted := fmt.Sprint(c.nodes[4].Must("HGET", "snib.redlock", "mark")); admitted != "<nil>" || time.Since(restarted) < longest {
+		if admitted := fmt.Sprint(c.nodes[4].Must("HGET", "snib.redlock", "mark")); admitted != "<nil>" ||
+			time.Since(restarted) < longest {
 			return fmt.Errorf("its mark is %s", admitted)
 		}
 		return nil
@@ -584,7 +588,8 @@ func TestExecutedLate(t *testing.T) {
 	for _, deliver := range heal {
 		deliver()
 	}
-	for began := time.Now(); time.Since(began) < time.Second && !slices.Contains(keysOn(t, c.nodes[0]), "job"); { // or it is freed already
+	// or it is freed already
+	for began := time.Now(); time.Since(began) < time.Second && !slices.Contains(keysOn(t, c.nodes[0]), "job"); {
 	}
 	awaitNoKeys(t, c.nodes...)
 	release(t, acquire(t, d, request("job", "q", time.Minute)))

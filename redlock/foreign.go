@@ -45,7 +45,7 @@ func (l *foreignLease) Release(ctx context.Context) error {
 	defer l.mu.Unlock()
 	g, err := l.find(ctx)
 	if err == nil {
-		err = l.tell(ctx, 'f', g.nonce, g.keep())
+		err = l.tell(ctx, codeFree, g.nonce, g.keep())
 	}
 	if err == driver.ErrLost { //nolint:errorlint // as find and tell return it
 		if l.freed {
@@ -65,7 +65,7 @@ func (l *foreignLease) SetHolder(ctx context.Context, h driver.Holder) error {
 	}
 	req := g.request()
 	req.Holder = h
-	return l.tell(ctx, 'h', g.nonce, encodeHolder(&req, time.Now().UnixMicro()))
+	return l.tell(ctx, codeSetHolder, g.nonce, encodeHolder(&req, time.Now().UnixMicro()))
 }
 
 // renew extends the lease. It does not take a lock again that a node has forgotten, because it need
@@ -78,7 +78,7 @@ func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
 	answer, cancel := context.WithTimeoutCause(ctx, l.d.conf.timeout, errOverdue)
 	defer cancel()
 	start := driver.Now()
-	if err = l.tell(answer, 'e', g.nonce, rediskit.Millis(l.ttl), "0", ""); err != nil {
+	if err = l.tell(answer, codeExtend, g.nonce, rediskit.Millis(l.ttl), "0", ""); err != nil {
 		return driver.Renewal{Err: err}
 	}
 	return driver.Renewal{Start: start}

@@ -34,7 +34,8 @@ func (c *cluster) checkExpiry(t *testing.T, key string, least time.Duration, whe
 func checkLost(t *testing.T, d driver.Driver, l driver.Lease, what string) {
 	t.Helper()
 	for verb, err := range map[string]error{
-		"Renew": renew(t, d, l), "SetHolder": l.SetHolder(within(t, testTimeout), driver.Holder{Label: "label"}), "Release": l.Release(within(t, testTimeout)),
+		"Renew": renew(t, d, l), "SetHolder": l.SetHolder(within(t, testTimeout), driver.Holder{Label: "label"}),
+		"Release": l.Release(within(t, testTimeout)),
 	} {
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("%s of %s = %v, want ErrLost", verb, what, err)
@@ -75,7 +76,8 @@ func TestForeignLease(t *testing.T) {
 		t.Errorf("SetLabel = %v", err)
 	}
 	st, err := d1.Status(t.Context(), "x")
-	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Label != "a label" || st.Holders[0].ID != "the id" || st.Holders[0].Token != token(l) {
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Label != "a label" || st.Holders[0].ID != "the id" ||
+		st.Holders[0].Token != token(l) {
 		t.Errorf("Status = %+v, %v, want the label and all else as before", st, err)
 	}
 	release(t, f)
@@ -101,7 +103,9 @@ func TestForeignMinHold(t *testing.T) {
 	req.MinHold = time.Minute
 	l := acquire(t, d1, req)
 	c.awaitKeys(t, "x")
-	if err := d2.Lease("x", "the id", time.Minute).SetHolder(within(t, testTimeout), driver.Holder{Label: "a label"}); err != nil { // which keeps MinHold
+	// which keeps MinHold
+	if err := d2.Lease("x", "the id", time.Minute).SetHolder(within(t, testTimeout),
+		driver.Holder{Label: "a label"}); err != nil {
 		t.Errorf("SetLabel = %v", err)
 	}
 	release(t, d2.Lease("x", "the id", time.Minute))

@@ -62,7 +62,8 @@ func TestWildCounters(t *testing.T) {
 				last = token(l)
 				release(t, l)
 			}
-			if got := c.counterErrors(t); got[0] == nil || !strings.Contains(got[0].Error(), "c1667") || got[1] != nil || got[2] != nil {
+			if got := c.counterErrors(t); got[0] == nil || !strings.Contains(got[0].Error(), "c1667") || got[1] != nil ||
+				got[2] != nil {
 				t.Errorf("the operator is told %v, want the counter c1667 of the first node", got)
 			}
 			c.nodes[1].Must("HSET", "snib.redlock", "c1667", wild)
@@ -74,7 +75,8 @@ func TestWildCounters(t *testing.T) {
 				}
 				return nil
 			})
-			checkError(t, "Acquire with two wild counters", err, driver.ErrUnavailable, "1 of 3 nodes take part", c.nodes[0].Addr()+": the counter c1667 is ")
+			checkError(t, "Acquire with two wild counters", err, driver.ErrUnavailable, "1 of 3 nodes take part",
+				c.nodes[0].Addr()+": the counter c1667 is ")
 			if strings.ContainsAny(err.Error(), "\x1b\a") {
 				t.Errorf("Acquire = %q, with text of the store as it is", err)
 			}
@@ -252,7 +254,8 @@ func TestStatusOfOtherKeys(t *testing.T) {
 		c.nodes[i+1].Must("DEL", "x")
 		c.nodes[i+1].Must(command, "x", "a")
 	}
-	mustShow("a hash, a list and a set", func(got []driver.Holding) bool { // the driver has the nodes in an order of its own
+	// the driver has the nodes in an order of its own
+	mustShow("a hash, a list and a set", func(got []driver.Holding) bool {
 		return len(got) == 1 && got[0].ID == "" && got[0].Token == 0 && strings.HasSuffix(got[0].Foreign, " of unknown use")
 	})
 	for _, n := range c.nodes[:2] {

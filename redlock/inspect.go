@@ -52,7 +52,7 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
-	replies := d.pollMost(ctx, 'l', l, nil)
+	replies := d.pollMost(ctx, codeShowLock, l, nil)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -292,9 +292,9 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if h == nil || h.kind != "string" || h.holder.ID != id {
 		return driver.ErrLost
 	}
-	code := byte('b')
+	code := byte(codeBreak)
 	if !h.ours {
-		code = 'x'
+		code = codeFreeForeign
 	}
 	verdict, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
 	switch {

@@ -93,7 +93,7 @@ func (l *lease) Release(ctx context.Context) error {
 		keep = rediskit.Millis(left)
 	}
 	nodes |= l.round.nodesToFree()
-	verdict, ended, err := l.d.tell(ctx, nodes, end, 'f', &l.lock, l.round.nonce, keep)
+	verdict, ended, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
 	switch {
 	case verdict == quorum.Won:
 	case ended:
@@ -123,7 +123,7 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	l.req.Holder, l.set = h, time.Now().UnixMicro()
 	rest, end := encodeHolder(&l.req, l.set), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
-	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, 'h', &l.lock, l.round.nonce, rest)
+	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, codeSetHolder, &l.lock, l.round.nonce, rest)
 	if ended {
 		return driver.ErrLost
 	}
@@ -166,7 +166,8 @@ func (d *Driver) tell(
 	if verdict == quorum.Won || ended {
 		return verdict, ended, nil // the usual case; the other nodes do not matter
 	}
-	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) &&
+		slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		err = d.noMajority(reasonsOf(p.replies))
 	}
 	return verdict, ended, err
@@ -245,7 +246,7 @@ func (l *lease) extend(thorough bool) *extension {
 	ttl, rest := rediskit.Millis(l.req.TTL), encodeHolder(&l.req, l.set)
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
-		e.poll.send(i, 'e', &l.lock, l.round.nonce, ttl, l.lastToken, rest)
+		e.poll.send(i, codeExtend, &l.lock, l.round.nonce, ttl, l.lastToken, rest)
 	}
 	e.poll.close()
 	return e
@@ -256,7 +257,7 @@ func (l *lease) extend(thorough bool) *extension {
 // else until its TTL ends. It is called with l.mu held.
 func (l *lease) freeEverywhere() {
 	all := l.d.allNodes()
-	l.d.cleanUp(all, l.lastSent.Add(2*l.req.TTL), 'f', &l.lock, l.round.nonce, "0")
+	l.d.cleanUp(all, l.lastSent.Add(2*l.req.TTL), codeFree, &l.lock, l.round.nonce, "0")
 }
 
 // anyRefused reports whether a node has said that it does not have the lease.

@@ -128,7 +128,8 @@ func (n *node) enqueue(cmd *command) {
 
 // isDown reports whether the node is down. It is called with n.mu held.
 func (n *node) isDown() bool {
-	return n.downErr != nil || len(n.queue) >= maxQueued || !n.busySince.IsZero() && driver.Now().Sub(n.busySince) > n.timeout
+	return n.downErr != nil || len(n.queue) >= maxQueued || !n.busySince.IsZero() &&
+		driver.Now().Sub(n.busySince) > n.timeout
 }
 
 // downReason returns why the node is down, or nil if it is not.
@@ -278,7 +279,7 @@ func (n *node) nextBatch(batch []*command) []*command {
 	n.queue = slices.Delete(n.queue, 0, taken)
 	if len(batch) == 0 && n.downErr != nil {
 		cmd := new(command)
-		cmd.set('s', noLock())
+		cmd.set(codeShowNode, noLock())
 		batch = append(batch, cmd)
 	}
 	if n.idle = len(batch) == 0; !n.idle {
@@ -380,7 +381,7 @@ func (n *node) markLate(cmd *command) {
 	}
 	until := driver.Now().Add(driver.AnswerTimeout)
 	n.late[cmd.args[0]] = until // the nonce
-	if id := cmd.args[5]; cmd.code == 'A' && id != "" {
+	if id := cmd.args[5]; cmd.code == codeTakeMany && id != "" {
 		n.late[id] = until // the node may record it as a waiter
 	}
 }
@@ -432,7 +433,7 @@ func (cmd *command) mustDeliver() bool {
 
 // mayTake reports whether a command may take a lock.
 func (cmd *command) mayTake() bool {
-	return cmd.code == 'a' || cmd.code == 'A' || cmd.code == 'e'
+	return cmd.code == codeTake || cmd.code == codeTakeMany || cmd.code == codeExtend
 }
 
 // isReply reports whether an error is an answer of the server.

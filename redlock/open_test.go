@@ -33,7 +33,8 @@ func TestOpenRefuses(t *testing.T) {
 	with := func(other rueidis.ClientOption) []rueidis.ClientOption {
 		return []rueidis.ClientOption{c.servers[0], c.servers[1], other}
 	}
-	swapped := []rueidis.ClientOption{redirected(c.servers[0], c.nodes[1]), redirected(c.servers[1], c.nodes[0]), c.servers[2]}
+	swapped := []rueidis.ClientOption{redirected(c.servers[0], c.nodes[1]), redirected(c.servers[1], c.nodes[0]),
+		c.servers[2]}
 	tests := []struct {
 		name    string
 		servers []rueidis.ClientOption
@@ -100,7 +101,8 @@ func TestOpenWithoutMajority(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Open with one of three nodes = %v, want ErrUnavailable", err)
 	}
-	for _, text := range []string{"1 of 3 nodes take part", c.nodes[0].Addr() + ": ", "refused", c.nodes[1].Addr() + ": it does not answer"} {
+	for _, text := range []string{"1 of 3 nodes take part", c.nodes[0].Addr() + ": ", "refused",
+		c.nodes[1].Addr() + ": it does not answer"} {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("Open with one of three nodes = %q, which does not say %q", err, text)
 		}
@@ -206,8 +208,10 @@ func TestInit(t *testing.T) {
 		t.Errorf("Init with a node down = %v, want that it is unreachable", err)
 	}
 	c.nodes[0].Restart()
-	checkError(t, "Init with a node that has forgotten", redlock.Admin(c.servers).Init(t.Context()), driver.ErrInvalid, "1 have forgotten")
+	checkError(t, "Init with a node that has forgotten", redlock.Admin(c.servers).Init(t.Context()), driver.ErrInvalid,
+		"1 have forgotten")
 	c.awaitStates(t, redlockadmin.NodeBlank, redlockadmin.NodeAdmitted, redlockadmin.NodeAdmitted)
-	checkError(t, "Init with another MaxTTL", redlock.Admin(c.servers, redlock.MaxTTL(time.Second)).Init(t.Context()), driver.ErrInvalid, "belongs to")
+	checkError(t, "Init with another MaxTTL", redlock.Admin(c.servers, redlock.MaxTTL(time.Second)).Init(t.Context()),
+		driver.ErrInvalid, "belongs to")
 	checkError(t, "Recover without a floor", redlock.Admin(c.servers).Recover(t.Context(), 0), driver.ErrInvalid, "floor")
 }

@@ -183,7 +183,7 @@ func (d *Driver) drain(deadline time.Time) {
 		broken := n.downErr != nil
 		n.mu.Unlock()
 		if !broken {
-			p.sendEvenIfDown(i, 's', noLock())
+			p.sendEvenIfDown(i, codeShowNode, noLock())
 		}
 	}
 	p.close()

@@ -177,7 +177,8 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{
-		params: quorum.Params{Nodes: len(nodes), MaxTTL: conf.maxTTL}, conf: conf, nodes: nodes, nonceID: rand.Text()[:16] + ".",
+		params: quorum.Params{Nodes: len(nodes), MaxTTL: conf.maxTTL}, conf: conf, nodes: nodes,
+		nonceID: rand.Text()[:16] + ".",
 	}
 	if err := d.params.Check(); err != nil {
 		return nil, err
@@ -231,11 +232,15 @@ func infoFor(p quorum.Params) driver.Info {
 		Backend: "redlock", Tenure: driver.TenureLease, Fencing: driver.FencingDurable, Fairness: driver.FairNever,
 		MinTTL: minTTL, MaxTTL: p.MaxTTL, TellsLoss: true,
 		Assumptions: []string{
-			fmt.Sprintf("fewer than %d of the %d servers fail at a time: each is a master of its own, on a machine of its own", p.Quorum(), p.Nodes),
-			"no wall clock of a server jumps forward, and clocks run at the same rate to within 1 %: leases end by them; tokens are in order nonetheless",
-			"an attempt to take a lock ends within MaxTTL by a clock that runs: a machine that stands still in the middle of one, while a node " +
+			fmt.Sprintf("fewer than %d of the %d servers fail at a time: each is a master of its own, on a machine of its own",
+				p.Quorum(), p.Nodes),
+			"no wall clock of a server jumps forward, and clocks run at the same rate to within 1 %: leases end by them; " +
+				"tokens are in order nonetheless",
+			"an attempt to take a lock ends within MaxTTL by a clock that runs: a machine that stands still in the middle " +
+				"of one, while a node " +
 				"restarts, waits and is admitted, may get a token that is not the greatest",
-			"when a majority of the servers has lost its memory, tokens are in order if clocks are right to within half the outage, " +
+			"when a majority of the servers has lost its memory, tokens are in order if clocks are right to within half " +
+				"the outage, " +
 				"or if the floor that the operator gives is right",
 			"nobody else changes or deletes the keys of locks",
 		},

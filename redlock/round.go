@@ -63,10 +63,10 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 		ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes)),
 	}
 	r.quorum = d.params.Attempt(r.start, req.TTL)
-	code, n := byte('a'), 4
+	code, n := byte(codeTake), 4
 	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req, 0)}
 	if tokens := tokenCount(req); enlist || tokens > 1 {
-		code, n = 'A', 6
+		code, n = codeTakeMany, 6
 		args[4] = strconv.Itoa(tokens)
 		if enlist {
 			args[5] = req.ID
@@ -109,7 +109,7 @@ func (r *round) onAnswer(cmd *command, text string, err error) {
 	now := driver.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if cmd.code == 'r' {
+	if cmd.code == codeRaise {
 		if err == nil && text == "o" {
 			r.apply(r.quorum.Raised(cmd.node, now), now)
 		} else {
@@ -183,7 +183,7 @@ func (r *round) apply(step quorum.Step, now driver.Instant) {
 	for i := range step.Raise.All() {
 		cmd := new(command)
 		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(r.req.TTL)
-		cmd.set('r', r.lock, r.nonce, strconv.FormatUint(step.Target, 10))
+		cmd.set(codeRaise, r.lock, r.nonce, strconv.FormatUint(step.Target, 10))
 		if !r.d.nodes[i].send(cmd) {
 			down |= 1 << i
 		}
@@ -240,7 +240,7 @@ func (r *round) dropLateNodes(includeRaising bool) {
 
 // cleanUp frees the lock on the nodes where the round may have taken it, without waiting.
 func (r *round) cleanUp() *poll {
-	return r.d.cleanUp(r.nodesToFree(), r.start.Add(2*r.req.TTL), 'f', r.lock, r.nonce, "0")
+	return r.d.cleanUp(r.nodesToFree(), r.start.Add(2*r.req.TTL), codeFree, r.lock, r.nonce, "0")
 }
 
 // nodesToFree returns the nodes on which the key may belong to the round, now or later. It

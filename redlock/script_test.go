@@ -185,7 +185,8 @@ func TestHoldScript(t *testing.T) {
 			{"list: f one~ 0", "n"},
 		}},
 		{"TwoInOneCall", [][]string{
-			{"a one~ 60000 7 " + rest, "g 7", "a two~ 60000 7 " + rest, held("one", "7"), "f one~ 0", "o", "a two~ 60000 7 " + rest, "g 9", "f two~ 0", "o"},
+			{"a one~ 60000 7 " + rest, "g 7", "a two~ 60000 7 " + rest, held("one", "7"), "f one~ 0", "o",
+				"a two~ 60000 7 " + rest, "g 9", "f two~ 0", "o"},
 		}},
 	}
 	for _, tt := range tests {
@@ -230,7 +231,8 @@ func TestHintIsClamped(t *testing.T) {
 	before := time.Now()
 	answer := b.run("a one~ 1000 " + strconv.FormatInt(before.Add(24*time.Hour).UnixMicro(), 10) + " " + rest)[0]
 	got, err := strconv.ParseInt(strings.TrimPrefix(answer, "g "), 10, 64)
-	if least, most := before.Add(50*time.Second), time.Now().Add(70*time.Second); err != nil || got < least.UnixMicro() || got > most.UnixMicro() {
+	if least, most := before.Add(50*time.Second), time.Now().Add(70*time.Second); err != nil || got < least.UnixMicro() ||
+		got > most.UnixMicro() {
 		t.Errorf("a hint of tomorrow = %q, want %d to %d", answer, least.UnixMicro(), most.UnixMicro())
 	}
 }
@@ -307,12 +309,14 @@ func TestScriptAdmits(t *testing.T) {
 	stripe, field := stripeOf("x")
 	b.server.Must("HSET", metaKey, field, 100)
 	b.wantAnswer("o", 'j', s.Run, "first", "50", fmt.Sprintf("%d 99 %d 77 ", stripe, (stripe+1)%stripes))
-	for name, want := range map[string]string{field: "100", counterFields()[(stripe+1)%stripes]: "77", counterFields()[(stripe+2)%stripes]: "50"} {
+	for name, want := range map[string]string{field: "100", counterFields()[(stripe+1)%stripes]: "77",
+		counterFields()[(stripe+2)%stripes]: "50"} {
 		if got := b.server.Must("HGET", metaKey, name); got != want {
 			t.Errorf("counter %s after the admission = %v, want %s", name, got, want)
 		}
 	}
-	if after := b.requestStanding('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" || after.Cluster != "the cluster" {
+	if after := b.requestStanding('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" ||
+		after.Cluster != "the cluster" {
 		t.Errorf("standing after the admission = %+v", after)
 	}
 	b.wantAnswer("n", 'j', s.Run, "first", "0", "")
@@ -375,7 +379,8 @@ func TestWithoutMemory(t *testing.T) {
 		"z: a two~ 60000 7 " + rest: "x", "y: f one~ 60000": "x", "e one~ 60000 7 " + rest: "o",
 	} {
 		got := b.run(request, "w: f one~ 0")
-		if word, why, _ := strings.Cut(got[0], " "); word != want || strings.Contains(why, "OOM") != (want == "x") || got[1] != "n" {
+		if word, why, _ := strings.Cut(got[0], " "); word != want || strings.Contains(why, "OOM") != (want == "x") ||
+			got[1] != "n" {
 			t.Errorf("%q and a request that asks for nothing = %q, want %q, for want of memory, and n", request, got, want)
 		}
 	}
@@ -419,7 +424,8 @@ func TestWireFormat(t *testing.T) {
 		meta[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
 	}
 	run := meta["admitted"]
-	if len(run) != 40 || meta["cluster"] != "the cluster" || meta["self"] != "a:1" || meta["c1667"] != "7" || len(meta) != 4 {
+	if len(run) != 40 || meta["cluster"] != "the cluster" || meta["self"] != "a:1" || meta["c1667"] != "7" ||
+		len(meta) != 4 {
 		t.Errorf("%s = %v, want admitted, cluster, self and the counter c1667 = 7", metaKey, meta)
 	}
 	waits, _ := b.server.Must("HGET", "snib.rw:x", "you").(string)

@@ -19,7 +19,7 @@ import (
 func (d *Driver) awaitMajority(ctx context.Context) error {
 	p, majority := d.newMajorityPoll(nil)
 	for i := range d.nodes {
-		p.send(i, 's', noLock())
+		p.send(i, codeShowNode, noLock())
 	}
 	p.close()
 	replies := p.waitMost(ctx, majority, dialTimeout)
@@ -65,7 +65,8 @@ func checkServer(address string, info rediskit.Info) error {
 	case info.IsClusterNode():
 		return driver.Invalidf("node %s: it is a node of a Redis Cluster; Redlock needs independent servers", address)
 	case info["role"] != "master":
-		return driver.Invalidf("node %s: it is a replica of %s; Redlock needs independent masters", address, info["master_host"]+":"+info["master_port"])
+		return driver.Invalidf("node %s: it is a replica of %s; Redlock needs independent masters", address,
+			info["master_host"]+":"+info["master_port"])
 	case !info.AtLeast(6, 2):
 		return driver.Invalidf("node %s: it is Redis %q; 6.2 is the oldest supported version", address, info["redis_version"])
 	case info["run_id"] == "":
@@ -81,7 +82,8 @@ func (d *Driver) checkDistinct(n *node, run string) error {
 	d.runIDs[n.index] = ""
 	for i, other := range d.runIDs {
 		if other == run {
-			return driver.Invalidf("list of nodes: %s and %s are one server, which would have two votes", d.nodes[i].address, n.address)
+			return driver.Invalidf("list of nodes: %s and %s are one server, which would have two votes", d.nodes[i].address,
+				n.address)
 		}
 	}
 	d.runIDs[n.index] = run
@@ -94,7 +96,8 @@ func (d *Driver) checkMembership(n *node, stored, self string) error {
 	case stored == "":
 		return nil
 	case stored != d.cluster:
-		return driver.Invalidf("list of nodes or MaxTTL: %s belongs to %s, and here it is %s", n.address, formatCluster(stored), formatCluster(d.cluster))
+		return driver.Invalidf("list of nodes or MaxTTL: %s belongs to %s, and here it is %s", n.address,
+			formatCluster(stored), formatCluster(d.cluster))
 	case self != n.address:
 		return driver.Invalidf("list of nodes: the server at %s is %s", n.address, quoted(self))
 	}

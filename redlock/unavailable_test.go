@@ -97,7 +97,8 @@ func TestDeadlineOnHungNodes(t *testing.T) {
 		livetest.Await(t, "renewal", func() error { return renew(t, holder, held) })
 	}
 	if least > driver.CancelTimeout {
-		t.Errorf("waits returned %v after their contexts were done at the least, want %v at most", least, driver.CancelTimeout)
+		t.Errorf("waits returned %v after their contexts were done at the least, want %v at most", least,
+			driver.CancelTimeout)
 	}
 	release(t, held)
 	awaitNoKeys(t, c.nodes...)

@@ -52,7 +52,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	defer end()
 	a := &attempt{d: d, req: req, down: driver.ErrUnavailable, msg: wire.Acquire{
 		Name: req.Name, ID: req.ID, Brief: true, Process: processOf(req.Holder),
-		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold), Tokens: min(req.Tokens, wire.MaxTokens),
+		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold),
+		Tokens: min(req.Tokens, wire.MaxTokens),
 	}}
 	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {

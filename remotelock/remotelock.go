@@ -83,7 +83,8 @@ func newDriver(conf Config) (*Driver, error) {
 	var servers []string
 	for _, server := range conf.Servers {
 		u, err := url.Parse(server)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+			u.Fragment != "" {
 			return nil, driver.Invalidf("remotelock.Config: an address of a server is not of the form http://HOST:PORT")
 		}
 		servers = append(servers, strings.TrimSuffix(u.String(), "/"))
@@ -117,7 +118,8 @@ func newTransport(conf Config) *http.Transport {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
 	}
 	t := &http.Transport{
-		DialContext: dial, TLSClientConfig: conf.TLS.Clone(), TLSHandshakeTimeout: dialTimeout, Protocols: new(http.Protocols),
+		DialContext: dial, TLSClientConfig: conf.TLS.Clone(), TLSHandshakeTimeout: dialTimeout,
+		Protocols:    new(http.Protocols),
 		MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}
 	t.Protocols.SetHTTP1(true)
@@ -137,7 +139,8 @@ func newSharedTransport(conf Config) *http.Transport {
 // infoOf returns what the store behind a service promises, through the service.
 func infoOf(s *wire.Store) (driver.Info, error) {
 	if s.API != wire.Version {
-		return driver.Info{}, fmt.Errorf("the server speaks %q, and not %s: is it a lock service, of a version that fits?", s.API, wire.Version)
+		return driver.Info{}, fmt.Errorf("the server speaks %q, and not %s: is it a lock service, of a version that fits?",
+			s.API, wire.Version)
 	}
 	fencing, ok := wire.Strength(s.Fencing)
 	if !ok {

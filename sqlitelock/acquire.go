@@ -17,20 +17,20 @@ type attempt struct {
 	req  driver.Request
 	mode int64
 
-	ticket, byte int64         // of our row among the waiters, 0 if there is none
-	hint         chan struct{} // gets a value when one of the watched bytes is unlocked
-	watched      []int64
-	left         time.Time // when the caller left during the last round; zero if it did not
+	ticket, liveByte int64         // of our row among the waiters, 0 if there is none
+	hint             chan struct{} // gets a value when one of the watched bytes is unlocked
+	watched          []int64
+	left             time.Time // when the caller left during the last round; zero if it did not
 }
 
 // An outcome is the result of one round of an attempt.
 type outcome struct {
-	lease        *lease
-	ticket, byte int64 // of our row among the waiters, if this round added it
-	err          error // why there is no lease
-	sleep        time.Duration
-	watch        []int64
-	head         bool // of the queue
+	lease            *lease
+	ticket, liveByte int64 // of our row among the waiters, if this round added it
+	err              error // why there is no lease
+	sleep            time.Duration
+	watch            []int64
+	head             bool // of the queue
 }
 
 // Acquire implements [driver.Driver].
@@ -62,7 +62,7 @@ func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
-	a := &attempt{d: d, req: req, mode: modePlain, hint: make(chan struct{}, 1)}
+	a := &attempt{d: d, req: req, mode: modeProcess, hint: make(chan struct{}, 1)}
 	if req.Detached {
 		a.mode = modeDetached
 	}
@@ -99,7 +99,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 		return nil, 0, err
 	}
 	if v.ticket != 0 {
-		a.ticket, a.byte = v.ticket, v.byte
+		a.ticket, a.liveByte = v.ticket, v.liveByte
 	}
 	for _, at := range v.watch {
 		a.d.side.watch(at, a.hint)
@@ -184,7 +184,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 		return err
 	}
 	if a.ticket != 0 && !q.cutLast(a.ticket) { // somebody has withdrawn us: go to the end
-		t.unlock(a.byte)
+		t.unlock(a.liveByte)
 		v.err = driver.ErrHeld
 		return a.enqueue(t, v)
 	}
@@ -212,16 +212,16 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 
 // enqueue adds our row to the waiters.
 func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
-	if v.byte, err = t.newByte(); err != nil {
+	if v.liveByte, err = t.newByte(); err != nil {
 		return err
 	}
-	if err := t.lock(v.byte); err != nil {
+	if err := t.lock(v.liveByte); err != nil {
 		return err
 	}
 	v.ticket = t.ticket()
 	h := a.req.Holder
 	_, err = t.db.exec(insertWaiter,
-		a.req.Name, v.ticket, a.req.ID, a.req.Shared, a.req.Slots, v.byte, t.now, h.Host, h.PID, h.Label, int(h.Kind))
+		a.req.Name, v.ticket, a.req.ID, a.req.Shared, a.req.Slots, v.liveByte, t.now, h.Host, h.PID, h.Label, int(h.Kind))
 	return err
 }
 
@@ -277,7 +277,7 @@ func (a *attempt) dequeue(t *tx) error {
 	if a.ticket == 0 {
 		return nil
 	}
-	t.unlock(a.byte)
+	t.unlock(a.liveByte)
 	return t.deleteWaiter(a.req.Name, a.ticket)
 }
 
@@ -289,7 +289,7 @@ func (a *attempt) undo(t *tx, v *outcome) error {
 		}
 	}
 	if v.ticket != 0 {
-		t.unlock(v.byte)
+		t.unlock(v.liveByte)
 		return t.deleteWaiter(a.req.Name, v.ticket)
 	}
 	return nil
@@ -331,5 +331,5 @@ func (a *attempt) cleanUp(l *lease) {
 	if l != nil {
 		a.d.drop(a.key())
 	}
-	a.d.side.unlock(a.byte)
+	a.d.side.unlock(a.liveByte)
 }

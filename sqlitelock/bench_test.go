@@ -47,7 +47,8 @@ func BenchmarkProcesses(b *testing.B) {
 				if kind == "own" {
 					req.Name += strconv.Itoa(i)
 				}
-				all = append(all, livetest.StartChild(b, job{jobtest.Job{Role: "cycle", Req: req, Rounds: (b.N + procs - 1) / procs}, path}))
+				all = append(all, livetest.StartChild(b,
+					job{jobtest.Job{Role: "cycle", Req: req, Rounds: (b.N + procs - 1) / procs}, path}))
 			}
 			for _, p := range all {
 				p.Expect("ready")

@@ -43,7 +43,8 @@ func TestDistantEnd(t *testing.T) {
 			acquire(t, d, elsewhere)
 			waiting := jobtest.Waiting(t, d, request("waiter"))
 			list := map[string]driver.Status{}
-			if err := d.List(context.Background(), "", func(st driver.Status) bool { list[st.Name] = st; return true }); err != nil {
+			if err := d.List(context.Background(), "",
+				func(st driver.Status) bool { list[st.Name] = st; return true }); err != nil {
 				t.Fatal(err)
 			}
 			st := list[request("").Name]

@@ -53,7 +53,8 @@ func TestFreedElsewhere(t *testing.T) {
 				jobtest.Release(t, next)
 			}
 			if waited > limit+slack() {
-				t.Errorf("the waiters got the lock %v after it was freed, in %d rounds together, want at most %v", waited, rounds, limit)
+				t.Errorf("the waiters got the lock %v after it was freed, in %d rounds together, want at most %v", waited, rounds,
+					limit)
 			}
 		})
 	}
@@ -77,7 +78,8 @@ func TestDetachedHasNoByte(t *testing.T) {
 	if n := len(d.side.held); n != 1 {
 		t.Errorf("%d bytes are locked, want that of the process", n)
 	}
-	if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, req.ID, time.Minute)})[0].Err; !errors.Is(err, driver.ErrLost) {
+	if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, req.ID, time.Minute)})[0].Err; !errors.Is(err,
+		driver.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
 }
@@ -93,7 +95,8 @@ func TestLeaseOfDeadProcess(t *testing.T) {
 	}
 	l := d.Lease(req.Name, req.ID, time.Minute)
 	for op, err := range map[string]error{
-		"Renew": d.Renew(t.Context(), []driver.Lease{l})[0].Err, "SetHolder": l.SetHolder(t.Context(), driver.Holder{Label: "x"}), "Release": l.Release(t.Context()),
+		"Renew":     d.Renew(t.Context(), []driver.Lease{l})[0].Err,
+		"SetHolder": l.SetHolder(t.Context(), driver.Holder{Label: "x"}), "Release": l.Release(t.Context()),
 	} {
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("%s by id = %v, want ErrLost", op, err)

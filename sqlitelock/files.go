@@ -31,7 +31,9 @@ var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
 func Mode(mode fs.FileMode) Option {
 	return Option{func(d *Driver) error {
 		if mode != readWriteClasses(mode) || mode&0o600 != 0o600 {
-			return driver.Invalidf("mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do", mode)
+			return driver.Invalidf(
+				"mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do",
+				mode)
 		}
 		d.mode = mode
 		return nil

@@ -26,11 +26,11 @@ func (d *Driver) Inherit(ctx context.Context, name, id string) (*os.File, error)
 	var refused error
 	key := leaseKey{name, id}
 	found, err := d.withLease(ctx, false, key, func(t *tx, l *leaseRow) (err error) {
-		at, refused = l.byte, nil
+		at, refused = l.liveByte, nil
 		switch {
 		case l.mode == modeInherit && d.side.file(at) != nil:
 			return nil
-		case l.mode != modePlain || !d.side.lockedHere(at):
+		case l.mode != modeProcess || !d.side.lockedHere(at):
 			refused = errors.ErrUnsupported
 			return nil
 		}
@@ -40,7 +40,7 @@ func (d *Driver) Inherit(ctx context.Context, name, id string) (*os.File, error)
 		if err := t.lockNewFile(at); err != nil {
 			return err
 		}
-		t.unlock(l.byte)
+		t.unlock(l.liveByte)
 		t.after = append(t.after, func() { d.leases.Store(key, at) })
 		_, err = t.db.exec(inheritLease, at, l.name, l.token)
 		return err

@@ -76,7 +76,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 	}
 	now := d.now()
 	for _, w := range q.waiters {
-		if !d.side.locked(w.byte) {
+		if !d.side.locked(w.liveByte) {
 			continue
 		}
 		if len(st.Waiters) == 0 {
@@ -96,7 +96,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),
 		}
 		if h.Inherited = l.mode == modeInherit && !d.side.locked(l.process); h.Inherited {
-			h.Heirs = lockedBy(processes(), l.byte)
+			h.Heirs = lockedBy(processes(), l.liveByte)
 		}
 		st.Holders = append(st.Holders, h)
 	}

@@ -164,7 +164,8 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 
 // withLease runs change on the row of a lease, in a transaction. It reports false if the lease has
 // ended.
-func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey, change func(*tx, *leaseRow) error) (found bool, err error) {
+func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey,
+	change func(*tx, *leaseRow) error) (found bool, err error) {
 	err = d.do(ctx, &op{durable: durable, run: func(t *tx) (err error) {
 		found, err = t.withLease(key, change)
 		return err
@@ -221,7 +222,7 @@ func (t *tx) remove(l *leaseRow) error {
 // delete deletes the row of a lease. If the driver keeps its byte locked, it no longer does after
 // the commit.
 func (t *tx) delete(l *leaseRow) error {
-	key, at := l.leaseKey, l.byte
+	key, at := l.leaseKey, l.liveByte
 	t.after = append(t.after, func() { t.d.forget(key, at) })
 	_, err := t.db.exec(deleteLease, l.name, l.token)
 	return err
@@ -230,7 +231,7 @@ func (t *tx) delete(l *leaseRow) error {
 // wake wakes the waiters for a lock after the commit: those that watch the byte of the lease by
 // unlocking it, or all if it is not ours.
 func (t *tx) wake(l *leaseRow) error {
-	key, at, everywhere := l.leaseKey, l.byte, false
+	key, at, everywhere := l.leaseKey, l.liveByte, false
 	if !t.d.side.lockedHere(at) {
 		elsewhere := func(r row) { everywhere = everywhere || !t.d.side.lockedHere(r.int(0)) }
 		if err := t.db.query(selectFirstWaiters, elsewhere, l.name); err != nil {

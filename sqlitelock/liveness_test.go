@@ -129,7 +129,8 @@ func TestProcesses(t *testing.T) {
 	var all []*livetest.Child
 	for i := range procs {
 		req := request("process " + strconv.Itoa(i) + " round ")
-		all = append(all, livetest.StartChild(t, job{jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: file}, path}))
+		all = append(all, livetest.StartChild(t, job{jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: file},
+			path}))
 	}
 	for _, p := range all {
 		p.Expect("done")
@@ -427,7 +428,8 @@ func TestOtherBoot(t *testing.T) {
 	path := newPath(t)
 	before, later := open(t, path), restart(t, path, 0)
 	l := acquire(t, before, request("before"))
-	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another boot id") {
+	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), "another boot id") {
 		t.Fatalf("Acquire while processes of another boot id live = %v, want ErrInvalid that says so", err)
 	}
 	if err := before.Close(); err != nil {
@@ -506,7 +508,8 @@ func TestDetachedOutlivesBoot(t *testing.T) {
 			}
 			for _, h := range st.Holders {
 				if h.Left > tt.left-ttl/4 {
-					t.Errorf("after another restart, %v later, %q has %v left, want at most %v", ttl/4, keeps.Name, h.Left, tt.left-ttl/4)
+					t.Errorf("after another restart, %v later, %q has %v left, want at most %v", ttl/4, keeps.Name, h.Left,
+						tt.left-ttl/4)
 				}
 			}
 		})

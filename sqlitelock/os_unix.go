@@ -54,7 +54,8 @@ const noFollow = unix.O_NOFOLLOW
 func checkFileAccess(path string, fi os.FileInfo) error {
 	err := checkAccess(path, unix.R_OK|unix.W_OK)
 	if errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and all files beside "+
+		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and "+
+			"all files beside "+
 			"it, with this group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())
 	}
 	return err

@@ -66,7 +66,8 @@ func checkFolder(dir string) error {
 		return err
 	}
 	if windows.GetDriveType(root) == windows.DRIVE_REMOTE {
-		return driver.Invalidf("place: %s is on a network drive, where the locks of different hosts can't be relied on; use a local disk", dir)
+		return driver.Invalidf(
+			"place: %s is on a network drive, where the locks of different hosts can't be relied on; use a local disk", dir)
 	}
 	return nil
 }

@@ -202,7 +202,8 @@ func TestFullDisk(t *testing.T) {
 		req.Name = strings.Repeat("long name ", 50) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
 		_, err = try(d, req)
 	}
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Fatalf("Acquire on a full disk = %v, want ErrUnavailable in a line that says so", err)
 	}
 	releaseErr := l.Release(context.Background())
@@ -421,7 +422,8 @@ func TestReaderBlocksNobody(t *testing.T) {
 				t.Errorf("to open file%s and to lock a byte of it = %v, want ErrPermission", suffix, err)
 			}
 		}
-		if _, err := Open(t.Context(), path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "belongs to uid 0 ") {
+		if _, err := Open(t.Context(), path); !errors.Is(err, fs.ErrPermission) ||
+			!strings.Contains(err.Error(), "belongs to uid 0 ") {
 			t.Errorf("Open by another user = %v, want ErrPermission that tells whose file it is", err)
 		}
 	})
@@ -463,7 +465,8 @@ func TestDeletedInUse(t *testing.T) {
 				defer next.Close()
 				_, err = try(next, request("other"))
 			}
-			if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "deleted") || strings.Contains(err.Error(), "boot") {
+			if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "deleted") ||
+				strings.Contains(err.Error(), "boot") {
 				t.Errorf("by a new driver, Open or Acquire = %v, want words about a deleted file", err)
 			}
 			if _, err := try(d, request("other")); err == nil || !strings.Contains(err.Error(), "deleted") {

@@ -10,7 +10,7 @@ import (
 
 // The mode of a lease says what ends it.
 const (
-	modePlain = iota // its deadline, or the death of its process, whichever comes first
+	modeProcess = iota // its deadline, or the death of its process, whichever comes first
 	// The same, but it goes on while the process is dead and one of its heirs lives.
 	modeInherit
 	modeDetached // its deadline
@@ -25,17 +25,17 @@ const passTimeout = time.Second
 // A leaseRow is a row of the table leases.
 type leaseRow struct {
 	leaseKey
-	token, mode, slots, byte, process int64
-	since, minHold, deadline          int64
-	shared                            bool
-	holder                            driver.Holder
+	token, mode, slots, liveByte, process int64
+	since, minHold, deadline              int64
+	shared                                bool
+	holder                                driver.Holder
 }
 
 // scanLease reads a row of leaseColumns.
 func scanLease(r row) leaseRow {
 	l := leaseRow{
 		leaseKey: leaseKey{name: r.text(0), id: r.text(2)},
-		token:    r.int(1), mode: r.int(3), shared: r.int(4) != 0, slots: r.int(5), byte: r.int(6), process: r.int(7),
+		token:    r.int(1), mode: r.int(3), shared: r.int(4) != 0, slots: r.int(5), liveByte: r.int(6), process: r.int(7),
 		since: r.int(8), minHold: r.int(9), deadline: r.int(10),
 		holder: scanHolder(r, 11),
 	}
@@ -47,15 +47,16 @@ func scanLease(r row) leaseRow {
 
 // scanHolder reads the description of a holder, from column at on.
 func scanHolder(r row, at int) driver.Holder {
-	return driver.Holder{Host: r.text(at), PID: int(r.int(at + 1)), Label: r.text(at + 2), Kind: driver.HolderKind(r.int(at + 3))}
+	return driver.Holder{Host: r.text(at), PID: int(r.int(at + 1)), Label: r.text(at + 2),
+		Kind: driver.HolderKind(r.int(at + 3))}
 }
 
 // A waiterRow is a row of the table waiters.
 type waiterRow struct {
-	ticket, byte, since, called, slots int64
-	shared                             bool
-	owner                              string
-	holder                             driver.Holder
+	ticket, liveByte, since, called, slots int64
+	shared                                 bool
+	owner                                  string
+	holder                                 driver.Holder
 }
 
 // A queue contains the rows of one name.
@@ -87,9 +88,9 @@ func (s *sidecar) ended(l leaseRow, now int64) bool {
 		// If the process is merely slow or stopped, the lease ends at its deadline. If
 		// the process is dead, its heirs keep the lease for as long as they live:
 		// nobody is left who could stop them.
-		return !s.locked(l.byte) || late && s.locked(l.process)
+		return !s.locked(l.liveByte) || late && s.locked(l.process)
 	default:
-		return late || !s.locked(l.byte)
+		return late || !s.locked(l.liveByte)
 	}
 }
 
@@ -108,7 +109,7 @@ func (t *tx) load(name string, before int64) (live queue, err error) {
 		}
 	}
 	for _, w := range all.waiters {
-		if t.d.side.locked(w.byte) {
+		if t.d.side.locked(w.liveByte) {
 			live.waiters = append(live.waiters, w)
 		} else if err := t.deleteWaiter(name, w.ticket); err != nil {
 			return live, err
@@ -230,7 +231,7 @@ func (t *tx) clearCalled(name string, ticket int64) error {
 // whose unlocking wakes it earlier.
 func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 	if n := len(q.waiters); n > 0 {
-		return passTimeout * time.Duration(n), []int64{q.waiters[n-1].byte}
+		return passTimeout * time.Duration(n), []int64{q.waiters[n-1].liveByte}
 	}
 	const mostBytes = 32 // a thread each
 	// The head of the queue checks now and then: not all systems have a bell.
@@ -240,8 +241,8 @@ func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 		if left := time.Duration(l.deadline - now); left > 0 {
 			wait = min(wait, left+time.Millisecond)
 		}
-		if len(bytes) < mostBytes && l.byte != 0 && side.locked(l.byte) {
-			bytes = append(bytes, l.byte)
+		if len(bytes) < mostBytes && l.liveByte != 0 && side.locked(l.liveByte) {
+			bytes = append(bytes, l.liveByte)
 		}
 	}
 	return wait, bytes

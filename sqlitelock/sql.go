@@ -3,7 +3,7 @@ package sqlitelock
 // The statements of this package. Times are nanoseconds of the boot clock, except until, which is
 // deadline by the wall clock. Bytes are offsets in the sidecar.
 //
-// The modes of leases, such as modePlain, are numbers here: 0 plain, 1 inherit, 2 detached, 3 kept.
+// The modes of leases are numbers here: 0 process, 1 inherit, 2 detached, 3 kept.
 
 // createTables creates the tables.
 //

@@ -65,7 +65,8 @@ const openTimeout = 10 * time.Second
 // used: it is the database of another program or of a newer version, it is on a network
 // file system, or the system is not one of Linux, macOS and Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
-	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op), writerDone: make(chan struct{})}
+	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op),
+		writerDone: make(chan struct{})}
 	for _, opt := range opts {
 		if err := opt.apply(d); err != nil {
 			return nil, err

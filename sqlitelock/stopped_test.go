@@ -95,7 +95,8 @@ func TestStoppedAtWork(t *testing.T) {
 				end, _ := ctx.Deadline()
 				late = append(late, time.Since(end))
 				cancel()
-				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) ||
+					errors.Is(err, driver.ErrHeld) {
 					t.Errorf("Acquire = %v, want ErrUnavailable and DeadlineExceeded", err)
 				}
 			}

@@ -291,7 +291,8 @@ func (t *tx) takeOver() error {
 	// Containers may show boot ids of their own. Then the rows are still valid,
 	// whatever the id says.
 	case t.d.side.inUse():
-		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container", t.d.path)
+		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container",
+			t.d.path)
 	default:
 		// If the wall clock went back, a lease has at most as much left as when it was last renewed.
 		if _, err := t.db.exec(moveDeadlines, t.now, t.wall); err != nil {

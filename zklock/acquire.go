@@ -452,8 +452,10 @@ func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	}
 	grantedAt := driver.Now()
 	l := &lease{
-		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
-		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid,
+		blockSize: blockSizeOf(a.req), start: a.start,
+		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1),
+		done: make(chan struct{}),
 	}
 	if a.req.MinHold > 0 {
 		if err := l.recordGrant(ctx); err != nil {

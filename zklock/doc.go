@@ -34,7 +34,7 @@
 // # Fencing
 //
 // The token is made of the zxid of the transaction that created the node, which a majority has on
-// disk ([driver.FencingDurable]), and of a place in a block of tokens: see [Zxid]. If a folder is
+// disk ([driver.FencingDurable]), and of an index in a block of tokens: see [Zxid]. If a folder is
 // removed and created again, tokens still increase, although the sequence numbers of the nodes
 // restart.
 //

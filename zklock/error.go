@@ -89,10 +89,12 @@ func (d *Driver) explain(err error, path string) error {
 	case errors.Is(err, errDisconnected), errors.Is(err, errNoAnswer), errors.Is(err, zk.ErrSessionExpired):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("%w: this client may not use %s (%s); its ACL, and those of the nodes above it, must allow it to create, read, write and delete",
+		return fmt.Errorf("%w: this client may not use %s (%s); its ACL, and those of the nodes above it, must allow it "+
+			"to create, read, write and delete",
 			err, path, who)
 	case errors.Is(err, zk.ErrInvalidACL):
-		return driver.Invalidf("ACL: the server refuses it, for example because it has entries of the scheme auth and there is no user: %w", err)
+		return driver.Invalidf(
+			"ACL: the server refuses it, for example because it has entries of the scheme auth and there is no user: %w", err)
 	}
 	return err
 }

@@ -63,8 +63,10 @@ func TestEnded(t *testing.T) {
 		{errEnough, false},
 	} {
 		err := d.explain(contextError(ctx, tt.err, true), "/snib")
-		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err, tt.outage)
+		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err,
+				tt.outage)
 		}
 	}
 }
@@ -95,7 +97,8 @@ func TestRetryTimeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &Driver{conf: config{dialTimeout: tt.dial}}
-				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, s: &session{timeout: 5 * time.Minute}, wasQueued: tt.queued}
+				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, s: &session{timeout: 5 * time.Minute},
+					wasQueued: tt.queued}
 				a.s.recordAnswer(driver.Now())
 				time.Sleep(time.Hour) // the process was stopped
 				if tt.silent > 0 {

@@ -320,7 +320,8 @@ func TestLastTransaction(t *testing.T) {
 	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	behind := zktest.Single(t)
-	const handshake = "\x00\x00\x00\x2c\x00\x00\x00\x00" // the length of a request for a session, and the protocol's version
+	// the length of a request for a session, and the protocol's version
+	const handshake = "\x00\x00\x00\x2c\x00\x00\x00\x00"
 	w.proxy.Redirect(behind.Addr())
 	w.proxy.Cut()
 	for _, what := range []string{"a connection to the server that is behind", "another one, after it refused the first"} {

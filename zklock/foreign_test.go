@@ -32,10 +32,13 @@ func TestOtherKinds(t *testing.T) {
 		{name: "CuratorLocks", children: []string{"locks"}, says: "semaphore of Curator"},
 		{name: "CuratorBoth", children: []string{"locks", "leases"}, says: "semaphore of Curator"},
 		{name: "KazooFree", data: "3", says: "semaphore of kazoo"},
-		{name: "KazooLease", data: "1", children: []string{"87e83f711a5a446ca83b209ce2f88e4a"}, flags: zk.FlagEphemeral, says: "semaphore of kazoo"},
-		{name: "KazooLeaseInOtherFolder", children: []string{"87e83f711a5a446ca83b201234567890"}, flags: zk.FlagEphemeral, says: "semaphore of kazoo"},
+		{name: "KazooLease", data: "1", children: []string{"87e83f711a5a446ca83b209ce2f88e4a"}, flags: zk.FlagEphemeral,
+			says: "semaphore of kazoo"},
+		{name: "KazooLeaseInOtherFolder", children: []string{"87e83f711a5a446ca83b201234567890"}, flags: zk.FlagEphemeral,
+			says: "semaphore of kazoo"},
 		{name: "Persistent", children: []string{"item-0000000000"}, says: "belongs to no session"},
-		{name: "KazooLock", children: []string{"87e83f711a5a446ca83b209ce2f88e4a__lock__0000000001"}, flags: zk.FlagEphemeral, held: true},
+		{name: "KazooLock", children: []string{"87e83f711a5a446ca83b209ce2f88e4a__lock__0000000001"}, flags: zk.FlagEphemeral,
+			held: true},
 		{name: "OtherData", data: "made by hand", free: true},
 		{name: "OtherChild", children: []string{"config"}, free: true},
 	}
@@ -141,7 +144,8 @@ func TestLiteralPath(t *testing.T) {
 		t.Errorf("Status = %+v, %v; want a holder", st, err)
 	}
 	listed := 0
-	if err := d.List(t.Context(), "große", func(st driver.Status) bool { listed++; return st.Name == name }); err != nil || listed != 1 {
+	if err := d.List(t.Context(), "große", func(st driver.Status) bool { listed++; return st.Name == name }); err != nil ||
+		listed != 1 {
 		t.Errorf("List yields %d locks, %v; want one", listed, err)
 	}
 	if err := d.Break(t.Context(), name, "a"); err != nil {

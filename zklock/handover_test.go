@@ -71,7 +71,8 @@ func TestWanted(t *testing.T) {
 			return func() { release(t, w.Get(t)) }
 		}},
 		{"Curator", func(t *testing.T, name string) func() {
-			made, err := tree.Create("/snib/"+name+"/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+			made, err := tree.Create("/snib/"+name+"/_c_stranger-lock-", nil, zk.FlagEphemeralSequential,
+				zk.WorldACL(zk.PermAll))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +132,8 @@ func TestHandOver(t *testing.T) {
 	jobtest.Crowd{
 		Many: d, Few: newDriver(t, []string{server.Addr()}),
 		Visit: func(lock *snib.Lock) {
-			if _, err := tree.Multi(d.IsOwner(lock.Name(), lock.Token()), &zk.SetDataRequest{Path: "/account", Version: -1}); err != nil {
+			if _, err := tree.Multi(d.IsOwner(lock.Name(), lock.Token()),
+				&zk.SetDataRequest{Path: "/account", Version: -1}); err != nil {
 				t.Errorf("a multi under token %d = %v", lock.Token(), err)
 			}
 		},
@@ -159,7 +161,8 @@ func TestIsOwnerBlock(t *testing.T) {
 	l := acquire(t, d, blockRequest("owned", "a", 10))
 	first := l.Grant().Token
 	for token, want := range map[uint64]bool{
-		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<10: false, first >> 10: false,
+		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<10: false,
+		first >> 10: false,
 	} {
 		_, err := tree.Multi(d.IsOwner("owned", token))
 		if (err == nil) != want || err != nil && !errors.Is(err, zk.ErrNoNode) {

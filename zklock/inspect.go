@@ -35,7 +35,8 @@ type info struct {
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{ID: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind, MinHold: req.MinHold}
+	return info{ID: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind,
+		MinHold: req.MinHold}
 }
 
 // printable replaces what JSON can't keep as it is.
@@ -248,7 +249,8 @@ func (s *session) snapshots(ctx context.Context, folder string, all []contender)
 
 func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 	if c.isPersistent(snap) {
-		return driver.Holding{Foreign: fmt.Sprintf("the node %s, which belongs to no session", printable(c.node)), Left: driver.NoExpiry}
+		return driver.Holding{Foreign: fmt.Sprintf("the node %s, which belongs to no session", printable(c.node)),
+			Left: driver.NoExpiry}
 	}
 	in := decode(snap.data)
 	h := driver.Holding{ID: in.id(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}

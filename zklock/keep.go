@@ -23,7 +23,8 @@ import (
 func (s *session) keepForMinHold(ctx context.Context, path string, data info, left time.Duration) error {
 	kept := &orphan{
 		folder: path[:strings.LastIndexByte(path, '/')], kept: true, due: driver.Now().Add(left),
-		path: path[:strings.LastIndexByte(path, '/')+1] + keptPrefix + newID() + strings.TrimPrefix(baseName(path), nodePrefix)[idLength:],
+		path: path[:strings.LastIndexByte(path, '/')+1] + keptPrefix + newID() +
+			strings.TrimPrefix(baseName(path), nodePrefix)[idLength:],
 	}
 	data.Kept = left
 	replace := func(conn *zk.Conn) (struct{}, error) {

@@ -23,10 +23,13 @@ func TestHearing(t *testing.T) {
 	}{
 		{name: "New", requests: []float64{0, 3, 7}, want: []float64{0, 3, 7}},
 		{name: "Silent", requests: []float64{8}, want: []float64{7}},
-		{name: "Pinging", message: []message{{4, 4.1}, {8, 8.1}, {12, 12.1}}, requests: []float64{7.5, 11.5, 15.5}, want: []float64{7.5, 11.5, 15.5}},
-		{name: "PingedARoundTripLess", message: []message{{4, 4.1}, {8, 8.1}}, requests: []float64{11.05}, want: []float64{11}},
+		{name: "Pinging", message: []message{{4, 4.1}, {8, 8.1}, {12, 12.1}}, requests: []float64{7.5, 11.5, 15.5},
+			want: []float64{7.5, 11.5, 15.5}},
+		{name: "PingedARoundTripLess", message: []message{{4, 4.1}, {8, 8.1}}, requests: []float64{11.05},
+			want: []float64{11}},
 		{name: "JustPinged", message: []message{{4, 4.1}, {9, 9.1}}, requests: []float64{10}, want: []float64{10}},
-		{name: "PausedThenBusy", message: []message{{4, 4.1}}, requests: []float64{14, 15, 16.9, 17.2}, want: []float64{11, 11, 11, 17.2}},
+		{name: "PausedThenBusy", message: []message{{4, 4.1}}, requests: []float64{14, 15, 16.9, 17.2},
+			want: []float64{11, 11, 11, 17.2}},
 		{name: "AnsweredLate", message: []message{{4, 9.9}, {8, 9.9}}, requests: []float64{10, 13}, want: []float64{7, 13}},
 		{name: "NotAnswered", message: []message{{4, 30}, {8, 30}}, requests: []float64{10}, want: []float64{7}},
 	}
@@ -115,7 +118,8 @@ func TestHearingHolds(t *testing.T) {
 			start := h.leaseStart(e.sent, timeout)
 			h.add(e, timeout)
 			if ends := start.Add(leaseTTL(timeout)).Sub(zero); ends > before+timeout {
-				t.Fatalf("seed %d: a message at %v gives a lease until %v, and the leader ends the session at %v", seed, said, ends, before+timeout)
+				t.Fatalf("seed %d: a message at %v gives a lease until %v, and the leader ends the session at %v", seed, said, ends,
+					before+timeout)
 			}
 			if start == e.sent {
 				full++
@@ -140,7 +144,8 @@ func TestIdleSession(t *testing.T) {
 	asked := driver.Now()
 	start, _, err := s.confirmOnce(t.Context())
 	if err != nil || asked.Sub(start) > timeout/4 { // a round trip; without pings it is 5/12
-		t.Errorf("after a while without requests a lease counts from %v before the question (%v), want from then", asked.Sub(start), err)
+		t.Errorf("after a while without requests a lease counts from %v before the question (%v), want from then",
+			asked.Sub(start), err)
 	}
 }
 

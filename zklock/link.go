@@ -278,7 +278,8 @@ func explainNoSession(err error) error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("it accepts connections, but does not answer: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("it closes connections at once: the ensemble has no quorum, or its port is for TLS and the client does not use it, or the other "+
+		return fmt.Errorf("it closes connections at once: the ensemble has no quorum, or its port is for TLS and the "+
+			"client does not use it, or the other "+
 			"way round: %w", err)
 	}
 	return err

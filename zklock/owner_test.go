@@ -28,7 +28,8 @@ func TestIsOwner(t *testing.T) {
 		t.Errorf("multi of the holder = %v", err)
 	}
 	for name, no := range map[string]*zk.CheckVersionRequest{
-		"another token": d.IsOwner("a", token+1), "another name": d.IsOwner("b", token), "another driver": other.IsOwner("a", token),
+		"another token": d.IsOwner("a", token+1), "another name": d.IsOwner("b", token),
+		"another driver": other.IsOwner("a", token),
 	} {
 		if err := write(no); !errors.Is(err, zk.ErrNoNode) {
 			t.Errorf("multi for %s = %v, want ErrNoNode", name, err)

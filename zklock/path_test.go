@@ -105,7 +105,8 @@ func FuzzFolder(f *testing.F) {
 			c := config{root: root}
 			path := c.folder(name)
 			last := strings.TrimPrefix(path, strings.TrimSuffix(root, "/")+"/")
-			if strings.ContainsFunc(last, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }) || last == "." || last == ".." {
+			if strings.ContainsFunc(last, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }) || last == "." ||
+				last == ".." {
 				t.Errorf("folder of %q = %q, which ZooKeeper may not take", name, path)
 			}
 			if got, ok := c.lockName(baseName(path)); !ok || got != name {
@@ -155,7 +156,8 @@ func TestOptions(t *testing.T) {
 				d.Close()
 				return
 			}
-			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "zktest-secret") {
+			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) ||
+				strings.Contains(err.Error(), "zktest-secret") {
 				t.Errorf("New = %v, want ErrInvalid that says %q, without a password", err, tt.says)
 			}
 		})

@@ -71,7 +71,8 @@ func parse(name string) (c contender, ok bool) {
 	}
 	c.seq = int32(seq)
 	c.kept = strings.HasPrefix(name, keptPrefix)
-	if rest := strings.TrimPrefix(strings.TrimPrefix(head, nodePrefix), keptPrefix); rest != head && len(rest) >= idLength {
+	if rest := strings.TrimPrefix(strings.TrimPrefix(head, nodePrefix), keptPrefix); rest != head &&
+		len(rest) >= idLength {
 		c.id = rest[:idLength]
 	}
 	switch {
@@ -102,7 +103,8 @@ func splitSeq(name string) (head, number string) {
 	case !allDigits(number):
 		return name, ""
 	}
-	if rest, signed := strings.CutSuffix(head, "-"); signed && (strings.HasSuffix(rest, "-") || strings.HasSuffix(rest, "__")) {
+	if rest, signed := strings.CutSuffix(head, "-"); signed &&
+		(strings.HasSuffix(rest, "-") || strings.HasSuffix(rest, "__")) {
 		return rest, "-" + number
 	}
 	return head, number

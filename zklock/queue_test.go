@@ -25,10 +25,14 @@ func TestParse(t *testing.T) {
 		{name: "_c_" + someID + "-__READ__-2147483648", want: contender{id: someID, seq: math.MinInt32, mode: modeShared}},
 		{name: "_c_" + someID + "-lock--000000005", want: contender{id: someID, seq: -5}}, // Java counts the sign as a digit
 		{name: "_c_" + someID + "-slot3-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 3}},
-		{name: "_c_" + someID + "-slot12--2000000001", want: contender{id: someID, seq: -2000000001, mode: modeSlot, slots: 12}},
-		{name: "_k_" + someID + "-slot12-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 12, kept: true}},
-		{name: "_c_0123456789abcdef0123456789abcdef-lock-0000000009", want: contender{id: "0123456789abcdef0123456789abcdef-loc", seq: 9}}, // go-zookeeper
-		{name: "87e83f711a5a446ca83b209ce2f88e4a__lock__0000000001", want: contender{seq: 1}},                                              // kazoo
+		{name: "_c_" + someID + "-slot12--2000000001", want: contender{id: someID, seq: -2000000001, mode: modeSlot,
+			slots: 12}},
+		{name: "_k_" + someID + "-slot12-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 12,
+			kept: true}},
+		// go-zookeeper
+		{name: "_c_0123456789abcdef0123456789abcdef-lock-0000000009",
+			want: contender{id: "0123456789abcdef0123456789abcdef-loc", seq: 9}},
+		{name: "87e83f711a5a446ca83b209ce2f88e4a__lock__0000000001", want: contender{seq: 1}}, // kazoo
 		{name: "87e83f711a5a446ca83b209ce2f88e4a__rlock__0000000001", want: contender{seq: 1, mode: modeShared}},
 		{name: "x-72057594037927936-0000000002", want: contender{seq: 2}}, // ZooKeeper's own recipe
 		{name: "x-72057594037927936-1000000002", want: contender{seq: 1000000002}},

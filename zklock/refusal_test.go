@@ -20,7 +20,8 @@ func TestRefusals(t *testing.T) {
 	single := []string{server.Addr()}
 	createRoot(t, newStranger(t, server.Addr()), secret)
 	jobtest.RefusalTest{
-		Open:   map[string]func(*testing.T) driver.Driver{"Session": func(t *testing.T) driver.Driver { return newDriver(t, single) }},
+		Open: map[string]func(*testing.T) driver.Driver{
+			"Session": func(t *testing.T) driver.Driver { return newDriver(t, single) }},
 		Secret: secret,
 		Outages: []jobtest.Outage{
 			{

@@ -38,7 +38,8 @@ func (d *Driver) releaseByID(ctx context.Context, name, id string) error {
 
 // endByID finds the hold with an id, as Status shows it, and ends it with a call of end. The name
 // of its node is never used again, so what is found is still the same when it is ended.
-func (d *Driver) endByID(ctx context.Context, name, id string, end func(ctx context.Context, s *session, path string, n heldNode) error) error {
+func (d *Driver) endByID(ctx context.Context, name, id string,
+	end func(ctx context.Context, s *session, path string, n heldNode) error) error {
 	if err := d.conf.checkName(name); err != nil {
 		return err
 	}

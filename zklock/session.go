@@ -58,7 +58,8 @@ type session struct {
 func (d *Driver) openSession() *session {
 	s := &session{
 		d: d, authenticated: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
-		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1), watches: map[watchKey]*watchEvent{},
+		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1),
+		watches: map[watchKey]*watchEvent{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hostProvider{done: s.ctx.Done()}),
@@ -100,7 +101,8 @@ func (s *session) authenticate() {
 			return
 		}
 		if most := s.negotiatedTimeout(); most < s.d.conf.timeout {
-			s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout", s.d.conf.timeout, most))
+			s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
+				s.d.conf.timeout, most))
 			return
 		}
 		var err error
@@ -425,7 +427,8 @@ func (c *call[T]) isRejected() bool {
 }
 
 // do waits for a connection, sends a request, and waits for its answer.
-func do[T any](ctx context.Context, s *session, send func(*zk.Conn) (T, error)) (val T, start driver.Instant, err error) {
+func do[T any](ctx context.Context, s *session,
+	send func(*zk.Conn) (T, error)) (val T, start driver.Instant, err error) {
 	if err := s.ready(ctx); err != nil {
 		return val, start, err
 	}

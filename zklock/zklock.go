@@ -52,9 +52,11 @@ func (d *Driver) Info() driver.Info {
 		RenewsAll:  true,
 		SessionTTL: d.conf.timeout * 5 / 12, // see leaseTTL
 		Assumptions: []string{
-			"a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",
+			"a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew " +
+				"under the same name",
 			"the servers' clocks run at the rate of ours, and minSessionTimeout is two ticks at least",
-			"a leader that is cut off from the majority steps down within 7/12 of a session's timeout: syncLimit ticks are no more than that",
+			"a leader that is cut off from the majority steps down within 7/12 of a session's timeout: syncLimit ticks are " +
+				"no more than that",
 			"nobody else deletes or makes nodes below the root other than locks",
 		},
 	}

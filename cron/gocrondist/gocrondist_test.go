@@ -78,7 +78,8 @@ func (b *logbook) schedule(t *testing.T, host int, with gocron.SchedulerOption) 
 	}
 	job := func() { b.run(host); time.Sleep(time.Millisecond) }
 	start := b.first.Add(time.Duration(host) * skew)
-	if _, err = s.NewJob(gocron.DurationJob(interval), gocron.NewTask(job), gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartDateTime(start))); err != nil {
+	if _, err = s.NewJob(gocron.DurationJob(interval), gocron.NewTask(job), gocron.WithName("report"),
+		gocron.WithStartAt(gocron.WithStartDateTime(start))); err != nil {
 		t.Fatal(err)
 	}
 	s.Start()

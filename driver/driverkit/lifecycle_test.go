@@ -127,7 +127,8 @@ func TestDetached(t *testing.T) {
 					t.Errorf("it ends after %v, want %v", got, tt.want)
 				}
 				cause := context.Cause(ctx)
-				if !errors.Is(cause, driver.ErrUnavailable) || errors.Is(cause, errEnough) != tt.enough || errors.Is(cause, context.Canceled) {
+				if !errors.Is(cause, driver.ErrUnavailable) || errors.Is(cause, errEnough) != tt.enough ||
+					errors.Is(cause, context.Canceled) {
 					t.Errorf("its cause is %v, want ErrUnavailable, and the caller's cause: %v", cause, tt.enough)
 				}
 			})
@@ -139,7 +140,8 @@ func TestDetached(t *testing.T) {
 // in which Acquire must return.
 func TestCancelDelay(t *testing.T) {
 	if driverkit.CancelDelay >= driver.CancelTimeout {
-		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", driverkit.CancelDelay, driver.CancelTimeout)
+		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", driverkit.CancelDelay,
+			driver.CancelTimeout)
 	}
 }
 

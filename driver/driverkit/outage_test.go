@@ -23,9 +23,11 @@ func TestOutage(t *testing.T) {
 		begin, end time.Duration // retries end between these times
 	}{
 		{"Silent", 0, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout},
-		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + driver.AnswerTimeout},
+		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout,
+			driver.RetryTimeout + driver.AnswerTimeout},
 		{"Full", 0, func(time.Duration) error { return full }, never, never + 12*time.Second},
-		{"Slower", 20 * time.Second, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 20*time.Second},
+		{"Slower", 20 * time.Second, func(time.Duration) error { return silent }, driver.RetryTimeout,
+			driver.RetryTimeout + 20*time.Second},
 		{"Refused", 0, func(time.Duration) error { return driver.ErrHeld }, 0, 0},
 		{"Ready", 0, func(time.Duration) error { return nil }, 0, 0},
 		{"FullFirst", 0, func(after time.Duration) error {

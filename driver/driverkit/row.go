@@ -24,7 +24,8 @@ func (e *RowError) Error() string {
 	if len(cause) > longestCause {
 		cause = strings.ToValidUTF8(cause[:longestCause], "") + "..."
 	}
-	return fmt.Sprintf("invalid row of %q in the table %s: %s; when nobody uses the lock, delete the row", e.Name, e.Table, cause)
+	return fmt.Sprintf("invalid row of %q in the table %s: %s; when nobody uses the lock, delete the row", e.Name, e.Table,
+		cause)
 }
 
 // Unwrap returns [driver.ErrInvalid] and the cause.

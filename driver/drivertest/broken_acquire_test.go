@@ -274,10 +274,11 @@ func expireInProcess(name, fails string, stop func(b *brokenDriver, f func())) m
 
 func waitMutants() []mutant {
 	return []mutant{
-		mutateRequest("nobody is told that the lock is held", "Wait/TellsHeld", func(_ *world, req driver.Request) driver.Request {
-			req.OnWait = nil
-			return req
-		}),
+		mutateRequest("nobody is told that the lock is held", "Wait/TellsHeld",
+			func(_ *world, req driver.Request) driver.Request {
+				req.OnWait = nil
+				return req
+			}),
 		mutateAcquire("those behind a request are told of it later", "Wait/TellsHeld",
 			func(ctx context.Context, _ *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				l, err := b.acquire(ctx, req)
@@ -334,7 +335,8 @@ func waitMutants() []mutant {
 
 // leaveGhosts returns a mutant in which some waiters that gave up stay in the queue: the next
 // release is lost on them. The function becomes decides which.
-func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, waited time.Duration, err error) bool) mutant {
+func leaveGhosts(name, fails string,
+	becomes func(w *world, req driver.Request, waited time.Duration, err error) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
 		make: func(w *world) func(*brokenDriver) {

@@ -329,16 +329,17 @@ func minHoldMutants() []mutant {
 func wantedMutants() []mutant {
 	// mutateWanted returns a mutant with another OnWanted, which knows whether Acquire has returned.
 	mutateWanted := func(name, fails string, onWanted func(req driver.Request, returned bool)) mutant {
-		return mutateAcquire(name, fails, func(ctx context.Context, _ *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
-			if req.OnWanted == nil {
-				return b.acquire(ctx, req)
-			}
-			var returned atomic.Bool
-			defer returned.Store(true)
-			shaped := req
-			shaped.OnWanted = func() { onWanted(req, returned.Load()) }
-			return b.acquireAs(ctx, req, shaped)
-		})
+		return mutateAcquire(name, fails,
+			func(ctx context.Context, _ *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if req.OnWanted == nil {
+					return b.acquire(ctx, req)
+				}
+				var returned atomic.Bool
+				defer returned.Store(true)
+				shaped := req
+				shaped.OnWanted = func() { onWanted(req, returned.Load()) }
+				return b.acquireAs(ctx, req, shaped)
+			})
 	}
 	return []mutant{
 		mutateGrant("OnWanted is called although nobody waits", "Wanted/Alone", func(l *lease) {
@@ -404,14 +405,15 @@ func inspectMutants() []mutant {
 		}
 	}
 	return []mutant{
-		withGranted("Status finds no lock that was never used", "Inspect/Free", func(w *world, b *brokenDriver, used map[string]*lease) {
-			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
-				if used[name] == nil {
-					return driver.Status{}, errors.New("no such row")
+		withGranted("Status finds no lock that was never used", "Inspect/Free",
+			func(w *world, b *brokenDriver, used map[string]*lease) {
+				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+					if used[name] == nil {
+						return driver.Status{}, errors.New("no such row")
+					}
+					return b.inner.Status(ctx, name)
 				}
-				return b.inner.Status(ctx, name)
-			}
-		}),
+			}),
 		mutateStatus("the label of a holder is cut off", "Inspect/Held", func(st *driver.Status) {
 			for i, h := range st.Holders {
 				st.Holders[i].Holder.Label = h.Holder.Label[:min(len(h.Holder.Label), 8)]
@@ -428,29 +430,31 @@ func inspectMutants() []mutant {
 				st.Holders[i].Left = driver.NoExpiry
 			}
 		}),
-		withGranted("Status shows an expired holder", "Inspect/Expired", func(w *world, b *brokenDriver, used map[string]*lease) {
-			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
-				st, err := b.inner.Status(ctx, name)
-				if l := used[name]; err == nil && l != nil && len(st.Holders) == 0 && l.released.Load() == 0 && l.ended() {
-					st.Holders = []driver.Holding{{ID: l.req.ID, Token: l.grant.Token}}
+		withGranted("Status shows an expired holder", "Inspect/Expired",
+			func(w *world, b *brokenDriver, used map[string]*lease) {
+				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+					st, err := b.inner.Status(ctx, name)
+					if l := used[name]; err == nil && l != nil && len(st.Holders) == 0 && l.released.Load() == 0 && l.ended() {
+						st.Holders = []driver.Holding{{ID: l.req.ID, Token: l.grant.Token}}
+					}
+					return st, err
 				}
-				return st, err
-			}
-		}),
+			}),
 		mutateStatus("waiters are shown the last one first", "Inspect/Waiters", func(st *driver.Status) {
 			slices.Reverse(st.Waiters)
 		}),
 		mutateStatus("the size of a semaphore is not shown", "Inspect/Modes", func(st *driver.Status) { st.Slots = 0 }),
-		withGranted("List shows locks that nobody has", "Inspect/List", func(w *world, b *brokenDriver, used map[string]*lease) {
-			b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-				for name := range used {
-					if st := w.status(name); strings.HasPrefix(name, prefix) && !yield(st) {
-						break
+		withGranted("List shows locks that nobody has", "Inspect/List",
+			func(w *world, b *brokenDriver, used map[string]*lease) {
+				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+					for name := range used {
+						if st := w.status(name); strings.HasPrefix(name, prefix) && !yield(st) {
+							break
+						}
 					}
+					return nil
 				}
-				return nil
-			}
-		}),
+			}),
 		mutateList("List shows names in their escaped form", "Inspect/ListNames",
 			func(ctx context.Context, b *brokenDriver, prefix string, yield func(driver.Status) bool) error {
 				return b.inner.List(ctx, prefix, func(st driver.Status) bool {
@@ -580,7 +584,8 @@ func breakMutants() []mutant {
 }
 
 func withdrawMutants() []mutant {
-	mutateWithdraw := func(name, fails string, withdraw func(ctx context.Context, b *brokenDriver, name, id string) error) mutant {
+	mutateWithdraw := func(name, fails string,
+		withdraw func(ctx context.Context, b *brokenDriver, name, id string) error) mutant {
 		return mutant{name: name, fails: []string{fails}, set: func(_ *world, b *brokenDriver) {
 			b.onWithdraw = func(ctx context.Context, name, id string) error { return withdraw(ctx, b, name, id) }
 		}}

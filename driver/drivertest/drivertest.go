@@ -63,7 +63,7 @@ type Harness struct {
 
 	// Anonymous says that the store is a lock of another program, which does not know what Status
 	// shows: only the driver that has made a request knows its owner, token and label. List, Break and
-	// SetLabel are then errors.ErrUnsupported.
+	// SetHolder are then errors.ErrUnsupported.
 	Anonymous bool
 
 	// Sever cuts d off from the store, which lives on, in such a way that nothing tells either
@@ -132,7 +132,8 @@ func clauses() []clause {
 		waitClauses(), cancelClauses(), fairClauses(), closeClauses(),
 		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
 		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(),
-		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), withdrawClauses(), holderClauses(), grantClauses(),
+		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), withdrawClauses(), holderClauses(),
+		grantClauses(),
 		churnClauses(),
 	} {
 		all = append(all, group...)

@@ -198,7 +198,8 @@ func givenUpLate(t *trial) {
 	for began := time.Now(); time.Since(began) < 5*t.wakeLimit() && len(t.status(d2).Holders) == 0; {
 		t.sleep(t.pause())
 	}
-	t.eventually("free lock after a request that was given up was executed", waitTimeout+t.slack(), func() error { return t.checkFree(d2) })
+	t.eventually("free lock after a request that was given up was executed", waitTimeout+t.slack(),
+		func() error { return t.checkFree(d2) })
 }
 
 // acquireReturns starts a few requests that end by their contexts, the first one on a

@@ -58,7 +58,8 @@ func grantClauses() []clause {
 					l := t.acquire(d1, req)
 					before := t.statusOf(d2, req.Name)
 					t.lateRequests(d2, old)
-					if after := t.statusOf(d2, req.Name); len(after.Holders) != 1 || after.Holders[0].Holder != before.Holders[0].Holder {
+					if after := t.statusOf(d2, req.Name); len(after.Holders) != 1 ||
+						after.Holders[0].Holder != before.Holders[0].Holder {
 						t.Errorf("after late requests of an earlier grant, Status = %+v; before them, %+v", after, before)
 					}
 					if err := t.renew(d1, l)[0].Err; err != nil {

@@ -37,7 +37,8 @@ func inspectClauses() []clause {
 		},
 		{
 			name: "Inspect/Expired",
-			why:  "the owner of a lease that has ended holds nothing: if it is shown as the holder, people look in the wrong place",
+			why: "the owner of a lease that has ended holds nothing: if it is shown as the holder, people look in the " +
+				"wrong place",
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()

@@ -461,7 +461,8 @@ func wantedClauses() []clause {
 		},
 		{
 			name: "Wanted/AlreadyWaiting",
-			why:  "a holder that is granted the lock with waiters behind it is told of them too: they came before, and will not come again",
+			why: "a holder that is granted the lock with waiters behind it is told of them too: they came before, and " +
+				"will not come again",
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))

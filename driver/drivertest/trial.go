@@ -242,7 +242,8 @@ func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
 func (t *trial) retryIfLate(call func() error) error {
 	for began := time.Now(); ; {
 		err := call()
-		if !errors.Is(err, driver.ErrUnavailable) || t.lateness() <= driver.CancelTimeout || time.Since(began) >= waitTimeout {
+		if !errors.Is(err, driver.ErrUnavailable) || t.lateness() <= driver.CancelTimeout ||
+			time.Since(began) >= waitTimeout {
 			return err
 		}
 	}
@@ -333,7 +334,8 @@ func (t *trial) renew(d driver.Driver, due ...driver.Lease) []driver.Renewal {
 		if len(got) != len(due) {
 			t.Fatalf("Renew of %d leases gave %d answers, want one each", len(due), len(got))
 		}
-		if i := slices.IndexFunc(got, func(r driver.Renewal) bool { return errors.Is(r.Err, driver.ErrUnavailable) }); i >= 0 {
+		if i := slices.IndexFunc(got,
+			func(r driver.Renewal) bool { return errors.Is(r.Err, driver.ErrUnavailable) }); i >= 0 {
 			return got[i].Err
 		}
 		return nil
@@ -435,7 +437,8 @@ func (t *trial) sleep(d time.Duration) { time.Sleep(d) }
 
 // acquireByPolling repeats tryAcquire until the lease is granted, which must be within the
 // given time. It returns the lease and the time of the grant.
-func (t *trial) acquireByPolling(d driver.Driver, req driver.Request, within time.Duration) (driver.Lease, driver.Instant) {
+func (t *trial) acquireByPolling(d driver.Driver, req driver.Request,
+	within time.Duration) (driver.Lease, driver.Instant) {
 	t.Helper()
 	var l driver.Lease
 	t.eventually("lease", within, func() (err error) {

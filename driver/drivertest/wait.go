@@ -50,8 +50,9 @@ func waitClauses() []clause {
 		},
 		{
 			name: "Wait/TellsHeld",
-			why:  "others wait behind this request, in its process: if their time is over first, they learn that the lock is held",
-			run:  tellsHeld,
+			why: "others wait behind this request, in its process: if their time is over first, they learn that the lock " +
+				"is held",
+			run: tellsHeld,
 		},
 		{
 			name: "Wait/Expiry",
@@ -126,7 +127,8 @@ func wakesOnRelease(t *trial) {
 	slices.Sort(took)
 	slices.Sort(cycles)
 	if most := t.wakeLimit() + 2*cycles[2]; took[2] > most {
-		t.Errorf("hand-overs from one driver to another took %v, and cycles without a waiter %v; want at most %v", took, cycles, most)
+		t.Errorf("hand-overs from one driver to another took %v, and cycles without a waiter %v; want at most %v", took,
+			cycles, most)
 	}
 }
 
@@ -272,7 +274,8 @@ func cancelRacesGrant(t *trial) {
 		case w.err == nil:
 			t.mustBeHeld(d1, t.req("c"), "after a grant that came just before the end of its context")
 			t.release(w.lease)
-			t.mustBeFree(d1, fmt.Sprintf("in round %d, after the release of a grant that came just before the end of its context", i))
+			t.mustBeFree(d1, fmt.Sprintf(
+				"in round %d, after the release of a grant that came just before the end of its context", i))
 		default:
 			t.mustBeWithdrawn(w.returnedTime.Sub(givenUp), func() error { return t.checkFree(d1) })
 		}
@@ -445,7 +448,8 @@ func closeClauses() []clause {
 		},
 		{
 			name: "Close/SessionOutlivesKill",
-			why:  "a lock-delay counts on it: where Info.SessionTTL says so, a session does not end just because its process died",
+			why: "a lock-delay counts on it: where Info.SessionTTL says so, a session does not end just because its " +
+				"process died",
 			gate: needs(sessionTenure(), canKill(), when(func(i driver.Info, _ Harness) bool { return i.SessionTTL > 0 },
 				"a session may end with its connection")),
 			run: func(t *trial) {

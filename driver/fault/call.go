@@ -67,7 +67,8 @@ func call[T any](ctx context.Context, d *Driver, op Op, inner func(context.Conte
 
 // transmit calls inner in a goroutine of its own, and does not wait for it once the network is
 // severed.
-func transmit[T any](ctx context.Context, d *Driver, state networkState, inner func(context.Context) (T, error)) (T, error) {
+func transmit[T any](ctx context.Context, d *Driver, state networkState,
+	inner func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		got T
 		err error

@@ -47,7 +47,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 		defer os.RemoveAll(where.URL) //nolint:errcheck // a temporary folder
 	}
-	fmt.Fprintf(out, "Store: %s. An account has %d; under a lock with a TTL of %v\nA adds %d, and B %d. Each line: time, who, what, and the hold's fencing token.\n",
+	fmt.Fprintf(out, "Store: %s. An account has %d; under a lock with a TTL of %v\nA adds %d, and B %d. Each line: "+
+		"time, who, what, and the hold's fencing token.\n",
 		where.Kind, openingBalance, ttl, deposits["A"], deposits["B"])
 	for _, s := range scenes {
 		if err := s.run(ctx, where, out); err != nil {

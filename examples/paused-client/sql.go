@@ -30,7 +30,8 @@ func openSQLite(ctx context.Context, folder string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := "file:" + filepath.Join(folder, "account.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_txlock=immediate"
+	file := "file:" + filepath.Join(folder, "account.db") +
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_txlock=immediate"
 	return openSQL(ctx, "sqlite3", file, fence.SQLite, locks, func() {})
 }
 
@@ -48,14 +49,16 @@ func openPostgres(ctx context.Context, url string) (store, error) {
 	return openSQL(ctx, "pgx", url, fence.Postgres, locks, pool.Close)
 }
 
-func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, locks snib.Driver, closeLocks func()) (store, error) {
+func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, locks snib.Driver,
+	closeLocks func()) (store, error) {
 	db, err := sql.Open(client, dsn)
 	if err != nil {
 		err = errors.Join(err, locks.Close())
 		closeLocks()
 		return nil, err
 	}
-	s := &sqlStore{db: db, locks: locks, close: closeLocks, guard: fence.SQL{DB: db, Dialect: dialect, Table: "paused_client_fence"}}
+	s := &sqlStore{db: db, locks: locks, close: closeLocks,
+		guard: fence.SQL{DB: db, Dialect: dialect, Table: "paused_client_fence"}}
 	for _, create := range []func(context.Context) error{s.guard.Create, s.create} {
 		if err = create(ctx); err != nil {
 			return nil, errors.Join(err, locks.Close(), s.Close())

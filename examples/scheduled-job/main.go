@@ -54,7 +54,8 @@ type schedule struct {
 // since 1970 and whether this process ran it.
 func (s schedule) run(ctx context.Context, report func(tick int64, ran bool)) error {
 	if s.Every <= 0 || s.Skew < 0 {
-		return fmt.Errorf("every %v, with a skew of %v: want a positive time, and a skew that is not negative", s.Every, s.Skew)
+		return fmt.Errorf("every %v, with a skew of %v: want a positive time, and a skew that is not negative", s.Every,
+			s.Skew)
 	}
 	store, err := sqlitelock.Open(ctx, s.Locks)
 	if err != nil {

@@ -29,7 +29,8 @@ func TestOncePerTick(t *testing.T) {
 	locks := filepath.Join(t.TempDir(), "locks.db")
 	var children []*livetest.Child
 	for i := range hosts {
-		children = append(children, livetest.StartChild(t, schedule{Locks: locks, Every: every, Skew: time.Duration(i) * 20 * time.Millisecond}))
+		children = append(children, livetest.StartChild(t,
+			schedule{Locks: locks, Every: every, Skew: time.Duration(i) * 20 * time.Millisecond}))
 	}
 	reports, runs := make(map[uint64]int), make(map[uint64]int)
 	nextTick := func(c *livetest.Child) (tick uint64) {
@@ -69,7 +70,8 @@ func TestOncePerTick(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	locks := filepath.Join(t.TempDir(), "locks.db")
-	for _, s := range []schedule{{Locks: locks}, {Locks: locks, Every: -1}, {Locks: locks, Every: time.Second, Skew: -1}, {Every: time.Second, Locks: locks + "/no"}} {
+	for _, s := range []schedule{{Locks: locks}, {Locks: locks, Every: -1}, {Locks: locks, Every: time.Second, Skew: -1},
+		{Every: time.Second, Locks: locks + "/no"}} {
 		if err := s.run(t.Context(), func(int64, bool) { t.Errorf("%+v runs", s) }); err == nil {
 			t.Errorf("%+v ends without an error", s)
 		}

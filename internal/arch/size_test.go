@@ -123,7 +123,8 @@ func TestSize(t *testing.T) {
 	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(b.product.lines, a.product.lines) })
 	total := part{name: "all"}
 	row := func(p *part) string {
-		return fmt.Sprintf("%-20s %7d of %7d %7d of %7d\n", p.name, p.product.lines, p.product.most, p.tests.lines, p.tests.most)
+		return fmt.Sprintf("%-20s %7d of %7d %7d of %7d\n", p.name, p.product.lines, p.product.most, p.tests.lines,
+			p.tests.most)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-20s %18s %18s\n", "lines", "product", "tests")

@@ -110,7 +110,8 @@ func Check(events []Event, rules Rules) Report {
 	}
 	r.Violations = append(r.Violations, s.findStuck(rules.Bound)...)
 	for _, e := range s.left {
-		r.Violations = append(r.Violations, Violation{Fact: Leftover, Name: e.Name, At: e.At, Until: e.At, Text: e.Name + ": " + e.Err})
+		r.Violations = append(r.Violations, Violation{Fact: Leftover, Name: e.Name, At: e.At, Until: e.At,
+			Text: e.Name + ": " + e.Err})
 	}
 	for i := range r.Violations {
 		r.Violations[i].Allowed = s.allowedBy(r.Violations[i], rules.Allowed)
@@ -126,7 +127,8 @@ func (s *timeline) allowedBy(v Violation, allowed []Allowance) string {
 			continue
 		}
 		for _, f := range s.faults {
-			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.Until && s.undisturbed(f.during.until, v.Until) <= a.For {
+			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.Until &&
+				s.undisturbed(f.during.until, v.Until) <= a.For {
 				return a.Fault + ": " + a.Why
 			}
 		}
@@ -164,10 +166,12 @@ func findOverlaps(holds []*Hold) []Violation {
 			}
 			if during, sum := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure)); sum > 0 {
 				found = append(found, Violation{
-					Fact: Exclusion, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h), Holds: []*Hold{o, h}, Sum: sum,
+					Fact: Exclusion, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h),
+					Holds: []*Hold{o, h}, Sum: sum,
 				})
 			} else if during, sum := overlap(o, h, o.End, h.End); sum > untoldTolerance {
-				found = append(found, Violation{Fact: Untold, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h)})
+				found = append(found, Violation{Fact: Untold, Name: h.Name, At: during.from, Until: during.until,
+					Text: fmt.Sprintf("%v and %v", o, h)})
 			}
 		}
 		open = append(open, h)
@@ -194,7 +198,8 @@ func findSlotOverflows(holds []*Hold) []Violation {
 			}
 		}
 		if n > h.Slots {
-			found = append(found, Violation{Fact: Exclusion, Name: h.Name, At: h.Acquired, Until: until, Text: fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h)})
+			found = append(found, Violation{Fact: Exclusion, Name: h.Name, At: h.Acquired, Until: until,
+				Text: fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h)})
 		}
 	}
 	return found
@@ -210,7 +215,8 @@ func findDisorder(holds []*Hold) []Violation {
 		if before != nil && h.Token <= before.Token && !bad[h] {
 			bad[h] = true
 			found = append(found, Violation{
-				Fact: Order, Name: h.Name, At: h.Acquired, Until: h.Acquired, Text: fmt.Sprintf("%v comes after %v", h, before), Holds: []*Hold{before, h},
+				Fact: Order, Name: h.Name, At: h.Acquired, Until: h.Acquired, Text: fmt.Sprintf("%v comes after %v", h, before),
+				Holds: []*Hold{before, h},
 			})
 		}
 	}
@@ -275,7 +281,8 @@ func findEarly(holds []*Hold, s *timeline) []Violation {
 				break
 			}
 			if h.conflicts(o) && o.Acquired >= h.End {
-				found = append(found, Violation{Fact: Early, Name: h.Name, At: o.Acquired, Until: reserved, Text: fmt.Sprintf("%v comes too early after %v", o, h)})
+				found = append(found, Violation{Fact: Early, Name: h.Name, At: o.Acquired, Until: reserved,
+					Text: fmt.Sprintf("%v comes too early after %v", o, h)})
 			}
 		}
 	}
@@ -298,7 +305,8 @@ func findUnhinted(holds []*Hold, s *timeline, within time.Duration) []Violation 
 			}
 			believed := span{f.during.until, min(h.End, h.Sure)}
 			if length(believed.without(merge(append(slices.Clone(disturbed), h.pauses...)))) > within {
-				found = append(found, Violation{Fact: Unhinted, Name: h.Name, At: believed.from, Until: believed.until, Text: fmt.Sprintf("%v after the %s", h, f.name)})
+				found = append(found, Violation{Fact: Unhinted, Name: h.Name, At: believed.from, Until: believed.until,
+					Text: fmt.Sprintf("%v after the %s", h, f.name)})
 			}
 		}
 	}
@@ -314,7 +322,8 @@ func findTwice(holds []*Hold) []Violation {
 			continue
 		}
 		if f := first[h.Tick]; f != nil {
-			found = append(found, Violation{Fact: Twice, Name: h.Name, At: h.Acquired, Until: h.Acquired, Text: fmt.Sprintf("%v and %v", f, h)})
+			found = append(found, Violation{Fact: Twice, Name: h.Name, At: h.Acquired, Until: h.Acquired,
+				Text: fmt.Sprintf("%v and %v", f, h)})
 		}
 		first[h.Tick] = h
 	}
@@ -334,7 +343,8 @@ func (s *timeline) findStuck(bound time.Duration) []Violation {
 	}
 	var found []Violation
 	for _, w := range s.unserved(min(end, s.lastEvent)) {
-		found = append(found, Violation{Fact: Stuck, Name: w.name, At: s.healed, Until: min(end, s.lastEvent), Text: fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name)})
+		found = append(found, Violation{Fact: Stuck, Name: w.name, At: s.healed, Until: min(end, s.lastEvent),
+			Text: fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name)})
 	}
 	return found
 }
@@ -363,7 +373,10 @@ func (s *timeline) unserved(until int64) []demand {
 	for w := range want {
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b demand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.worker, b.worker)) })
+	slices.SortFunc(all, func(a, b demand) int {
+		return cmp.Or(cmp.Compare(a.name, b.name),
+			cmp.Compare(a.worker, b.worker))
+	})
 	return all
 }
 

@@ -22,7 +22,8 @@ func (l *testLog) hold(worker, name string, token uint64, acquired float64, more
 	for _, m := range more {
 		m(&call)
 	}
-	*l = append(*l, call, Event{At: sec(acquired), Kind: Acquired, Worker: worker, ID: id, Token: token, Valid: 2 * time.Second})
+	*l = append(*l, call, Event{At: sec(acquired), Kind: Acquired, Worker: worker, ID: id, Token: token,
+		Valid: 2 * time.Second})
 	return id
 }
 
@@ -345,7 +346,8 @@ func TestAllowance(t *testing.T) {
 		l.add(Release, "a", l.hold("a", "x", 1, 1), 1.6)
 		l.hold("b", "x", 2, 1.4)
 	}
-	broken := Allowance{Fault: "break", Facts: []Fact{Exclusion}, For: 500 * time.Millisecond, Why: "the hint is on its way"}
+	broken := Allowance{Fault: "break", Facts: []Fact{Exclusion}, For: 500 * time.Millisecond,
+		Why: "the hint is on its way"}
 	named := func(name string) Allowance {
 		a := broken
 		a.Names = []string{name}
@@ -379,7 +381,8 @@ func TestAllowance(t *testing.T) {
 			(*l)[len(*l)-2].Name = "y"
 		}, broken, false},
 		{"OtherFault", func(l *testLog) { l.fault("kill", "", 1, 2) }, broken, false},
-		{"OtherFact", func(l *testLog) { l.fault("break", "", 1, 2) }, Allowance{Fault: "break", Facts: []Fact{Order}, For: time.Minute, Why: "x"}, false},
+		{"OtherFact", func(l *testLog) { l.fault("break", "", 1, 2) },
+			Allowance{Fault: "break", Facts: []Fact{Order}, For: time.Minute, Why: "x"}, false},
 		{"Name", func(l *testLog) { l.fault("break", "", 1, 2) }, named("x"), true},
 		{"OtherName", func(l *testLog) { l.fault("break", "", 1, 2) }, named("y"), false},
 	}

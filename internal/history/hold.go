@@ -24,7 +24,8 @@ type Hold struct {
 }
 
 func (h *Hold) String() string {
-	shown := fmt.Sprintf("%s#%d %s token %d call %.4f acquired %.4f end %.4f valid until %.4f", h.Worker, h.ID, h.Name, h.Token,
+	shown := fmt.Sprintf("%s#%d %s token %d call %.4f acquired %.4f end %.4f valid until %.4f", h.Worker, h.ID, h.Name,
+		h.Token,
 		seconds(h.Call()), seconds(h.Acquired), seconds(h.End), seconds(h.Sure))
 	if h.Shared {
 		shown += " shared"

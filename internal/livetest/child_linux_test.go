@@ -86,9 +86,11 @@ func TestChildFails(t *testing.T) {
 		want string
 	}{
 		{"Error", testJob{Fail: "no luck"}, func(c *Child) { c.Expect("pid"); c.Wait() }, `"error no luck"`},
-		{"OtherWord", testJob{Say: []string{"word"}}, func(c *Child) { c.Expect("pid"); c.Expect("wor") }, `says "word", want "wor"`},
+		{"OtherWord", testJob{Say: []string{"word"}}, func(c *Child) { c.Expect("pid"); c.Expect("wor") },
+			`says "word", want "wor"`},
 		{"NoWord", testJob{}, func(c *Child) { c.Expect("pid"); c.Expect("more") }, `ended, want it to say "more"`},
-		{"NoNumber", testJob{Say: []string{"count -1"}}, func(c *Child) { c.Expect("pid"); c.Number("count") }, "want a number"},
+		{"NoNumber", testJob{Say: []string{"count -1"}}, func(c *Child) { c.Expect("pid"); c.Number("count") },
+			"want a number"},
 		{"NoChore", "text", func(c *Child) { c.Wait() }, "error json: "},
 		{"NoJob", func() {}, func(*Child) {}, "unsupported type"},
 	}

@@ -69,7 +69,8 @@ func TestBinary(t *testing.T) {
 		failed  string
 	}{
 		{name: "NotRequired", skipped: "nosuchd is not installed (SNIB_REQUIRE=nosuch makes that a failure)"},
-		{name: "OtherRequired", require: "redis,nosuchd", skipped: "nosuchd is not installed (SNIB_REQUIRE=nosuch makes that a failure)"},
+		{name: "OtherRequired", require: "redis,nosuchd",
+			skipped: "nosuchd is not installed (SNIB_REQUIRE=nosuch makes that a failure)"},
 		{name: "Required", require: "redis, nosuch", failed: "nosuchd is not installed, but SNIB_REQUIRE=redis, nosuch"},
 	}
 	for _, tt := range tests {

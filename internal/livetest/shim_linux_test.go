@@ -109,7 +109,8 @@ func TestShimWaits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v ahead: it does not end: %v", ahead, err)
 		}
-		for clock, text := range map[string]string{"wall": strings.Fields(string(out))[0], "monotonic": strings.Fields(string(out))[1]} {
+		for clock, text := range map[string]string{"wall": strings.Fields(string(out))[0],
+			"monotonic": strings.Fields(string(out))[1]} {
 			if ms, err := strconv.Atoi(text); err != nil || ms < 990 {
 				t.Errorf("%v ahead: a wait of a second by the %s clock takes %s ms", ahead, clock, text)
 			}

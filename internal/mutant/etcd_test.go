@@ -54,7 +54,7 @@ var etcdMutants = []mutant{
 	{
 		guarantee: "tokens increase", pkg: "etcdlock",
 		in:    "tokenOf",
-		old:   "return uint64(revision) << placeBits",
+		old:   "return uint64(revision) << indexBits",
 		new:   "return uint64(revision)",
 		tests: "TestBlock",
 	},

@@ -166,7 +166,7 @@ var redisMutants = []mutant{
 	{
 		guarantee: "lost answers to Release", pkg: "redislock",
 		in:    "Driver.sendUntilAnswered",
-		old:   `if maybeServed && cmd.answer == "l" {`,
+		old:   `if maybeServed && cmd.answer == answerNoHold {`,
 		new:   "if false {",
 		tests: "TestLostAnswers/Close",
 	}, {
@@ -242,8 +242,8 @@ var redisMutants = []mutant{
 	{
 		guarantee: "forged messages", pkg: "redislock",
 		in:    "Driver.verify",
-		old:   "case cmd.answer == \"w\":\nl.markWanted()",
-		new:   "case cmd.answer == \"w\" && l.req.OnLost != nil:\nl.req.OnLost(driver.ErrLost)",
+		old:   "case cmd.answer == answerWanted:\nl.markWanted()",
+		new:   "case cmd.answer == answerWanted && l.req.OnLost != nil:\nl.req.OnLost(driver.ErrLost)",
 		tests: "TestForgedGrants",
 	},
 	{

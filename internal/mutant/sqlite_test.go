@@ -12,15 +12,15 @@ var sqliteMutants = []mutant{
 	{
 		guarantee: "dead holders", pkg: "sqlitelock",
 		in:    "sidecar.ended",
-		old:   "return late || !s.locked(l.byte)",
+		old:   "return late || !s.locked(l.liveByte)",
 		new:   "return late",
 		tests: "TestKilledHolder",
 	},
 	{
 		guarantee: "stopped holders", pkg: "sqlitelock",
 		in:    "sidecar.ended",
-		old:   "return late || !s.locked(l.byte)",
-		new:   "return !s.locked(l.byte)",
+		old:   "return late || !s.locked(l.liveByte)",
+		new:   "return !s.locked(l.liveByte)",
 		tests: "TestStoppedHolder",
 	},
 	{

@@ -52,7 +52,8 @@ var checks = []struct {
 	{"cmd/sniblab/internal/bench/results/*.md", []string{"text"}, nil, "commands that measure for hours"},
 	{"examples/*/README.md", []string{"python", "js"}, []string{"TestOtherLanguages"}, ""},
 	{"examples/paused-client/README.md", []string{"text"}, []string{"TestScenes"}, ""},
-	{"examples/paused-client/README.md", []string{"sh"}, []string{"TestScenes"}, "the tests start the program with other URLs"},
+	{"examples/paused-client/README.md", []string{"sh"}, []string{"TestScenes"},
+		"the tests start the program with other URLs"},
 }
 
 // TestEachBlockIsChecked checks that each block of each page is in the list of checks, and that

@@ -146,7 +146,8 @@ func TestOtherLanguages(t *testing.T) {
 func examples(sources map[string]string) []string {
 	var found []string
 	for name, text := range sources {
-		if ok, _ := path.Match("example_*_test.go", filepath.Base(name)); ok && (strings.Contains(text, "// Output:") || strings.Contains(text, "\nfunc Test")) {
+		if ok, _ := path.Match("example_*_test.go", filepath.Base(name)); ok &&
+			(strings.Contains(text, "// Output:") || strings.Contains(text, "\nfunc Test")) {
 			found = append(found, text)
 		}
 	}
@@ -163,13 +164,15 @@ func TestShellBlocks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	bin, home := t.TempDir(), t.TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", bin, "./cmd/snib") // the tests have compiled most of that
+	// the tests have compiled most of that
+	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", bin, "./cmd/snib")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SNIB_") })
-	env = append(env, "GOFLAGS=-race", "GORACE=atexit_sleep_ms=0", "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "MAKEFLAGS=n",
+	env = append(env, "GOFLAGS=-race", "GORACE=atexit_sleep_ms=0", "HOME="+home,
+		"XDG_STATE_HOME="+filepath.Join(home, "state"), "MAKEFLAGS=n",
 		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} { // their defaults depend on HOME
 		out, err := exec.CommandContext(ctx, "go", "env", name).Output()

@@ -162,7 +162,8 @@ func restamp(original, translation string) string {
 	for _, s := range stamped(translation) {
 		if s.digest != "outdated" && compareSection(now[s.title].text, s.text, map[string]string{}) == "" {
 			const format = "<!-- %s: %s -->\n"
-			translation = strings.Replace(translation, fmt.Sprintf(format, s.title, s.digest), fmt.Sprintf(format, s.title, now[s.title].digest), 1)
+			translation = strings.Replace(translation, fmt.Sprintf(format, s.title, s.digest),
+				fmt.Sprintf(format, s.title, now[s.title].digest), 1)
 		}
 	}
 	return translation
@@ -174,7 +175,8 @@ func compare(name, original, translation string) (problems []string) {
 	said := map[string]string{}
 	for i, w := range want {
 		if i == len(got) || got[i].title != w.title {
-			return []string{fmt.Sprintf("section %q of %s is not here, or not in its place: there is no line <!-- %[1]s: %[3]s -->", w.title, name, w.digest)}
+			return []string{fmt.Sprintf("section %q of %s is not here, or not in its place: there is no line <!-- %[1]s: "+
+				"%[3]s -->", w.title, name, w.digest)}
 		}
 	}
 	if len(got) > len(want) {
@@ -191,9 +193,11 @@ func compare(name, original, translation string) (problems []string) {
 		problem := compareSection(w.text, g.text, said)
 		switch {
 		case g.digest != w.digest:
-			problems = append(problems, fmt.Sprintf("section %q of %s has changed since it was translated. Translate the change; then run "+
-				"UPDATE=1 go test -run TestTranslations ./internal/readme. If you don't know the language, write outdated in place of the digest, "+
-				"and a link to %[2]s below the heading. %[3]s", w.title, name, problem))
+			problems = append(problems,
+				fmt.Sprintf("section %q of %s has changed since it was translated. Translate the change; then run "+
+					"UPDATE=1 go test -run TestTranslations ./internal/readme. If you don't know the language, write outdated in "+
+					"place of the digest, "+
+					"and a link to %[2]s below the heading. %[3]s", w.title, name, problem))
 		case problem != "":
 			problems = append(problems, fmt.Sprintf("section %q: %s", w.title, problem))
 		}
@@ -305,13 +309,16 @@ func facts(text string) map[string]bool {
 	return found
 }
 
-var fact = regexp.MustCompile("`[^`]+`" + `|\]\([^)\s]+\)|--[a-z-]+[a-z]|[A-Za-z]+([._][A-Za-z]+)+|[A-Za-z]*[a-z][A-Z][A-Za-z]*|[A-Z]{2,}|[0-9]+([.,][0-9]+)*`)
+var fact = regexp.MustCompile("`[^`]+`" +
+	`|\]\([^)\s]+\)|--[a-z-]+[a-z]|[A-Za-z]+([._][A-Za-z]+)+|[A-Za-z]*[a-z][A-Z][A-Za-z]*|[A-Z]{2,}|[0-9]+([.,][0-9]+)*`)
 
 // The tests below show that the checks can fail.
 
 const (
-	exampleOriginal = "# A\n\nTwo lines\nin 5 s: `x`.\n\n## B\n\n```go\nf() // why\n```\n\n- [one](b.md)\n- two\n\n| a | b |\n| --- | --- |\n| 1 | 20 |\n| two | two |\n"
-	exampleChinese  = "<!-- A: 00000000 -->\n\n# 甲\n\n`x` 在 5 秒内，一行。\n\n<!-- B: 00000000 -->\n\n## 乙\n\n```go\nf() // 原因\n```\n\n" +
+	exampleOriginal = "# A\n\nTwo lines\nin 5 s: `x`.\n\n## B\n\n```go\nf() // why\n```\n\n- [one](b.md)\n- two\n\n| " +
+		"a | b |\n| --- | --- |\n| 1 | 20 |\n| two | two |\n"
+	exampleChinese = "<!-- A: 00000000 -->\n\n# 甲\n\n`x` 在 5 秒内，一行。\n\n<!-- B: 00000000 -->\n\n## 乙\n\n```go\nf() // " +
+		"原因\n```\n\n" +
 		"- [一](b.zh.md)\n- 二\n\n| 甲 | 乙 |\n| --- | --- |\n| 1 | 20 |\n| 二 | 二 |\n\n" + words + "\n## 用词\n"
 )
 
@@ -325,7 +332,8 @@ func TestCompare(t *testing.T) {
 		{name: "Good"},
 		{name: "Rewrapped", original: "lines\nin", new: "lines in"},
 		{name: "OriginalChanged", original: "Two", new: "Three", want: `section "A" of a.md has changed`},
-		{name: "SectionAdded", original: "## B", new: "## C\n\n## B", want: `section "C" of a.md is not here, or not in its place: there is no line <!-- C: ` + digest("## C\n\n")},
+		{name: "SectionAdded", original: "## B", new: "## C\n\n## B",
+			want: `section "C" of a.md is not here, or not in its place: there is no line <!-- C: ` + digest("## C\n\n")},
 		{name: "SectionLost", chinese: "<!-- B:", now: "<!-- :", want: `section "B" of a.md is not here`},
 		{name: "SectionOfNothing", original: "## B\n", want: `section "B" is not in a.md`},
 		{name: "Number", chinese: "5 秒", now: "6 秒", want: "lacks 5 of"},
@@ -338,7 +346,8 @@ func TestCompare(t *testing.T) {
 		{name: "Link", chinese: "b.zh.md", now: "c.zh.md", want: "lacks b.md"},
 		{name: "CodeSpan", chinese: "`x`", now: "`y`", want: "lacks `x`"},
 		{name: "CodeBlock", chinese: "f() //", now: "g() //", want: "code without comments"},
-		{name: "OutdatedWithoutLink", chinese: "A: " + sections(exampleOriginal)[0].digest, now: "A: outdated", want: "does not link to a.md"},
+		{name: "OutdatedWithoutLink", chinese: "A: " + sections(exampleOriginal)[0].digest, now: "A: outdated",
+			want: "does not link to a.md"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -71,7 +71,8 @@ func TestProvisioning(t *testing.T) {
 		}
 	}
 	promtool := livetest.Binary(t, "prometheus", "promtool")
-	if out, err := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only", "prometheus.yml").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only",
+		"prometheus.yml").CombinedOutput(); err != nil {
 		t.Errorf("promtool check config: %v\n%s", err, out)
 	}
 }

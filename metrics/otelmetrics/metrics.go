@@ -50,7 +50,10 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 		Renewed:     func(e snib.RenewedEvent) { m.renewed(&e) },
 		Lost:        func(e snib.LostEvent) { m.lost(e.Name, e.Held, e.Loss) },
 		Released:    func(e snib.ReleasedEvent) { m.released(&e) },
-		Regressed:   func(e snib.RegressedEvent) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).resource) },
+		Regressed: func(e snib.RegressedEvent) {
+			m.regressions.Add(context.Background(), 1,
+				classes.Name(e.Name).resource)
+		},
 	}, nil
 }
 
@@ -65,10 +68,12 @@ func newClass(name string) *class {
 	resourceAttr := attribute.String("resource", name)
 	c := &class{resource: metric.WithAttributeSet(attribute.NewSet(resourceAttr))}
 	for r := range c.reason {
-		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("reason", metriclabel.Reason(r).String())))
+		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resourceAttr,
+			attribute.String("reason", metriclabel.Reason(r).String())))
 	}
 	for l := range c.cause {
-		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("cause", metriclabel.Cause(l).String())))
+		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resourceAttr,
+			attribute.String("cause", metriclabel.Cause(l).String())))
 	}
 	return c
 }
@@ -101,10 +106,12 @@ func (m *instruments) create(from metric.Meter) error {
 		errs = append(errs, err)
 		return g
 	}
-	m.wait = histogram("wait", "s", "Time from the call of Acquire to its end, whether it got the lock or not.", metriclabel.Waits()...)
+	m.wait = histogram("wait", "s", "Time from the call of Acquire to its end, whether it got the lock or not.",
+		metriclabel.Waits()...)
 	m.hold = histogram("hold", "s", "Time from the grant to the end of a hold.", metriclabel.Holds()...)
 	m.renewal = histogram("renewal", "s", "Time that the store took to answer a renewal.", metriclabel.Latencies()...)
-	m.margin = histogram("renewal_margin_ratio", "1", "Part of the lease that was left when its renewal was answered.", metriclabel.Margins()...)
+	m.margin = histogram("renewal_margin_ratio", "1", "Part of the lease that was left when its renewal was answered.",
+		metriclabel.Margins()...)
 	queue, err := from.Int64Histogram("distributed_lock.queue_length",
 		metric.WithDescription("How many waited in this process for a lock when it was released."),
 		metric.WithExplicitBucketBoundaries(metriclabel.Lengths()...))
@@ -195,5 +202,6 @@ func (m *instruments) addStalled(ctx context.Context, backend string, n int64) {
 
 // failed counts an operation that failed because of the store.
 func (m *instruments) failed(backend string, op metriclabel.Op) {
-	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", backend), attribute.String("op", op.String())))
+	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", backend),
+		attribute.String("op", op.String())))
 }

@@ -124,7 +124,8 @@ func TestMetrics(t *testing.T) {
 	if _, err := l.TryAcquire(t.Context(), "invoices/1"); !errors.Is(err, snib.ErrHeld) {
 		t.Fatalf("TryAcquire = %v, want %v", err, snib.ErrHeld)
 	}
-	check(t, read(), map[string]float64{"distributed_lock_held{resource=invoices}": 1, "distributed_lock_waiting{resource=invoices}": 0})
+	check(t, read(), map[string]float64{"distributed_lock_held{resource=invoices}": 1,
+		"distributed_lock_waiting{resource=invoices}": 0})
 	release(t, inner)
 	release(t, outer)
 	for range 2 {
@@ -133,8 +134,10 @@ func TestMetrics(t *testing.T) {
 	trace.WaitResumed(snib.WaitResumedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, Context: t.Context()})
 	trace.Lost(snib.LostEvent{Event: snib.Event{Name: "a"}, Loss: snib.LossExpired})
 	trace.Regressed(snib.RegressedEvent{Event: snib.Event{Name: "a"}})
-	trace.Renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
-	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Err: errors.New("no route to host")})
+	trace.Renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: time.Minute, Margin: time.Second,
+		Err: errors.New("no route to host")})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(),
+		Err: errors.New("no route to host")})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Local: true})
 	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Err: errors.New("no route to host")})
 	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "c", Backend: "redis"}, Err: snib.ErrLost})
@@ -206,7 +209,8 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 
 func TestMillionNames(t *testing.T) {
 	const limit = 20
-	trace, read := newCountingTrace(t, otelmetrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
+	trace, read := newCountingTrace(t, otelmetrics.Options{MaxResources: limit,
+		Resource: func(name string) string { return name }})
 	for i := range 1_000_000 {
 		trace.WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: fmt.Sprintf("lock-%d", i)}, Context: t.Context()})
 	}
@@ -290,7 +294,8 @@ func TestSpans(t *testing.T) {
 				t.Errorf("the parent of %s is not the span of the request", s.Name())
 			}
 			if s.Name() == otelmetrics.HoldSpan && !slices.ContainsFunc(s.Attributes(), func(kv attribute.KeyValue) bool {
-				return kv.Key == "snib.fence" && (kv.Value.AsInt64() == int64(first.Token()) || kv.Value.AsInt64() == int64(second.Token()))
+				return kv.Key == "snib.fence" && (kv.Value.AsInt64() == int64(first.Token()) ||
+					kv.Value.AsInt64() == int64(second.Token()))
 			}) {
 				t.Errorf("a hold has the attributes %v, without its token", s.Attributes())
 			}
@@ -312,7 +317,8 @@ func TestSpanOfHoldThatIsLostAtOnce(t *testing.T) {
 	}
 	got := describe(recorder.Ended())
 	holds := slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, otelmetrics.HoldSpan) })
-	if len(holds) != 2 || !strings.Contains(holds[1], codes.Error.String()) || !strings.Contains(holds[1], "snib.loss=expired") {
+	if len(holds) != 2 || !strings.Contains(holds[1], codes.Error.String()) ||
+		!strings.Contains(holds[1], "snib.loss=expired") {
 		t.Errorf("ended spans of holds: %q, want two that were lost", holds)
 	}
 }
@@ -335,7 +341,8 @@ func TestSpansOfReentry(t *testing.T) {
 		}
 	}
 	if holds != 1 || len(recorder.Ended()) != len(recorder.Started()) {
-		t.Errorf("%d holds, %d spans begun and %d ended; want 1 hold, and all ended", holds, len(recorder.Started()), len(recorder.Ended()))
+		t.Errorf("%d holds, %d spans begun and %d ended; want 1 hold, and all ended", holds, len(recorder.Started()),
+			len(recorder.Ended()))
 	}
 }
 
@@ -343,7 +350,8 @@ func TestProvidersAreNeeded(t *testing.T) {
 	if _, err := otelmetrics.Metrics(nil, otelmetrics.Options{}); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Metrics(nil) = %v, want %v", err, snib.ErrInvalid)
 	}
-	if _, err := otelmetrics.Metrics(metric.NewMeterProvider(), otelmetrics.Options{MaxResources: -1}); !errors.Is(err, snib.ErrInvalid) {
+	if _, err := otelmetrics.Metrics(metric.NewMeterProvider(), otelmetrics.Options{MaxResources: -1}); !errors.Is(err,
+		snib.ErrInvalid) {
 		t.Errorf("Metrics with -1 resources = %v, want %v", err, snib.ErrInvalid)
 	}
 	if _, err := otelmetrics.Spans(nil); !errors.Is(err, snib.ErrInvalid) {

@@ -72,7 +72,8 @@ type holdEnd struct {
 // recordAcquire creates the span of an Acquire that has just ended.
 func (s *spans) recordAcquire(ctx context.Context, e snib.Event, waited time.Duration, err error) {
 	end := time.Now()
-	_, span := s.tracer.Start(ctx, AcquireSpan, trace.WithTimestamp(end.Add(-waited)), trace.WithAttributes(attributes(e)...))
+	_, span := s.tracer.Start(ctx, AcquireSpan, trace.WithTimestamp(end.Add(-waited)),
+		trace.WithAttributes(attributes(e)...))
 	if err != nil {
 		why := metriclabel.ReasonOf(ctx, err)
 		span.SetAttributes(attribute.String("snib.reason", why.String()))

@@ -92,7 +92,8 @@ func detoured(open func(t *testing.T, through dialer) *redislock.Driver, addrs .
 // is rejected.
 func TestSentinelNeedsReplicas(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
-	if d, err := goredis.New(t.Context(), dialSentinel(t, s, nil)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+	if d, err := goredis.New(t.Context(), dialSentinel(t, s, nil)); !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Errorf("New = %v, %v, want ErrInvalid for min-replicas-to-write", d, err)
 	}
 	d, err := goredis.New(t.Context(), dial(t, s.Master().Addr()))
@@ -134,7 +135,8 @@ func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) 
 	t.Helper()
 	var d *redislock.Driver
 	livetest.Await(t, "driver", func() (err error) { // a busy machine may be too late
-		d, err = goredis.New(t.Context(), client, append([]redislock.Option{redislock.GraceFloor(2 * time.Second), redislock.AllowSplitBrain()}, opts...)...)
+		d, err = goredis.New(t.Context(), client,
+			append([]redislock.Option{redislock.GraceFloor(2 * time.Second), redislock.AllowSplitBrain()}, opts...)...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("New = %v", err)
 		}

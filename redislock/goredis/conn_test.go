@@ -314,7 +314,8 @@ func noScript(t *testing.T, r rig) {
 func replyError(t *testing.T, r rig) {
 	ctx := t.Context()
 	var answered *redislock.ReplyError
-	got := r.Eval(ctx, redislock.Call{Script: script("return redis.error_reply('LOADING so it says')"), Keys: []string{"a"}})[0]
+	got := r.Eval(ctx, redislock.Call{Script: script("return redis.error_reply('LOADING so it says')"),
+		Keys: []string{"a"}})[0]
 	if !errors.As(got.Err, &answered) || !strings.HasPrefix(answered.Text, "LOADING") {
 		t.Errorf("error of a script = %v, want a ReplyError that begins with LOADING", got.Err)
 	}
@@ -386,9 +387,11 @@ func listen(t *testing.T, r rig, channel string) testSubscription {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	l := testSubscription{ready: make(chan struct{}, 10), messages: make(chan string, 100), ended: make(chan error, 1), cancel: cancel}
+	l := testSubscription{ready: make(chan struct{}, 10), messages: make(chan string, 100), ended: make(chan error, 1),
+		cancel: cancel}
 	go func() {
-		l.ended <- r.Subscribe(ctx, channel, r.IsCluster(), func() { l.ready <- struct{}{} }, func(m string) { l.messages <- m })
+		l.ended <- r.Subscribe(ctx, channel, r.IsCluster(), func() { l.ready <- struct{}{} },
+			func(m string) { l.messages <- m })
 	}()
 	select {
 	case <-l.ready:

@@ -61,8 +61,9 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 		c.cluster = client
 		c.clusterErr = checkCluster(ctx, client)
 	case *redis.Ring:
-		return nil, driver.Invalidf("client: the servers of a Ring do not know each other, and a lock would be lost with its server; " +
-			"use a client of one server, of Sentinel or of a Cluster")
+		return nil, driver.Invalidf(
+			"client: the servers of a Ring do not know each other, and a lock would be lost with its server; " +
+				"use a client of one server, of Sentinel or of a Cluster")
 	default:
 		return nil, driver.Invalidf("client: %T is neither a *redis.Client nor a *redis.ClusterClient", client)
 	}
@@ -91,5 +92,6 @@ func checkCluster(ctx context.Context, client *redis.ClusterClient) error {
 	return err
 }
 
-var errNoCluster = driver.Invalidf("client: a ClusterClient for servers that are not a Cluster would use other keys than clients of one server; " +
-	"use redis.NewClient, or redis.NewFailoverClient with Sentinel")
+var errNoCluster = driver.Invalidf(
+	"client: a ClusterClient for servers that are not a Cluster would use other keys than clients of one server; " +
+		"use redis.NewClient, or redis.NewFailoverClient with Sentinel")

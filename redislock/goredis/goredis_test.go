@@ -39,8 +39,9 @@ func TestNewRefuses(t *testing.T) {
 		{name: "Nil", invalid: true, want: "<nil> is neither"},
 		{name: "Foreign", client: foreign{dial(t, single.Addr())}, invalid: true, want: "goredis_test.foreign is neither"},
 		{
-			name:    "Ring",
-			client:  closed(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": single.Addr()}, Password: password})),
+			name: "Ring",
+			client: closed(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": single.Addr()},
+				Password: password})),
 			invalid: true, want: "Ring",
 		},
 		{
@@ -51,8 +52,9 @@ func TestNewRefuses(t *testing.T) {
 			invalid: true, want: "use redis.NewClient, or redis.NewFailoverClient",
 		},
 		{
-			name:    "ClusterClientOfOneServer",
-			client:  closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{single.Addr()}, Password: password})),
+			name: "ClusterClientOfOneServer",
+			client: closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{single.Addr()},
+				Password: password})),
 			invalid: true, want: "use redis.NewClient",
 		},
 		{name: "ClientOfCluster", client: dial(t, cluster.Addrs()[0]), invalid: true, want: "node of a Cluster"},

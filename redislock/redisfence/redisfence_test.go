@@ -17,7 +17,8 @@ func TestWriteChecksMark(t *testing.T) {
 	owner := strings.Repeat("0a", 16)
 	g := redisfence.Guard{Key: "mark"}
 	for _, m := range []fence.Mark{
-		{}, {Lock: "job", Owner: owner}, {Lock: "job", Token: math.MaxInt64 + 1, Owner: owner}, {Lock: "job", Token: 1, Owner: "me"}, {Token: 1, Owner: owner},
+		{}, {Lock: "job", Owner: owner}, {Lock: "job", Token: math.MaxInt64 + 1, Owner: owner},
+		{Lock: "job", Token: 1, Owner: "me"}, {Token: 1, Owner: owner},
 	} {
 		if h, err := g.Write(m); h != nil || !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Write(%+v) = %v, %v, want ErrInvalid", m, h, err)

@@ -17,10 +17,14 @@ func TestIsDenied(t *testing.T) {
 		{"NOPERM this user has no permissions to run the 'eval' command or its subcommand", true},
 		{"NOPERM No permissions to access a key", true},
 		{"DENIED Redis is running in protected mode", true},
-		{"ERR Error running script (call to f_caee): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand", true},
-		{"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: b51a, on @user_script:1.", true},
-		{"ERR ACL failure in script: User readonly has no permissions to run the 'set' command script: caee, on @user_script:1.", true},
-		{"ERR ACL failure in script: User readonly has no permissions to run the 'set' command script: on @user_script:1.", true},
+		{"ERR Error running script (call to f_caee): @user_script:1: @user_script: 1: The user executing the script " +
+			"can't run this command or subcommand", true},
+		{"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments " +
+			"script: b51a, on @user_script:1.", true},
+		{"ERR ACL failure in script: User readonly has no permissions to run the 'set' command script: caee, on " +
+			"@user_script:1.", true},
+		{"ERR ACL failure in script: User readonly has no permissions to run the 'set' command script: on @user_script:1.",
+			true},
 		{"ERR Error running script (call to f_caee): @user_script:1: -NOPERM this user has no permissions", true},
 		{"ERR unknown command 'SET'", false},
 		{"READONLY You can't write against a read only replica.", false},

@@ -8,7 +8,8 @@ import (
 )
 
 func TestMillis(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "0", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2", time.Minute: "60000"} {
+	for d, want := range map[time.Duration]string{0: "0", 1: "1", time.Millisecond: "1", time.Millisecond + 1: "2",
+		time.Minute: "60000"} {
 		if got := rediskit.Millis(d); got != want {
 			t.Errorf("Millis(%v) = %s, want %s", d, got, want)
 		}

@@ -8,7 +8,9 @@ import (
 )
 
 func TestParseInfo(t *testing.T) {
-	got := rediskit.ParseInfo("# Server\r\nredis_version:7.0.15\r\nexecutable:C:\\redis\r\nempty:\r\n\r\n# Keyspace: all\r\ndb0:keys=1,expires=0\r\n")
+	got := rediskit.ParseInfo(
+		"# Server\r\nredis_version:7.0.15\r\nexecutable:C:\\redis\r\nempty:\r\n\r\n# Keyspace: " +
+			"all\r\ndb0:keys=1,expires=0\r\n")
 	want := rediskit.Info{"redis_version": "7.0.15", "executable": `C:\redis`, "empty": "", "db0": "keys=1,expires=0"}
 	if !maps.Equal(got, want) {
 		t.Errorf("ParseInfo = %q, want %q", got, want)

@@ -19,6 +19,7 @@ type AuditEvent struct {
 	Namespace string    `json:"namespace,omitempty"` // of the principal
 	Name      string    `json:"name,omitempty"`      // the lock or the resource, as the principal calls it
 	Token     uint64    `json:"token,omitempty,string"`
-	Reason    string    `json:"reason,omitempty"`   // of a break or reservation: what the client said; of a refusal: ours
-	LeftOut   int       `json:"left_out,omitempty"` // refusals before this line that have none, because there were too many
+	Reason    string    `json:"reason,omitempty"` // of a break or reservation: what the client said; of a refusal: ours
+	// refusals before this line that have none, because there were too many
+	LeftOut int `json:"left_out,omitempty"`
 }

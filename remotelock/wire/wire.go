@@ -241,7 +241,8 @@ func ProcessOf(h driver.Holder) Process {
 // Holder returns a holder as the contract has it. An unknown kind is KindProcess.
 func (p Process) Holder() driver.Holder {
 	h := driver.Holder{Host: p.Host, PID: p.PID, Label: p.Label}
-	for _, kind := range []driver.HolderKind{driver.KindDetached, driver.KindReserved, driver.KindPending, driver.KindKept} {
+	for _, kind := range []driver.HolderKind{driver.KindDetached, driver.KindReserved, driver.KindPending,
+		driver.KindKept} {
 		if p.Kind == kind.String() {
 			h.Kind = kind
 		}

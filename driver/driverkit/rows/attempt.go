@@ -145,7 +145,8 @@ func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
 // [HeartbeatTimeout], and a lease after its TTL. If the store may still execute a request, the
 // driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
-	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
+	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) ||
+		errors.Is(failed, driver.ErrInvalid)
 	mayBeInRow := a.sent && !(a.Req.NoWait && l == nil && refused && !a.late)
 	if !mayBeInRow {
 		return // the store refused the request, or never got it
@@ -220,7 +221,8 @@ func (a *Attempt) Wait(delay time.Duration) {
 // a time of our clock before the request was sent. othersWait says whether another process waits.
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
-	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
+	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce,
+		grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
 	if othersWait {
 		l.NotifyWanted()
 	}

@@ -342,7 +342,8 @@ func TestPastOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		ctx, cancel = context.WithTimeout(t.Context(), pollInterval/2)
 		defer cancel()
-		if _, err := d.Acquire(ctx, request("a", "3")); errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.Acquire(ctx, request("a", "3")); errors.Is(err, driver.ErrUnavailable) ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire after the outage = %v, want only the end of its context", err)
 		}
 	})
@@ -383,7 +384,8 @@ func TestOutageOfWaiter(t *testing.T) {
 				if _, err := d.Acquire(t.Context(), request("a", "2")); !errors.Is(err, tt.want) {
 					t.Errorf("Acquire during an outage of %v = %v, want %v", tt.down, err, tt.want)
 				}
-				if took := time.Since(began); took < tt.down && took < driver.RetryTimeout || took > driver.RetryTimeout+2*driver.AnswerTimeout {
+				if took := time.Since(began); took < tt.down && took < driver.RetryTimeout ||
+					took > driver.RetryTimeout+2*driver.AnswerTimeout {
 					t.Errorf("Acquire during an outage of %v took %v", tt.down, took)
 				}
 				d.Close()
@@ -416,8 +418,10 @@ func TestLockedRow(t *testing.T) {
 		defer stop()
 		_, err := d.Acquire(short, request("locked", "2"))
 		took := time.Since(began)
-		if !errors.Is(err, driver.ErrUnavailable) || took < driver.RetryTimeout || took > driver.RetryTimeout+driver.AnswerTimeout {
-			t.Errorf("Acquire of a lock whose row is locked = %v after %v, want ErrUnavailable after %v", err, took, driver.RetryTimeout)
+		if !errors.Is(err, driver.ErrUnavailable) || took < driver.RetryTimeout ||
+			took > driver.RetryTimeout+driver.AnswerTimeout {
+			t.Errorf("Acquire of a lock whose row is locked = %v after %v, want ErrUnavailable after %v", err, took,
+				driver.RetryTimeout)
 		}
 		if n := tb.count("Request"); n > 0 {
 			t.Errorf("the waiter sent %d requests that could only hang", n)
@@ -448,7 +452,8 @@ func TestOutageOfLateWaiter(t *testing.T) {
 				began := time.Now()
 				_, err := d.Acquire(t.Context(), request("a", fmt.Sprint("waiter ", i)))
 				took := time.Since(began)
-				if !errors.Is(err, driver.ErrUnavailable) || took < driver.RetryTimeout || took > driver.RetryTimeout+2*driver.AnswerTimeout {
+				if !errors.Is(err, driver.ErrUnavailable) || took < driver.RetryTimeout ||
+					took > driver.RetryTimeout+2*driver.AnswerTimeout {
 					t.Errorf("Acquire of waiter %d = %v after %v, want ErrUnavailable after %v", i, err, took, driver.RetryTimeout)
 				}
 			})
@@ -606,11 +611,14 @@ func TestPosition(t *testing.T) {
 		{"Free", rows.State{}, false, -1, true, time.Hour},
 		{"Held", rows.State{Holders: []rows.Entry{holder}}, false, -1, false, 5 * time.Millisecond},
 		{"Reader", rows.State{Holders: []rows.Entry{reader}}, true, -1, true, 7 * time.Millisecond},
-		{"ReaderBehindWriter", rows.State{Holders: []rows.Entry{reader}, Waiters: []rows.Entry{waiting("x", false, 0)}}, true, -1, false, 7 * time.Millisecond},
+		{"ReaderBehindWriter", rows.State{Holders: []rows.Entry{reader}, Waiters: []rows.Entry{waiting("x", false, 0)}}, true,
+			-1, false, 7 * time.Millisecond},
 		{"First", rows.State{Waiters: []rows.Entry{waiting("n", false, 0)}}, false, 0, true, time.Hour},
-		{"Second", rows.State{Waiters: []rows.Entry{waiting("x", false, now+3000), waiting("n", true, now+1000)}}, false, 1, false, 3 * time.Millisecond},
+		{"Second", rows.State{Waiters: []rows.Entry{waiting("x", false, now+3000), waiting("n", true, now+1000)}}, false, 1,
+			false, 3 * time.Millisecond},
 		{"Slot", rows.State{Slots: 2, Holders: []rows.Entry{holder}}, false, -1, true, 5 * time.Millisecond},
-		{"NoSlot", rows.State{Slots: 1, Holders: []rows.Entry{holder}, Waiters: []rows.Entry{waiting("n", false, 0)}}, false, 0, false, 5 * time.Millisecond},
+		{"NoSlot", rows.State{Slots: 1, Holders: []rows.Entry{holder}, Waiters: []rows.Entry{waiting("n", false, 0)}}, false,
+			0, false, 5 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.state.Now = now

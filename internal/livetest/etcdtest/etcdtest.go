@@ -102,7 +102,8 @@ func newServerOf(t testing.TB, name, etcd, etcdctl string) *Server {
 	t.Helper()
 	listenURL := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
 	return &Server{
-		t: t, name: name, dir: t.TempDir(), etcd: etcd, etcdctl: etcdctl, port: livetest.FreePort(t), listenURL: listenURL, advertiseURL: listenURL,
+		t: t, name: name, dir: t.TempDir(), etcd: etcd, etcdctl: etcdctl, port: livetest.FreePort(t), listenURL: listenURL,
+		advertiseURL: listenURL,
 	}
 }
 

@@ -73,7 +73,8 @@ func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 	// introducing nodes to each other takes seconds.
 	named := AtLeast(t, 7, 2)
 	for i, s := range specs {
-		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(nodesConf(specs, ids, i, named)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(nodesConf(specs, ids, i, named)),
+			0o600); err != nil {
 			t.Fatalf("configure the cluster: %v", err)
 		}
 	}

@@ -110,7 +110,8 @@ func TestClusterFailover(t *testing.T) {
 			master := tt.fail()
 			t.Logf("failover after %v", time.Since(began))
 			if master == old || c.MasterOf(slot) != master {
-				t.Errorf("master after the failover of %s is %s, and %s when asked again", old.Addr(), master.Addr(), c.MasterOf(slot).Addr())
+				t.Errorf("master after the failover of %s is %s, and %s when asked again", old.Addr(), master.Addr(),
+					c.MasterOf(slot).Addr())
 			}
 			if got := master.Must("GET", key); got != tt.name {
 				t.Errorf("GET from the new master = %v, want %s", got, tt.name)

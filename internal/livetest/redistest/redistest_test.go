@@ -19,7 +19,8 @@ func TestSingle(t *testing.T) {
 		url  string // without the port
 	}{
 		{name: "Plain", url: "redis://127.0.0.1:"},
-		{name: "Password", conf: []string{redistest.Password(password)}, url: "redis://:" + url.PathEscape(password) + "@127.0.0.1:"},
+		{name: "Password", conf: []string{redistest.Password(password)},
+			url: "redis://:" + url.PathEscape(password) + "@127.0.0.1:"},
 		{name: "TLS", conf: []string{redistest.TLS}, url: "rediss://127.0.0.1:"},
 		{name: "TLSAndPassword", conf: []string{redistest.TLS, redistest.Password("hush")}, url: "rediss://:hush@127.0.0.1:"},
 	}

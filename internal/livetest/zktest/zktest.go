@@ -137,7 +137,8 @@ func start(t testing.TB, n int, through func(server int, addr string) string, co
 			peers = slices.Clone(reach)
 			peers[i] = own[i]
 		}
-		lines := slices.Concat(peers, slices.DeleteFunc(slices.Clone(conf), func(line string) bool { return line == TLS || line == Production }))
+		lines := slices.Concat(peers, slices.DeleteFunc(slices.Clone(conf),
+			func(line string) bool { return line == TLS || line == Production }))
 		if slices.Contains(conf, TLS) {
 			lines = append(lines, s.secureLines(t)...)
 		}
@@ -268,7 +269,8 @@ func (s *Server) Watches(t testing.TB) (watches, nodes int) {
 		t.Fatalf("watches of zookeeper: %v", err)
 	}
 	var clients int
-	if _, err := fmt.Sscanf(text, "%d connections watching %d paths\nTotal watches:%d", &clients, &nodes, &watches); err != nil {
+	if _, err := fmt.Sscanf(text, "%d connections watching %d paths\nTotal watches:%d", &clients, &nodes,
+		&watches); err != nil {
 		t.Fatalf("watches of zookeeper: it says %q", text)
 	}
 	return watches, nodes

@@ -51,7 +51,8 @@ func TestAttempt(t *testing.T) {
 		nodes int
 		steps []testStep
 	}{
-		{"AgreedAtOnce", 5, []testStep{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open}, {do: granted(4, 7), want: won(7)}}},
+		{"AgreedAtOnce", 5, []testStep{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open},
+			{do: granted(4, 7), want: won(7)}}},
 		{"NoMajority", 5, []testStep{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open}}},
 		{"BehindIsRaised", 3, []testStep{
 			{do: granted(0, 5), want: open},
@@ -110,14 +111,17 @@ func TestAttempt(t *testing.T) {
 			{do: granted(2, 12), want: raise(9)},
 			{do: raised(2), want: raise(9)}, // answers nothing that was asked
 		}},
-		{"GrantedTwiceCountsOnce", 3, []testStep{{do: granted(0, 7), want: open}, {do: granted(0, 7), want: open}, {do: granted(0, 9), want: open}}},
+		{"GrantedTwiceCountsOnce", 3, []testStep{{do: granted(0, 7), want: open}, {do: granted(0, 7), want: open},
+			{do: granted(0, 9), want: open}}},
 		{"RepeatedGrantTellsTheFirstCounter", 3, []testStep{
 			{do: granted(0, 7), want: open},
 			{do: granted(0, 9), want: open}, // another attempt had it in between
 			{do: granted(1, 9), want: raise(9, 0)},
 		}},
-		{"RefusedByAMajority", 5, []testStep{{do: refused(0), want: open}, {do: refused(1), want: open}, {do: granted(2, 7), want: open}, {do: refused(3), want: failed(0)}}},
-		{"RefusedTwiceCountsOnce", 5, []testStep{{do: refused(0), want: open}, {do: refused(0), want: open}, {do: refused(0), want: open}}},
+		{"RefusedByAMajority", 5, []testStep{{do: refused(0), want: open}, {do: refused(1), want: open},
+			{do: granted(2, 7), want: open}, {do: refused(3), want: failed(0)}}},
+		{"RefusedTwiceCountsOnce", 5, []testStep{{do: refused(0), want: open}, {do: refused(0), want: open},
+			{do: refused(0), want: open}}},
 		{"OverdueAndThenGranted", 3, []testStep{
 			{do: refused(0), want: open},
 			{do: granted(0, 7), want: open}, // it was only late
@@ -149,7 +153,8 @@ func TestAttempt(t *testing.T) {
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: raised(0), want: failed(9), at: valid},
 		}},
-		{"Expired", 3, []testStep{{do: granted(0, 7), want: open}, {do: expired, want: open, at: valid - 1}, {do: expired, want: failed(0), at: valid}}},
+		{"Expired", 3, []testStep{{do: granted(0, 7), want: open}, {do: expired, want: open, at: valid - 1},
+			{do: expired, want: failed(0), at: valid}}},
 		{"WonStaysWon", 3, []testStep{
 			{do: granted(0, 7), want: open},
 			{do: granted(1, 7), want: won(7)},

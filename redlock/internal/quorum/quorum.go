@@ -25,11 +25,13 @@ type Params struct {
 func (p Params) Check() error {
 	switch {
 	case p.Nodes < MinNodes:
-		return driver.Invalidf("number of nodes: Redlock needs at least %d nodes, got %d: with fewer, none may fail", MinNodes, p.Nodes)
+		return driver.Invalidf("number of nodes: Redlock needs at least %d nodes, got %d: with fewer, none may fail",
+			MinNodes, p.Nodes)
 	case p.Nodes > MaxNodes:
 		return driver.Invalidf("number of nodes: Redlock takes at most %d nodes, got %d", MaxNodes, p.Nodes)
 	case p.Nodes%2 == 0:
-		return driver.Invalidf("number of nodes: Redlock needs an odd number of nodes, got %d: as many may fail of %d, and the majority is smaller",
+		return driver.Invalidf(
+			"number of nodes: Redlock needs an odd number of nodes, got %d: as many may fail of %d, and the majority is smaller",
 			p.Nodes, p.Nodes-1)
 	case p.MaxTTL <= 0:
 		return driver.Invalidf("MaxTTL: the longest TTL is %v, want a positive one", p.MaxTTL)

@@ -63,11 +63,13 @@ func TestTimes(t *testing.T) {
 			t.Errorf("of a lease of %v, %v are left", ttl, validity)
 		}
 		if held, kept := float64(validity)/slow, float64(ttl)/fast; held >= kept {
-			t.Errorf("a lease of %v lasts %v by a slow clock of its holder, and %v by a fast one of the node", ttl, time.Duration(held), time.Duration(kept))
+			t.Errorf("a lease of %v lasts %v by a slow clock of its holder, and %v by a fast one of the node", ttl,
+				time.Duration(held), time.Duration(kept))
 		}
 		p := quorum.Params{Nodes: 3, MaxTTL: ttl}
 		if waited, kept := float64(p.Quarantine())/fast, float64(ttl)/slow; waited <= kept {
-			t.Errorf("with leases of %v, an agent with a fast clock waits %v, when by a slow one they last %v", ttl, time.Duration(waited), time.Duration(kept))
+			t.Errorf("with leases of %v, an agent with a fast clock waits %v, when by a slow one they last %v", ttl,
+				time.Duration(waited), time.Duration(kept))
 		}
 	}
 }

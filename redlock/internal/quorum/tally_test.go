@@ -37,8 +37,10 @@ func TestTally(t *testing.T) {
 		{"AwayFails", 3, at(end), []answer{{'a', 0, 0, open, false}, {'a', 1, 0, failed, false}}},
 		{"NoAndAway", 3, at(end), []answer{{'n', 0, 0, open, false}, {'a', 1, 0, failed, false}}},
 		{"AwayTwice", 5, at(end), []answer{{'a', 0, 0, open, false}, {'a', 0, 0, open, false}, {'a', 0, 0, open, false}}},
-		{"AwayAndThenYes", 3, at(end), []answer{{'a', 0, 0, open, false}, {'y', 0, 0, open, false}, {'n', 1, 0, open, false}, {'y', 2, 0, won, false}}},
-		{"AwayAndThenNo", 3, at(end), []answer{{'a', 0, 0, open, false}, {'n', 0, 0, open, false}, {'n', 1, 0, failed, true}}},
+		{"AwayAndThenYes", 3, at(end), []answer{{'a', 0, 0, open, false}, {'y', 0, 0, open, false}, {'n', 1, 0, open, false},
+			{'y', 2, 0, won, false}}},
+		{"AwayAndThenNo", 3, at(end), []answer{{'a', 0, 0, open, false}, {'n', 0, 0, open, false},
+			{'n', 1, 0, failed, true}}},
 		{"YesAndThenAway", 3, at(end), []answer{{'y', 0, 0, open, false}, {'a', 0, 0, open, false}, {'y', 1, 0, won, false}}},
 		{"NoAndThenAway", 5, at(end), []answer{{'n', 0, 0, open, false}, {'a', 0, 0, open, false}, {'a', 1, 0, open, false}}},
 	}

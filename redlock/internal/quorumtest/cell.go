@@ -46,7 +46,8 @@ var cells = [...]Cell{
 	{Name: "a majority forgets, clocks are right", forget: true, majorityForgets: true, byTime: true, hints: clockHints},
 	{Name: "nodes' clocks jump", forget: true, clocksJump: true, hints: randomHints, Overlaps: true},
 	{Name: "clients' clocks stand still", clocksStop: true, hints: denseHints, Overlaps: true},
-	{Name: "clients' clocks stand still while nodes forget", forget: true, clocksStop: true, hints: denseHints, Overlaps: true, Disorder: true},
+	{Name: "clients' clocks stand still while nodes forget", forget: true, clocksStop: true, hints: denseHints,
+		Overlaps: true, Disorder: true},
 }
 
 // cellOf returns the cell of a seed.

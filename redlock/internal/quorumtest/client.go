@@ -52,7 +52,8 @@ func (c *client) think(most time.Duration) {
 func (c *client) try(lock, failed int) {
 	w := c.w
 	w.nonces++
-	a := &attempt{c: c, lock: lock, nonce: w.nonces, ttl: between(c.rng, maxTTL/4, maxTTL), tokens: 1 + c.rng.Uint64N(3), start: c.instant()}
+	a := &attempt{c: c, lock: lock, nonce: w.nonces, ttl: between(c.rng, maxTTL/4, maxTTL), tokens: 1 + c.rng.Uint64N(3),
+		start: c.instant()}
 	if w.broken == SameNonce {
 		c.nonce = cmp.Or(c.nonce, a.nonce)
 		a.nonce = c.nonce
@@ -156,7 +157,8 @@ type hold struct {
 
 func (a *attempt) won(target uint64) {
 	c, w := a.c, a.c.w
-	h := &hold{attempt: a, first: target - a.tokens + 1, last: target, end: a.start.Add(quorum.Validity(a.ttl)), life: c.life}
+	h := &hold{attempt: a, first: target - a.tokens + 1, last: target, end: a.start.Add(quorum.Validity(a.ttl)),
+		life: c.life}
 	if w.broken == ReplyTime {
 		h.end = c.instant().Add(quorum.Validity(a.ttl))
 	}

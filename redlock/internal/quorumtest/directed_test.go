@@ -44,7 +44,8 @@ type scriptedClient struct {
 }
 
 func (s *scenario) newClient(nonce uint64) *scriptedClient {
-	return &scriptedClient{s: s, nonce: nonce, attempt: quorum.Params{Nodes: 3, MaxTTL: time.Minute}.Attempt(now(), time.Minute)}
+	return &scriptedClient{s: s, nonce: nonce, attempt: quorum.Params{Nodes: 3, MaxTTL: time.Minute}.Attempt(now(),
+		time.Minute)}
 }
 
 // now returns what the clients' clocks show.

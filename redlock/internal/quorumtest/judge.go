@@ -41,7 +41,8 @@ func (j *judge) checkTokens(h *hold) {
 	var what string
 	id := func(token uint64) uint64 { return token*uint64(j.w.locks) + uint64(h.lock) }
 	if h.first <= h.floor {
-		what = fmt.Sprintf("%s has lock %d with token %d, but %d was granted before #%d began", h.c.name, h.lock, h.first, h.floor, h.nonce)
+		what = fmt.Sprintf("%s has lock %d with token %d, but %d was granted before #%d began", h.c.name, h.lock, h.first,
+			h.floor, h.nonce)
 	}
 	for t := h.first; t <= h.last; t++ {
 		if was := j.usedTokens[id(t)]; was != nil {

@@ -80,7 +80,8 @@ func (n *nemesis) partition() {
 		if way != 1 {
 			a.cuts[node].from = until
 		}
-		w.log(a.name, "is cut off from node %d, %s, until %v", node, [...]string{"inwards", "outwards", "both ways"}[way], until)
+		w.log(a.name, "is cut off from node %d, %s, until %v", node, [...]string{"inwards", "outwards", "both ways"}[way],
+			until)
 	}
 }
 

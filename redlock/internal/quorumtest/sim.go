@@ -55,7 +55,8 @@ func Simulate(seed uint64, broken Break, timeline bool) Result {
 	return Result{
 		Seed: w.seed, Cell: w.cell, Nodes: len(w.nodes), Violations: j.violations, Timeline: w.timeline,
 		Time: w.now, Healing: w.now - faultTime, Events: w.events,
-		Acquisitions: j.acquisitions, Renewals: j.renewals, Admissions: j.admissions, Overlaps: j.overlaps, Disorders: j.disorders,
+		Acquisitions: j.acquisitions, Renewals: j.renewals, Admissions: j.admissions, Overlaps: j.overlaps,
+		Disorders: j.disorders,
 	}
 }
 
@@ -72,7 +73,8 @@ func newWorld(seed uint64, broken Break, timeline bool) *world {
 	w.locks, w.stripes = 1+rng.IntN(3), 1+rng.IntN(2)
 	w.badNetwork = chance(rng, 25)
 	w.nodeTimeout = []time.Duration{20 * time.Millisecond, maxTTL / 4, 2 * maxTTL}[rng.IntN(3)]
-	w.judge = judge{w: w, greatest: make([]uint64, w.locks), usedTokens: map[uint64]*client{}, holds: make([][]*hold, w.locks)}
+	w.judge = judge{w: w, greatest: make([]uint64, w.locks), usedTokens: map[uint64]*client{},
+		holds: make([][]*hold, w.locks)}
 	for i := range w.params.Nodes {
 		m := &machine{actor: w.actor(fmt.Sprint("node ", i)), index: i}
 		m.node = NewNode(m.newRunID(), m.wallClock(), w.locks, w.stripes, broken)
@@ -87,7 +89,8 @@ func newWorld(seed uint64, broken Break, timeline bool) *world {
 		w.push(event{actor: &c.actor, run: func() { c.think(maxThinkTime) }})
 	}
 	for i := range 1 + rng.IntN(3) {
-		a := &agent{actor: w.actor(fmt.Sprint("agent ", i)), exchange: make([]uint64, len(w.nodes)), earlyRead: make([]quorum.Counters, len(w.nodes))}
+		a := &agent{actor: w.actor(fmt.Sprint("agent ", i)), exchange: make([]uint64, len(w.nodes)),
+			earlyRead: make([]quorum.Counters, len(w.nodes))}
 		a.admissions = slices.Repeat([]quorum.Admission{w.params.Admission()}, len(w.nodes))
 		w.agents = append(w.agents, a)
 		for node := range w.nodes {

@@ -80,8 +80,10 @@ func (s *totals) merge(other *totals) {
 }
 
 func (s *totals) String() string {
-	return fmt.Sprintf("%d worlds, %v, %d events, %d acquisitions, %d renewals, %d admissions; allowed: %d overlaps, %d tokens out of order; healed within %v",
-		s.worlds, s.time.Round(time.Second), s.events, s.acquisitions, s.renewals, s.admissions, s.overlaps, s.disorders, s.healing.Round(time.Millisecond))
+	return fmt.Sprintf("%d worlds, %v, %d events, %d acquisitions, %d renewals, %d admissions; allowed: %d overlaps, "+
+		"%d tokens out of order; healed within %v",
+		s.worlds, s.time.Round(time.Second), s.events, s.acquisitions, s.renewals, s.admissions, s.overlaps, s.disorders,
+		s.healing.Round(time.Millisecond))
 }
 
 // forEachSeed calls f for n seeds on all processors, until f returns false.
@@ -107,7 +109,8 @@ func TestReplay(t *testing.T) {
 	forEachSeed(0, 2*uint64(len(cells)), func(seed uint64) bool {
 		a, b, c := Simulate(seed, Sound, true), Simulate(seed, Sound, true), Simulate(seed, Sound, false)
 		if len(a.Timeline) < 100 || !slices.Equal(a.Timeline, b.Timeline) {
-			t.Errorf("seed %d: timelines of %d and %d lines, which are not equal, or too short", seed, len(a.Timeline), len(b.Timeline))
+			t.Errorf("seed %d: timelines of %d and %d lines, which are not equal, or too short", seed, len(a.Timeline),
+				len(b.Timeline))
 		}
 		if a.Events != c.Events || a.Time != c.Time || a.Acquisitions != c.Acquisitions {
 			t.Errorf("seed %d: %d events in %v with a timeline, %d in %v without", seed, a.Events, a.Time, c.Events, c.Time)

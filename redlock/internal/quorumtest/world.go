@@ -81,7 +81,8 @@ func (w *world) source(name string) *rand.Rand {
 }
 
 func (w *world) actor(name string) actor {
-	a := actor{w: w, name: name, rng: w.source(name), net: w.source(name + " net"), life: 1, cuts: make([]cut, w.params.Nodes)}
+	a := actor{w: w, name: name, rng: w.source(name), net: w.source(name + " net"), life: 1,
+		cuts: make([]cut, w.params.Nodes)}
 	a.clock = clock{shown: time.Hour + between(a.rng, 0, time.Hour), ppm: a.rng.Int64N(2*maxDrift+1) - maxDrift}
 	a.wallOffset = between(a.rng, -w.cell.skew(), w.cell.skew())
 	return a

@@ -1,0 +1,43 @@
+package redislock
+
+// The words of the protocol with fullScript; script/full.lua says what each means.
+
+// Codes of commands.
+const (
+	codeAcquire   = "A"
+	codeRelease   = "R"
+	codeWithdraw  = "w"
+	codeBreak     = "b"
+	codeCheck     = "c"
+	codeSetHolder = "L"
+)
+
+// Answers, or their first words.
+const (
+	answerGranted   = "g"
+	answerQueued    = "q"
+	answerNotQueued = "n"
+	answerHeld      = "h"
+	answerGrace     = "e"
+	answerKind      = "k"
+	answerDone      = "o"
+	answerWanted    = "w"
+	answerNoHold    = "l"
+
+	// answerMaybeFreed is the driver's own: the answer is answerNoHold, and an earlier request of the
+	// same call may have freed the hold.
+	answerMaybeFreed = "!"
+)
+
+// Words of hints, see script/hint.lua.
+const (
+	hintTurn   = "k"
+	hintWanted = "w"
+	hintBroken = "b"
+)
+
+// Modes of holds; that of a semaphore is its number of slots.
+const (
+	modeExclusive = "x"
+	modeShared    = "s"
+)
