@@ -12,7 +12,7 @@ import (
 // prefix begins the names of all metrics.
 const prefix = "distributed_lock_"
 
-// descs are the descriptions of all metrics. docs/metrics.md says more about each.
+// descs are the descriptions of all metrics. docs/reference/generated/metrics.md lists them.
 type descs struct {
 	wait, failures, reasons, hold, held, waiting, queue, handOvers *prometheus.Desc
 	lost, regressed, late, folded                                  *prometheus.Desc

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,8 +91,8 @@ func runProgram(t *testing.T, parent, commands string, p program) {
 		file = "main_test.go"
 		commands = strings.Replace(commands, "go run ", "go test ", 1)
 	}
-	dir, err := os.MkdirTemp(parent, "hello")
-	if err != nil {
+	dir := filepath.Join(parent, filepath.Base(t.Name())+strconv.Itoa(p.line))
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(p.text), 0o600); err != nil {
