@@ -53,10 +53,10 @@
 //
 // A wait ends with the context, or after [MaxWait] with [ErrHeld]. Goroutines of one process that
 // want the same name queue in the Locker, first in first out, and only the one at the head asks the
-// store. Where the driver reserves tokens, a released lock goes straight to the next goroutine, with
-// a token of its own, if the store confirmed the lease within the last 10 ms. If the store has given
-// the lock to another process within these 10 ms, the next goroutine believes in its hold until its
-// next renewal, for a third of the TTL at most; a resource that checks tokens refuses it.
+// store. Where the driver reserves tokens, a released lock goes straight to the next goroutine,
+// with a token of its own, if the store confirmed the lease within the last 10 ms. If the store has
+// given the lock to another process within these 10 ms, the next goroutine believes in its hold
+// until its next renewal, for a third of the TTL at most; a resource that checks tokens refuses it.
 //
 // While the store is unavailable, an acquisition that may wait retries for [RetryTimeout], and then
 // returns [ErrUnavailable]. That never matches [ErrHeld], which means that somebody holds the lock.
