@@ -76,6 +76,9 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began cl
 	var lock *Lock
 	if err == nil {
 		lock = l.newLock(ctx, h)
+		if l.conf.hasTraces && !origin.joined {
+			h.noteAcquirer()
+		}
 	} else {
 		err = l.wrapError(op, name, withCallerContext(caller, l.withHeldError(name, err)))
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -20,8 +19,8 @@ const releaseTimeout = 5 * time.Second
 // It also returns the time at which it began.
 func (c *core) releaseLease(granted driver.Lease, timeout time.Duration) (began time.Time, _ error) {
 	began = time.Now()
-	ctx := withLazyDeadline(context.Background(), began.Add(timeout))
-	defer ctx.cancel()
+	ctx, cancel := context.WithDeadline(context.Background(), began.Add(timeout))
+	defer cancel()
 	err := granted.Release(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = noAnswerError(timeout)
@@ -112,85 +111,4 @@ func withoutContextError(text string) string {
 // match the errors of package context: the caller's own context may still be alive.
 func noAnswerError(timeout time.Duration) error {
 	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, timeout)
-}
-
-// A lazyDeadline is a context with a deadline, as [context.WithDeadline] returns. It has no timer
-// until somebody calls Done, because most requests to a store are over long before their deadline.
-// The timer would take a sixth of the time of BenchmarkUncontended.
-type lazyDeadline struct {
-	parent   context.Context
-	deadline time.Time
-
-	mu          sync.Mutex
-	err         error           // why it is done, if noticed before timerCtx was made
-	timerCtx    context.Context // has the timer; made by the first call of Done
-	cancelTimer context.CancelFunc
-}
-
-// withLazyDeadline returns a context that ends with parent or at the deadline, whichever is first.
-func withLazyDeadline(parent context.Context, deadline time.Time) *lazyDeadline {
-	return &lazyDeadline{parent: parent, deadline: deadline}
-}
-
-// cancel cancels the context and frees its resources.
-func (d *lazyDeadline) cancel() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.timerCtx != nil:
-		d.cancelTimer()
-	case d.err == nil:
-		d.err = context.Canceled
-	}
-}
-
-// Deadline implements [context.Context].
-func (d *lazyDeadline) Deadline() (time.Time, bool) {
-	if at, ok := d.parent.Deadline(); ok && at.Before(d.deadline) {
-		return at, true
-	}
-	return d.deadline, true
-}
-
-// Done implements [context.Context].
-func (d *lazyDeadline) Done() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.timerCtx != nil:
-	case d.err == nil:
-		d.timerCtx, d.cancelTimer = context.WithDeadline(d.parent, d.deadline)
-	default: // the first error stays, even if the deadline has passed since
-		ctx, cancel := context.WithCancelCause(context.WithoutCancel(d.parent))
-		cancel(d.err)
-		d.timerCtx, d.cancelTimer = ctx, func() {}
-	}
-	return d.timerCtx.Done()
-}
-
-// Err implements [context.Context]. It reads the clock and needs no timer.
-func (d *lazyDeadline) Err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.err != nil:
-	case d.timerCtx != nil:
-		return d.timerCtx.Err()
-	case d.parent.Err() != nil:
-		d.err = d.parent.Err()
-	case !time.Now().Before(d.deadline):
-		d.err = context.DeadlineExceeded
-	}
-	return d.err
-}
-
-// Value implements [context.Context]. Package context looks up a value to derive a context from
-// this one; that value is present once Done was called.
-func (d *lazyDeadline) Value(key any) any {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.timerCtx == nil {
-		return d.parent.Value(key)
-	}
-	return d.timerCtx.Value(key)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -88,8 +87,8 @@ func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) 
 // unseen says why Status does not show the hold with that id. It is over, or the store shows no
 // ids, as a lock service to those who are no administrators. A renewal tells.
 func (l *Locker) unseen(ctx context.Context, name, id string) error {
-	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-	defer bounded.cancel()
+	bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
+	defer cancel()
 	d := l.core.driver
 	switch _, err := renewOne(bounded, d, d.Lease(name, id, l.conf.ttl)); {
 	case err == nil:
@@ -106,8 +105,8 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*hold, error) {
 	c, le := l.core, l.newLease(name, id)
 	le.granted = c.driver.Lease(name, id, le.ttl)
-	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-	defer bounded.cancel()
+	bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
+	defer cancel()
 	start, err := renewOne(bounded, c.driver, le.granted)
 	if err != nil {
 		return nil, callerError(ctx, err)

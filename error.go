@@ -76,13 +76,25 @@ func (e *Error) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("snib: %s (%s): %s", e.Op, e.Backend, cause)
 	}
-	return fmt.Sprintf("snib: %s %q (%s): %s", e.Op, e.Name, e.Backend, cause)
+	return fmt.Sprintf("snib: %s %q (%s): %s", e.Op, shorten(e.Name, maxShownName), e.Backend, cause)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// maxErrorLength bounds the text of one error, in bytes.
-const maxErrorLength = 2048
+// These bound the text of one error, and of the name in it, in bytes. Others may have chosen the
+// name.
+const (
+	maxErrorLength = 2048
+	maxShownName   = 80
+)
+
+// shorten returns text, cut to at most length bytes.
+func shorten(text string, length int) string {
+	if len(text) <= length {
+		return text
+	}
+	return strings.ToValidUTF8(text[:length], "") + "…"
+}
 
 // oneLine joins the lines of an error's text, and bounds its length.
 func oneLine(text string) string {
@@ -90,10 +102,7 @@ func oneLine(text string) string {
 		text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\r' || r == '\n' }), "; ")
 		text = strings.ReplaceAll(text, ":; ", ": ")
 	}
-	if len(text) > maxErrorLength {
-		text = strings.ToValidUTF8(text[:maxErrorLength], "") + "…"
-	}
-	return text
+	return shorten(text, maxErrorLength)
 }
 
 // joinErrors is like [errors.Join], but the text is one line with at most a few of the errors.

@@ -34,6 +34,6 @@ func ExampleMaxWait() {
 	_, err = locker.Acquire(ctx, "deploy")
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), err)
 	// Output:
-	// true snib: acquire "deploy" (memory): the lock is held: waited for 10ms
-	// true snib: acquire "deploy" (memory): context deadline exceeded
+	// true snib: acquire "deploy" (memory): the lock is held: waited for 10ms; this process holds it
+	// true snib: acquire "deploy" (memory): context deadline exceeded; this process holds it
 }

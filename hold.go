@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -36,6 +38,46 @@ type hold struct {
 	// unaccepted reports that the hold was handed to a waiter that has not accepted it yet. If
 	// the waiter gives up, nobody ever had the hold, and no Trace is called.
 	unaccepted bool
+
+	acquirer *callers // who called Acquire; nil without Traces
+}
+
+// callers are return addresses of a goroutine's stack, innermost first; 0 ends the list. They are
+// enough to reach the caller of this package.
+type callers [16]uintptr
+
+// String returns the function and the line that called this package.
+func (c *callers) String() string {
+	for frames := runtime.CallersFrames(c[:]); ; {
+		frame, more := frames.Next()
+		if frame.PC != 0 && !strings.HasPrefix(frame.Function, "github.com/sniblock/snib.") {
+			return fmt.Sprintf("%s (%s:%d)", frame.Function, frame.File, frame.Line)
+		}
+		if !more {
+			return "an unknown function"
+		}
+	}
+}
+
+// noteAcquirer records who acquires the hold, for those in this process who wait for it in vain.
+// That costs as much as a hand-over within the process, so only Lockers with a Trace do it.
+func (h *hold) noteAcquirer() {
+	stack := new(callers)
+	runtime.Callers(2, stack[:])
+	c := h.locker.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.acquirer = stack
+}
+
+// acquirerLocked says who acquired the hold at the head of q, as far as that is known.
+func (c *core) acquirerLocked(q *nameQueue) string {
+	for _, le := range c.keeper.heap {
+		if le.queue == q && le.hold != nil && le.hold.acquirer != nil {
+			return ", acquired by " + le.hold.acquirer.String()
+		}
+	}
+	return ""
 }
 
 // eventOf returns what the events of a hold have in common.

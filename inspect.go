@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -122,8 +121,8 @@ func (l *Locker) withoutPrefix(st Status) Status {
 // statusInTime asks the store for the status of a lock. If the store does not answer within
 // [driver.AnswerTimeout], the error matches ErrUnavailable.
 func (l *Locker) statusInTime(ctx context.Context, name string) (Status, error) {
-	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-	defer bounded.cancel()
+	bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
+	defer cancel()
 	st, err := l.core.driver.Status(bounded, name)
 	return st, callerError(ctx, err)
 }

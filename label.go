@@ -3,7 +3,6 @@ package snib
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -46,8 +45,8 @@ func (l *Lock) setLabel(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-	defer bounded.cancel()
+	bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
+	defer cancel()
 	holder := l.hold.locker.holder()
 	holder.Label = text
 	err = callerError(ctx, le.granted.SetHolder(bounded, holder))

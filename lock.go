@@ -88,7 +88,9 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// Lost returns a channel that is closed if, and only if, the hold ends before Release.
+// Lost returns a channel that is closed if, and only if, the hold ends before Release. Otherwise it
+// stays open, so a goroutine that waits for it must also wait for something else, such as the end
+// of [Lock.Context], which comes in both cases.
 func (l *Lock) Lost() <-chan struct{} {
 	h := l.mustHold()
 	h.locker.core.mu.Lock()

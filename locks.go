@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -71,6 +72,80 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, er
 	try := *l
 	try.conf.noWait = true
 	return try.AcquireAll(ctx, names...)
+}
+
+// AcquireAny waits until one of the names is free and acquires it: the first one, if several are.
+// It serves work that needs one of several equal things, such as a port, a device or a license;
+// [Lock.Name] says which one it got. While it waits, it has a place in the queue of each name. Once
+// it has a lock it gives up the other places, and releases at once what it is granted there.
+//
+// Without names, the error matches [ErrInvalid]. Errors are those of [Locker.Acquire]; if the wait
+// ended, they are joined for all the names. With [NoWait] it only looks for a name that is free.
+func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
+	}
+	if ctx == nil {
+		return nil, l.wrapError("acquire", "", errNilContext())
+	}
+	var errs []error
+	for _, name := range names {
+		lock, err := l.acquire(ctx, ctx, name, true)
+		if err == nil {
+			return lock, nil
+		}
+		errs = append(errs, err)
+		if errors.Is(err, ErrUnavailable) { // each further request would take as long to fail
+			break
+		} else if !errors.Is(err, ErrHeld) {
+			return nil, err
+		}
+	}
+	if l.conf.noWait {
+		return nil, joinErrors(errs...)
+	}
+	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
+}
+
+// waitForAny waits for all the names at once, and keeps the first lock.
+func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) {
+	bounded, cancel := l.waitContext(ctx, false)
+	defer cancel()
+	each := *l
+	each.conf.maxWait = 0
+	wait, stop := context.WithCancel(bounded)
+	defer stop()
+	var (
+		isWon  atomic.Bool
+		won    = make(chan *Lock, 1)
+		failed = make(chan error, len(names))
+	)
+	for _, name := range names {
+		go func() {
+			lock, err := each.acquire(wait, ctx, name, false)
+			switch {
+			case err != nil:
+				failed <- err
+			case isWon.CompareAndSwap(false, true):
+				won <- lock
+			default:
+				_ = lock.Release() // if it fails, the lock lapses by itself
+			}
+		}()
+	}
+	var errs []error
+	for range names {
+		select {
+		case lock := <-won:
+			return lock, nil
+		case err := <-failed:
+			errs = append(errs, err)
+		}
+	}
+	return nil, joinErrors(errs...)
 }
 
 // noLocks says what is wrong with Locks that no AcquireAll has returned.

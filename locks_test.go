@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -160,4 +161,78 @@ func TestLocksReleaseOne(t *testing.T) {
 	release(t, acquire(t, l, "a"))
 	wantErr(t, "Release", ls.Release(), nil)
 	release(t, acquire(t, l, "b"))
+}
+
+func TestAcquireAny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d, snib.Prefix("gpu/"))
+		first, err := l.AcquireAny(t.Context(), "0", "1")
+		wantErr(t, "AcquireAny", err, nil)
+		second, err := l.AcquireAny(t.Context(), "0", "1", "0")
+		wantErr(t, "AcquireAny", err, nil)
+		if first.Name() != "gpu/0" || second.Name() != "gpu/1" {
+			t.Errorf("got %s and %s, want the first that is free", first.Name(), second.Name())
+		}
+		_, err = l.With(snib.NoWait()).AcquireAny(t.Context(), "0", "1")
+		wantErr(t, "AcquireAny with NoWait", err, snib.ErrHeld)
+		began := time.Now()
+		_, err = l.With(snib.MaxWait(time.Second)).AcquireAny(t.Context(), "0", "1")
+		wantErr(t, "AcquireAny with MaxWait", err, snib.ErrHeld)
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("waited for %v, want 1s", waited)
+		}
+
+		time.AfterFunc(time.Minute, func() { release(t, second) })
+		third, err := l.AcquireAny(t.Context(), "0", "1")
+		wantErr(t, "AcquireAny", err, nil)
+		if third.Name() != "gpu/1" {
+			t.Errorf("got %s, want the one that was released", third.Name())
+		}
+		synctest.Wait() // for the waits that were given up
+		st, err := l.Status(t.Context(), "0")
+		if err != nil || len(st.Waiters) != 0 {
+			t.Errorf("waiters of the other name: %+v, %v; want none", st.Waiters, err)
+		}
+	})
+}
+
+// Of two locks that are granted together, one is kept.
+func TestAcquireAnyKeepsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l, other := open(t, store.Open()), open(t, store.Open())
+		a, b := acquire(t, other, "a"), acquire(t, other, "b")
+		time.AfterFunc(time.Second, func() { release(t, a); release(t, b) })
+		lock, err := l.AcquireAny(t.Context(), "a", "b")
+		wantErr(t, "AcquireAny", err, nil)
+		synctest.Wait()
+		held := 0
+		for st, err := range l.List(t.Context(), "") {
+			wantErr(t, "List", err, nil)
+			held += len(st.Holders)
+		}
+		if held != 1 {
+			t.Errorf("%d locks are held, want one", held)
+		}
+		release(t, lock)
+	})
+}
+
+// AcquireAny waits through an outage, and does not try all the names in it.
+func TestAcquireAnyInOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := fault.Wrap(memlock.New(), fault.Plan{})
+		l := open(t, d)
+		d.Sever(fault.Fail)
+		_, err := l.With(snib.NoWait()).AcquireAny(t.Context(), "a", "b")
+		wantErr(t, "AcquireAny with NoWait", err, snib.ErrUnavailable)
+		if n := d.Calls(fault.Acquire); n != 1 {
+			t.Errorf("%d requests were sent, want one", n)
+		}
+		time.AfterFunc(time.Second, d.Heal)
+		lock, err := l.AcquireAny(t.Context(), "a", "b")
+		wantErr(t, "AcquireAny", err, nil)
+		release(t, lock)
+	})
 }

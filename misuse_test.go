@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -23,6 +24,7 @@ func TestNilContext(t *testing.T) {
 	_, err := l.Acquire(none, "a")
 	_, tryErr := l.TryAcquire(none, "a")
 	_, allErr := l.AcquireAll(none, "a")
+	_, anyErr := l.AcquireAny(none, "a")
 	_, tryAllErr := l.TryAcquireAll(none, "a")
 	doErr := l.Do(none, "a", nil)
 	_, adoptErr := l.Adopt(none, "a", "id")
@@ -35,7 +37,7 @@ func TestNilContext(t *testing.T) {
 	_, infoErr := mustBeHeldError(t, "TryAcquire", err2).Info(none)
 	release(t, lock)
 	for what, err := range map[string]error{
-		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
+		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
 		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "id"), "Info": infoErr,
 	} {
 		if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "context: it is nil") {
@@ -227,6 +229,7 @@ func TestNilLocker(t *testing.T) {
 		_, acquireErr := l.Acquire(ctx, "a")
 		_, tryErr := l.TryAcquire(ctx, "a")
 		_, allErr := l.AcquireAll(ctx, "a")
+		_, anyErr := l.AcquireAny(ctx, "a")
 		_, tryAllErr := l.TryAcquireAll(ctx, "a")
 		_, adoptErr := l.Adopt(ctx, "a", "id")
 		_, statusErr := l.Status(ctx, "a")
@@ -234,7 +237,7 @@ func TestNilLocker(t *testing.T) {
 		for _, listErr = range l.List(ctx, "") {
 		}
 		for what, err := range map[string]error{
-			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
+			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
 			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
 		} {
 			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
@@ -272,4 +275,50 @@ func TestHoldCountOfNilContext(t *testing.T) {
 	if n := open(t, memlock.New()).HoldCount(none, "a"); n != 0 {
 		t.Errorf("HoldCount = %d, want 0", n)
 	}
+}
+
+// A name may come from a URL, and an error goes into logs and answers.
+func TestErrorOfALongName(t *testing.T) {
+	l := open(t, memlock.New())
+	name := strings.Repeat("é", 1<<20)
+	_, err := l.Acquire(t.Context(), name)
+	wantErr(t, "Acquire", err, snib.ErrInvalid)
+	if text := err.Error(); len(text) > 400 || !strings.Contains(text, strings.Repeat("é", 40)+"…") || !utf8.ValidString(text) {
+		t.Errorf("the error has %d bytes, want the first 80 of the name and an ellipsis: %.400s", len(text), text)
+	}
+	var details *snib.Error
+	if !errors.As(err, &details) || details.Name != name {
+		t.Error("the error does not have the whole name for programs")
+	}
+}
+
+// A goroutine that waits for itself, or for another one of its process, learns that this process
+// holds the lock, and where the holder acquired it if the Locker has a Trace.
+func TestWaitForOwnProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.New()
+		for _, tt := range []struct {
+			name string
+			opts []snib.Option
+			want string
+		}{
+			{"Plain", nil, "this process holds it"},
+			{"Traced", []snib.Option{snib.Tracing(&snib.Trace{})}, "this process holds it, acquired by github.com/sniblock/snib_test.acquire ("},
+		} {
+			l := open(t, d, tt.opts...)
+			lock := acquire(t, l, tt.name)
+			_, err := l.With(snib.MaxWait(time.Second)).Acquire(t.Context(), tt.name)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, ctxErr := l.Acquire(ctx, tt.name)
+			wantErr(t, "Acquire with MaxWait", err, snib.ErrHeld)
+			wantErr(t, "Acquire with a deadline", ctxErr, context.DeadlineExceeded)
+			for _, err := range []error{err, ctxErr} {
+				if !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+				}
+			}
+			release(t, lock)
+		}
+	})
 }

@@ -136,7 +136,8 @@ func (c *core) abandonWait(q *nameQueue, w *waiter) *hold {
 }
 
 // endOfWait returns the error of w, whose wait in q has ended with cause. It matches
-// ErrUnavailable, unless the lock was held, as far as is known, while w waited.
+// ErrUnavailable, unless the lock was held, as far as is known, while w waited. If this process
+// holds the lock, the error says so, because w may wait for its own goroutine.
 func (c *core) endOfWait(q *nameQueue, w *waiter, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,6 +145,9 @@ func (c *core) endOfWait(q *nameQueue, w *waiter, cause error) error {
 	case q.outageErr != nil:
 		return fmt.Errorf("%w: %w", q.outageErr, cause)
 	case q.held || q.heldInStore || !q.lastHeld.Before(w.began):
+		if q.held {
+			cause = fmt.Errorf("%w; this process holds it%s", cause, c.acquirerLocked(q))
+		}
 		return cause
 	}
 	return fmt.Errorf("%w: no answer to another goroutine of this process: %w", ErrUnavailable, cause)

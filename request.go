@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -21,8 +22,12 @@ func (l *Locker) request(ctx context.Context, p place, noWait bool) (*lease, dri
 		Name: p.name, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait, RetryTimeout: l.conf.retryTimeout,
 		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay, Holder: l.holder(),
 	}
-	if q != nil {
-		req.OnWait = func(err error) { c.noteAnswer(q, err == nil, err) }
+	s := l.newStall(ctx, p.name)
+	if q != nil || s != nil {
+		req.OnWait = func(err error) {
+			c.noteAnswer(q, err == nil, err)
+			s.note(err)
+		}
 	}
 	// Without Detached, the death of this process would free the lock without the LockDelay.
 	req.Detached = l.conf.detached || l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease
@@ -32,9 +37,47 @@ func (l *Locker) request(ctx context.Context, p place, noWait bool) (*lease, dri
 		req.Tokens = q.tokenBlockSize(l)
 	}
 	c.mu.Unlock()
-	le, granted, err := l.send(ctx, req, p)
+	le, granted, err := l.send(ctx, req, p, s)
+	s.note(nil)
 	le.queue, le.watermark = q, watermark
 	return le, granted, err
+}
+
+// A stall tells the Traces while an acquisition waits for the store and not for a holder. A nil
+// stall tells nobody.
+type stall struct {
+	locker *Locker
+	ctx    context.Context // of the acquisition, for its values
+	name   string
+
+	mu    sync.Mutex // the driver may call OnWait from any goroutine
+	since time.Time  // zero while the acquisition is not stalled
+}
+
+// newStall returns a stall for an acquisition, or nil if no Trace asks for it.
+func (l *Locker) newStall(ctx context.Context, name string) *stall {
+	if len(l.conf.traces.waitStalled) == 0 && len(l.conf.traces.waitResumed) == 0 {
+		return nil
+	}
+	return &stall{locker: l, ctx: ctx, name: name}
+}
+
+// note reports what the store has said: nil for an answer, or why there is none.
+func (s *stall) note(err error) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	traces, e := &s.locker.conf.traces, Event{Name: s.name, Backend: s.locker.core.info.Backend}
+	switch {
+	case err != nil && s.since.IsZero():
+		s.since = time.Now()
+		traces.waitStalled.call(&WaitStalledEvent{Event: e, Context: s.ctx, Err: err})
+	case err == nil && !s.since.IsZero():
+		traces.waitResumed.call(&WaitResumedEvent{Event: e, Context: s.ctx, Stalled: time.Since(s.since)})
+		s.since = time.Time{}
+	}
 }
 
 // holder describes this process, and what keeps its holds alive.
@@ -85,10 +128,10 @@ func newID() string {
 // the heads before it: if that has lasted for RetryTimeout, send returns its error without a
 // request, because each request may take seconds to fail. Outside of a queue, the outage begins
 // with this acquisition.
-func (l *Locker) send(ctx context.Context, req driver.Request, p place) (*lease, driver.Lease, error) {
+func (l *Locker) send(ctx context.Context, req driver.Request, p place, s *stall) (*lease, driver.Lease, error) {
 	if req.NoWait {
-		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
-		defer bounded.cancel()
+		bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
+		defer cancel()
 		le, granted, err := l.attempt(bounded, req)
 		return le, granted, callerError(ctx, err)
 	}
@@ -137,6 +180,7 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place) (*lease,
 		if !shouldRetry {
 			return le, nil, err
 		}
+		s.note(err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -18,6 +18,8 @@ import (
 type Trace struct {
 	WaitStarted func(WaitStartedEvent) // an Acquire began; one WaitEnded follows
 	WaitEnded   func(WaitEndedEvent)
+	WaitStalled func(WaitStalledEvent) // one WaitResumed follows
+	WaitResumed func(WaitResumedEvent)
 	Acquired    func(AcquiredEvent)
 	Renewed     func(RenewedEvent)
 	Lost        func(LostEvent)
@@ -46,6 +48,22 @@ type WaitEndedEvent struct {
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant
 	Err     error           // of Acquire; nil if an AcquiredEvent follows
+}
+
+// A WaitStalledEvent reports that an Acquire waits for the store and not for a holder: it is out
+// of reach or full, or it grants nothing yet, for example after a restart. Of the goroutines of a
+// process that wait for one lock, only the one whose turn it is reports that.
+type WaitStalledEvent struct {
+	Event
+	Context context.Context // passed to Acquire, for its values
+	Err     error           // why, and for how long at least if that is known; it matches ErrUnavailable
+}
+
+// A WaitResumedEvent reports that the store has answered again, or that the Acquire ends.
+type WaitResumedEvent struct {
+	Event
+	Context context.Context // passed to Acquire, for its values; it may have ended
+	Stalled time.Duration   // since the WaitStalledEvent
 }
 
 // An AcquiredEvent reports an Acquire that has succeeded.
@@ -115,6 +133,8 @@ const (
 type traceHooks struct {
 	waitStarted hooks[WaitStartedEvent]
 	waitEnded   hooks[WaitEndedEvent]
+	waitStalled hooks[WaitStalledEvent]
+	waitResumed hooks[WaitResumedEvent]
 	acquired    hooks[AcquiredEvent]
 	renewed     hooks[RenewedEvent]
 	lost        hooks[LostEvent]
@@ -126,6 +146,8 @@ type traceHooks struct {
 func (l *traceHooks) add(t *Trace) {
 	l.waitStarted.add(t.WaitStarted)
 	l.waitEnded.add(t.WaitEnded)
+	l.waitStalled.add(t.WaitStalled)
+	l.waitResumed.add(t.WaitResumed)
 	l.acquired.add(t.Acquired)
 	l.renewed.add(t.Renewed)
 	l.lost.add(t.Lost)
@@ -161,16 +183,25 @@ func logTrace(l *slog.Logger) *Trace {
 		WaitEnded: func(e WaitEndedEvent) {
 			g.log(e.Context, waitLevel(e), "wait ended", e.Event, e.Err, slog.Duration("wait", e.Waited))
 		},
+		WaitStalled: func(e WaitStalledEvent) {
+			g.log(e.Context, slog.LevelWarn, "wait stalled", e.Event, e.Err)
+		},
+		WaitResumed: func(e WaitResumedEvent) {
+			g.log(e.Context, slog.LevelInfo, "wait resumed", e.Event, nil, slog.Duration("stalled", e.Stalled))
+		},
 		Acquired: func(e AcquiredEvent) {
 			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
 				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
 		},
 		Renewed: func(e RenewedEvent) {
-			level := slog.LevelDebug
-			if e.Err != nil && !errors.Is(e.Err, ErrLost) { // a loss has a line of its own
-				level = slog.LevelWarn
+			level, message := slog.LevelDebug, "lock renewed"
+			if e.Err != nil {
+				message = "renewal failed"
+				if !errors.Is(e.Err, ErrLost) { // a loss has a line of its own
+					level = slog.LevelWarn
+				}
 			}
-			g.log(ctx, level, "lock renewed", e.Event, e.Err,
+			g.log(ctx, level, message, e.Event, e.Err,
 				tokenAttr(e.Event), slog.Duration("took", e.Took), slog.Duration("margin", e.Margin), slog.Duration("left", e.Left))
 		},
 		Lost: func(e LostEvent) {

@@ -349,6 +349,14 @@ func TestLogKeys(t *testing.T) {
 			time.Sleep(time.Millisecond) // let the keeper run
 		}
 	}
+	fails := true
+	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		if fails {
+			fails = false
+			return nil, driver.ErrUnavailable
+		}
+		return send()
+	}
 	release(t, acquire(t, l, "a"))
 	lock := acquire(t, l, "broken")
 	until("lock renewed")
@@ -373,13 +381,14 @@ func TestLogKeys(t *testing.T) {
 			delete(fields, every)
 		}
 		if message != "lock lost" {
-			delete(fields, "err") // optional: the refused renewal has one
+			delete(fields, "err") // other lines may have none
 		}
 		got[message] = level + " | " + message + " | " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 		if strings.Contains(line, lock.ID()) {
 			t.Errorf("the id, with which the lock can be released, stands in the log: %s", line)
 		}
 	}
+	delete(got, "renewal failed") // TestLogLevels has it; here the loss may come first
 	page := "# Lines of the log\n\nMade by `UPDATE=1 go test -run TestLogKeys .`. [Metrics, alerts and logs](../../metrics.md#logs) explains them.\n\n" +
 		"| level | message | keys |\n| --- | --- | --- |\n"
 	for _, row := range slices.Sorted(maps.Values(got)) {
@@ -430,7 +439,7 @@ func TestLogLevels(t *testing.T) {
 			_, err := l.Acquire(ctx, "a")
 			wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		}},
-		{"RenewalFails", "lock renewed", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+		{"RenewalFails", "renewal failed", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
 			acquire(t, l, "a")
 			d.Sever(fault.Fail)
 			time.Sleep(ttl / 2)
@@ -461,6 +470,79 @@ func TestLogLevels(t *testing.T) {
 				}
 				if !found {
 					t.Errorf("no line with %q in\n%s", want, log.String())
+				}
+			})
+		})
+	}
+}
+
+// An acquisition tells once that it waits for the store and not for a holder, and once that it does
+// no longer: also if the outage begins while it is queued, and if it gives up.
+func TestStalled(t *testing.T) {
+	outage := fmt.Errorf("%w: it is full", snib.ErrUnavailable)
+	tests := []struct {
+		name string
+		fair bool
+		call func(req driver.Request, try int) error // what a try at the store does before it is sent
+		want []string
+	}{
+		{"Answers", false, func(driver.Request, int) error { return nil }, nil},
+		{"Held", false, func(req driver.Request, _ int) error { req.NoteWait(nil); return nil }, nil},
+		{"Fails", false, func(_ driver.Request, try int) error {
+			if try < 3 {
+				return outage
+			}
+			return nil
+		}, []string{"stalled", "resumed"}},
+		{"Outside", true, func(_ driver.Request, try int) error {
+			if try < 3 {
+				return outage
+			}
+			return nil
+		}, []string{"stalled", "resumed"}},
+		{"Queued", true, func(req driver.Request, _ int) error {
+			for range 2 {
+				req.NoteWait(nil)
+				req.NoteWait(outage)
+				req.NoteWait(outage)
+			}
+			return nil
+		}, []string{"stalled", "resumed", "stalled", "resumed"}},
+		{"GivesUp", false, func(driver.Request, int) error { return outage }, []string{"stalled", "resumed"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got []string
+				d, try := newSpy(new(memlock.Store)), 0
+				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+					try++
+					if err := tt.call(req, try); err != nil {
+						return nil, err
+					}
+					return send()
+				}
+				opts := []snib.Option{snib.RetryTimeout(10 * time.Second), snib.Tracing(&snib.Trace{
+					WaitStalled: func(e snib.WaitStalledEvent) {
+						if got = append(got, "stalled"); e.Name != "a" || !errors.Is(e.Err, snib.ErrUnavailable) {
+							t.Errorf("stalled: %+v", e)
+						}
+					},
+					WaitResumed: func(e snib.WaitResumedEvent) {
+						if got = append(got, "resumed"); e.Name != "a" || tt.name == "Fails" && e.Stalled <= 0 {
+							t.Errorf("resumed: %+v", e)
+						}
+					},
+				})}
+				if tt.fair {
+					opts = append(opts, snib.Fair())
+				}
+				lock, err := open(t, d, opts...).Acquire(t.Context(), "a")
+				if err == nil {
+					release(t, lock)
+				}
+				if (err != nil) != (tt.name == "GivesUp") || !slices.Equal(got, tt.want) {
+					t.Errorf("got %v, %v; want %v", got, err, tt.want)
 				}
 			})
 		})

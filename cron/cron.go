@@ -1,5 +1,6 @@
-// Package cron runs a scheduled job once per tick, although several hosts have the same schedule.
-// Each host calls [Runner.Run] at each tick, and one of them runs the job.
+// Package cron runs a scheduled job at most once per tick, although several hosts have the same
+// schedule: if the host that runs it dies, the tick is lost. Each host calls [Runner.Run] at each
+// tick, and one of them runs the job.
 //
 //	runner, err := cron.New(locker, 30*time.Second) // for a schedule of a minute
 //	…
@@ -29,6 +30,9 @@
 // some backends, runs the tick again. [snib.LockDelay] prevents that, where it matters more than
 // the ticks that are skipped because of it. As with any lock, the resource must refuse what a
 // paused host does too late: see package fence.
+//
+// Work that must be done once, and be done by another host if the first one dies, needs a record of
+// what is done, in the same transaction as the work: see examples/ledger.
 package cron
 
 import (

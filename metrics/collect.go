@@ -17,7 +17,7 @@ type descs struct {
 	wait, failures, reasons, hold, held, waiting, queue, handOvers *prometheus.Desc
 	lost, regressed, late, folded                                  *prometheus.Desc
 
-	renewals, margin, took, errors *prometheus.Desc
+	stalled, renewals, margin, took, errors *prometheus.Desc
 
 	stored, storeWaiting, longest, endless, surveyed, surveyFailures *prometheus.Desc
 }
@@ -40,6 +40,7 @@ func newDescs() descs {
 		late:      desc("late_renewals_total", "Renewals that were answered within the last third of their lease.", "resource"),
 		folded:    desc("resource_overflows_total", "How often a name was counted as other because there were too many resources."),
 
+		stalled:  desc("stalled", "Acquires of this process that wait for the store and not for a holder.", "backend"),
 		renewals: desc("renewals_total", "Renewals of leases, by outcome.", "backend", "outcome"),
 		margin:   desc("renewal_margin_ratio", "Part of the lease that was left when its renewal was answered.", "backend"),
 		took:     desc("renewal_seconds", "Time that the store took to answer a renewal.", "backend"),
@@ -59,7 +60,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.descs
 	for _, desc := range []*prometheus.Desc{
 		d.wait, d.failures, d.reasons, d.hold, d.held, d.waiting, d.queue, d.handOvers, d.lost, d.regressed, d.late, d.folded,
-		d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.longest, d.endless, d.surveyed, d.surveyFailures,
+		d.stalled, d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.longest, d.endless, d.surveyed, d.surveyFailures,
 	} {
 		ch <- desc
 	}
@@ -116,6 +117,7 @@ func (c *Collector) collectResource(out writer, r *resource) {
 
 func (c *Collector) collectBackend(out writer, b *backend) {
 	d := &c.descs
+	out.gauge(d.stalled, float64(b.stalled.Load()), b.name)
 	for outcome := range b.renewals {
 		out.counter(d.renewals, b.renewals[outcome].Load(), b.name, metriclabel.Outcome(outcome).String())
 	}

@@ -74,6 +74,8 @@ func (c *Collector) Trace() *snib.Trace {
 	return &snib.Trace{
 		WaitStarted: func(e snib.WaitStartedEvent) { c.resources.Name(e.Name).started.Add(1) },
 		WaitEnded:   func(e snib.WaitEndedEvent) { c.waitEnded(&e) },
+		WaitStalled: func(e snib.WaitStalledEvent) { c.backend(e.Backend).stalled.Add(1) },
+		WaitResumed: func(e snib.WaitResumedEvent) { c.backend(e.Backend).stalled.Add(-1) },
 		Renewed:     func(e snib.RenewedEvent) { c.renewed(&e) },
 		Lost:        func(e snib.LostEvent) { c.lost(&e) },
 		Released:    func(e snib.ReleasedEvent) { c.released(&e) },
@@ -203,6 +205,7 @@ type backend struct {
 	name     string
 	took     histogram
 	margin   histogram
+	stalled  atomic.Int64 // acquisitions now
 	renewals [metriclabel.Outcomes]atomic.Uint64
 	errors   [metriclabel.Ops]atomic.Uint64
 }

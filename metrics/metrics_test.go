@@ -241,6 +241,23 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// An acquisition that waits for the store counts as stalled until the store answers.
+func TestStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCollector(t, metrics.Options{})
+		d := fault.Wrap(memlock.New(), fault.Plan{})
+		l := open(t, d, snib.Tracing(c.Trace()))
+		d.Sever(fault.Fail)
+		got := make(chan *snib.Lock)
+		go func() { got <- acquire(t, l, "a") }()
+		time.Sleep(time.Second)
+		read(t, c).check(t, scrape{`distributed_lock_stalled{backend="memory"}`: 1})
+		d.Heal()
+		release(t, <-got)
+		read(t, c).check(t, scrape{`distributed_lock_stalled{backend="memory"}`: 0})
+	})
+}
+
 func TestLosses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCollector(t, metrics.Options{})

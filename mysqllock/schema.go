@@ -13,7 +13,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// version is the version of the table; see "Wire format" in docs/backends/mysqllock.md.
+// version is the version of the table; see "Keys" in docs/backends/mysqllock.md.
 const version = 1
 
 // Schema returns the statements that create the table, for users who create tables by migrations.

@@ -46,9 +46,7 @@
 // they are on disk ([driver.FencingDurable]), whatever synchronous_commit is set to. Rows of
 // unused locks are pruned, which never makes a token go back.
 //
-// In a session, an exclusive lock that nobody else wants is taken without a row, and its token is
-// the server's clock ([driver.FencingClock]). If the caller requires durable tokens, with
-// snib.RequireFencing, the row has the grant and its token as described above.
+// The token of a session's lock is the server's clock ([driver.FencingClock]), which nobody stores.
 //
 // # Failover
 //
@@ -61,6 +59,6 @@
 //
 // # Options
 //
-// [Table] names the table, and [Listen] the way past a pooler. Sessions also have [Timeout],
-// [Keys] and [SessionPooler]. [Tx] has options of its own, the type [TxOption].
+// [Table] names the table, and [Listen] the way past a pooler. Sessions also have [Timeout] and
+// [Keys]. [Tx] has options of its own, the type [TxOption].
 package pglock

@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// version is the version of the table; see "Wire format" in docs/backends/pglock.md.
+// version is the version of the table; see "Keys" in docs/backends/pglock.md.
 const version = 1
 
 // Schema returns the statements that create the table, for users who create tables by migrations.

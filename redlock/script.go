@@ -7,8 +7,8 @@ import (
 )
 
 // The scripts implement a node. One call serves a batch of requests in order, each in one atomic
-// step. docs/backends/redlock.md describes the keys and the requests; package internal/quorum says
-// why the steps are as they are. The scripts need nothing newer than Redis 6.2.
+// step. docs/backends/redlock.md describes the keys; package internal/quorum says why the steps are
+// as they are. The scripts need nothing newer than Redis 6.2.
 //
 // holdScript serves the requests that are about holding locks, and adminScript all others.
 // The files say what the requests and the answers are.

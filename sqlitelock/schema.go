@@ -16,7 +16,7 @@ import (
 )
 
 // These numbers identify a file as a database of this package: see
-// docs/backends/sqlitelock.md, "Wire format".
+// docs/backends/sqlitelock.md, "Keys".
 const (
 	applicationID = 0x736e6962 // "snib"
 	version       = 2

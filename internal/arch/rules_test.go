@@ -119,8 +119,8 @@ var rules = []rule{
 	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"fence", "internal/livetest", "memlock", "remotelock/..."},
 		"it has dependencies that the service has not: who brings another Authorizer inherits nothing of it"},
 
-	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
-		"github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
+	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "mysqllock", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
+		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
 		[]string{"internal/livetest/..."},
 		"programs show what users write: they import what users may, and nobody imports them"},
 

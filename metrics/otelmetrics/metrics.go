@@ -45,6 +45,8 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	return &snib.Trace{
 		WaitStarted: func(e snib.WaitStartedEvent) { m.waiting.Add(e.Context, 1, classes.Name(e.Name).resource) },
 		WaitEnded:   func(e snib.WaitEndedEvent) { m.waitEnded(&e) },
+		WaitStalled: func(e snib.WaitStalledEvent) { m.addStalled(e.Context, e.Backend, 1) },
+		WaitResumed: func(e snib.WaitResumedEvent) { m.addStalled(e.Context, e.Backend, -1) },
 		Renewed:     func(e snib.RenewedEvent) { m.renewed(&e) },
 		Lost:        func(e snib.LostEvent) { m.lost(e.Name, e.Held, e.Loss) },
 		Released:    func(e snib.ReleasedEvent) { m.released(&e) },
@@ -77,7 +79,7 @@ type instruments struct {
 
 	wait, hold, renewal, margin                                               metric.Float64Histogram
 	queue                                                                     metric.Int64Histogram
-	held, waiting                                                             metric.Int64UpDownCounter
+	held, waiting, stalled                                                    metric.Int64UpDownCounter
 	failures, reasons, handOvers, losses, regressions, late, renewals, errors metric.Int64Counter
 }
 
@@ -110,6 +112,7 @@ func (m *instruments) create(from metric.Meter) error {
 
 	m.held = gauge("held", "Holds of this process now.")
 	m.waiting = gauge("waiting", "Acquires of this process that have not ended yet.")
+	m.stalled = gauge("stalled", "Acquires of this process that wait for the store and not for a holder.")
 	m.failures = counter("failures", "Acquires that did not get the lock.")
 	m.reasons = counter("failure_reasons", "Acquires that did not get the lock, by reason.")
 	m.handOvers = counter("handovers", "Holds that were handed over within this process, without asking the store.")
@@ -183,6 +186,11 @@ func (m *instruments) renewed(e *snib.RenewedEvent) {
 	if outcome == metriclabel.Failed {
 		m.failed(e.Backend, metriclabel.Renew)
 	}
+}
+
+// addStalled adds n to the acquisitions that wait for a store and not for a holder.
+func (m *instruments) addStalled(ctx context.Context, backend string, n int64) {
+	m.stalled.Add(ctx, n, metric.WithAttributes(attribute.String("backend", backend)))
 }
 
 // failed counts an operation that failed because of the store.

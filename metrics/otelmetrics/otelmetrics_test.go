@@ -127,6 +127,10 @@ func TestMetrics(t *testing.T) {
 	check(t, read(), map[string]float64{"distributed_lock_held{resource=invoices}": 1, "distributed_lock_waiting{resource=invoices}": 0})
 	release(t, inner)
 	release(t, outer)
+	for range 2 {
+		trace.WaitStalled(snib.WaitStalledEvent{Event: snib.Event{Name: "a", Backend: "redis"}, Context: t.Context()})
+	}
+	trace.WaitResumed(snib.WaitResumedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, Context: t.Context()})
 	trace.Lost(snib.LostEvent{Event: snib.Event{Name: "a"}, Loss: snib.LossExpired})
 	trace.Regressed(snib.RegressedEvent{Event: snib.Event{Name: "a"}})
 	trace.Renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
@@ -145,6 +149,7 @@ func TestMetrics(t *testing.T) {
 		"distributed_lock_held{resource=a}":                                     -1,
 		"distributed_lock_token_regressions_total{resource=a}":                  1,
 		"distributed_lock_late_renewals_total{resource=a}":                      1,
+		"distributed_lock_stalled{backend=redis}":                               1,
 		"distributed_lock_renewals_total{backend=redis,outcome=failed}":         1,
 		"distributed_lock_renewal_seconds{backend=redis}":                       1,
 		"distributed_lock_renewal_margin_ratio{backend=redis}":                  1,
@@ -176,6 +181,7 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 	trace, read := newCountingTrace(t, otelmetrics.Options{})
 	ctx, e, err := t.Context(), snib.Event{Name: "a", Backend: "memory"}, errors.New("no route to host")
 	trace.WaitStarted(snib.WaitStartedEvent{Event: e, Context: ctx})
+	trace.WaitStalled(snib.WaitStalledEvent{Event: e, Context: ctx, Err: err})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Err: err})
 	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Local: true})
 	trace.Renewed(snib.RenewedEvent{Event: e, TTL: time.Minute, Err: err})
