@@ -21,8 +21,8 @@ export GOWORK := $(CURDIR)/go.work
 # tests start servers, and which share of them, and of the long tests, to run; how many worlds are simulated, from which
 # seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all);
 # what a benchmark's name matches, and which scenarios are compared with other libraries: such as uncontended,hand-over,
-# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go. Which contestants
-# the lab judges, and where its page goes.
+# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go. Which targets
+# the lab runs, and where its page goes.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -39,14 +39,14 @@ SETUPS ?=
 FAULTS ?=
 SCENARIOS ?= all
 DELAY ?= 0
-OUT ?= bench/out
-CONTESTANTS ?= snib foreign
-LABOUT ?= lab-out
+OUT ?= bench-out
+TARGETS ?= snib foreign
+LAB_OUT ?= lab-out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
-TESTS := ./cmd/snib ./pglock ./internal/served ./etcdlock ./zklock ./internal/interop ./mysqllock ./redlock ./redislock work
+TESTS := ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./etcdlock ./zklock ./cmd/sniblab/internal/interop ./mysqllock ./redlock ./redislock work
 
 .PHONY: help test size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps lint-deps
 
@@ -87,7 +87,7 @@ size: ## how many lines each part has, and words the pages, beside what docs/bud
 PLATFORMS := linux/arm64 linux/386 linux/arm darwin/arm64 freebsd/amd64 windows/amd64
 
 platforms: ## types of all modules on other platforms, and the tests of the core on 386
-	go run ./internal/release/typecheck $(PLATFORMS)
+	go run ./cmd/sniblab/internal/release/typecheck $(PLATFORMS)
 	GOARCH=386 CGO_ENABLED=0 go test . ./cron ./driver/... ./fence ./leader ./memlock ./sqlitelock
 
 windows: ## the tests of what Windows runs, in Wine 10 or later; earlier versions lack what Go and SQLite need
@@ -125,14 +125,14 @@ chaos: deps ## a minute of killed and stopped servers under Redlock
 	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redlock -args -chaos 60s
 
 nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=kill-server choose
-	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls|TestAssumptions)$$' -v ./internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'
+	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls|TestAssumptions)$$' -v ./cmd/sniblab/internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'
 
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib ls --count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
 
-lab: deps ## the lab: controls, then each of CONTESTANTS (by default, snib on all stores and the libraries of others) for TIME=3m; the page goes to LABOUT=lab-out
-	cd cmd/snib && SNIB_LAB="--for $(TIME) --out $(abspath $(LABOUT)) $(addprefix --contestant ,$(CONTESTANTS))" \
-		go test -count=1 -timeout 24h -v -run '^TestLabMatrix$$' .
+lab: deps ## the lab: controls, then each of TARGETS (by default, snib on all stores and the libraries of others) for TIME=3m; the page goes to LAB_OUT=lab-out
+	cd cmd/sniblab && SNIB_LAB="--for $(TIME) --out $(abspath $(LAB_OUT)) $(addprefix --target ,$(TARGETS))" \
+		go test -count=1 -timeout 24h -v -run '^TestMatrix$$' .
 
 herd: deps ## HERD=1000 runs of the command at once, on Redis, PostgreSQL and MariaDB
 	cd cmd/snib && SNIB_HERD=$(HERD) go test -count=1 -timeout 1h -v -run '^TestGreatHerd$$' .
@@ -143,21 +143,21 @@ fuzz: ## each fuzz target for FUZZTIME=30s
 		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit; \
 	done; [ "$$found" ] || { echo "make: there are no fuzz targets" >&2; exit 1; }; }
 
-bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other libraries, with charts in OUT=bench/out
+bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other libraries, with charts in OUT=bench-out
 	go test -run '^$$' -bench '$(BENCH)' -benchmem work
-	go run ./bench -scenario '$(SCENARIOS)' -delay '$(DELAY)' -save '$(OUT)'
+	go run ./cmd/sniblab/internal/bench -scenario '$(SCENARIOS)' -delay '$(DELAY)' -save '$(OUT)'
 
 release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed (CONTRIBUTING.md)
-	go run ./internal/release -version '$(VERSION)'
+	go run ./cmd/sniblab/internal/release -version '$(VERSION)'
 
 release-test: ## a release of the working tree, which is then installed from outside; nothing remains
-	go test -count=1 -timeout 1h -run '^TestWhole$$' -v ./internal/release -args -whole
+	go test -count=1 -timeout 1h -run '^TestWhole$$' -v ./cmd/sniblab/internal/release -args -whole
 
 console: ## build the web console from serve/internal/console/ui
 	UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
 
-pictures: deps ## pictures of each view of the web console, in internal/served/browser/pictures: no user downloads them
-	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./internal/served/browser -args -pictures pictures
+pictures: deps ## pictures of each view of the web console, in cmd/sniblab/internal/served/browser/pictures: no user downloads them
+	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./cmd/sniblab/internal/served/browser -args -pictures pictures
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.

@@ -33,7 +33,7 @@ func harness(server *mysqltest.Server, open func(*testing.T, string) driver.Driv
 			return d
 		},
 		TTL:    200 * time.Millisecond,
-		Secret: mysqltest.Password,
+		Secret: mysqltest.Password(),
 		Sever:  paths.Sever,
 		Stall:  paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {

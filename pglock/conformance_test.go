@@ -60,7 +60,7 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 			return d
 		},
 		TTL:    200 * time.Millisecond,
-		Secret: pgtest.Password,
+		Secret: pgtest.Password(),
 		Sever:  paths.Sever,
 		Stall:  paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {

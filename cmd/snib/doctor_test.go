@@ -54,7 +54,7 @@ func wantFindings(t *testing.T, url string, want ...string) {
 	if !slices.Equal(got, want) || code != wantCode {
 		t.Errorf("exit code %d, findings %q, want %q: %s", code, got, want, out)
 	}
-	if strings.Contains(out, pgtest.Password) || strings.Contains(out, mysqltest.Password) {
+	if strings.Contains(out, pgtest.Password()) || strings.Contains(out, mysqltest.Password()) {
 		t.Errorf("a password is shown: %s", out)
 	}
 }

@@ -4,20 +4,15 @@ go 1.26.0
 
 require (
 	github.com/BurntSushi/toml v1.6.0
-	github.com/charmbracelet/colorprofile v0.4.3
-	github.com/charmbracelet/x/ansi v0.11.7
 	github.com/ncruces/go-sqlite3 v0.35.6
 	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/rueidis v1.0.79
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/sniblock/snib v0.0.0
-	github.com/sniblock/snib/lab v0.0.0
 	github.com/sniblock/snib/metrics v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
 	github.com/sniblock/snib/redlock v0.0.0
-	github.com/sniblock/snib/remotelock v0.0.0
 	github.com/sniblock/snib/serve v0.0.0
-	github.com/sniblock/snib/serve/access v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -39,9 +34,6 @@ require (
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect
-	github.com/charmbracelet/x/term v0.2.2 // indirect
-	github.com/clipperhouse/displaywidth v0.11.0 // indirect
-	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 	github.com/coreos/go-oidc/v3 v3.21.0 // indirect
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
@@ -51,9 +43,6 @@ require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
-	github.com/lucasb-eyer/go-colorful v1.4.0 // indirect
-	github.com/mattn/go-runewidth v0.0.23 // indirect
-	github.com/xo/terminfo v0.0.0-20220910002029-abceb7e1c41e // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
@@ -82,13 +71,10 @@ require (
 
 replace (
 	github.com/sniblock/snib => ../..
-	github.com/sniblock/snib/lab => ../../lab
 	github.com/sniblock/snib/metrics => ../../metrics
 	github.com/sniblock/snib/redislock => ../../redislock
 	github.com/sniblock/snib/redlock => ../../redlock
-	github.com/sniblock/snib/remotelock => ../../remotelock
 	github.com/sniblock/snib/serve => ../../serve
-	github.com/sniblock/snib/serve/access => ../../serve/access
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 )
 

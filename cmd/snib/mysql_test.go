@@ -39,5 +39,5 @@ func TestMySQLScripts(t *testing.T) {
 }
 
 func mysqlURL(addr string) string {
-	return "mysql://" + mysqltest.User + ":" + mysqltest.Password + "@" + addr + "/" + mysqltest.Database
+	return "mysql://" + mysqltest.User + ":" + mysqltest.Password() + "@" + addr + "/" + mysqltest.Database
 }

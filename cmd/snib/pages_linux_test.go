@@ -258,7 +258,7 @@ func startPostgres(t *testing.T, dir string) (env []string, check func()) {
 func startMySQL(t *testing.T, dir string) (env []string, check func()) {
 	s := mysqltest.Start(t)
 	host, port, _ := strings.Cut(s.Addr(), ":")
-	conf := fmt.Sprintf("[client]\nhost=%s\nport=%s\nuser=%s\npassword=%s\n", host, port, mysqltest.User, mysqltest.Password)
+	conf := fmt.Sprintf("[client]\nhost=%s\nport=%s\nuser=%s\npassword=%s\n", host, port, mysqltest.User, mysqltest.Password())
 	if err := os.WriteFile(filepath.Join(dir, ".my.cnf"), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}

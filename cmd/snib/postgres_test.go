@@ -41,7 +41,7 @@ func TestPostgresScripts(t *testing.T) {
 	}
 	t.Run("postgres", func(t *testing.T) {
 		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "postgres", "postgres.txtar")}},
-			"SNIB_URL="+s.URL(), "ADDR="+s.Addr())
+			"SNIB_URL="+s.URL(), "ADDR="+s.Addr(), "PASSWORD="+pgtest.Password())
 	})
 }
 

@@ -48,7 +48,7 @@ type check struct {
 var checks = []check{
 	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", checkRules},
 	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", checkImports},
-	{"Closed", "the command, the lab and the benchmarks are ends, and the command shows the lab; what is worth sharing moves to a library", checkClosed},
+	{"Closed", "commands and examples are ends; what is worth sharing moves to a library", checkClosed},
 	{"Testing", "importing testing registers flags in the user's program", testingOnlyInTests},
 	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program", noTemplates},
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
@@ -124,7 +124,7 @@ func checkClosed(r *repo, bad report) {
 		for _, f := range p.files {
 			r.imports(f, func(at token.Pos, dir string, own bool) {
 				top, _, _ := strings.Cut(dir, "/")
-				if user, closed := closedTrees[top]; own && closed && home != top && home != user {
+				if own && home != top && slices.Contains(closedTrees, top) {
 					bad(r.at(at), "%s imports %s", p.dir, dir)
 				}
 			})
@@ -133,13 +133,13 @@ func checkClosed(r *repo, bad report) {
 }
 
 // notInTests returns a check that only tests import what matches forbidden. With exemptTests,
-// packages whose name ends in "test", and those that start servers with them, the benchmarks
-// and the scenes, are exempt.
+// packages whose name ends in "test" are exempt, and so is the laboratory, which starts servers
+// with them.
 func notInTests(forbidden []string, exemptTests bool) func(*repo, report) {
 	return func(r *repo, bad report) {
 		for _, p := range r.pkgs {
 			for _, f := range p.files {
-				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || slices.Contains([]string{"bench", "lab/arena", "lab/scene"}, p.dir)) {
+				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || strings.HasPrefix(p.dir, "cmd/sniblab")) {
 					continue
 				}
 				r.imports(f, func(at token.Pos, dir string, own bool) {
@@ -225,7 +225,7 @@ func checkOptions(r *repo, bad report) {
 	page, _ := fs.ReadFile(r.fsys, "docs/defaults.md") // without it, none has a row
 	for _, p := range r.pkgs {
 		for _, file := range p.files {
-			if file.test || strings.HasPrefix(p.dir, "lab/") {
+			if file.test || strings.HasPrefix(p.dir, "cmd/sniblab") {
 				continue
 			}
 			for _, decl := range file.ast.Decls {

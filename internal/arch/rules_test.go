@@ -37,29 +37,12 @@ var rules = []rule{
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
 	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
-	{"internal/guarded", nil, []string{"driver", "fence", "internal/jobtest", "internal/livetest/...", "pglock", "redislock/redisfence", "github.com/go-sql-driver/mysql",
-		"github.com/jackc/pgx/v5/...", "github.com/lib/pq", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
-		"guards and transactions are tried with all these clients here, so that the root module requires none of them, and pglock only its own"},
-	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
-		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
-		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
-	{"internal/nemesis", nil, []string{".", "cron", "driver", "leader", "etcdlock", "internal/livetest/...", "internal/history", "memlock", "mysqllock", "pglock", "redislock", "redlock",
-		"sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "golang.org/x/sys/unix"},
-		"it runs all backends as users do, so that no backend inherits what others need"},
-	{"internal/release/typecheck", []string{"golang.org/x/tools/go/packages"}, nil, "a tool of make"},
-	{"internal/release", []string{"github.com/google/go-containerregistry/pkg/v1/...", "golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/tools/go/packages"}, nil,
-		"it makes releases of what others wrote, and links nothing of it"},
 	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest"}, "a service over any driver, so it knows no store"},
 	{"serve/internal/events", []string{"driver"}, nil, "it compares what a store shows, whoever asks"},
 	{"serve/internal/console", nil, []string{"internal/livetest"}, "it has files: what they show comes from the API"},
 	{"remotelock", []string{"driver", "remotelock/wire"}, nil,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"remotelock/wire", []string{"driver"}, nil, "the service and its driver share it, so it brings nothing of either"},
-	{"internal/served", nil, []string{".", "driver/...", "fence", "internal/history", "internal/jobtest", "internal/livetest/...", "memlock", "pglock", "redislock", "remotelock/...", "serve", "sqlitelock",
-		"github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/santhosh-tekuri/jsonschema/v6", "golang.org/x/sys/unix"},
-		"it runs the service and its driver on real stores, so that neither requires the other, or a store"},
-	{"internal/served/browser", nil, []string{"driver", "internal/livetest/...", "memlock", "redislock", "remotelock/...", "serve/...",
-		"github.com/chromedp/...", "github.com/redis/rueidis"}, "it drives a real browser, whose library nothing else may bring in"},
 	{"internal/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
@@ -99,35 +82,40 @@ var rules = []rule{
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"lab/pattern", []string{".", "fence", "pglock", "redislock/...", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3", "go.uber.org/zap"}, nil, "it has each way to lock as a user of that client writes it"},
-	{"lab/process", nil, nil, "it runs programs, whatever they do"},
-	{"lab/contestant", []string{"lab/process"}, nil, "it speaks the protocol, and knows no lock"},
-	{"lab/judge", []string{"internal/history"}, nil, "it knows recorded events only: it must not share a mistake with what it judges"},
-	{"lab/arena", []string{"driver", "internal/history", "internal/livetest/...", "lab/contestant", "lab/judge", "lab/pattern", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5"}, nil,
-		"it starts servers and contestants, and breaks them; how patterns lock is said in lab/pattern"},
-	{"lab/report", []string{"internal/history", "lab/arena", "lab/judge", "lab/timeline"}, nil, "it shows outcomes, and runs nothing"},
-	{"lab/peers", []string{"internal/livetest/...", "lab/arena", "lab/contestant", "lab/process"}, nil,
-		"it installs libraries of others, and links none of them"},
-	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/process", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,
-		"the director starts servers and processes, and looks at them; how clients lock is said in lab/pattern"},
-	{"lab/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no scene"},
-
-	{"cmd/snib/...", []string{"github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/arena", "lab/contestant", "lab/judge", "lab/peers", "lab/report", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "remotelock/...", "serve/...", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "remotelock/...", "serve/...", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
 	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"fence", "internal/livetest", "memlock", "remotelock/..."},
-		"it has dependencies that the service has not: who brings another Authorizer inherits nothing of it"},
+		"who brings another Authorizer links nothing of it"},
+
+	// The laboratory is one module with the libraries of others, which nobody inherits: its packages
+	// may import all that is ours. These know less, so that they share no mistake with what they judge
+	// or show.
+	{"cmd/sniblab/...", []string{".", "cron", "driver/...", "etcdlock", "fence", "internal/history", "internal/jobtest", "internal/livetest/...",
+		"leader", "memlock", "mysqllock", "pglock", "redislock/...", "redlock/...", "remotelock/...", "serve/...", "sqlitelock", "zklock",
+		"cmd/sniblab/internal/...",
+		"github.com/bsm/redislock", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "github.com/chromedp/...",
+		"github.com/go-redsync/redsync/v4/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
+		"github.com/google/go-containerregistry/pkg/v1/...", "github.com/HdrHistogram/hdrhistogram-go", "github.com/jackc/pgx/v5/...",
+		"github.com/lib/pq", "github.com/ncruces/go-sqlite3/...", "github.com/redis/go-redis/v9", "github.com/redis/rueidis/...",
+		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cobra", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap",
+		"golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/sys/...",
+		"golang.org/x/term", "golang.org/x/tools/go/packages", "gonum.org/v1/plot/..."},
+		[]string{"github.com/rogpeppe/go-internal/..."},
+		"an end: it starts servers, breaks them, and runs libraries of others beside ours"},
+	{"cmd/sniblab/internal/judge", []string{"internal/history"}, nil,
+		"it knows recorded events only: it must not share a mistake with what it judges"},
+	{"cmd/sniblab/internal/process", nil, nil, "it runs programs, whatever they do"},
+	{"cmd/sniblab/internal/target", []string{"cmd/sniblab/internal/process"}, nil, "it speaks the protocol, and knows no lock"},
+	{"cmd/sniblab/internal/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no demo"},
+	{"cmd/sniblab/internal/peers", []string{"internal/livetest/...", "cmd/sniblab/internal/process", "cmd/sniblab/internal/target", "cmd/sniblab/internal/trial"}, nil,
+		"it installs libraries of others, and links none of them"},
 
 	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "mysqllock", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
 		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
 		[]string{"internal/livetest/..."},
 		"programs show what users write: they import what users may, and nobody imports them"},
-
-	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/...", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "mysqllock", "pglock", "redislock", "redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
-		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "gonum.org/v1/plot/...", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-		nil,
-		"it links each library that it compares, so nobody else does"},
 }
 
 // exceptions are package variables that may be state, as "directory.name", each with the reason.
@@ -137,7 +125,7 @@ var exceptions = map[string]string{
 
 // conformanceIn says where the conformance test of a backend is that is not in the backend itself.
 var conformanceIn = map[string]string{
-	"remotelock": "internal/served", // it needs the service, and the backends of stores
+	"remotelock": "cmd/sniblab/internal/served", // it needs the service, and the backends of stores
 }
 
 // typeWords are names of types with one meaning each, see docs/glossary.md. They may be declared
@@ -146,8 +134,8 @@ var typeWords = map[string]struct {
 	in      []string
 	instead string
 }{
-	"hold":     {[]string{".", "bench", "fence", "internal/...", "redlock/internal/..."}, "lease, which is the store's side of a hold"},
-	"guard":    {[]string{"fence", "examples/...", "lab/pattern"}, "supervisor or monitor: a guard stands at a resource"},
+	"hold":     {[]string{".", "cmd/sniblab/...", "fence", "internal/...", "redlock/internal/..."}, "lease, which is the store's side of a hold"},
+	"guard":    {[]string{"cmd/sniblab/internal/pattern", "examples/...", "fence"}, "supervisor or monitor: a guard stands at a resource"},
 	"mark":     {[]string{"fence"}, "record or entry: a mark is what a resource remembers"},
 	"ask":      {nil, "attempt for a call of Acquire, round for one try of it, request for a message"},
 	"line":     {nil, "queue"},
@@ -160,8 +148,8 @@ var typeWords = map[string]struct {
 	"patience": {nil, "a timeout, named by what it ends"},
 }
 
-// closedTrees are not imported from outside, except from the tree that is named.
-var closedTrees = map[string]string{"cmd": "", "lab": "cmd", "bench": "", "examples": ""}
+// closedTrees are not imported from outside.
+var closedTrees = []string{"cmd", "examples"}
 
 // badNames are package names that say nothing about what a package is for.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}

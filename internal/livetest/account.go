@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// An Account is the user for a server that refuses to run as root. If the tests run
-// as root, the server runs as that user, or as "nobody" if there is no such user.
-// Otherwise it runs as the tests do.
+// An Account is a server that refuses to run as root. If the tests run as root, the server runs as
+// the user nobody. Otherwise it runs as the tests do. It never runs as the user of the service that
+// the system may have: whoever gets into a server of tests would own the data of that service.
 type Account string
 
 // Home returns a folder that belongs to that user and is closed to others. It is

@@ -13,11 +13,7 @@ func (a Account) ids() (uid, gid int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false
 	}
-	for _, name := range []string{string(a), "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
+	if u, err := user.Lookup("nobody"); err == nil {
 		uid, err1 := strconv.Atoi(u.Uid)
 		gid, err2 := strconv.Atoi(u.Gid)
 		if err1 == nil && err2 == nil {

@@ -11,7 +11,8 @@ import (
 
 // NewData makes dir, the data folder of a new server of that user. The program install sets it up,
 // with args before the option that names the folder. Its first result is kept in the user's cache
-// folder, and copied from then on: that takes a tenth of the processor time.
+// folder, and copied from then on: that takes a tenth of the processor time. In the folder in which
+// install runs, the file [SecretFile] has the [Secret].
 func (a Account) NewData(dir, install, option string, args ...string) error {
 	kept, err := a.keptData(install, option, args)
 	if err != nil {
@@ -26,20 +27,32 @@ func (a Account) keptData(install, option string, args []string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	key := sha256.Sum256(fmt.Append(nil, install, info.Size(), info.ModTime(), option, args))
+	secret, err := Secret()
+	if err != nil {
+		return "", err
+	}
+	uid, gid, _ := a.ids()
+	key := sha256.Sum256(fmt.Append(nil, install, info.Size(), info.ModTime(), option, args, secret, uid, gid))
 	return Kept(context.Background(), fmt.Sprintf("%s-%.8x", a, key), func(unfinished string) error {
-		return a.setUp(unfinished, install, option, args)
+		return a.setUp(unfinished, install, option, args, secret)
 	})
 }
 
 // setUp makes the data folder dir.
-func (a Account) setUp(dir, install, option string, args []string) error {
+func (a Account) setUp(dir, install, option string, args []string, secret string) error {
 	home, err := os.MkdirTemp("", string(a)+"data") // where that user may write
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(home) //nolint:errcheck // a folder for temporary files
 	if err := a.give(home); err != nil {
+		return err
+	}
+	file := filepath.Join(home, SecretFile)
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		return err
+	}
+	if err := a.give(file); err != nil {
 		return err
 	}
 	made := filepath.Join(home, "data")

@@ -77,7 +77,7 @@ var etcdMutants = []mutant{
 		in:    "Driver.Info",
 		old:   `"the members' clocks run at the rate of the clients'",`,
 		new:   `"the members' clocks run at the rate of the clients'", "nobody pulls the plug",`,
-		tests: "TestAssumptionsStated", testsIn: "internal/nemesis",
+		tests: "TestAssumptionsStated", testsIn: "cmd/sniblab/internal/nemesis",
 	},
 	{
 		guarantee: "outages end waits", pkg: "etcdlock",

@@ -35,14 +35,14 @@ var helperMutants = []mutant{
 		file:  "script/admit.lua",
 		old:   "and ARGV[3] ~= mark[3])",
 		new:   "and false)",
-		tests: "TestRedis", testsIn: "internal/guarded",
+		tests: "TestRedis", testsIn: "cmd/sniblab/internal/guarded",
 	},
 	{
 		guarantee: "guarded rows", pkg: "fence",
 		in:    "Columns.Clauses",
 		old:   `" OR " + token + " = " + p(first+3) + " AND "`,
 		new:   `" OR " + token + " >= " + p(first+3) + " AND " + p(first+4) + " <> '' OR "`,
-		tests: "TestColumns/SQLite", testsIn: "internal/guarded",
+		tests: "TestColumns/SQLite", testsIn: "cmd/sniblab/internal/guarded",
 	},
 	{
 		guarantee: "claims", pkg: "fence",

@@ -1,31 +1,31 @@
 package mutant
 
 // nemesisMutants are the mutants of the judges of the nemesis and of the lab, and some of snib
-// itself that the lab must convict.
+// itself that the lab must reject.
 var nemesisMutants = []mutant{
 	{
-		guarantee: "lost writes are found", pkg: "lab/judge",
+		guarantee: "lost writes are found", pkg: "cmd/sniblab/internal/judge",
 		in:    "register.write",
 		old:   "if g.seen[h] != g.writes {",
 		new:   "if false {",
 		tests: "TestJudge",
 	},
 	{
-		guarantee: "late grants are no disorder", pkg: "lab/judge",
+		guarantee: "late grants are no disorder", pkg: "cmd/sniblab/internal/judge",
 		in:    "Result.countBack",
 		old:   "if inOne && before.last != nil && e.Token <= before.last.Token {\nearlier = before.last",
 		new:   "if inOne && now.last != nil && e.Token <= now.last.Token {\nearlier = now.last",
 		tests: "TestJudge",
 	},
 	{
-		guarantee: "tokens begin anew once", pkg: "lab/judge",
+		guarantee: "tokens begin anew once", pkg: "cmd/sniblab/internal/judge",
 		in:    "Rules.beginAnew",
 		old:   "fault == rules.Restart.Fault && begun[rules.Restart.After]",
 		new:   "begun[rules.Restart.Fault] && begun[rules.Restart.After]",
 		tests: "TestJudge",
 	},
 	{
-		guarantee: "the protocol is kept", pkg: "lab/contestant",
+		guarantee: "the protocol is kept", pkg: "cmd/sniblab/internal/target",
 		in:    "phase.follow",
 		old:   "m.Type == Granted && now == asked",
 		new:   "m.Type == Granted",
@@ -60,17 +60,17 @@ var nemesisMutants = []mutant{
 		tests: "TestCheck TestAllowance",
 	},
 	{
-		guarantee: "the lab convicts holders that end late", pkg: ".",
+		guarantee: "the lab rejects holders that end late", pkg: ".",
 		in:    "lease.extend",
 		old:   "le.deadline = start.Add(le.ttl - safetyOf(le.ttl))",
 		new:   "le.deadline = start.Add(4 * le.ttl)",
-		tests: "TestLabAcquits/LateEnd", testsIn: "cmd/snib",
+		tests: "TestAccepts/LateEnd", testsIn: "cmd/sniblab",
 	},
 	{
-		guarantee: "the lab convicts releases of another's hold", pkg: "redislock",
+		guarantee: "the lab rejects releases of another's hold", pkg: "redislock",
 		file:  "script/release.lua",
 		old:   "local json, multi = findGrant(id)",
 		new:   "local json, multi = lockValue()",
-		tests: "TestLabAcquits/LateRelease", testsIn: "cmd/snib",
+		tests: "TestAccepts/LateRelease", testsIn: "cmd/sniblab",
 	},
 }

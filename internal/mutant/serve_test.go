@@ -98,7 +98,7 @@ var serveMutants = []mutant{
 		in:    "attempt.withdrawFrom",
 		old:   "wire.PathWithdraw,",
 		new:   "wire.PathWithdraw[1:],",
-		tests: "TestLateWithdrawal", testsIn: "internal/served",
+		tests: "TestLateWithdrawal", testsIn: "cmd/sniblab/internal/served",
 	},
 	{
 		guarantee: "requests about ended holds", pkg: "serve",

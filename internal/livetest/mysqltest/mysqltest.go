@@ -27,13 +27,15 @@ import (
 // name is the name of the server in SNIB_REQUIRE.
 const name = "mysql"
 
-// User and Password are those of an account that may do everything. Database is the
-// name of an empty database.
+// User is an account that may do everything. Database is the name of an empty database.
 const (
 	User     = "snib"
-	Password = "mysqltest-secret"
 	Database = "snib"
 )
+
+// Password returns the password of [User], who may write files. Other users of this host reach the
+// server.
+func Password() string { return livetest.MustSecret() }
 
 // A Server is a MariaDB server.
 type Server struct {
@@ -53,7 +55,7 @@ func Start(t testing.TB, settings ...string) *Server {
 		t.Fatalf("make a database: %v", err)
 	}
 	initFile := filepath.Join(home, "begin.sql")
-	if err := os.WriteFile(initFile, []byte(accounts), 0o644); err != nil {
+	if err := os.WriteFile(initFile, []byte(accounts()), 0o644); err != nil {
 		t.Fatalf("write the accounts: %v", err)
 	}
 	return &Server{livetest.Start(t, livetest.Command{
@@ -80,11 +82,14 @@ func Program(t testing.TB) string {
 	return livetest.Binary(t, name, "mariadbd", "/usr/sbin", "/usr/local/mysql/bin")
 }
 
-// accounts is executed at each start.
-const accounts = `CREATE DATABASE IF NOT EXISTS ` + Database + `;
-CREATE USER IF NOT EXISTS ` + User + `@'%' IDENTIFIED BY '` + Password + `';
+// accounts returns what is executed at each start. No account is left without a password.
+func accounts() string {
+	return `CREATE DATABASE IF NOT EXISTS ` + Database + `;
+CREATE USER IF NOT EXISTS ` + User + `@'%' IDENTIFIED BY '` + Password() + `';
 GRANT ALL ON *.* TO ` + User + `@'%' WITH GRANT OPTION;
+DROP USER IF EXISTS root@localhost, root@'127.0.0.1', root@'::1';
 `
+}
 
 // logSize is the size of the redo log, which is allocated at the start.
 const logSize = "16M"
@@ -95,7 +100,7 @@ func (s *Server) DSN(params ...string) string { return DSN(s.Addr(), params...) 
 // DSN returns the data source name for the server at addr, or for a proxy at addr.
 // Each parameter is "name=value".
 func DSN(addr string, params ...string) string {
-	dsn := User + ":" + Password + "@tcp(" + addr + ")/" + Database
+	dsn := User + ":" + Password() + "@tcp(" + addr + ")/" + Database
 	for i, p := range params {
 		dsn += map[bool]string{true: "?", false: "&"}[i == 0] + p
 	}

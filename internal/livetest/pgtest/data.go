@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 
@@ -17,8 +18,18 @@ func newData(postgres, dir string) error {
 	if err != nil {
 		return err
 	}
-	return account.NewData(dir, initdb, "--pgdata=", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+	err = account.NewData(dir, initdb, "--pgdata=", "-U", User, "-A", "md5", "--pwfile="+livetest.SecretFile, "-E", "UTF8", "--no-locale", "--no-sync")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "pg_hba.conf"), []byte(access), 0o600)
 }
+
+// access says who needs a password.
+const access = `host all         postgres 127.0.0.1/32 md5
+host replication postgres 127.0.0.1/32 md5
+host all         all      127.0.0.1/32 trust
+`
 
 // copyData creates the data folder of a standby of the server at addr.
 func copyData(postgres, home, dir, addr string) error {
@@ -26,8 +37,9 @@ func copyData(postgres, home, dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(backup, "-D", dir, "-d", URL(addr), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd := exec.Command(backup, "-D", dir, "-d", "postgres://"+User+"@"+addr, "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+Password()) // others see arguments
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}

@@ -7,11 +7,12 @@
 //	server.Kill()
 //
 // A server has its own data folder, which survives [livetest.Process.Restart] and is removed
-// with the test. Clients on this host may do everything. On Debian, the packages postgresql
-// and pgbouncer contain all that is needed.
+// with the test. The superuser postgres needs the password; roles that tests make need none. On
+// Debian, the packages postgresql and pgbouncer contain all that is needed.
 package pgtest
 
 import (
+	"crypto/md5"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -29,9 +30,12 @@ import (
 // name is the name of both servers in SNIB_REQUIRE.
 const name = "postgres"
 
-// Password is in the URLs, so that tests can look for it where it must not appear.
-// The servers don't require it.
-const Password = "pgtest-secret"
+// User is the superuser.
+const User = "postgres"
+
+// Password returns the password of [User]. It is in the URLs. A superuser may run programs, and
+// other users of this host reach the server.
+func Password() string { return livetest.MustSecret() }
 
 // A Server is a PostgreSQL server, or a PgBouncer.
 type Server struct {
@@ -118,7 +122,7 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 		}
 		return path
 	}
-	users := write("users", `"postgres" ""`+"\n")
+	users := write("users", fmt.Sprintf("%q %q\n", User, Password()))
 	return &Server{t: t, Process: livetest.Start(t, livetest.Command{
 		Name: "pgbouncer", Path: binary, Ready: ready, Sys: account.Sys(), Quit: syscall.SIGINT, Dir: dir,
 		Args: func(own int) []string {
@@ -143,7 +147,7 @@ const config = `[databases]
 listen_addr = 127.0.0.1
 listen_port = %d
 unix_socket_dir =
-auth_type = trust
+auth_type = md5
 auth_file = %s
 pool_mode = %s
 default_pool_size = 10
@@ -157,7 +161,7 @@ func (s *Server) URL() string { return URL(s.Addr()) }
 
 // URL returns the URL for the server at addr, or for a proxy at addr.
 func URL(addr string) string {
-	return "postgres://postgres:" + Password + "@" + addr + "/postgres?sslmode=disable"
+	return "postgres://" + User + ":" + Password() + "@" + addr + "/postgres?sslmode=disable"
 }
 
 // ready returns nil if clients can log in at addr: a server accepts connections
@@ -184,11 +188,20 @@ func ready(addr string) error {
 		if _, err := io.ReadFull(conn, text); err != nil {
 			return err
 		}
-		switch head[0] {
-		case 'Z': // ready for a query
+		switch {
+		case head[0] == 'Z': // ready for a query
 			return nil
-		case 'E':
+		case head[0] == 'R' && len(text) == 8: // it wants the digest of the password, with a salt
+			answer := "md5" + digest(digest(Password()+User)+string(text[4:])) + "\x00"
+			message := append(binary.BigEndian.AppendUint32([]byte{'p'}, uint32(len(answer)+4)), answer...)
+			if _, err := conn.Write(message); err != nil {
+				return err
+			}
+		case head[0] == 'E':
 			return fmt.Errorf("it says: %q", text)
 		}
 	}
 }
+
+// digest returns what PostgreSQL's method md5 sends of a text.
+func digest(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text))) }

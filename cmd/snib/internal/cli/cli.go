@@ -111,7 +111,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.AddCommand(
 		a.newRunCommand(), a.newLsCommand(), a.newShowCommand(), a.newWaitCommand(),
 		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
-		a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newBenchCommand(), a.newDemoCommand(), a.newLabCommand(), a.newRedisCommand(), a.newRedlockCommand(),
+		a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
 	root.SetHelpCommand(a.newHelpCommand())

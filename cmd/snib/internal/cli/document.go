@@ -85,32 +85,10 @@ type doctorJSON struct {
 	Checks []backend.Finding `json:"checks"` // what was found
 }
 
-type benchJSON struct {
-	Schema string     `json:"schema"`
-	Store  string     `json:"store"` // the URL of the store, without secrets
-	For    float64    `json:"for"`   // the duration of each part
-	Parts  []partJSON `json:"parts"` // the results
-}
-
 type redlockJSON struct {
 	Schema string     `json:"schema"`
 	Store  string     `json:"store"` // the URL of the nodes, without secrets
 	Nodes  []nodeJSON `json:"nodes"` // sorted by address
-}
-
-type labJSON struct {
-	Schema      string        `json:"schema"`
-	Version     string        `json:"version"`     // the version of snib
-	Time        string        `json:"time"`        // of the end of the run: RFC 3339, in UTC
-	Seed        uint64        `json:"seed"`        // of the first bout of each contestant
-	Void        bool          `json:"void"`        // whether a control did not get its verdict, so that the others say nothing
-	Interrupted bool          `json:"interrupted"` // whether the run was interrupted: then `verdicts` has what was judged until that moment
-	Verdicts    []verdictJSON `json:"verdicts"`    // the controls first
-}
-
-type verdictLineJSON struct {
-	Schema string `json:"schema"`
-	verdictJSON
 }
 
 type versionJSON struct {
@@ -193,76 +171,6 @@ type promisesJSON struct {
 	MaxTTL      float64        `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
 	Assumptions []string       `json:"assumptions"`       // the conditions of the promises
 	Faults      backend.Faults `json:"faults"`            // what becomes of a lock under each fault: clauses
-}
-
-type partJSON struct {
-	Name   string  `json:"name"`   // the name of the part
-	Doers  int     `json:"doers"`  // the number of goroutines
-	Cycles int     `json:"cycles"` // the number of cycles
-	Rate   float64 `json:"rate"`   // cycles per second
-	P50    float64 `json:"p50"`    // the median duration of a cycle
-	P90    float64 `json:"p90"`    // the 90th percentile
-	P99    float64 `json:"p99"`    // the 99th percentile
-	Most   float64 `json:"max"`    // the longest
-}
-
-type verdictJSON struct {
-	Contestant string           `json:"contestant"`            // its name, or that of its program
-	Title      string           `json:"title"`                 // what it is
-	Library    string           `json:"library,omitempty"`     // the library of others that it locks with
-	Version    string           `json:"version,omitempty"`     // the version of the library
-	Settings   string           `json:"settings,omitempty"`    // the settings that differ from the defaults, and what answers whether the lock is held
-	Server     string           `json:"server,omitempty"`      // the name and version of the servers of its store. Missing if there are none, or they did not start
-	Statements []statementJSON  `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
-	Control    bool             `json:"control"`               // whether it is broken on purpose
-	Expected   string           `json:"expected,omitempty"`    // the verdict that a control must get
-	Verdict    string           `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `herd`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
-	Text       string           `json:"text,omitempty"`        // the verdict in words, such as `overlap of 238 ms`
-	Convicted  bool             `json:"convicted"`             // whether the verdict is against it; also false if it could not be judged: look at `error` first
-	Error      string           `json:"error,omitempty"`       // why it could not be judged; beside a verdict, why it was run no further
-	LastErrors []string         `json:"last_errors,omitempty"` // the last texts of its `error` messages, the latest one last, if it is blocked or never got the lock
-	Seed       uint64           `json:"seed"`                  // of the bout that decided, or that could not be judged
-	Repeat     string           `json:"repeat"`                // the command that runs that bout again
-	Bouts      int              `json:"bouts"`                 // the number of bouts
-	Took       float64          `json:"took"`                  // the duration of all bouts
-	Acquired   int              `json:"acquired"`              // the number of holds
-	Faults     []faultCountJSON `json:"faults"`                // the faults that were injected
-	Schedule   []faultTimeJSON  `json:"schedule"`              // when the faults of the bout that decided took effect
-	Overlaps   int              `json:"overlaps"`              // pairs of holds that were believed in at the same time
-	Overlap    float64          `json:"overlap"`               // the longest of them
-	ToldLate   float64          `json:"told_late"`             // the longest that ended because a holder was told of its loss
-	Damage     int              `json:"damage"`                // lost writes on the resource that any holder writes
-	HasTokens  bool             `json:"tokens"`                // whether the lock gives fencing tokens
-	Fenced     int              `json:"damage_fenced"`         // lost writes on the resource that checks tokens; 0 without tokens
-	Back       int              `json:"tokens_back"`           // tokens that are not greater than that of an earlier hold
-	Blocked    bool             `json:"blocked"`               // whether nobody got the lock any more
-	Leaked     int              `json:"leaked"`                // keys without an end that stayed in the store
-	Starved    int              `json:"starved"`               // acquisitions that saw 100 grants of others or more
-	Unknown    int              `json:"unknown"`               // acquisitions without an answer, which count for nothing
-	Excused    int              `json:"excused"`               // overlaps, lost writes, herds and tokens that go back, which a stated assumption excuses
-	Assumption string           `json:"assumption,omitempty"`  // the first of these assumptions
-
-	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the bouts. Missing if it is not known
-	InCrowd     *float64 `json:"commands_in_crowd,omitempty"` // the same while a crowd waited, without those that come with time: the median of the crowds. Missing without a crowd
-	Connections *float64 `json:"connections,omitempty"`       // connections that each process had open before the first fault: the median of the bouts. Missing if it is not known
-}
-
-type statementJSON struct {
-	Text     string   `json:"text"`               // what the page says, in our words
-	Page     string   `json:"page"`               // its address
-	Excludes []string `json:"excludes,omitempty"` // the faults that it assumes not to happen
-}
-
-type faultCountJSON struct {
-	Name  string `json:"name"`  // as `snib lab list` has it
-	Count int    `json:"count"` // how often it was injected
-}
-
-type faultTimeJSON struct {
-	Name   string   `json:"name"`             // the name of the fault; for a client that it stops or kills, there is also `stop-worker` or `kill-worker`
-	Client string   `json:"client,omitempty"` // the client that it hits
-	Begin  float64  `json:"begin"`            // the time since the bout began
-	End    *float64 `json:"end,omitempty"`    // the same for its end. Missing if it has none
 }
 
 type nodeJSON struct {

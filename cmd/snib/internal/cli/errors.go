@@ -18,14 +18,12 @@ import (
 const (
 	exitOK            = 0
 	exitNotHeld       = 1 // snib release
-	exitFound         = 1 // snib leaks, snib doctor, snib lab: something is wrong
+	exitFound         = 1 // snib leaks, snib doctor: something is wrong
 	exitUsage         = 64
-	exitVoid          = 65 // snib lab: a control was not convicted
 	exitUnavailable   = 69
 	exitBug           = 70
 	exitOutput        = 74
 	exitBusy          = 75
-	exitProtocol      = 76 // snib lab: a contestant can't be judged
 	exitNotAllowed    = 77
 	exitConfig        = 78
 	exitLost          = 79

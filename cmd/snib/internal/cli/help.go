@@ -72,7 +72,7 @@ var groups = []struct {
 	{"lock", []string{"run", "hold", "lock", "unlock", "fence"}},
 	{"look", []string{"ls", "show", "wait", "watch", "export"}},
 	{"repair", []string{"release", "leaks", "redis", "redlock"}},
-	{"stores", []string{"doctor", "serve", "bench", "schema", "demo", "lab"}},
+	{"stores", []string{"doctor", "serve", "schema"}},
 }
 
 // summary returns what snib prints without arguments: a screen of 24 lines at most.

@@ -86,16 +86,14 @@ const environmentNotes = `  SNIB_NAME     the name of the lock
 const exitNotes = `  own  the command's own code: it ran, and the lock was held throughout; 128+N:
        signal N killed it
   1    release: the lock is not held; leaks: leaks were found; doctor: a check
-       failed; lab: a lock was convicted
+       failed
   64   wrong usage
-  65   lab: the run is void, because a broken lock was not convicted
   69   the store can't be reached, does not answer, or grants nothing now
        although nobody is known to hold the lock; --skip does not hide it
   70   a bug in snib
   74   the result can't be printed
   75   somebody holds the lock, and --try was given or --wait is over (-E
        changes the code); release: the holder changed in the meantime
-  76   lab: a program does not keep to the protocol
   77   not allowed
   78   bad configuration: the store's URL, its file, its server, the kind of
        the lock, or the store has no such locks (--slots, --shared)
@@ -365,66 +363,6 @@ const doctorNotes = `  ok     the check found nothing wrong
 
   It takes, renews and frees a lock of its own, and makes the store's file or
   table if there is none, as snib run does.
-`
-
-const benchExamples = `  snib bench                  the store of --url or $SNIB_URL
-  snib bench redis://cache.example:6379 --for 10s --parallel 64
-  snib bench -o json          for programs
-`
-
-const benchNotes = `  alone      one goroutine takes and frees one lock, again and again
-  own names  --parallel goroutines, each with its own lock, over one connection
-  hand-over  two connections want one lock: each time is from the begin of a
-             release to the grant to the other
-
-  It loads the store for as long as --for says, three times, with locks of its
-  own, whose names begin with snib-bench/. Ctrl-C ends it.
-`
-
-const demoExamples = `  snib demo                   list the scenes
-  snib demo setnx-expire      play one
-  snib demo get-del --svg get-del.svg
-`
-
-const demoNotes = `  Each scene tells how a lock fails. It starts a server of its own, and a
-  process for each client, and plays the story twice: first with the broken
-  lock, whose damage it counts, then with the right one. It touches no store of
-  yours. A scene takes up to 20 s. It needs the server's program, and Linux.
-
-  A bar beside a client, or its name under "holds", means that it believes that
-  it holds the lock. Two at a time are wrong.
-`
-
-const labExamples = `  snib lab run                        controls, then snib on its stores
-  snib lab run -c ./mylock.py         judge a program of yours, on a Redis
-  snib lab run -c no-expiry --no-controls
-  snib lab list                       contestants, controls and faults
-  snib lab explain overlap
-`
-
-const labNotes = `  Three clients of a contestant compete for a lock, while processes, the server
-  and the network fail. The lab records when each client believed that it held
-  the lock, and judges that record. It starts servers of its own, and touches no
-  store of yours. It needs redis-server, and Linux.
-
-  First it runs broken patterns, the controls. If one of them does not get the
-  verdict that it must get, the run is void, and exits 65.
-
-  A contestant is a name from the list, or a program, with a slash or a space in
-  it. docs/lab.md says what such a program must do. --store names what the lab
-  starts for it: a Redis server, the path of a file, or nothing.
-
-  Each contestant is run in bouts of some seconds, for about the time of --for.
-  The faults of the first bout follow from --seed, those of the second from the
-  number after it, and so on. The page has the command that repeats the faults
-  of the bout that decided, by --plan: pause:A:17 does pause to client A, and 17
-  says for how long. For a convicted contestant, the lab drops the faults that
-  are not needed.
-
-  Verdicts are printed as they come: as a table on a terminal, and as JSON
-  lines elsewhere. Exit code 1 means that a contestant was convicted. Ctrl-C
-  ends all that was started, and writes what was judged so far. If snib does not
-  end within a second, another Ctrl-C ends it without that.
 `
 
 const versionExamples = `  snib version

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/sniblock/snib/lab/scene"
 )
 
 // TestPages checks that each command of snib that a page names exists, with its flags.
@@ -57,9 +55,6 @@ func misnamed(line string) string {
 		return "there is no such command"
 	}
 	args := cmd.ValidArgs
-	if cmd.Name() == "demo" {
-		args = sceneNames()
-	}
 	if len(words) > 0 && len(args) > 0 && !isPlaceholder(words[0]) && !slices.Contains(args, words[0]) {
 		return "there is no such argument"
 	}
@@ -74,41 +69,6 @@ func misnamed(line string) string {
 		}
 	}
 	return ""
-}
-
-// TestScenesHaveASection checks that docs/from-setnx.md has a section for each scene, to which the
-// scene links by its name, and for nothing else.
-func TestScenesHaveASection(t *testing.T) {
-	const page = "docs/from-setnx.md"
-	text, err := os.ReadFile(filepath.Join("../../../..", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var described []string
-	for _, section := range strings.Split(string(text), "<a id=\"")[1:] {
-		name, rest, _ := strings.Cut(section, "\"></a>\n\n### ")
-		described = append(described, name)
-		if command := "`snib demo " + name + "`"; !strings.Contains(rest, command) {
-			t.Errorf("%s: the section of %s does not say %s", page, name, command)
-		}
-	}
-	for _, s := range scene.All() {
-		if want := page + "#" + s.Name; s.Page != want {
-			t.Errorf("scene %s: the page is %s, want %s", s.Name, s.Page, want)
-		}
-	}
-	slices.Sort(described)
-	if names := slices.Sorted(slices.Values(sceneNames())); !slices.Equal(described, names) {
-		t.Errorf("%s has the scenes\n%q, want those of snib demo,\n%q", page, described, names)
-	}
-}
-
-func sceneNames() []string {
-	var names []string
-	for _, s := range scene.All() {
-		names = append(names, s.Name)
-	}
-	return names
 }
 
 // isPlaceholder reports whether a word stands for others, or is an option.

@@ -1,0 +1,234 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
+	"github.com/sniblock/snib/cmd/sniblab/internal/timeline"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// A run is what the variants of a demo share.
+type run struct {
+	demo      Demo
+	t         testing.TB
+	observer  Observer
+	started   bool              // the observer has been told that servers are started
+	redis     *redisServer      // nil before the first use
+	nodes     []*redistest.Node // likewise
+	postgres  *postgresServer   // likewise
+	zookeeper *zookeeperServer  // likewise
+}
+
+// A Director is where a variant is run.
+type Director struct {
+	*run
+	ctx   context.Context
+	began time.Time
+
+	look    func() []string // returns what the server's lane shows of its state
+	stock   func() int      // reads the stock
+	release func()          // closes what the variant opened, or is nil
+
+	clients []*Client
+
+	mu     sync.Mutex
+	quiet  bool     // nothing is shown
+	shown  []string // what look returned last
+	damage Damage
+	sold   int
+}
+
+// A failure is what methods of a director panic with. It ends the variant.
+type failure struct{ error }
+
+// failf ends the variant.
+func failf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+// tooBusy ends the variant because the machine did not keep up with it.
+func (s *Director) tooBusy() { panic(failure{ErrTooBusy}) }
+
+// check ends the variant if err is not nil.
+func check(what string, err error) {
+	if err != nil {
+		failf("%s: %w", what, err)
+	}
+}
+
+// run runs a variant.
+func (r *run) run(ctx context.Context, variant Variant) error {
+	s := &Director{run: r, ctx: ctx}
+	r.observer.Begin(variant)
+	s.began = time.Now()
+	err := s.variant(variant)
+	if s.release != nil {
+		defer s.release()
+	}
+	if err != nil {
+		if s.isTooBusy() {
+			err = ErrTooBusy
+		}
+		return err
+	}
+	result := Result{Damage: s.damage, Stock: s.stock(), Sold: s.sold}
+	result.Damage.Lost = s.sold - (OpeningStock - result.Stock)
+	switch {
+	case result.Damage == variant.want:
+	case s.isTooBusy():
+		return ErrTooBusy
+	default:
+		return fmt.Errorf("the damage is: %v; it should be: %v", result.Damage, variant.want)
+	}
+	r.observer.End(variant, result)
+	return nil
+}
+
+// variant runs a variant up to its end, or its failure. When it returns, the clients have ended,
+// and nothing happens any more.
+func (s *Director) variant(variant Variant) (err error) {
+	defer func() {
+		for _, c := range s.clients {
+			c.end()
+		}
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
+			panic(p) // the failure of a server is one of livetest.Outside
+		}
+	}()
+	variant.run(s)
+	return nil
+}
+
+// starting tells the observer which servers are started, once for both variants.
+func (s *Director) starting(servers string) {
+	if !s.started {
+		s.observer.Starting(servers)
+	}
+	s.started = true
+}
+
+// Begin begins the time of the timeline: what was before is no part of the story.
+func (s *Director) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown, s.began = s.look(), time.Now()
+}
+
+// block counts a job that can never be done.
+func (s *Director) block() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damage.Blocked++
+}
+
+// split counts a round in which each client got some of the servers, and so nobody got the lock.
+func (s *Director) split() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damage.Split++
+}
+
+// overwritten counts that a loser changed the winner's expiry.
+func (s *Director) overwritten() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.damage.Overwritten++
+}
+
+// isTooBusy reports whether a client lost its lease although the demo did not make it lose it.
+func (s *Director) isTooBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.clients, func(c *Client) bool { return c.lost && !c.mayLose })
+}
+
+// TB is for packages of servers, such as redistest. Only their functions may use it.
+func (s *Director) TB() testing.TB { return s.t }
+
+// Say shows a line in a lane.
+func (s *Director) Say(lane, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.say(lane, format, args...)
+}
+
+// say shows a line in a lane, and what has changed on the server. The caller holds s.mu.
+func (s *Director) say(lane, format string, args ...any) {
+	if s.quiet {
+		return
+	}
+	e := timeline.Event{At: time.Since(s.began), Lane: lane, Text: fmt.Sprintf(format, args...)}
+	for _, c := range s.clients {
+		if c.holds() {
+			e.Holders = append(e.Holders, c.Name)
+		}
+	}
+	if s.look != nil {
+		state := s.look()
+		for i, text := range state {
+			if i < len(s.shown) && s.shown[i] == text {
+				continue
+			}
+			if e.Server != "" {
+				e.Server += ", "
+			}
+			e.Server += text
+		}
+		s.shown = state
+	}
+	s.observer.Event(e)
+}
+
+// quietly does what the observer does not see.
+func (s *Director) quietly(do func()) {
+	set := func(quiet bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.quiet = quiet
+	}
+	set(true)
+	do()
+	set(false)
+}
+
+// Await waits until ok returns true; what says what for, in an error.
+func (s *Director) Await(what string, ok func() bool) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			failf("still waiting for %s after %v", what, patience)
+		case <-s.ctx.Done():
+			check("waiting for "+what, context.Cause(s.ctx))
+		}
+	}
+}
+
+// patience is how long the director waits for what should come soon, on a busy machine.
+const patience = time.Minute
+
+// start starts a client.
+func (s *Director) start(spec pattern.Spec) *Client {
+	if !slices.Contains(s.demo.Clients, spec.Client) {
+		failf("the demo has no client %s", spec.Client)
+	}
+	c, err := startClient(s, spec)
+	check("start "+spec.Client, err)
+	s.mu.Lock()
+	s.clients = append(s.clients, c)
+	s.mu.Unlock()
+	c.finish()
+	return c
+}

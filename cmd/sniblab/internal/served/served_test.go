@@ -1,0 +1,140 @@
+package served
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock"
+	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve"
+)
+
+// ttl is the suite's TTL: long compared with a round trip to the service and from there to its
+// store, even on a busy machine.
+const ttl = 400 * time.Millisecond
+
+// TestConformance runs the suite through the service, on each kind of store. Each driver has its
+// own path to the service, which can be cut.
+func TestConformance(t *testing.T) {
+	t.Run("Memory", func(t *testing.T) {
+		drivertest.Run(t, harness(nil, startReplica(t, memlock.New(), serve.Options{}, "").addr))
+	})
+	t.Run("HTTP2", func(t *testing.T) {
+		livetest.Long(t) // TestKilledReplicas and TestNetwork have it, too
+		certs := t.TempDir()
+		secure := livetest.Certify(t, certs)
+		drivertest.Run(t, harness(secure, startReplica(t, memlock.New(), serve.Options{}, certs).addr))
+	})
+	for _, kind := range []storeKind{sqlite, redis, postgres} {
+		t.Run(string(kind), func(t *testing.T) {
+			d, err := startStore(t, kind).open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := harness(nil, startReplica(t, d, serve.Options{}, "").addr)
+			if kind == postgres {
+				h.Secret = pgtest.Password()
+			}
+			drivertest.Run(t, h)
+		})
+	}
+}
+
+// A replica is a service with its server, in this process.
+type replica struct {
+	service *serve.Service
+	server  *http.Server
+	addr    string
+}
+
+// startReplica starts a replica over the store of d, which it closes in the end. All that clients
+// exchange with it is compared with the description of the API. Certs is a folder of
+// livetest.Certify; "" means that the replica is without TLS.
+func startReplica(t testing.TB, d driver.Driver, opts serve.Options, certs string) *replica {
+	t.Helper()
+	s, err := serve.New(d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)
+	r := &replica{s, &http.Server{Handler: handler}, listener.Addr().String()}
+	go func() { _ = serveOn(r.server, listener, certs) }() // until it is closed
+	t.Cleanup(func() {
+		_ = r.server.Close() // clients that have gone are of no interest
+		if err := s.Drain(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Errorf("Drain = %v", err)
+		}
+		_ = d.Close() // nobody uses it any more
+	})
+	return r
+}
+
+// serveOn serves with the certificate in a folder, and then also HTTP/2; "" means without TLS.
+func serveOn(server *http.Server, l net.Listener, certs string) error {
+	if certs == "" {
+		return server.Serve(l)
+	}
+	return server.ServeTLS(l, filepath.Join(certs, livetest.CertFile), filepath.Join(certs, livetest.KeyFile))
+}
+
+// urlOf returns the URL of a server. Secure is the configuration of its clients, or nil.
+func urlOf(addr string, secure *tls.Config) string {
+	if secure != nil {
+		return "https://" + addr
+	}
+	return "http://" + addr
+}
+
+// connect returns a driver with a path of its own to each replica, in this order.
+func connect(t testing.TB, secure *tls.Config, addrs ...string) (*remotelock.Driver, []*livetest.Proxy) {
+	t.Helper()
+	conf := remotelock.Config{TLS: secure}
+	var proxies []*livetest.Proxy
+	for _, addr := range addrs {
+		p := livetest.NewProxy(t, addr)
+		proxies = append(proxies, p)
+		conf.Servers = append(conf.Servers, urlOf(p.Addr(), secure))
+	}
+	d, err := remotelock.Open(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d, proxies
+}
+
+// harness returns a harness whose drivers reach the replicas in this order.
+func harness(secure *tls.Config, addrs ...string) drivertest.Harness {
+	paths := jobtest.Paths{}
+	return drivertest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			d, proxies := connect(t, secure, addrs...)
+			paths[d] = proxies
+			return d
+		},
+		TTL:   ttl,
+		Sever: paths.Sever, Stall: paths.Stall,
+		Kill: func(t *testing.T, req driver.Request) func() {
+			d, proxies := connect(t, secure, addrs...)
+			return jobtest.KeepThrough(t, proxies, d, req)
+		},
+	}
+}
+
+// longID returns an id that is as long as the service demands.
+func longID(name string) string { return name + strings.Repeat("-", max(0, wire.MinID-len(name))) }

@@ -1,0 +1,323 @@
+// Package trial runs lock targets under faults, and has each run judged. A target is a
+// program that speaks the protocol of package target; docs/lab.md describes both. "sniblab run"
+// runs it.
+//
+// A target is run in trials of a few seconds. In each trial, three clients compete for one lock
+// of an empty store, while a director does a few faults, which it chooses by the seed of the
+// trial. At the end it does no more faults, and waits until somebody gets the lock. The events of a
+// trial are judged by package judge, and the worst trial decides.
+package trial
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
+	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// TTL is the TTL of locks in the lab. A lock that takes whole seconds can have it, too.
+const TTL = time.Second
+
+// bound is how long the lab waits after the last fault for somebody to get the lock.
+const bound = TTL + 5*time.Second
+
+// A Target is a way to lock that the lab judges.
+type Target struct {
+	Name  string
+	Title string // in a few words
+	Store StoreKind
+
+	Command []string // the program and its arguments
+
+	// Together says that one process serves all three clients. The process is not killed then.
+	Together bool
+
+	// LibcClock says that the program asks libc for the time, so that the lab can set its clock.
+	LibcClock bool
+
+	// OneWay says that all clients must reach the servers at the same addresses. None of them
+	// can be cut off alone then.
+	OneWay bool
+
+	// Prepare is called with the URL of the store before each trial, if it is not nil.
+	Prepare func(ctx context.Context, url string) error
+
+	// Settle is for how long nobody gets the lock after a fault, as the target's docs say.
+	Settle time.Duration
+
+	// Unclaimed says that the resource that checks tokens learns them from writes only.
+	Unclaimed bool
+
+	// Library, Version and Settings say what was run, and Statements what the documentation of
+	// the library says. They are for people; of the statements, Assumes has those that excuse.
+	Library, Version, Settings string
+	Statements                 []Statement
+
+	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
+	Assumes map[string]string // stated assumptions, by the fault that breaks them, or by judge.Herd
+	Restart judge.Restart     // when its tokens may begin anew
+
+	// Defect says what is wrong, for a broken pattern: a control, which must get the verdict Want
+	// under its own schedule.
+	Defect string
+	Page   string // that explains it
+	Source string // the address of who describes it, or warns of it
+	Want   judge.Verdict
+
+	Faults []string      // the schedule: nil for all faults that fit the store
+	Work   time.Duration // how long each hold lasts; 0 for a few milliseconds up to 0.3 s
+}
+
+// A Statement is what the documentation of a lock says, in our words, and the page that says it.
+type Statement struct {
+	Text, Page string
+	Excludes   []string // the faults that it assumes not to happen
+}
+
+// IsControl reports whether the target is broken on purpose.
+func (c Target) IsControl() bool { return c.Defect != "" }
+
+// Options say what to run.
+type Options struct {
+	Targets []Target
+	Faults  []string      // nil for all
+	For     time.Duration // how long each target is run, about; a control ends when it is rejected
+	Seed    uint64
+	Plan    []Step // the faults of each trial, in place of those that the seed chooses
+}
+
+// An Outcome is what became of a target.
+type Outcome struct {
+	Target Target
+	Server string // the name and version of the store's servers, or ""
+	judge.Result
+	Seed   uint64          // of the decisive trial; if Err is set, of the trial that failed
+	Events []history.Event // of the decisive trial; times are since its begin
+	Plan   []Step          // of the trial that Seed is of, or a part of it that suffices
+	Trials int
+	Took   time.Duration
+	Err    error // why it could not be judged
+	Late   error // why it was run no further when it was rejected already
+}
+
+// Rejected reports whether the target was judged and its verdict is against it.
+func (o Outcome) Rejected() bool { return o.Err == nil && o.Verdict().Explain().Rejected }
+
+// AsExpected reports whether a control got its verdict.
+func (o Outcome) AsExpected() bool { return o.Err == nil && o.Verdict() == o.Target.Want }
+
+// LastErrors returns the errors that may tell why nobody got the lock, the latest one last, or none
+// if clients got it until the end.
+func (o Outcome) LastErrors() []string {
+	if o.Blocked || o.Acquired == 0 {
+		return o.Errors
+	}
+	return nil
+}
+
+// A FaultTime is when a fault took effect, since the begin of its trial.
+type FaultTime struct {
+	Name       string // of the fault; or history.StopWorker or history.KillWorker, if it does that
+	Client     string // that it hits, or ""
+	Begin, End time.Duration
+	Ended      bool // whether there is an End
+}
+
+// Schedule returns when the faults of the decisive trial took effect.
+func (o Outcome) Schedule() (all []FaultTime) {
+	index := make(map[int64]int)
+	for _, e := range o.Events {
+		at := time.Duration(e.At)
+		switch e.Kind {
+		case history.Begin:
+			index[e.ID] = len(all)
+			all = append(all, FaultTime{Name: e.Fault, Client: e.Worker, Begin: at})
+		case history.End:
+			if i, begun := index[e.ID]; begun {
+				all[i].End, all[i].Ended = at, true
+			}
+		}
+	}
+	return all
+}
+
+// An Observer is told what happens. Its functions are not called at the same time.
+type Observer struct {
+	Progress func(share float64, running []string) // of what is done of the whole run
+	Done     func(Outcome)
+}
+
+// controlTime is how long a control is run before it counts as not rejected.
+const controlTime = time.Minute
+
+// width is how many targets are run at a time. They wait more than they compute.
+const width = 4
+
+// Run runs all targets, and returns an outcome for each, in their order. It returns an error
+// only if ctx ends. Then targets that were not run are missing, and others are judged by the
+// trials that were over. When Run returns, all processes have ended.
+func Run(ctx context.Context, opts Options, a Observer) ([]Outcome, error) {
+	outcomes := make([]Outcome, len(opts.Targets))
+	p := &progress{observer: a, shares: make([]float64, len(outcomes)), running: make(map[int]string)}
+	slots := make(chan struct{}, width)
+	var all sync.WaitGroup
+	for i, c := range opts.Targets {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			p.begin(i, c.Name)
+			o, complete := run(ctx, c, opts, func(share float64) { p.set(i, share) })
+			if complete {
+				outcomes[i] = o
+				p.end(i, o)
+			} else if o.Trials > 0 && !c.IsControl() { // a control that has not failed yet would look accepted
+				outcomes[i] = o
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		missing := func(o Outcome) bool { return o.Trials == 0 && o.Err == nil }
+		return slices.DeleteFunc(outcomes, missing), context.Cause(ctx)
+	}
+	return outcomes, nil
+}
+
+// progress tells the observer of a run.
+type progress struct {
+	observer Observer
+	mu       sync.Mutex
+	shares   []float64
+	running  map[int]string
+}
+
+func (p *progress) begin(i int, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running[i] = name
+	p.tell()
+}
+
+func (p *progress) set(i int, share float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shares[i] = min(share, 1)
+	p.tell()
+}
+
+func (p *progress) end(i int, o Outcome) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shares[i] = 1
+	delete(p.running, i)
+	p.observer.Done(o)
+	p.tell()
+}
+
+// tell reports the progress. The caller holds mu.
+func (p *progress) tell() {
+	sum := 0.0
+	for _, s := range p.shares {
+		sum += s
+	}
+	var names []string
+	for i := range p.shares {
+		if name, ok := p.running[i]; ok {
+			names = append(names, name)
+		}
+	}
+	p.observer.Progress(sum/float64(len(p.shares)), names)
+}
+
+// run runs one target, trial after trial. It returns false if ctx ends before that: then the
+// outcome has the trials that were over.
+func run(ctx context.Context, c Target, opts Options, progress func(float64)) (o Outcome, complete bool) {
+	o.Target, o.Seed, o.Plan = c, opts.Seed, opts.Plan
+	began := time.Now()
+	long := opts.For
+	if c.IsControl() {
+		long = controlTime
+	}
+	lastSeed, lastPlan := opts.Seed, opts.Plan // of the latest trial
+	err := livetest.Outside(func(t testing.TB) error {
+		faults, err := faultsFor(c, opts.Faults)
+		if err == nil {
+			err = checkPlan(c, opts.Plan)
+		}
+		if err != nil {
+			return err
+		}
+		s := openStore(t, c)
+		o.Server = s.version(t)
+		try := func(plan []Step, seed uint64) (judgedTrial, error) {
+			lastSeed, lastPlan = seed, plan
+			b := &trial{t: t, c: c, store: s, plan: plan, seed: seed}
+			events, err := b.run(ctx)
+			if ctx.Err() != nil { // the end of a trial that was cut short looks like a lock that is blocked
+				return judgedTrial{}, context.Cause(ctx)
+			}
+			if err != nil {
+				return judgedTrial{}, err
+			}
+			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Restart: c.Restart, Unclaimed: c.Unclaimed}
+			return judgedTrial{judge.Judge(events, rules), events}, nil
+		}
+		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {
+			progress(time.Since(began).Seconds() / long.Seconds())
+			plan := opts.Plan
+			if plan == nil {
+				plan = newPlan(c, faults, seed)
+			}
+			last, err := try(plan, seed)
+			if err != nil {
+				return err
+			}
+			o.Trials++
+			if worse := o.Add(last.result); worse || o.Trials == 1 {
+				o.Seed, o.Plan, o.Events = seed, plan, last.events
+			}
+			if c.IsControl() && o.AsExpected() {
+				break
+			}
+		}
+		if o.Rejected() && !c.IsControl() && o.Acquired > 0 { // or else no fault has to do with it
+			if err := o.shrink(ctx, func(plan []Step) (judgedTrial, error) { return try(plan, o.Seed) }); err != nil {
+				return err
+			}
+		}
+		if o.Acquired == 0 && !o.Blocked {
+			text := "it never got the lock"
+			if n := len(o.Errors); n > 0 {
+				text += "; its last error: " + o.Errors[n-1]
+			}
+			return errors.New(text)
+		}
+		complete = true
+		return nil
+	})
+	o.Took = time.Since(began)
+	if !complete && ctx.Err() != nil {
+		return o, false // whatever has failed, the end of ctx may be the reason
+	}
+	switch {
+	case err != nil && o.Rejected(): // a later failure does not change the verdict
+		o.Late = err
+	case err != nil:
+		o.Err, o.Seed, o.Plan = err, lastSeed, lastPlan
+	}
+	return o, true
+}
+
+// haveTokens reports whether each grant has a token.
+func haveTokens(events []history.Event) bool {
+	return !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Acquired && e.Token == 0 })
+}

@@ -1,0 +1,400 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
+	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
+	"github.com/sniblock/snib/cmd/sniblab/internal/target"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+)
+
+// targetVar makes a process of the test program a target.
+const targetVar = "SNIB_TEST_TARGET"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == targetVar && strings.Contains(os.Args[2], "/") {
+		serveFile(os.Args[2])
+		os.Exit(0)
+	}
+	if len(os.Args) == 3 && os.Args[1] == targetVar && os.Args[2] == leaks {
+		_ = target.Serve(os.Stdin, os.Stdout, func(_ context.Context, m target.Message) (target.Locker, error) {
+			return &leaky{mutex{make(chan struct{}, 1)}, strings.TrimPrefix(m.URL, "redis://"), 0}, nil
+		})
+		os.Exit(0)
+	}
+	if len(os.Args) == 3 && os.Args[1] == targetVar {
+		if err := ServePattern(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func command(name string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return []string{exe, targetVar, name}
+}
+
+// serveFile is a target that grants its lock, once: it makes a file, and ends if there is one.
+func serveFile(name string) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	_ = file.Close()
+	_ = target.Serve(os.Stdin, os.Stdout, func(context.Context, target.Message) (target.Locker, error) {
+		return mutex{make(chan struct{}, 1)}, nil
+	})
+}
+
+// A mutex is a lock of one process.
+type mutex struct{ held chan struct{} }
+
+func (m mutex) Acquire(_ context.Context, wait time.Duration) (target.Hold, error) {
+	select {
+	case m.held <- struct{}{}:
+		return m, nil
+	case <-time.After(wait):
+		return nil, target.ErrDenied
+	}
+}
+
+func (m mutex) Token() uint64         { return 0 }
+func (m mutex) Held() bool            { return true }
+func (m mutex) Lost() <-chan struct{} { return nil }
+func (m mutex) Release(context.Context) error {
+	<-m.held
+	return nil
+}
+
+// leaks is the name of the target that is a leaky lock.
+const leaks = "leaks"
+
+// A leaky is a lock of one process that leaves a key in Redis with each hold.
+type leaky struct {
+	mutex
+	addr string
+	n    int
+}
+
+func (l *leaky) Acquire(ctx context.Context, wait time.Duration) (target.Hold, error) {
+	h, err := l.mutex.Acquire(ctx, wait)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("tcp", l.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	l.n++
+	if _, err := fmt.Fprintf(conn, "SET left%d x\r\n", l.n); err != nil {
+		return nil, err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return h, err
+}
+
+// TestLeak checks that keys are counted that a lock leaves in Redis.
+func TestLeak(t *testing.T) {
+	livetest.Binary(t, "redis", "redis-server")
+	c := Target{Name: leaks, Store: Redis, Together: true, Command: command(leaks)}
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Plan: []Step{{"stop-waiter", "A", 1}}, Seed: 7}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || o.Verdict() != judge.Leaks || o.Leaked < 1 {
+		t.Errorf("verdict %s with %d keys left (%v), want leaks", o.Verdict(), o.Leaked, o.Err)
+	}
+}
+
+// inMemory returns a target that is a mutex in the first trial, and ends in the second one.
+func inMemory(t *testing.T) Target {
+	return Target{Name: "mutex", Store: None, Together: true, Command: command(filepath.Join(t.TempDir(), "once"))}
+}
+
+// TestFailingTrial checks that the outcome has the seed and the plan of the trial that failed.
+func TestFailingTrial(t *testing.T) {
+	c, only := inMemory(t), []string{"stop-waiter"}
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: only, Seed: 7, For: time.Hour}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	among, err := faultsFor(c, only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := outcomes[0]
+	if failed, ok := errors.AsType[*target.Error](o.Err); !ok || o.Trials != 1 {
+		t.Fatalf("after %d trials: %v, %v, want that the target ends in the second trial", o.Trials, o.Err, failed)
+	}
+	if want := newPlan(c, among, 8); o.Seed != 8 || !slices.Equal(o.Plan, want) {
+		t.Errorf("the failing trial has seed %d and plan %v, want 8 and %v", o.Seed, o.Plan, want)
+	}
+}
+
+// TestLateFailure checks that a verdict stands when a later trial fails.
+func TestLateFailure(t *testing.T) {
+	livetest.Binary(t, "redis", "redis-server")
+	prepared := 0
+	c := Target{Name: leaks, Store: Redis, Together: true, Command: command(leaks), Prepare: func(context.Context, string) error {
+		if prepared++; prepared > 1 {
+			return errors.New("no more")
+		}
+		return nil
+	}}
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Plan: []Step{{"stop-waiter", "A", 1}}, Seed: 7, For: time.Hour}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || !o.Rejected() || o.Late == nil || o.Late.Error() != "no more" || o.Seed != 7 {
+		t.Errorf("%s of trial %d (%v), and then %v, want that it leaks, in trial 7, and then the error", o.Verdict(), o.Seed, o.Err, o.Late)
+	}
+}
+
+// TestInterrupt checks that the trials that were over are judged when a run is interrupted.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	trials := 0
+	outcomes, err := Run(ctx, Options{Targets: []Target{inMemory(t)}, Faults: []string{"stop-waiter"}, Seed: 7, For: time.Hour}, Observer{
+		Progress: func(share float64, _ []string) {
+			if share > 0 {
+				trials++
+			}
+			if trials == 2 {
+				cancel()
+			}
+		},
+		Done: func(o Outcome) { t.Errorf("done: %+v", o) },
+	})
+	if !errors.Is(err, context.Canceled) || len(outcomes) != 1 {
+		t.Fatalf("outcomes %+v, %v, want one, and that the run was canceled", outcomes, err)
+	}
+	if o := outcomes[0]; o.Err != nil || o.Trials != 1 || o.Acquired == 0 || o.Verdict() != judge.Safe {
+		t.Errorf("the outcome is %s after %d trials with %d holds (%v), want safe after one", o.Verdict(), o.Trials, o.Acquired, o.Err)
+	}
+	outcomes, err = Run(ctx, Options{Targets: []Target{inMemory(t)}}, observer(t))
+	if !errors.Is(err, context.Canceled) || len(outcomes) != 0 {
+		t.Errorf("after the interruption: outcomes %+v, %v, want none", outcomes, err)
+	}
+}
+
+// TestNeverGranted checks that the errors of a target tell why it never got the lock, and that
+// the lab does not search for the faults that cause this.
+func TestNeverGranted(t *testing.T) {
+	const program = `read start; echo '{"type":"ready"}'
+while read line; do
+	id=$(expr "$line" : '.*"id":\([0-9]*\)')
+	echo "{\"type\":\"error\",\"id\":$id,\"error\":\"wrong password\"}"
+done`
+	c := Target{Name: "x", Store: None, Command: []string{"sh", "-c", program}}
+	plan := []Step{{"stop-waiter", "A", 1}, {"stop-waiter", "B", 2}}
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Plan: plan, Seed: 1}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := outcomes[0]
+	if o.Err != nil || !o.Blocked || !slices.Equal(o.LastErrors(), []string{"wrong password"}) {
+		t.Errorf("blocked %v (%v), errors %q, want blocked with the error that it sent", o.Blocked, o.Err, o.LastErrors())
+	}
+	if !slices.Equal(o.Plan, plan) {
+		t.Errorf("the plan is %v, want all of %v", o.Plan, plan)
+	}
+}
+
+func observer(t *testing.T) Observer {
+	return Observer{
+		Progress: func(float64, []string) {},
+		Done: func(o Outcome) {
+			if o.Err != nil {
+				t.Logf("%-18s %v", o.Target.Name, o.Err)
+				return
+			}
+			t.Logf("%-18s %-40s %d trials, %v, %+v", o.Target.Name, o.Text(), o.Trials, o.Took.Round(time.Millisecond), o.Result)
+		},
+	}
+}
+
+// TestControls checks that broken patterns get the verdicts that they must get.
+func TestControls(t *testing.T) {
+	checkRejected(t, func(c Target) bool {
+		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart", "zk-herd"}, c.Name)
+	})
+}
+
+// TestAllControls is TestControls for all patterns.
+func TestAllControls(t *testing.T) {
+	livetest.Long(t) // a lock that is blocked for ever is watched for seconds
+	checkRejected(t, func(c Target) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), c.Name) })
+}
+
+var only = flag.String("only", "", "patterns of TestAllControls, with commas")
+
+func checkRejected(t *testing.T, of func(Target) bool) {
+	t.Helper()
+	all := slices.DeleteFunc(Controls(command), func(c Target) bool { return !of(c) })
+	if slices.ContainsFunc(all, func(c Target) bool { return c.Store == Etcd }) {
+		t.Setenv("PATH", filepath.Dir(etcdtest.Built(t))+":"+os.Getenv("PATH")) // the lab builds none
+	}
+	for _, c := range all {
+		for _, name := range c.Store.of().needs {
+			programs[name](t)
+		}
+	}
+	outcomes, err := Run(t.Context(), Options{Targets: all, Seed: uint64(time.Now().UnixNano())}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range outcomes {
+		if !o.AsExpected() {
+			t.Errorf("%s: verdict %s (%v), want %s", o.Target.Name, o.Verdict(), o.Err, o.Target.Want)
+		}
+		if !o.Rejected() {
+			t.Errorf("%s is accepted", o.Target.Name)
+		}
+		if !regexp.MustCompile(`^(Redis|Valkey|PostgreSQL|MariaDB|MySQL|etcd|ZooKeeper) [0-9]+\.[0-9.]+`).MatchString(o.Server) {
+			t.Errorf("%s was run on the server %q, want its name and version", o.Target.Name, o.Server)
+		}
+	}
+}
+
+// TestAccepted checks that the lab accepts a lock that is right as far as these faults go.
+func TestAccepted(t *testing.T) {
+	livetest.Binary(t, "redis", "redis-server")
+	all := Controls(command)
+	c := all[slices.IndexFunc(all, func(c Target) bool { return c.Name == "no-token" })]
+	c.Defect, c.Faults = "", nil
+	faults := []string{"pause", "kill", "crash", "slow-release", "delay", "cut", "store-pause", "store-restart"}
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: faults, Seed: uint64(time.Now().UnixNano()), For: time.Second}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := outcomes[0]; o.Err != nil || o.Rejected() && o.Verdict() != judge.Unfenced {
+		t.Errorf("verdict %s (%v), seed %d: %+v", o.Text(), o.Err, o.Seed, o.Result)
+	}
+}
+
+// TestFaultsFit checks that faults that a target can't have are an error, and unknown ones
+// none of its own.
+func TestFaultsFit(t *testing.T) {
+	if !hasCompiler() {
+		t.Skip("there is no C compiler, so no clock can be set")
+	}
+	for _, tt := range []struct {
+		c    Target
+		only []string
+		want int
+	}{
+		{Target{Store: Redis, LibcClock: true}, nil, len(Faults()) - 2}, // neither forget-quorum nor failover
+		{Target{Store: Redis}, nil, len(Faults()) - 4},                  // nor the clock of clients
+		{Target{Store: Redlock}, nil, len(Faults()) - 5},                // nor a disk that can be full
+		{Target{Store: Redlock, OneWay: true}, []string{"cut", "delay", "kill"}, 2},
+		{Target{Store: EtcdCluster}, nil, len(Faults()) - 7},
+		{Target{Store: Sentinel}, []string{"failover", "cut"}, 1},
+		{Target{Store: File}, nil, 6},
+		{Target{Store: ZooKeeper}, []string{"store-forget", "disk-full"}, 1},
+		{Target{Store: ZooKeepers}, []string{"store-forget"}, 0},
+		{Target{Store: None, Together: true}, nil, 3},
+		{Target{Store: None}, []string{"cut"}, 0},
+		{Target{Store: Redis, Defect: "x", Faults: []string{"kill"}}, []string{"cut"}, 1},
+	} {
+		got, err := faultsFor(tt.c, tt.only)
+		if len(got) != tt.want || (err != nil) != (tt.want == 0) {
+			t.Errorf("faultsFor(%+v, %v) = %d faults, %v, want %d", tt.c, tt.only, len(got), err, tt.want)
+		}
+	}
+}
+
+// TestZooKeeperDisk checks that a full disk reaches a server in Java, which ends, and that the lab
+// restarts it.
+func TestZooKeeperDisk(t *testing.T) {
+	zktest.Java(t)
+	if !hasCompiler() {
+		t.Skip("there is no C compiler, so no disk can be full")
+	}
+	s := openStore(t, Target{Store: ZooKeeper})
+	server := s.hit(nil).(zooKeeper)
+	s.shim.FillDisk(true)
+	_ = tryPattern(pattern.Unwatched)(t, s) // the server can't write it down
+	livetest.Await(t, "end of the server", func() error {
+		if server.Up() {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
+	s.shim.FillDisk(false)
+	s.revive(server)
+	if !s.answers() {
+		t.Error("the server does not answer after its restart")
+	}
+}
+
+// TestControlsFor checks which patterns vouch for a run.
+func TestControlsFor(t *testing.T) {
+	all := []Target{{Name: "a", Store: Redis}, {Name: "b", Store: Postgres}, {Name: "c", Store: ZooKeeper}}
+	for _, tt := range []struct {
+		store StoreKind
+		want  string
+	}{{Redis, "a"}, {File, "a"}, {Postgres, "ab"}} {
+		got := ""
+		for _, c := range ControlsFor(all, []Target{{Store: tt.store}}) {
+			got += c.Name
+		}
+		if got != tt.want {
+			t.Errorf("controls for %s = %s, want %s", tt.store, got, tt.want)
+		}
+	}
+}
+
+// TestMissingServer checks that the outcome says that a server is not installed.
+func TestMissingServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	outcomes, err := Run(t.Context(), Options{Targets: Controls(command)[:1]}, observer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, ok := errors.AsType[*livetest.MissingError](outcomes[0].Err); !ok || missing.Server != "redis" {
+		t.Errorf("the error is %v, want that Redis is missing", outcomes[0].Err)
+	}
+	for _, k := range []StoreKind{Redis, ZooKeeper} {
+		if _, ok := errors.AsType[*livetest.MissingError](k.Missing()); !ok {
+			t.Errorf("Missing of %s = %v", k, k.Missing())
+		}
+	}
+	if err := File.Missing(); err != nil {
+		t.Errorf("Missing of a file = %v", err)
+	}
+}
+
+// TestControlPlans checks what people need to know about a control.
+func TestControlPlans(t *testing.T) {
+	for _, e := range controls() {
+		if e.Title == "" || !strings.HasSuffix(e.Defect, ".") || !e.Want.Explain().Rejected || e.pattern == pattern.Snib {
+			t.Errorf("%s: title, defect or verdict is missing", e.Name)
+		}
+		for _, name := range e.Faults {
+			if !slices.ContainsFunc(Faults(), func(f FaultInfo) bool { return f.Name == name }) {
+				t.Errorf("%s: there is no fault %s", e.Name, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+)
+
+// A StoreKind is a kind of store that the lab starts for a target.
+type StoreKind string
+
+// The kinds of stores.
+const (
+	Redis         StoreKind = "redis"
+	Sentinel      StoreKind = "sentinel"
+	Cluster       StoreKind = "cluster"
+	Redlock       StoreKind = "redlock"
+	Postgres      StoreKind = "postgres"
+	PgBouncer     StoreKind = "pgbouncer"
+	PostgresSync  StoreKind = "postgres-sync"
+	PostgresAsync StoreKind = "postgres-async"
+	MySQL         StoreKind = "mysql"
+	MySQLSync     StoreKind = "mysql-semisync"
+	MySQLAsync    StoreKind = "mysql-async"
+	Etcd          StoreKind = "etcd"
+	EtcdCluster   StoreKind = "etcd-cluster"
+	ZooKeeper     StoreKind = "zookeeper"
+	ZooKeepers    StoreKind = "zookeeper-ensemble"
+	File          StoreKind = "file"
+	None          StoreKind = "none"
+)
+
+// A storeType says what there is to know about a kind of store.
+type storeType struct {
+	kind  StoreKind
+	about string
+	url   string   // with ADDRS in place of the addresses; "" if there is no server
+	needs []string // the servers that must be installed
+	has   []need   // what faults may need
+	start func(testing.TB) *servers
+
+	// numbered says that the store can't be emptied, or that this would itself be a fault, so that
+	// each trial has a lock of its own.
+	numbered bool
+}
+
+// storeTypes are all kinds of stores. The first one is the default.
+func storeTypes() []storeType {
+	pg := "postgres://" + pgtest.User + ":" + pgtest.Password() + "@ADDRS/" + postgresDatabase + "?sslmode=disable"
+	mysql := "mysql://" + mysqltest.User + ":" + mysqltest.Password() + "@ADDRS/" + mysqltest.Database
+	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
+	return []storeType{
+		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock, aDisk), start: startRedis},
+		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel, numbered: true},
+		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startCluster},
+		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: startRedlock},
+		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock, aDisk), start: startPostgres},
+		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: startPgBouncer},
+		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(true)},
+		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(false)},
+		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock, aDisk), start: startMySQL, numbered: true},
+		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(true), numbered: true},
+		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(false), numbered: true},
+		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: startEtcd, numbered: true},
+		{kind: EtcdCluster, about: "three etcd servers", url: "etcd://ADDRS", needs: []string{"etcd"}, has: several, start: startEtcdCluster, numbered: true},
+		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: append(single, aDisk), start: startZooKeeper, numbered: true},
+		{kind: ZooKeepers, about: "three ZooKeeper servers", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: several, start: startZooKeepers, numbered: true},
+		{kind: File, about: "the path of a file that does not exist yet"},
+		{kind: None, about: "the target has its own"},
+	}
+}
+
+// Stores returns all kinds of stores. The first one is the default.
+func Stores() []StoreKind {
+	var all []StoreKind
+	for _, s := range storeTypes() {
+		all = append(all, s.kind)
+	}
+	return all
+}
+
+// of returns what there is to know about a kind.
+func (k StoreKind) of() storeType {
+	all := storeTypes()
+	return all[max(0, slices.IndexFunc(all, func(s storeType) bool { return s.kind == k }))]
+}
+
+// About describes a kind in a few words.
+func (k StoreKind) About() string { return k.of().about }
+
+// programs checks by their names in SNIB_REQUIRE whether servers are installed.
+var programs = map[string]func(testing.TB) string{
+	"redis": redistest.Program, "postgres": pgtest.Program, "pgbouncer": pgtest.PoolProgram, "mysql": mysqltest.Program,
+	"etcd": etcdtest.Installed, "zookeeper": zktest.Java,
+}
+
+// Missing returns why the lab can't start a store on this machine, as a [*livetest.MissingError],
+// or nil if it can.
+func (k StoreKind) Missing() error {
+	return livetest.Outside(func(t testing.TB) error {
+		for _, name := range k.of().needs {
+			programs[name](t)
+		}
+		return nil
+	})
+}
+
+// A store is the store of a target.
+type store struct {
+	*servers // nil if there are none
+
+	t     testing.TB
+	c     Target
+	about storeType
+	ways  [len(names)][]*livetest.Proxy // of the clients, to each server; empty if the lab is not on their way
+	file  string                        // or ""
+
+	counting     sync.Mutex                 // guards the calls of count
+	clientClocks [len(names)]*livetest.Shim // nil if they can't be set
+	trials       int                        // so many have begun
+}
+
+// openStore starts a store. It ends with t.
+func openStore(t testing.TB, c Target) *store {
+	s := &store{t: t, c: c, about: c.Store.of()}
+	if c.LibcClock && hasCompiler() {
+		for i := range s.clientClocks {
+			s.clientClocks[i] = livetest.NewShim(t, "gcc")
+		}
+	}
+	if s.about.start == nil {
+		return s
+	}
+	s.servers = s.about.start(t)
+	s.moved = s.follow
+	for i := range s.ways {
+		switch {
+		case s.direct:
+		case c.OneWay && i > 0:
+			s.ways[i] = s.ways[0]
+		default:
+			for _, addr := range s.addrs {
+				s.ways[i] = append(s.ways[i], livetest.NewProxy(t, addr))
+			}
+		}
+	}
+	return s
+}
+
+// allWays returns the ways of all clients, each once.
+func (s *store) allWays() []*livetest.Proxy {
+	if s.c.OneWay {
+		return s.ways[0]
+	}
+	return slices.Concat(s.ways[:]...)
+}
+
+// follow leads all clients to servers that have other addresses now.
+func (s *store) follow() {
+	for _, ways := range s.ways {
+		for i, way := range ways {
+			way.Redirect(s.addrs[i])
+			way.Cut()
+		}
+	}
+}
+
+// empty removes all data, or sees to it that the next trial does not meet them.
+func (s *store) empty(ctx context.Context) error {
+	s.trials++
+	s.heal()
+	s.resetClocks()
+	s.reviveAny()
+	if s.c.Store == File {
+		s.file = filepath.Join(s.t.TempDir(), "locks.db")
+	}
+	if s.servers != nil && s.clear != nil {
+		s.clear(s.c)
+	}
+	if s.c.Prepare != nil {
+		return s.c.Prepare(ctx, s.url(0))
+	}
+	return nil
+}
+
+// resetClocks ends what earlier trials have done to clocks: the plan of a trial is all that it
+// needs to be repeated.
+func (s *store) resetClocks() {
+	for _, shim := range s.clientClocks {
+		if shim != nil {
+			shim.SetClock(0)
+		}
+	}
+	if s.servers != nil && s.shim != nil {
+		s.shim.SetClock(0)
+	}
+}
+
+// lockName returns the name of the lock in the store.
+func (s *store) lockName() string {
+	if s.about.numbered {
+		return fmt.Sprint(lockName, s.trials)
+	}
+	return lockName
+}
+
+// url returns the URL of the store for a client.
+func (s *store) url(client int) string {
+	if s.servers == nil {
+		return s.file
+	}
+	addrs := s.addrs
+	if ways := s.ways[client]; len(ways) > 0 {
+		addrs = nil
+		for _, way := range ways {
+			addrs = append(addrs, way.Addr())
+		}
+	}
+	return strings.Replace(s.about.url, "ADDRS", strings.Join(addrs, ","), 1)
+}
+
+// heal ends all faults of the network.
+func (s *store) heal() {
+	for _, way := range s.allWays() {
+		way.Heal()
+	}
+}
+
+// endless counts the keys in Redis that never end.
+func (s *store) endless() (n int) {
+	if s.servers == nil {
+		return 0
+	}
+	for _, node := range s.leaky {
+		keys, _ := node.Must("KEYS", "*").([]any)
+		for _, key := range keys {
+			if node.Must("PTTL", fmt.Sprint(key)) == int64(-1) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,449 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/sniblab/internal/demo"
+	"github.com/sniblock/snib/cmd/sniblab/internal/peers"
+	"github.com/sniblock/snib/cmd/sniblab/internal/report"
+	"github.com/sniblock/snib/cmd/sniblab/internal/target"
+	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
+)
+
+// A runCommand is one call of "sniblab run".
+type runCommand struct {
+	out, errs  io.Writer
+	names      []string // of targets
+	faults     []string
+	planText   string
+	plan       []trial.Step
+	store      string
+	hasStore   bool // --store was given
+	time       time.Duration
+	seed       uint64
+	noControls bool
+	dir        string
+	json       bool
+	progress   *progressLine
+}
+
+const runNotes = `Run three clients of each target against one lock, while processes, the server
+and the network fail. The lab records when each client believed that it held
+the lock, and judges that record. It starts servers of its own, and touches no
+store of yours. It needs Linux, and the programs of the servers.
+
+First it runs broken patterns, the controls. If one of them does not get the
+verdict that it must get, the run is void, and exits 65.
+
+A target is a name from "sniblab list", or a program, with a slash or a space
+in it. docs/lab.md says what such a program must do. --store names what the lab
+starts for it: a Redis server, the path of a file, or nothing.
+
+Each target has trials of some seconds, for about the time of --for. The faults
+of the first trial follow from --seed, those of the second from the number
+after it, and so on. The page has the command that repeats the decisive trial,
+by --plan: pause:A:17 does pause to client A, and 17 says for how long. For a
+rejected target, the lab drops the faults that are not needed.
+
+Exit code 1 means that a target was rejected. Ctrl-C ends all that was started,
+and writes what was judged so far.`
+
+const runExamples = `  sniblab run                        controls, then snib on its stores
+  sniblab run -t ./mylock.py         a program of yours, on a Redis
+  sniblab run -t no-expiry --no-controls`
+
+func newRunCommand() *cobra.Command {
+	l := &runCommand{}
+	cmd := &cobra.Command{Use: "run", Short: "run locks under faults and judge them", Long: runNotes, Example: runExamples, Args: cobra.NoArgs}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringArrayVarP(&l.names, "target", "t", nil, "run `NAME` of the list, or a program; repeatable (default: those of snib)")
+	f.StringVar(&l.store, "store", string(trial.Stores()[0]), "the `KIND` of store that a program gets: see sniblab list")
+	f.StringSliceVar(&l.faults, "fault", nil, "only these `FAULTS` (default: all that fit)")
+	f.DurationVar(&l.time, "for", 20*time.Second, "how long to run each target")
+	f.Uint64Var(&l.seed, "seed", 0, "the seed of the faults (default: a new one)")
+	f.StringVar(&l.planText, "plan", "", "do the faults of `PLAN` in each trial, as FAULT:CLIENT:NUMBER,...")
+	f.BoolVar(&l.noControls, "no-controls", false, "don't check first that the lab rejects broken locks")
+	f.StringVar(&l.dir, "out", "lab-out", "write index.html and verdicts.json into `DIR`")
+	f.BoolVar(&l.json, "json", false, "print verdicts as JSON lines")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// A target that has ended breaks the pipe to it, which must not end us. A broken standard
+		// output is an error of its Write.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+		// Later signals end the process although its output may block. Programs such as timeout
+		// send the same signal twice at once.
+		context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
+		l.out, l.errs = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		l.hasStore = cmd.Flags().Changed("store")
+		return l.run(ctx)
+	}
+	return cmd
+}
+
+// infof prints a line on standard error.
+func (l *runCommand) infof(format string, args ...any) {
+	fmt.Fprintln(l.errs, "sniblab: "+oneLine(fmt.Sprintf(format, args...)))
+}
+
+// chosen returns the targets that the flags name.
+func (l *runCommand) chosen() ([]trial.Target, error) {
+	if len(l.names) == 0 {
+		return ownInstalled(), nil
+	}
+	var all []trial.Target
+	known := slices.Concat(own(), controls())
+	for _, name := range l.names {
+		i := slices.IndexFunc(known, func(c trial.Target) bool { return c.Name == name })
+		switch {
+		case i >= 0:
+			all = append(all, known[i])
+		case name == ownGroup:
+			all = append(all, ownInstalled()...)
+		case len(peers.Named(name)) > 0:
+			found, err := l.chosenPeers(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		case isProgram(name):
+			if err := checkProgram(name); err != nil {
+				return nil, err
+			}
+			all = append(all, trial.Target{
+				Name: name, Title: "a program", Store: trial.StoreKind(l.store), Command: []string{"sh", "-c", name}, LibcClock: true,
+			})
+		default:
+			return nil, usagef("there is no target %q: see sniblab list, or give a program with its path, such as ./%[1]s", name)
+		}
+	}
+	return all, nil
+}
+
+// isProgram reports whether the name of a target is a program.
+func isProgram(name string) bool { return strings.ContainsAny(name, "/ ") }
+
+// checkProgram reports that a program which is named by its path can't be run. Whatever is no plain
+// path is left to the shell.
+func checkProgram(name string) error {
+	path, _, _ := strings.Cut(name, " ")
+	if !strings.Contains(path, "/") || shellQuote(path) != path {
+		return nil
+	}
+	_, err := exec.LookPath(path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return usagef("%s is not executable: chmod +x it, or name its interpreter, such as python3 %[1]s", path)
+	case err != nil:
+		return usagef("there is no program %s: give the path of a file, or see sniblab list", path)
+	}
+	return nil
+}
+
+// checkFlags checks what the flags about faults say, and that they fit together.
+func (l *runCommand) checkFlags() error {
+	if l.planText != "" && len(l.faults) > 0 {
+		return usagef("--fault and --plan exclude each other: a plan has the faults already")
+	}
+	if !slices.Contains(trial.Stores(), trial.StoreKind(l.store)) {
+		return usagef("--store: there is no store %q; there are %s", l.store,
+			strings.Join(names(trial.Stores(), func(k trial.StoreKind) string { return string(k) }), ", "))
+	}
+	if l.time <= 0 {
+		return usagef("--for: %v is not positive", l.time)
+	}
+	all := names(trial.Faults(), func(f trial.FaultInfo) string { return f.Name })
+	for _, name := range l.faults {
+		if !slices.Contains(all, name) {
+			return usagef("--fault: there is no fault %q; there are %s", name, strings.Join(all, ", "))
+		}
+	}
+	if l.planText == "" {
+		return nil
+	}
+	var err error
+	if l.plan, err = trial.ParsePlan(l.planText); err != nil {
+		return usagef("--plan: %w", err)
+	}
+	return nil
+}
+
+// fitting returns the targets that can have the faults of the flags. It leaves out those of a
+// group that can't, as long as one is left.
+func (l *runCommand) fitting(chosen []trial.Target) ([]trial.Target, error) {
+	var fit []trial.Target
+	var errs []error
+	for _, c := range chosen {
+		err := trial.CheckFaults(c, l.faults, l.plan)
+		switch {
+		case err == nil:
+			fit = append(fit, c)
+		case slices.Contains(l.names, c.Name):
+			return nil, usagef("%w", err)
+		default:
+			errs = append(errs, err)
+		}
+	}
+	if len(fit) == 0 && len(errs) > 0 {
+		return nil, usagef("%w", errs[0])
+	}
+	for _, err := range errs {
+		l.infof("left out: %s", message(err))
+	}
+	return fit, nil
+}
+
+// prepare returns what to run, or the error that would otherwise end the run after minutes.
+func (l *runCommand) prepare() (first, chosen []trial.Target, err error) {
+	if err := l.checkFlags(); err != nil {
+		return nil, nil, err
+	}
+	if chosen, err = l.chosen(); err != nil {
+		return nil, nil, err
+	}
+	if l.hasStore && !slices.ContainsFunc(l.names, isProgram) {
+		return nil, nil, usagef("--store is for programs: a target of the list has its own store; see sniblab list")
+	}
+	if chosen, err = l.fitting(chosen); err != nil {
+		return nil, nil, err
+	}
+	if !l.noControls {
+		first = trial.ControlsFor(controls(), chosen)
+	}
+	for _, c := range slices.Concat(first, chosen) {
+		if err := missingServer(c, c.Store.Missing()); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := makeWritable(l.dir); err != nil {
+		return nil, nil, failf(exitOutput, "--out: %w", err)
+	}
+	for _, c := range own() {
+		if err := c.Store.Missing(); len(l.names) == 0 && err != nil {
+			l.infof("%s is left out: %s", c.Name, message(err))
+		}
+	}
+	return first, chosen, nil
+}
+
+// makeWritable makes a folder, and checks that files can be written into it.
+func makeWritable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, ".sniblab-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// run runs the controls, and then the targets.
+func (l *runCommand) run(ctx context.Context) error {
+	first, chosen, err := l.prepare()
+	if err != nil {
+		return err
+	}
+	if err := l.installPeers(ctx, chosen); err != nil {
+		return err
+	}
+	if l.seed == 0 {
+		l.seed = rand.Uint64N(1<<32) + 1
+	}
+	l.progress = newProgressLine(os.Stderr)
+	defer l.progress.clear()
+	outcomes, err := l.part(ctx, "controls", first, nil)
+	void := slices.ContainsFunc(outcomes, func(o trial.Outcome) bool { return !o.AsExpected() })
+	if err == nil && !void {
+		var judged []trial.Outcome
+		judged, err = l.part(ctx, "targets", chosen, l.plan)
+		outcomes = append(outcomes, judged...)
+	}
+	switch {
+	case errors.Is(err, errInterrupted):
+		return l.interrupted(outcomes, void)
+	case err != nil:
+		return err
+	}
+	return l.conclude(outcomes, void)
+}
+
+// errInterrupted is the error of a part of a run that a signal ended.
+var errInterrupted = errors.New("the run was interrupted")
+
+// part runs some targets. If a signal ends it, it returns what was judged until then.
+func (l *runCommand) part(ctx context.Context, what string, all []trial.Target, plan []trial.Step) ([]trial.Outcome, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var failed error
+	outcomes, err := trial.Run(ctx, trial.Options{Targets: all, Faults: l.faults, For: l.time, Seed: l.seed, Plan: plan}, trial.Observer{
+		Progress: func(share float64, running []string) {
+			const width = 20
+			done := int(share * width)
+			l.progress.show("%s [%s%s] %s", what, strings.Repeat("#", done), strings.Repeat(".", width-done), strings.Join(running, ", "))
+		},
+		Done: func(o trial.Outcome) {
+			l.progress.clear()
+			if err := l.show(o); err != nil && failed == nil {
+				failed = err
+				cancel(err)
+			}
+		},
+	})
+	switch {
+	case failed != nil:
+		return nil, printed(failed)
+	case err != nil:
+		return outcomes, errInterrupted
+	}
+	for _, o := range outcomes {
+		if err := missingServer(o.Target, o.Err); err != nil {
+			return nil, err
+		}
+	}
+	return outcomes, nil
+}
+
+// missingServer returns the error for a target whose server is not installed, or nil if err
+// is none about that.
+func missingServer(c trial.Target, err error) error {
+	if missing, ok := errors.AsType[*demo.MissingError](err); ok {
+		return failf(exitUnavailable, "%s: %s", c.Name, installHint(missing))
+	}
+	return nil
+}
+
+// show prints an outcome.
+func (l *runCommand) show(o trial.Outcome) error {
+	if l.json {
+		enc := json.NewEncoder(l.out)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(verdictLineJSON{"sniblab.verdict/1", l.toVerdict(o)})
+	}
+	text := "accepted: " + o.Text()
+	switch {
+	case o.Err != nil:
+		text = "not judged: " + message(o.Err)
+	case o.Rejected():
+		text = "rejected: " + o.Text()
+	}
+	line := fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %v", o.Target.Name, text, o.Acquired, countFaults(o), o.Took.Round(time.Second))
+	if o.Late != nil {
+		line += "; it was run no further: " + message(o.Late)
+	}
+	if all := o.LastErrors(); len(all) > 0 && o.Err == nil { // the text of Err has it
+		line += "; its last error: " + oneLine(all[len(all)-1])
+	}
+	_, err := fmt.Fprintln(l.out, line)
+	return err
+}
+
+func countFaults(o trial.Outcome) (n int) {
+	for _, count := range o.Faults {
+		n += count
+	}
+	return n
+}
+
+// interrupted writes the files of a run that a signal has ended.
+func (l *runCommand) interrupted(outcomes []trial.Outcome, void bool) error {
+	l.progress.clear()
+	what := "nothing was judged yet" // the files of an earlier run stay
+	if len(outcomes) > 0 {
+		if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
+			return err
+		}
+		what = "what was judged so far is in " + filepath.Join(l.dir, "index.html")
+	}
+	l.infof("interrupted: %s", what)
+	return silentExit(exitSignal + int(syscall.SIGINT))
+}
+
+// conclude writes the files, and returns the error for the worst that was found.
+func (l *runCommand) conclude(outcomes []trial.Outcome, void bool) error {
+	if err := l.write(report.Page{Void: void}, outcomes); err != nil {
+		return err
+	}
+	l.infof("the pictures are in %s", filepath.Join(l.dir, "index.html"))
+	for _, o := range outcomes {
+		switch {
+		case void && !o.AsExpected() && o.Err != nil:
+			return failf(exitVoid, "the run is void: control %s was not judged: %w", o.Target.Name, o.Err)
+		case void && !o.AsExpected():
+			return failf(exitVoid, "the run is void: control %s got the verdict %s, and not %s", o.Target.Name, o.Verdict(), o.Target.Want)
+		case o.Err != nil:
+			return failf(exitOf(o.Err), "%w", o.Err)
+		}
+	}
+	if slices.ContainsFunc(outcomes, func(o trial.Outcome) bool { return o.Rejected() && (!o.Target.IsControl() || l.noControls) }) {
+		return silentExit(exitRejected)
+	}
+	return nil
+}
+
+// exitOf returns the exit code for the error of a target that was not judged.
+func exitOf(err error) int {
+	if _, ok := errors.AsType[*target.Error](err); ok {
+		return exitProtocol
+	}
+	return exitUnavailable // a server of the lab, and no fault of the target
+}
+
+// write writes the page and the verdicts.
+func (l *runCommand) write(page report.Page, outcomes []trial.Outcome) error {
+	page.Version = buildVersion()
+	page.When, page.Seed, page.Repeat = time.Now(), l.seed, l.repeat
+	if err := l.writeFiles(page, outcomes); err != nil {
+		return failf(exitOutput, "--out: %w", err)
+	}
+	return nil
+}
+
+func (l *runCommand) writeFiles(page report.Page, outcomes []trial.Outcome) error {
+	file, err := os.Create(filepath.Join(l.dir, "index.html"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(report.Write(file, page, outcomes), file.Close()); err != nil {
+		return err
+	}
+	document, err := os.Create(filepath.Join(l.dir, "verdicts.json"))
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(document)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return errors.Join(enc.Encode(runJSON{
+		"sniblab.run/1", page.Version, page.When.UTC().Format(time.RFC3339), page.Seed, page.Void, page.Interrupted, l.toVerdicts(outcomes),
+	}), document.Close())
+}
+
+// repeat returns the command that runs the decisive trial of an outcome again.
+func (l *runCommand) repeat(o trial.Outcome) string {
+	text := fmt.Sprintf("sniblab run --no-controls --target %s --seed %d --for 1ms", shellQuote(o.Target.Name), o.Seed)
+	if isProgram(o.Target.Name) {
+		text += " --store " + l.store
+	}
+	if len(o.Plan) > 0 {
+		text += " --plan " + trial.FormatPlan(o.Plan)
+	}
+	return text
+}
