@@ -52,20 +52,22 @@
 // # Waiting
 //
 // A wait ends with the context, or after [MaxWait] with [ErrHeld]. Goroutines of one process that
-// want the same name queue in the Locker, first in first out, and only the one at the head sends
-// requests to the store. Where the driver reserves tokens, a released lock goes straight to the
-// next goroutine, with a token of its own and without a request to the store. If the store
-// confirmed the lease longer than 10 ms ago, the lease is renewed first. If the store has ended the
-// lease within those 10 ms, and another process has held the lock, the next goroutine believes that
-// it holds the lock until its next renewal, after a third of the TTL at the latest, and its token
-// is smaller than the one of that process: a resource that checks tokens refuses it.
+// want the same name queue in the Locker, first in first out, and only the one at the head asks the
+// store. Where the driver reserves tokens, a released lock goes straight to the next goroutine,
+// with a token of its own, if the store confirmed the lease within the last 10 ms. If the store has
+// given the lock to another process within these 10 ms, the next goroutine believes in its hold
+// until its next renewal, for a third of the TTL at most; a resource that checks tokens refuses it.
 //
-// While the store is unavailable, an acquisition that may wait retries for [RetryTimeout], one
-// minute by default, and then returns [ErrUnavailable]. That never matches [ErrHeld], which means
-// that somebody holds the lock. [HeldError.Info] says who.
+// While the store is unavailable, an acquisition that may wait retries for [RetryTimeout], and then
+// returns [ErrUnavailable]. That never matches [ErrHeld], which means that somebody holds the lock.
+// [HeldError.Info] says who.
 //
 // # Errors
 //
 // Each error is an [*Error] with operation, name and backend. It matches one of the sentinels of
-// this package, the cause of the context, or the backend's own error.
+// this package, the cause of the context, or the backend's own error. Of the errors of [Locker.Do],
+// [ErrHeld] and [ErrUnavailable] mean that nothing was begun, [ErrUnreleased] that the work was
+// done, and [ErrLost] that it may have been done beside another holder.
+//
+// docs/README.md is the index of a guide, with a program on each page.
 package snib

@@ -12,7 +12,7 @@ import (
 // prefix begins the names of all metrics.
 const prefix = "distributed_lock_"
 
-// descs are the descriptions of all metrics. docs/metrics.md says more about each.
+// descs are the descriptions of all metrics. docs/reference/generated/metrics.md lists them.
 type descs struct {
 	wait, failures, reasons, hold, held, waiting, queue, handOvers *prometheus.Desc
 	lost, regressed, late, folded                                  *prometheus.Desc
@@ -45,7 +45,7 @@ func newDescs() descs {
 			"How often a name was counted as other because there were too many resources."),
 
 		stalled:  desc("stalled", "Acquires of this process that wait for the store and not for a holder.", "backend"),
-		renewals: desc("renewals_total", "Renewals of leases, by outcome.", "backend", "outcome"),
+		renewals: desc("renewals_total", "Renewals of leases, by outcome: refused if the lease is over, failed if the result is not known.", "backend", "outcome"),
 		margin:   desc("renewal_margin_ratio", "Part of the lease that was left when its renewal was answered.", "backend"),
 		took:     desc("renewal_seconds", "Time that the store took to answer a renewal.", "backend"),
 		errors: desc("backend_errors_total", "Operations that failed because of the store or the way to it.", "backend",

@@ -7,7 +7,7 @@
 //	prometheus.MustRegister(collector)
 //	locker, err := snib.New(d, snib.Tracing(collector.Trace()))
 //
-// docs/metrics.md lists all metrics and says what to check when something is wrong. Beside
+// docs/metrics.md leads to all metrics and says what to check when something is wrong. Beside
 // this package are alert rules (alerts.yml), a dashboard (grafana/snib.json) and an example
 // that provisions both. Package otelmetrics, a separate module, exports the same metrics
 // under the same names through OpenTelemetry.

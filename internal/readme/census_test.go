@@ -15,8 +15,11 @@ var checks = []struct {
 	tests []string // run the blocks, or compare them with what runs; at least one does so with each block
 	why   string   // no test checks the blocks, or some of them, because
 }{
-	{"README*.md", []string{"go"}, []string{"TestGoBlocks", "TestTranslations"}, ""},
-	{"README*.md", []string{"sh"}, []string{"TestShellBlocks"}, ""},
+	{"README*.md", []string{"go", "text"}, []string{"TestPrograms", "TestTranslations"}, ""},
+	{"README*.md", []string{"sh"}, []string{"TestShellBlocks", "TestPrograms"}, ""},
+	{"docs/guide/*.md", []string{"go"}, []string{"TestPrograms"}, ""},
+	{"docs/guide/*.md", []string{"text"}, []string{"TestPrograms"}, "lines of a crontab, whose parts the scripts of the command try"},
+	{"docs/guide/operating.md", []string{"ini"}, nil, "lines of a unit file; a test can't count on systemd"},
 	{"CONTRIBUTING.md", []string{"sh"}, nil, "they run all tests, and so this one"},
 	{"CONTRIBUTING.md", []string{"text"}, nil, "the form of a commit message, and that of a mutant"},
 	{"docs/from-setnx.md", []string{"go"}, []string{"TestGoBlocks"}, ""},
@@ -39,12 +42,10 @@ var checks = []struct {
 	{"docs/serve.md", []string{"text"}, nil, "calls with stores that run elsewhere"},
 	{"docs/metrics.md", []string{"go"}, []string{"TestGoBlocks"}, ""},
 	{"docs/defaults.md", []string{"go"}, []string{"TestGoBlocks"}, ""},
-	{"docs/testing.md", []string{"go"}, []string{"TestGoBlocks"}, ""},
 	{"docs/metrics.md", []string{"promql"}, []string{"TestNamedMetricsExist"}, ""},
 	{"docs/metrics.md", []string{"json"}, nil, "it is output; the script release.txtar of the command checks its form"},
-	{"docs/operations.md", []string{"ini"}, nil, "lines of a unit file; a test can't count on systemd"},
 	{"docs/design.md", []string{"text"}, nil, "a drawing"},
-	{"docs/choosing*.md", []string{"text"}, []string{"TestPagesAreCurrent"}, ""},
+	{"docs/choosing*.md", []string{"go", "text"}, []string{"TestPrograms", "TestTranslations"}, ""},
 	{"docs/backends/*.md", []string{"go"}, []string{"TestPagePrograms"}, ""},
 	{"docs/backends/*.md", []string{"text"}, []string{"TestACL", "TestRoles"}, "the tests use what is below Access; the others are short"},
 	{"docs/backends/*.md", []string{"sql"}, []string{"TestRoles", "TestPermissions"}, ""},

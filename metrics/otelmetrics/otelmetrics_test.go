@@ -177,7 +177,7 @@ func check(t *testing.T, got, want map[string]float64) {
 // TestNamesAreThoseOfPrometheus checks that the names are those that the page lists
 // for Prometheus.
 func TestNamesAreThoseOfPrometheus(t *testing.T) {
-	page, err := os.ReadFile("../../docs/metrics.md")
+	page, err := os.ReadFile("../../docs/reference/generated/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

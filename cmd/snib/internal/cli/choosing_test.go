@@ -28,9 +28,11 @@ import (
 // docs is the folder of the pages that are made of the code.
 var docs = filepath.Join("..", "..", "..", "..", "docs")
 
-// TestChoosing compares the page with what the drivers and the profiles say.
+// TestChoosing compares the pages with what the drivers and the profiles say.
 func TestChoosing(t *testing.T) {
-	checkPage(t, "choosing.md", "<!-- begin: UPDATE=1 go test ./cmd/snib/internal/cli -run TestChoosing -->\n\n", choosingTables(promises()))
+	const begin = "<!-- begin: UPDATE=1 go test ./cmd/snib/internal/cli -run TestChoosing -->\n\n"
+	checkPage(t, "choosing.md", begin, choosingTables(promises()))
+	checkPage(t, filepath.Join("reference", "generated", "stores.md"), begin, storeTables(promises()))
 }
 
 // checkPage compares the part of a page after begin with want, which is made of the code.
@@ -122,19 +124,6 @@ func checkClauses(t *testing.T, backend string, of any) {
 	}
 }
 
-// TestSpeeds checks that each quoted figure was measured.
-func TestSpeeds(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range speeds() {
-		if !strings.Contains(string(text), s.Figure) {
-			t.Errorf("%s: %s (%s) does not stand in docs/performance.md", s.Backend, s.Figure, s.What)
-		}
-	}
-}
-
 func TestTTLs(t *testing.T) {
 	for _, tt := range []struct {
 		info driver.Info
@@ -193,49 +182,51 @@ func briefDuration(d time.Duration) string {
 // choosingTables returns the part of docs/choosing.md that is generated.
 func choosingTables(all []driver.Info) string {
 	var b strings.Builder
-	table := func(rows [][]string) {
-		for i, row := range rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-			if i == 0 {
-				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
-			}
-		}
-	}
-	b.WriteString("### Which lock\n\n")
+	b.WriteString("## Which lock\n\n")
 	rows := [][]string{{"task", "lock", "why"}}
 	for _, t := range tasks() {
 		rows = append(rows, []string{t.Task, t.Lock, t.Why})
 	}
-	table(rows)
-	b.WriteString("\n### What the stores are\n\n")
-	rows = [][]string{{"backend", "consistency protocol", "work to run it", "best for"}}
-	for _, p := range profiles() {
-		rows = append(rows, []string{p.Backend, p.Protocol, p.Operation, p.BestFor})
-	}
-	table(rows)
-	b.WriteString("\n### What stores promise\n\n")
-	table(promiseRows(all))
-	b.WriteString("\n### What becomes of a lock when something goes wrong\n\n")
+	writeTable(&b, rows)
+	b.WriteString("\n## What stores promise\n\n")
+	writeTable(&b, promiseRows(all))
+	b.WriteString("\n## What becomes of a lock when something goes wrong\n\n")
 	rows = [][]string{{"backend", "pause", "crash", "failover", "partition", "clock jump"}}
 	for _, i := range all {
 		f := backend.FaultsOf(i.Backend)
 		rows = append(rows, []string{i.Backend, f.Pause, f.Crash, f.Failover, f.Partition, f.ClockJump})
 	}
-	table(rows)
-	b.WriteString("\n### What the promises rest on\n")
+	writeTable(&b, rows)
+	return b.String()
+}
+
+// storeTables returns the part of docs/reference/generated/stores.md that is generated.
+func storeTables(all []driver.Info) string {
+	var b strings.Builder
+	b.WriteString("## What the stores are\n\n")
+	rows := [][]string{{"backend", "consistency protocol", "work to run it", "best for"}}
+	for _, p := range profiles() {
+		rows = append(rows, []string{p.Backend, p.Protocol, p.Operation, p.BestFor})
+	}
+	writeTable(&b, rows)
+	b.WriteString("\n## What the promises rest on\n")
 	for _, i := range all {
 		fmt.Fprintf(&b, "\n**%s**\n\n", i.Backend)
 		for _, text := range i.Assumptions {
 			fmt.Fprintf(&b, "- %s\n", text)
 		}
 	}
-	b.WriteString("\n### Measured speed\n\n")
-	rows = [][]string{{"backend", "figure", "what"}}
-	for _, s := range speeds() {
-		rows = append(rows, []string{s.Backend, s.Figure, s.What})
-	}
-	table(rows)
 	return b.String()
+}
+
+// writeTable writes a table in Markdown. The first row is its header.
+func writeTable(b *strings.Builder, rows [][]string) {
+	for i, row := range rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(b, "|%s\n", strings.Repeat(" --- |", len(row)))
+		}
+	}
 }
 
 // A task is a purpose for a lock, and the lock that we recommend for it.
@@ -273,29 +264,6 @@ func tasks() []task {
 			"a transaction lock in that database: pglock.Tx or mysqllock.Tx",
 			"lock and data commit together; there is no lease that could end before the commit",
 		},
-	}
-}
-
-// A speed is a measured figure. It appears in docs/performance.md, with the conditions.
-type speed struct {
-	Backend string // the kind of store
-	Figure  string // the result, with its unit
-	What    string // what was measured
-}
-
-func speeds() []speed {
-	return []speed{
-		{"memory", "1.89 µs", "processor time of an uncontended cycle"},
-		{"sqlite", "230 µs", "an uncontended cycle, the grant on the disk first"},
-		{"sqlite", "384 µs", "from Release in one driver to the grant in another"},
-		{"redis", "9.7k/s", "uncontended cycles of one goroutine, over loopback"},
-		{"redis", "297 µs", "a hand-over between two processes, p50"},
-		{"redlock", "4,802/s", "uncontended cycles of one goroutine, over five servers"},
-		{"postgres", "2,940/s", "uncontended cycles of a row"},
-		{"mysql", "2,634/s", "the same on MariaDB"},
-		{"zookeeper", "868/s", "uncontended cycles of one goroutine"},
-		{"zookeeper", "746 µs", "a hand-over between two processes, p50"},
-		{"etcd", "670/s", "uncontended cycles of one goroutine"},
 	}
 }
 

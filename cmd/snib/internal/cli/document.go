@@ -150,7 +150,7 @@ type processJSON struct {
 }
 
 type leakJSON struct {
-	Kind    string      `json:"kind"`              // the [kind](operations.md#leaks)
+	Kind    string      `json:"kind"`              // the [kind](guide/operating.md#leaks)
 	Name    string      `json:"name"`              // the name of the lock, or the key in the store if it is foreign
 	Problem string      `json:"problem"`           // what is wrong, in words
 	Library string      `json:"library,omitempty"` // the library that left it, if it is foreign and that is known

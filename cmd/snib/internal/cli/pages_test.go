@@ -15,7 +15,7 @@ import (
 // TestPages checks that each command of snib that a page names exists, with its flags.
 func TestPages(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/backends/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/backends/*.md", "docs/guide/*.md"} {
 		found, err := filepath.Glob(filepath.Join("../../../..", pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ const retryTimeout = time.Minute
 type event struct {
 	Schema string      `json:"schema"`
 	Time   string      `json:"time"`             // when it was seen: RFC 3339, in UTC
-	Event  string      `json:"event"`            // what happened: see [the events](operations.md#watch)
+	Event  string      `json:"event"`            // what happened: see [the events](guide/operating.md#watch)
 	Name   string      `json:"name"`             // the name of the lock
 	Holder *holderJSON `json:"holder,omitempty"` // the holder, if the event is about a hold
 	From   *holderJSON `json:"from,omitempty"`   // the holder before, if the lock was handed over
