@@ -102,7 +102,7 @@ func runProgram(t *testing.T, parent, commands string, p program) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-euc", commands)
-	sh.Dir = dir
+	sh.Dir, sh.Env = dir, append(os.Environ(), "GOWORK=") // a user has no workspace
 	var diagnostics strings.Builder
 	sh.Stderr = &diagnostics
 	out, err := sh.Output()
