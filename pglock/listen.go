@@ -187,7 +187,7 @@ func (d *Driver) verifyOnce() {
 func (d *Driver) connectListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	conn, err := dial(ctx, d.pool, d.conf.listen)
+	conn, err := dial(ctx, d.user, d.conf.listen)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
 )
 
 // TestStaleConnections has the server end all connections of a pool. The pool notices that only
@@ -39,6 +40,9 @@ func TestStaleConnections(t *testing.T) {
 					c.ConnConfig.RuntimeParams["application_name"] = "stale"
 				})
 				d := kind.open(t, pool)
+				if rows, ok := d.(*pglock.Driver); ok {
+					pool = rows.Pool()
+				}
 				// A server that is killed may forget the releases of the tests before.
 				l := acquire(t, d, request("stale "+t.Name(), "a"))
 				openConns(t, pool, conns)

@@ -23,11 +23,11 @@ import (
 // A Lifecycle is the lifetime of a driver, from [NewLifecycle] to Close. It is safe for concurrent
 // use.
 type Lifecycle struct {
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	endOnce    sync.Once
-	startMu    sync.Mutex     // held to start a goroutine, and to end the lifecycle
-	goroutines sync.WaitGroup // started by Go
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	endOnce sync.Once
+	startMu sync.Mutex     // held to begin a call, and to end the lifecycle
+	calls   sync.WaitGroup // that End waits for
 }
 
 // NewLifecycle returns a lifecycle that begins now.
@@ -70,16 +70,29 @@ func (l *Lifecycle) During(ctx context.Context) (context.Context, context.Cancel
 // Go runs fn in a goroutine that End waits for. If the lifecycle is over, Go does
 // not run fn and returns false.
 func (l *Lifecycle) Go(fn func()) bool {
+	ok := l.Begin()
+	if ok {
+		go func() { defer l.Finish(); fn() }()
+	}
+	return ok
+}
+
+// Begin registers a call that End waits for, until it calls Finish. If the lifecycle is over, Begin
+// returns false.
+func (l *Lifecycle) Begin() bool {
 	l.startMu.Lock()
 	defer l.startMu.Unlock()
 	if l.Over() {
 		return false
 	}
-	l.goroutines.Go(fn)
+	l.calls.Add(1)
 	return true
 }
 
-// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines. It reports
+// Finish ends a call that Begin has registered.
+func (l *Lifecycle) Finish() { l.calls.Done() }
+
+// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines and calls. It reports
 // whether this was the first call. Other calls only wait for the first one.
 func (l *Lifecycle) End(last func()) (first bool) {
 	l.endOnce.Do(func() {
@@ -90,7 +103,7 @@ func (l *Lifecycle) End(last func()) (first bool) {
 		if last != nil {
 			last()
 		}
-		l.goroutines.Wait()
+		l.calls.Wait()
 	})
 	return first
 }

@@ -46,6 +46,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	ctx, cancel := d.Life.During(ctx)
 	defer cancel()
+	if !d.Life.Begin() { // Close waits for the withdrawal
+		return nil, driver.ErrClosed
+	}
+	defer d.Life.Finish()
 	return d.newAttempt(req).acquire(ctx)
 }
 

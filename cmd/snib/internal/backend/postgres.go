@@ -86,6 +86,7 @@ func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Dr
 		}
 		return nil, err
 	}
+	pool.Reset() // the driver has connections of its own
 	d, err := pglock.New(pool)
 	if err != nil {
 		pool.Close()
