@@ -140,6 +140,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	}
 	n := code(err)
 	switch {
+	case errors.As(err, new(*poolError)):
+		return err
 	case n == 0 && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, driver.ErrUnavailable):

@@ -122,17 +122,11 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) erro
 //
 // runOnce uses a transaction only if the server would not commit the statement by itself.
 func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) error) (err error) {
-	conn, err := d.db.Conn(ctx)
+	conn, isSpare, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if refusesWrites(err) {
-			hangUp(conn)
-			return
-		}
-		_ = conn.Close() // it returns to the pool
-	}()
+	defer func() { d.disconnect(conn, isSpare, err) }()
 	if !d.store.explicit.Load() {
 		return fn(ctx, conn)
 	}
