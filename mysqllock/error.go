@@ -151,8 +151,6 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	case n == tableAccessDenied:
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
-	case n == noSuchTable:
-		d.store.ready.Store(false) // the table was dropped: the next round creates it again
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case isTransient(err):

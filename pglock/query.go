@@ -43,7 +43,7 @@ func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bo
 // repeated statement may not return them. rolledBack may be nil.
 func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any, scan func(pgx.Rows) error) error {
 	const tries = 10
-	unlimited, stale := false, 0
+	unlimited, created, stale := false, false, 0
 	oldConns := int(d.pool.Stat().TotalConns())
 	for try := 1; ; {
 		answered := false
@@ -70,6 +70,12 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 			continue
 		case refusesWrites(err) && stale < oldConns: // runOnce has thrown that connection away
 			stale++
+			continue
+		case c == undefinedTable && !created:
+			if err := d.create(ctx); err != nil {
+				return err
+			}
+			created = true // now the locks that it had are lost, and nothing else is wrong
 			continue
 		case try == tries:
 			return d.explain(err)
