@@ -18,7 +18,7 @@ import (
 // A conn is a [redislock.Conn] on a go-redis client.
 type conn struct {
 	client  redis.UniversalClient // of the driver alone
-	cluster *redis.ClusterClient // client, if it is a ClusterClient
+	cluster *redis.ClusterClient  // client, if it is a ClusterClient
 
 	// clusterErr is the result of checkCluster. The driver, which asks for the masters first, finds
 	// out whether another try may succeed.
