@@ -82,3 +82,21 @@ func TestPoolOfOneIsRefused(t *testing.T) {
 		t.Errorf("New = %v, want ErrInvalid that names the setting", err)
 	}
 }
+
+// TestMisconfigured checks that what only another configuration can mend is an error at once.
+func TestMisconfigured(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	for name, dsn := range map[string]string{
+		"Database": strings.Replace(server.DSN(), "/"+mysqltest.Database, "/nowhere", 1),
+		"Variable": server.DSN("no_such_variable=1"),
+		"Value":    server.DSN("sql_mode=%27nonsense%27"),
+		"TimeZone": server.DSN("time_zone=%27nowhere%27"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := newDriver(t, dial(t, dsn)).Acquire(testContext(t), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("Acquire = %v, want ErrInvalid", err)
+			}
+		})
+	}
+}

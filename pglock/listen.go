@@ -36,10 +36,10 @@ func (e pooledError) Is(target error) bool { return target == rows.ErrCantListen
 
 // dial opens a connection outside the pool: as listen says, or as the pool does if that is nil.
 func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx.Conn, error) {
-	if listen != nil {
-		return pgx.ConnectConfig(ctx, listen.Copy())
-	}
 	conf := pool.Config()
+	if listen != nil {
+		conf.ConnConfig = listen.Copy()
+	}
 	if conf.BeforeConnect != nil { // it may set a new password
 		if err := conf.BeforeConnect(ctx, conf.ConnConfig); err != nil {
 			return nil, err

@@ -118,8 +118,9 @@ func wasNotRun(err error) bool {
 	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
 }
 
-// runOnce runs a statement on a connection of the pool, one of which is left to renewals. It throws the connection away if the server
-// refuses writes: the next one may lead to the server that has replaced it.
+// runOnce runs a statement on a connection of the pool, one of which is left to renewals. It throws
+// the connection away if the server refuses writes: the next one may lead to the server that has
+// replaced it.
 func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
 	if sql != d.sql.renew && sql != d.sql.renewUnlocked {
 		select {

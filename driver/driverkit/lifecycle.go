@@ -92,8 +92,8 @@ func (l *Lifecycle) Begin() bool {
 // Finish ends a call that Begin has registered.
 func (l *Lifecycle) Finish() { l.calls.Done() }
 
-// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines and calls. It reports
-// whether this was the first call. Other calls only wait for the first one.
+// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines and calls. It
+// reports whether this was the first call. Other calls only wait for the first one.
 func (l *Lifecycle) End(last func()) (first bool) {
 	l.endOnce.Do(func() {
 		first = true
