@@ -41,8 +41,8 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // EndOfWait returns the error of an acquisition whose context has ended with cause. why is the last
-// that is known of the store, or nil. If that matches [driver.ErrUnavailable], so does the error: an
-// outage is not a lock that is held. After Close the error is [driver.ErrClosed] alone.
+// that is known of the store, or nil. If that matches [driver.ErrUnavailable], so does the error:
+// an outage is not a lock that is held. After Close the error is [driver.ErrClosed] alone.
 func EndOfWait(cause, why error) error {
 	switch {
 	case !errors.Is(why, driver.ErrUnavailable), errors.Is(cause, driver.ErrClosed):
