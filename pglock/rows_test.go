@@ -507,7 +507,7 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 }
 
 func TestOptionsRefused(t *testing.T) {
-	pool := new(pgxpool.Pool)
+	pool := dial(t, pgtest.URL("127.0.0.1:1")) // nobody listens there
 	for _, tt := range []struct {
 		name    string
 		pool    *pgxpool.Pool
