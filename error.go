@@ -22,7 +22,8 @@ const (
 	// [RetryTimeout] before it returns this error.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrFull means that the server answers, but has no connection left for this process. An error
+	// ErrFull means that the server answers, but has no connection left for this process, or no room
+	// for one more lock, or that the program uses all connections of a pool itself. An error
 	// that matches it matches ErrUnavailable as well. An acquisition that may wait retries for as
 	// long as it may wait.
 	ErrFull = driver.ErrFull

@@ -1,6 +1,7 @@
 package snib
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -264,16 +265,17 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 
 // checkAgainst returns an error if c requires more than the backend promises.
 func (c config) checkAgainst(info driver.Info) error {
+	longest := cmp.Or(info.MaxTTL, driver.LongestTTL)
 	switch {
 	case c.ttl < info.MinTTL:
 		return driver.Invalidf("TTL: %v is shorter than %v, the minimum of this backend", c.ttl, info.MinTTL)
 	case c.ttl < info.SessionTTL:
 		return driver.Invalidf("TTL: %v is shorter than %v, for which the session of a dead holder lasts at least; set the driver's option Timeout instead",
 			c.ttl, info.SessionTTL)
-	case info.MaxTTL > 0 && c.ttl > info.MaxTTL:
-		return driver.Invalidf("TTL: %v is longer than %v, the maximum of this backend", c.ttl, info.MaxTTL)
-	case info.MaxTTL > 0 && c.lockDelay > info.MaxTTL-c.ttl:
-		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the maximum of this backend", c.lockDelay, c.ttl, info.MaxTTL)
+	case c.ttl > longest:
+		return driver.Invalidf("TTL: %v is longer than %v, the maximum of this backend", c.ttl, longest)
+	case c.lockDelay > longest-c.ttl:
+		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the maximum of this backend", c.lockDelay, c.ttl, longest)
 	case c.lockDelay > 0 && info.Tenure == driver.TenureSession && info.SessionTTL <= c.lockDelay:
 		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.detached && info.Tenure == driver.TenureSession:

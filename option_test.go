@@ -69,6 +69,9 @@ func TestInvalid(t *testing.T) {
 	_, err = snib.New(memlock.New(), snib.Shared(), snib.Slots(2))
 	wantErr(t, "Shared with Slots", err, snib.ErrInvalid)
 
+	_, err = snib.New(memlock.New(), snib.TTL(1000000*time.Hour))
+	wantErr(t, "a TTL of a century", err, snib.ErrInvalid)
+
 	l := open(t, memlock.New())
 	for _, name := range []string{"", "a\x00b", strings.Repeat("x", 513), "\xff"} {
 		_, err := l.Acquire(t.Context(), name)
@@ -100,7 +103,7 @@ func TestEndlessDurations(t *testing.T) {
 		lock := acquire(t, open(t, store.Open(), snib.MaxHold(endless)), "a")
 		time.Sleep(time.Hour)
 		release(t, lock)
-		release(t, acquire(t, open(t, store.Open(), snib.TTL(endless)), "b"))
+		release(t, acquire(t, open(t, store.Open(), snib.TTL(driver.LongestTTL)), "b"))
 		release(t, acquire(t, open(t, store.Open(), snib.MinHold(endless)), "c"))
 		_, err := open(t, store.Open()).TryAcquire(t.Context(), "c")
 		if !errors.Is(err, snib.ErrHeld) {

@@ -230,6 +230,8 @@ func (r Request) Check() error {
 	switch {
 	case r.TTL <= 0:
 		return Invalidf("TTL %v: it must be positive", r.TTL)
+	case r.TTL > LongestTTL:
+		return Invalidf("TTL %v: it is longer than %v", r.TTL, LongestTTL)
 	case r.Slots < 0:
 		return Invalidf("number of slots %d: it can't be negative", r.Slots)
 	case r.Slots > 0 && r.Shared:

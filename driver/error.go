@@ -23,10 +23,11 @@ const (
 	// matches both ErrHeld and ErrUnavailable.
 	ErrUnavailable Sentinel = "the store is unavailable"
 
-	// ErrFull means that the server answers, but has no connection left for us. An error that
+	// ErrFull means that the server answers, but has no connection left for us, or no room for one
+	// more lock, or that the program uses all connections of a pool itself. An error that
 	// matches it matches ErrUnavailable as well. Like a holder, it is a reason to wait: a
 	// request that may wait is retried without a limit.
-	ErrFull Sentinel = "the server has no connection left"
+	ErrFull Sentinel = "the server is full"
 
 	// ErrLost means that the hold had ended before: by expiry, by force, or with its session.
 	ErrLost Sentinel = "the lock was lost"

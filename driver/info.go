@@ -38,7 +38,7 @@ type Info struct {
 	// keep.
 	SessionTTL time.Duration
 
-	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound.
+	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound but [LongestTTL].
 	MinTTL, MaxTTL time.Duration
 
 	// Assumptions lists the conditions of the promises, one sentence each: "fsync is honest".

@@ -18,3 +18,7 @@ const (
 	// driver withdraws the request in the background.
 	CancelTimeout = 50 * time.Millisecond
 )
+
+// LongestTTL is the longest TTL on any backend. Nobody but an operator can free a lock sooner whose
+// holder has died, so a TTL that is longer is a mistake in its unit.
+const LongestTTL = 366 * 24 * time.Hour

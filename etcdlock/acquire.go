@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // errRestart means that an attempt has lost its key or its session, and must start again.
@@ -97,12 +98,12 @@ func (a *attempt) contextError(cause error) error {
 		lastErr = a.d.whyDisconnected()
 	}
 	switch {
-	case errors.Is(cause, driver.ErrClosed), lastErr == nil && a.wasQueued:
-		return cause
-	case lastErr == nil: // nobody is known to hold the lock
-		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, cause)
+	case lastErr != nil:
+		lastErr = fmt.Errorf("%w: %w", driver.ErrUnavailable, lastErr)
+	case !a.wasQueued: // nobody is known to hold the lock
+		lastErr = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 	}
-	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, lastErr, cause)
+	return driverkit.EndOfWait(cause, lastErr)
 }
 
 // shouldRetry reports whether to try again after a round that began at began and failed with

@@ -165,7 +165,7 @@ func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 		return err
 	}
 	defer leave()
-	return d.change(ctx, name, func(s *state) (bool, error) {
+	return d.change(urgent(ctx), name, func(s *state) (bool, error) {
 		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
 		s.removeWaiter(nonce)
 		s.signalFirst()

@@ -23,16 +23,22 @@ const (
 	tooManyConnections = 1040
 	dbAccessDenied     = 1044
 	notReady           = 1047 // Galera: the node is in no cluster with a quorum
+	unknownDatabase    = 1049
 	serverShutdown     = 1053
 	unknownColumn      = 1054
 	duplicateKey       = 1062
+	unknownCharset     = 1115
 	tableAccessDenied  = 1142
 	noSuchTable        = 1146
+	unknownVariable    = 1193 // parameters of the data source name that are none of the client become variables
 	tooManyOfUser      = 1203 // max_user_connections
 	lockWaitTimeout    = 1205 // innodb_lock_wait_timeout, or NOWAIT in MariaDB
 	deadlock           = 1213
 	userLimit          = 1226 // max_user_connections of an account, and its limits per hour
+	wrongValue         = 1231 // of a variable
+	wrongType          = 1232 // of a variable
 	optionPrevents     = 1290 // --read-only
+	unknownTimeZone    = 1298
 	queryInterrupted   = 1317
 	viewNotUpdatable   = 1348
 	outOfRange         = 1690 // the result of a computation
@@ -141,6 +147,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	}
 	n := code(err)
 	switch {
+	case errors.As(err, new(*poolError)):
+		return err
 	case n == 0 && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, driver.ErrUnavailable):
@@ -151,8 +159,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, "+
 			"INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
-	case n == noSuchTable:
-		d.store.ready.Store(false) // the table was dropped: the next round creates it again
+	case slices.Contains([]uint16{unknownDatabase, unknownCharset, unknownVariable, wrongValue, wrongType, unknownTimeZone}, n):
+		return driver.Invalidf("connection: %w", err)
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case isTransient(err):

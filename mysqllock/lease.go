@@ -55,7 +55,7 @@ func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err err
 	}
 	defer leave()
 	maybeRemoved := false // by a try without an answer
-	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
+	err = d.change(urgent(ctx), l.Req.Name, func(s *state) (bool, error) {
 		h := s.holder(l)
 		if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
 			return false, nil
@@ -93,7 +93,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return answers
 	}
 	err := d.rows.Life.Ready(ctx)
-	inner, cancel := driverkit.Detached(ctx)
+	inner, cancel := driverkit.Detached(urgent(ctx))
 	defer cancel()
 	if err == nil {
 		var leave func()

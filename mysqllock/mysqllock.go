@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -23,6 +24,9 @@ type Driver struct {
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
 	processes                      processes
+
+	spare      chan *sql.Conn // capacity 1: the connection that is kept for urgent statements
+	lacksSpare atomic.Bool    // the next connection becomes the spare
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -31,17 +35,22 @@ type Driver struct {
 //
 // The db stays the caller's: the driver uses its connections for one statement at a time, at most
 // as many at once as [Connections] says, and one more while a caller waits. It never closes db,
-// and must be closed before it. If db may open only one connection (SetMaxOpenConns), there is
-// none left for watching, and the driver polls ten times a second instead. If the program waits
-// for a lock while it uses all connections that db may open, it waits for itself.
+// and must be closed before it. From the first request until Close it keeps one connection, so that
+// queries of the program never keep a renewal or a release waiting. So db must be allowed two
+// connections (SetMaxOpenConns); with two, there is none left for watching, and the driver polls
+// ten times a second instead. A request that gets no connection because the program uses all of
+// them is a [driver.ErrFull], and waits for one as it waits for a holder. If the program waits for
+// a lock while it uses all connections that db may open, it waits for itself.
 //
-// New does not contact the server. An invalid option is a [driver.ErrInvalid].
+// New does not contact the server. An invalid option, or a db with one connection, is a
+// [driver.ErrInvalid].
 func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	c, err := newConfig(db, opts)
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{db: db, conf: c, sql: newStatements(c.table)}
+	d := &Driver{db: db, conf: c, sql: newStatements(c.table), spare: make(chan *sql.Conn, 1)}
+	d.lacksSpare.Store(true)
 	d.processes.init()
 	d.rowMutexes.init()
 	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections),
@@ -84,6 +93,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 func (d *Driver) Close() error {
 	if d.rows.Close() {
 		d.processes.deleteRow(d)
+		d.returnSpare()
 	}
 	return nil
 }
@@ -102,6 +112,8 @@ func newConfig(db *sql.DB, opts []Option) (c config, err error) {
 	c = config{table: "`" + defaultTable + "`", tableName: defaultTable, connections: 8}
 	if db == nil {
 		err = driver.Invalidf("db: it is nil")
+	} else if n := db.Stats().MaxOpenConnections; n > 0 && n < leastConnections {
+		err = driver.Invalidf("db: it may open only %d connection (SetMaxOpenConns), and the driver keeps one for renewals; allow 3 or more", n)
 	}
 	for _, opt := range opts {
 		err = errors.Join(err, opt.apply(&c))

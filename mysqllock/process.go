@@ -32,7 +32,7 @@ func (w *processes) init() {
 // first.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
 	if heartbeat {
-		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
+		if err := d.processes.ensureHeartbeat(urgent(ctx), d); err != nil {
 			return nil, err
 		}
 	}

@@ -99,6 +99,7 @@ func forEachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
 // repeated reports a retry after a failure of the connection.
 func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) error) (repeated bool, err error) {
 	const maxRollbacks, maxFailures = 8, 32 // tries; a dead connection may cost two
+	created := false
 	for try := 1; ; try++ {
 		idle := d.db.Stats().Idle
 		err := d.runOnce(ctx, fn)
@@ -108,6 +109,11 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) erro
 		case isConnectionError(err) && !errors.Is(err, driver.ErrUnavailable) && try < maxFailures:
 			repeated = true
 		case refusesWrites(err) && idle > 0 && try < maxFailures: // the other connections may be newer
+		case code(err) == noSuchTable && !created: // the locks that it had are lost, and nothing else is wrong
+			if err := d.create(ctx); err != nil {
+				return repeated, err
+			}
+			created = true
 		case isRolledBack(err) && try < maxRollbacks:
 			time.Sleep(rand.N(time.Duration(try) * time.Millisecond))
 		default:
@@ -122,17 +128,11 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) erro
 //
 // runOnce uses a transaction only if the server would not commit the statement by itself.
 func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) error) (err error) {
-	conn, err := d.db.Conn(ctx)
+	conn, isSpare, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if refusesWrites(err) {
-			hangUp(conn)
-			return
-		}
-		_ = conn.Close() // it returns to the pool
-	}()
+	defer func() { d.disconnect(conn, isSpare, err) }()
 	if !d.store.explicit.Load() {
 		return fn(ctx, conn)
 	}

@@ -39,7 +39,7 @@ type storeInfo struct {
 	explicit atomic.Bool // autocommit is off: our statements need transactions
 }
 
-// errEmpty means that the table was created but not filled.
+// errEmpty means that the table was created but not filled, or that somebody has emptied it.
 var errEmpty = errors.New("the table is empty")
 
 // prepare makes sure that the table exists and is usable. It remembers a success.
@@ -48,7 +48,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 		return nil
 	}
 	err := d.examine(ctx)
-	if code(err) == noSuchTable || errors.Is(err, errEmpty) {
+	if errors.Is(err, errEmpty) {
 		if err = d.create(ctx); err == nil {
 			err = d.examine(ctx)
 		}
@@ -59,7 +59,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 	return err
 }
 
-// examine checks that the server and the table are usable.
+// examine checks that the server and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var name string
 	var commits bool

@@ -52,34 +52,6 @@ func TestSchema(t *testing.T) {
 		d := newDriver(t, as(t, "locker"), mysqllock.Table("snib.migr`ated"))
 		release(t, acquire(t, d, request("a", "a")))
 	})
-	t.Run("DroppedMeanwhile", func(t *testing.T) {
-		d := newDriver(t, db, mysqllock.Table("dropped"))
-		before := acquire(t, d, request("a", "a")).Grant().Token
-		must(t, db, "DROP TABLE dropped")
-		_, _ = tryAcquire(t, d, request("a", "b")) // notices that the table is gone
-		if got := acquire(t, d, request("a", "b")).Grant().Token; got <= before {
-			t.Errorf("token %d after %d", got, before)
-		}
-		must(t, db, "TRUNCATE dropped")
-		newDriver(t, db, mysqllock.Table("dropped"))
-		release(t, acquire(t, newDriver(t, db, mysqllock.Table("dropped")), request("a", "c")))
-	})
-	t.Run("EmptiedMeanwhile", func(t *testing.T) {
-		d := newDriver(t, db, mysqllock.Table("emptied"))
-		l := acquire(t, d, request("a", "a"))
-		must(t, db, "TRUNCATE emptied")
-		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Release after the table was emptied = %v, want ErrUnavailable or ErrLost", err)
-		}
-		if _, err := tryAcquire(t, d, request("b", "a")); err != nil && !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("Acquire after the table was emptied = %v, want a lease or ErrUnavailable", err)
-		}
-		next := acquire(t, d, request("a", "b"))
-		if next.Grant().Token <= l.Grant().Token {
-			t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
-		}
-		release(t, next)
-	})
 
 	must(t, db, "CREATE TABLE foreign_table (name VARCHAR(20) PRIMARY KEY, x INT)")
 	must(t, db, "CREATE TABLE newer LIKE `migr``ated`")

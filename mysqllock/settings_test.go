@@ -3,6 +3,7 @@ package mysqllock_test
 import (
 	"errors"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,24 @@ func TestSettings(t *testing.T) {
 			release(t, one)
 			release(t, two)
 			release(t, acquire(t, d, request(name, "w")))
+		})
+	}
+}
+
+// TestMisconfigured checks that what only another configuration can mend is an error at once.
+func TestMisconfigured(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	for name, dsn := range map[string]string{
+		"Database": strings.Replace(server.DSN(), "/"+mysqltest.Database, "/nowhere", 1),
+		"Variable": server.DSN("no_such_variable=1"),
+		"Value":    server.DSN("sql_mode=%27nonsense%27"),
+		"TimeZone": server.DSN("time_zone=%27nowhere%27"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := newDriver(t, dial(t, dsn)).Acquire(testContext(t), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("Acquire = %v, want ErrInvalid", err)
+			}
 		})
 	}
 }

@@ -214,8 +214,10 @@ func (d *Driver) readBy(ctx context.Context, text string, all []string, replica 
 		}
 	}
 	if len(all) == 1 && found[all[0]] == nil { // not even the row with the empty name exists
-		d.store.ready.Store(false) // so that the next round fills the table
-		return nil, fmt.Errorf("%w: table %s: %w", driver.ErrUnavailable, d.conf.table, errEmpty)
+		if err := d.create(ctx); err != nil {
+			return nil, err
+		}
+		return d.readBy(ctx, text, all, replica)
 	}
 	return found, d.reapDead(ctx, found)
 }

@@ -62,7 +62,7 @@ type statements struct {
 	Save, Insert, Renew, NextToken                string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string
 	Stale, Prune, SetFloor, HighestToken          string
-	Watch, TryTxRow, LockTxRow                    string
+	Watch, TryTxRow, LockTxRow, Touch             string
 }
 
 // templates are the statements without the name of a table.

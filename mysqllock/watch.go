@@ -27,16 +27,11 @@ const (
 	maxWatchPause = 10 * time.Millisecond
 )
 
-// lacksSpareConnection reports whether the user's db has no connection to spare for watching.
-func (d *Driver) lacksSpareConnection() bool {
-	return d.db.Stats().MaxOpenConnections == 1
-}
-
 // watch connects, has the server watch, and handles signals, until there is nothing to watch
 // for or the connection fails.
 func (d *Driver) watch() error {
-	if d.lacksSpareConnection() {
-		return rows.ErrCantListen
+	if most := d.db.Stats().MaxOpenConnections; most > 0 && most <= leastConnections {
+		return rows.ErrCantListen // one more would be the last
 	}
 	conn, err := d.connectWatcher()
 	if err != nil {

@@ -1,8 +1,10 @@
 package mysqllock_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -20,15 +22,30 @@ func TestWatcherLeavesConnection(t *testing.T) {
 		db.SetMaxIdleConns(-1)
 		return newDriver(t, db)
 	}
+	holder := successor{open(), open()}
 	const watching = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep'"
 	others := dial(t, server.DSN())
 	jobtest.YieldTest{
-		Holder: open(), Waiter: open(),
+		Holder: holder, Waiter: open(),
 		Listens:     func() bool { return number(t, admin, watching) == 1 },
-		Connections: 9,
+		Connections: 8, // the waiter keeps one
 		Connect: func() (end func(), err error) {
 			conn, err := others.Conn(t.Context())
 			return func() { _ = conn.Close() }, err
 		},
 	}.Run(t)
+}
+
+// A successor is a driver whose leases are released by another one, which keeps no connection yet.
+type successor struct {
+	*mysqllock.Driver
+	other *mysqllock.Driver
+}
+
+func (s successor) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	l, err := s.Driver.Acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.other.Lease(req.Name, l.ID(), req.TTL), s.Driver.Close()
 }

@@ -24,7 +24,6 @@ const (
 	readOnly              = "25006"
 	idleInTransaction     = "25P03" // idle_in_transaction_session_timeout, which closes the connection
 	noStatement           = "26000" // the pooler chose a connection without the prepared statement
-	noDatabase            = "3D000"
 	serializationFailure  = "40001"
 	deadlock              = "40P01"
 	insufficientPrivilege = "42501"
@@ -33,6 +32,7 @@ const (
 	undefinedFunction     = "42883"
 	undefinedTable        = "42P01"
 	statementExists       = "42P05"
+	outOfMemory           = "53200" // for instance of the locks of all sessions, max_locks_per_transaction
 	tooManyConnections    = "53300" // or the remaining ones are reserved for superusers
 	lockNotAvailable      = "55P03" // NOWAIT or lock_timeout
 	queryCanceled         = "57014" // statement_timeout or pg_cancel_backend
@@ -126,16 +126,28 @@ func isOutOfConnections(err error) bool {
 		refused.Code == protocolViolation && strings.HasPrefix(refused.Message, "no more connections allowed"))
 }
 
+// isMisconfigured reports whether the server, or a pooler in front of it, has refused a connection
+// for a reason that only another configuration removes: a parameter that it does not know, a value
+// that it can't use, a database that it does not have. A user or a password that is refused is
+// reported as it is.
+func isMisconfigured(err error) bool {
+	var refused *pgconn.PgError
+	if !errors.As(err, new(*pgconn.ConnectError)) || !errors.As(err, &refused) {
+		return false
+	}
+	if refused.Code == protocolViolation {
+		return slices.ContainsFunc([]string{"unsupported startup parameter", "no such database", "no such user"},
+			func(text string) bool { return strings.HasPrefix(refused.Message, text) })
+	}
+	return !isTransient(err) && !strings.HasPrefix(refused.Code, "28")
+}
+
 // explain adds a remedy where the server's message about the table has none, and is the function
 // explain for all other errors.
 func (d *Driver) explain(err error) error {
-	table := d.conf.table.Sanitize()
-	switch code(err) {
-	case insufficientPrivilege:
+	if table := d.conf.table.Sanitize(); code(err) == insufficientPrivilege {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
-	case undefinedTable:
-		d.store.ready.Store(false) // the table was dropped: the next round creates it again
 	}
 	return explain(err)
 }
@@ -146,11 +158,11 @@ func explain(err error) error {
 	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid),
 		errors.Is(err, driver.ErrClosed):
 		return err
-	case refusesWrites(err):
+	case refusesWrites(err) && !errors.As(err, new(*pgconn.ConnectError)):
 		return fmt.Errorf("%w: %w", errDemoted, err)
-	case c == noDatabase:
-		return driver.Invalidf("database: %w", err)
-	case isOutOfConnections(err):
+	case isMisconfigured(err):
+		return driver.Invalidf("connection: %w", err)
+	case isOutOfConnections(err), c == outOfMemory:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case errors.Is(err, context.DeadlineExceeded): // pgx's own, for a new connection; the caller's has not passed
 		return fmt.Errorf("%w: %s", driver.ErrUnavailable,

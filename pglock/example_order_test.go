@@ -36,7 +36,7 @@ func ExampleRow() {
 }
 
 // A program that uses database/sql, or a library on top of it such as GORM or bun, gives the driver
-// a pool of pgx. If the program's own driver is pgx/stdlib, both share that pool.
+// a pool of pgx, and the driver connects as that does. The pool of the program may be made of it.
 func ExampleNew_databaseSQL() {
 	open := func(ctx context.Context, dsn string) (*snib.Locker, *sql.DB, error) {
 		pool, err := pgxpool.New(ctx, dsn)

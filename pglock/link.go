@@ -142,9 +142,10 @@ func (l *link) setUp(ctx context.Context) error {
 	l.pid = l.conn.PgConn().PID()
 	l.lastSuccess = time.Now()
 	timeout := l.s.conf.sessionTimeout
-	_, err = l.conn.Exec(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
-		sessionName(l.conn.PgConn().ParameterStatus("application_name")))
-	if err != nil {
+	var pid uint32
+	err = l.conn.QueryRow(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
+		sessionName(l.conn.PgConn().ParameterStatus("application_name"))).Scan(&pid, nil)
+	if err = l.check(pid, false, err); err != nil {
 		return err
 	}
 	// A server on a system that can't check a connection while it waits refuses this.
@@ -159,9 +160,15 @@ func (l *link) setUp(ctx context.Context) error {
 // alive checks that the session lives, and that the server takes writes. It returns the server's
 // clock in microseconds.
 func (l *link) alive(ctx context.Context) (clock int64, err error) {
+	return l.where(ctx, l.s.sql.alive)
+}
+
+// where runs a statement that reads what session_alive.sql reads, and checks by which process of
+// the server it was run: a pooler may send each statement to another server.
+func (l *link) where(ctx context.Context, sql string, args ...any) (clock int64, err error) {
 	var pid uint32
 	var refuses bool
-	err = l.conn.QueryRow(ctx, l.s.sql.alive).Scan(&pid, &clock, &refuses)
+	err = l.conn.QueryRow(ctx, sql, args...).Scan(&pid, &clock, &refuses)
 	return clock, l.check(pid, refuses, err)
 }
 
@@ -399,7 +406,7 @@ func (l *link) keep(h *sessionLease, clock int64, since driver.Instant) {
 // other call meanwhile. If ctx ends, the link ends, too.
 func (l *link) wait(ctx context.Context, h *sessionLease) error {
 	c := l.send(&linkCall{isWait: true, run: func(ctx context.Context) error {
-		if _, err := l.conn.Exec(ctx, l.s.sql.wait, h.key, h.req.Shared); err != nil {
+		if _, err := l.where(ctx, l.s.sql.wait, h.key, h.req.Shared); err != nil {
 			return l.without(ctx, h, err)
 		}
 		// The lock may have been ours for a while: the server counts silence from then on.

@@ -37,10 +37,10 @@ func (e pooledError) Is(target error) bool { return target == rows.ErrCantListen
 
 // dial opens a connection outside the pool: as listen says, or as the pool does if that is nil.
 func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx.Conn, error) {
-	if listen != nil {
-		return pgx.ConnectConfig(ctx, listen.Copy())
-	}
 	conf := pool.Config()
+	if listen != nil {
+		conf.ConnConfig = listen.Copy()
+	}
 	if conf.BeforeConnect != nil { // it may set a new password
 		if err := conf.BeforeConnect(ctx, conf.ConnConfig); err != nil {
 			return nil, err
@@ -188,7 +188,7 @@ func (d *Driver) verifyOnce() {
 func (d *Driver) connectListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	conn, err := dial(ctx, d.pool, d.conf.listen)
+	conn, err := dial(ctx, d.user, d.conf.listen)
 	if err != nil {
 		return nil, err
 	}

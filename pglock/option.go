@@ -40,7 +40,8 @@ func Table(name string) Option {
 
 // Listen says how to connect to the server itself if the pool leads through a pooler in
 // transaction mode, which does not pass notifications on. The driver opens one such connection,
-// and keeps it only while a caller waits or holds. A [NewSession] opens all its sessions so.
+// and keeps it only while a caller waits or holds. A [NewSession] opens all its sessions so. The
+// BeforeConnect of the pool is called for these connections, too: it may set a new password.
 //
 // By default the driver connects as the pool does. If it finds a pooler there, it polls instead:
 // one statement every 125 ms for all waiters of the process, so that a hand-over takes up to that

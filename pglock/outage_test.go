@@ -15,6 +15,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
 )
 
 // TestStaleConnections has the server end all connections of a pool. The pool notices that only
@@ -39,6 +40,9 @@ func TestStaleConnections(t *testing.T) {
 					c.ConnConfig.RuntimeParams["application_name"] = "stale"
 				})
 				d := kind.open(t, pool)
+				if rows, ok := d.(*pglock.Driver); ok {
+					pool = rows.Pool()
+				}
 				// A server that is killed may forget the releases of the tests before.
 				l := acquire(t, d, request("stale "+t.Name(), "a"))
 				openConns(t, pool, conns)
@@ -125,6 +129,7 @@ func isContextError(err error) bool {
 func TestUnavailable(t *testing.T) {
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
+	pooler := pgtest.Pool(t, pgtest.Start(t), "transaction")
 	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
 	same := func(*pgxpool.Config) {}
 	tests := []struct {
@@ -133,14 +138,20 @@ func TestUnavailable(t *testing.T) {
 		change func(*pgxpool.Config)
 		before func(*testing.T)
 		want   bool // ErrUnavailable
+
+		invalid bool // ErrInvalid: another configuration is needed
 	}{
 		{name: "Refused", url: gone, change: same, want: true},
 		{name: "Silent", url: pgtest.URL(proxy.Addr()), change: same, want: true, before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
 		{name: "SlowToConnect", url: pgtest.URL(proxy.Addr()), change: func(c *pgxpool.Config) { c.ConnConfig.ConnectTimeout = 200 * time.Millisecond },
 			want: true, before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
 		{name: "UnknownHost", url: pgtest.URL("there-is-none.invalid:5432"), change: same},
-		{name: "UnknownDatabase", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }},
+		{name: "UnknownDatabase", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }, invalid: true},
 		{name: "UnknownRole", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.User = "nobody" }},
+		{name: "UnknownParameter", url: server.URL(), change: settings("no_such_parameter", "1"), invalid: true},
+		{name: "WrongParameter", url: server.URL(), change: settings("statement_timeout", "soon"), invalid: true},
+		{name: "FixedParameter", url: server.URL(), change: settings("shared_buffers", "1GB"), invalid: true},
+		{name: "RefusedByPooler", url: pooler.URL(), change: settings("search_path", "public"), invalid: true},
 		{name: "Crowded", url: server.URL(), change: same, want: true, before: func(t *testing.T) {
 			openConns(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 8 }), 8)
 		}},
@@ -155,8 +166,8 @@ func TestUnavailable(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*driver.AnswerTimeout)
 				defer cancel()
 				_, err := d.Acquire(ctx, noWait("a", "a"))
-				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want || errors.Is(err, driver.ErrHeld) || isContextError(err) {
-					t.Errorf("Acquire = %v, want an error, ErrUnavailable: %v, neither ErrHeld nor the end of a context", err, tt.want)
+				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want || errors.Is(err, driver.ErrInvalid) != tt.invalid || errors.Is(err, driver.ErrHeld) || isContextError(err) {
+					t.Errorf("Acquire = %v, want an error, ErrUnavailable: %v, ErrInvalid: %v, neither ErrHeld nor the end of a context", err, tt.want, tt.invalid)
 				}
 			})
 		}

@@ -17,9 +17,11 @@ var _ driver.Driver = (*Driver)(nil)
 
 // A Driver keeps locks as rows of one table. It is safe for concurrent use.
 type Driver struct {
-	pool *pgxpool.Pool // the user's, who closes it
-	conf config
-	sql  statements
+	user   *pgxpool.Pool // the program's, which closes it: how to connect
+	pool   *pgxpool.Pool // the driver's own
+	others chan struct{} // has an element for each statement under way that is no renewal
+	conf   config
+	sql    statements
 
 	rows     *rows.Driver
 	takings  *driverkit.Batcher[*taking]
@@ -35,9 +37,10 @@ type Driver struct {
 // option [Table] names, in the database of pool. The driver creates the table when it first needs
 // it; see [Schema] if it may not create tables.
 //
-// The pool stays the caller's: the driver uses its connections for one statement at a time, never
-// closes it, and must be closed before it. The pool may lead through a pooler in any mode; see
-// [Listen] for what that costs.
+// The driver only connects as the pool does. Its connections are its own, so that queries of the
+// program never keep a renewal waiting: as many as the pool may have, and 8 at most, one of which
+// is for renewals alone. It opens them when it needs them. The pool may lead through a pooler in
+// any mode; see [Listen] for what that costs.
 //
 // New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].
@@ -49,11 +52,16 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDriver(pool, c), nil
+	own, err := newPool(pool)
+	if err != nil {
+		return nil, driver.Invalidf("pool: %w", err)
+	}
+	return newDriver(pool, own, c), nil
 }
 
-func newDriver(pool *pgxpool.Pool, c config) *Driver {
-	d := &Driver{pool: pool, conf: c, sql: newStatements(c.table)}
+func newDriver(user, own *pgxpool.Pool, c config) *Driver {
+	d := &Driver{user: user, pool: own, conf: c, sql: newStatements(c.table)}
+	d.others = make(chan struct{}, max(1, own.Config().MaxConns-1))
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
@@ -97,9 +105,11 @@ func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 }
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
-// The pool stays open.
+// The program's pool stays open.
 func (d *Driver) Close() error {
-	d.rows.Close()
+	if d.rows.Close() {
+		closePool(d.pool)
+	}
 	return nil
 }
 

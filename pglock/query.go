@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // queryModes are the ways to run statements that have turned out to be necessary. The zero value
@@ -42,7 +44,7 @@ func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bo
 func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any,
 	scan func(pgx.Rows) error) error {
 	const tries = 10
-	unlimited, stale := false, 0
+	unlimited, created, stale := false, false, 0
 	oldConns := int(d.pool.Stat().TotalConns())
 	for try := 1; ; {
 		answered := false
@@ -58,6 +60,9 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, errNotReplicated) && beforeRepeat != nil && try < tries:
+			beforeRepeat() // another change of the row waits again, for this one, too
+			answered = true
 		case isStale(err) && !answered && (beforeRepeat != nil || wasNotRun(err)) && stale < int(d.pool.Stat().MaxConns()):
 			if !wasNotRun(err) {
 				beforeRepeat()
@@ -66,6 +71,12 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 			continue
 		case refusesWrites(err) && stale < oldConns: // runOnce has thrown that connection away
 			stale++
+			continue
+		case c == undefinedTable && !created:
+			if err := d.create(ctx); err != nil {
+				return err
+			}
+			created = true // now the locks that it had are lost, and nothing else is wrong
 			continue
 		case try == tries:
 			return d.explain(err)
@@ -108,15 +119,27 @@ func wasNotRun(err error) bool {
 	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
 }
 
-// runOnce runs a statement on a connection of the pool. It throws the connection away if the server
-// refuses writes: the next one may lead to the server that has replaced it.
+// runOnce runs a statement on a connection of the pool, one of which is left to renewals. It throws
+// the connection away if the server refuses writes: the next one may lead to the server that has
+// replaced it.
 func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
+	if sql != d.sql.renew && sql != d.sql.renewUnlocked {
+		select {
+		case d.others <- struct{}{}:
+			defer func() { <-d.others }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	conn, err := d.pool.Acquire(ctx)
+	if err != nil && d.rows.Life.Over() {
+		return driver.ErrClosed // the pool is closed, too
+	}
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	err = d.runOn(ctx, conn, unlimited, sql, args, scan)
+	err = syncError(conn, d.runOn(ctx, conn, unlimited, sql, args, scan))
 	if refusesWrites(err) {
 		hangUp(conn.Conn())
 	}

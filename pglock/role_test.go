@@ -105,24 +105,23 @@ func TestOldWriter(t *testing.T) {
 	held, renewing, labelling := openOld(t, server, conns), openOld(t, server, conns), openOld(t, server, conns)
 	must(t, admin, "ALTER ROLE postgres RESET default_transaction_read_only")
 
-	d := newDriver(t, held)
 	for i := range conns {
-		release(t, acquire(t, d, noWait(fmt.Sprint("new ", i), "a")))
+		release(t, acquire(t, held, noWait(fmt.Sprint("new ", i), "a")))
 	}
 	l := acquire(t, newDriver(t, admin), request("held", "a"))
-	if got := newDriver(t, renewing).Renew(t.Context(), []driver.Lease{l})[0]; got.Err != nil {
+	if got := renewing.Renew(t.Context(), []driver.Lease{l})[0]; got.Err != nil {
 		t.Errorf("Renew with connections to the old writer = %v", got.Err)
 	}
-	if err := newDriver(t, labelling).Break(t.Context(), "held", "a"); err != nil {
+	if err := labelling.Break(t.Context(), "held", "a"); err != nil {
 		t.Errorf("Break with connections to the old writer = %v", err)
 	}
 }
 
-// openOld returns a pool with n connections.
-func openOld(t *testing.T, server *pgtest.Server, n int) *pgxpool.Pool {
-	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = int32(n) })
-	openConns(t, pool, n)
-	return pool
+// openOld returns a driver with n connections.
+func openOld(t *testing.T, server *pgtest.Server, n int) *pglock.Driver {
+	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = int32(n) }))
+	openConns(t, d.Pool(), n)
+	return d
 }
 
 // TestStandby sends requests to a standby.

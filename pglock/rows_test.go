@@ -215,7 +215,6 @@ func TestRows(t *testing.T) {
 		{"BusyRow", busyRow},
 		{"StalledInTransaction", stalledInTransaction},
 		{"DiskError", diskError},
-		{"DroppedTable", droppedTable},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
@@ -509,7 +508,7 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 }
 
 func TestOptionsRefused(t *testing.T) {
-	pool := new(pgxpool.Pool)
+	pool := dial(t, pgtest.URL("127.0.0.1:1")) // nobody listens there
 	for _, tt := range []struct {
 		name    string
 		pool    *pgxpool.Pool
@@ -613,20 +612,6 @@ func diskError(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if _, err := d.Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Acquire = %v, want ErrUnavailable", err)
 	}
-}
-
-// droppedTable drops the table while a driver uses it.
-func droppedTable(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool, pglock.Table("dropped"))
-	release(t, acquire(t, d, request("a", "a")))
-	must(t, pool, "DROP TABLE dropped")
-	livetest.Await(t, "lease in a new table", func() error {
-		l, err := d.Acquire(t.Context(), request("a", "b"))
-		if err != nil {
-			return err
-		}
-		return l.Release(t.Context())
-	})
 }
 
 // TestPolling has no way to listen: there are only connections through a pooler in transaction

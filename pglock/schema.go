@@ -3,6 +3,7 @@ package pglock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -33,13 +34,16 @@ type storeInfo struct {
 	queryModes
 }
 
+// errEmpty means that the table does not say its version: somebody has deleted all rows.
+var errEmpty = errors.New("the table is empty")
+
 // prepare makes sure that the table exists and is usable. It remembers a success.
 func (d *Driver) prepare(ctx context.Context) error {
 	if d.store.ready.Load() {
 		return nil
 	}
 	err := d.examine(ctx)
-	if code(err) == undefinedTable {
+	if errors.Is(err, errEmpty) {
 		if err = d.create(ctx); err == nil {
 			err = d.examine(ctx)
 		}
@@ -50,11 +54,11 @@ func (d *Driver) prepare(ctx context.Context) error {
 	return err
 }
 
-// examine checks that the database and the table are usable.
+// examine checks that the database and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
 	var standby bool
-	found := -1
+	var found int
 	err := d.query(ctx, d.sql.examine, nil, func(rows pgx.Rows) error {
 		err := rows.Scan(&encoding, &standby, &found)
 		if err == nil && standby {
@@ -70,6 +74,8 @@ func (d *Driver) examine(ctx context.Context) error {
 		return err
 	case encoding != "UTF8":
 		return driver.Invalidf("database: its encoding is %s, and names need UTF8", encoding)
+	case found == 0:
+		return errEmpty
 	case found != version:
 		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table.Sanitize(),
 			found, version)
@@ -77,7 +83,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	return nil
 }
 
-// create creates the table.
+// create creates the table and its row with the version, if they are missing.
 func (d *Driver) create(ctx context.Context) error {
 	err := pgx.BeginTxFunc(ctx, d.pool, txOptions(), func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, d.sql.schema, pgx.QueryExecModeSimpleProtocol)

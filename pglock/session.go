@@ -148,7 +148,7 @@ func (s *Session) acquire(ctx context.Context, req driver.Request) (*sessionLeas
 		case l != nil:
 			return l, nil
 		case ctx.Err() != nil:
-			return nil, withCause(ctx, err)
+			return nil, driverkit.EndOfWait(context.Cause(ctx), err)
 		case !unavailable || req.NoWait || !served:
 			return nil, err
 		}
@@ -160,22 +160,9 @@ func (s *Session) acquire(ctx context.Context, req driver.Request) (*sessionLeas
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, withCause(ctx, err)
+			return nil, driverkit.EndOfWait(context.Cause(ctx), err)
 		}
 	}
-}
-
-// withCause returns the error of a request whose context is done. It also matches ErrUnavailable if
-// err, the last that is known, does.
-func withCause(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	switch {
-	case !errors.Is(err, driver.ErrUnavailable) || errors.Is(cause, driver.ErrClosed):
-		return cause
-	case errors.Is(err, cause):
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // attempt takes the lock if it is free, and else waits in the server's queue. answered reports

@@ -436,3 +436,31 @@ func TestSessionOnStandby(t *testing.T) {
 		t.Errorf("Acquire on a standby = %v, want ErrUnavailable", err)
 	}
 }
+
+// TestFullLockTable takes more locks in a session than the server has room for. The request that
+// is too much is refused, and all others stay.
+func TestFullLockTable(t *testing.T) {
+	server := pgtest.Start(t, "max_connections=10", "max_locks_per_transaction=10", "superuser_reserved_connections=0", "max_wal_senders=0")
+	d := newSession(t, dial(t, server.URL()))
+	var all []driver.Lease
+	for {
+		l, err := d.Acquire(t.Context(), noWait(fmt.Sprint("lock ", len(all)), "a"))
+		if err == nil {
+			all = append(all, l)
+			continue
+		}
+		if !errors.Is(err, driver.ErrFull) || !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire of lock %d = %v, want ErrFull", len(all), err)
+		}
+		break
+	}
+	for i, r := range d.Renew(t.Context(), all) {
+		if r.Err != nil {
+			t.Fatalf("Renew of lock %d of %d = %v", i, len(all), r.Err)
+		}
+	}
+	for _, l := range all[:len(all)/2] {
+		release(t, l)
+	}
+	release(t, acquire(t, d, noWait("one more", "a")))
+}

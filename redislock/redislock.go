@@ -17,7 +17,7 @@ var _ driver.Driver = (*Driver)(nil)
 // Bounds of a TTL, and of [MaxTTL]. Redis counts in milliseconds.
 const (
 	minTTL = 10 * time.Millisecond
-	maxTTL = 10 * 365 * 24 * time.Hour
+	maxTTL = driver.LongestTTL
 )
 
 // dialTimeout bounds New, and by default Open.

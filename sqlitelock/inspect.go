@@ -115,11 +115,11 @@ func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
 			return driver.ErrClosed
 		}
 		matches, err := d.read(fn)
-		if err != nil || matches {
+		if !isEmptied(err) && (err != nil || matches) {
 			return err
 		}
-		// Any transaction of the writer takes the rows over.
-		if err := d.do(ctx, &op{run: func(*tx) error { return nil }}); err != nil {
+		// Any transaction of the writer takes the rows over. This one also makes missing tables.
+		if err := d.do(ctx, &op{run: (*tx).recreate}); err != nil {
 			return err
 		}
 	}

@@ -190,7 +190,7 @@ func setUp(db conn) (err error) {
 	if _, err := db.exec(beginWrite); err != nil {
 		return err
 	}
-	statements := append(createTables[:], fmt.Sprintf(`PRAGMA application_id = %d`, applicationID), fmt.Sprintf(`PRAGMA user_version = %d`, version))
+	statements := append(createTables[:], insertMeta, fmt.Sprintf(`PRAGMA application_id = %d`, applicationID), fmt.Sprintf(`PRAGMA user_version = %d`, version))
 	for _, sql := range statements {
 		if _, err := db.exec(sql); err != nil {
 			_, undo := db.exec(rollback)

@@ -5,7 +5,7 @@ package sqlitelock
 //
 // The modes of leases are numbers here: 0 process, 1 inherit, 2 detached, 3 kept.
 
-// createTables creates the tables.
+// createTables creates the tables that are missing.
 //
 // meta has one row. counter is the greatest fencing token or ticket ever issued. blocks is the
 // number of blocks of bytes ever taken. boot is the boot that all rows belong to. live is the inode
@@ -13,7 +13,7 @@ package sqlitelock
 //
 // In leases, ttl is how long the lease had left when deadline and until were written.
 var createTables = [...]string{
-	`CREATE TABLE meta (
+	`CREATE TABLE IF NOT EXISTS meta (
 		id      INTEGER PRIMARY KEY CHECK (id = 1),
 		counter INTEGER NOT NULL,
 		blocks  INTEGER NOT NULL,
@@ -21,7 +21,7 @@ var createTables = [...]string{
 		live    INTEGER NOT NULL,
 		swept   TEXT    NOT NULL
 	) STRICT`,
-	`CREATE TABLE leases (
+	`CREATE TABLE IF NOT EXISTS leases (
 		name     TEXT    NOT NULL,
 		token    INTEGER NOT NULL,
 		owner    TEXT    NOT NULL,
@@ -41,7 +41,7 @@ var createTables = [...]string{
 		kind     INTEGER NOT NULL,
 		PRIMARY KEY (name, token)
 	) STRICT, WITHOUT ROWID`,
-	`CREATE TABLE waiters (
+	`CREATE TABLE IF NOT EXISTS waiters (
 		name   TEXT    NOT NULL,
 		ticket INTEGER NOT NULL,
 		owner  TEXT    NOT NULL,
@@ -56,8 +56,15 @@ var createTables = [...]string{
 		kind   INTEGER NOT NULL,
 		PRIMARY KEY (name, ticket)
 	) STRICT, WITHOUT ROWID`,
-	`INSERT INTO meta VALUES (1, 0, 0, '', 0, '')`,
 }
+
+// The row of meta. A row that was deleted has issued tickets, and blocks whose bytes may be in use.
+// The clock, in microseconds and in milliseconds, is ahead of both.
+const (
+	insertMeta  = `INSERT INTO meta VALUES (1, 0, 0, '', 0, '')`
+	replaceMeta = `INSERT OR IGNORE INTO meta SELECT 1, ms * 1000, ms, '', 0, ''
+		FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS ms)`
+)
 
 // Reading and writing meta.
 const (

@@ -32,6 +32,7 @@ type row interface {
 
 // Result codes of SQLite, which are the same in every build.
 const (
+	codeError    = 1 // in the text of a statement: a table is missing
 	codeBusy     = 5
 	codeReadOnly = 8
 	codeIO       = 10

@@ -2,7 +2,9 @@ package sqlitelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -134,6 +136,9 @@ type writer struct {
 // serve runs the ops in one transaction, or each in a transaction of its own if that fails.
 func (w *writer) serve(batch []*op) {
 	err := w.commit(batch)
+	if isEmptied(err) {
+		err = w.commit(append([]*op{{run: (*tx).recreate}}, batch...))
+	}
 	if err != nil && len(batch) > 1 {
 		for _, o := range batch {
 			w.serve([]*op{o})
@@ -266,6 +271,11 @@ func (t *tx) begin() error {
 	}
 	t.now, t.wall = t.d.now(), t.d.wall()
 	m, err := readMeta(t.db)
+	if isEmptied(err) {
+		if err = t.recreate(); err == nil {
+			m, err = readMeta(t.db)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -284,6 +294,10 @@ func (d *Driver) matches(m meta) bool { return m.boot == d.boot && m.live == d.l
 func (t *tx) takeOver() error {
 	restarted := t.meta.boot != t.d.boot
 	switch {
+	case t.meta.boot == "" && t.d.side.inUse():
+		// Somebody has deleted meta. The rows are those of processes that are still there.
+		t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
+		return nil
 	case !restarted:
 		if err := t.checkSidecar(); err != nil {
 			return err
@@ -327,9 +341,28 @@ func readMeta(db conn) (m meta, err error) {
 		found = true
 	})
 	if err == nil && !found {
-		err = driver.Invalidf("file: the table meta is empty")
+		err = errEmptied
 	}
 	return m, err
+}
+
+// errEmptied means that somebody has deleted the row of meta.
+var errEmptied = errors.New("the table meta is empty")
+
+// isEmptied reports whether somebody has emptied or dropped tables. The locks that they had are
+// lost, and nothing else is wrong.
+func isEmptied(err error) bool {
+	return errors.Is(err, errEmptied) || resultCode(err) == codeError && strings.Contains(err.Error(), "no such table")
+}
+
+// recreate makes what is missing in the database.
+func (t *tx) recreate() error {
+	for _, sql := range append(createTables[:], replaceMeta) {
+		if _, err := t.db.exec(sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ticket returns a waiter's number. It is greater than all earlier tickets and tokens.

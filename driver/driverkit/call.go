@@ -2,6 +2,7 @@ package driverkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,6 +38,19 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 		context.AfterFunc(callCtx, func() { moment.Stop() })
 	})
 	return callCtx, func() { stop(); longest.Stop(); cancel(nil) }
+}
+
+// EndOfWait returns the error of an acquisition whose context has ended with cause. why is the last
+// that is known of the store, or nil. If that matches [driver.ErrUnavailable], so does the error:
+// an outage is not a lock that is held. After Close the error is [driver.ErrClosed] alone.
+func EndOfWait(cause, why error) error {
+	switch {
+	case !errors.Is(why, driver.ErrUnavailable), errors.Is(cause, driver.ErrClosed):
+		return cause
+	case errors.Is(why, cause):
+		return why
+	}
+	return fmt.Errorf("%w: %w", why, cause)
 }
 
 // noAnswerError is the error of a call without an answer by the time its caller gave up.

@@ -3,6 +3,7 @@
 //
 //   - [Lifecycle] runs the goroutines of a driver until the driver is closed.
 //   - [Detached] bounds a call of the server after its caller has given up.
+//   - [EndOfWait] makes the error of an acquisition whose caller has given up.
 //   - [RemoteLease] is a lease of another process, where leases belong to sessions.
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [Batcher] runs the operations of concurrent callers together.
@@ -23,11 +24,11 @@ import (
 // A Lifecycle is the lifetime of a driver, from [NewLifecycle] to Close. It is safe for concurrent
 // use.
 type Lifecycle struct {
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	endOnce    sync.Once
-	startMu    sync.Mutex     // held to start a goroutine, and to end the lifecycle
-	goroutines sync.WaitGroup // started by Go
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	endOnce sync.Once
+	startMu sync.Mutex     // held to begin a call, and to end the lifecycle
+	calls   sync.WaitGroup // that End waits for
 }
 
 // NewLifecycle returns a lifecycle that begins now.
@@ -70,17 +71,30 @@ func (l *Lifecycle) During(ctx context.Context) (context.Context, context.Cancel
 // Go runs fn in a goroutine that End waits for. If the lifecycle is over, Go does
 // not run fn and returns false.
 func (l *Lifecycle) Go(fn func()) bool {
+	ok := l.Begin()
+	if ok {
+		go func() { defer l.Finish(); fn() }()
+	}
+	return ok
+}
+
+// Begin registers a call that End waits for, until it calls Finish. If the lifecycle is over, Begin
+// returns false.
+func (l *Lifecycle) Begin() bool {
 	l.startMu.Lock()
 	defer l.startMu.Unlock()
 	if l.Over() {
 		return false
 	}
-	l.goroutines.Go(fn)
+	l.calls.Add(1)
 	return true
 }
 
-// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines. It reports
-// whether this was the first call. Other calls only wait for the first one.
+// Finish ends a call that Begin has registered.
+func (l *Lifecycle) Finish() { l.calls.Done() }
+
+// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines and calls. It
+// reports whether this was the first call. Other calls only wait for the first one.
 func (l *Lifecycle) End(last func()) (first bool) {
 	l.endOnce.Do(func() {
 		first = true
@@ -90,7 +104,7 @@ func (l *Lifecycle) End(last func()) (first bool) {
 		if last != nil {
 			last()
 		}
-		l.goroutines.Wait()
+		l.calls.Wait()
 	})
 	return first
 }

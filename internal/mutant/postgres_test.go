@@ -131,8 +131,8 @@ var postgresMutants = []mutant{
 	{
 		guarantee: "late requests", pkg: "pglock",
 		in:    "Driver.run",
-		old:   "beforeRepeat()",
-		new:   "_ = beforeRepeat",
+		old:   "if !wasNotRun(err) {\nbeforeRepeat()",
+		new:   "if false {\nbeforeRepeat()",
 		tests: "TestLateOnFullServer",
 	},
 	{

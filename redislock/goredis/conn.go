@@ -17,8 +17,8 @@ import (
 
 // A conn is a [redislock.Conn] on a go-redis client.
 type conn struct {
-	client  redis.UniversalClient
-	cluster *redis.ClusterClient // client, if it is a ClusterClient
+	client  redis.UniversalClient // of the driver alone
+	cluster *redis.ClusterClient  // client, if it is a ClusterClient
 
 	// clusterErr is the result of checkCluster. The driver, which asks for the masters first, finds
 	// out whether another try may succeed.
@@ -67,7 +67,7 @@ func (c *conn) IsSentinel() bool {
 	return ok && client.Options().Addr == "FailoverClient"
 }
 
-func (c *conn) Close() {} // the client belongs to the user
+func (c *conn) Close() { _ = c.client.Close() } // nobody can do anything about the error
 
 // callWithContext calls f, and returns when f does or when ctx is done. A go-redis client need
 // not observe ctx while it waits for a server.

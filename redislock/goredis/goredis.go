@@ -9,9 +9,15 @@
 //	locker, err := snib.New(d)
 //
 // Locks, keys and promises are those of package redislock. Processes that use this package,
-// rueidis or a URL share locks. While it waits, or holds something for long, a driver uses one
-// connection for subscriptions besides those of the pool; in a Cluster it uses one for each
-// slot in which it waits.
+// rueidis or a URL share locks.
+//
+// # Connections
+//
+// A driver has a pool of its own, with the options of the client. So commands of the program that
+// block, or that are slow, never keep a renewal waiting, however many connections they use. Hooks
+// of the client don't see the driver's commands. While it waits, or holds something for long, a
+// driver uses one more connection for subscriptions; in a Cluster it uses one for each slot in
+// which it waits.
 //
 // # Clients
 //
@@ -50,16 +56,19 @@ import (
 // dialTimeout bounds the check of a Cluster that New makes before the driver's own.
 const dialTimeout = 5 * time.Second
 
-// New returns a driver on the user's own client, which Close leaves open. It fails in the same
+// New returns a driver that connects as client does, and leaves client open. The driver must be
+// closed before client: if that uses Sentinel, it finds the master for both. New fails in the same
 // cases as [redislock.New], and with the same errors. If the client is of an unsupported kind, the
 // error matches [driver.ErrInvalid].
 func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
-	c := &conn{client: client}
+	c := &conn{}
 	switch client := client.(type) {
 	case *redis.Client:
+		c.client = ownClient(client)
 	case *redis.ClusterClient:
-		c.cluster = client
-		c.clusterErr = checkCluster(ctx, client)
+		c.cluster = ownCluster(client)
+		c.client = c.cluster
+		c.clusterErr = checkCluster(ctx, c.cluster)
 	case *redis.Ring:
 		return nil, driver.Invalidf(
 			"client: the servers of a Ring do not know each other, and a lock would be lost with its server; " +
@@ -68,6 +77,35 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 		return nil, driver.Invalidf("client: %T is neither a *redis.Client nor a *redis.ClusterClient", client)
 	}
 	return redislock.NewConn(ctx, c, opts...)
+}
+
+// ownClient returns a client for the driver that connects as the program's client does.
+func ownClient(program *redis.Client) *redis.Client {
+	o := *program.Options()
+	o.ReadTimeout, o.WriteTimeout = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout)
+	o.MinIdleConns, o.MaxActiveConns = 0, 0
+	o.PushNotificationProcessor = nil // that of the program's client
+	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
+	return redis.NewClient(&o)
+}
+
+// ownCluster is ownClient for a Cluster.
+func ownCluster(program *redis.ClusterClient) *redis.ClusterClient {
+	o := *program.Options()
+	o.ReadTimeout, o.WriteTimeout = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout)
+	o.MinIdleConns, o.MaxActiveConns = 0, 0
+	return redis.NewClusterClient(&o)
+}
+
+// asGiven returns a timeout as a program gives it to a client that then has the timeout d.
+func asGiven(d time.Duration) time.Duration {
+	switch d {
+	case 0: // none
+		return -1
+	case -1: // none, and no deadlines
+		return -2
+	}
+	return d
 }
 
 // checkCluster rejects a ClusterClient that does not talk to a Cluster.

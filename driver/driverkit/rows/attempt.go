@@ -3,7 +3,6 @@ package rows
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -46,6 +45,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	ctx, cancel := d.Life.During(ctx)
 	defer cancel()
+	if !d.Life.Begin() { // Close waits for the withdrawal
+		return nil, driver.ErrClosed
+	}
+	defer d.Life.Finish()
 	return d.newAttempt(req).acquire(ctx)
 }
 
@@ -75,20 +78,13 @@ func (a *Attempt) acquire(ctx context.Context) (driver.Lease, error) {
 // contextError returns the error of an attempt whose context is done. It also matches
 // ErrUnavailable if the store did not answer the last request.
 func (a *Attempt) contextError(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
 	if !errors.Is(err, driver.ErrUnavailable) {
 		err = a.lastErr
 	}
 	if err == nil && a.Queued {
 		err = a.d.registry.pollError(a)
 	}
-	switch {
-	case err == nil || errors.Is(cause, driver.ErrClosed):
-		return cause
-	case errors.Is(err, cause):
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return driverkit.EndOfWait(context.Cause(ctx), err)
 }
 
 func (a *Attempt) run(ctx context.Context) (*Lease, error) {

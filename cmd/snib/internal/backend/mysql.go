@@ -84,7 +84,7 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, c.Timeout)
 		}
-		if isMySQLError(err, 1049) { // no such database
+		if errors.As(err, new(*mysql.MySQLError)) && !Denied(err) && !isTransient(err) { // no such database, or a variable that it refuses
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 		}
 		return nil, err

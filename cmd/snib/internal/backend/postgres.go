@@ -81,11 +81,12 @@ func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Dr
 	// connection left.
 	if err := pool.Ping(ctx); err != nil && !mayRecover(err) {
 		pool.Close()
-		if isPostgresError(err, "3D000") { // no such database
+		if isPostgresError(err, "") && !Denied(err) { // no such database, or a parameter that it refuses
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(url, err))
 		}
 		return nil, err
 	}
+	pool.Reset() // the driver has connections of its own
 	d, err := pglock.New(pool)
 	if err != nil {
 		pool.Close()
@@ -102,7 +103,8 @@ func mayRecover(err error) bool {
 	_, broken := errors.AsType[net.Error](err)
 	// The connection was cut. Other errors, such as TLS that does not match, are permanent.
 	return broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		isPostgresError(err, "53") || isPostgresError(err, "57P") || isPostgresError(err, "08")
+		isPostgresError(err, "53") || isPostgresError(err, "57P") ||
+		isPostgresError(err, "08") && !strings.Contains(err.Error(), "unsupported startup parameter") // of PgBouncer
 }
 
 // isPostgresError reports whether err is an error of the server whose code begins with code.

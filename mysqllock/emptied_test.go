@@ -1,0 +1,20 @@
+package mysqllock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+func TestEmptied(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	admin := dial(t, server.DSN())
+	open := func(t *testing.T, table string) driver.Driver {
+		return newDriver(t, dial(t, server.DSN()), mysqllock.Table(table))
+	}
+	jobtest.Emptied(t, open, func(sql string) { must(t, admin, sql) })
+}

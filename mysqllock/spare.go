@@ -1,0 +1,107 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The driver keeps one connection of the program's pool, its spare, for what must not wait for the
+// program: renewals, releases, withdrawals and heartbeats. In a full pool they would wait for the
+// program's own queries, and a few slow ones would lose all its locks. The spare is the connection
+// of the first statement. If it fails, the next connection that the pool gives replaces it.
+
+// leastConnections is how many connections a pool must have: the spare, and one for requests.
+const leastConnections = 2
+
+type urgentKey struct{}
+
+// urgent marks the statements of a call that may use the spare.
+func urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
+
+// connect returns a connection of the pool, or the spare if the statement is urgent and the spare
+// is free first.
+func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err error) {
+	if ctx.Value(urgentKey{}) == nil {
+		conn, err = d.db.Conn(ctx)
+		return conn, false, d.explainPool(ctx, err)
+	}
+	select {
+	case conn = <-d.spare:
+		return conn, true, nil
+	default:
+	}
+	type result struct {
+		conn *sql.Conn
+		err  error
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lent := make(chan result, 1)
+	go func() {
+		conn, err := d.db.Conn(inner)
+		lent <- result{conn, err}
+	}()
+	select {
+	case r := <-lent:
+		return r.conn, false, d.explainPool(ctx, r.err)
+	case conn = <-d.spare:
+		go func() {
+			if r := <-lent; r.err == nil {
+				_ = r.conn.Close() // it returns to the pool
+			}
+		}()
+		return conn, true, nil
+	}
+}
+
+// disconnect gives a connection back that connect has returned. err is the result of its statement.
+func (d *Driver) disconnect(conn *sql.Conn, isSpare bool, err error) {
+	switch {
+	case refusesWrites(err), isSpare && err != nil && (code(err) == 0 || isConnectionError(err)):
+		hangUp(conn)
+		if isSpare {
+			d.lacksSpare.Store(true)
+		}
+	case isSpare, err == nil && d.lacksSpare.CompareAndSwap(true, false):
+		d.spare <- conn
+		if d.rows.Life.Over() {
+			d.returnSpare()
+		}
+	default:
+		_ = conn.Close() // it returns to the pool
+	}
+}
+
+// returnSpare gives the spare back to the pool, unless a statement uses it.
+func (d *Driver) returnSpare() {
+	select {
+	case conn := <-d.spare:
+		_ = conn.Close()
+	default:
+	}
+}
+
+// explainPool returns err, the result of asking for a connection, and says so if the pool had none.
+func (d *Driver) explainPool(ctx context.Context, err error) error {
+	s := d.db.Stats()
+	if err == nil || ctx.Err() == nil || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+		return err
+	}
+	return &poolError{s.MaxOpenConnections, context.Cause(ctx)}
+}
+
+// A poolError means that a request has waited in vain for a connection of the pool. The server may
+// be well.
+type poolError struct {
+	n     int
+	cause error
+}
+
+func (e *poolError) Error() string {
+	return fmt.Sprintf("%v: all %d connections of the program's pool are in use (SetMaxOpenConns)", driver.ErrUnavailable, e.n)
+}
+
+func (e *poolError) Unwrap() []error { return []error{driver.ErrUnavailable, driver.ErrFull, e.cause} }

@@ -1,0 +1,84 @@
+package mysqllock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+// TestBusyPool has the program use all connections of its pool that the driver leaves to it. No
+// lock may be lost for that, also after the connection that the driver keeps was cut once.
+func TestBusyPool(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	proxy := livetest.NewProxy(t, server.Addr())
+	db := dial(t, mysqltest.DSN(proxy.Addr()))
+	db.SetMaxOpenConns(3)
+	d := newDriver(t, db)
+	l := acquire(t, d, request("busy", "a"))
+	for range 2 {
+		conn, err := db.Conn(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	for range 3 {
+		if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
+			t.Errorf("Renew = %v", err)
+		}
+	}
+	// The answer comes before our own deadline, which may be late on a busy machine.
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	req := request("other", "a")
+	req.NoWait = true
+	if _, err := d.Acquire(ctx, req); !errors.Is(err, driver.ErrFull) || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "pool") {
+		t.Errorf("Acquire beside a busy pool = %v, want ErrFull that names the pool", err)
+	}
+	release(t, l)
+}
+
+// TestSpareIsReplaced cuts the connection that the driver keeps.
+func TestSpareIsReplaced(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	proxy := livetest.NewProxy(t, server.Addr())
+	db := dial(t, mysqltest.DSN(proxy.Addr()))
+	db.SetMaxOpenConns(3)
+	d := newDriver(t, db)
+	l := acquire(t, d, request("cut", "a"))
+	proxy.Cut()
+	if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew after a cut = %v", err)
+	}
+	for range 2 {
+		conn, err := db.Conn(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	release(t, l)
+	if err := d.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if n := db.Stats().InUse; n != 2 {
+		t.Errorf("%d connections are in use after Close, want the 2 of the program", n)
+	}
+}
+
+func TestPoolOfOneIsRefused(t *testing.T) {
+	db := dial(t, mysqltest.DSN("127.0.0.1:1"))
+	db.SetMaxOpenConns(1)
+	if _, err := mysqllock.New(db); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "SetMaxOpenConns") {
+		t.Errorf("New = %v, want ErrInvalid that names the setting", err)
+	}
+}

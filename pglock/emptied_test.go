@@ -1,0 +1,19 @@
+package pglock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
+)
+
+func TestEmptied(t *testing.T) {
+	server := pgtest.Start(t)
+	admin := dial(t, server.URL())
+	open := func(t *testing.T, table string) driver.Driver {
+		return newDriver(t, dial(t, server.URL()), pglock.Table(table))
+	}
+	jobtest.Emptied(t, open, func(sql string) { must(t, admin, sql) })
+}

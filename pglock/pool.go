@@ -1,0 +1,64 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// maxConns is how many connections a driver has at most in its pool. Requests gather when two
+// batches are under way, so more would only serve statements that wait for rows.
+const maxConns = 8
+
+// newPool returns the pool of a driver: it connects as the pool of the program does, and nobody
+// else uses it. In a shared pool a renewal would wait for the program's own queries, and a few
+// slow ones would lose all its locks.
+func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
+	conf := program.Config()
+	conf.MaxConns = min(conf.MaxConns, maxConns)
+	conf.MinConns, conf.MinIdleConns = 0, 0 // none before the first request
+	onNotice := conf.ConnConfig.OnNotice
+	conf.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+		if n.Routine == syncRoutine {
+			conn.CustomData()[syncRoutine] = true
+		}
+		if onNotice != nil {
+			onNotice(conn, n)
+		}
+	}
+	return pgxpool.NewWithConfig(context.Background(), conf)
+}
+
+// syncRoutine is the function of the server that waits for a synchronous standby. Its warnings say
+// that the wait was cancelled. Unlike their text, its name is the same in all languages.
+const syncRoutine = "SyncRepWaitForLSN"
+
+// errNotReplicated means that a commit is on the server, and may not be on its synchronous standby.
+var errNotReplicated = fmt.Errorf("%w: the server has not waited for its synchronous standby: somebody has cancelled that", driver.ErrUnavailable)
+
+// syncError returns err, or errNotReplicated if the server has said so since the last call.
+func syncError(conn *pgxpool.Conn, err error) error {
+	data := conn.Conn().PgConn().CustomData()
+	if _, cancelled := data[syncRoutine]; cancelled && err == nil {
+		err = errNotReplicated
+	}
+	delete(data, syncRoutine)
+	return err
+}
+
+// closePool closes the pool. It waits for statements that are under way, but not for a server that
+// hangs.
+func closePool(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() { pool.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(driverkit.CleanupTimeout):
+	}
+}

@@ -1,0 +1,89 @@
+package pglock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+// TestBusyPool has the program use all connections of its pool. The locks must not notice.
+func TestBusyPool(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 2 })
+	for range 2 {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	d := newDriver(t, pool)
+	l := acquire(t, d, request("busy pool", "a"))
+	w := jobtest.Waiting(t, d, request("busy pool", "b"))
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, l)
+	l = w.Get(t)
+
+	// Nor does a renewal wait for requests of the driver itself, whose rows are locked.
+	admin := dial(t, server.URL())
+	release(t, acquire(t, d, request("locked", "a")))
+	defer lockRow(t, admin, "snib_locks", "locked")()
+	for _, id := range []string{"b", "c"} {
+		defer jobtest.Acquiring(t, d, request("locked", id)).Cancel()
+	}
+	livetest.Await(t, "request that waits for its row", func() error {
+		if blocked(t, admin) == 0 {
+			return errors.New("none waits")
+		}
+		return nil
+	})
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew beside requests for a locked row = %v", err)
+	}
+}
+
+// TestNotReplicated cancels a commit that waits for a synchronous standby: the server answers that
+// it is done, and the standby may know nothing of it. That is no grant.
+func TestNotReplicated(t *testing.T) {
+	server := pgtest.Start(t)
+	admin := dial(t, server.URL())
+	d := newDriver(t, admin)
+	release(t, acquire(t, d, request("replicated", "a")))
+	must(t, admin, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+	must(t, admin, "SELECT pg_reload_conf()")
+	livetest.Await(t, "setting", func() error {
+		if query[string](t, admin, "SHOW synchronous_standby_names") == "" {
+			return errors.New("not read yet")
+		}
+		return nil
+	})
+	w := jobtest.Acquiring(t, d, request("replicated", "b"))
+	var last time.Time
+	awaitCommit := func() {
+		t.Helper()
+		livetest.Await(t, "commit that waits for the standby", func() error {
+			var began time.Time
+			err := admin.QueryRow(t.Context(), "SELECT query_start FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query_start > $1", last).Scan(&began)
+			if err == nil {
+				last = began
+			}
+			return err
+		})
+	}
+	awaitCommit()
+	must(t, admin, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	awaitCommit() // the request, again
+	w.Running(t, "although no standby knows of the grant")
+	must(t, admin, "ALTER SYSTEM RESET synchronous_standby_names")
+	must(t, admin, "SELECT pg_reload_conf()")
+	release(t, w.Get(t))
+}
