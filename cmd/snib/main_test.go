@@ -45,7 +45,6 @@ func TestMain(m *testing.M) {
 		"journal":   journal,
 		"mask":      mask,
 		"sigs":      sigs,
-		"subreaper": subreaper,
 		"poll":      pollCommand,
 	})
 }

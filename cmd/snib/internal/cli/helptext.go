@@ -34,12 +34,19 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
   others. If one is lost, that is a loss.
 
   Signals. snib passes TERM, HUP, INT, QUIT, USR1, USR2, WINCH and CONT on to
-  that group. After the first TERM, HUP, INT or QUIT, the group has the time of
-  --kill-after to end; then snib kills the rest of it. Further signals are
+  that group. After the first TERM, HUP, INT or QUIT, the command has the time
+  of --kill-after to end; then snib kills the rest of it. Further signals are
   passed on and don't extend that time. snib keeps the lock until then. If a
   program uses HUP or QUIT for something else, send the signal to the program
   itself, or give a long --kill-after. Once the command has ended by itself,
   the lock no longer guards the processes that it left in the background.
+
+  Nothing outlives the lock. Whenever snib ends the command, it ends all that
+  the command started, on Linux also what timeout, set -m, setsid or su put
+  into groups and sessions of their own. Elsewhere, snib finds only the
+  process group (Windows: the job). It can't end processes of users whom it
+  may not signal, nor what another program, such as cron, at or a container
+  engine, starts for the command.
 
   Waiting. A store that is out of reach, or that grants nothing after a
   restart, does not mean that the lock is taken. A run that may wait retries
@@ -162,10 +169,11 @@ const holdNotes = `  snib hold returns when the lock is held. A process in the b
   script, also in a subshell.
 
   While renewals fail, and when the lock is lost, that process sends TERM to the
-  script, or to its process group if the script leads one. It can't wait until
-  the script has ended. So prefer snib run, which does, where the work is one
-  command. If the process itself is killed, the lock ends after --ttl, and
-  nobody tells the script: give SNIB_TOKEN to the resource.
+  script, to its process group if it leads one, and on Linux to what it started.
+  It can't wait until they have ended, nor find what was left in the background.
+  So prefer snib run, which does, where the work is one command. If the process
+  itself is killed, the lock ends after --ttl, and nobody tells the script: give
+  SNIB_TOKEN to the resource.
 `
 
 const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
