@@ -19,7 +19,7 @@ import (
 // A redlockStore is a driver of Redlock that can query its nodes one by one.
 type redlockStore struct {
 	*redlock.Driver
-	url *redisURL
+	url *serverURL
 }
 
 func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {

@@ -21,7 +21,7 @@ import (
 // A zooKeeperStore is a driver that knows its servers by name.
 type zooKeeperStore struct {
 	*zklock.Driver
-	url *zkURL
+	url *serverURL
 }
 
 // A zkServer is what one server reports in answer to four-letter commands.

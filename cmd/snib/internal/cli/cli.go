@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
@@ -27,6 +28,7 @@ type app struct {
 	args []string // of this process
 
 	url     string
+	urlFlag *pflag.Flag // of --url
 	verbose bool
 	quiet   bool
 
@@ -103,6 +105,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
 		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
+	a.urlFlag = flags.Lookup("url")
 	if err := root.RegisterFlagCompletionFunc("url", a.completeURL); err != nil {
 		panic(err) // the flag was added just now
 	}
@@ -136,7 +139,38 @@ func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("%d arguments were given, but the command takes one: usage: %s", len(args), usageLine(cmd))
 	}
+	if err := refuseURL(cmd, args[0], false); err != nil {
+		return err
+	}
 	return driver.CheckName(args[0])
+}
+
+// oneDisplayedName is oneName for a command that only looks at a lock.
+func oneDisplayedName(cmd *cobra.Command, args []string) error {
+	if err := oneName(cmd, args); err != nil {
+		return err
+	}
+	return refuseURL(cmd, args[0], true)
+}
+
+// oneDisplayed checks that a command that only looks gets at most one argument, a prefix.
+func oneDisplayed(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		if err := refuseURL(cmd, args[0], true); err != nil {
+			return err
+		}
+	}
+	return atMostOneArg(cmd, args)
+}
+
+// refuseURL refuses the URL of a store where the name of a lock belongs: its user would look at
+// another store, or lock there. A lock may have such a name if --url names the store, too. The name
+// of a lock that is taken may be a URL of HTTP, the usual name of what is fetched under it.
+func refuseURL(cmd *cobra.Command, name string, alsoHTTP bool) error {
+	if !backend.IsURL(name) || cmd.Flags().Changed("url") || !alsoHTTP && strings.HasPrefix(name, "http") {
+		return nil
+	}
+	return usagef("the argument is the URL of a store, and not the name of a lock: give it with --url")
 }
 
 // noArgs checks that a command gets no arguments.

@@ -122,18 +122,13 @@ func writeReference(b *strings.Builder) {
 		}
 	}
 	writeSection(b, "Stores (--url, or $"+urlVar+")", stores.String()+storeNotes)
-	writeSection(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", formatParameters(backend.RedisParameters())+parameterNotes)
-	writeSection(b, "Parameters of ZooKeeper (zk://HOST/ROOT?NAME=VALUE&NAME=VALUE)", formatParameters(backend.ZooKeeperParameters()))
+	var parameters strings.Builder
+	for _, p := range backend.Parameters() {
+		writeTerm(&parameters, "  "+p.Syntax, p.Stores()+": "+p.Doc, 26)
+	}
+	writeSection(b, "Parameters of URLs (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", parameters.String()+parameterNotes)
 	writeSection(b, "Environment of the command", environmentNotes)
 	writeSection(b, "Exit codes", exitNotes)
-}
-
-func formatParameters(all []backend.Parameter) string {
-	var b strings.Builder
-	for _, p := range all {
-		writeTerm(&b, "  "+p.Syntax, p.Doc, 26)
-	}
-	return b.String()
 }
 
 func writeSection(b *strings.Builder, title, text string) {
