@@ -79,6 +79,8 @@ func (a *app) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:                "snib",
 		Short:              "run programs under a lock; see and free locks",
+		Long:               rootNotes,
+		Example:            rootExamples,
 		SilenceErrors:      true,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // unknownCommand prints its own, on one line
@@ -89,7 +91,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		if *version {
 			return a.version("table")
 		}
-		return a.printf("%s", summary(cmd))
+		return cmd.Help()
 	}
 	cobra.EnableCommandSorting = false // list commands in the order below, the main one first
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -98,10 +100,6 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	// Both functions are code: cobra's templates would link package text/template, which
-	// doubles the size of the binary.
-	root.SetHelpFunc(a.help)
-	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
 		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
@@ -117,8 +115,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newBenchCommand(), a.newDemoCommand(), a.newLabCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
-	root.SetHelpCommand(a.newHelpCommand())
-	root.InitDefaultHelpFlag()
+	a.setUpHelp(root)
 	return root
 }
 

@@ -1,6 +1,10 @@
 package cli
 
-// The texts of the help. They are indented by two, fit in 80 columns, and begin with examples.
+// The texts of the help. They are indented by two, and fit in 80 columns.
+
+const rootNotes = `snib runs programs under locks, and shows and frees the locks. A lock is in a
+SQLite file, for the processes of one host, or on a server, for many hosts.
+Exit codes: snib help exit-codes. Stores and their URLs: snib help stores.`
 
 const rootExamples = `  snib run deploy -- make deploy            one at a time; the others wait
   snib run --skip nightly -- ./report.sh    in cron: if it is taken, exit 0
@@ -8,12 +12,7 @@ const rootExamples = `  snib run deploy -- make deploy            one at a time;
   snib ls                                   who holds what
   snib show deploy                          the details of one lock
   snib release deploy --force               take it from a hung holder
-`
-
-const summaryExamples = `  snib run deploy -- make deploy    run a command under a lock; others wait
-  snib ls                           who holds what
-  snib doctor                       is the store fit for locks?
-`
+  snib doctor                               is the store fit for locks?`
 
 const runExamples = `  snib run deploy -- make deploy            one at a time; the others wait
   snib run --try deploy -- make deploy      busy: exit 75 at once
@@ -79,7 +78,8 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
   of Ctrl-C, so does snib ($? is 130 either way), and a script or a loop around
   snib ends as well.
 
-  Durations are written 30s, 5m, 1h30m; a bare number is seconds.
+  Durations are written 30s, 5m, 1h30m; a bare number is seconds. Exit codes:
+  snib help exit-codes. What the command sees: snib help environment.
 `
 
 const environmentNotes = `  SNIB_NAME     the name of the lock
@@ -106,7 +106,9 @@ const exitNotes = `  own  the command's own code: it ran, and the lock was held 
   77   not allowed
   78   bad configuration: the store's URL, its file, its server, the kind of
        the lock, or the store has no such locks (--slots, --shared)
-  79   the lock was lost while the command ran, and snib ended the command
+  79   run: the lock was lost while the command ran, and snib ended the command;
+       unlock, lock --id: the hold was over, and somebody else may have held the
+       lock; fence: a later hold has used FILE
   124  --timeout is over
   126  the command can't be run
   127  the command was not found
