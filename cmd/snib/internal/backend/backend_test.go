@@ -164,6 +164,7 @@ func TestDatabaseURL(t *testing.T) {
 		{"mysql://app@localhost/locks?socket=/run/mysqld/mysqld.sock", "mysql://app@%2Frun%2Fmysqld%2Fmysqld.sock/locks"},
 		{"mysql://app@/locks?socket=/run/mysqld/mysqld.sock", "mysql://app@%2Frun%2Fmysqld%2Fmysqld.sock/locks"},
 		{"postgres://app@%2Frun%2Fpostgresql/locks", "postgres://app@%2Frun%2Fpostgresql:5432/locks"},
+		{"postgres://app@%2Frun%2Fpostgresql:5433/locks", "postgres://app@%2Frun%2Fpostgresql:5433/locks"},
 		{"postgres://app@/locks?host=/run/postgresql", "postgres://app@%2Frun%2Fpostgresql:5432/locks"},
 	} {
 		at, err := resolve(tt.url)

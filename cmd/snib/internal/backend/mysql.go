@@ -138,7 +138,8 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, c.Timeout)
 		}
-		if isMySQLError(err, 1049, 1193, 1231, 1232) { // no such database, variable or value
+		// There is no such database, variable or value, or no TLS where the URL asks for it.
+		if isMySQLError(err, 1049, 1193, 1231, 1232) || errors.Is(err, mysql.ErrNoTLS) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 		}
 		return nil, err

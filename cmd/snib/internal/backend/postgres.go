@@ -124,7 +124,7 @@ func (u *sqlURL) withSocket() string {
 	if strings.Contains(u.rest, "?") {
 		sep = "&"
 	}
-	return u.rest + sep + "host=" + url.QueryEscape(u.socket)
+	return u.rest + sep + "host=" + url.QueryEscape(u.socket) + "&port=" + cmp.Or(u.socketPort, "5432")
 }
 
 // applyLibpq applies defaults, and the parameters that pgx does not know.
@@ -171,6 +171,9 @@ func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Dr
 	// connection left.
 	if err := pool.Ping(ctx); err != nil && !mayRecover(err) {
 		pool.Close()
+		if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+			err = answer // without what was tried before, such as TLS
+		}
 		if wrongPostgresURL(err) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(url, err))
 		}
@@ -186,10 +189,10 @@ func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Dr
 
 // wrongPostgresURL reports whether the server's answer to a connection shows that the URL or its
 // parameters are wrong: there is no such database, setting or value, or a pooler
-// refuses a setting.
+// refuses a setting. Or there is no TLS, where the URL asks for it.
 func wrongPostgresURL(err error) bool {
 	return isPostgresError(err, "3D000") || isPostgresError(err, "42704") || isPostgresError(err, "22") || isPostgresError(err, "55P02") ||
-		isPostgresError(err, "08P01")
+		isPostgresError(err, "08P01") || strings.Contains(err.Error(), "server refused TLS connection")
 }
 
 // mayRecover reports whether a server that could not be reached may be reached later.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +18,7 @@ type sqlURL struct {
 	hasPassword  bool
 	passwordFile string
 	socket       string            // the path, if the host is one
+	socketPort   string            // a part of the name of PostgreSQL's sockets
 	taken        map[string]string // the parameters that the library does not know
 }
 
@@ -51,6 +53,10 @@ func (d sqlDialect) split(rest string) (*sqlURL, error) {
 		return nil, u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
 	}
 	if host, err := url.PathUnescape(hosts); err == nil && strings.HasPrefix(host, "/") { // as in libpq
+		path, port, ok := cutLast(host, ":")
+		if _, err := strconv.ParseUint(port, 10, 16); ok && err == nil {
+			host, u.socketPort = path, port
+		}
 		hosts, u.socket = "", host
 	}
 	query, err = d.takeParameters(u, query)

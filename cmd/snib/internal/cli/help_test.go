@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestHelp checks that the help of each command, as cobra prints it, has its examples and its flags,
+// TestHelp checks that the help of each command, as cobra prints it, has its examples and notes,
 // that our own texts fit in 80 columns, and that the exit codes are found from the main page.
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
