@@ -23,7 +23,7 @@ func TestHelpExamples(t *testing.T) {
 	// in testdata run them in other ways.
 	for _, name := range []string{"run", "fence", "ls", "leaks", "wait", "doctor", "version"} {
 		out, code := snib(t, "help", name)
-		_, examples, ok := strings.Cut(out, "Examples\n")
+		_, examples, ok := strings.Cut(out, "Examples:\n")
 		examples, _, _ = strings.Cut(examples, "\n\n")
 		if code != 0 || !ok {
 			t.Fatalf("help %s = %d, without examples:\n%s", name, code, out)

@@ -6,35 +6,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
-// subreaper is the program "subreaper COMMAND…". It becomes COMMAND, as a process that adopts the
-// orphans below it, like the first process of a container.
-func subreaper() {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		die("subreaper: %v", err)
-	}
-	path, err := exec.LookPath(os.Args[1])
-	if err != nil {
-		die("subreaper: %v", err)
-	}
-	die("subreaper: %v", syscall.Exec(path, os.Args[1:], os.Environ()))
-}
-
-// TestOrphans runs a command that leaves orphans behind, under a snib that adopts them. It
-// collects them when they have ended, and still returns the command's own exit code.
+// TestOrphans runs a command that leaves orphans behind. snib collects them when they have ended,
+// and still returns the command's own exit code.
 func TestOrphans(t *testing.T) {
 	dir := t.TempDir()
 	script := `
 (sleep 0.2 & echo $! >orphan)
 while [ -e /proc/$(cat orphan) ]; do sleep 0.02; done
 exit 7`
-	cmd := exec.Command("subreaper", "snib", "run", "x", "-c", script)
+	cmd := exec.Command("snib", "run", "x", "-c", script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(dir, "state"))
 	var out bytes.Buffer
@@ -53,5 +39,72 @@ exit 7`
 	<-ended
 	if code := cmd.ProcessState.ExitCode(); code != 7 || out.Len() > 0 {
 		t.Errorf("exit code %d, output %q; want 7 and none", code, &out)
+	}
+}
+
+// TestNothingOutlivesTheLock ends runs whose command has put its work into a process group or a
+// session of its own. Nothing of it may run when snib has released the lock. What ran below snib
+// before, because a shell became snib, goes on.
+func TestNothingOutlivesTheLock(t *testing.T) {
+	t.Parallel()
+	starts := map[string]string{
+		"timeout": `timeout 5m sh -c "$WORK"; true`,
+		"setsid":  `setsid -w sh -c "$WORK"; true`,
+		"set -m":  `set -m; sh -c "$WORK" & wait`,
+		"daemon":  `(setsid sh -c "$WORK" &) & exec sleep 300`,
+	}
+	if os.Geteuid() == 0 {
+		starts["su"] = `su nobody -s /bin/sh -c "$WORK"; true`
+	}
+	ends := []struct {
+		name  string
+		flags []string
+		end   func(t *testing.T, p *proc)
+		code  int
+	}{
+		{"force", nil, func(t *testing.T, _ *proc) {
+			if out, code := snib(t, "release", "x", "--force", "--yes"); code != 0 {
+				t.Errorf("release: %d, %s", code, out)
+			}
+		}, 79},
+		{"TERM", []string{"-k", "1"}, func(_ *testing.T, p *proc) { p.signal(syscall.SIGTERM) }, 143},
+		{"timeout", []string{"-k", "1", "--timeout", "2"}, func(*testing.T, *proc) {}, 124},
+	}
+	for how, script := range starts {
+		for _, e := range ends {
+			t.Run(how+"/"+e.name, func(t *testing.T) {
+				t.Parallel()
+				dir := newStore(t)
+				if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // su becomes another user
+					t.Fatal(err)
+				}
+				log := filepath.Join(dir, "log")
+				if err := os.WriteFile(log, nil, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chmod(log, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				setenv(t, "WORK", `trap "" HUP; echo $$ >`+log+`; exec sleep 300`)
+				const before = `sleep 300 >/dev/null 2>&1 & echo $! >before; exec "$@"`
+				p := start(t, append([]string{"sh", "-c", strings.ReplaceAll(before, "before", dir+"/before"), "sh",
+					"snib", "run", "--ttl", "3s"}, append(e.flags, "x", "--", "bash", "-c", script)...)...)
+				await(t, "work", func() bool { return strings.HasSuffix(read(log), "\n") })
+				e.end(t, p)
+				code := p.wait()
+				if code != e.code {
+					t.Errorf("exit code %d, want %d: %s", code, e.code, p.out.String())
+				}
+				pid, err := strconv.Atoi(strings.TrimSpace(read(log)))
+				if err != nil || !isDead(pid) {
+					t.Errorf("process %d lives, or %v", pid, err)
+				}
+				earlier, err := strconv.Atoi(strings.TrimSpace(read(filepath.Join(dir, "before"))))
+				if err != nil || isDead(earlier) {
+					t.Errorf("process %d, which is not of the command, is dead, or %v", earlier, err)
+				}
+				_ = syscall.Kill(earlier, syscall.SIGKILL)
+			})
+		}
 	}
 }

@@ -157,7 +157,6 @@ func newStore(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	setenv(t, "XDG_STATE_HOME", dir)
-	setenv(t, "SNIB_URL", "")
 	setenv(t, "SNIB_HELD", "")
 	return dir
 }

@@ -23,7 +23,6 @@ func TestRunOnWindows(t *testing.T) {
 	t.Setenv(commandVar, "1")
 	t.Setenv("LocalAppData", t.TempDir())
 	t.Setenv("XDG_STATE_HOME", "")
-	t.Setenv("SNIB_URL", "")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
 // checkFailure checks how a command fails: with that exit code, and with one line
@@ -132,5 +135,30 @@ func TestProgram(t *testing.T) {
 	t.Logf("the program has %.2f MB, stripped", float64(info.Size())/1e6)
 	if info.Size() > ceiling {
 		t.Errorf("the program has %d bytes, and %d are allowed", info.Size(), ceiling)
+	}
+}
+
+// TestMistakes gives runs that may wait URLs that can't be right. They end at once, and not after
+// the minute for which an outage is waited out.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	newStore(t)
+	postgres, mariadb, redis := pgtest.Start(t).URL(), mysqltest.Start(t), redistest.Single(t, redistest.Password(password))
+	for url, want := range map[string]int{
+		"redis://:wrong@" + redis.Addr():                                            77,
+		"redis://" + redis.Addr():                                                   77,
+		"redis://:" + encoded + "@" + redis.Addr() + "/999":                         78,
+		strings.Replace(postgres, "/postgres?", "/none?", 1):                        78,
+		postgres + "&nonsense=1":                                                    78,
+		postgres + "&statement_timeout=soon":                                        78,
+		strings.Replace(postgres, "sslmode=disable", "sslmode=require", 1):          78,
+		strings.Replace(mysqlURL(mariadb.Addr()), mysqltest.Password(), "wrong", 1): 77,
+		strings.TrimSuffix(mysqlURL(mariadb.Addr()), mysqltest.Database) + "none":   78,
+		mysqlURL(mariadb.Addr()) + "?nonsense=1":                                    78,
+		mysqlURL(mariadb.Addr()) + "?ssl-mode=REQUIRED":                             78,
+	} {
+		if out, code := snib(t, "run", "-u", url, "x", "--", "true"); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s", url, code, want, out)
+		}
 	}
 }

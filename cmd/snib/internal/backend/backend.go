@@ -60,6 +60,7 @@ func Schemes() []Scheme {
 		all = append(all, Scheme{k.scheme, syntax, doc, k.resolve}, Scheme{k.secure().scheme, withTLS(syntax), "", k.secure().resolve})
 	}
 	add(singleRedis, "redis://HOST:PORT/DB", "one Redis server; rediss:// is with TLS, here and below")
+	all = append(all, Scheme{redisSocket.scheme, "redis+unix:///PATH?db=NUMBER", "the same through a Unix socket", redisSocket.resolve})
 	add(redisSentinel, "redis+sentinel://HOST:PORT,.../MASTER/DB", "the Redis that these Sentinels call MASTER")
 	add(redisCluster, "redis+cluster://HOST:PORT,...", "a Redis Cluster, known by some of its nodes")
 	return append(all,
@@ -69,11 +70,11 @@ func Schemes() []Scheme {
 		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", resolvePostgres},
 		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MySQL or MariaDB", resolveMySQL},
 		Scheme{"zk", "zk://HOST:PORT,.../ROOT", "a ZooKeeper ensemble; zks:// is with TLS", zooKeeper.resolve},
-		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", secureZooKeeper.resolve},
+		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", zooKeeper.secure().resolve},
 		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},
-		Scheme{"etcds", "etcds://HOST:PORT,...", "", secureEtcd.resolve},
+		Scheme{"etcds", "etcds://HOST:PORT,...", "", etcd.secure().resolve},
 		Scheme{"http", "http://HOST:PORT,...", "a lock service, snib serve, at the addresses of its replicas; https:// is with TLS", lockService.resolve},
-		Scheme{"https", "https://HOST:PORT,...", "", secureLockService.resolve},
+		Scheme{"https", "https://HOST:PORT,...", "", lockService.secure().resolve},
 		Scheme{"memory", "memory:", "in the memory of this process, for trials: it excludes no other process", resolveMemory})
 }
 
@@ -152,7 +153,7 @@ func resolve(url string) (location, error) {
 		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest("", url))
 	}
 	for _, s := range Schemes() {
-		if s.Name == name {
+		if s.Name == knownScheme(name) {
 			return s.resolve(rest)
 		}
 	}
@@ -168,6 +169,29 @@ func resolve(url string) (location, error) {
 	}
 	// The message repeats only the scheme: the rest may contain a password.
 	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(name, ""))
+}
+
+// knownScheme returns the scheme that a URL means. Valkey's mean those of Redis, and unix is what
+// Redis' client libraries call a socket.
+func knownScheme(name string) string {
+	if other, ok := strings.CutPrefix(name, "valkey"); ok {
+		return "redis" + other
+	}
+	if name == "unix" {
+		return redisSocket.scheme
+	}
+	return name
+}
+
+// IsURL reports whether a text begins as the URL of a store.
+func IsURL(text string) bool {
+	name, rest, ok := strings.Cut(text, ":")
+	for _, s := range Schemes() {
+		if ok && s.Name == knownScheme(name) {
+			return strings.HasPrefix(rest, "//") || s.Name == "sqlite" || text == "memory:"
+		}
+	}
+	return false
 }
 
 func notInScheme(r rune) bool {

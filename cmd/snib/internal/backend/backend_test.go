@@ -24,7 +24,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	tests := []struct{ name, url, want string }{
 		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
-		{"Unknown", "consul://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
+		{"Unknown", "consul://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+unix:///PATH?db=NUMBER, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
 			"redis+cluster://HOST:PORT,..., redlock://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, zk://HOST:PORT,.../ROOT, etcd://HOST:PORT,..., http://HOST:PORT,... and memory:"},
 		{"Nearly", "redis-cluster://h", "did you mean redis+cluster://HOST:PORT,...?"},
 		{"NearlyTLS", "rediss-cluster://h", "did you mean rediss+cluster://HOST:PORT,...?"},
@@ -160,6 +160,12 @@ func TestDatabaseURL(t *testing.T) {
 		{"postgresql://app:horse@db/locks", "postgres://app@db:5432/locks"},
 		{"mysql://app:horse@db:3307/locks?parseTime=true", "mysql://app@db:3307/locks"},
 		{"mysql://app:h%40rse@[::1]/locks", "mysql://app@[::1]:3306/locks"},
+		{"mysql://app@%2Frun%2Fmysqld%2Fmysqld.sock/locks", "mysql://app@%2Frun%2Fmysqld%2Fmysqld.sock/locks"},
+		{"mysql://app@localhost/locks?socket=/run/mysqld/mysqld.sock", "mysql://app@%2Frun%2Fmysqld%2Fmysqld.sock/locks"},
+		{"mysql://app@/locks?socket=/run/mysqld/mysqld.sock", "mysql://app@%2Frun%2Fmysqld%2Fmysqld.sock/locks"},
+		{"postgres://app@%2Frun%2Fpostgresql/locks", "postgres://app@%2Frun%2Fpostgresql:5432/locks"},
+		{"postgres://app@%2Frun%2Fpostgresql:5433/locks", "postgres://app@%2Frun%2Fpostgresql:5433/locks"},
+		{"postgres://app@/locks?host=/run/postgresql", "postgres://app@%2Frun%2Fpostgresql:5432/locks"},
 	} {
 		at, err := resolve(tt.url)
 		if err != nil || at.url != tt.want {
@@ -224,13 +230,59 @@ func TestDatabasePasswordFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("se/cret?#@:\nmore\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, scheme := range []string{"postgres", "mysql"} {
-		u, err := splitSQL(scheme, "//app@db/locks?a=b&password-file="+url.PathEscape(file)+"&c=d")
+	for _, d := range []sqlDialect{{scheme: "postgres", taken: libpqParameters, check: checkPgx}, {scheme: "mysql", check: func(_, _ string) error { return nil }}} {
+		u, err := d.split("//app@db/locks?a=b&password-file=" + url.PathEscape(file) + "&c=d")
 		if err != nil || u.password != "se/cret?#@:" || u.rest != "//app@db/locks?a=b&c=d" {
-			t.Errorf("%s: password %q, rest %q, %v", scheme, u.password, u.rest, err)
+			t.Fatalf("%s: %+v, %v", d.scheme, u, err)
 		}
-		if _, err := splitSQL(scheme, "//app:x@db/locks?password-file="+url.PathEscape(file)); !errors.Is(err, ErrConfig) {
-			t.Errorf("%s: a password and a file for it: %v, want ErrConfig", scheme, err)
+		if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := u.currentPassword(); err != nil || now != "new" {
+			t.Errorf("%s: the password of the changed file is %q, %v", d.scheme, now, err)
+		}
+		if err := os.WriteFile(file, []byte("se/cret?#@:\nmore\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.split("//app:x@db/locks?password-file=" + url.PathEscape(file)); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: a password and a file for it: %v, want ErrConfig", d.scheme, err)
+		}
+	}
+}
+
+// TestForeignParameters checks what becomes of parameters that psql, mysql and others accept: they
+// do what they say, or the error names them.
+func TestForeignParameters(t *testing.T) {
+	for _, tt := range []struct{ url, want string }{ // want is a part of the error; "" if there is none
+		{"postgres://app@db/x?gssencmode=disable&keepalives=1&keepalives_idle=30&keepalives_interval=10&keepalives_count=3&tcp_user_timeout=1", ""},
+		{"postgres://app@db/x?sslcompression=0&fallback_application_name=a&hostaddr=127.0.0.1&ssl_min_protocol_version=TLSv1.3&sslmode=require", ""},
+		{"postgres://app@db/x?channel_binding=prefer&sslsni=1&options=-csearch_path%3Da&target_session_attrs=read-write&connect_timeout=3&application_name=a", ""},
+		{"postgres://app@db/x?client_encoding=auto&search_path=a&load_balance_hosts=random&sslrootcert=system&sslmode=verify-full", ""},
+		{"postgres://app@db/x?gssencmode=require", "parameter gssencmode: there is no encryption by GSSAPI"},
+		{"postgres://app@db/x?requirepeer=postgres", "parameter requirepeer: "},
+		{"postgres://app@db/x?sslcrl=x.crl", "parameter sslcrl: "},
+		{"postgres://app@db/x?ssl_min_protocol_version=1.2", "parameter ssl_min_protocol_version: it is TLSv1.2 or TLSv1.3"},
+		{"postgres://app@db/x?sslmode=no-verify", "parameter sslmode: it is disable, allow"},
+		{"postgres://app@db/x?connect_timeout=soon", "parameter connect_timeout: "},
+		{"postgres://app@db/x?schema=a", "parameter schema: psql does not know it"},
+		{"postgres://app@db/x?pgbouncer=true", "parameter pgbouncer: "},
+		{"mysql://app@db/x?ssl-mode=REQUIRED", ""},
+		{"mysql://app@db/x?ssl-mode=VERIFY_CA", "parameter ssl-mode: it is DISABLED"},
+		{"mysql://app@db/x?ssl-cert=a.pem", "parameters ssl-cert and ssl-key belong together"},
+		{"mysql://app@db/x?timeout=soon", "parameter timeout: "},
+		{"valkey://h:1/2?client-name=a", ""},
+		{"valkeys://h", ""},
+		{"valkey+sentinel://h/m", ""},
+		{"unix:///run/redis.sock?db=2", ""},
+		{"redis+unix://h/run/redis.sock", "a socket has none"},
+		{"redis://h?db=2", "parameter db is for Unix sockets"},
+		{"redis://h?session-timeout=2s", "parameter session-timeout is for other stores: ZooKeeper, etcd"},
+		{"redis://h?protocol=3", "parameter protocol is unknown; there are"},
+		{"etcd://h?suspended=keep", "parameter suspended is for other stores: ZooKeeper"},
+	} {
+		_, err := resolve(tt.url)
+		if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("resolve(%q) = %v, want %q", tt.url, err, tt.want)
 		}
 	}
 }

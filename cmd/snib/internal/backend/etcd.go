@@ -7,44 +7,20 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
 )
 
-// An etcdKind is one of the schemes of etcd. Its URLs have the same form as those of ZooKeeper.
-type etcdKind struct{ zkKind }
-
-var (
-	etcd = etcdKind{zkKind{urlKind{
-		scheme: "etcd", syntax: "etcd://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", manyHosts: true,
-	}}}
-	secureEtcd = etcdKind{zkKind{urlKind{
-		scheme: "etcds", syntax: "etcds://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", manyHosts: true, tls: true,
-	}}}
-)
-
-// resolve is the resolve function of the [Scheme].
-func (k etcdKind) resolve(rest string) (location, error) {
-	u, err := k.parse(rest)
-	switch {
-	case err != nil:
-		return location{}, err
-	case u.root != "":
-		return location{}, k.errorf("it has a path, which etcd does not use; names such as team/deploy distinguish locks")
-	case u.keepSuspended || u.readWrite || u.literalNames:
-		return location{}, k.errorf("its parameters suspended, curator-read-write and literal-names are for ZooKeeper only")
-	}
-	return location{url: u.String(), open: func(ctx context.Context) (driver.Driver, error) { return openEtcd(ctx, u) }, transport: u.newTransport("")}, nil
-}
-
 // openEtcd returns a driver for etcd. With a user, it contacts the servers and logs in. Without
 // one, the first request shows whether they can be reached.
-func openEtcd(ctx context.Context, u *zkURL) (driver.Driver, error) {
+func (u *serverURL) openEtcd(ctx context.Context) (driver.Driver, error) {
 	password, err := readSecret(u.password, u.passwordFile)
 	if err != nil {
 		return nil, err
@@ -69,6 +45,7 @@ func openEtcd(ctx context.Context, u *zkURL) (driver.Driver, error) {
 			return nil, withURL(u.String(), err)
 		}
 		conf.Username, conf.Password = u.user, password
+		conf.DialOptions = append(conf.DialOptions, grpc.WithChainUnaryInterceptor(u.logIn))
 	}
 	client, err := clientv3.New(conf)
 	if err != nil {
@@ -80,6 +57,18 @@ func openEtcd(ctx context.Context, u *zkURL) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
 	return &etcdStore{d, client}, nil
+}
+
+// logIn reads the password anew for each login: a client logs in again when its token is over.
+func (u *serverURL) logIn(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if login, ok := req.(*etcdserverpb.AuthenticateRequest); ok && u.passwordFile != "" {
+		password, err := readSecret("", u.passwordFile)
+		if err != nil {
+			return err
+		}
+		login.Password = password
+	}
+	return next(ctx, method, req, reply, conn, opts...)
 }
 
 // pingEtcd reports what keeps us from reaching etcd. It uses a client without a user: a client
@@ -100,7 +89,7 @@ func pingEtcd(ctx context.Context, conf clientv3.Config) error {
 }
 
 // endpoints returns the servers in the form that the client takes.
-func (u *zkURL) endpoints() []string {
+func (u *serverURL) endpoints() []string {
 	scheme := "http://"
 	if u.tls {
 		scheme = "https://"
@@ -113,7 +102,7 @@ func (u *zkURL) endpoints() []string {
 }
 
 // explainEtcd says in terms of the URL why etcd could not be opened.
-func (u *zkURL) explainEtcd(err error) error {
+func (u *serverURL) explainEtcd(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return withURL(u.String(), fmt.Errorf("%w: no answer to the login within %v: etcd hangs, or has no majority of its members",
 			driver.ErrUnavailable, cmp.Or(u.dialTimeout, defaultDialTimeout)))

@@ -53,7 +53,7 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 		all, err = examineMySQL(ctx, d.db)
 	case *etcdStore:
 		if err = d.Ping(ctx); err == nil {
-			all, err = examineEtcd(ctx, d.client)
+			all = examineEtcd(ctx, d.client)
 		}
 	case *zooKeeperStore:
 		all, err = d.examine(ctx)

@@ -19,7 +19,7 @@ import (
 // A redlockStore is a driver of Redlock that can query its nodes one by one.
 type redlockStore struct {
 	*redlock.Driver
-	url *redisURL
+	url *serverURL
 }
 
 func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
@@ -88,7 +88,7 @@ func redlockFindings(nodes []redlockadmin.NodeStatus, infos map[string]redisadmi
 			all = append(all, f)
 		}
 	}
-	return append(append([]Finding{quorumFinding("nodes", "node", "take part", len(nodes), admitted)}, distinctServersFinding(runs)), all...)
+	return append(append([]Finding{quorumFinding(len(nodes), admitted)}, distinctServersFinding(runs)), all...)
 }
 
 // distinctServersFinding says whether each address leads to a different server.
@@ -170,4 +170,25 @@ func nodeSettingFindings(s redisadmin.Server) []Finding {
 		all = append(all, Finding{Check: "role", Verdict: Unmet, Value: s.Info["role"], Advice: "a node must be a master without a master of its own"})
 	}
 	return all
+}
+
+// quorumFinding judges how many of all nodes take part.
+func quorumFinding(all, up int) Finding {
+	const check = "nodes"
+	quorum := all/2 + 1
+	value := fmt.Sprintf("%d of %d nodes take part, %d are a quorum", up, all, quorum)
+	const missing = "repair those that don't take part"
+	switch {
+	case all == 1:
+		return Finding{Check: check, Verdict: Note, Value: "one node", Advice: "nothing is granted while it is down; of three, one may fail"}
+	case up < quorum:
+		return Finding{Check: check, Verdict: Unmet, Value: value, Advice: "nothing is granted: " + missing}
+	case up < all && up == quorum:
+		return Finding{Check: check, Verdict: Note, Value: value, Advice: "nothing is granted when one more fails: " + missing}
+	case up < all:
+		return Finding{Check: check, Verdict: Note, Value: value, Advice: missing}
+	case all%2 == 0:
+		return Finding{Check: check, Verdict: Note, Value: value, Advice: "an even number tolerates no more failures than one less, and fails more often"}
+	}
+	return Finding{Check: check, Verdict: Good, Value: value + fmt.Sprintf(", so that %d may fail", all-quorum)}
 }

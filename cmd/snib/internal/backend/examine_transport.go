@@ -98,24 +98,25 @@ func ExamineSecret(file string) (Finding, bool) {
 }
 
 // newTransport returns the transport of a URL.
-func (u *redisURL) newTransport(loginAdvice string) *transport {
+func (u *serverURL) newTransport(loginAdvice string) *transport {
 	t := &transport{
 		hosts: u.hosts, tls: u.tls, insecure: u.insecure, loginAdvice: loginAdvice,
 		login: u.password != "" || u.passwordFile != "" || u.cert != "",
 	}
-	t.addSecrets(u.passwordFile, u.sentinelPasswordFile, u.key)
+	t.addSecrets(u.passwordFile, u.sentinelPasswordFile, u.tokenFile, u.key)
 	return t
 }
 
 // postgresTransport returns the transport of a configuration. With sslmode=prefer, the default,
 // and with require, pgx does not verify the server's certificate.
-func postgresTransport(u sqlURL, c *pgx.ConnConfig) *transport {
+func postgresTransport(u *sqlURL, c *pgx.ConnConfig) *transport {
 	t := &transport{
 		hosts: []string{c.Host}, tls: c.TLSConfig != nil, login: c.Password != "",
-		loginAdvice: "see pg_hba.conf, where trust asks for no password", secrets: u.secretFiles,
+		loginAdvice: "see pg_hba.conf, where trust asks for no password",
 	}
 	// These are the parameters, variables and defaults of libpq.
 	t.addSecrets(
+		u.passwordFile,
 		cmp.Or(u.parameter("passfile"), os.Getenv("PGPASSFILE"), defaultPassfile()),
 		cmp.Or(u.parameter("sslkey"), os.Getenv("PGSSLKEY")),
 	)
@@ -139,10 +140,16 @@ func defaultPassfile() string {
 	return filepath.Join(home, ".pgpass")
 }
 
-func mySQLTransport(u sqlURL, c *mysql.Config) *transport {
-	none := c.TLSConfig == "" || c.TLSConfig == "false" || c.TLSConfig == "preferred"
-	return &transport{
-		hosts: []string{c.Addr}, tls: !none, insecure: c.TLSConfig == "skip-verify", login: c.Passwd != "",
-		loginAdvice: "give the account a password", secrets: u.secretFiles,
+func mySQLTransport(u *sqlURL, c *mysql.Config) *transport {
+	t := &transport{
+		hosts: []string{c.Addr}, tls: c.TLS != nil, login: c.Passwd != "", loginAdvice: "give the account a password",
 	}
+	switch {
+	case c.TLS != nil:
+		t.insecure, t.login = c.TLS.InsecureSkipVerify, t.login || len(c.TLS.Certificates) > 0
+	case c.TLSConfig != "" && c.TLSConfig != "false" && c.TLSConfig != "preferred":
+		t.tls, t.insecure = true, c.TLSConfig == "skip-verify"
+	}
+	t.addSecrets(u.passwordFile, u.taken["ssl-key"])
+	return t
 }

@@ -1,14 +1,11 @@
 package backend
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,15 +21,14 @@ import (
 // A zooKeeperStore is a driver that knows its servers by name.
 type zooKeeperStore struct {
 	*zklock.Driver
-	url *zkURL
+	url *serverURL
 }
 
 // A zkServer is what one server reports in answer to four-letter commands.
 type zkServer struct {
 	addr string
-	srvr map[string]string // the lines "Name: value" of srvr
-	conf map[string]string // the lines "name=value" of conf; empty if conf is not allowed
-	err  error             // why srvr failed
+	conf map[string]string // the lines "name=value" of conf; empty if it does not answer
+	mode string            // what srvr says; "" if it does not answer
 }
 
 func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
@@ -57,65 +53,35 @@ func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
 func queryZooKeeper(ctx context.Context, addr string, secure *tls.Config) zkServer {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
-	s := zkServer{addr: addr}
-	text, err := sendFourLetters(ctx, addr, secure, "srvr")
-	if err != nil {
-		s.err = err
-		return s
+	return zkServer{
+		addr: addr,
+		conf: parseFields(sendFourLetters(ctx, addr, secure, "conf"), "="),
+		mode: parseFields(sendFourLetters(ctx, addr, secure, "srvr"), ": ")["Mode"],
 	}
-	s.srvr = parseFields(text, ": ")
-	if s.srvr["Mode"] == "" {
-		first, _, _ := strings.Cut(text, "\n")
-		s.err = fmt.Errorf("it says %q", first)
-		return s
-	}
-	if text, err := sendFourLetters(ctx, addr, secure, "conf"); err == nil {
-		s.conf = parseFields(text, "=")
-	}
-	return s
 }
 
-// sendFourLetters sends a four-letter command, and reads the answer up to the end of the
-// connection.
-func sendFourLetters(ctx context.Context, addr string, secure *tls.Config, command string) (string, error) {
+// sendFourLetters sends a four-letter command, and returns the answer up to the end of the
+// connection: "" if there is none, and something else if the command is not allowed.
+func sendFourLetters(ctx context.Context, addr string, secure *tls.Config, command string) string {
 	dial := (&net.Dialer{}).DialContext
 	if secure != nil {
 		dial = (&tls.Dialer{Config: secure}).DialContext
 	}
 	conn, err := dial(ctx, "tcp", addr)
-	switch {
-	case errors.Is(err, io.EOF):
-		return "", errHangsUp
-	case err != nil:
-		return "", err
+	if err != nil {
+		return ""
 	}
 	defer conn.Close() //nolint:errcheck // the server has closed it already
 	until, _ := ctx.Deadline()
-	if err := conn.SetDeadline(until); err != nil {
-		return "", err
+	if conn.SetDeadline(until) != nil {
+		return ""
 	}
 	if _, err := io.WriteString(conn, command); err != nil {
-		return "", err
+		return ""
 	}
-	text, err := io.ReadAll(bufio.NewReader(io.LimitReader(conn, 1<<16)))
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "", errSilent
-	case err != nil && len(text) == 0: // here it is fine if TLS ends without a closing message
-		return "", err
-	case len(text) == 0:
-		return "", errHangsUp
-	case strings.Contains(string(text), "not in the whitelist"):
-		return "", errWhitelist
-	}
-	return string(text), nil
+	text, _ := io.ReadAll(io.LimitReader(conn, 1<<16)) // TLS may end without a closing message
+	return string(text)
 }
-
-var (
-	errWhitelist = errors.New("not in 4lw.commands.whitelist")
-	errHangsUp   = errors.New("it hangs up at once: its port is for TLS and the URL is not, or the other way round")
-	errSilent    = errors.New("it accepts connections and answers nobody: it hangs, or its port is for TLS and the URL is not")
-)
 
 // parseFields parses lines with a name and a value.
 func parseFields(text, between string) map[string]string {
@@ -128,80 +94,31 @@ func parseFields(text, between string) map[string]string {
 	return all
 }
 
+// zooKeeperFindings judges what locks depend on. mntr knows whether the ensemble is well.
 func zooKeeperFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
-	all := []Finding{ensembleFinding(e, servers)}
-	for _, s := range servers {
-		all = append(all, s.finding())
-	}
-	all = append(all, sessionFinding(e))
-	all = append(all, tickFindings(e, servers)...)
+	all := append([]Finding{ensembleFinding(servers), sessionFinding(e)}, tickFindings(e, servers)...)
 	return append(all, zooKeeperAccessFinding(e.ACL), Finding{
 		Check: "clock", Verdict: Good, Value: "no promise depends on it: sessions count by clocks that nobody sets, and tokens are transaction ids",
 	})
 }
 
-// ensembleFinding says how many servers may fail, and whether they form one ensemble.
-func ensembleFinding(e zkadmin.Ensemble, servers []zkServer) Finding {
-	members, up, leaders, standalone := 0, 0, 0, false
-	for _, line := range e.Members {
-		if !strings.Contains(line, ":observer") {
-			members++
-		}
-	}
+// ensembleFinding says whether the servers that the URL names are of one ensemble.
+func ensembleFinding(servers []zkServer) Finding {
+	up, leaders, alone := 0, 0, 0
 	for _, s := range servers {
-		switch mode := s.srvr["Mode"]; mode {
-		case "leader", "standalone":
-			standalone = standalone || mode == "standalone"
-			up++
+		switch s.mode {
+		case "":
+			continue
+		case "leader":
 			leaders++
-		case "follower":
-			up++
+		case "standalone":
+			alone++
 		}
-		if errors.Is(s.err, errWhitelist) {
-			up++ // it is up
-		}
+		up++
 	}
-	listed := members > 0
-	// There is no list before 3.5, nor for a standalone server, and it may be closed to us.
-	// Then count the servers of the URL.
-	if !listed {
-		members = len(servers)
-	}
-	const nameAll = "name all of them: then all are checked, and clients can connect although one is down"
-	const nameOne = "name the servers of one ensemble only: locks of different ensembles don't exclude each other"
-	switch {
-	case leaders > 1:
-		return Finding{Check: "ensemble", Verdict: Unmet, Value: fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", leaders), Advice: nameOne}
-	case standalone && len(servers) > 1:
-		return Finding{Check: "ensemble", Verdict: Unmet, Value: "one of the servers stands alone: the others that the URL names are not its ensemble", Advice: nameOne}
-	case len(servers) < members:
-		return Finding{Check: "ensemble", Verdict: Note, Value: fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), Advice: nameAll}
-	case !listed && members == 1 && servers[0].srvr["Mode"] != "standalone":
-		return Finding{Check: "ensemble", Verdict: Note, Value: "the number of servers is not known: the URL names one, and /zookeeper/config does not say", Advice: nameAll}
-	}
-	f := quorumFinding("ensemble", "server", "answer", members, min(up, members))
-	if !listed && members > 1 {
-		f.Value += ", if the URL names all"
-	}
-	return f
-}
-
-// maxOutstanding is how many requests may wait in a server before a finding mentions it. At
-// 1,000 the server takes no more: globalOutstandingLimit.
-const maxOutstanding = 100
-
-func (s *zkServer) finding() Finding {
-	check := "server " + s.addr
-	switch {
-	case errors.Is(s.err, errWhitelist):
-		return Finding{Check: check, Verdict: Note, Value: "version and mode are not known: srvr is " + s.err.Error(), Advice: "allow srvr and conf on this server"}
-	case s.err != nil:
-		return Finding{Check: check, Verdict: Note, Value: "does not serve: " + s.err.Error(), Advice: "start it, or check whether it reaches the others"}
-	}
-	version, _, _ := strings.Cut(s.srvr["Zookeeper version"], "-")
-	outstanding, _ := strconv.Atoi(s.srvr["Outstanding"])
-	return newFinding(check, fmt.Sprintf("ZooKeeper %s, %s, %d requests wait", version, s.srvr["Mode"], outstanding), outstanding <= maxOutstanding, Note,
-		"its disk is slow, or Java collects garbage: sessions end if that lasts")
+	return newFinding("ensemble", fmt.Sprintf("the URL names %d servers; of %d that answer, %d lead and %d stand alone", len(servers), up, leaders, alone),
+		leaders+alone <= 1 && (alone == 0 || len(servers) == 1), Unmet,
+		"name the servers of one ensemble only: locks of different ensembles don't exclude each other")
 }
 
 func sessionFinding(e zkadmin.Ensemble) Finding {
@@ -228,8 +145,8 @@ func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 		}
 	}
 	if len(all) == 0 {
-		return []Finding{{Check: "settings", Verdict: Note, Value: "tickTime, minSessionTimeout and syncLimit are not known: conf is " + errWhitelist.Error(),
-			Advice: "allow conf there; syncLimit ticks must be no more than 7/12 of the session timeout"}}
+		return []Finding{{Check: "settings", Verdict: Note, Value: "tickTime, minSessionTimeout and syncLimit are not known: no server answers conf",
+			Advice: "allow conf in 4lw.commands.whitelist; syncLimit ticks must be no more than 7/12 of the session timeout"}}
 	}
 	return all
 }

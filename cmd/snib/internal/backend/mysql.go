@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,24 +17,39 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// resolveMySQL is the resolve function of lease rows in MariaDB. The parameters are
-// those of the Go driver's data source names.
+// mySQLParameters are those of the client mysql and of MySQL's URLs that the Go driver does not
+// know: it would take them for variables of the server.
+var mySQLParameters = map[string]func(string) error{
+	"socket": nil, "ssl-ca": nil, "ssl-cert": nil, "ssl-key": nil,
+	"ssl-mode": oneOf("it is DISABLED, PREFERRED, REQUIRED or VERIFY_IDENTITY; VERIFY_CA, which lets another host pass that the same authority has signed, there is not",
+		"DISABLED", "PREFERRED", "REQUIRED", "VERIFY_IDENTITY"),
+}
+
+// resolveMySQL is the resolve function of lease rows in MariaDB. Other parameters than those above
+// are of the Go driver's data source names.
 func resolveMySQL(rest string) (location, error) {
 	const example = "such as mysql://user@localhost:3306/app"
 	if !strings.HasPrefix(rest, "//") {
 		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
 	}
-	split, err := splitSQL("mysql", rest)
+	dialect := sqlDialect{scheme: "mysql", taken: mySQLParameters, check: func(_, pair string) error {
+		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
+			return errValue
+		}
+		return nil
+	}}
+	split, err := dialect.split(rest)
 	if err != nil {
 		return location{}, err
 	}
 	u, err := url.Parse("mysql:" + split.rest)
+	socket := cmp.Or(split.socket, split.taken["socket"])
 	switch {
 	case err != nil:
 		// The error of package url repeats the URL.
-		return location{}, split.errorf("it can't be read; write special characters as %%XX")
-	case u.Host == "":
-		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
+		return location{}, split.errorf("it can't be read; write special characters as %%XX, and a socket as ?socket=PATH")
+	case u.Host == "" && socket == "":
+		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s, or ?socket=PATH", ErrConfig, example)
 	case strings.Trim(u.Path, "/") == "":
 		return location{}, fmt.Errorf("%w URL: mysql: needs a database, %s", ErrConfig, example)
 	}
@@ -41,9 +57,24 @@ func resolveMySQL(rest string) (location, error) {
 	if err != nil {
 		return location{}, split.errorf("one of its parameters can't be used; the parameters are those of the Go driver, such as tls=true")
 	}
+	if socket != "" {
+		c.Net, c.Addr = "unix", socket
+	}
 	c.User, c.DBName, c.Passwd = u.User.Username(), strings.Trim(u.Path, "/"), split.password
 	if c.Timeout <= 0 {
 		c.Timeout = sqlDialTimeout
+	}
+	if err := split.applyTLS(c); err != nil {
+		return location{}, err
+	}
+	if split.passwordFile != "" {
+		err := c.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) (err error) {
+			c.Passwd, err = split.currentPassword()
+			return err
+		}))
+		if err != nil {
+			return location{}, err
+		}
 	}
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
 	return location{
@@ -53,6 +84,29 @@ func resolveMySQL(rest string) (location, error) {
 			return db, fence.MySQL, err
 		},
 	}, nil
+}
+
+// applyTLS applies the parameters about TLS that the Go driver does not know.
+func (u *sqlURL) applyTLS(c *mysql.Config) (err error) {
+	mode, ca, cert, key := u.taken["ssl-mode"], u.taken["ssl-ca"], u.taken["ssl-cert"], u.taken["ssl-key"]
+	switch {
+	case mode+ca+cert+key == "":
+		return nil
+	case c.TLSConfig != "":
+		return u.errorf("it has tls of the Go driver, and ssl- parameters of MySQL; drop one of them")
+	case (cert == "") != (key == ""):
+		return u.errorf("parameters ssl-cert and ssl-key belong together; give both")
+	case ca != "" && mode != "" && mode != "VERIFY_IDENTITY":
+		return u.errorf("with ssl-ca, ssl-mode is VERIFY_IDENTITY")
+	case mode == "DISABLED":
+		c.TLSConfig = "false"
+	case mode == "PREFERRED":
+		c.TLSConfig = "preferred"
+	default:
+		secure := serverURL{urlKind: urlKind{tls: true}, ca: ca, cert: cert, key: key, insecure: mode == "REQUIRED" || mode == "" && ca == ""}
+		c.TLS, err = secure.tlsConfig()
+	}
+	return err
 }
 
 // newMySQLPool returns a pool that has not connected yet.
@@ -84,7 +138,8 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			return nil, fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, c.Timeout)
 		}
-		if errors.As(err, new(*mysql.MySQLError)) && !Denied(err) && !isTransient(err) { // no such database, or a variable that it refuses
+		// There is no such database, variable or value, or no TLS where the URL asks for it.
+		if isMySQLError(err, 1049, 1193, 1231, 1232) || errors.Is(err, mysql.ErrNoTLS) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 		}
 		return nil, err

@@ -1,34 +1,25 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 )
 
-// resolve is the resolve function of the [Scheme].
-func (k urlKind) resolve(rest string) (location, error) {
-	u, err := k.parse(rest)
-	if err != nil {
-		return location{}, err
-	}
-	t := u.newTransport("set requirepass, or users with ACL")
-	return location{url: u.String(), open: u.open, transport: t, graceOff: u.graceOff}, nil
-}
-
-func (u *redisURL) open(ctx context.Context) (driver.Driver, error) {
-	if u.nodes {
-		return u.openNodes(ctx)
-	}
+func (u *serverURL) openRedis(ctx context.Context) (driver.Driver, error) {
 	o, opts, err := u.options()
 	if err != nil {
 		return nil, err
@@ -40,8 +31,66 @@ func (u *redisURL) open(ctx context.Context) (driver.Driver, error) {
 	return d, nil
 }
 
+// options reads the files that the URL names, and returns how to connect.
+func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, err error) {
+	password, err := readSecret(u.password, u.passwordFile)
+	if err != nil {
+		return o, nil, err
+	}
+	sentinelPassword, err := readSecret(u.sentinelPassword, u.sentinelPasswordFile)
+	if err != nil {
+		return o, nil, err
+	}
+	secure, err := u.tlsConfig()
+	if err != nil {
+		return o, nil, err
+	}
+	dialer := net.Dialer{Timeout: cmp.Or(u.dialTimeout, defaultDialTimeout), KeepAlive: rueidis.DefaultTCPKeepAlive}
+	o = rueidis.ClientOption{
+		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.database,
+		ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
+	}
+	if u.socket {
+		o.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return d.DialContext(ctx, "unix", path)
+		}
+	}
+	// With Sentinel, the client would also use it for the Sentinels.
+	if u.passwordFile != "" && !u.hasMaster {
+		o.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+			password, err := readSecret("", u.passwordFile)
+			return rueidis.AuthCredentials{Username: u.user, Password: password}, err
+		}
+	}
+	if u.hasMaster {
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: u.masterName, Username: u.sentinelUser, Password: sentinelPassword,
+			ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
+		}
+	}
+	if u.maxTTL > 0 {
+		opts = append(opts, redislock.MaxTTL(u.maxTTL))
+	}
+	if u.prefix != "" {
+		opts = append(opts, redislock.Prefix(u.prefix))
+	}
+	if u.yieldEvery > 0 {
+		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))
+	}
+	if u.durable {
+		opts = append(opts, redislock.DurableAOF())
+	}
+	if u.graceFloor > 0 {
+		opts = append(opts, redislock.GraceFloor(u.graceFloor))
+	}
+	if u.allowSplitBrain {
+		opts = append(opts, redislock.AllowSplitBrain())
+	}
+	return o, append(opts, redislock.FailoverGrace(!u.graceOff)), nil
+}
+
 // explain adds, in terms of the URL, what can be done about a Redis that could not be opened.
-func (u *redisURL) explain(err error) error {
+func (u *serverURL) explain(err error) error {
 	advice, config := u.advice(err)
 	if advice != "" {
 		err = fmt.Errorf("%w; %s", err, advice)
@@ -54,7 +103,7 @@ func (u *redisURL) explain(err error) error {
 
 // advice returns what may help, or "". config reports whether the URL or the server's
 // configuration must be wrong.
-func (u *redisURL) advice(err error) (text string, config bool) {
+func (u *serverURL) advice(err error) (text string, config bool) {
 	var reply *redislock.ReplyError
 	says := func(part string) bool { return strings.Contains(err.Error(), part) }
 	isReply := errors.As(err, &reply)
@@ -88,7 +137,7 @@ func (u *redisURL) advice(err error) (text string, config bool) {
 
 // otherTopology returns the beginning of the URL for a Cluster if u is for a single server,
 // and the other way round.
-func (u *redisURL) otherTopology() string {
+func (u *serverURL) otherTopology() string {
 	if u.hasDB {
 		return u.baseScheme() + "+cluster://"
 	}

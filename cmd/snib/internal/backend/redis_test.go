@@ -17,9 +17,9 @@ import (
 )
 
 // parseRedis parses a whole URL.
-func parseRedis(text string) (*redisURL, error) {
+func parseRedis(text string) (*serverURL, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
-	for _, k := range []urlKind{singleRedis, redisSentinel, redisCluster} {
+	for _, k := range []urlKind{singleRedis, redisSocket, redisSentinel, redisCluster} {
 		for _, k := range []urlKind{k, k.secure()} {
 			if k.scheme == scheme {
 				return k.parse(rest)
@@ -63,6 +63,9 @@ func TestRedisURL(t *testing.T) {
 		},
 		{"redis+cluster://b,a,[::2]:9", "redis+cluster://[::2]:9,a:6379,b:6379", func(o rueidis.ClientOption) bool {
 			return slices.Equal(o.InitAddress, []string{"[::2]:9", "a:6379", "b:6379"}) && o.Sentinel.MasterSet == ""
+		}},
+		{"redis+unix://u:p@/run/a%20b.sock?db=2", "redis+unix:///run/a%20b.sock?db=2", func(o rueidis.ClientOption) bool {
+			return o.Username == "u" && o.Password == "p" && o.SelectDB == 2 && o.DialCtxFn != nil && slices.Equal(o.InitAddress, []string{"/run/a b.sock"})
 		}},
 		{"redis+cluster://a/0?failover-grace=off", "redis+cluster://a:6379", nil},
 	}

@@ -13,12 +13,7 @@ import (
 	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
-// redlockNodes is the kind of several independent servers of Redis.
-var redlockNodes = urlKind{
-	scheme: "redlock", syntax: "redlock://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, manyHosts: true, nodes: true,
-}
-
-func (u *redisURL) openNodes(ctx context.Context) (driver.Driver, error) {
+func (u *serverURL) openNodes(ctx context.Context) (driver.Driver, error) {
 	servers, opts, err := u.nodeOptions()
 	if err != nil {
 		return nil, err
@@ -31,7 +26,7 @@ func (u *redisURL) openNodes(ctx context.Context) (driver.Driver, error) {
 }
 
 // nodeOptions returns how to connect to each node.
-func (u *redisURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock.Option, err error) {
+func (u *serverURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock.Option, err error) {
 	o, _, err := u.options()
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +43,7 @@ func (u *redisURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock
 
 // explainNodes adds the URL to err. If the configuration must be wrong, the
 // error matches ErrConfig.
-func (u *redisURL) explainNodes(err error) error {
+func (u *serverURL) explainNodes(err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
@@ -59,7 +54,7 @@ func (u *redisURL) explainNodes(err error) error {
 type Redlock struct {
 	URL string // canonical, without secrets
 
-	url   *redisURL
+	url   *serverURL
 	admin redlockadmin.Admin
 }
 

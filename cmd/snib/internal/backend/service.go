@@ -16,84 +16,8 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// A serviceKind is one of the schemes of a lock service. Hosts and files have the same form as in
-// the URLs of Redis.
-type serviceKind struct{ urlKind }
-
 // ServicePort is the port on which a lock service listens by default.
 const ServicePort = "7420"
-
-var (
-	lockService       = serviceKind{urlKind{scheme: "http", syntax: "http://HOST[:PORT],...", port: ServicePort, manyHosts: true}}
-	secureLockService = serviceKind{urlKind{scheme: "https", syntax: "https://HOST[:PORT],...", port: ServicePort, manyHosts: true, tls: true}}
-)
-
-// A serviceURL is a parsed URL of a lock service.
-type serviceURL struct {
-	redisURL
-	tokenFile string
-}
-
-// parameters returns all parameters. Their set functions store the values in u.
-func (u *serviceURL) parameters() []Parameter {
-	all := []Parameter{{
-		Syntax: "token-file=FILE", Doc: "a file whose first line is the token that the service asks for (default $" + apiTokenVar + ")",
-		set: func(value string) error { u.tokenFile = value; return nil },
-	}}
-	for _, p := range u.redisURL.parameters() { // those that don't depend on Redis
-		if p.name() == "dial-timeout" || p.tls {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// resolve is the resolve function of the [Scheme].
-func (k serviceKind) resolve(rest string) (location, error) {
-	userinfo, hosts, path, query, err := k.split(rest)
-	if err != nil {
-		return location{}, err
-	}
-	u := &serviceURL{redisURL: redisURL{urlKind: k.urlKind}}
-	switch {
-	case userinfo != "":
-		return location{}, k.errorf("it has a user or password; a lock service takes a token, by token-file=FILE or $%s, or a certificate, by cert and key", apiTokenVar)
-	case path != "":
-		return location{}, k.errorf("it has a path; names such as team/deploy distinguish locks")
-	}
-	if err := errors.Join(u.setHosts(hosts)); err != nil {
-		return location{}, err
-	}
-	if err := u.setParameters(query, u.findParameter); err != nil {
-		return location{}, err
-	}
-	if err := u.validate(); err != nil {
-		return location{}, err
-	}
-	t := u.newTransport("")
-	t.addSecrets(u.tokenFile)
-	return location{url: u.String(), open: u.open, transport: t}, nil
-}
-
-// findParameter returns the parameter with that name, if the URL may have it. The error does not
-// repeat an unknown name, which may be part of a token.
-func (u *serviceURL) findParameter(name string) (*Parameter, error) {
-	var names []string
-	for _, p := range u.parameters() {
-		switch {
-		case p.name() == name && p.tls && !u.tls:
-			return nil, fmt.Errorf("%w URL: parameter %s is for TLS; that is https://", ErrConfig, name)
-		case p.name() == name:
-			return &p, nil
-		case u.tls || !p.tls:
-			names = append(names, p.name())
-		}
-	}
-	return nil, fmt.Errorf("%w URL: it has an unknown parameter; there are %s", ErrConfig, strings.Join(names, ", "))
-}
-
-// String returns the URL without secrets.
-func (u *serviceURL) String() string { return u.redisURL.String() + "/" }
 
 // apiTokenVar is the environment variable with the token for a lock service. The arguments of a
 // program can be read by everybody on the host, so no flag has it.
@@ -101,7 +25,7 @@ const apiTokenVar = "SNIB_API_TOKEN"
 
 // token returns the token that is sent to the service; "" for none. It refuses to send one in
 // clear text to another host.
-func (u *serviceURL) token() (string, error) {
+func (u *serverURL) token() (string, error) {
 	token, err := readSecret(strings.TrimSpace(os.Getenv(apiTokenVar)), u.tokenFile)
 	if err != nil || token == "" || u.tls {
 		return token, err
@@ -114,8 +38,8 @@ func (u *serviceURL) token() (string, error) {
 	return token, nil
 }
 
-// open returns a driver for the service.
-func (u *serviceURL) open(ctx context.Context) (driver.Driver, error) {
+// openService returns a driver for the service.
+func (u *serverURL) openService(ctx context.Context) (driver.Driver, error) {
 	token, err := u.token()
 	if err != nil {
 		return nil, err

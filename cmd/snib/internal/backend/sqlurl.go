@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -11,10 +13,24 @@ import (
 type sqlURL struct {
 	urlKind // for its errors
 
-	rest        string // the part after the scheme, without the password and password-file
-	password    string
-	hasPassword bool
-	secretFiles []string // that contain the password or a key
+	rest         string // the part after the scheme, without the password and the taken parameters
+	password     string
+	hasPassword  bool
+	passwordFile string
+	socket       string            // the path, if the host is one
+	socketPort   string            // a part of the name of PostgreSQL's sockets
+	taken        map[string]string // the parameters that the library does not know
+}
+
+// A sqlDialect says which parameters a library of a database knows.
+type sqlDialect struct {
+	scheme string
+	// taken are parameters that the library does not know. A function returns an error for a
+	// value that we can't serve; nil means any value.
+	taken map[string]func(value string) error
+	// check reports that the library can't use a parameter. What it does not know goes to the
+	// server, as the value of a setting.
+	check func(name, pair string) error
 }
 
 // sqlSyntax is the form of the URL of a database, after its scheme.
@@ -22,11 +38,11 @@ const sqlSyntax = "://USER:PASSWORD@HOST:PORT/DATABASE"
 
 // splitSQL parses the part of a URL after the scheme and its colon. It refuses a password with a /
 // or ? that is not encoded: a part of it would end up in other parts of the URL, which are shown.
-func splitSQL(scheme, rest string) (u sqlURL, err error) {
-	u.urlKind = urlKind{scheme: scheme, syntax: scheme + sqlSyntax}
+func (d sqlDialect) split(rest string) (*sqlURL, error) {
+	u := &sqlURL{urlKind: urlKind{scheme: d.scheme, syntax: d.scheme + sqlSyntax}, taken: map[string]string{}}
 	userinfo, hosts, path, query, err := u.split(rest)
 	if err != nil {
-		return u, err
+		return nil, err
 	}
 	user, password, hasPassword := strings.Cut(userinfo, ":")
 	var decodedUser string
@@ -34,21 +50,28 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 		u.password, err = url.PathUnescape(password)
 	}
 	if err != nil { // the errors repeat a part of the password
-		return u, u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
+		return nil, u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
 	}
-	query, file, err := u.takeFile(query)
-	switch {
-	case err != nil:
-		return u, err
-	case file != "" && hasPassword:
-		return u, fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
-	case file != "":
-		if u.password, err = readSecret("", file); err != nil {
-			return u, err
+	if host, err := url.PathUnescape(hosts); err == nil && strings.HasPrefix(host, "/") { // as in libpq
+		path, port, ok := cutLast(host, ":")
+		if _, err := strconv.ParseUint(port, 10, 16); ok && err == nil {
+			host, u.socketPort = path, port
 		}
-		u.secretFiles = append(u.secretFiles, file)
+		hosts, u.socket = "", host
 	}
-	u.hasPassword = hasPassword || file != ""
+	query, err = d.takeParameters(u, query)
+	if err != nil {
+		return nil, err
+	}
+	if u.passwordFile != "" {
+		if hasPassword {
+			return nil, fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
+		}
+		if u.password, err = u.currentPassword(); err != nil {
+			return nil, err
+		}
+	}
+	u.hasPassword = hasPassword || u.passwordFile != ""
 	u.rest = "//"
 	if userinfo != "" {
 		u.rest += url.User(decodedUser).String() + "@"
@@ -60,29 +83,58 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 	return u, nil
 }
 
-// takeFile removes the parameter password-file from a query. It refuses the parameter password,
-// which would not stay secret.
-func (u sqlURL) takeFile(query string) (rest, file string, err error) {
+// takeParameters returns the parameters that are for the library. It refuses the parameter
+// password, which would not stay secret.
+func (d sqlDialect) takeParameters(u *sqlURL, query string) (rest string, err error) {
 	var others []string
-	for pair := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		switch name {
-		case "":
-		case "password":
-			return "", "", u.errorf("a password does not belong behind the ?; write it before the host, or use password-file")
-		case "password-file":
-			if file, err = url.PathUnescape(value); err != nil || file == "" {
-				return "", "", u.errorf("parameter password-file names no file")
-			}
+	err = u.eachParameter(query, func(name, value, shown string) error {
+		check, known := d.taken[name]
+		switch pair := url.QueryEscape(name) + "=" + url.QueryEscape(value); {
+		case name == "password":
+			return u.errorf("a password does not belong behind the ?; write it before the host, or use password-file")
+		case name == "password-file":
+			u.passwordFile = value
+		case known && check != nil && check(value) != nil:
+			return fmt.Errorf("%w URL: %s: %w", ErrConfig, shown, check(value))
+		case known:
+			u.taken[name] = value
 		default:
+			if err := d.check(name, pair); err != nil {
+				return fmt.Errorf("%w URL: %s: %w", ErrConfig, shown, err)
+			}
 			others = append(others, pair)
 		}
-	}
-	return strings.Join(others, "&"), file, nil
+		return nil
+	})
+	return strings.Join(others, "&"), err
 }
 
-// parameter returns a parameter of the URL, or "".
-func (u sqlURL) parameter(name string) string {
+// currentPassword returns the password. That of a file is read anew for each connection.
+func (u *sqlURL) currentPassword() (string, error) { return readSecret(u.password, u.passwordFile) }
+
+// errValue is the error for a value that a library does not accept. The library's repeats it.
+var errValue = errors.New("its value can't be used")
+
+// refuse returns a check of a parameter that no value makes right.
+func refuse(why string) func(string) error {
+	return func(string) error { return errors.New(why) }
+}
+
+// oneOf returns a check of a parameter that may have these values. why says what is wrong with
+// others.
+func oneOf(why string, values ...string) func(string) error {
+	return func(value string) error {
+		for _, v := range values {
+			if v == value {
+				return nil
+			}
+		}
+		return errors.New(why)
+	}
+}
+
+// parameter returns a parameter of the URL that is for the library, or "".
+func (u *sqlURL) parameter(name string) string {
 	_, query, _ := strings.Cut(u.rest, "?")
 	values, _ := url.ParseQuery(query) // the library that opens the database reports an error
 	return values.Get(name)
@@ -91,5 +143,12 @@ func (u sqlURL) parameter(name string) string {
 // canonicalSQL returns the URL of a database, with only those parts that identify the database,
 // and without secrets.
 func canonicalSQL(scheme, user, addr, database string) string {
+	if strings.HasPrefix(addr, "/") { // a socket
+		path, port, hasPort := cutLast(addr, ":")
+		addr = url.PathEscape(path)
+		if hasPort {
+			addr += ":" + port
+		}
+	}
 	return scheme + "://" + url.User(user).String() + "@" + addr + "/" + url.PathEscape(database)
 }

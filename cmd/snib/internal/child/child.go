@@ -1,5 +1,6 @@
 // Package child runs one program under supervision. The program and what it starts can be
-// signalled and killed as a whole: they are a process group on Unix, and a job object on Windows.
+// signalled and killed as a whole: they are what is below us on Linux, a process group on other
+// Unix, and a job object on Windows.
 // The parent learns of each stop, can lend the terminal to the program, and takes the program with
 // it when it dies, where the system can do that.
 package child
@@ -32,9 +33,8 @@ type Event struct {
 // Events returns a channel with each stop, each continuation and, last, the end of the program.
 func (c *Child) Events() <-chan Event { return c.events }
 
-// Vanish waits until no process of the program's group or job lives, for at most limit, and
-// reports whether none does. The system does not announce the end of a process that isn't our
-// own child, so Vanish polls.
+// Vanish waits until no process of the program lives, for at most limit, and reports whether none
+// does. See Alive for what it knows of.
 func (c *Child) Vanish(limit time.Duration) bool {
 	for end := time.Now().Add(limit); c.Alive(); {
 		if time.Now().After(end) {
@@ -43,4 +43,18 @@ func (c *Child) Vanish(limit time.Duration) bool {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return true
+}
+
+// Kill kills all processes of the program, also those that start while it does, and reports
+// whether none is left within limit.
+func (c *Child) Kill(limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; {
+		c.Signal(syscall.SIGKILL)
+		if c.Vanish(10 * time.Millisecond) {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Child is a running program. One goroutine may call its methods; another one
@@ -16,13 +18,19 @@ type Child struct {
 	tty    *terminal // nil without a controlling terminal
 	lent   bool      // the terminal was given to the child and not taken back
 	events chan Event
+
+	before    []int         // what was below us before the program
+	childless chan struct{} // closed when we have no child any more
 }
+
+// A process is one that the program started, itself or through others.
+type process struct{ pid, parent, group, session int }
 
 // Start runs p. If we have the terminal, and all our standard streams suggest that no
 // other program uses it, Start lends it to the program at once. Otherwise Lend does that
 // when the program asks for it.
 func Start(p Program) (*Child, error) {
-	c := &Child{tty: openTerminal(), events: make(chan Event, 1)}
+	c := &Child{tty: openTerminal(), events: make(chan Event, 1), before: adopt(), childless: make(chan struct{})}
 	c.lent = c.tty != nil && c.tty.isForeground() && mayLendAtStart()
 	for _, file := range p.Keep {
 		keep, err := dupForChild(file)
@@ -47,7 +55,8 @@ func Start(p Program) (*Child, error) {
 	return c, nil
 }
 
-// run starts the program and reports its changes of state until it ends.
+// run starts the program and reports its changes of state until it ends. It collects what the
+// program leaves behind, until nothing is left.
 func (c *Child) run(p Program, started chan<- error) {
 	// The system sends the signal for the parent's death when the thread that forked ends. So
 	// this goroutine stays locked to its thread, which waits for the program until it ends.
@@ -65,20 +74,18 @@ func (c *Child) run(p Program, started chan<- error) {
 	if err != nil {
 		return
 	}
-	target := pid
-	if adoptsOrphans() {
-		target = -1 // whoever adopts the orphans must collect them, or they stay as zombies
-	}
-	for {
+	for ended := false; ; {
 		e := Event{}
-		changed, err := syscall.Wait4(target, &e.Status, syscall.WUNTRACED|syscall.WCONTINUED, nil)
-		if errors.Is(err, syscall.EINTR) || err == nil && changed != pid {
-			continue
-		}
-		e.Err = err
-		c.events <- e
-		if err != nil || e.Status.Exited() || e.Status.Signaled() {
+		changed, err := syscall.Wait4(waitTarget(pid), &e.Status, syscall.WUNTRACED|syscall.WCONTINUED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR) || err == nil && changed != pid:
+		case ended:
+			close(c.childless)
 			return
+		default:
+			e.Err = err
+			ended = err != nil || e.Status.Exited() || e.Status.Signaled()
+			c.events <- e
 		}
 	}
 }
@@ -98,17 +105,38 @@ func dupForChild(f *os.File) (int, error) {
 	return fd, dupErr
 }
 
-// Signal sends s to the program's whole process group.
+// Signal sends s to the program's whole process group. On Linux, a signal that asks programs to
+// end also reaches the other groups of its session, such as those of timeout(1), and KILL reaches
+// whatever the program started.
 func (c *Child) Signal(s syscall.Signal) {
 	// The only error is that no process is left. Events and Alive report that.
 	_ = syscall.Kill(-c.pid, s)
+	switch s {
+	case syscall.SIGKILL:
+		c.signalOutside(s, true, true)
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		c.signalOutside(s, true, false)
+	}
 }
 
-// Alive reports whether a process of the program's group lives, even after the program itself
-// has ended. Zombies, which only wait for their parent to collect them, don't count.
-func (c *Child) Alive() bool {
-	return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) && !allDead(c.pid)
+// Terminate sends TERM to what the program started in sessions of its own, such as daemons, and
+// agents that it needed until its end. Signal has asked the rest.
+func (c *Child) Terminate() { c.signalOutside(syscall.SIGTERM, false, true) }
+
+// signalOutside sends s to what has left the program's group: what is still in its session, and
+// what has left that, too.
+func (c *Child) signalOutside(s syscall.Signal, inSession, beyond bool) {
+	session, _ := unix.Getsid(0)
+	for _, p := range c.outside() {
+		if same := p.session == session; same && inSession || !same && beyond {
+			_ = syscall.Kill(p.pid, s) // it has ended, or it is not ours to signal: Alive tells
+		}
+	}
 }
+
+// Alive reports whether a process of the program lives, even after the program itself has ended:
+// on Linux any that it started, elsewhere one of its group.
+func (c *Child) Alive() bool { return c.alive() }
 
 // OnTerminal reports whether we have a controlling terminal.
 func (c *Child) OnTerminal() bool { return c.tty != nil }

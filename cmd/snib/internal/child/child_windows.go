@@ -117,6 +117,9 @@ func (c *Child) Signal(s syscall.Signal) {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid))
 }
 
+// Terminate does nothing: Signal has asked the whole job.
+func (c *Child) Terminate() {}
+
 // Alive reports whether a process of the job lives, even after the program itself has ended.
 func (c *Child) Alive() bool {
 	n, err := c.job.active()

@@ -4,6 +4,7 @@ package child
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -32,8 +33,8 @@ func Watch(pid int) (*Process, error) {
 // Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Terminate sends TERM to the process, and to the rest of its process group if it leads one. It
-// does nothing after the end of the process.
+// Terminate sends TERM to the process, to the rest of its process group if it leads one, and on
+// Linux to what it started. It does nothing after the end of the process.
 func (p *Process) Terminate() {
 	select {
 	case <-p.ended: // its id may be that of another process by now
@@ -44,7 +45,13 @@ func (p *Process) Terminate() {
 	if group, err := syscall.Getpgid(p.pid); err == nil && group == p.pid {
 		target = -p.pid
 	}
+	below := descendants(p.pid, []int{os.Getpid()})
 	_ = syscall.Kill(target, syscall.SIGTERM) // the only likely error is that it has ended
+	for _, d := range below {
+		if d.group != -target {
+			_ = syscall.Kill(d.pid, syscall.SIGTERM)
+		}
+	}
 }
 
 // pollWaiter returns a function that returns at most a second after the process pid has ended.

@@ -17,6 +17,15 @@ func IsTerminal(f *os.File) bool {
 // knowsSequences reports whether f is a terminal: those that can't redraw have TERM=dumb.
 func knowsSequences(f *os.File) bool { return IsTerminal(f) }
 
+// Height returns the number of lines of the terminal f, or 0 if f is no terminal or does not know.
+func Height(f *os.File) int {
+	size, ok := windowSize(f)
+	if !ok {
+		return 0
+	}
+	return int(size.Row)
+}
+
 // Width returns the number of columns of the terminal f, or 0 if f is no terminal or does not
 // know.
 func Width(f *os.File) int {

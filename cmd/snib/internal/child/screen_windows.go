@@ -26,9 +26,24 @@ func knowsSequences(f *os.File) bool {
 
 // Width returns the number of columns that the window of the console f shows, or 0 if f is none.
 func Width(f *os.File) int {
-	var info windows.ConsoleScreenBufferInfo
-	if !withDescriptor(f, func(fd uintptr) error { return windows.GetConsoleScreenBufferInfo(windows.Handle(fd), &info) }) {
+	window, ok := consoleWindow(f)
+	if !ok {
 		return 0
 	}
-	return int(info.Window.Right-info.Window.Left) + 1
+	return int(window.Right-window.Left) + 1
+}
+
+// Height returns the number of lines that the window of the console f shows, or 0 if f is none.
+func Height(f *os.File) int {
+	window, ok := consoleWindow(f)
+	if !ok {
+		return 0
+	}
+	return int(window.Bottom-window.Top) + 1
+}
+
+func consoleWindow(f *os.File) (windows.SmallRect, bool) {
+	var info windows.ConsoleScreenBufferInfo
+	ok := withDescriptor(f, func(fd uintptr) error { return windows.GetConsoleScreenBufferInfo(windows.Handle(fd), &info) })
+	return info.Window, ok
 }

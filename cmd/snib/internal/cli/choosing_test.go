@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -335,9 +336,18 @@ func profiles() []profile {
 func promises() []driver.Info {
 	return []driver.Info{
 		memlock.New().Info(), new(sqlitelock.Driver).Info(), new(redislock.Driver).Info(), new(redlock.Driver).Info(),
-		infoOf(pglock.New(new(pgxpool.Pool))), infoOf(mysqllock.New(new(sql.DB))),
+		infoOf(pglock.New(unconnectedPool())), infoOf(mysqllock.New(new(sql.DB))),
 		infoOf(zklock.New([]string{"localhost"})), infoOf(etcdlock.New(new(clientv3.Client))),
 	}
+}
+
+// unconnectedPool returns a pool that has not connected to its server.
+func unconnectedPool() *pgxpool.Pool {
+	pool, err := pgxpool.New(context.Background(), "postgres://127.0.0.1:1/none")
+	if err != nil {
+		panic(err) // the URL is well-formed
+	}
+	return pool
 }
 
 // infoOf returns the Info of a new driver. The error is nil, because the options are valid.

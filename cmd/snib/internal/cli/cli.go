@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
@@ -27,6 +28,7 @@ type app struct {
 	args []string // of this process
 
 	url     string
+	urlFlag *pflag.Flag // of --url
 	verbose bool
 	quiet   bool
 
@@ -77,6 +79,8 @@ func (a *app) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:                "snib",
 		Short:              "run programs under a lock; see and free locks",
+		Long:               rootNotes,
+		Example:            rootExamples,
 		SilenceErrors:      true,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // unknownCommand prints its own, on one line
@@ -87,7 +91,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		if *version {
 			return a.version("table")
 		}
-		return a.printf("%s", summary(cmd))
+		return cmd.Help()
 	}
 	cobra.EnableCommandSorting = false // list commands in the order below, the main one first
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -96,13 +100,10 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	// Both functions are code: cobra's templates would link package text/template, which
-	// doubles the size of the binary.
-	root.SetHelpFunc(a.help)
-	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
 		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
+	a.urlFlag = flags.Lookup("url")
 	if err := root.RegisterFlagCompletionFunc("url", a.completeURL); err != nil {
 		panic(err) // the flag was added just now
 	}
@@ -114,8 +115,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
-	root.SetHelpCommand(a.newHelpCommand())
-	root.InitDefaultHelpFlag()
+	a.setUpHelp(root)
 	return root
 }
 
@@ -136,7 +136,38 @@ func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("%d arguments were given, but the command takes one: usage: %s", len(args), usageLine(cmd))
 	}
+	if err := refuseURL(cmd, args[0], false); err != nil {
+		return err
+	}
 	return driver.CheckName(args[0])
+}
+
+// oneDisplayedName is oneName for a command that only looks at a lock.
+func oneDisplayedName(cmd *cobra.Command, args []string) error {
+	if err := oneName(cmd, args); err != nil {
+		return err
+	}
+	return refuseURL(cmd, args[0], true)
+}
+
+// oneDisplayed checks that a command that only looks gets at most one argument, a prefix.
+func oneDisplayed(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		if err := refuseURL(cmd, args[0], true); err != nil {
+			return err
+		}
+	}
+	return atMostOneArg(cmd, args)
+}
+
+// refuseURL refuses the URL of a store where the name of a lock belongs: its user would look at
+// another store, or lock there. A lock may have such a name if --url names the store, too. The name
+// of a lock that is taken may be a URL of HTTP, the usual name of what is fetched under it.
+func refuseURL(cmd *cobra.Command, name string, alsoHTTP bool) error {
+	if !backend.IsURL(name) || cmd.Flags().Changed("url") || !alsoHTTP && strings.HasPrefix(name, "http") {
+		return nil
+	}
+	return usagef("the argument is the URL of a store, and not the name of a lock: give it with --url")
 }
 
 // noArgs checks that a command gets no arguments.

@@ -27,8 +27,11 @@ const systemConfig = "/etc/snib/config.toml"
 type config struct {
 	path string // "" if there is no file
 
-	Store    string            `toml:"store"`  // of a command that names none: a name in Stores, or a URL
-	Stores   map[string]string `toml:"stores"` // URLs by names
+	Store  string            `toml:"store"`  // of a command that names none: a name in Stores, or a URL
+	Stores map[string]string `toml:"stores"` // URLs by names
+	// The default file is no store: a host whose variable was lost must not have a lock of its own.
+	StoreRequired bool `toml:"store-required"`
+
 	Policies map[string]policy `toml:"policy"` // by the prefixes of locks' names
 }
 
@@ -86,6 +89,12 @@ func (a *app) loadConfig() (*config, error) {
 		}
 		a.verbosef("configuration %s", path)
 	}
+	if !c.StoreRequired && !required && path != systemConfig && path != "" {
+		var host config // what a host forbids, it forbids to users who have a file of their own, too
+		if _, err := toml.DecodeFile(systemConfig, &host); err == nil {
+			c.StoreRequired = host.StoreRequired
+		}
+	}
 	a.config = c
 	return c, nil
 }
@@ -124,6 +133,12 @@ func (c *config) noStore(name string) string {
 	return "there is no store " + printable(name) + "; there are " + strings.Join(names, ", ")
 }
 
+// errEmptyURL is the error for a URL that is empty, as that of a variable which was lost. It does
+// not mean the default file: then each host would have the lock.
+func errEmptyURL(what string) error {
+	return failf(exitConfig, "%s is empty, and names no store; leave it out for the SQLite file of this host", what)
+}
+
 // storeURL returns the URL of the store that the user named by given, by $SNIB_URL, or in the
 // configuration file. It returns "" if nothing names a store.
 func (a *app) storeURL(given string) (string, error) {
@@ -131,7 +146,18 @@ func (a *app) storeURL(given string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	store := cmp.Or(given, os.Getenv(urlVar), c.Store)
+	fromEnv, inEnv := os.LookupEnv(urlVar)
+	switch {
+	case given != "":
+	case a.urlFlag != nil && a.urlFlag.Changed:
+		return "", errEmptyURL("--url")
+	case inEnv && fromEnv == "":
+		return "", errEmptyURL("$" + urlVar)
+	}
+	store := cmp.Or(given, fromEnv, c.Store)
+	if store == "" && c.StoreRequired {
+		return "", failf(exitConfig, "no store was named, and store-required in the configuration forbids the default file: give --url, or set $%s", urlVar)
+	}
 	if store == "" || strings.Contains(store, ":") || len(c.Stores) == 0 {
 		return store, nil
 	}

@@ -23,7 +23,10 @@ func TestConfigPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(configVar, file)
-	t.Setenv(urlVar, "")
+	t.Setenv(urlVar, "") // restores it
+	if err := os.Unsetenv(urlVar); err != nil {
+		t.Fatal(err)
+	}
 	a := &app{}
 	for given, want := range map[string]string{
 		"":                 "postgres://snib@db.example/locks",

@@ -54,7 +54,9 @@ func (a *app) setStoreURL(args []string) error {
 	if a.url != "" {
 		return usagef("the store is named twice: by --url, and as an argument")
 	}
-	a.url = args[0]
+	if a.url = args[0]; a.url == "" {
+		return errEmptyURL("the argument")
+	}
 	return nil
 }
 

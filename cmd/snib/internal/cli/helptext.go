@@ -1,6 +1,10 @@
 package cli
 
-// The texts of the help. They are indented by two, fit in 80 columns, and begin with examples.
+// The texts of the help. They are indented by two, and fit in 80 columns.
+
+const rootNotes = `snib runs programs under locks, and shows and frees the locks. A lock is in a
+SQLite file, for the processes of one host, or on a server, for many hosts.
+Exit codes: snib help exit-codes. Stores and their URLs: snib help stores.`
 
 const rootExamples = `  snib run deploy -- make deploy            one at a time; the others wait
   snib run --skip nightly -- ./report.sh    in cron: if it is taken, exit 0
@@ -8,12 +12,7 @@ const rootExamples = `  snib run deploy -- make deploy            one at a time;
   snib ls                                   who holds what
   snib show deploy                          the details of one lock
   snib release deploy --force               take it from a hung holder
-`
-
-const summaryExamples = `  snib run deploy -- make deploy    run a command under a lock; others wait
-  snib ls                           who holds what
-  snib doctor                       is the store fit for locks?
-`
+  snib doctor                               is the store fit for locks?`
 
 const runExamples = `  snib run deploy -- make deploy            one at a time; the others wait
   snib run --try deploy -- make deploy      busy: exit 75 at once
@@ -34,12 +33,19 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
   others. If one is lost, that is a loss.
 
   Signals. snib passes TERM, HUP, INT, QUIT, USR1, USR2, WINCH and CONT on to
-  that group. After the first TERM, HUP, INT or QUIT, the group has the time of
-  --kill-after to end; then snib kills the rest of it. Further signals are
+  that group. After the first TERM, HUP, INT or QUIT, the command has the time
+  of --kill-after to end; then snib kills the rest of it. Further signals are
   passed on and don't extend that time. snib keeps the lock until then. If a
   program uses HUP or QUIT for something else, send the signal to the program
   itself, or give a long --kill-after. Once the command has ended by itself,
   the lock no longer guards the processes that it left in the background.
+
+  Nothing outlives the lock. Whenever snib ends the command, it ends all that
+  the command started, on Linux also what timeout, set -m, setsid or su put
+  into groups and sessions of their own. Elsewhere, snib finds only the
+  process group (Windows: the job). It can't end processes of users whom it
+  may not signal, nor what another program, such as cron, at or a container
+  engine, starts for the command.
 
   Waiting. A store that is out of reach, or that grants nothing after a
   restart, does not mean that the lock is taken. A run that may wait retries
@@ -72,7 +78,8 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
   of Ctrl-C, so does snib ($? is 130 either way), and a script or a loop around
   snib ends as well.
 
-  Durations are written 30s, 5m, 1h30m; a bare number is seconds.
+  Durations are written 30s, 5m, 1h30m; a bare number is seconds. Exit codes:
+  snib help exit-codes. What the command sees: snib help environment.
 `
 
 const environmentNotes = `  SNIB_NAME     the name of the lock
@@ -97,7 +104,9 @@ const exitNotes = `  own  the command's own code: it ran, and the lock was held 
   77   not allowed
   78   bad configuration: the store's URL, its file, its server, the kind of
        the lock, or the store has no such locks (--slots, --shared)
-  79   the lock was lost while the command ran, and snib ended the command
+  79   run: the lock was lost while the command ran, and snib ended the command;
+       unlock, lock --id: the hold was over, and somebody else may have held the
+       lock; fence: a later hold has used FILE
   124  --timeout is over
   126  the command can't be run
   127  the command was not found
@@ -160,10 +169,11 @@ const holdNotes = `  snib hold returns when the lock is held. A process in the b
   script, also in a subshell.
 
   While renewals fail, and when the lock is lost, that process sends TERM to the
-  script, or to its process group if the script leads one. It can't wait until
-  the script has ended. So prefer snib run, which does, where the work is one
-  command. If the process itself is killed, the lock ends after --ttl, and
-  nobody tells the script: give SNIB_TOKEN to the resource.
+  script, to its process group if it leads one, and on Linux to what it started.
+  It can't wait until they have ended, nor find what was left in the background.
+  So prefer snib run, which does, where the work is one command. If the process
+  itself is killed, the lock ends after --ttl, and nobody tells the script: give
+  SNIB_TOKEN to the resource.
 `
 
 const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit

@@ -90,7 +90,7 @@ func (a *app) newLeaksCommand() *cobra.Command {
 		Short:             "find locks that nobody will free, and waiters that nobody will serve",
 		Example:           leaksExamples,
 		Long:              leaksNotes,
-		Args:              atMostOneArg,
+		Args:              oneDisplayed,
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()

@@ -41,7 +41,7 @@ func (a *app) newLsCommand() *cobra.Command {
 		Example:           lsExamples,
 		Long:              lsNotes,
 		ValidArgsFunction: a.completeName,
-		Args:              atMostOneArg,
+		Args:              oneDisplayed,
 	}
 	foreign := cmd.Flags().Bool("foreign", false, "also locks of other libraries, in Redis")
 	count := cmd.Flags().Bool("count", false, "only how many locks, holders and waiters there are")
@@ -63,6 +63,9 @@ func (a *app) newLsCommand() *cobra.Command {
 			return usagef("--watch prints tables only; snib watch -o json is for programs")
 		}
 		prefix := strings.Join(args, "")
+		if err := new(duration).Set(prefix); err == nil && interval.set && interval.value == allInterval {
+			return usagef("an INTERVAL follows a =: --watch=%s; as a PREFIX, %[1]s needs one, too", prefix)
+		}
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
 			switch {
 			case *count:
@@ -91,9 +94,10 @@ func (a *app) ls(ctx context.Context, s *backend.Store, prefix string, foreign b
 // watchList prints the locks of a store at most once per interval, until the process ends. It
 // tolerates outages as snib watch does.
 func (a *app) watchList(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string, interval time.Duration) error {
-	heading := "---- %s  %s\n"
+	heading, height := "---- %s  %s\n", 0
 	if child.CanRedraw(os.Stdout) {
-		heading = "\x1b[H\x1b[J%s  %s\n" // the cursor goes to the top left, and all below is erased
+		// The cursor goes to the top left, and all below is erased.
+		heading, height = "\x1b[H\x1b[J%s  %s\n", child.Height(os.Stdout)
 	}
 	var all []driver.Status
 	o := observer{
@@ -107,10 +111,31 @@ func (a *app) watchList(ctx context.Context, s *backend.Store, prefix string, fo
 			if err := a.printf(heading, time.Now().UTC().Format("15:04:05Z"), printable(s.URL)); err != nil {
 				return err
 			}
+			if text := listText(all, output); text != "" && height > 0 {
+				return a.printf("%s", cutLines(text, height-2)) // the heading, and the line of the cursor
+			}
 			return a.printList(s, all, output)
 		},
 	}
 	return o.run(ctx)
+}
+
+// cutLines returns the first lines of a text, n at most, the last of which says how many are
+// missing.
+func cutLines(text string, n int) string {
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	if n < 2 || len(lines) <= n {
+		return text
+	}
+	return strings.Join(lines[:n-1], "") + fmt.Sprintf("... %d more lines\n", len(lines)-n+1)
+}
+
+// listText returns locks as the table that output names, or "" if there are none.
+func listText(all []driver.Status, output string) string {
+	if output == "wide" {
+		return wideTable(all)
+	}
+	return table(all, outputWidth())
 }
 
 // list returns the locks whose names start with prefix, sorted by name, each once. It includes
@@ -135,13 +160,8 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 		},
 		names: func() []string { return convert(all, func(st driver.Status) string { return listedName(st.Name) }) },
 		raw:   func() string { return nullTerminated(all) },
-		text: func() string {
-			if output == "wide" {
-				return wideTable(all)
-			}
-			return table(all, outputWidth())
-		},
-		note: note,
+		text:  func() string { return listText(all, output) },
+		note:  note,
 	})
 }
 

@@ -118,7 +118,7 @@ func (r *runCommand) parseArguments(cmd *cobra.Command, args []string) error {
 	}
 	r.names = slices.Compact(slices.Sorted(slices.Values(append(r.also, r.name))))
 	for _, name := range r.names {
-		if err := driver.CheckName(name); err != nil {
+		if err := oneName(cmd, []string{name}); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ func (a *app) newShowCommand() *cobra.Command {
 		Use:               "show NAME",
 		Short:             "print all about one lock: holder, lease, token, queue, and the promises of the store",
 		Example:           showExamples,
-		Args:              oneName,
+		Args:              oneDisplayedName,
 		ValidArgsFunction: a.completeName,
 	}
 	output := addOutput(cmd, "table", "json", "name")

@@ -292,11 +292,11 @@ func (g *supervisor) finish(end exitStatus) exitStatus {
 // killRemaining kills whatever the command left running, so that nothing of it
 // runs beside the next holder.
 func (g *supervisor) killRemaining() {
+	g.child.Terminate()
 	for g.child.Alive() && time.Now().Before(g.killAt) && g.held.validity() > g.killThreshold {
 		g.child.Vanish(10 * time.Millisecond)
 	}
-	g.child.Signal(syscall.SIGKILL)
-	if !g.child.Vanish(g.run.killAfter.value + time.Second) {
+	if !g.child.Kill(g.run.killAfter.value + time.Second) {
 		g.run.messagef("warning: the system can't kill all processes that %s started", printable(g.run.argv[0]))
 	}
 }

@@ -66,7 +66,7 @@ func (a *app) newWatchCommand() *cobra.Command {
 		Short:             "print a line for each hold that begins or ends",
 		Example:           watchExamples,
 		Long:              watchNotes,
-		Args:              atMostOneArg,
+		Args:              oneDisplayed,
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()

@@ -1,0 +1,240 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A family is one of the kinds of stores whose URLs we parse ourselves.
+type family uint8
+
+const (
+	redisFamily family = 1 << iota // one server, Sentinel or Cluster
+	redlockFamily
+	zkFamily
+	etcdFamily
+	serviceFamily
+
+	anyRedis   = redisFamily | redlockFamily
+	withLogins = anyRedis | zkFamily | etcdFamily
+	anyServer  = withLogins | serviceFamily
+)
+
+// A Parameter is a parameter of a URL, behind the question mark.
+type Parameter struct {
+	Syntax string // "failover-grace=on|off"
+	Doc    string // one line for the help
+
+	of                    family
+	tls, sentinel, socket bool // only with these
+	set                   func(value string) error
+}
+
+func (p *Parameter) name() string {
+	name, _, _ := strings.Cut(p.Syntax, "=")
+	return name
+}
+
+// Parameters returns all parameters, in the order in which the help shows them.
+func Parameters() []Parameter { return new(serverURL).parameters() }
+
+// Stores returns whose parameter it is, for people.
+func (p *Parameter) Stores() string {
+	switch p.of {
+	case redisFamily:
+		return "Redis"
+	case anyRedis:
+		return "Redis, Redlock"
+	case zkFamily:
+		return "ZooKeeper"
+	case zkFamily | etcdFamily:
+		return "ZooKeeper, etcd"
+	case serviceFamily:
+		return "lock service"
+	case withLogins:
+		return "all but the lock service"
+	}
+	return "all"
+}
+
+// parameters returns all parameters of the URLs that we parse. Their set functions store the
+// values in u.
+func (u *serverURL) parameters() []Parameter {
+	text := func(field *string) func(string) error {
+		return func(value string) error { *field = value; return nil }
+	}
+	choice := func(field *bool, yes, no string) func(string) error {
+		return func(value string) error {
+			*field = value == yes
+			if !*field && value != no {
+				return fmt.Errorf("it is neither %s nor %s", yes, no)
+			}
+			return nil
+		}
+	}
+	span := func(field *time.Duration, max time.Duration) func(string) error {
+		return func(value string) (err error) { *field, err = parseDuration(value, max); return err }
+	}
+	maxTTL := 365 * 24 * time.Hour
+	if u.family == redlockFamily {
+		maxTTL = 24 * time.Hour
+	}
+	return []Parameter{
+		{Syntax: "password-file=FILE", of: withLogins, Doc: "a file whose first line is the password", set: text(&u.passwordFile)},
+		{Syntax: "token-file=FILE", of: serviceFamily, set: text(&u.tokenFile),
+			Doc: "a file whose first line is the token that the service asks for (default $" + apiTokenVar + ")"},
+		{Syntax: "dial-timeout=DURATION", of: anyServer, set: span(&u.dialTimeout, time.Hour),
+			Doc: "how long to try to connect (default 5s; lock service 2s)"},
+		{Syntax: "db=NUMBER", of: redisFamily, socket: true, Doc: "the database, behind a Unix socket", set: u.setDatabase},
+		{Syntax: "client-name=NAME", of: anyRedis, Doc: "the name of this client in CLIENT LIST", set: u.setClientName},
+		{Syntax: "max-ttl=DURATION", of: anyRedis, set: span(&u.maxTTL, maxTTL),
+			Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)"},
+		{Syntax: "failover-grace=on|off", of: redisFamily, set: choice(&u.graceOff, "off", "on"),
+			Doc: "off: grant locks at once after a restart or a failover, and do not wait " +
+				"for the holds that may have been forgotten; a lock can then be granted twice (default on)"},
+		{Syntax: "durable=aof|off", of: redisFamily, set: choice(&u.durable, "aof", "off"),
+			Doc: "aof: one server that saves each write (appendonly yes, appendfsync always): a restart " +
+				"that keeps the file forgets nothing and delays no lock; the same for all clients (default off)"},
+		{Syntax: "grace-floor=DURATION", of: redisFamily, set: span(&u.graceFloor, 24*time.Hour),
+			Doc: "the minimum time without grants after a restart or a failover, the same for all clients (default 30s; Sentinel: 20s or more)"},
+		{Syntax: "prefix=PREFIX", of: redisFamily, set: text(&u.prefix),
+			Doc: "a prefix of all keys and channels, for a user who may use no others; the same for all clients (default none)"},
+		{Syntax: "yield-to-foreign=DURATION", of: redisFamily, set: span(&u.yieldEvery, 24*time.Hour),
+			Doc: "how often to leave a lock that snib waits for free for 300 ms, so that clients " +
+				"of other libraries that poll get a chance (1s or more; default never)"},
+		{Syntax: "allow-split-brain=on|off", of: redisFamily, sentinel: true, set: choice(&u.allowSplitBrain, "on", "off"),
+			Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two masters may grant the same lock (default off)"},
+		{Syntax: "sentinel-user=NAME", of: redisFamily, sentinel: true, Doc: "Sentinel: the user name for the Sentinels", set: text(&u.sentinelUser)},
+		{Syntax: "sentinel-password=PASSWORD", of: redisFamily, sentinel: true, Doc: "Sentinel: the password for the Sentinels", set: text(&u.sentinelPassword)},
+		{Syntax: "sentinel-password-file=FILE", of: redisFamily, sentinel: true, Doc: "Sentinel: a file whose first line is that password",
+			set: text(&u.sentinelPasswordFile)},
+		{Syntax: "session-timeout=DURATION", of: zkFamily | etcdFamily, set: span(&u.sessionTimeout, time.Hour),
+			Doc: "the time after which the store frees the locks of a silent client (default 15s)"},
+		{Syntax: "suspended=lost|keep", of: zkFamily, set: choice(&u.keepSuspended, "keep", "lost"),
+			Doc: "keep: a lock outlasts its connection if another one continues the session in time (default lost)"},
+		{Syntax: "curator-read-write=on|off", of: zkFamily, set: choice(&u.readWrite, "on", "off"),
+			Doc: "on: exclude both sides of Curator's InterProcessReadWriteLock, and no longer its InterProcessMutex (default off)"},
+		{Syntax: "literal-names=on|off", of: zkFamily, set: choice(&u.literalNames, "on", "off"),
+			Doc: "on: use names as they are, without escapes, as the path of another library's lock (default off)"},
+		{Syntax: "ca=FILE", of: anyServer, tls: true, Doc: "TLS: a file of trusted authorities, PEM, instead of the system's", set: text(&u.ca)},
+		{Syntax: "cert=FILE", of: anyServer, tls: true, Doc: "TLS: a file with the client's certificate, PEM", set: text(&u.cert)},
+		{Syntax: "key=FILE", of: anyServer, tls: true, Doc: "TLS: a file with the key of that certificate, PEM", set: text(&u.key)},
+		{Syntax: "server-name=NAME", of: anyServer, tls: true, set: text(&u.serverName),
+			Doc: "TLS: the name in the server's certificate, if it is not the host"},
+		{Syntax: "insecure=on|off", of: anyServer, tls: true, set: choice(&u.insecure, "on", "off"),
+			Doc: "on: TLS without a check of the certificate (default off)"},
+	}
+}
+
+// parseDuration parses a positive duration of at most max. A bare number is in seconds.
+func parseDuration(text string, max time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil || d <= 0 || d > max {
+		return 0, fmt.Errorf("it is not a duration of up to %v; give one such as 20s", max)
+	}
+	return d, nil
+}
+
+// setClientName refuses what Redis refuses: "Client names cannot contain spaces,
+// newlines or special characters".
+func (u *serverURL) setClientName(value string) error {
+	for _, r := range value {
+		if r <= ' ' || r > '~' {
+			return errors.New("it must be ASCII without spaces")
+		}
+	}
+	u.clientName = value
+	return nil
+}
+
+func (u *serverURL) setDatabase(value string) error {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return errors.New("it is not the number of a database")
+	}
+	u.database = int(n)
+	return nil
+}
+
+// setParameters parses what follows the question mark.
+func (u *serverURL) setParameters(query string) error {
+	return u.eachParameter(query, func(name, value, shown string) error {
+		p, err := u.findParameter(name, shown)
+		if err != nil {
+			return err
+		}
+		if err := p.set(value); err != nil {
+			return fmt.Errorf("%w URL: parameter %s: %w", ErrConfig, p.Syntax, err)
+		}
+		return nil
+	})
+}
+
+// eachParameter calls fn for each parameter of a query. shown is its name for messages: behind a
+// password, which may have an & in it, a name may be a part of that.
+func (k urlKind) eachParameter(query string, fn func(name, value, shown string) error) error {
+	seen, secret := map[string]bool{}, false
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		shown := "parameter " + name
+		if secret || len(name) > 40 || strings.ContainsFunc(name, notInHost) {
+			shown = "a parameter"
+		}
+		secret = secret || strings.Contains(name, "password")
+		value, err := url.PathUnescape(value)
+		switch {
+		case err != nil:
+			return k.errorf("%s has a %% that does not begin the code of a character; write %% itself as %%25", shown)
+		case value == "":
+			return k.errorf("%s has no value", shown)
+		case seen[name]:
+			return k.errorf("%s is there twice", shown)
+		}
+		seen[name] = true
+		if err := fn(name, value, shown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findParameter returns the parameter with that name, if the URL may have it.
+func (u *serverURL) findParameter(name, shown string) (*Parameter, error) {
+	var names, close []string
+	for _, p := range u.parameters() {
+		given := p.name() == name
+		switch {
+		case p.of&u.family == 0 && given:
+			return nil, fmt.Errorf("%w URL: parameter %s is for other stores: %s", ErrConfig, name, p.Stores())
+		case p.tls && !u.tls && given && !u.socket:
+			return nil, fmt.Errorf("%w URL: parameter %s is for TLS; that is %s://", ErrConfig, name, withTLS(u.scheme))
+		case p.sentinel && !u.hasMaster && given:
+			return nil, fmt.Errorf("%w URL: parameter %s is for Sentinels; that is %s+sentinel://", ErrConfig, name, u.baseScheme())
+		case p.socket && !u.socket && given:
+			return nil, u.errorf("parameter %s is for Unix sockets; elsewhere the path is the number of the database", name)
+		case p.of&u.family == 0, p.tls && !u.tls, p.sentinel && !u.hasMaster, p.socket && !u.socket:
+			continue
+		case given:
+			return &p, nil
+		}
+		names = append(names, p.name())
+		if distance(name, p.name()) <= 2 {
+			close = append(close, p.name())
+		}
+	}
+	if slices.Sort(close); len(close) > 0 {
+		return nil, fmt.Errorf("%w URL: %s is unknown; did you mean %s?", ErrConfig, shown, strings.Join(close, " or "))
+	}
+	return nil, fmt.Errorf("%w URL: %s is unknown; there are %s", ErrConfig, shown, strings.Join(names, ", "))
+}

@@ -1,0 +1,417 @@
+package backend
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A urlKind is one of the schemes whose URLs this package parses itself. They all have the same
+// form.
+type urlKind struct {
+	scheme    string
+	syntax    string // the form of its URLs, for messages
+	family    family
+	port      string // the default port of its servers
+	tls       bool
+	manyHosts bool // several hosts are allowed
+	hasMaster bool // the path begins with the master's name
+	hasDB     bool // the path may contain the number of a database
+	socket    bool // there is no host, and the path is that of a Unix socket
+}
+
+const (
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+var (
+	singleRedis = urlKind{
+		scheme: "redis", syntax: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]", family: redisFamily, port: redisPort, hasDB: true,
+	}
+	redisSocket = urlKind{
+		scheme: "redis+unix", syntax: "redis+unix://[USER:PASSWORD@]/PATH[?db=NUMBER]", family: redisFamily, socket: true,
+	}
+	redisSentinel = urlKind{
+		scheme: "redis+sentinel", syntax: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]", family: redisFamily,
+		port: sentinelPort, manyHosts: true, hasMaster: true, hasDB: true,
+	}
+	redisCluster = urlKind{
+		scheme: "redis+cluster", syntax: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...", family: redisFamily, port: redisPort,
+		manyHosts: true,
+	}
+	redlockNodes = urlKind{
+		scheme: "redlock", syntax: "redlock://[USER:PASSWORD@]HOST[:PORT],...", family: redlockFamily, port: redisPort, manyHosts: true,
+	}
+	zooKeeper = urlKind{
+		scheme: "zk", syntax: "zk://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", family: zkFamily, port: "2181", manyHosts: true,
+	}
+	etcd = urlKind{
+		scheme: "etcd", syntax: "etcd://[USER:PASSWORD@]HOST[:PORT],...", family: etcdFamily, port: "2379", manyHosts: true,
+	}
+	lockService = urlKind{scheme: "http", syntax: "http://HOST[:PORT],...", family: serviceFamily, port: ServicePort, manyHosts: true}
+)
+
+// secure returns the same kind with TLS.
+func (k urlKind) secure() urlKind {
+	k.tls, k.scheme, k.syntax = true, withTLS(k.scheme), withTLS(k.syntax)
+	if k.family == zkFamily {
+		k.port = "2281"
+	}
+	return k
+}
+
+// withTLS returns a scheme, or the form of a URL, with an s behind the first word.
+func withTLS(text string) string {
+	end := strings.IndexFunc(text, func(r rune) bool { return r < 'a' || r > 'z' })
+	if end < 0 {
+		end = len(text)
+	}
+	return text[:end] + "s" + text[end:]
+}
+
+// A serverURL is a parsed URL of Redis, Redlock, ZooKeeper, etcd or a lock service.
+type serverURL struct {
+	urlKind
+
+	hosts      []string // host:port, in order, each once; or the path of a socket
+	user       string
+	password   string
+	masterName string // with Sentinel
+	database   int    // its number, in Redis
+	root       string // of the locks in ZooKeeper; "" for the default
+
+	dialTimeout                    time.Duration
+	passwordFile, tokenFile        string
+	ca, cert, key, serverName      string
+	insecure                       bool
+	clientName                     string
+	graceOff, durable              bool
+	allowSplitBrain                bool
+	maxTTL, graceFloor, yieldEvery time.Duration
+	prefix                         string // of all keys and channels
+	sentinelUser, sentinelPassword string
+	sentinelPasswordFile           string
+	sessionTimeout                 time.Duration
+	keepSuspended                  bool
+	readWrite                      bool // as Curator's InterProcessReadWriteLock
+	literalNames                   bool
+}
+
+// resolve is the resolve function of the [Scheme].
+func (k urlKind) resolve(rest string) (location, error) {
+	u, err := k.parse(rest)
+	if err != nil {
+		return location{}, err
+	}
+	var loginAdvice string
+	if k.family&anyRedis != 0 {
+		loginAdvice = "set requirepass, or users with ACL"
+	}
+	return location{url: u.String(), open: u.open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff}, nil
+}
+
+func (u *serverURL) open(ctx context.Context) (driver.Driver, error) {
+	switch u.family {
+	case redlockFamily:
+		return u.openNodes(ctx)
+	case zkFamily:
+		return u.openZooKeeper(ctx)
+	case etcdFamily:
+		return u.openEtcd(ctx)
+	case serviceFamily:
+		return u.openService(ctx)
+	}
+	return u.openRedis(ctx)
+}
+
+// baseScheme returns the scheme up to its plus sign.
+func (k urlKind) baseScheme() string {
+	base, _, _ := strings.Cut(k.scheme, "+")
+	return base
+}
+
+// errorf returns an error about the URL. Its message must not repeat anything that
+// may be part of a password.
+func (k urlKind) errorf(format string, args ...any) error {
+	return fmt.Errorf("%w URL: %s; the form is %s", ErrConfig, fmt.Sprintf(format, args...), k.syntax)
+}
+
+// split splits what follows the scheme and its colon.
+func (k urlKind) split(rest string) (userinfo, hosts, path, query string, err error) {
+	rest, ok := strings.CutPrefix(rest, "//")
+	if !ok {
+		return "", "", "", "", k.errorf("it has no // after %s:", k.scheme)
+	}
+	if strings.Contains(rest, "#") {
+		return "", "", "", "", k.errorf("it has a #; write / ? # in a password as %%2F %%3F %%23, or use password-file")
+	}
+	rest, query, _ = strings.Cut(rest, "?")
+	hosts, path, _ = strings.Cut(rest, "/")
+	if strings.Contains(path+query, "@") {
+		return "", "", "", "", k.errorf("it has an @ behind a / or ?; write / ? # @ in a password as %%2F %%3F %%23 %%40, or use password-file")
+	}
+	if i := strings.LastIndex(hosts, "@"); i >= 0 {
+		userinfo, hosts = hosts[:i], hosts[i+1:]
+	}
+	return userinfo, hosts, path, query, nil
+}
+
+// parse parses what follows the scheme and its colon.
+func (k urlKind) parse(rest string) (*serverURL, error) {
+	userinfo, hosts, path, query, err := k.split(rest)
+	if err != nil {
+		return nil, err
+	}
+	u := &serverURL{urlKind: k}
+	if err := u.setUser(userinfo); err != nil {
+		return nil, err
+	}
+	if err := u.setHosts(hosts); err != nil {
+		return nil, err
+	}
+	if err := u.setPath(path); err != nil {
+		return nil, err
+	}
+	if err := u.setParameters(query); err != nil {
+		return nil, err
+	}
+	return u, u.validate()
+}
+
+func (u *serverURL) setUser(userinfo string) error {
+	user, password, _ := strings.Cut(userinfo, ":")
+	var err1, err2 error
+	u.user, err1 = url.PathUnescape(user)
+	u.password, err2 = url.PathUnescape(password)
+	if err1 != nil || err2 != nil { // the errors repeat a part of the password
+		return u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
+	}
+	return nil
+}
+
+func (u *serverURL) setHosts(list string) error {
+	if u.socket {
+		if list != "" {
+			return u.errorf("it has a host, and a socket has none")
+		}
+		return nil
+	}
+	for _, host := range strings.Split(list, ",") {
+		addr, err := u.address(host)
+		if err != nil {
+			return err
+		}
+		u.hosts = append(u.hosts, addr)
+	}
+	slices.Sort(u.hosts)
+	if u.family != redlockFamily { // each node has a vote
+		u.hosts = slices.Compact(u.hosts)
+	}
+	if len(u.hosts) > 1 && !u.manyHosts {
+		return u.errorf("it has several hosts; for Sentinels there is %s+sentinel://, for a Cluster %s+cluster://", u.baseScheme(), u.baseScheme())
+	}
+	return nil
+}
+
+// address returns one host with its port, in canonical form.
+func (u *serverURL) address(text string) (string, error) {
+	host, port, hasPort := strings.Cut(text, ":")
+	if literal, after, ok := strings.Cut(text, "]"); ok && strings.HasPrefix(literal, "[") {
+		literal, err := url.PathUnescape(literal[1:])
+		ip, err2 := netip.ParseAddr(literal)
+		if err != nil || err2 != nil || !ip.Is6() {
+			return "", u.errorf("the text in the brackets of a host is not an IPv6 address")
+		}
+		host = ip.String()
+		if port, hasPort = strings.CutPrefix(after, ":"); after != "" && !hasPort {
+			return "", u.errorf("the text after the brackets of a host is not a port")
+		}
+	} else {
+		switch {
+		case strings.Contains(port, ":"):
+			return "", u.errorf("a host has more than one colon; an IPv6 address stands in brackets, as in [::1]:%s", u.port)
+		case host == "":
+			return "", u.errorf("it has no host, or an empty one")
+		case strings.ContainsFunc(host, notInHost):
+			return "", u.errorf("a host has invalid characters")
+		}
+		host = strings.ToLower(host)
+	}
+	if !hasPort {
+		return net.JoinHostPort(host, u.port), nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return "", u.errorf("a port is not a number from 1 to 65535")
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
+}
+
+func notInHost(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_", r)
+}
+
+func (u *serverURL) setPath(path string) error {
+	decoded, err := url.PathUnescape(path)
+	switch {
+	case err != nil:
+		return u.errorf("its path has a %% that does not begin the code of a character; write %% itself as %%25")
+	case u.socket && path == "":
+		return u.errorf("it has no path of a socket")
+	case u.socket:
+		u.hosts = []string{"/" + decoded}
+	case u.family == zkFamily && path != "":
+		u.root = "/" + decoded
+	case path != "" && (u.family == etcdFamily || u.family == serviceFamily):
+		return u.errorf("it has a path; names such as team/deploy distinguish locks")
+	case u.family&anyRedis != 0:
+		return u.setRedisPath(path)
+	}
+	return nil
+}
+
+func (u *serverURL) setRedisPath(path string) error {
+	if u.hasMaster {
+		name, rest, _ := strings.Cut(path, "/")
+		u.masterName, _ = url.PathUnescape(name) // setPath has decoded it, too
+		if u.masterName == "" {
+			return u.errorf("it does not name the master")
+		}
+		path = rest
+	}
+	switch {
+	case path == "":
+	case !u.hasDB && path != "0":
+		return u.errorf("a Cluster has one database, which no path can choose")
+	case u.setDatabase(path) != nil:
+		return u.errorf("the text after the last / is not the number of a database")
+	}
+	return nil
+}
+
+// validate reports parameters that contradict one another.
+func (u *serverURL) validate() error {
+	switch noPassword := u.password == "" && u.passwordFile == ""; {
+	case u.family == serviceFamily && (u.user != "" || !noPassword):
+		return u.errorf("it has a user or password; a lock service takes a token, by token-file=FILE or $%s, or a certificate, by cert and key", apiTokenVar)
+	case u.family&(zkFamily|etcdFamily) != 0 && u.user == "" && !noPassword:
+		return u.errorf("it has a password and no user")
+	case u.family&(zkFamily|etcdFamily) != 0 && u.user != "" && noPassword:
+		return u.errorf("it has a user and no password, neither in it nor by password-file")
+	case u.password != "" && u.passwordFile != "", u.sentinelPassword != "" && u.sentinelPasswordFile != "":
+		return fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
+	case (u.cert == "") != (u.key == ""):
+		return fmt.Errorf("%w URL: parameters cert and key belong together; give both", ErrConfig)
+	case u.insecure && (u.ca != "" || u.serverName != ""):
+		return fmt.Errorf("%w URL: insecure=on checks no certificate, so ca and server-name have no effect; drop it, or drop them", ErrConfig)
+	}
+	return nil
+}
+
+// String returns the URL without secrets, and without what does not determine which locks it
+// reaches.
+func (u *serverURL) String() string {
+	if u.socket {
+		return u.scheme + "://" + (&url.URL{Path: u.hosts[0]}).EscapedPath() + "?db=" + strconv.Itoa(u.database)
+	}
+	// The zone of an IPv6 address follows a %.
+	text := u.scheme + "://" + strings.ReplaceAll(strings.Join(u.hosts, ","), "%", "%25")
+	if u.hasMaster {
+		text += "/" + url.PathEscape(u.masterName)
+	}
+	if u.hasDB {
+		text += "/" + strconv.Itoa(u.database)
+	}
+	if u.family == serviceFamily {
+		text += "/"
+	}
+	return text + (&url.URL{Path: u.root}).EscapedPath()
+}
+
+// defaultDialTimeout is the default of the parameter dial-timeout.
+const defaultDialTimeout = 5 * time.Second
+
+// readSecret returns a password: text, or the first line of file if one is given.
+func readSecret(text, file string) (string, error) {
+	if file == "" {
+		return text, nil
+	}
+	content, err := readStart(file, maxSecret)
+	if err != nil {
+		return "", fileError("the password", err)
+	}
+	line, _, found := strings.Cut(string(content), "\n")
+	if !found && len(content) == maxSecret {
+		return "", fmt.Errorf("%w: the first line of %s is longer than %d bytes, too long for a password", ErrConfig, file, maxSecret)
+	}
+	if line = strings.TrimSuffix(line, "\r"); line == "" {
+		return "", fmt.Errorf("%w: the first line of %s is empty; write the password there", ErrConfig, file)
+	}
+	return line, nil
+}
+
+// The greatest sizes of what is read from files.
+const (
+	maxSecret      = 64 << 10
+	maxAuthorities = 16 << 20
+)
+
+// readStart reads up to n bytes of a file, which may be one without an end.
+func readStart(file string, n int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, n))
+}
+
+func (u *serverURL) tlsConfig() (*tls.Config, error) {
+	if !u.tls {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	// Without ServerName each server is verified by the host that is dialled.
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.serverName, InsecureSkipVerify: u.insecure} //nolint:gosec // as asked for
+	if u.ca != "" {
+		pem, err := readStart(u.ca, maxAuthorities)
+		if err != nil {
+			return nil, fileError("the authorities", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: %s has no certificates in PEM", ErrConfig, u.ca)
+		}
+	}
+	if u.cert != "" {
+		pair, err := tls.LoadX509KeyPair(u.cert, u.key)
+		if err != nil {
+			return nil, fileError("our certificate", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// fileError returns the error for a file that the URL names and that can't be read.
+func fileError(what string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s can't be read: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s can't be read: %w", ErrConfig, what, err)
+}
