@@ -24,8 +24,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	action := Action{
-		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, ID: key.id, TTL: req.TTL, MinHold: req.MinHold,
-		Wait: msg.Wait > 0, PlaceTimeout: s.opts.PlaceTimeout,
+		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, TTL: req.TTL, MinHold: req.MinHold,
 	}
 	if msg.Reserve {
 		action.Verb, action.Why = VerbReserve, msg.Label
@@ -40,14 +39,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		outcome.Token = h.token
 	}
 	if end != nil {
-		if refused := end(outcome); refused != nil && err == nil {
-			if !h.regained { // else it was admitted before, and the client may be using it
-				ctx, cancel := unbroken(r.Context())
-				defer cancel()
-				_ = h.Release(ctx) // otherwise it lapses
-			}
-			return refused
-		}
+		end(outcome)
 	}
 	var waits *waitingError
 	switch {
@@ -190,7 +182,7 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 	if answer.Err != nil {
 		return nil, answer.Err
 	}
-	return &grant{Lease: l, token: h.Token, start: answer.Start, ttl: req.TTL, regained: true}, nil
+	return &grant{Lease: l, token: h.Token, start: answer.Start, ttl: req.TTL}, nil
 }
 
 // withdrawPlaces removes the places in the store that other replicas have for an acquisition. The
@@ -361,7 +353,7 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 		return err
 	}
 	key := placeKey{name, id.client}
-	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name, ID: key.id}, func(ctx context.Context) error {
+	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
 		return s.takeBack(ctx, key)
 	})
 }

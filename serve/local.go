@@ -31,7 +31,7 @@ func (localAccess) Authenticate(r *http.Request) (*Principal, error) {
 }
 
 // Begin implements [Authorizer].
-func (localAccess) Begin(context.Context, *Principal, Action) (func(Outcome) error, error) {
+func (localAccess) Begin(context.Context, *Principal, Action) (func(Outcome), error) {
 	return nil, nil
 }
 

@@ -160,7 +160,7 @@ func (a localAddr) String() string  { return string(a) }
 type testAccess struct {
 	prefix string
 	admin  bool
-	begin  func(Action) (func(Outcome) error, error)
+	begin  func(Action) (func(Outcome), error)
 }
 
 func (a *testAccess) Authenticate(r *http.Request) (*Principal, error) {
@@ -170,7 +170,7 @@ func (a *testAccess) Authenticate(r *http.Request) (*Principal, error) {
 	return &Principal{Name: "test", Prefix: a.prefix}, nil
 }
 
-func (a *testAccess) Begin(_ context.Context, _ *Principal, action Action) (func(Outcome) error, error) {
+func (a *testAccess) Begin(_ context.Context, _ *Principal, action Action) (func(Outcome), error) {
 	if a.begin == nil {
 		return nil, nil
 	}
@@ -338,26 +338,6 @@ func TestRenewalNeverShortens(t *testing.T) {
 	r2.post(wire.PathLabel, wire.Label{Lease: lease(g)}, http.StatusNoContent)
 	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Left < wire.Duration(long)/2 {
 		t.Errorf("the lock is %+v, want the hold to last as before", st)
-	}
-}
-
-// TestRefusedRepetition repeats an acquisition that has a hold, at a replica whose Authorizer has
-// no room left for it by then. The client may be using the hold, so it stays.
-func TestRefusedRepetition(t *testing.T) {
-	store := new(memlock.Store)
-	access := &testAccess{begin: func(Action) (func(Outcome) error, error) {
-		full := &Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemQuota}
-		return func(Outcome) error { return full }, nil
-	}}
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{Access: access})
-	for name, kind := range map[string]wire.Acquire{"exclusive": {}, "shared": {Shared: true}, "slots": {Slots: 2}} {
-		t.Run(name, func(t *testing.T) {
-			kind.Name, kind.ID, kind.TTL = name, longID("a"), long
-			g := r1.acquire(kind)
-			r2.post(wire.PathAcquire, kind, http.StatusTooManyRequests)
-			r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
-			r1.release(g)
-		})
 	}
 }
 
@@ -584,13 +564,12 @@ func TestAuthorizer(t *testing.T) {
 	r := startReplica(t, store, Options{Access: access})
 	var actions []Action
 	var outcomes []Outcome
-	var refuse error
-	access.begin = func(a Action) (func(Outcome) error, error) {
+	access.begin = func(a Action) (func(Outcome), error) {
 		actions = append(actions, a)
-		return func(o Outcome) error { outcomes = append(outcomes, o); return refuse }, nil
+		return func(o Outcome) { outcomes = append(outcomes, o) }, nil
 	}
 	g := r.acquire(msg("job", "a"))
-	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", ID: longID("a"), TTL: time.Minute, PlaceTimeout: 10 * time.Second}
+	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", TTL: time.Minute}
 	if len(actions) != 1 || actions[0] != want || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Token != g.Token {
 		t.Errorf("actions %+v, outcomes %+v; want %+v", actions, outcomes, want)
 	}
@@ -600,15 +579,17 @@ func TestAuthorizer(t *testing.T) {
 	if got := r.get(wire.PathLocks); !strings.Contains(got.text, `"name":"job"`) {
 		t.Errorf("the list is %s", got.text)
 	}
-	refuse = &Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemQuota, Detail: "no more", RetryAfter: 3 * time.Second}
-	got := r.post(wire.PathAcquire, msg("other", "a"), http.StatusTooManyRequests)
+	access.begin = func(Action) (func(Outcome), error) {
+		return nil, &Refusal{Status: http.StatusServiceUnavailable, Type: wire.ProblemAudit, Detail: "no more", RetryAfter: 3 * time.Second}
+	}
+	got := r.post(wire.PathAcquire, msg("other", "a"), http.StatusServiceUnavailable)
 	if got.header.Get("Retry-After") != "3" || got.problem.Detail != "no more" {
 		t.Errorf("the refusal is %+v", got)
 	}
 	if st := status(t, store, "team/other"); len(st.Holders) != 0 {
-		t.Errorf("a hold that was refused afterwards stays: %+v", st)
+		t.Errorf("an acquisition that was refused has a hold: %+v", st)
 	}
-	access.begin = func(Action) (func(Outcome) error, error) { return nil, errors.New("secret of the authorizer") }
+	access.begin = func(Action) (func(Outcome), error) { return nil, errors.New("secret of the authorizer") }
 	if got := r.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}

@@ -116,7 +116,7 @@ var rules = []rule{
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
-	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"fence", "internal/livetest", "memlock", "remotelock/..."},
+	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "golang.org/x/time/rate"}, []string{"fence", "internal/livetest", "memlock", "remotelock/..."},
 		"it has dependencies that the service has not: who brings another Authorizer inherits nothing of it"},
 
 	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",

@@ -38,13 +38,6 @@ var serveMutants = []mutant{
 		tests: "TestFenceNamespaces",
 	},
 	{
-		guarantee: "connections of one client", pkg: "serve",
-		in:    "limitedListener.admit",
-		old:   "if l.open[client] >= l.most {",
-		new:   "if l.open[client] > l.most {",
-		tests: "TestLimitConnections",
-	},
-	{
 		guarantee: "places end", pkg: "serve",
 		in:    "place.detachLocked",
 		old:   "p.giveUpLocked(errAbandoned)",
@@ -106,13 +99,6 @@ var serveMutants = []mutant{
 		old:   "r.id.isFinal",
 		new:   "func(driver.Holding) bool { return true }",
 		tests: "TestLateRequests",
-	},
-	{
-		guarantee: "refused repetitions", pkg: "serve",
-		in:    "Service.acquire",
-		old:   "if !h.regained {",
-		new:   "if true {",
-		tests: "TestRefusedRepetition",
 	},
 	{
 		guarantee: "TTLs of renewals", pkg: "serve",

@@ -340,9 +340,6 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   read the policy and the certificates again, and open the audit log again. A
   bad file changes nothing.
 
-  Each address may have --max-connections-per-client connections; further ones
-  are closed. Behind a proxy, all clients have the address of the proxy.
-
   After a signal, it answers requests that wait, and refuses new ones. Holds
   stay in the store, and their clients go on at another replica.
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,7 +27,6 @@ const drainTimeout = 10 * time.Second
 type serveCommand struct {
 	*app
 	listen string
-	conns  int    // that each client may have open
 	fence  string // where marks are kept; "": in the store, if it is a database
 	flags  accessFlags
 }
@@ -46,7 +44,6 @@ func (a *app) newServeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; without --policy, it must be one of this host's loopback addresses")
 	cmd.Flags().StringVar(&c.fence, "fence", "", "keep the marks of /v1/fence at `URL`, or in a folder, dir:PATH (default: in the store, if it is a database)")
-	cmd.Flags().IntVar(&c.conns, "max-connections-per-client", 1000, "close the connections of an address, or an IPv6 /64, above `N`; a proxy is one client")
 	c.flags.register(cmd.Flags())
 	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -70,9 +67,6 @@ func (a *app) newServeCommand() *cobra.Command {
 
 // check refuses flags that can't be right.
 func (c *serveCommand) check() error {
-	if c.conns < 1 {
-		return usagef("--max-connections-per-client %d: it must be at least 1; without the flag, it is 1000", c.conns)
-	}
 	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
 		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(c.listen), backend.ServicePort)
 	}
@@ -84,7 +78,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if s.IsService() {
 		return failf(exitConfig, "%s is a lock service already; give the store that it serves", s.URL)
 	}
-	access, err := c.flags.open(c.app, s.Driver)
+	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
 	}
@@ -110,7 +104,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		return err
 	}
 	metrics.service = service
-	listener, err := c.listener(metrics)
+	listener, err := c.listener()
 	if err != nil {
 		return err
 	}
@@ -136,8 +130,8 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	return c.drain(service, server)
 }
 
-// listener listens on the address. It bounds the connections of each client.
-func (c *serveCommand) listener(metrics *serveMetrics) (net.Listener, error) {
+// listener listens on the address.
+func (c *serveCommand) listener() (net.Listener, error) {
 	l, err := net.Listen("tcp", c.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, usagef("--listen %s: another program listens there; stop it, or give another port", printable(c.listen))
@@ -145,13 +139,7 @@ func (c *serveCommand) listener(metrics *serveMetrics) (net.Listener, error) {
 	if err != nil {
 		return nil, usagef("--listen %s: %w", printable(c.listen), err)
 	}
-	var printed seldom
-	return serve.LimitConnections(l, c.conns, func(client netip.Prefix) {
-		metrics.refused.Inc()
-		if printed.allows(client.String(), time.Now()) {
-			c.messagef("connections of %s are closed: it has %d, as --max-connections-per-client allows", client, c.conns)
-		}
-	}), nil
+	return l, nil
 }
 
 // drain ends the service and its server.

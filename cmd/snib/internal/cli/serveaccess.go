@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 	"github.com/sniblock/snib/serve/access"
@@ -56,8 +55,8 @@ type serviceAccess struct {
 	certs  *access.Certificates // nil: without TLS
 }
 
-// open reads the files. Quotas count the locks in the store.
-func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) {
+// open reads the files.
+func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 	s := &serviceAccess{}
 	if f.tls.Cert != "" {
 		certs, err := access.LoadCertificates(f.tls)
@@ -78,7 +77,7 @@ func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) 
 		s.audit = audit
 	}
 	var err error
-	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit, List: store.List})
+	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit})
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}

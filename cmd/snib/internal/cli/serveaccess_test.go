@@ -55,7 +55,6 @@ func TestRightsTable(t *testing.T) {
 	}
 	want := `WHO                 MAY                 NAMESPACE  LOCKS               UNTIL
 certificate.backup  acquire             payments   backup/*            -
-oidc.github         read acquire        payments   deploy/*            -
 token.deploy        read acquire        payments   deploy/* migrate/*  ended 2027-06-30T00:00:00Z
 token.oncall        read break reserve  -          all                 -
 `

@@ -16,7 +16,6 @@ import (
 type serveMetrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	refused  prometheus.Counter
 	service  *serve.Service // set before the first request
 	registry *prometheus.Registry
 }
@@ -30,13 +29,10 @@ func newServeMetrics() (*serveMetrics, error) {
 			Name: "distributed_lock_service_request_seconds", Help: "Time from a request to the end of its answer, with the time that it waited for a lock.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30},
 		}, []string{"path"}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "distributed_lock_service_refused_connections_total", Help: "Connections that were closed because their client had too many.",
-		}),
 		registry: prometheus.NewRegistry(),
 	}
 	return m, errors.Join(
-		m.registry.Register(m.requests), m.registry.Register(m.seconds), m.registry.Register(m.refused),
+		m.registry.Register(m.requests), m.registry.Register(m.seconds),
 		m.gauge("waits", "Requests that wait for a lock.", func(s serve.Stats) int { return s.Waits }),
 		m.gauge("places", "Acquisitions that have a place in a queue.", func(s serve.Stats) int { return s.Places }),
 		m.gauge("streams", "Clients that listen to events.", func(s serve.Stats) int { return s.Streams }),
