@@ -33,7 +33,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	h, err := s.get(r.Context(), key, req, &msg, arrived)
+	h, err := s.get(r.Context(), key, p.Prefix, req, &msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
 		outcome.Token = h.token
@@ -114,7 +114,7 @@ func (e *waitingError) Error() string { return "the request waits" }
 func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
 
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
-func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*grant, error) {
+func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*grant, error) {
 	wait := min(wire.Duration(msg.Wait), s.opts.MaxWait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg
 			return h, err
 		}
 	}
-	p, err := s.placeLocked(key, req, wait > 0)
+	p, err := s.placeLocked(key, namespace, req, wait > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -139,22 +139,29 @@ func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg
 }
 
 // placeLocked returns the place of an acquisition, which may be a new one.
-func (s *Service) placeLocked(key placeKey, req driver.Request, waits bool) (*place, error) {
+func (s *Service) placeLocked(key placeKey, namespace string, req driver.Request, waits bool) (*place, error) {
 	p := s.places[key]
 	switch {
 	case s.draining:
 		return nil, errDraining()
 	case s.withdrawn.has(key):
 		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition; begin another one, with a new id", 0)
-	case s.polls >= s.opts.MaxWaits, p == nil && len(s.places) >= s.opts.MaxWaits:
+	case p == nil && waits && s.isFullLocked(namespace):
 		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
 	case p == nil:
-		return s.newPlaceLocked(key, req, waits), nil
+		return s.newPlaceLocked(key, namespace, req, waits), nil
 	case !p.fits(req):
 		return nil, wire.NewProblem(wire.ProblemKind, "another request with this id is under way, with other shared, "+
 			"slots, min_hold_ms, tokens or reserve; send the same ones, or use another id", 0)
 	}
 	return p, nil
+}
+
+// isFullLocked reports whether nobody of a namespace may have one more place. The principals of a
+// namespace have at most as many as are free, so they can't shut out those of others.
+func (s *Service) isFullLocked(namespace string) bool {
+	free := s.opts.MaxWaits - len(s.places)
+	return free <= 0 || namespace != "" && s.waiting[namespace] >= free
 }
 
 // regain returns the hold that the client of an acquisition has already, from another replica or

@@ -113,7 +113,7 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 		if !isBatch {
 			return nil, err
 		}
-		problem := problemOf(err)
+		problem := s.problemOf(err)
 		results[i] = wire.Renewed{Type: problem.Type, Detail: problem.Detail}
 	}
 	return results, nil

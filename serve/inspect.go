@@ -286,7 +286,7 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal)
 	}
 	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpAudit, List: true}, func(context.Context) error {
 		if s.opts.Audit == nil {
-			return wire.NewProblem(wire.ProblemPath, "this service has no audit log, because it has no policy", 0)
+			return wire.NewProblem(wire.ProblemPath, "this service keeps no audit log", 0)
 		}
 		return writeJSON(w, http.StatusOK, wire.Audit{Events: s.opts.Audit(p, limit)})
 	})

@@ -21,9 +21,10 @@ func (k placeKey) isOf(inStore string) bool {
 // A place is an acquisition that goes through this replica. A request of the client is a poll of
 // it. Between two polls it stays for [Options.PlaceTimeout].
 type place struct {
-	s   *Service
-	key placeKey
-	req driver.Request // with the id in the store of the latest request, guarded by Service.mu
+	s         *Service
+	key       placeKey
+	namespace string         // the prefix of the names of the principal
+	req       driver.Request // with the id in the store of the latest request, guarded by Service.mu
 
 	ctx    context.Context // of the request that waits in the store
 	cancel context.CancelCauseFunc
@@ -75,10 +76,11 @@ const errWithdrawn driver.Sentinel = "the request was withdrawn"
 const errAbandoned driver.Sentinel = "the client has gone"
 
 // newPlaceLocked adds a place, and lets it ask the store. A place that waits is queued.
-func (s *Service) newPlaceLocked(key placeKey, req driver.Request, waits bool) *place {
-	p := &place{s: s, key: key, req: req, waits: waits, since: driver.Now(), ended: make(chan struct{})}
+func (s *Service) newPlaceLocked(key placeKey, namespace string, req driver.Request, waits bool) *place {
+	p := &place{s: s, key: key, namespace: namespace, req: req, waits: waits, since: driver.Now(), ended: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	s.places[key] = p
+	s.waiting[namespace]++
 	if waits {
 		p.enqueueLocked(false)
 	} else {
@@ -156,10 +158,23 @@ func (s *Service) serveQueue(name string, q *queue) {
 	}
 }
 
+// retryPause is how long a place waits before it asks a store again that was unavailable.
+const retryPause = 500 * time.Millisecond
+
 // acquire asks the store for the lock. The first request does not wait: it is not given up, so its
-// grant is final.
+// grant is final. While the store is unavailable, it is repeated: a request that waits in the store
+// would wait for the end of a hold that the client has already.
 func (p *place) acquire() (_ *grant, final bool, err error) {
 	h, err := p.try()
+	for errors.Is(err, driver.ErrUnavailable) {
+		p.noteWait(err)
+		select {
+		case <-time.After(retryPause):
+			h, err = p.try()
+		case <-p.ctx.Done():
+			return nil, false, context.Cause(p.ctx)
+		}
+	}
 	if !errors.Is(err, driver.ErrHeld) {
 		return h, true, err
 	}
@@ -269,19 +284,26 @@ func (p *place) collectLocked() {
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	if p.s.places[p.key] == p {
-		delete(p.s.places, p.key)
-	}
+	p.forgetLocked()
 	p.cancel(nil)
 	p.wakeLocked()
 	close(p.ended)
 }
 
+// forgetLocked lets the client begin anew.
+func (p *place) forgetLocked() {
+	if p.s.places[p.key] != p {
+		return
+	}
+	delete(p.s.places, p.key)
+	if p.s.waiting[p.namespace]--; p.s.waiting[p.namespace] == 0 {
+		delete(p.s.waiting, p.namespace)
+	}
+}
+
 // releaseLocked releases a hold that nobody wants, and then ends the place.
 func (p *place) releaseLocked(h *grant) {
-	if p.s.places[p.key] == p {
-		delete(p.s.places, p.key) // the client may come back with a new place
-	}
+	p.forgetLocked()                                  // the client may come back with a new place
 	p.state, p.grant, p.settling = granted, nil, true // no poll touches it
 	p.s.running.Go(func() {
 		ctx, cancel := unbroken(context.Background())

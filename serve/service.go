@@ -31,8 +31,9 @@ type Options struct {
 	// request again. The default is 10 s.
 	PlaceTimeout time.Duration
 
-	// MaxWaits is how many requests may wait at a time, and how many clients may have a place,
-	// which lasts for longer than a request. The default is 10,000.
+	// MaxWaits is how many acquisitions may wait at a time. A client that waits has a place, which
+	// lasts for longer than its request. The principals of one namespace have at most as many places
+	// as are free. The default is 10,000.
 	MaxWaits int
 
 	// EventInterval is how often the store is listed for those who listen to events. If a list
@@ -55,6 +56,14 @@ type Options struct {
 	// latest first. Nil means that there is none.
 	Audit func(p *Principal, n int) []wire.AuditEvent
 
+	// Log, if not nil, is called with a line for people about each change of the store's state. It
+	// returns soon, and is safe for concurrent use.
+	Log func(line string)
+
+	// Grace returns for how long the store grants nothing, if an error of the driver says so. Nil
+	// means that no error does.
+	Grace func(error) time.Duration
+
 	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
 	// use.
 	Observe func(Exchange)
@@ -62,7 +71,10 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Access == nil {
-		o.Access = localAccess{}
+		o.Access = LocalOnly()
+	}
+	if o.Log == nil {
+		o.Log = func(string) {}
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = 1 << 20
@@ -98,6 +110,7 @@ type Service struct {
 	events  *events.Hub
 	console http.Handler
 
+	store  storeWatch
 	doctor check[[]wire.Finding]
 	leaks  check[[]wire.Leak]
 
@@ -106,6 +119,7 @@ type Service struct {
 	mu        sync.Mutex
 	places    map[placeKey]*place
 	queues    map[string]*queue // by the name in the store
+	waiting   map[string]int    // places, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
 	streams   int // clients that listen to events
@@ -130,17 +144,15 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	}
 	s := &Service{
 		driver: d, info: info, opts: opts.withDefaults(),
-		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
+		places: map[placeKey]*place{}, queues: map[string]*queue{}, waiting: map[string]int{}, drained: make(chan struct{}),
 		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
+	}
+	s.store = storeWatch{
+		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: s.drained,
+		probe: func(ctx context.Context) error { _, err := d.Status(ctx, "snib-ready"); return err },
 	}
 	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, s.drained)
 	return s, nil
-}
-
-// IsLocal reports whether the service admits nobody but clients on its own host.
-func (s *Service) IsLocal() bool {
-	_, local := s.opts.Access.(localAccess)
-	return local
 }
 
 // Drain ends the service, and returns when it does not use the driver any more, or ctx is done.
@@ -255,18 +267,12 @@ func (s *Service) answer(w http.ResponseWriter, err error) {
 	if errors.As(err, &refusal) && refusal.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", refusal.Challenge)
 	}
-	writeProblem(w, problemOf(err))
+	writeProblem(w, s.problemOf(err))
 }
 
 // dispatch lets a request in, and serves it.
 func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
-	s.mu.Lock()
-	draining := s.draining
-	if !draining {
-		s.running.Add(1)
-	}
-	s.mu.Unlock()
-	if draining {
+	if !s.enter() {
 		return errDraining()
 	}
 	defer s.running.Done()
@@ -285,6 +291,17 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 	return at.serve(s, w, r, p)
 }
 
+// enter lets a request use the driver, unless the service drains. The caller ends it with
+// running.Done.
+func (s *Service) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.running.Add(1)
+	}
+	return !s.draining
+}
+
 func errNoPath() error {
 	return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
 }
@@ -296,20 +313,6 @@ func errDraining() error {
 // health answers as long as the process runs.
 func (s *Service) health(w http.ResponseWriter) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-}
-
-// ready answers whether the replica should get requests: it does not shut down, and it reaches the
-// store.
-func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
-	if s.isDraining() {
-		return errDraining()
-	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), driver.AnswerTimeout, errNoAnswer)
-	defer cancel()
-	if _, err := s.driver.Status(ctx, "snib-ready"); err != nil {
-		return errors.Join(driver.ErrUnavailable, err)
-	}
-	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
 // errNoAnswer is the cause of the end of a context that bounds the wait for the store's answer.

@@ -148,6 +148,16 @@ func TestLocalOnly(t *testing.T) {
 			}
 		})
 	}
+	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"} {
+		req := httptest.NewRequest(http.MethodGet, wire.PathStore, nil)
+		req.RemoteAddr, req.Host = "127.0.0.1:999", "127.0.0.1:7420"
+		req.Header.Set(name, "203.0.113.9")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, local)))
+		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "policy") {
+			t.Errorf("through a proxy that sends %s: %d %s, want 403", name, w.Code, w.Body)
+		}
+	}
 }
 
 // localAddr is the address of a server.

@@ -26,7 +26,12 @@ import (
 // startService starts snib serve for a store, and returns its process and its URL.
 func startService(t *testing.T, store string, flags ...string) (*proc, string) {
 	t.Helper()
-	log := filepath.Join(t.TempDir(), "log")
+	return startLogged(t, filepath.Join(t.TempDir(), "log"), store, flags...)
+}
+
+// startLogged is startService with a file for what the service prints.
+func startLogged(t *testing.T, log, store string, flags ...string) (*proc, string) {
+	t.Helper()
 	p := start(t, append([]string{"sh", "-c", `exec snib serve --listen 127.0.0.1:0 --url "$@" 2>"$0"`, log, store}, flags...)...)
 	awaitText(t, log, "serving http://")
 	return p, regexp.MustCompile(`http://[0-9.:]+`).FindString(read(log))
@@ -130,6 +135,7 @@ func TestServeMetrics(t *testing.T) {
 		`distributed_lock_service_requests_total{code="404",path="other"} 2`,
 		`distributed_lock_service_request_seconds_count{path="/v1/acquire"} 2`,
 		"distributed_lock_service_waits 0", "distributed_lock_service_places 0", "distributed_lock_service_streams 0",
+		"distributed_lock_service_store_up 1", "distributed_lock_service_grace_seconds 0",
 	} {
 		if !strings.Contains(string(text), want+"\n") {
 			t.Errorf("/metrics has no line %q:\n%s", want, text)
@@ -258,5 +264,31 @@ func TestServeManyConnections(t *testing.T) {
 	}
 	if status, body := post(t, url, `{"name":"deploy"}`); status != http.StatusOK {
 		t.Errorf("acquire beside 1,100 connections = %d %s, want 200", status, body)
+	}
+}
+
+// TestServeTells checks what an operator reads about a service without a policy: that a store in
+// memory forgets, and who broke which hold and why.
+func TestServeTells(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "log")
+	p, url := startLogged(t, file, "memory:")
+	status, body := post(t, url, `{"name":"deploy"}`)
+	var g struct{ Token json.Number }
+	if err := json.Unmarshal([]byte(body), &g); status != http.StatusOK || err != nil {
+		t.Fatalf("acquire = %d %s, %v", status, body, err)
+	}
+	resp, err := http.Post(url+"/v1/break", "application/json",
+		strings.NewReader(`{"name":"deploy","token":`+g.Token.String()+`,"reason":"test at 3 am"}`))
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("break = %+v, %v", resp, err)
+	}
+	p.signal(syscall.SIGINT)
+	p.wait()
+	log := read(file)
+	for _, want := range []string{"a restart forgets", `"outcome":"done"`, `"reason":"test at 3 am"`, "all holds are forgotten"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has no %q: %s", want, log)
+		}
 	}
 }

@@ -164,6 +164,27 @@ var serveMutants = []mutant{
 		tests: "TestLocalOnly",
 	},
 	{
+		guarantee: "proxies before local access", pkg: "serve",
+		in:    "localAccess.Authenticate",
+		old:   `if r.Header.Get(name) != "" {`,
+		new:   "if false {",
+		tests: "TestLocalOnly",
+	},
+	{
+		guarantee: "waiters of others", pkg: "serve",
+		in:    "Service.isFullLocked",
+		old:   "s.waiting[namespace] >= free",
+		new:   "s.waiting[namespace] < 0",
+		tests: "TestPlacesOfNamespaces",
+	},
+	{
+		guarantee: "one check of the store for all", pkg: "serve",
+		in:    "storeWatch.latest",
+		old:   "p == nil || ",
+		new:   "true || ",
+		tests: "TestReadyIsShared",
+	},
+	{
 		guarantee: "unsafe stores", pkg: "serve",
 		in:    "New",
 		old:   "info.Tenure == driver.TenureSession",

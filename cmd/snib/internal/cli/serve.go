@@ -96,6 +96,8 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	service, err := serve.New(s.Driver, serve.Options{
 		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
 		Metrics: metrics.handler(), Observe: metrics.observe,
+		Log:   func(line string) { c.messagef("%s", line) },
+		Grace: func(err error) time.Duration { left, _ := backend.Grace(err); return left },
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
@@ -117,6 +119,11 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app)
 	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
+	ending := "holds stay in the store"
+	if s.Driver.Info().Backend == "memory" {
+		ending = "the store is in memory, so all holds are forgotten"
+		c.messagef("the store is in memory: a restart forgets all holds and reservations, and grants their locks anew")
+	}
 	if scheme == "http" && !wire.IsLoopback(c.listen) {
 		c.messagef("tokens come over the network in clear text: give --tls-cert and --tls-key, unless a proxy with TLS is before this port")
 	}
@@ -126,7 +133,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	case <-ctx.Done():
 	}
 	stop()
-	c.infof("ending: holds stay in the store; another signal ends at once")
+	c.infof("ending: %s; another signal ends at once", ending)
 	return c.drain(service, server)
 }
 

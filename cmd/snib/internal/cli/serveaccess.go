@@ -36,8 +36,6 @@ func (f *accessFlags) check(listen string) error {
 	switch {
 	case f.policy == "" && !wire.IsLoopback(listen):
 		return usagef("--listen %s is not a loopback address, so --policy must say who may do what; see docs/serve-access.md", printable(listen))
-	case f.policy == "" && f.auditLog != "":
-		return usagef("--audit-log records what --policy refuses and allows, and there is no --policy")
 	case (f.tls.Cert == "") != (f.tls.Key == ""):
 		return usagef("--tls-cert and --tls-key belong together; give both")
 	case f.tls.ClientCA != "" && f.tls.Cert == "":
@@ -50,8 +48,9 @@ func (f *accessFlags) check(listen string) error {
 
 // A serviceAccess is what the flags ask for, opened.
 type serviceAccess struct {
-	access *access.Access // nil: only clients on this host
 	audit  *access.AuditLog
+	policy *access.Access       // nil: only clients on this host
+	local  *access.Local        // without a policy
 	certs  *access.Certificates // nil: without TLS
 }
 
@@ -65,9 +64,6 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 		}
 		s.certs = certs
 	}
-	if f.policy == "" {
-		return s, nil
-	}
 	s.audit = access.NewAuditLog(a.err)
 	if f.auditLog != "" {
 		audit, err := access.OpenAuditLog(f.auditLog)
@@ -76,28 +72,32 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 		}
 		s.audit = audit
 	}
+	if f.policy == "" {
+		s.local = access.NewLocal(s.audit)
+		return s, nil
+	}
 	var err error
-	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit})
+	s.policy, err = access.Load(access.Config{File: f.policy, Audit: s.audit})
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}
 	return s, nil
 }
 
-// authorizer returns what the service asks; nil without a policy.
+// authorizer returns what the service asks.
 func (s *serviceAccess) authorizer() serve.Authorizer {
-	if s.access == nil {
-		return nil
+	if s.policy == nil {
+		return s.local
 	}
-	return s.access
+	return s.policy
 }
 
-// recent returns what reads the latest events of the audit log; nil without a policy.
+// recent returns what reads the latest events of the audit log.
 func (s *serviceAccess) recent() func(*serve.Principal, int) []wire.AuditEvent {
-	if s.access == nil {
-		return nil
+	if s.policy == nil {
+		return s.local.Recent
 	}
-	return s.access.Recent
+	return s.policy.Recent
 }
 
 // tlsConfig returns the configuration of the listener; nil without TLS.
@@ -110,9 +110,7 @@ func (s *serviceAccess) tlsConfig() *tls.Config {
 
 // close closes the audit log.
 func (s *serviceAccess) close() {
-	if s.audit != nil {
-		_ = s.audit.Close() // each line was written at once
-	}
+	_ = s.audit.Close() // each line was written at once
 }
 
 // reload reads all files again. Where a file is bad, its old content stays in use.
@@ -121,9 +119,10 @@ func (s *serviceAccess) reload() error {
 	if s.certs != nil {
 		errs = append(errs, s.certs.Reload())
 	}
-	if s.access != nil {
-		errs = append(errs, s.access.Reload(), s.audit.Reopen())
+	if s.policy != nil {
+		errs = append(errs, s.policy.Reload())
 	}
+	errs = append(errs, s.audit.Reopen())
 	return errors.Join(errs...)
 }
 

@@ -26,7 +26,7 @@ func TestAccessFlags(t *testing.T) {
 		{"Name", "db.example.com:7420", accessFlags{}, "--policy must say"},
 		{"TLSIsNoPolicy", ":7420", accessFlags{tls: pair}, "--policy must say"},
 		{"Policy", ":7420", accessFlags{policy: "p", tls: withCA}, ""},
-		{"AuditOfNothing", "127.0.0.1:7420", accessFlags{auditLog: "a"}, "there is no --policy"},
+		{"AuditWithoutPolicy", "127.0.0.1:7420", accessFlags{auditLog: "a"}, ""},
 		{"NoKey", "127.0.0.1:7420", accessFlags{tls: access.TLSFiles{Cert: "c"}}, "belong together"},
 		{"NoCertificate", ":7420", accessFlags{policy: "p", tls: access.TLSFiles{Key: "k"}}, "belong together"},
 		{"AuthorityWithoutTLS", ":7420", accessFlags{policy: "p", tls: access.TLSFiles{ClientCA: "a"}}, "--client-ca needs TLS"},

@@ -33,18 +33,21 @@ func newServeMetrics() (*serveMetrics, error) {
 	}
 	return m, errors.Join(
 		m.registry.Register(m.requests), m.registry.Register(m.seconds),
-		m.gauge("waits", "Requests that wait for a lock.", func(s serve.Stats) int { return s.Waits }),
-		m.gauge("places", "Acquisitions that have a place in a queue.", func(s serve.Stats) int { return s.Places }),
-		m.gauge("streams", "Clients that listen to events.", func(s serve.Stats) int { return s.Streams }),
+		m.gauge("waits", "Requests that wait for a lock.", func(s serve.Stats) float64 { return float64(s.Waits) }),
+		m.gauge("places", "Acquisitions that have a place in a queue.", func(s serve.Stats) float64 { return float64(s.Places) }),
+		m.gauge("streams", "Clients that listen to events.", func(s serve.Stats) float64 { return float64(s.Streams) }),
+		m.gauge("store_up", "Whether the store answers.", func(s serve.Stats) float64 { return map[bool]float64{true: 1}[s.StoreUp] }),
+		m.gauge("grace_seconds", "How long the store still grants nothing.", func(s serve.Stats) float64 { return s.Grace.Seconds() }),
+		m.registry.Register(collectors.NewBuildInfoCollector()),
 		m.registry.Register(collectors.NewGoCollector()),
 		m.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 	)
 }
 
 // gauge registers a gauge of what the service is doing.
-func (m *serveMetrics) gauge(name, help string, value func(serve.Stats) int) error {
+func (m *serveMetrics) gauge(name, help string, value func(serve.Stats) float64) error {
 	return m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "distributed_lock_service_" + name, Help: help}, func() float64 {
-		return float64(value(m.service.Stats()))
+		return value(m.service.Stats())
 	}))
 }
 
