@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Audit } from "./audit";
 import { Holders } from "./holders";
 import { Leaks } from "./leaks";
@@ -42,7 +42,7 @@ function App() {
     query.addEventListener("change", turn);
     return () => { clearInterval(timer); removeEventListener("hashchange", move); query.removeEventListener("change", turn); };
   }, []);
-  useEffect(() => { // a new view is read from its heading on
+  useLayoutEffect(() => { // a new view is read from its heading on: at once, and not while somebody types already
     const title = main.current?.querySelector<HTMLElement>("h1");
     document.title = (title?.textContent ?? "snib") + " · snib";
     if (!isFirst.current) title?.focus();
