@@ -14,6 +14,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
 // query returns the parameters of a request, of which only some are known, each once.
@@ -129,9 +130,9 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 	defer s.mu.Unlock()
 	var all []driver.Waiting
 	now := driver.Now()
-	for i, p := range s.queueOfLocked(st.Name) {
+	for i, p := range s.queues[st.Name] {
 		isIn := func(w driver.Waiting) bool { return w.ID == p.req.ID }
-		if p.gaveUp != nil || i == 0 && (slices.ContainsFunc(st.Waiters, isIn) || !p.told) {
+		if p.state.GaveUp != waiting.Wanted || i == 0 && (slices.ContainsFunc(st.Waiters, isIn) || !p.state.Told) {
 			continue
 		}
 		isHolder := func(h driver.Holding) bool { return h.ID == p.req.ID }
@@ -141,14 +142,6 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 		all = append(all, driver.Waiting{ID: p.req.ID, Shared: p.req.Shared, Holder: p.req.Holder, Waited: now.Sub(p.since)})
 	}
 	return all
-}
-
-// queueOfLocked returns the places that wait for a name.
-func (s *Service) queueOfLocked(name string) []*place {
-	if q := s.queues[name]; q != nil {
-		return q.places
-	}
-	return nil
 }
 
 // listLocks answers with a [wire.Page], or with all locks as lines.

@@ -12,6 +12,7 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve/internal/console"
 	"github.com/sniblock/snib/serve/internal/events"
+	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
 // Options are the settings of a [Service]. A zero field means its default.
@@ -118,8 +119,8 @@ type Service struct {
 
 	mu        sync.Mutex
 	places    map[placeKey]*place
-	queues    map[string]*queue // by the name in the store
-	waiting   map[string]int    // places, by the prefix of their namespace
+	queues    map[string][]*place // that wait for a lock, by its name in the store; the first one is asked for
+	waiting   map[string]int      // places, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
 	streams   int // clients that listen to events
@@ -144,7 +145,7 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	}
 	s := &Service{
 		driver: d, info: info, opts: opts.withDefaults(),
-		places: map[placeKey]*place{}, queues: map[string]*queue{}, waiting: map[string]int{}, drained: make(chan struct{}),
+		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{}, drained: make(chan struct{}),
 		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
 	s.store = storeWatch{
@@ -164,7 +165,7 @@ func (s *Service) Drain(ctx context.Context) error {
 		s.draining = true
 		close(s.drained)
 		for _, p := range s.places {
-			p.giveUpLocked(nil)
+			p.onLocked(waiting.ServiceEnds)
 		}
 	}
 	s.mu.Unlock()

@@ -96,6 +96,7 @@ func TestReadyIsShared(t *testing.T) {
 			})
 		}
 		asking.Wait()
+		synctest.Wait()
 		if store.asked != 1 {
 			t.Errorf("the store was asked %d times for 1,001 requests, want once", store.asked)
 		}
@@ -111,8 +112,9 @@ func TestReadyIsShared(t *testing.T) {
 func TestStoreChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &moodyStore{Driver: memlock.New()}
+		var mu sync.Mutex
 		var log []string
-		s := newService(t, store, Options{Log: func(line string) { log = append(log, line) }, Grace: graceOf})
+		s := newService(t, store, Options{Log: func(line string) { mu.Lock(); defer mu.Unlock(); log = append(log, line) }, Grace: graceOf})
 		acquire := func(want int, detail string, after int64) {
 			t.Helper()
 			w := post(t.Context(), s, wire.PathAcquire, `{"name":"job"}`)
@@ -123,6 +125,8 @@ func TestStoreChanges(t *testing.T) {
 		}
 		logs := func(want ...string) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			ok := len(log) == len(want)
 			for i := 0; ok && i < len(want); i++ {
 				ok = strings.HasPrefix(log[i], want[i])

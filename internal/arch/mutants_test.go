@@ -60,6 +60,7 @@ type Driver struct{}`
 		"docs/backends/pglock.md":           page,
 		"serve/access/x.go":                 "package access",
 		"serve/internal/events/events.go":   "package events",
+		"serve/internal/waiting/waiting.go": "package waiting",
 		"serve/internal/console/console.go": "package console",
 		"serve/serve.go":                    "package serve\nimport _ \"github.com/sniblock/snib/remotelock/wire\"",
 		"remotelock/remotelock.go":          "package remotelock\nimport _ \"github.com/sniblock/snib/remotelock/wire\"" + backend,

@@ -51,6 +51,7 @@ var rules = []rule{
 		"it makes releases of what others wrote, and links nothing of it"},
 	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest"}, "a service over any driver, so it knows no store"},
 	{"serve/internal/events", []string{"driver"}, nil, "it compares what a store shows, whoever asks"},
+	{"serve/internal/waiting", nil, nil, "it decides by what it is told, without a clock, a network or a lock"},
 	{"serve/internal/console", nil, []string{"internal/livetest"}, "it has files: what they show comes from the API"},
 	{"remotelock", []string{"driver", "remotelock/wire"}, nil,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},

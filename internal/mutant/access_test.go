@@ -48,7 +48,7 @@ var accessMutants = []mutant{
 		guarantee: "breaks are recorded", pkg: "serve/access",
 		in:    "AuditLog.begin",
 		old:   "if err := l.Record(event); err != nil {",
-		new:   "if err := l.Record(event); false {",
+		new:   "if err := l.Record(event); false && err != nil {",
 		tests: "TestBreakIsRecorded",
 	},
 	{

@@ -18,8 +18,8 @@ var serveMutants = []mutant{
 	},
 	{
 		guarantee: "places of clients", pkg: "serve",
-		in:    "place.detachLocked",
-		old:   "p.timer = time.AfterFunc(p.s.opts.PlaceTimeout,",
+		in:    "place.doLocked",
+		old:   "p.timer = time.AfterFunc(s.opts.PlaceTimeout,",
 		new:   "p.timer = time.AfterFunc(0,",
 		tests: "TestPlaceIsKept",
 	},
@@ -38,11 +38,11 @@ var serveMutants = []mutant{
 		tests: "TestFenceNamespaces",
 	},
 	{
-		guarantee: "places end", pkg: "serve",
-		in:    "place.detachLocked",
-		old:   "p.giveUpLocked(errAbandoned)",
-		new:   "_ = p",
-		tests: "TestPlaceEnds",
+		guarantee: "places end", pkg: "serve/internal/waiting",
+		in:    "State.On",
+		old:   "if s.GaveUp == Wanted {",
+		new:   "if false {",
+		tests: "TestAll",
 	},
 	{
 		guarantee: "places of dead replicas", pkg: "serve",
@@ -67,7 +67,7 @@ var serveMutants = []mutant{
 	},
 	{
 		guarantee: "kinds of repeated requests", pkg: "serve",
-		in:    "Service.placeLocked",
+		in:    "Service.attach",
 		old:   "case !p.fits(req):",
 		new:   "case false && !p.fits(req):",
 		tests: "TestPlaceOfAnotherKind",
@@ -80,11 +80,11 @@ var serveMutants = []mutant{
 		tests: "TestOneRequest",
 	},
 	{
-		guarantee: "holders of grants", pkg: "serve",
-		in:    "place.takeLocked",
-		old:   "p.grant, p.isShown",
-		new:   "p.grant, p.final",
-		tests: "TestHolderFails",
+		guarantee: "holders of grants", pkg: "serve/internal/waiting",
+		in:    "State.On",
+		old:   "s.Final = true\n\t\treturn s.confirmFailed()",
+		new:   "s.Final, s.Shown = true, true\n\t\treturn s.confirmFailed()",
+		tests: "TestHolderFails", testsIn: "serve",
 	},
 	{
 		guarantee: "late withdrawals", pkg: "remotelock",
@@ -123,7 +123,7 @@ var serveMutants = []mutant{
 	},
 	{
 		guarantee: "fresh leases", pkg: "serve",
-		in:    "place.confirm",
+		in:    "place.confirmInStore",
 		old:   "if !h.start.Before(arrived) {",
 		new:   "if true {",
 		tests: "TestGrantWhileAway",
@@ -137,9 +137,9 @@ var serveMutants = []mutant{
 	},
 	{
 		guarantee: "one waiter for a name", pkg: "serve",
-		in:    "Service.serveQueue",
-		old:   "head := q.places[0]",
-		new:   "head := q.places[len(q.places)-1]",
+		in:    "place.enqueueLocked",
+		old:   "min(behind, len(q))",
+		new:   "min(behind, 1, len(q))",
 		tests: "TestOneWaiterInTheStore",
 	},
 	{
@@ -183,6 +183,20 @@ var serveMutants = []mutant{
 		old:   "p == nil || ",
 		new:   "true || ",
 		tests: "TestReadyIsShared",
+	},
+	{
+		guarantee: "promises nobody wants", pkg: "serve/internal/waiting",
+		in:    "State.granted",
+		old:   "case s.GaveUp == Withdrawn, s.GaveUp != Wanted && !final:",
+		new:   "case s.GaveUp == Withdrawn:",
+		tests: "TestAll",
+	},
+	{
+		guarantee: "answers of withdrawn requests", pkg: "serve/internal/waiting",
+		in:    "State.confirmed",
+		old:   "case s.GaveUp == Withdrawn:",
+		new:   "case false:",
+		tests: "TestAll",
 	},
 	{
 		guarantee: "unsafe stores", pkg: "serve",
