@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -26,6 +27,9 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 	for name, all := range values {
 		if !slices.Contains(known, name) {
 			return nil, invalidf("the query has an unknown parameter; there are: %s", strings.Join(known, ", "))
+		}
+		if !utf8.ValidString(all[0]) || strings.ContainsRune(all[0], 0) {
+			return nil, invalidf("%s: it must be UTF-8 without NUL", name)
 		}
 		if len(all) > 1 {
 			return nil, invalidf("%s: it is given %d times", name, len(all))

@@ -23,7 +23,8 @@ func LocalOnly() Authorizer { return localAccess{} }
 // its own that it lets point to this host, so the name must be that of this host, too.
 func (localAccess) Authenticate(r *http.Request) (*Principal, error) {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if local == nil || !wire.IsLoopback(local.String()) || !wire.IsLoopback(r.RemoteAddr) {
+	isSocket := local != nil && local.Network() == "unix" // its mode says who may open it
+	if local == nil || !isSocket && (!wire.IsLoopback(local.String()) || !wire.IsLoopback(r.RemoteAddr)) {
 		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden,
 			Detail: "without access control, this service admits only clients on its own host, over a loopback address"}
 	}

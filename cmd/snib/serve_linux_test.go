@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -290,5 +291,46 @@ func TestServeTells(t *testing.T) {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %q: %s", want, log)
 		}
+	}
+}
+
+// TestServeSocket serves on a Unix socket, which only its user can open. A socket that was left
+// there is replaced, and one on which somebody listens is not.
+func TestServeSocket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, store := filepath.Join(dir, "snib.sock"), "sqlite:"+filepath.Join(dir, "locks.db")
+	serve := func() *proc {
+		t.Helper()
+		p := start(t, "snib", "serve", "--listen", "unix:"+socket, "--url", store)
+		await(t, "socket", func() bool {
+			conn, err := net.Dial("unix", socket)
+			return err == nil && conn.Close() == nil
+		})
+		return p
+	}
+	p := serve()
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the socket is %+v, %v, want mode 0600", info, err)
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Post("http://localhost/v1/acquire", "application/json", strings.NewReader(`{"name":"deploy"}`))
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("acquire through the socket = %+v, %v, want 200", resp, err)
+	}
+	if out, code := snib(t, "serve", "--listen", "unix:"+socket, "--url", store); code != 64 || !strings.Contains(out, "another program listens there") {
+		t.Errorf("a second service on the socket = %d %s, want 64", code, out)
+	}
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	p = serve() // the file is still there
+	p.signal(syscall.SIGINT)
+	p.wait()
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the end, the socket is there: %v", err)
 	}
 }

@@ -81,7 +81,10 @@ func (a *admission) rights(p *Policy) (Rights, error) {
 // record: a browser that opens the console sends some before it asks for a token.
 func (a *Access) Authenticate(r *http.Request) (*serve.Principal, error) {
 	policy := a.policy.Load()
-	remote := policy.remote(r).String()
+	remote := ""
+	if addr := policy.remote(r); addr.IsValid() { // a Unix socket has none
+		remote = addr.String()
+	}
 	id, rights, err := policy.authenticate(r)
 	switch {
 	case errors.Is(err, errNoCredentials):

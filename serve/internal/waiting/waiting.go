@@ -65,19 +65,19 @@ const (
 type Action uint8
 
 const (
-	Ask            Action = iota // the store for the lock
-	Confirm                      // make the grant final
-	Release                      // the grant, and let the client begin anew
-	Requeue                      // behind the first of the queue
-	Dequeue                      // leave the queue
-	Cancel                       // the request in the store, if it waits there
-	StartTimer                   // for the client's next request
-	StopTimer                    //
-	AnswerGrant                  // the request that waits, with the hold
-	AnswerError                  // with the store's error
-	AnswerQueued                 // that the place is kept, or why the store grants nothing
-	AnswerWithdrawn              // that the client has withdrawn it
-	End                          // forget the acquisition
+	Ask             Action = iota // the store for the lock
+	Confirm                       // make the grant final
+	Release                       // the grant, and let the client begin anew
+	Requeue                       // behind the first of the queue
+	Dequeue                       // leave the queue
+	Cancel                        // the request in the store, if it waits there
+	StartTimer                    // for the client's next request
+	StopTimer                     //
+	AnswerGrant                   // the request that waits, with the hold
+	AnswerError                   // with the store's error
+	AnswerQueued                  // that the place is kept, or why the store grants nothing
+	AnswerWithdrawn               // that the client has withdrawn it
+	End                           // forget the acquisition
 )
 
 // On returns the state after an event, and what to do, in this order.

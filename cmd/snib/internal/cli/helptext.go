@@ -335,7 +335,8 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   docs/serve.md has all requests.
 
   Without --policy, it admits everybody on this host, and nobody else, so
-  ADDRESS must be a loopback address. With --policy, it allows nothing that the
+  ADDRESS must be a loopback address, or a Unix socket, which only its user can
+  open: curl --unix-socket PATH. With --policy, it allows nothing that the
   file does not allow; docs/serve-access.md describes the file. HUP makes it
   read the policy and the certificates again, and open the audit log again. A
   bad file changes nothing.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -42,7 +41,7 @@ func (a *app) newServeCommand() *cobra.Command {
 
 		ValidArgsFunction: a.completeURL,
 	}
-	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; without --policy, it must be one of this host's loopback addresses")
+	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on, HOST:PORT or unix:PATH; without --policy, it must be a loopback address, or a socket, which only its user can open")
 	cmd.Flags().StringVar(&c.fence, "fence", "", "keep the marks of /v1/fence at `URL`, or in a folder, dir:PATH (default: in the store, if it is a database)")
 	c.flags.register(cmd.Flags())
 	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
@@ -67,8 +66,8 @@ func (a *app) newServeCommand() *cobra.Command {
 
 // check refuses flags that can't be right.
 func (c *serveCommand) check() error {
-	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
-		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(c.listen), backend.ServicePort)
+	if err := checkListen(c.listen); err != nil {
+		return err
 	}
 	return c.flags.check(c.listen)
 }
@@ -118,6 +117,10 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app)
+	_, isSocket := socketPath(c.listen)
+	if isSocket {
+		scheme = "unix"
+	}
 	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
 	ending := "holds stay in the store"
 	if s.Driver.Info().Backend == "memory" {
@@ -135,18 +138,6 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	stop()
 	c.infof("ending: %s; another signal ends at once", ending)
 	return c.drain(service, server)
-}
-
-// listener listens on the address.
-func (c *serveCommand) listener() (net.Listener, error) {
-	l, err := net.Listen("tcp", c.listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, usagef("--listen %s: another program listens there; stop it, or give another port", printable(c.listen))
-	}
-	if err != nil {
-		return nil, usagef("--listen %s: %w", printable(c.listen), err)
-	}
-	return l, nil
 }
 
 // drain ends the service and its server.

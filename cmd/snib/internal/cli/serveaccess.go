@@ -33,8 +33,9 @@ func (f *accessFlags) register(flags *pflag.FlagSet) {
 
 // check reports flags that can't be right together.
 func (f *accessFlags) check(listen string) error {
+	_, isSocket := socketPath(listen)
 	switch {
-	case f.policy == "" && !wire.IsLoopback(listen):
+	case f.policy == "" && !isSocket && !wire.IsLoopback(listen):
 		return usagef("--listen %s is not a loopback address, so --policy must say who may do what; see docs/serve-access.md", printable(listen))
 	case (f.tls.Cert == "") != (f.tls.Key == ""):
 		return usagef("--tls-cert and --tls-key belong together; give both")
