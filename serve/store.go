@@ -43,6 +43,9 @@ type storeWatch struct {
 	isProbing bool           // await runs
 }
 
+// graceSlack is by how much the end of one grace period seems to move, because answers take time.
+const graceSlack = 5 * time.Second
+
 // probeInterval is how long an answer of the store is used for everybody who asks whether it is up.
 const probeInterval = time.Second
 
@@ -83,10 +86,10 @@ func (w *storeWatch) note(err error) (why string, grace time.Duration) {
 // setLocked notes the state of the store; why is "" if it is up.
 func (w *storeWatch) setLocked(why string, grace time.Duration, err error) {
 	now := driver.Now()
-	inGrace := w.inGrace && now.Before(w.until)
 	switch {
 	case grace > 0:
-		if !inGrace {
+		// The store tells the rest of the time each time, so the end moves only if it has restarted.
+		if moved := now.Add(grace).Sub(w.until); !w.inGrace || moved.Abs() > graceSlack {
 			w.log(fmt.Sprintf("store: it grants nothing until %s: %v", time.Now().Add(grace).Format(time.RFC3339), err))
 		}
 		w.inGrace, w.until, w.why = true, now.Add(grace), ""

@@ -161,9 +161,11 @@ func TestStoreChanges(t *testing.T) {
 		if st := s.Stats(); !st.StoreUp || st.Grace <= 0 {
 			t.Errorf("the store is shown as %+v in the grace period", st)
 		}
+		store.set(nil, errGrace(50*time.Second)) // it has restarted once more
+		acquire(503, "the store has restarted, and grants nothing for another 50s", 50_000)
 		store.set(nil, nil)
-		time.Sleep(31 * time.Second)
-		logs("store: it grants nothing until ", "store: it grants again")
+		time.Sleep(51 * time.Second)
+		logs("store: it grants nothing until ", "store: it grants nothing until ", "store: it grants again")
 		time.Sleep(time.Hour)
 		logs()
 	})
