@@ -337,6 +337,9 @@ type withdrawals struct {
 // withdrawalTimeout is how long a withdrawal is remembered: longer than a request is under way.
 const withdrawalTimeout = 2 * time.Minute
 
+// maxWithdrawals bounds the memory for them: clients make them up.
+const maxWithdrawals = 50_000
+
 func (w *withdrawals) add(key placeKey) {
 	now := driver.Now()
 	if w.at == nil {
@@ -349,6 +352,12 @@ func (w *withdrawals) add(key placeKey) {
 			}
 		}
 		w.sweepAt = max(1024, 2*len(w.at))
+	}
+	for old := range w.at {
+		if len(w.at) < maxWithdrawals {
+			break
+		}
+		delete(w.at, old)
 	}
 	w.at[key] = now
 }

@@ -567,3 +567,14 @@ func TestPlacesOfNamespaces(t *testing.T) {
 	r.queue(msg("job", "b"))
 	r.post(wire.PathAcquire, d, http.StatusTooManyRequests)
 }
+
+// TestWithdrawalsAreBounded checks that clients can't fill the memory with withdrawals.
+func TestWithdrawalsAreBounded(t *testing.T) {
+	var w withdrawals
+	for i := range maxWithdrawals + 10 {
+		w.add(placeKey{"job", fmt.Sprint(i)})
+	}
+	if last := fmt.Sprint(maxWithdrawals + 9); len(w.at) > maxWithdrawals || !w.has(placeKey{"job", last}) {
+		t.Errorf("%d withdrawals are kept, want %d at most, with the last one", len(w.at), maxWithdrawals)
+	}
+}

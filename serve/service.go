@@ -29,7 +29,8 @@ type Options struct {
 	MaxWait time.Duration
 
 	// PlaceTimeout is how long the place of a waiting client is kept that does not send its
-	// request again. The default is 10 s.
+	// request again. If its turn comes then, nobody else gets the lock for that long. The default is
+	// 3 s.
 	PlaceTimeout time.Duration
 
 	// MaxWaits is how many acquisitions may wait at a time. A client that waits has a place, which
@@ -84,7 +85,7 @@ func (o Options) withDefaults() Options {
 		o.MaxWait = 30 * time.Second
 	}
 	if o.PlaceTimeout == 0 {
-		o.PlaceTimeout = 10 * time.Second
+		o.PlaceTimeout = 3 * time.Second
 	}
 	if o.MaxWaits == 0 {
 		o.MaxWaits = 10_000

@@ -53,7 +53,7 @@ func TestLocks(t *testing.T) {
 	p.keys(kb.End, kb.Enter)
 	p.shows("h1", "nightly")
 	p.await("document.activeElement === document.querySelector('h1')")
-	p.await("document.title === 'nightly · snib'")
+	p.await("document.title === 'nightly · ' + location.host + ' · snib'")
 }
 
 // TestBreak ends a hold by force, by keyboard. It needs the name of the lock and a reason.

@@ -44,7 +44,7 @@ function App() {
   }, []);
   useLayoutEffect(() => { // a new view is read from its heading on: at once, and not while somebody types already
     const title = main.current?.querySelector<HTMLElement>("h1");
-    document.title = (title?.textContent ?? "snib") + " · snib";
+    document.title = `${title?.textContent ?? "snib"} · ${location.host} · snib`;
     if (!isFirst.current) title?.focus();
     isFirst.current = false;
   }, [at.join("/")]);
@@ -54,7 +54,7 @@ function App() {
     <>
       <a class="skip" href="#" onClick={(e) => { e.preventDefault(); main.current?.querySelector<HTMLElement>("h1")?.focus(); }}>Skip to the content</a>
       <header>
-        <strong class="brand">snib</strong>
+        <strong class="brand">snib</strong> <span class="muted">{location.host}</span>
         <nav aria-label="Views">
           {views.map(([id, text]) => <a key={id} href={"#/" + id} aria-current={id === view || id === "locks" && view === "lock" ? "page" : undefined}>{text}</a>)}
         </nav>
