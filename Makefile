@@ -166,8 +166,8 @@ NEEDS := $(shell go env CC):gcc $(shell go env CXX):g++ sqlite3:sqlite3 redis-se
 	/usr/sbin/mariadbd:mariadb-server \
 	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \
 	/usr/lib/jvm/*/bin/javac:default-jdk-headless /usr/share/java/slf4j-simple.jar:libslf4j-java \
-	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin chromium:chromium
-export SNIB_REQUIRE ?= redis,node,python,postgres,mysql,zookeeper,etcd,prometheus,chromium
+	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin chromium:chromium /usr/sbin/nginx:nginx
+export SNIB_REQUIRE ?= redis,node,python,postgres,mysql,zookeeper,etcd,prometheus,chromium,nginx
 
 # What "make lint" needs beside Go.
 lint-deps: NEEDS := luacheck:lua-check

@@ -18,7 +18,7 @@ const (
 	// withdrawal goes on in the background.
 	cleanupTimeout = driver.CancelTimeout / 2
 
-	// withdrawTimeout is how long a withdrawal goes on. The service keeps a place for 10 s without
+	// withdrawTimeout is how long a withdrawal goes on. The service keeps a place for 3 s without
 	// its client, and a hold for its TTL.
 	withdrawTimeout = 30 * time.Second
 

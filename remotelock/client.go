@@ -200,12 +200,7 @@ func errorOf(p *wire.Problem) error {
 		return driver.Invalidf("request: the lock service says: %s", p.Detail)
 	case wire.ProblemUnsupported:
 		return errors.ErrUnsupported
-	case wire.ProblemQuota:
-		if p.Status == http.StatusForbidden {
-			return p // it will not be allowed later either
-		}
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
-	case wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated, wire.ProblemBlocked, wire.ProblemIssuer, wire.ProblemAudit:
+	case wire.ProblemQuota, wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated, wire.ProblemAudit:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
 	case wire.ProblemFull:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, p)

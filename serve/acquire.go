@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve/internal/events"
+	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
 // acquire serves wire.Acquire.
@@ -24,8 +26,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	action := Action{
-		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, ID: key.id, TTL: req.TTL, MinHold: req.MinHold,
-		Wait: msg.Wait > 0, PlaceTimeout: s.opts.PlaceTimeout,
+		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, TTL: req.TTL, MinHold: req.MinHold,
 	}
 	if msg.Reserve {
 		action.Verb, action.Why = VerbReserve, msg.Label
@@ -34,20 +35,13 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	h, err := s.get(r.Context(), key, req, &msg, arrived)
+	h, err := s.get(r.Context(), key, p.Prefix, req, &msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
 		outcome.Token = h.token
 	}
 	if end != nil {
-		if refused := end(outcome); refused != nil && err == nil {
-			if !h.regained { // else it was admitted before, and the client may be using it
-				ctx, cancel := unbroken(r.Context())
-				defer cancel()
-				_ = h.Release(ctx) // otherwise it lapses
-			}
-			return refused
-		}
+		end(outcome)
 	}
 	var waits *waitingError
 	switch {
@@ -64,6 +58,9 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		TTL: int64(h.ttl / time.Millisecond), Waited: int64(waited / time.Millisecond),
 	})
 }
+
+// maxSlots is the greatest number that all stores keep.
+const maxSlots = math.MaxInt32
 
 // acquisition returns what a message asks the store for.
 func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver.Request, error) {
@@ -98,6 +95,8 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(invalidf("wait_ms, min_hold_ms and tokens can't be negative"))
 	case msg.Tokens > wire.MaxTokens:
 		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
+	case msg.Slots > maxSlots:
+		return none(invalidf("slots: it can't be greater than %d", maxSlots))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
 	}
@@ -122,47 +121,106 @@ func (e *waitingError) Error() string { return "the request waits" }
 func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
 
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
-func (s *Service) get(ctx context.Context, key placeKey, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*grant, error) {
+func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*grant, error) {
 	wait := min(wire.Duration(msg.Wait), s.opts.MaxWait)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.places[key] == nil && wait > 0 && len(s.queueOfLocked(key.name)) > 0 && !s.draining && !s.withdrawn.has(key) {
+	if wait > 0 && s.isBehindOthers(key) {
 		// The client must not wait behind others for the end of a hold of its own.
-		s.mu.Unlock()
-		h, err := s.regain(ctx, key, req)
-		s.mu.Lock()
-		if !errors.Is(err, driver.ErrLost) {
+		if h, err := s.regain(ctx, key, req); !errors.Is(err, driver.ErrLost) {
 			return h, err
 		}
 	}
-	p, err := s.placeLocked(key, req, wait > 0)
+	p, me, err := s.attach(key, namespace, req, wait > 0, arrived)
 	if err != nil {
 		return nil, err
 	}
-	me := p.attachLocked()
-	defer p.detachLocked(me)
-	s.polls++
-	defer func() { s.polls-- }()
-	return s.awaitLocked(ctx, p, me, wait, arrived)
+	defer s.detach(p, me)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case a := <-me.ended:
+			return a.grant, a.err
+		case <-timer.C:
+			s.over(p, me)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
-// placeLocked returns the place of an acquisition, which may be a new one.
-func (s *Service) placeLocked(key placeKey, req driver.Request, waits bool) (*place, error) {
+// isBehindOthers reports whether an acquisition would be a new one in a queue.
+func (s *Service) isBehindOthers(key placeKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.places[key] == nil && len(s.queues[key.name]) > 0 && !s.draining && !s.withdrawn.has(key)
+}
+
+// attach begins a poll of an acquisition, whose place may be a new one.
+func (s *Service) attach(key placeKey, namespace string, req driver.Request, waits bool, arrived driver.Instant) (*place, *poll, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	p := s.places[key]
+	isNew := p == nil
 	switch {
 	case s.draining:
-		return nil, errDraining()
+		return nil, nil, errDraining()
 	case s.withdrawn.has(key):
-		return nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition; begin another one, with a new id", 0)
-	case s.polls >= s.opts.MaxWaits, p == nil && len(s.places) >= s.opts.MaxWaits:
-		return nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
-	case p == nil:
-		return s.newPlaceLocked(key, req, waits), nil
+		return nil, nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition; begin another one, with a new id", 0)
+	case isNew && waits && s.isFullLocked(namespace):
+		return nil, nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
+	case isNew:
+		p = s.newPlaceLocked(key, namespace, req, waits)
 	case !p.fits(req):
-		return nil, wire.NewProblem(wire.ProblemKind, "another request with this id is under way, with other shared, "+
+		return nil, nil, wire.NewProblem(wire.ProblemKind, "another request with this id is under way, with other shared, "+
 			"slots, min_hold_ms, tokens or reserve; send the same ones, or use another id", 0)
 	}
-	return p, nil
+	me := &poll{arrived: arrived, ended: make(chan result, 1)}
+	p.beginLocked(me)
+	switch {
+	case isNew && waits:
+		p.enqueueLocked(math.MaxInt)
+	case isNew:
+		p.onLocked(waiting.Turn)
+	}
+	s.polls++
+	return p, me, nil
+}
+
+// beginLocked makes a poll the one that waits for the place. An older one ends: its client has sent
+// the request again.
+func (p *place) beginLocked(me *poll) {
+	if p.poll != nil {
+		p.answerLocked(result{err: wire.NewProblem(wire.ProblemRepeated, "the client has sent this request again meanwhile", 0)})
+	}
+	p.poll = me
+	p.onLocked(waiting.PollCame)
+}
+
+// over notes that a poll has waited for as long as it may.
+func (s *Service) over(p *place, me *poll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.poll == me {
+		p.onLocked(waiting.PollOver)
+	}
+}
+
+// detach ends a poll. If it had no answer, its client has gone, and has PlaceTimeout to come back.
+func (s *Service) detach(p *place, me *poll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.polls--
+	if p.poll == me {
+		p.poll = nil
+		p.onLocked(waiting.PollGone)
+	}
+}
+
+// isFullLocked reports whether nobody of a namespace may have one more place. The principals of a
+// namespace have at most as many as are free, so they can't shut out those of others.
+func (s *Service) isFullLocked(namespace string) bool {
+	free := s.opts.MaxWaits - len(s.places)
+	return free <= 0 || namespace != "" && s.waiting[namespace] >= free
 }
 
 // regain returns the hold that the client of an acquisition has already, from another replica or
@@ -190,7 +248,7 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 	if answer.Err != nil {
 		return nil, answer.Err
 	}
-	return &grant{Lease: l, token: h.Token, start: answer.Start, ttl: req.TTL, regained: true}, nil
+	return &grant{Lease: l, token: h.Token, start: answer.Start, ttl: req.TTL}, nil
 }
 
 // withdrawPlaces removes the places in the store that other replicas have for an acquisition. The
@@ -206,107 +264,6 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.St
 		}
 	}
 	return nil
-}
-
-// awaitLocked waits until a place has its hold, or the poll ends.
-func (s *Service) awaitLocked(ctx context.Context, p *place, me *poll, wait time.Duration, arrived driver.Instant) (*grant, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for over := wait == 0; ; {
-		h, ended, err := p.lookLocked(me, over, arrived)
-		if ended {
-			return h, err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		s.mu.Unlock()
-		select {
-		case <-me.wake:
-		case <-timer.C:
-			over = true
-		case <-ctx.Done():
-		}
-		s.mu.Lock()
-	}
-}
-
-// lookLocked returns whether a poll ends, and how. Over means that it has waited for as long as it
-// may. It then ends once the store has said that the lock is held.
-func (p *place) lookLocked(me *poll, over bool, arrived driver.Instant) (_ *grant, ended bool, _ error) {
-	for p.state == granted && !p.settling && p.poll == me {
-		if h, err := p.takeLocked(arrived); h != nil || err != nil {
-			return h, true, err
-		}
-	}
-	head := p.headLocked()
-	switch {
-	case p.poll != me:
-		return nil, true, wire.NewProblem(wire.ProblemRepeated, "the client has sent this request again meanwhile", 0)
-	case errors.Is(p.gaveUp, errWithdrawn):
-		return nil, true, wire.NewProblem(wire.ProblemWithdrawn, "", 0)
-	case p.state == failed:
-		p.collectLocked()
-		return nil, true, p.err
-	case p.gaveUp != nil && p.waits:
-		return nil, true, &waitingError{}
-	case p.state == collected:
-		return nil, true, driver.ErrUnavailable
-	case !over || !p.waits || !head.told:
-		return nil, false, nil
-	case head.waitErr != nil:
-		return nil, true, head.waitErr
-	}
-	return nil, true, &waitingError{p.aheadLocked()}
-}
-
-// takeLocked makes the hold that the store has granted final. It returns nothing if the hold has
-// ended, or the client has withdrawn the request. It unlocks mu meanwhile.
-func (p *place) takeLocked(arrived driver.Instant) (*grant, error) {
-	s, h, isShown := p.s, p.grant, p.isShown
-	p.settling = true
-	s.mu.Unlock()
-	start, err := p.confirm(h, isShown, arrived)
-	s.mu.Lock()
-	p.settling = false
-	switch {
-	case errors.Is(err, driver.ErrLost):
-		p.grant, p.final = nil, false
-		p.requeueLocked()
-		return nil, nil
-	case errors.Is(p.gaveUp, errWithdrawn):
-		p.releaseLocked(h)
-		return nil, nil
-	}
-	p.final = true // even after an error: the store may show either holder
-	if err != nil {
-		if p.gaveUp != nil { // whoever gave it up left it to us, and no poll comes again
-			p.collectLocked()
-		}
-		p.wakeLocked() // a repetition of the request may wait for us
-		return nil, err
-	}
-	h.start = start
-	p.collectLocked()
-	return h, nil
-}
-
-// confirm makes a hold final, and returns the start of its lease. The client counts the TTL from
-// when it sent its request, which has arrived since. So a lease that began before is renewed. After
-// an error the next poll confirms the hold again: no other replica hands out one that is pending.
-func (p *place) confirm(h *grant, isShown bool, arrived driver.Instant) (driver.Instant, error) {
-	ctx, cancel := unbroken(context.Background())
-	defer cancel()
-	if !isShown {
-		if err := h.SetHolder(ctx, p.req.Holder); err != nil {
-			return driver.Instant{}, err
-		}
-	}
-	if !h.start.Before(arrived) {
-		return h.start, nil
-	}
-	answer := p.s.driver.Renew(ctx, []driver.Lease{h.Lease})[0]
-	return answer.Start, answer.Err
 }
 
 // answerQueued answers a poll whose place is kept.
@@ -361,7 +318,7 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 		return err
 	}
 	key := placeKey{name, id.client}
-	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name, ID: key.id}, func(ctx context.Context) error {
+	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
 		return s.takeBack(ctx, key)
 	})
 }
@@ -369,14 +326,7 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal)
 // takeBack undoes an acquisition: what this replica has of it, and what others have left in the
 // store. Behind a balancer, the client does not know which of them it asked.
 func (s *Service) takeBack(ctx context.Context, key placeKey) error {
-	s.mu.Lock()
-	s.withdrawn.add(key)
-	p := s.places[key]
-	if p != nil {
-		p.giveUpLocked(errWithdrawn)
-	}
-	s.mu.Unlock()
-	if p != nil {
+	if p := s.giveUp(key); p != nil {
 		select {
 		case <-p.ended:
 		case <-ctx.Done():
@@ -384,6 +334,19 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 		}
 	}
 	return s.takeBackInStore(ctx, key)
+}
+
+// giveUp remembers that an acquisition was withdrawn. It returns the place that it has here, or
+// nil.
+func (s *Service) giveUp(key placeKey) *place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withdrawn.add(key)
+	p := s.places[key]
+	if p != nil {
+		p.onLocked(waiting.ClientWithdrew)
+	}
+	return p
 }
 
 // takeBackInStore removes what other replicas have of an acquisition, and the hold whose answer the

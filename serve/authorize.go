@@ -37,15 +37,10 @@ type Action struct {
 	Name    string        // as the principal calls it; of a list, the prefix of the names that are asked for
 	List    bool          // Name is a prefix: of the locks behind it, those that may not be read are left out
 	Op      Op            // what the request asks for
-	ID      string        // that the client has made up for the acquisition; "" if the request has none. It is a secret
 	Token   uint64        // of the hold, as the request names it
 	TTL     time.Duration // of the lease that is asked for
 	MinHold time.Duration // for which the lock is taken, even if it is released; of an acquisition
-	Wait    bool          // the request waits if the lock is held
 	Why     string        // the reason that the client gives for a break or a reservation
-
-	// PlaceTimeout is how long an acquisition that waits keeps its place after the request.
-	PlaceTimeout time.Duration
 }
 
 // An Op is an operation of the service.
@@ -78,11 +73,8 @@ type Authorizer interface {
 
 	// Begin decides whether p may do a. If Begin returns no error, the service does it, and
 	// then calls end once, with what came of it. An acquisition that waits calls end when its
-	// poll ends; the next poll begins anew.
-	//
-	// If end returns an error after a hold was granted, the service releases the hold and answers
-	// with that error. After all else the error of end is ignored. End may be nil.
-	Begin(ctx context.Context, p *Principal, a Action) (end func(Outcome) error, err error)
+	// poll ends; the next poll begins anew. End may be nil.
+	Begin(ctx context.Context, p *Principal, a Action) (end func(Outcome), err error)
 
 	// May reports whether p has a right on a lock. It decides what answers contain, and records
 	// nothing.
@@ -100,8 +92,8 @@ type Outcome struct {
 
 // A Refusal is an Authorizer's answer to a request that it does not admit.
 type Refusal struct {
-	Status     int           // 401, 403, 429 or 503
-	Type       string        // of the problem: "unauthenticated", "forbidden", "quota" and others
+	Status     int           // 401, 403 or 503
+	Type       string        // of the problem: "unauthenticated", "forbidden" and others
 	Detail     string        // for people; without a secret
 	RetryAfter time.Duration // if positive, when another attempt may be admitted
 	Challenge  string        // the header WWW-Authenticate of a 401

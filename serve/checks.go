@@ -47,8 +47,11 @@ func (s *Service) getDoctor(w http.ResponseWriter, r *http.Request, p *Principal
 		return err
 	}
 	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpDoctor, List: true}, func(ctx context.Context) error {
-		if s.opts.Doctor == nil {
+		switch {
+		case s.opts.Doctor == nil:
 			return errNoPath()
+		case p.Prefix != "" || !s.opts.Access.May(p, VerbAdmin, ""):
+			return wire.NewProblem(wire.ProblemForbidden, "this is about the whole store: it needs the verb admin on all locks, outside of namespaces", 0)
 		}
 		found, err := s.doctor.get(ctx, s.opts.Doctor)
 		if err != nil {

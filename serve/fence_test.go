@@ -85,12 +85,12 @@ func TestFenceRights(t *testing.T) {
 	access := &testAccess{prefix: "team/"}
 	r := startReplica(t, new(memlock.Store), Options{Access: access, Fence: new(fence.Memory)})
 	var asked Action
-	access.begin = func(a Action) (func(Outcome) error, error) {
+	access.begin = func(a Action) (func(Outcome), error) {
 		asked = a
 		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden}
 	}
 	r.fence("disk", newGrantID(longID("a")).String(), 9, http.StatusForbidden)
-	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", ID: longID("a"), Token: 9}); asked != want {
+	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", Token: 9}); asked != want {
 		t.Errorf("the Authorizer is asked for %+v, want %+v", asked, want)
 	}
 	access.begin = nil

@@ -30,7 +30,7 @@ func (s *Service) begun(ctx context.Context, p *Principal, a Action, do func(con
 	}
 	err = do(ctx)
 	if end != nil {
-		_ = end(Outcome{Err: err}) // it fails only for a grant
+		end(Outcome{Err: err})
 	}
 	return err
 }
@@ -83,12 +83,12 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 			return nil, err
 		}
 	}
-	errs, ends := make([]error, len(msgs)), make([]func(Outcome) error, len(msgs))
+	errs, ends := make([]error, len(msgs)), make([]func(Outcome), len(msgs))
 	var due []ref
 	var dueTTLs []time.Duration
 	var places []int
 	for i, m := range msgs {
-		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, ID: all[i].id.client, TTL: ttls[i]}
+		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, TTL: ttls[i]}
 		if errs[i] = s.checkTTL(ttls[i]); errs[i] == nil {
 			ends[i], errs[i] = s.opts.Access.Begin(ctx, p, action)
 		}
@@ -101,7 +101,7 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 	for j, err := range s.renewAll(ctx, due, dueTTLs) {
 		errs[places[j]] = err
 		if end := ends[places[j]]; end != nil {
-			_ = end(Outcome{Err: err}) // nothing was granted
+			end(Outcome{Err: err})
 		}
 	}
 	results := make([]wire.Renewed, len(msgs))
@@ -113,7 +113,7 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 		if !isBatch {
 			return nil, err
 		}
-		problem := problemOf(err)
+		problem := s.problemOf(err)
 		results[i] = wire.Renewed{Type: problem.Type, Detail: problem.Detail}
 	}
 	return results, nil
@@ -129,7 +129,7 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name, ID: ref.id.client}
+	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref) })
 }
 
@@ -153,7 +153,7 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 	if err != nil {
 		return err
 	}
-	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name, ID: ref.id.client}
+	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name}
 	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setHolder(ctx, ref, holder) })
 }
 

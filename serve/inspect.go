@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
 // query returns the parameters of a request, of which only some are known, each once.
@@ -25,6 +27,9 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 	for name, all := range values {
 		if !slices.Contains(known, name) {
 			return nil, invalidf("the query has an unknown parameter; there are: %s", strings.Join(known, ", "))
+		}
+		if !utf8.ValidString(all[0]) || strings.ContainsRune(all[0], 0) {
+			return nil, invalidf("%s: it must be UTF-8 without NUL", name)
 		}
 		if len(all) > 1 {
 			return nil, invalidf("%s: it is given %d times", name, len(all))
@@ -129,9 +134,9 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 	defer s.mu.Unlock()
 	var all []driver.Waiting
 	now := driver.Now()
-	for i, p := range s.queueOfLocked(st.Name) {
+	for i, p := range s.queues[st.Name] {
 		isIn := func(w driver.Waiting) bool { return w.ID == p.req.ID }
-		if p.gaveUp != nil || i == 0 && (slices.ContainsFunc(st.Waiters, isIn) || !p.told) {
+		if p.state.GaveUp != waiting.Wanted || i == 0 && (slices.ContainsFunc(st.Waiters, isIn) || !p.state.Told) {
 			continue
 		}
 		isHolder := func(h driver.Holding) bool { return h.ID == p.req.ID }
@@ -141,14 +146,6 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 		all = append(all, driver.Waiting{ID: p.req.ID, Shared: p.req.Shared, Holder: p.req.Holder, Waited: now.Sub(p.since)})
 	}
 	return all
-}
-
-// queueOfLocked returns the places that wait for a name.
-func (s *Service) queueOfLocked(name string) []*place {
-	if q := s.queues[name]; q != nil {
-		return q.places
-	}
-	return nil
 }
 
 // listLocks answers with a [wire.Page], or with all locks as lines.
@@ -286,7 +283,7 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal)
 	}
 	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpAudit, List: true}, func(context.Context) error {
 		if s.opts.Audit == nil {
-			return wire.NewProblem(wire.ProblemPath, "this service has no audit log, because it has no policy", 0)
+			return wire.NewProblem(wire.ProblemPath, "this service keeps no audit log", 0)
 		}
 		return writeJSON(w, http.StatusOK, wire.Audit{Events: s.opts.Audit(p, limit)})
 	})

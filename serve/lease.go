@@ -36,8 +36,6 @@ type grant struct {
 	tokens int
 	start  driver.Instant
 	ttl    time.Duration
-
-	regained bool // the client had it before this request
 }
 
 // newGrant returns a lease that the store has granted to a request.

@@ -136,7 +136,7 @@ func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 
 // problemOf returns the problem that answers a request which failed with err. It leaves out details
 // that are not known to be fit for clients.
-func problemOf(err error) *wire.Problem {
+func (s *Service) problemOf(err error) *wire.Problem {
 	var problem *wire.Problem
 	var refusal *Refusal
 	switch {
@@ -154,10 +154,10 @@ func problemOf(err error) *wire.Problem {
 		return wire.NewProblem(wire.ProblemKind, err.Error(), 0)
 	case errors.Is(err, driver.ErrInvalid):
 		return wire.NewProblem(wire.ProblemInvalid, err.Error(), 0)
-	case errors.Is(err, driver.ErrFull):
-		return wire.NewProblem(wire.ProblemFull, "the store's server has no connection left for this replica", time.Second)
-	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, errNoAnswer), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return wire.NewProblem(wire.ProblemUnavailable, "the store does not answer, or grants nothing for a while", time.Second)
+	case errors.Is(err, context.Canceled): // the client has gone, which says nothing about the store
+		return wire.NewProblem(wire.ProblemUnavailable, "the request was given up", time.Second)
+	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
+		return s.unavailable(err)
 	case errors.Is(err, driver.ErrClosed):
 		return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
 	case errors.Is(err, errors.ErrUnsupported):

@@ -18,13 +18,17 @@ type Stats struct {
 	Waits   int // requests that wait for a lock
 	Places  int // acquisitions that have a place in a queue; some clients are between two requests
 	Streams int // clients that listen to events
+
+	StoreUp bool          // false: requests fail because the store does not answer
+	Grace   time.Duration // how long the store still grants nothing
 }
 
 // Stats returns what the service is doing.
 func (s *Service) Stats() Stats {
+	store := s.store.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waits: s.polls, Places: len(s.places), Streams: s.streams}
+	return Stats{Waits: s.polls, Places: len(s.places), Streams: s.streams, StoreUp: store.Why == "", Grace: store.Grace}
 }
 
 // observe reports a request when the returned func is called. It returns the writer for the answer.

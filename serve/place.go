@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
 // A placeKey names an acquisition: the lock in the store, and who asks for it.
@@ -19,71 +21,52 @@ func (k placeKey) isOf(inStore string) bool {
 }
 
 // A place is an acquisition that goes through this replica. A request of the client is a poll of
-// it. Between two polls it stays for [Options.PlaceTimeout].
+// it. Between two polls it stays for [Options.PlaceTimeout]. Package waiting decides what becomes
+// of it.
 type place struct {
-	s   *Service
-	key placeKey
-	req driver.Request // with the id in the store of the latest request, guarded by Service.mu
+	s         *Service
+	key       placeKey
+	namespace string         // the prefix of the names of the principal
+	req       driver.Request // with the id in the store of the latest request, guarded by Service.mu
 
 	ctx    context.Context // of the request that waits in the store
 	cancel context.CancelCauseFunc
 
 	ended chan struct{} // closed when neither the place nor the store has anything of it, or the client has the hold
 
-	waits bool           // the place is in a queue
 	since driver.Instant // when the place was made
 
 	// Guarded by Service.mu.
-	state    placeState
-	poll     *poll       // nil: no client waits
-	timer    *time.Timer // runs while no client waits
-	grant    *grant
-	err      error // of a place that has failed
-	final    bool  // other replicas may hand the hold out, so only the client may end it
-	isShown  bool  // the store shows the holder of the request, and not one that is pending
-	gaveUp   error // why nobody wants the place any more; nil: somebody does
-	told     bool  // the store has said that the lock is held, or waitErr says why it grants nothing
-	waitErr  error
-	settling bool // a poll makes the hold final
+	state   waiting.State
+	poll    *poll       // nil: no client waits
+	timer   *time.Timer // runs while no client waits
+	grant   *grant
+	err     error // of the last request to the store
+	waitErr error // why the store grants nothing; nil: the lock is held
 }
-
-// A placeState is how far an acquisition is.
-type placeState uint8
-
-const (
-	queued    placeState = iota // behind another one of this replica, or in the store
-	granted                     // the store has granted the lock
-	failed                      // with an error
-	collected                   // the client has the hold, or the place was given up
-)
 
 // A poll is a request of a client that waits for its place.
 type poll struct {
-	wake chan struct{} // capacity 1
+	arrived driver.Instant
+	ended   chan result // capacity 1
 }
 
-// A queue has the places of one name, in the order of their arrival. The first one waits in the
-// store. It is guarded by Service.mu.
-type queue struct {
-	places []*place
+// A result ends a poll: with a hold, or with an error, such as a waitingError.
+type result struct {
+	grant *grant
+	err   error
 }
 
-// errWithdrawn means that the client has withdrawn the acquisition.
-const errWithdrawn driver.Sentinel = "the request was withdrawn"
+// errGivenUp ends a request that waits in the store for a place which nobody wants any more.
+const errGivenUp driver.Sentinel = "nobody wants the place any more"
 
-// errAbandoned means that the client did not send its request again in time.
-const errAbandoned driver.Sentinel = "the client has gone"
-
-// newPlaceLocked adds a place, and lets it ask the store. A place that waits is queued.
-func (s *Service) newPlaceLocked(key placeKey, req driver.Request, waits bool) *place {
-	p := &place{s: s, key: key, req: req, waits: waits, since: driver.Now(), ended: make(chan struct{})}
+// newPlaceLocked adds a place, which is queued if it waits. The caller attaches a poll.
+func (s *Service) newPlaceLocked(key placeKey, namespace string, req driver.Request, waits bool) *place {
+	p := &place{s: s, key: key, namespace: namespace, req: req, since: driver.Now(), ended: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.state.Waits = waits
 	s.places[key] = p
-	if waits {
-		p.enqueueLocked(false)
-	} else {
-		s.running.Go(p.tryOnce)
-	}
+	s.waiting[namespace]++
 	return p
 }
 
@@ -95,82 +78,161 @@ func (p *place) fits(req driver.Request) bool {
 		own.Tokens == req.Tokens && isReserved(own.Holder) == isReserved(req.Holder)
 }
 
-// enqueueLocked puts a place into the queue of its name: at the end, or before all but the one
-// that the store is being asked for.
-func (p *place) enqueueLocked(first bool) {
-	s, name := p.s, p.key.name
-	q := s.queues[name]
-	if q == nil {
-		q = new(queue)
-		s.queues[name] = q
-		s.running.Go(func() { s.serveQueue(name, q) })
-	}
-	p.state = queued
-	if first && len(q.places) > 0 {
-		q.places = slices.Insert(q.places, 1, p)
-	} else {
-		q.places = append(q.places, p)
+// onLocked takes an event in, and does what follows from it. Nothing of that takes long.
+func (p *place) onLocked(e waiting.Event) {
+	next, actions := p.state.On(e)
+	p.state = next
+	for _, a := range actions {
+		p.doLocked(a)
 	}
 }
 
-// requeueLocked lets a place begin again whose hold has ended before its client came for it.
-func (p *place) requeueLocked() {
-	switch {
-	case p.gaveUp != nil:
-		p.state = queued
-		p.collectLocked()
-	case p.waits:
-		p.enqueueLocked(true)
-	default: // the lock may be free
-		p.state = queued
-		p.s.running.Go(p.tryOnce)
+func (p *place) doLocked(a waiting.Action) {
+	s := p.s
+	switch a {
+	case waiting.Ask:
+		waits := p.state.Waits
+		s.running.Go(func() { p.ask(waits) })
+	case waiting.Confirm:
+		h, isShown, arrived := p.grant, p.state.Shown, p.poll.arrived
+		s.running.Go(func() { p.confirm(h, isShown, arrived) })
+	case waiting.Release:
+		p.forgetLocked()
+		h := p.grant
+		s.running.Go(func() { p.release(h) })
+	case waiting.Requeue:
+		p.enqueueLocked(1)
+	case waiting.Dequeue:
+		p.dequeueLocked()
+	case waiting.Cancel:
+		p.cancel(errGivenUp)
+	case waiting.StartTimer:
+		p.timer = time.AfterFunc(s.opts.PlaceTimeout, func() { p.on(waiting.ClientGone) })
+	case waiting.StopTimer:
+		p.stopTimerLocked()
+	case waiting.AnswerGrant:
+		p.answerLocked(result{grant: p.grant})
+	case waiting.AnswerError:
+		p.answerLocked(result{err: p.err})
+	case waiting.AnswerQueued:
+		p.answerLocked(result{err: p.whyLocked()})
+	case waiting.AnswerWithdrawn:
+		p.answerLocked(result{err: wire.NewProblem(wire.ProblemWithdrawn, "", 0)})
+	case waiting.End:
+		p.forgetLocked()
+		p.stopTimerLocked()
+		p.cancel(nil)
+		close(p.ended)
 	}
 }
 
-// headLocked returns the place that is first in the queue of p: its request is in the store.
-func (p *place) headLocked() *place {
-	if q := p.s.queues[p.key.name]; q != nil && slices.Contains(q.places, p) {
-		return q.places[0]
-	}
-	return p
+// on is onLocked for those who do not hold the mutex.
+func (p *place) on(e waiting.Event) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.onLocked(e)
 }
 
-// serveQueue lets the places of a queue wait in the store, one after the other, until the queue is
-// empty.
-func (s *Service) serveQueue(name string, q *queue) {
-	for {
-		s.mu.Lock()
-		if len(q.places) == 0 {
-			delete(s.queues, name)
-			s.mu.Unlock()
-			return
-		}
-		head := q.places[0]
-		s.mu.Unlock()
+// answerLocked ends the poll.
+func (p *place) answerLocked(a result) {
+	p.poll.ended <- a
+	p.poll = nil
+}
 
-		h, final, err := head.acquire()
-		s.mu.Lock()
-		q.places = slices.DeleteFunc(q.places, func(p *place) bool { return p == head })
-		head.settleLocked(h, final, err)
-		s.mu.Unlock()
+// whyLocked returns why a poll ends whose place is kept.
+func (p *place) whyLocked() error {
+	if p.waitErr != nil && p.state.GaveUp == waiting.Wanted {
+		return p.waitErr
+	}
+	return &waitingError{max(0, slices.Index(p.s.queues[p.key.name], p))}
+}
+
+func (p *place) stopTimerLocked() {
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 }
 
-// acquire asks the store for the lock. The first request does not wait: it is not given up, so its
-// grant is final.
-func (p *place) acquire() (_ *grant, final bool, err error) {
+// forgetLocked lets the client begin anew.
+func (p *place) forgetLocked() {
+	if p.s.places[p.key] != p {
+		return
+	}
+	delete(p.s.places, p.key)
+	if p.s.waiting[p.namespace]--; p.s.waiting[p.namespace] == 0 {
+		delete(p.s.waiting, p.namespace)
+	}
+}
+
+// enqueueLocked puts a place into the queue of its name, behind so many others. The first one asks
+// the store.
+func (p *place) enqueueLocked(behind int) {
+	q := p.s.queues[p.key.name]
+	p.s.queues[p.key.name] = slices.Insert(q, min(behind, len(q)), p)
+	if len(q) == 0 {
+		p.onLocked(waiting.Turn)
+	} else if q[0].state.Told {
+		p.waitErr = q[0].waitErr
+		p.onLocked(waiting.StoreTold)
+	}
+}
+
+// dequeueLocked takes a place out of its queue, whose first one then asks the store.
+func (p *place) dequeueLocked() {
+	name := p.key.name
+	q := slices.DeleteFunc(p.s.queues[name], func(other *place) bool { return other == p })
+	if len(q) == 0 {
+		delete(p.s.queues, name)
+		return
+	}
+	p.s.queues[name] = q
+	if q[0].state.Phase == waiting.Queued {
+		q[0].onLocked(waiting.Turn)
+	}
+}
+
+// ask asks the store for the lock.
+func (p *place) ask(waits bool) {
+	h, event, err := p.acquire(waits)
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.grant, p.err = h, err
+	p.onLocked(event)
+	p.dequeueLocked()
+}
+
+// retryPause is how long a place waits before it asks a store again that was unavailable.
+const retryPause = 500 * time.Millisecond
+
+// acquire asks the store for the lock, and waits for it if the place waits. The first request does
+// not wait: it is not given up, so its grant is final. While the store is unavailable, that request
+// is repeated: one that waits in the store would wait for the end of a hold that the client has
+// already.
+func (p *place) acquire(waits bool) (*grant, waiting.Event, error) {
 	h, err := p.try()
-	if !errors.Is(err, driver.ErrHeld) {
-		return h, true, err
+	for waits && errors.Is(err, driver.ErrUnavailable) {
+		p.noteWait(err)
+		select {
+		case <-time.After(retryPause):
+			h, err = p.try()
+		case <-p.ctx.Done():
+			return nil, waiting.StoreFailed, context.Cause(p.ctx)
+		}
+	}
+	switch {
+	case err == nil:
+		return h, waiting.StoreGranted, nil
+	case !waits || !errors.Is(err, driver.ErrHeld):
+		return nil, waiting.StoreFailed, err
 	}
 	p.noteWait(nil)
 	req := p.newRequest()
 	req.OnWait, req.Holder.Kind = p.noteWait, driver.KindPending
 	lease, err := p.s.driver.Acquire(p.ctx, req)
 	if err != nil {
-		return nil, false, err
+		return nil, waiting.StoreFailed, err
 	}
-	return newGrant(req, lease), false, nil
+	return newGrant(req, lease), waiting.StorePromised, nil
 }
 
 // try asks the store for the lock without waiting for it. The client may have the lock already, if
@@ -209,150 +271,60 @@ func (p *place) newRequest() driver.Request {
 	return p.req
 }
 
-// noteWait is the OnWait of a request in the store.
+// noteWait is the OnWait of a request in the store. It tells all that wait behind it, too.
 func (p *place) noteWait(err error) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	if p.told && p.waitErr == nil && err == nil {
+	if p.state.Told && p.waitErr == nil && err == nil {
 		return
 	}
-	p.told, p.waitErr = true, err
-	for _, other := range p.s.queues[p.key.name].places {
-		other.wakeLocked()
+	for _, other := range p.s.queues[p.key.name] {
+		other.waitErr = err
+		other.onLocked(waiting.StoreTold)
 	}
 }
 
-// tryOnce is serveQueue for a place that does not wait.
-func (p *place) tryOnce() {
-	h, err := p.try()
+// confirm makes a hold final, and its lease as young as the request whose answer it is. The client
+// counts the TTL from when it sent the request, which has arrived since. So a lease that began
+// before is renewed. After an error the next poll confirms the hold again: no other replica hands
+// out one that is pending.
+func (p *place) confirm(h *grant, isShown bool, arrived driver.Instant) {
+	start, err := p.confirmInStore(h, isShown, arrived)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.settleLocked(h, true, err)
-}
-
-// wakeLocked wakes the poll, if there is one.
-func (p *place) wakeLocked() {
-	if p.poll == nil {
-		return
-	}
-	select {
-	case p.poll.wake <- struct{}{}:
-	default:
-	}
-}
-
-// settleLocked notes what came of the request in the store.
-func (p *place) settleLocked(h *grant, final bool, err error) {
+	p.err = err
 	switch {
+	case errors.Is(err, driver.ErrLost):
+		p.onLocked(waiting.GrantLost)
 	case err != nil:
-		p.state, p.err = failed, err
-		if p.gaveUp != nil || p.poll == nil { // the error may be out of date when the client comes back
-			p.collectLocked()
-		}
-	case p.gaveUp != nil && (!final || errors.Is(p.gaveUp, errWithdrawn)):
-		p.releaseLocked(h)
+		p.onLocked(waiting.ConfirmFailed)
 	default:
-		p.state, p.grant, p.final, p.isShown = granted, h, final, final
-		if p.gaveUp != nil { // the client may get the hold at another replica; else it lapses
-			p.collectLocked()
+		h.start = start
+		p.onLocked(waiting.Confirmed)
+	}
+}
+
+func (p *place) confirmInStore(h *grant, isShown bool, arrived driver.Instant) (driver.Instant, error) {
+	ctx, cancel := unbroken(context.Background())
+	defer cancel()
+	if !isShown {
+		if err := h.SetHolder(ctx, p.req.Holder); err != nil {
+			return driver.Instant{}, err
 		}
 	}
-	p.wakeLocked()
+	if !h.start.Before(arrived) {
+		return h.start, nil
+	}
+	answer := p.s.driver.Renew(ctx, []driver.Lease{h.Lease})[0]
+	return answer.Start, answer.Err
 }
 
-// collectLocked ends the place.
-func (p *place) collectLocked() {
-	if p.state == collected {
-		return
-	}
-	p.state = collected
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	if p.s.places[p.key] == p {
-		delete(p.s.places, p.key)
-	}
-	p.cancel(nil)
-	p.wakeLocked()
-	close(p.ended)
-}
-
-// releaseLocked releases a hold that nobody wants, and then ends the place.
-func (p *place) releaseLocked(h *grant) {
-	if p.s.places[p.key] == p {
-		delete(p.s.places, p.key) // the client may come back with a new place
-	}
-	p.state, p.grant, p.settling = granted, nil, true // no poll touches it
-	p.s.running.Go(func() {
-		ctx, cancel := unbroken(context.Background())
-		defer cancel()
-		_ = h.Release(ctx) // if that fails, the hold lapses
-		p.s.mu.Lock()
-		defer p.s.mu.Unlock()
-		p.collectLocked()
-	})
-}
-
-// giveUpLocked ends a place that nobody wants any more. Why is errWithdrawn if the client says so;
-// nil means that the service ends.
-func (p *place) giveUpLocked(why error) {
-	if why == nil {
-		why = errDraining()
-	}
-	if p.gaveUp == nil || errors.Is(why, errWithdrawn) {
-		p.gaveUp = why
-	}
-	p.cancel(why)
-	p.wakeLocked()
-	q := p.s.queues[p.key.name]
-	switch {
-	case p.state == collected, p.settling: // whoever settles it looks at gaveUp
-	case p.state == granted && (!p.final || errors.Is(why, errWithdrawn)):
-		p.releaseLocked(p.grant)
-	case p.state == granted, p.state == failed:
-		p.collectLocked()
-	case q != nil && slices.Index(q.places, p) > 0: // the first one is served
-		q.places = slices.DeleteFunc(q.places, func(other *place) bool { return other == p })
-		p.collectLocked()
-	}
-}
-
-// attachLocked makes a new poll the one that waits for the place. An older one ends: its client
-// has sent the request again.
-func (p *place) attachLocked() *poll {
-	p.wakeLocked()
-	p.poll = &poll{wake: make(chan struct{}, 1)}
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	return p.poll
-}
-
-// detachLocked ends a poll. If the client does not come back in time, the place is given up.
-func (p *place) detachLocked(me *poll) {
-	if p.poll != me {
-		return
-	}
-	p.poll = nil
-	if p.state == collected || p.gaveUp != nil {
-		return
-	}
-	p.timer = time.AfterFunc(p.s.opts.PlaceTimeout, func() {
-		p.s.mu.Lock()
-		defer p.s.mu.Unlock()
-		if p.poll == nil && p.state != collected {
-			p.giveUpLocked(errAbandoned)
-		}
-	})
-}
-
-// aheadLocked returns how many places are before p in its queue.
-func (p *place) aheadLocked() int {
-	q := p.s.queues[p.key.name]
-	if q == nil {
-		return 0
-	}
-	return max(0, slices.Index(q.places, p))
+// release releases a hold that nobody wants.
+func (p *place) release(h *grant) {
+	ctx, cancel := unbroken(context.Background())
+	defer cancel()
+	_ = h.Release(ctx) // if that fails, the hold lapses
+	p.on(waiting.Released)
 }
 
 // withdrawals are the acquisitions that clients have withdrawn: a request that comes late must not
@@ -364,6 +336,9 @@ type withdrawals struct {
 
 // withdrawalTimeout is how long a withdrawal is remembered: longer than a request is under way.
 const withdrawalTimeout = 2 * time.Minute
+
+// maxWithdrawals bounds the memory for them: clients make them up.
+const maxWithdrawals = 50_000
 
 func (w *withdrawals) add(key placeKey) {
 	now := driver.Now()
@@ -377,6 +352,12 @@ func (w *withdrawals) add(key placeKey) {
 			}
 		}
 		w.sweepAt = max(1024, 2*len(w.at))
+	}
+	for old := range w.at {
+		if len(w.at) < maxWithdrawals {
+			break
+		}
+		delete(w.at, old)
 	}
 	w.at[key] = now
 }

@@ -411,7 +411,7 @@ func TestHolderFailsLate(t *testing.T) {
 					t.Errorf("the second request is answered %d after %v, want %d within %v", got, time.Since(began), want, driver.AnswerTimeout)
 				}
 				time.Sleep(time.Minute)
-				if got := s.Stats(); got != (Stats{}) {
+				if got := s.Stats(); got != (Stats{StoreUp: true}) {
 					t.Errorf("the service has %+v, want nothing", got)
 				}
 			})
@@ -543,7 +543,38 @@ func TestPlacesAreBounded(t *testing.T) {
 	if a := r.post(wire.PathAcquire, d, http.StatusTooManyRequests); a.problem.Kind() != wire.ProblemQuota {
 		t.Errorf("a third place is refused with %+v, want %s", a.problem, wire.ProblemQuota)
 	}
-	r.queue(msg("job", "b")) // it has a place
+	r.acquire(msg("free", "d")) // it needs no place
+	r.queue(msg("job", "b"))    // it has one
 	r.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
 	r.queue(msg("job", "d"))
+}
+
+// TestPlacesOfNamespaces checks that the waiters of one namespace leave places for others.
+func TestPlacesOfNamespaces(t *testing.T) {
+	store, access := new(memlock.Store), &testAccess{prefix: "evil/"}
+	r := startReplica(t, store, Options{MaxWaits: 4, PlaceTimeout: time.Hour, Access: access})
+	r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	r.queue(msg("job", "c"))
+	d := msg("job", "d")
+	d.Wait = 1
+	r.post(wire.PathAcquire, d, http.StatusTooManyRequests)
+	access.prefix = "good/"
+	r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	access.prefix = "" // whoever has no namespace may have all that is free
+	r.acquire(msg("job", "a"))
+	r.queue(msg("job", "b"))
+	r.post(wire.PathAcquire, d, http.StatusTooManyRequests)
+}
+
+// TestWithdrawalsAreBounded checks that clients can't fill the memory with withdrawals.
+func TestWithdrawalsAreBounded(t *testing.T) {
+	var w withdrawals
+	for i := range maxWithdrawals + 10 {
+		w.add(placeKey{"job", fmt.Sprint(i)})
+	}
+	if last := fmt.Sprint(maxWithdrawals + 9); len(w.at) > maxWithdrawals || !w.has(placeKey{"job", last}) {
+		t.Errorf("%d withdrawals are kept, want %d at most, with the last one", len(w.at), maxWithdrawals)
+	}
 }

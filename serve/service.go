@@ -12,6 +12,7 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve/internal/console"
 	"github.com/sniblock/snib/serve/internal/events"
+	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
 // Options are the settings of a [Service]. A zero field means its default.
@@ -28,11 +29,13 @@ type Options struct {
 	MaxWait time.Duration
 
 	// PlaceTimeout is how long the place of a waiting client is kept that does not send its
-	// request again. The default is 10 s.
+	// request again. If its turn comes then, nobody else gets the lock for that long. The default is
+	// 3 s.
 	PlaceTimeout time.Duration
 
-	// MaxWaits is how many requests may wait at a time, and how many clients may have a place,
-	// which lasts for longer than a request. The default is 10,000.
+	// MaxWaits is how many acquisitions may wait at a time. A client that waits has a place, which
+	// lasts for longer than its request. The principals of one namespace have at most as many places
+	// as are free. The default is 10,000.
 	MaxWaits int
 
 	// EventInterval is how often the store is listed for those who listen to events. If a list
@@ -55,6 +58,14 @@ type Options struct {
 	// latest first. Nil means that there is none.
 	Audit func(p *Principal, n int) []wire.AuditEvent
 
+	// Log, if not nil, is called with a line for people about each change of the store's state. It
+	// returns soon, and is safe for concurrent use.
+	Log func(line string)
+
+	// Grace returns for how long the store grants nothing, if an error of the driver says so. Nil
+	// means that no error does.
+	Grace func(error) time.Duration
+
 	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
 	// use.
 	Observe func(Exchange)
@@ -62,7 +73,10 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Access == nil {
-		o.Access = localAccess{}
+		o.Access = LocalOnly()
+	}
+	if o.Log == nil {
+		o.Log = func(string) {}
 	}
 	if o.MaxBody == 0 {
 		o.MaxBody = 1 << 20
@@ -71,7 +85,7 @@ func (o Options) withDefaults() Options {
 		o.MaxWait = 30 * time.Second
 	}
 	if o.PlaceTimeout == 0 {
-		o.PlaceTimeout = 10 * time.Second
+		o.PlaceTimeout = 3 * time.Second
 	}
 	if o.MaxWaits == 0 {
 		o.MaxWaits = 10_000
@@ -98,6 +112,7 @@ type Service struct {
 	events  *events.Hub
 	console http.Handler
 
+	store  storeWatch
 	doctor check[[]wire.Finding]
 	leaks  check[[]wire.Leak]
 
@@ -105,7 +120,8 @@ type Service struct {
 
 	mu        sync.Mutex
 	places    map[placeKey]*place
-	queues    map[string]*queue // by the name in the store
+	queues    map[string][]*place // that wait for a lock, by its name in the store; the first one is asked for
+	waiting   map[string]int      // places, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
 	streams   int // clients that listen to events
@@ -130,17 +146,15 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	}
 	s := &Service{
 		driver: d, info: info, opts: opts.withDefaults(),
-		places: map[placeKey]*place{}, queues: map[string]*queue{}, drained: make(chan struct{}),
+		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{}, drained: make(chan struct{}),
 		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
+	}
+	s.store = storeWatch{
+		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: s.drained,
+		probe: func(ctx context.Context) error { _, err := d.Status(ctx, "snib-ready"); return err },
 	}
 	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, s.drained)
 	return s, nil
-}
-
-// IsLocal reports whether the service admits nobody but clients on its own host.
-func (s *Service) IsLocal() bool {
-	_, local := s.opts.Access.(localAccess)
-	return local
 }
 
 // Drain ends the service, and returns when it does not use the driver any more, or ctx is done.
@@ -152,7 +166,7 @@ func (s *Service) Drain(ctx context.Context) error {
 		s.draining = true
 		close(s.drained)
 		for _, p := range s.places {
-			p.giveUpLocked(nil)
+			p.onLocked(waiting.ServiceEnds)
 		}
 	}
 	s.mu.Unlock()
@@ -255,18 +269,12 @@ func (s *Service) answer(w http.ResponseWriter, err error) {
 	if errors.As(err, &refusal) && refusal.Challenge != "" {
 		w.Header().Set("WWW-Authenticate", refusal.Challenge)
 	}
-	writeProblem(w, problemOf(err))
+	writeProblem(w, s.problemOf(err))
 }
 
 // dispatch lets a request in, and serves it.
 func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
-	s.mu.Lock()
-	draining := s.draining
-	if !draining {
-		s.running.Add(1)
-	}
-	s.mu.Unlock()
-	if draining {
+	if !s.enter() {
 		return errDraining()
 	}
 	defer s.running.Done()
@@ -285,6 +293,17 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 	return at.serve(s, w, r, p)
 }
 
+// enter lets a request use the driver, unless the service drains. The caller ends it with
+// running.Done.
+func (s *Service) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.running.Add(1)
+	}
+	return !s.draining
+}
+
 func errNoPath() error {
 	return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
 }
@@ -296,20 +315,6 @@ func errDraining() error {
 // health answers as long as the process runs.
 func (s *Service) health(w http.ResponseWriter) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
-}
-
-// ready answers whether the replica should get requests: it does not shut down, and it reaches the
-// store.
-func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
-	if s.isDraining() {
-		return errDraining()
-	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), driver.AnswerTimeout, errNoAnswer)
-	defer cancel()
-	if _, err := s.driver.Status(ctx, "snib-ready"); err != nil {
-		return errors.Join(driver.ErrUnavailable, err)
-	}
-	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
 // errNoAnswer is the cause of the end of a context that bounds the wait for the store's answer.

@@ -44,6 +44,9 @@ func TestProblems(t *testing.T) {
 		{"PID", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","pid":-1}`, wire.ProblemInvalid},
 		{"TTL", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","ttl_ms":-1}`, wire.ProblemInvalid},
 		{"Slots", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","slots":-1}`, wire.ProblemInvalid},
+		{"ManySlots", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","slots":2147483648}`, wire.ProblemInvalid},
+		{"PrefixNotUTF8", "GET", wire.PathLocks + "?prefix=%ff", "", "", wire.ProblemInvalid},
+		{"PrefixNUL", "GET", wire.PathLocks + "?prefix=a%00b", "", "", wire.ProblemInvalid},
 		{"Kinds", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","slots":1,"shared":true}`, wire.ProblemInvalid},
 		{"NoID", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x"}`, wire.ProblemInvalid},
 		{"BothForms", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","leases":[{"name":"x","id":"o-------------------"}]}`, wire.ProblemInvalid},
@@ -148,6 +151,16 @@ func TestLocalOnly(t *testing.T) {
 			}
 		})
 	}
+	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"} {
+		req := httptest.NewRequest(http.MethodGet, wire.PathStore, nil)
+		req.RemoteAddr, req.Host = "127.0.0.1:999", "127.0.0.1:7420"
+		req.Header.Set(name, "203.0.113.9")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, local)))
+		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "policy") {
+			t.Errorf("through a proxy that sends %s: %d %s, want 403", name, w.Code, w.Body)
+		}
+	}
 }
 
 // localAddr is the address of a server.
@@ -160,7 +173,7 @@ func (a localAddr) String() string  { return string(a) }
 type testAccess struct {
 	prefix string
 	admin  bool
-	begin  func(Action) (func(Outcome) error, error)
+	begin  func(Action) (func(Outcome), error)
 }
 
 func (a *testAccess) Authenticate(r *http.Request) (*Principal, error) {
@@ -170,7 +183,7 @@ func (a *testAccess) Authenticate(r *http.Request) (*Principal, error) {
 	return &Principal{Name: "test", Prefix: a.prefix}, nil
 }
 
-func (a *testAccess) Begin(_ context.Context, _ *Principal, action Action) (func(Outcome) error, error) {
+func (a *testAccess) Begin(_ context.Context, _ *Principal, action Action) (func(Outcome), error) {
 	if a.begin == nil {
 		return nil, nil
 	}
@@ -338,26 +351,6 @@ func TestRenewalNeverShortens(t *testing.T) {
 	r2.post(wire.PathLabel, wire.Label{Lease: lease(g)}, http.StatusNoContent)
 	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Left < wire.Duration(long)/2 {
 		t.Errorf("the lock is %+v, want the hold to last as before", st)
-	}
-}
-
-// TestRefusedRepetition repeats an acquisition that has a hold, at a replica whose Authorizer has
-// no room left for it by then. The client may be using the hold, so it stays.
-func TestRefusedRepetition(t *testing.T) {
-	store := new(memlock.Store)
-	access := &testAccess{begin: func(Action) (func(Outcome) error, error) {
-		full := &Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemQuota}
-		return func(Outcome) error { return full }, nil
-	}}
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{Access: access})
-	for name, kind := range map[string]wire.Acquire{"exclusive": {}, "shared": {Shared: true}, "slots": {Slots: 2}} {
-		t.Run(name, func(t *testing.T) {
-			kind.Name, kind.ID, kind.TTL = name, longID("a"), long
-			g := r1.acquire(kind)
-			r2.post(wire.PathAcquire, kind, http.StatusTooManyRequests)
-			r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
-			r1.release(g)
-		})
 	}
 }
 
@@ -584,13 +577,12 @@ func TestAuthorizer(t *testing.T) {
 	r := startReplica(t, store, Options{Access: access})
 	var actions []Action
 	var outcomes []Outcome
-	var refuse error
-	access.begin = func(a Action) (func(Outcome) error, error) {
+	access.begin = func(a Action) (func(Outcome), error) {
 		actions = append(actions, a)
-		return func(o Outcome) error { outcomes = append(outcomes, o); return refuse }, nil
+		return func(o Outcome) { outcomes = append(outcomes, o) }, nil
 	}
 	g := r.acquire(msg("job", "a"))
-	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", ID: longID("a"), TTL: time.Minute, PlaceTimeout: 10 * time.Second}
+	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", TTL: time.Minute}
 	if len(actions) != 1 || actions[0] != want || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Token != g.Token {
 		t.Errorf("actions %+v, outcomes %+v; want %+v", actions, outcomes, want)
 	}
@@ -600,15 +592,17 @@ func TestAuthorizer(t *testing.T) {
 	if got := r.get(wire.PathLocks); !strings.Contains(got.text, `"name":"job"`) {
 		t.Errorf("the list is %s", got.text)
 	}
-	refuse = &Refusal{Status: http.StatusTooManyRequests, Type: wire.ProblemQuota, Detail: "no more", RetryAfter: 3 * time.Second}
-	got := r.post(wire.PathAcquire, msg("other", "a"), http.StatusTooManyRequests)
+	access.begin = func(Action) (func(Outcome), error) {
+		return nil, &Refusal{Status: http.StatusServiceUnavailable, Type: wire.ProblemAudit, Detail: "no more", RetryAfter: 3 * time.Second}
+	}
+	got := r.post(wire.PathAcquire, msg("other", "a"), http.StatusServiceUnavailable)
 	if got.header.Get("Retry-After") != "3" || got.problem.Detail != "no more" {
 		t.Errorf("the refusal is %+v", got)
 	}
 	if st := status(t, store, "team/other"); len(st.Holders) != 0 {
-		t.Errorf("a hold that was refused afterwards stays: %+v", st)
+		t.Errorf("an acquisition that was refused has a hold: %+v", st)
 	}
-	access.begin = func(Action) (func(Outcome) error, error) { return nil, errors.New("secret of the authorizer") }
+	access.begin = func(Action) (func(Outcome), error) { return nil, errors.New("secret of the authorizer") }
 	if got := r.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}

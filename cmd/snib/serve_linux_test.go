@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,7 +27,12 @@ import (
 // startService starts snib serve for a store, and returns its process and its URL.
 func startService(t *testing.T, store string, flags ...string) (*proc, string) {
 	t.Helper()
-	log := filepath.Join(t.TempDir(), "log")
+	return startLogged(t, filepath.Join(t.TempDir(), "log"), store, flags...)
+}
+
+// startLogged is startService with a file for what the service prints.
+func startLogged(t *testing.T, log, store string, flags ...string) (*proc, string) {
+	t.Helper()
 	p := start(t, append([]string{"sh", "-c", `exec snib serve --listen 127.0.0.1:0 --url "$@" 2>"$0"`, log, store}, flags...)...)
 	awaitText(t, log, "serving http://")
 	return p, regexp.MustCompile(`http://[0-9.:]+`).FindString(read(log))
@@ -128,8 +135,8 @@ func TestServeMetrics(t *testing.T) {
 		`distributed_lock_service_requests_total{code="423",path="/v1/acquire"} 1`,
 		`distributed_lock_service_requests_total{code="404",path="other"} 2`,
 		`distributed_lock_service_request_seconds_count{path="/v1/acquire"} 2`,
-		"distributed_lock_service_refused_connections_total 0",
 		"distributed_lock_service_waits 0", "distributed_lock_service_places 0", "distributed_lock_service_streams 0",
+		"distributed_lock_service_store_up 1", "distributed_lock_service_grace_seconds 0",
 	} {
 		if !strings.Contains(string(text), want+"\n") {
 			t.Errorf("/metrics has no line %q:\n%s", want, text)
@@ -244,39 +251,86 @@ func TestServePage(t *testing.T) {
 	}
 }
 
-// TestServeLimit opens more connections to a service than its client may have. It counts those that
-// it closes.
-func TestServeLimit(t *testing.T) {
+// TestServeManyConnections has one address keep more connections than a crowd of waiters behind a
+// proxy needs. Nobody is shut out.
+func TestServeManyConnections(t *testing.T) {
 	t.Parallel()
-	p, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"), "--max-connections-per-client", "2")
-	dial := func() net.Conn {
-		t.Helper()
+	_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	for range 1100 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = conn.Close() }) // it may be closed already
-		return conn
+		t.Cleanup(func() { _ = conn.Close() }) // the service may have closed it
 	}
-	served := []net.Conn{dial(), dial()}
-	for range 3 {
-		if _, err := dial().Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a connection above the limit ends with %v", err)
-		}
+	if status, body := post(t, url, `{"name":"deploy"}`); status != http.StatusOK {
+		t.Errorf("acquire beside 1,100 connections = %d %s, want 200", status, body)
 	}
-	if err := served[1].Close(); err != nil {
-		t.Fatal(err)
+}
+
+// TestServeTells checks what an operator reads about a service without a policy: that a store in
+// memory forgets, and who broke which hold and why.
+func TestServeTells(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "log")
+	p, url := startLogged(t, file, "memory:")
+	status, body := post(t, url, `{"name":"deploy"}`)
+	var g struct{ Token json.Number }
+	if err := json.Unmarshal([]byte(body), &g); status != http.StatusOK || err != nil {
+		t.Fatalf("acquire = %d %s, %v", status, body, err)
 	}
-	const want = "distributed_lock_service_refused_connections_total "
-	await(t, "metrics", func() bool { // until the service has seen that
-		resp, err := http.Get(url + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return err == nil && regexp.MustCompile(want+`[1-9]`).Match(text)
-	})
+	resp, err := http.Post(url+"/v1/break", "application/json",
+		strings.NewReader(`{"name":"deploy","token":`+g.Token.String()+`,"reason":"test at 3 am"}`))
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusNoContent {
+		t.Fatalf("break = %+v, %v", resp, err)
+	}
 	p.signal(syscall.SIGINT)
 	p.wait()
+	log := read(file)
+	for _, want := range []string{"a restart forgets", `"outcome":"done"`, `"reason":"test at 3 am"`, "all holds are forgotten"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has no %q: %s", want, log)
+		}
+	}
+}
+
+// TestServeSocket serves on a Unix socket, which only its user can open. A socket that was left
+// there is replaced, and one on which somebody listens is not.
+func TestServeSocket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, store := filepath.Join(dir, "snib.sock"), "sqlite:"+filepath.Join(dir, "locks.db")
+	serve := func() *proc {
+		t.Helper()
+		p := start(t, "snib", "serve", "--listen", "unix:"+socket, "--url", store)
+		await(t, "socket", func() bool {
+			conn, err := net.Dial("unix", socket)
+			return err == nil && conn.Close() == nil
+		})
+		return p
+	}
+	p := serve()
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the socket is %+v, %v, want mode 0600", info, err)
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Post("http://localhost/v1/acquire", "application/json", strings.NewReader(`{"name":"deploy"}`))
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("acquire through the socket = %+v, %v, want 200", resp, err)
+	}
+	if out, code := snib(t, "serve", "--listen", "unix:"+socket, "--url", store); code != 64 || !strings.Contains(out, "another program listens there") {
+		t.Errorf("a second service on the socket = %d %s, want 64", code, out)
+	}
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	p = serve() // the file is still there
+	p.signal(syscall.SIGINT)
+	p.wait()
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the end, the socket is there: %v", err)
+	}
 }

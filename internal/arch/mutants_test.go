@@ -55,6 +55,7 @@ type Driver struct{}`
 		"serve/access/x.go":                         "package access",
 		"serve/internal/events/events.go":           "package events",
 		"serve/internal/console/console.go":         "package console",
+		"serve/internal/waiting/waiting.go":         "package waiting",
 		"serve/serve.go":                            "package serve\nimport _ \"github.com/sniblock/snib/remotelock/wire\"",
 		"remotelock/remotelock.go":                  "package remotelock\nimport _ \"github.com/sniblock/snib/remotelock/wire\"" + backend,
 		"remotelock/wire/wire.go":                   "package wire",

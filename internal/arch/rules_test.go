@@ -39,6 +39,7 @@ var rules = []rule{
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
 	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest"}, "a service over any driver, so it knows no store"},
 	{"serve/internal/events", []string{"driver"}, nil, "it compares what a store shows, whoever asks"},
+	{"serve/internal/waiting", nil, nil, "it decides by what it is told, without a clock, a network or a lock"},
 	{"serve/internal/console", nil, []string{"internal/livetest"}, "it has files: what they show comes from the API"},
 	{"remotelock", []string{"driver", "remotelock/wire"}, nil,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
@@ -86,7 +87,7 @@ var rules = []rule{
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
-	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "github.com/coreos/go-oidc/v3/oidc", "golang.org/x/time/rate"}, []string{"fence", "internal/livetest", "memlock", "remotelock/..."},
+	{"serve/access", []string{"driver", "remotelock/wire", "serve", "github.com/BurntSushi/toml", "golang.org/x/time/rate"}, []string{"fence", "internal/livetest", "memlock", "remotelock/..."},
 		"who brings another Authorizer links nothing of it"},
 
 	// The laboratory is one module with the libraries of others, which nobody inherits: its packages

@@ -27,13 +27,11 @@ const (
 	ProblemContentType = "content-type"         // 415
 	ProblemHeld        = "held"                 // 423
 	ProblemQuota       = "quota"                // 429
-	ProblemBlocked     = "blocked"              // 429
 	ProblemInternal    = "internal"             // 500
 	ProblemUnsupported = "unsupported"          // 501
 	ProblemUnavailable = "unavailable"          // 503
 	ProblemFull        = "too-many-connections" // 503
 	ProblemDraining    = "draining"             // 503
-	ProblemIssuer      = "issuer-unavailable"   // 503
 	ProblemAudit       = "audit-unavailable"    // 503
 )
 
@@ -107,8 +105,6 @@ func describe(kind string) (status int, title string) {
 		return 423, "the lock is held"
 	case ProblemQuota:
 		return 429, "there are too many requests"
-	case ProblemBlocked:
-		return 429, "too many credentials were wrong"
 	case ProblemUnsupported:
 		return 501, "the store can't do this"
 	case ProblemUnavailable:
@@ -117,8 +113,6 @@ func describe(kind string) (status int, title string) {
 		return 503, "the server has no connection left"
 	case ProblemDraining:
 		return 503, "this replica is shutting down"
-	case ProblemIssuer:
-		return 503, "the issuer of the token does not answer"
 	case ProblemAudit:
 		return 503, "the audit log can't be written"
 	}

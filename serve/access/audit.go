@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
@@ -33,7 +35,7 @@ type AuditLog struct {
 	mu       sync.Mutex
 	out      io.Writer
 	file     *os.File // out, if it is a file that we opened
-	refusals bucket
+	refusals *rate.Limiter
 	leftOut  int
 	recent   []Event // the latest last
 }
@@ -51,7 +53,7 @@ func OpenAuditLog(path string) (*AuditLog, error) {
 
 // NewAuditLog returns an audit log that is written to out, such as [os.Stderr].
 func NewAuditLog(out io.Writer) *AuditLog {
-	return &AuditLog{out: out, refusals: bucket{burst: refusalBurst, interval: refusalInterval}}
+	return &AuditLog{out: out, refusals: rate.NewLimiter(rate.Every(refusalInterval), refusalBurst)}
 }
 
 // Reopen opens the file again, by its name, because a program that rotates logs has renamed the
@@ -91,11 +93,10 @@ func (l *AuditLog) Record(e Event) error {
 	defer l.mu.Unlock()
 	e.Time = time.Now().UTC()
 	if e.Event == EventRefused {
-		if l.refusals.wait(e.Time) > 0 {
+		if !l.refusals.AllowN(e.Time, 1) {
 			l.leftOut++
 			return nil
 		}
-		l.refusals.take(e.Time)
 		e.LeftOut, l.leftOut = l.leftOut, 0
 	}
 	if err := l.write(e); err != nil {

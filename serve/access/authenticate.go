@@ -1,7 +1,6 @@
 package access
 
 import (
-	"context"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -9,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A RefusedError reports a credential that is not admitted, or that there is none. Its text
@@ -19,47 +17,26 @@ type RefusedError struct{ text string }
 // Error implements the error interface.
 func (e *RefusedError) Error() string { return e.text }
 
+// errNoCredentials reports a request without any.
+var errNoCredentials = refusedf("a token or a client certificate is required")
+
 func refusedf(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
 
-// An UnavailableError reports that an issuer could not be asked for the keys of its tokens. The
-// token may be right.
-type UnavailableError struct {
-	Issuer string // its name in the policy
-	Err    error
-}
-
-// Error implements the error interface.
-func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("the issuer of [%s] does not answer", e.Issuer)
-}
-
-// Unwrap returns the cause.
-func (e *UnavailableError) Unwrap() error { return e.Err }
-
-// A BlockedError reports that a client has shown too many credentials that are not admitted.
-type BlockedError struct {
-	RetryAfter time.Duration
-	First      bool // since the client was last admitted or answered
-}
-
-// Error implements the error interface.
-func (e *BlockedError) Error() string { return "too many credentials from this address were refused" }
-
-// bearer returns the token that a request carries, and whether it has an Authorization header.
-func bearer(r *http.Request) (token string, given bool, err error) {
+// bearer returns the token that a request carries, or nothing if it has no Authorization header.
+func bearer(r *http.Request) (string, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) == 0:
-		return "", false, nil
+		return "", nil
 	case len(headers) > 1:
-		return "", true, refusedf("there are several Authorization headers")
+		return "", refusedf("there are several Authorization headers")
 	}
 	scheme, token, _ := strings.Cut(headers[0], " ")
 	token = strings.TrimSpace(token)
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", true, refusedf("the Authorization header must be: Bearer TOKEN")
+		return "", refusedf("the Authorization header must be: Bearer TOKEN")
 	}
-	return token, true, nil
+	return token, nil
 }
 
 // An identity is who somebody has shown to be. It returns what a policy allows to them, so that
@@ -71,19 +48,12 @@ var errUnknownToken = refusedf("the token is not known")
 
 // identify returns the identity of whoever sent a request. A token decides if there is one, and
 // otherwise the certificate of the connection.
-func (p *Policy) identify(ctx context.Context, r *http.Request, token string) (identity, error) {
+func identify(r *http.Request, token string) (identity, error) {
 	switch {
 	case token == "":
 		return certificateIdentity(r)
 	case isToken(token):
 		return tokenIdentity(token), nil
-	case isJWT(token):
-		address := unverifiedIssuer(token)
-		for _, i := range p.issuers {
-			if i.address == address {
-				return i.verify(ctx, token)
-			}
-		}
 	}
 	return nil, errUnknownToken
 }
@@ -92,7 +62,7 @@ func (p *Policy) identify(ctx context.Context, r *http.Request, token string) (i
 // verified.
 func certificateIdentity(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-		return nil, refusedf("a token or a client certificate is required")
+		return nil, errNoCredentials
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
 	return func(p *Policy) (Rights, error) {

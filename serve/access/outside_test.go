@@ -5,18 +5,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/fence"
@@ -69,7 +66,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	file := filepath.Join(t.TempDir(), "policy.toml")
 	writeFile(t, file, policy)
 	var err error
-	s.Access, err = Load(Config{File: file, Audit: NewAuditLog(&s.audit), List: store.List})
+	s.Access, err = Load(Config{File: file, Audit: NewAuditLog(&s.audit)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -549,7 +546,7 @@ namespace = "red"
 	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"})
 	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "again"})
 	s.send("POST", wire.PathFence, tokens["ops"], wire.Fence{Resource: "disk", ID: longID("a"), Token: 5})
-	s.send("GET", wire.PathLocks, "", nil)
+	s.send("GET", wire.PathLocks, "snib_x", nil)
 	var got []string
 	for line := range strings.Lines(s.audit.String()) {
 		var e Event
@@ -584,216 +581,6 @@ namespace = "red"
 	a = s.send("POST", wire.PathRenew, tokens["worker"], wire.Renew{Lease: &wire.Lease{Name: "deploy", ID: longID("a")}})
 	if a.status != http.StatusOK {
 		t.Errorf("the hold after that: %d %s, want it alive", a.status, a.body)
-	}
-}
-
-// TestServiceQuota checks the answers, and that a hold beyond the quota is not left in the store.
-func TestServiceQuota(t *testing.T) {
-	tokens := map[string]string{"ci": ""}
-	s := startService(t, `
-[namespace.small]
-locks = 2
-waiters = 1
-max-ttl = "1m"
-requests = 1000
-[token.ci]
-{ci}
-verbs = ["read", "acquire"]
-namespace = "small"
-`, tokens, nil)
-	ci := tokens["ci"]
-	var wg sync.WaitGroup
-	statuses := make(chan int, 20)
-	for i := range 20 {
-		wg.Go(func() {
-			a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: fmt.Sprint(i), ID: longID("a"), TTL: 60_000})
-			statuses <- a.status
-		})
-	}
-	wg.Wait()
-	close(statuses)
-	count := map[int]int{}
-	for status := range statuses {
-		count[status]++
-	}
-	if count[http.StatusOK] != 2 || count[http.StatusTooManyRequests] != 18 {
-		t.Errorf("20 requests at once were answered %v, want 200 twice and 429", count)
-	}
-	var page wire.Page
-	s.send("GET", wire.PathLocks, ci, nil).decode(t, &page)
-	if len(page.Locks) != 2 {
-		t.Errorf("the store has %d locks, want 2", len(page.Locks))
-	}
-	a := s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", ID: longID("a"), TTL: 60_000})
-	if a.status != http.StatusTooManyRequests || a.kind(t) != wire.ProblemQuota || a.header.Get("Retry-After") != "1" {
-		t.Errorf("one more: %d %s with Retry-After %q, want 429 quota after 1 s", a.status, a.body, a.header.Get("Retry-After"))
-	}
-	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, ID: longID("a"), TTL: 120_000})
-	if a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
-		t.Errorf("a long TTL: %d %s, want 403 quota", a.status, a.body)
-	}
-	// As another replica, which knows only what the store has: the holds count, and their
-	// clients may ask again.
-	m := s.Access.meters["small"]
-	m.mu.Lock()
-	clear(m.holds)
-	m.nextAfter = time.Time{}
-	m.mu.Unlock()
-	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: page.Locks[0].Name, ID: longID("a"), TTL: 60_000})
-	if a.status != http.StatusOK {
-		t.Errorf("a holder asks again: %d %s, want 200", a.status, a.body)
-	}
-	a = s.send("POST", wire.PathAcquire, ci, wire.Acquire{Name: "next", ID: longID("a"), TTL: 60_000})
-	if a.status != http.StatusTooManyRequests {
-		t.Errorf("one more, at another replica: %d %s, want 429", a.status, a.body)
-	}
-}
-
-// TestServiceQuotaOfShared checks that all holds of one lock count.
-func TestServiceQuotaOfShared(t *testing.T) {
-	for name, kind := range map[string]wire.Acquire{"Shared": {Shared: true}, "Slots": {Slots: 1000}} {
-		t.Run(name, func(t *testing.T) {
-			tokens := map[string]string{"ci": ""}
-			s := startService(t, `
-[namespace.small]
-locks = 2
-[token.ci]
-{ci}
-verbs = ["read", "acquire"]
-namespace = "small"
-`, tokens, nil)
-			msg := kind
-			msg.Name = "pool"
-			acquire := func(want int) (g wire.Granted) {
-				t.Helper()
-				a := s.send("POST", wire.PathAcquire, tokens["ci"], msg)
-				if a.status != want {
-					t.Fatalf("%d %s, want %d", a.status, a.body, want)
-				}
-				a.decode(t, &g)
-				return g
-			}
-			g := acquire(http.StatusOK)
-			acquire(http.StatusOK)
-			acquire(http.StatusTooManyRequests)
-			if n := len(s.lock(tokens["ci"], "pool").Holders); n != 2 {
-				t.Errorf("the lock has %d holders, want 2", n)
-			}
-			msg.ID = g.ID // as one whose answer was lost
-			acquire(http.StatusOK)
-			msg.ID = ""
-			release := wire.Release{Lease: wire.Lease{Name: g.Name, ID: g.ID}}
-			if a := s.send("POST", wire.PathRelease, tokens["ci"], release); a.status != http.StatusNoContent {
-				t.Fatalf("release: %d %s", a.status, a.body)
-			}
-			acquire(http.StatusOK)
-		})
-	}
-}
-
-// TestServiceQuotaOfPlaces checks that a place counts whose client is between two requests.
-func TestServiceQuotaOfPlaces(t *testing.T) {
-	tokens := map[string]string{"ci": ""}
-	s := startService(t, `
-[namespace.small]
-waiters = 1
-[token.ci]
-{ci}
-verbs = ["acquire"]
-namespace = "small"
-`, tokens, nil)
-	s.acquire(tokens["ci"], "deploy", "a")
-	queue := func(id string, want int) {
-		t.Helper()
-		a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "deploy", ID: longID(id), Wait: 1})
-		if a.status != want {
-			t.Errorf("%s waits: %d %s, want %d", id, a.status, a.body, want)
-		}
-	}
-	queue("b", http.StatusAccepted)
-	queue("c", http.StatusTooManyRequests)
-	queue("b", http.StatusAccepted)
-	a := s.send("POST", wire.PathWithdraw, tokens["ci"], wire.Withdraw{Name: "deploy", ID: longID("b")})
-	if a.status != http.StatusNoContent {
-		t.Fatalf("withdraw: %d %s", a.status, a.body)
-	}
-	queue("c", http.StatusAccepted)
-}
-
-// TestServiceQuotaOfPolls keeps a place by requests that don't wait. It counts as long as they
-// come.
-func TestServiceQuotaOfPolls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		token, line := NewToken()
-		a := newTestAccess(t, "[namespace.small]\nwaiters = 1\n[token.ci]\n"+line+`
-verbs = ["acquire"]
-namespace = "small"
-`)
-		const place = 10 * time.Second
-		store := memlock.New()
-		s, err := serve.New(store, serve.Options{Access: a, PlaceTimeout: place})
-		if err != nil {
-			t.Fatal(err)
-		}
-		acquire := func(owner string, wait int64, want int) {
-			t.Helper()
-			body, err := json.Marshal(wire.Acquire{Name: "deploy", ID: longID(owner), Wait: wait, TTL: 3_600_000})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, w := httptest.NewRequest("POST", wire.PathAcquire, bytes.NewReader(body)), httptest.NewRecorder()
-			r.Header.Set("Content-Type", wire.TypeJSON)
-			r.Header.Set("Authorization", "Bearer "+token)
-			if s.ServeHTTP(w, r); w.Code != want {
-				t.Errorf("the request of %s: %d %s, want %d", owner, w.Code, w.Body, want)
-			}
-		}
-		acquire("a", 0, http.StatusOK)
-		acquire("b", 1, http.StatusAccepted)
-		for range 3 {
-			time.Sleep(place - time.Second)
-			acquire("b", 0, http.StatusAccepted)
-		}
-		acquire("c", 1, http.StatusTooManyRequests)
-		time.Sleep(place + time.Second)
-		acquire("c", 1, http.StatusAccepted)
-		if err := errors.Join(s.Drain(t.Context()), store.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// TestServiceMaxHold checks that a lock is not kept for longer in other ways than by renewals.
-func TestServiceMaxHold(t *testing.T) {
-	tokens := map[string]string{"ci": ""}
-	s := startService(t, `
-[namespace.small]
-max-hold = "2m"
-[token.ci]
-{ci}
-verbs = ["read", "acquire", "reserve"]
-namespace = "small"
-`, tokens, nil)
-	const long = 121_000 // ms
-	s.acquire(tokens["ci"], "deploy", "a")
-	lease := wire.Lease{Name: "deploy", ID: longID("a")}
-	for _, tt := range []struct {
-		name, path string
-		message    any
-	}{
-		{"ttl_ms", wire.PathAcquire, wire.Acquire{Name: "free", TTL: long}},
-		{"min_hold_ms", wire.PathAcquire, wire.Acquire{Name: "free", MinHold: long}},
-		{"min_hold_ms of a reservation", wire.PathAcquire, wire.Acquire{Name: "free", Reserve: true, Process: wire.Process{Label: "x"}, TTL: 1000, MinHold: long}},
-		{"min_hold_ms of a holder", wire.PathAcquire, wire.Acquire{Name: "deploy", ID: longID("a"), MinHold: long}},
-		{"ttl_ms of a renewal", wire.PathRenew, wire.Renew{Lease: &lease, TTL: long}},
-	} {
-		if a := s.send("POST", tt.path, tokens["ci"], tt.message); a.status != http.StatusForbidden || a.kind(t) != wire.ProblemQuota {
-			t.Errorf("a long %s: %d %s, want 403 quota", tt.name, a.status, a.body)
-		}
-	}
-	a := s.send("POST", wire.PathAcquire, tokens["ci"], wire.Acquire{Name: "free", ID: longID("a"), TTL: 1000, MinHold: 120_000})
-	if a.status != http.StatusOK {
-		t.Errorf("a min_hold_ms of max-hold: %d %s, want 200", a.status, a.body)
 	}
 }
 
@@ -844,30 +631,6 @@ func TestServiceCertificates(t *testing.T) {
 	d.Close()
 }
 
-// TestServiceIssuer checks that a job with a token of its issuer takes locks.
-func TestServiceIssuer(t *testing.T) {
-	i := newTestIssuer(t)
-	s := startService(t, fmt.Sprintf(`
-[namespace.shop]
-[oidc.ci]
-issuer = %q
-audience = "https://locks.example.com"
-ca = %q
-[oidc.ci.rule.main]
-claims = { repository = "example/shop", ref = "refs/heads/main" }
-verbs = ["acquire"]
-namespace = "shop"
-`, i.URL, i.authorityFile(t)), nil, nil)
-	s.acquire(i.token(t, nil), "deploy", "job-1")
-	for name, changes := range map[string]map[string]any{
-		"another branch": {"ref": "refs/heads/x"}, "another audience": {"aud": "x"}, "an old token": {"exp": time.Now().Add(-time.Hour).Unix()},
-	} {
-		if a := s.send("POST", wire.PathAcquire, i.token(t, changes), wire.Acquire{Name: "x", ID: longID("a")}); a.status != http.StatusUnauthorized {
-			t.Errorf("%s: %d %s, want 401", name, a.status, a.body)
-		}
-	}
-}
-
 // TestServiceInBrowsers checks what pages of others can cause.
 func TestServiceInBrowsers(t *testing.T) {
 	tokens := map[string]string{"ci": ""}
@@ -897,31 +660,6 @@ func TestServiceInBrowsers(t *testing.T) {
 		if h.Get("Access-Control-Allow-Origin") != "" || h.Get("Set-Cookie") != "" {
 			t.Errorf("%s: the answer admits other origins, or sets a cookie: %v", path, h)
 		}
-	}
-}
-
-// TestServiceIsNotGuessed checks the answers to many wrong tokens.
-func TestServiceIsNotGuessed(t *testing.T) {
-	tokens := map[string]string{"ci": ""}
-	s := startService(t, "[token.ci]\n{ci}\nverbs = [\"read\"]\nprefixes = [\"\"]\n", tokens, nil)
-	if a := s.send("GET", wire.PathLocks, tokens["ci"], nil); a.status != http.StatusOK {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
-	count := map[int]int{}
-	for range 3 * failureBurst {
-		guess, _ := NewToken()
-		a := s.send("GET", wire.PathLocks, guess, nil)
-		count[a.status]++
-		if a.status == http.StatusTooManyRequests && (a.kind(t) != "blocked" || a.header.Get("Retry-After") == "") {
-			t.Fatalf("%d %s, want the problem blocked with Retry-After", a.status, a.body)
-		}
-	}
-	// On a slow machine a few more are answered 401 meanwhile.
-	if count[http.StatusUnauthorized] < failureBurst || count[http.StatusTooManyRequests] < failureBurst {
-		t.Errorf("wrong tokens were answered %v, want about %d with 401", count, failureBurst)
-	}
-	if a := s.send("GET", wire.PathLocks, tokens["ci"], nil); a.status != http.StatusOK {
-		t.Errorf("the right token, which has worked before: %d %s", a.status, a.body)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -25,7 +26,7 @@ func TestPolicyPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.tokens) != 2 || len(p.certificates) != 1 || len(p.issuers) != 1 || len(p.proxies) != 1 || p.namespaces["payments"].Quota.Locks != 500 {
+	if len(p.tokens) != 2 || len(p.certificates) != 1 || len(p.proxies) != 2 || p.namespaces["payments"].MaxTTL != 5*time.Minute {
 		t.Errorf("policy = %+v, want what the page shows", p)
 	}
 }

@@ -13,18 +13,17 @@ import (
 type Policy struct {
 	tokens       []tokenEntry
 	certificates []certificateEntry
-	issuers      []*issuer
 	namespaces   map[string]Namespace
 	proxies      []netip.Prefix // whose X-Forwarded-For is believed
 	hosts        []string       // of URLs of the service, in lower case
 }
 
-// A Namespace is a part of the store with its quota. A principal of a namespace uses names without
-// the Prefix, and never sees a lock outside.
+// A Namespace is a part of the store. A principal of a namespace uses names without the Prefix, and
+// never sees a lock outside.
 type Namespace struct {
 	Name   string
-	Prefix string // of the names of its locks in the store
-	Quota  Quota
+	Prefix string        // of the names of its locks in the store
+	MaxTTL time.Duration // of a lease, and of its MinHold; zero: no bound
 }
 
 // Rights are what a policy allows to somebody: some verbs, on the locks of a namespace whose
@@ -46,14 +45,13 @@ type certificateEntry struct {
 	rights          Rights
 }
 
-// A claimRule is what an issuer's token gets whose claims have these values.
-type claimRule struct {
-	claims claimsValue
+// A tokenEntry is a token in a policy.
+type tokenEntry struct {
+	digest digest
 	rights Rights
 }
 
-// All returns the rights of everybody whom the policy admits, in the order of their names. Those of
-// one issuer are in the order in which its rules are tried.
+// All returns the rights of everybody whom the policy admits, in the order of their names.
 func (p *Policy) All() []Rights {
 	var all []Rights
 	for _, t := range p.tokens {
@@ -62,25 +60,8 @@ func (p *Policy) All() []Rights {
 	for _, c := range p.certificates {
 		all = append(all, c.rights)
 	}
-	for _, i := range p.issuers {
-		for _, rule := range i.rules {
-			all = append(all, rule.rights)
-		}
-	}
 	slices.SortStableFunc(all, func(a, b Rights) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// adoptIssuers takes over the issuers of the policy before that have not changed, because their
-// keys are known.
-func (p *Policy) adoptIssuers(before *Policy) {
-	for _, i := range p.issuers {
-		for _, old := range before.issuers {
-			if i.address == old.address && i.audience == old.audience && i.authority == old.authority {
-				i.keySource = old.keySource
-			}
-		}
-	}
 }
 
 // nameFor returns the name of an event's lock as somebody with these rights calls it. An event

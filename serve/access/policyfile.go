@@ -1,26 +1,143 @@
 package access
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/BurntSushi/toml"
+
 	"github.com/sniblock/snib/serve"
 )
+
+// A policyFile is a policy as it stands in its file.
+type policyFile struct {
+	Proxies      list                        `toml:"trusted-proxies"`
+	Hosts        list                        `toml:"hosts"`
+	Roles        map[string]roleTable        `toml:"role"`
+	Namespaces   map[string]namespaceTable   `toml:"namespace"`
+	Tokens       map[string]tokenTable       `toml:"token"`
+	Certificates map[string]certificateTable `toml:"certificate"`
+}
+
+type roleTable struct {
+	Verbs list `toml:"verbs"`
+}
+
+type namespaceTable struct {
+	Prefix text     `toml:"prefix"`
+	MaxTTL duration `toml:"max-ttl"`
+}
+
+type tokenTable struct {
+	rightsTable
+	SHA256 digest `toml:"sha256"`
+}
+
+type certificateTable struct {
+	rightsTable
+	DNS     text `toml:"dns"`
+	URI     text `toml:"uri"`
+	Email   text `toml:"email"`
+	Subject text `toml:"subject"`
+}
+
+// A rightsTable has the settings that tokens and certificates share.
+type rightsTable struct {
+	Verbs     list `toml:"verbs"`
+	Roles     list `toml:"roles"`
+	Prefixes  list `toml:"prefixes"`
+	Namespace text `toml:"namespace"`
+	Until     end  `toml:"until"`
+}
+
+// The types of settings. Their errors say what would be right. An empty text or list is refused: it
+// would mean everything.
+type (
+	text     string
+	list     []string
+	duration time.Duration
+	end      time.Time
+	digest   [digestSize]byte
+)
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (v *text) UnmarshalTOML(data any) error {
+	s, ok := data.(string)
+	if !ok || s == "" {
+		return errors.New("this must be text in quotes, and not empty")
+	}
+	*v = text(s)
+	return nil
+}
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (v *list) UnmarshalTOML(data any) error {
+	items, _ := data.([]any)
+	for _, item := range items {
+		if s, ok := item.(string); ok {
+			*v = append(*v, s)
+		}
+	}
+	if len(items) == 0 || len(*v) != len(items) {
+		return errors.New(`this must be a list of texts, such as ["one", "two"], and not empty`)
+	}
+	return nil
+}
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (v *duration) UnmarshalTOML(data any) error {
+	text, _ := data.(string)
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New(`this must be a duration such as "90s", "15m" or "2h"`)
+	}
+	*v = duration(d)
+	return nil
+}
+
+// UnmarshalTOML implements [toml.Unmarshaler]. A date without a time ends when that day begins, in
+// UTC, and a time without a zone is refused: which moment it is would depend on the host.
+func (v *end) UnmarshalTOML(data any) error {
+	at, ok := data.(time.Time)
+	if !ok {
+		return errors.New("this must be a date or a time without quotes, such as 2027-01-31 or 2027-01-31T18:00:00Z")
+	}
+	switch at.Location().String() {
+	case "date-local":
+		at = time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+	case "datetime-local", "time-local":
+		return errors.New("this time has no zone; add Z for UTC, as in 2027-01-31T18:00:00Z")
+	}
+	*v = end(at)
+	return nil
+}
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (v *digest) UnmarshalTOML(data any) error {
+	text, _ := data.(string)
+	sum, err := hex.DecodeString(text)
+	if err != nil || len(sum) != digestSize {
+		return errors.New("this must be the SHA-256 of a token, 64 hexadecimal digits; snib serve token NAME prints it")
+	}
+	copy(v[:], sum)
+	return nil
+}
 
 // LoadPolicy reads a policy file. An error says the line, what is wrong there, and what would be
 // right. Nothing in it is taken from the file but names.
 func LoadPolicy(file string) (*Policy, error) {
-	text, err := readOwnFile(file, "the policy")
+	content, err := readOwnFile(file, "the policy")
 	if err != nil {
 		return nil, err
 	}
-	p, err := ParsePolicy(string(text))
+	p, err := ParsePolicy(string(content))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -28,62 +145,154 @@ func LoadPolicy(file string) (*Policy, error) {
 }
 
 // ParsePolicy parses the text of a policy file.
-func ParsePolicy(text string) (*Policy, error) {
-	file, err := parseTable(text)
+func ParsePolicy(content string) (*Policy, error) {
+	var file policyFile
+	meta, err := toml.Decode(content, &file)
 	if err != nil {
-		return nil, err
+		return nil, lineError(err)
 	}
-	b := policyReader{file: file, policy: &Policy{namespaces: map[string]Namespace{}}, roles: map[string][]serve.Verb{}}
-	if err := b.read(); err != nil {
-		return nil, err
+	for _, key := range meta.Keys() { // the decoder leaves out what is no table
+		isTable := meta.Type(key...) == "Hash" || key[0] == "trusted-proxies" || key[0] == "hosts"
+		if len(key) == 1 && !isTable {
+			return nil, locate(content, wrong(key, "%s must be a table, so write [%s.NAME] and the settings below it", key, key))
+		}
 	}
-	return b.policy, nil
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return nil, locate(content, unknownSetting(unknown[0]))
+	}
+	p, err := file.policy()
+	if err != nil {
+		return nil, locate(content, err)
+	}
+	return p, nil
 }
 
-// A policyReader turns the tables of a file into a policy.
-type policyReader struct {
-	file   table
-	policy *Policy
-	roles  map[string][]serve.Verb
+// A settingError says what is wrong with a setting, or with a table.
+type settingError struct {
+	key  toml.Key
+	text string
 }
 
-func (b *policyReader) read() error {
-	var proxies, hosts listValue
-	err := b.file.decode(map[string]any{
-		"trusted-proxies": &proxies, "hosts": &hosts,
-		"role": section{}, "namespace": section{}, "token": section{}, "certificate": section{}, "oidc": section{},
-	})
-	if err != nil {
+func (e *settingError) Error() string { return e.text }
+
+func wrong(key toml.Key, format string, args ...any) error {
+	return &settingError{key, fmt.Sprintf(format, args...)}
+}
+
+// unknownSetting reports a key that no table has. A misspelt setting must not be ignored: it may be
+// a bound.
+func unknownSetting(key toml.Key) error {
+	table, known := "the file", reflect.TypeFor[policyFile]()
+	if len(key) > 2 {
+		table = key[:2].String()
+		for _, f := range reflect.VisibleFields(known) {
+			if f.Tag.Get("toml") == key[0] {
+				known = f.Type.Elem()
+			}
+		}
+	}
+	var names []string
+	for _, f := range reflect.VisibleFields(known) {
+		if name := f.Tag.Get("toml"); name != "" {
+			names = append(names, name)
+		}
+	}
+	name := key[min(len(key)-1, 2)]
+	if len(key) == 2 {
+		name = key[0]
+	}
+	return wrong(key, "%s has no setting %q; it may have %s", table, name, strings.Join(names, ", "))
+}
+
+// locate returns a settingError with the line of its key. The decoder tells lines only in errors,
+// so the value of the key is decoded into what takes none.
+func locate(content string, err error) error {
+	var e *settingError
+	if !errors.As(err, &e) {
 		return err
 	}
-	for _, text := range proxies {
-		proxy, err := parsePrefix(text)
+	values := map[string]toml.Primitive{}
+	meta, err := toml.Decode(content, &values)
+	for i := 0; err == nil && i < len(e.key); i++ {
+		p := values[e.key[i]]
+		if values = nil; i < len(e.key)-1 {
+			err = meta.PrimitiveDecode(p, &values)
+		} else {
+			err = meta.PrimitiveDecode(p, rejection{e})
+		}
+	}
+	return lineError(err)
+}
+
+// A rejection is a destination that takes no value.
+type rejection struct{ err error }
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (r rejection) UnmarshalTOML(any) error { return r.err }
+
+// lineError returns an error of the decoder as "line N: what was wrong".
+func lineError(err error) error {
+	var p toml.ParseError
+	if !errors.As(err, &p) {
+		return errors.New(strings.TrimPrefix(err.Error(), "toml: "))
+	}
+	if p.Position.Line == 0 {
+		return errors.New(p.Message)
+	}
+	return fmt.Errorf("line %d: %s", p.Position.Line, p.Message)
+}
+
+// policy returns what a file says.
+func (f *policyFile) policy() (*Policy, error) {
+	p := &Policy{namespaces: map[string]Namespace{}}
+	for _, from := range f.Proxies {
+		proxy, err := parsePrefix(from)
 		if err != nil {
-			return b.file.errorAt("trusted-proxies", "%q is not an address or network; write 10.0.0.7 or 10.0.0.0/24", text)
+			return nil, wrong(toml.Key{"trusted-proxies"}, "%q is not an address or network; write 10.0.0.7 or 10.0.0.0/24", from)
 		}
-		b.policy.proxies = append(b.policy.proxies, proxy)
+		p.proxies = append(p.proxies, proxy)
 	}
-	for _, host := range hosts {
+	for _, host := range f.Hosts {
 		if host == "" || strings.ContainsAny(host, ":/") {
-			return b.file.errorAt("hosts", "%q is not the name of a host; write it without scheme and port, such as locks.example.com", host)
+			return nil, wrong(toml.Key{"hosts"}, "%q is not the name of a host; write it without scheme and port, such as locks.example.com", host)
 		}
-		b.policy.hosts = append(b.policy.hosts, strings.ToLower(host))
+		p.hosts = append(p.hosts, strings.ToLower(host))
 	}
-	// Roles and namespaces first: the others use their names.
-	for _, section := range []struct {
-		name string
-		read func(string, table) error
-	}{
-		{"role", b.role}, {"namespace", b.namespace}, {"token", b.token}, {"certificate", b.certificate}, {"oidc", b.issuer},
-	} {
-		if err := b.file.tables(section.name, section.read); err != nil {
-			return err
+	for name, t := range sorted(f.Roles) {
+		if _, err := verbsOf(toml.Key{"role", name}, t.Verbs); err != nil {
+			return nil, err
 		}
 	}
-	if len(b.policy.tokens)+len(b.policy.certificates)+len(b.policy.issuers) == 0 {
-		return errors.New("the policy admits nobody: it has no [token.NAME], [certificate.NAME] or [oidc.NAME]")
+	for name, t := range sorted(f.Namespaces) {
+		if err := p.addNamespace(name, t); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	for name, t := range sorted(f.Tokens) {
+		if err := p.addToken(f, name, t); err != nil {
+			return nil, err
+		}
+	}
+	for name, t := range sorted(f.Certificates) {
+		if err := p.addCertificate(f, name, t); err != nil {
+			return nil, err
+		}
+	}
+	if len(p.tokens)+len(p.certificates) == 0 {
+		return nil, errors.New("the policy admits nobody: it has no [token.NAME] or [certificate.NAME]")
+	}
+	return p, nil
+}
+
+// sorted yields tables in the order of their names.
+func sorted[T any](tables map[string]T) func(func(string, T) bool) {
+	return func(yield func(string, T) bool) {
+		for _, name := range slices.Sorted(maps.Keys(tables)) {
+			if !yield(name, tables[name]) {
+				return
+			}
+		}
+	}
 }
 
 func parsePrefix(text string) (netip.Prefix, error) {
@@ -93,107 +302,60 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return netip.ParsePrefix(text)
 }
 
-// role reads [role.NAME].
-func (b *policyReader) role(name string, t table) error {
-	var verbs listValue
-	if err := t.decode(map[string]any{"verbs": &verbs}); err != nil {
-		return err
-	}
-	parsed, err := parseVerbs(t, verbs)
-	b.roles[name] = parsed
-	return err
-}
-
-func parseVerbs(t table, names []string) ([]serve.Verb, error) {
+// verbsOf returns the verbs of a table.
+func verbsOf(table toml.Key, names []string) ([]serve.Verb, error) {
+	all := []string{string(serve.VerbRead), string(serve.VerbAcquire), string(serve.VerbBreak), string(serve.VerbReserve), string(serve.VerbAdmin)}
 	if len(names) == 0 {
-		return nil, t.errorf("%s has no verbs; write verbs = [...] with some of %s", t, verbNames())
+		return nil, wrong(table, "%s has no verbs; write verbs = [...] with some of %s", table, strings.Join(all, ", "))
 	}
 	var verbs []serve.Verb
 	for _, name := range names {
-		if !slices.Contains(allVerbs(), serve.Verb(name)) {
-			return nil, t.errorAt("verbs", "there is no verb %q; there are %s", name, verbNames())
+		if !slices.Contains(all, name) {
+			return nil, wrong(slices.Concat(table, toml.Key{"verbs"}), "there is no verb %q; there are %s", name, strings.Join(all, ", "))
 		}
 		verbs = append(verbs, serve.Verb(name))
 	}
 	return verbs, nil
 }
 
-func allVerbs() []serve.Verb {
-	return []serve.Verb{serve.VerbRead, serve.VerbAcquire, serve.VerbBreak, serve.VerbReserve, serve.VerbAdmin}
-}
-
-func verbNames() string {
-	var names []string
-	for _, v := range allVerbs() {
-		names = append(names, string(v))
+func (p *Policy) addNamespace(name string, t namespaceTable) error {
+	key, prefix := toml.Key{"namespace", name}, name+"/"
+	if t.Prefix != "" {
+		key, prefix = append(key, "prefix"), string(t.Prefix)
 	}
-	return strings.Join(names, ", ")
-}
-
-// namespace reads [namespace.NAME].
-func (b *policyReader) namespace(name string, t table) error {
-	prefix := textValue(name + "/")
-	var locks, waiters countValue
-	var ttl, hold durationValue
-	var requests rateValue
-	err := t.decode(map[string]any{
-		"prefix": &prefix, "locks": &locks, "waiters": &waiters, "max-ttl": &ttl, "max-hold": &hold, "requests": &requests,
-	})
-	if err != nil {
-		return err
-	}
-	for other, n := range b.policy.namespaces {
-		if strings.HasPrefix(string(prefix), n.Prefix) || strings.HasPrefix(n.Prefix, string(prefix)) {
-			return t.errorAt("prefix", "%q and %q, the prefix of [namespace.%s], overlap, so one would see the locks of the other; "+
-				"end both with a slash, and put none below the other", string(prefix), n.Prefix, other)
+	for other, n := range sorted(p.namespaces) {
+		if strings.HasPrefix(prefix, n.Prefix) || strings.HasPrefix(n.Prefix, prefix) {
+			return wrong(key, "%q and %q, the prefix of [namespace.%s], overlap, so one would see the locks of the other; "+
+				"end both with a slash, and put none below the other", prefix, n.Prefix, other)
 		}
 	}
-	b.policy.namespaces[name] = Namespace{Name: name, Prefix: string(prefix), Quota: Quota{
-		Locks: int(locks), Waiters: int(waiters), MaxTTL: time.Duration(ttl), MaxHold: time.Duration(hold), Requests: float64(requests),
-	}}
+	p.namespaces[name] = Namespace{Name: name, Prefix: prefix, MaxTTL: time.Duration(t.MaxTTL)}
 	return nil
 }
 
-// A rightsReader collects the settings that tokens, certificates and rules of issuers share.
-type rightsReader struct {
-	verbs, roles, prefixes listValue
-	namespace              textValue
-	until                  endValue
-}
-
-// fields returns the shared settings, and more.
-func (f *rightsReader) fields(more map[string]any) map[string]any {
-	fields := map[string]any{"verbs": &f.verbs, "roles": &f.roles, "prefixes": &f.prefixes, "namespace": &f.namespace, "until": &f.until}
-	maps.Copy(fields, more)
-	return fields
-}
-
 // rights returns what the settings of a table say.
-func (b *policyReader) rights(name string, t table, f *rightsReader) (Rights, error) {
-	r := Rights{Name: name, Prefixes: f.prefixes, Until: time.Time(f.until)}
-	for _, role := range f.roles {
-		verbs, ok := b.roles[role]
+func (p *Policy) rights(f *policyFile, key toml.Key, t rightsTable) (Rights, error) {
+	r := Rights{Name: key.String(), Prefixes: t.Prefixes, Until: time.Time(t.Until)}
+	for _, role := range t.Roles {
+		table, ok := f.Roles[role]
 		if !ok {
-			return Rights{}, t.errorAt("roles", "there is no [role.%s]%s", role, orOneOf("role", b.roles))
+			return Rights{}, wrong(slices.Concat(key, toml.Key{"roles"}), "there is no [role.%s]%s", role, orOneOf("role", f.Roles))
 		}
-		r.Verbs = append(r.Verbs, verbs...)
+		t.Verbs = append(slices.Clip(t.Verbs), table.Verbs...)
 	}
-	if len(f.verbs) > 0 || len(f.roles) == 0 {
-		verbs, err := parseVerbs(t, f.verbs)
-		if err != nil {
-			return Rights{}, err
-		}
-		r.Verbs = append(r.Verbs, verbs...)
+	var err error
+	if r.Verbs, err = verbsOf(key, t.Verbs); err != nil {
+		return Rights{}, err
 	}
-	if f.namespace == "" {
-		if len(f.prefixes) == 0 {
-			return Rights{}, t.errorf(`%s says neither namespace nor prefixes; write namespace = "NAME", or prefixes = [""] for all locks of the store`, t)
+	if t.Namespace == "" {
+		if len(t.Prefixes) == 0 {
+			return Rights{}, wrong(key, `%s says neither namespace nor prefixes; write namespace = "NAME", or prefixes = [""] for all locks of the store`, key)
 		}
 		return r, nil
 	}
-	n, ok := b.policy.namespaces[string(f.namespace)]
+	n, ok := p.namespaces[string(t.Namespace)]
 	if !ok {
-		return Rights{}, t.errorAt("namespace", "there is no [namespace.%s]%s", f.namespace, orOneOf("namespace", b.policy.namespaces))
+		return Rights{}, wrong(slices.Concat(key, toml.Key{"namespace"}), "there is no [namespace.%s]%s", t.Namespace, orOneOf("namespace", p.namespaces))
 	}
 	r.Namespace, r.prefix = n.Name, n.Prefix
 	return r, nil
@@ -207,99 +369,33 @@ func orOneOf[V any](section string, tables map[string]V) string {
 	return "; there are [" + section + "." + strings.Join(slices.Sorted(maps.Keys(tables)), "], ["+section+".") + "]"
 }
 
-// token reads [token.NAME].
-func (b *policyReader) token(name string, t table) error {
-	var digest digestValue
-	var rights rightsReader
-	if err := t.decode(rights.fields(map[string]any{"sha256": &digest})); err != nil {
-		return err
+func (p *Policy) addToken(f *policyFile, name string, t tokenTable) error {
+	key := toml.Key{"token", name}
+	if t.SHA256 == (digest{}) {
+		return wrong(key, "%s has no sha256; snib serve token %s makes a token and prints this line", key, name)
 	}
-	if digest == (digestValue{}) {
-		return t.errorf("%s has no sha256; snib serve token %s makes a token and prints this line", t, name)
-	}
-	for _, other := range b.policy.tokens {
-		if other.digest == digest {
-			return t.errorAt("sha256", "%s is the same token as %s; make one for each", t, other.rights.Name)
+	for _, other := range p.tokens {
+		if other.digest == t.SHA256 {
+			return wrong(slices.Concat(key, toml.Key{"sha256"}), "%s is the same token as %s; make one for each", key, other.rights.Name)
 		}
 	}
-	r, err := b.rights(t.String(), t, &rights)
-	b.policy.tokens = append(b.policy.tokens, tokenEntry{digest, r})
+	r, err := p.rights(f, key, t.rightsTable)
+	p.tokens = append(p.tokens, tokenEntry{t.SHA256, r})
 	return err
 }
 
-// certificate reads [certificate.NAME].
-func (b *policyReader) certificate(name string, t table) error {
-	var dns, uri, email, subject textValue
-	var rights rightsReader
-	err := t.decode(rights.fields(map[string]any{"dns": &dns, "uri": &uri, "email": &email, "subject": &subject}))
-	if err != nil {
-		return err
-	}
-	entry := certificateEntry{dns: string(dns), uri: string(uri), email: string(email), subject: string(subject)}
+func (p *Policy) addCertificate(f *policyFile, name string, t certificateTable) error {
+	key := toml.Key{"certificate", name}
 	said := 0
-	for _, v := range []textValue{dns, uri, email, subject} {
+	for _, v := range []text{t.DNS, t.URI, t.Email, t.Subject} {
 		if v != "" {
 			said++
 		}
 	}
 	if said != 1 {
-		return t.errorf(`%s must say one of dns, uri, email and subject, such as dns = "backup.example.com"`, t)
+		return wrong(key, `%s must say one of dns, uri, email and subject, such as dns = "backup.example.com"`, key)
 	}
-	entry.rights, err = b.rights(t.String(), t, &rights)
-	b.policy.certificates = append(b.policy.certificates, entry)
+	r, err := p.rights(f, key, t.rightsTable)
+	p.certificates = append(p.certificates, certificateEntry{string(t.DNS), string(t.URI), string(t.Email), string(t.Subject), r})
 	return err
-}
-
-// issuer reads [oidc.NAME] and [oidc.NAME.rule.NAME].
-func (b *policyReader) issuer(name string, t table) error {
-	var address, audience, authority textValue
-	err := t.decode(map[string]any{"issuer": &address, "audience": &audience, "ca": &authority, "rule": section{}})
-	if err != nil {
-		return err
-	}
-	u, err := url.Parse(string(address))
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return t.errorAt("issuer", `%s needs issuer = "https://...", as the iss claim of its tokens has it`, t)
-	}
-	if audience == "" {
-		return t.errorf(`%s has no audience; write what the aud claim of tokens for this service is, such as audience = "https://locks.example.com"`, t)
-	}
-	for _, other := range b.policy.issuers {
-		if other.address == string(address) {
-			return t.errorAt("issuer", "[%s] has this issuer, too; put all rules below one of them", other.name)
-		}
-	}
-	i := &issuer{name: t.String(), keySource: &keySource{address: string(address), audience: string(audience), authority: string(authority)}}
-	err = t.tables("rule", func(rule string, sub table) error {
-		var claims claimsValue
-		var rights rightsReader
-		if err := sub.decode(rights.fields(map[string]any{"claims": &claims})); err != nil {
-			return err
-		}
-		if len(claims) == 0 {
-			return sub.errorf(`%s has no claims; write what they must be, such as claims = { repository = "example/shop" }`, sub)
-		}
-		r, err := b.rights(t.String(), sub, &rights)
-		i.rules = append(i.rules, claimRule{claims: claims, rights: r})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if len(i.rules) == 0 {
-		return t.errorf("%s admits nobody; write [%s.rule.NAME] with claims and verbs", t, t)
-	}
-	b.policy.issuers = append(b.policy.issuers, i)
-	return nil
-}
-
-// matchClaim reports whether a value satisfies one of the patterns. A * at the end of a pattern
-// stands for any text.
-func matchClaim(patterns []string, value string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
-			return strings.HasPrefix(value, prefix)
-		}
-		return value == pattern
-	})
 }

@@ -37,12 +37,6 @@ func isToken(credential string) bool {
 	return len(credential) == tokenLength && strings.HasPrefix(credential, tokenPrefix)
 }
 
-// A tokenEntry is a token in a policy.
-type tokenEntry struct {
-	digest digestValue
-	rights Rights
-}
-
 // findToken returns the entry of a token, or nil. Its time does not depend on which entry
 // matches, or on how much of one.
 func (p *Policy) findToken(digest [digestSize]byte) *tokenEntry {

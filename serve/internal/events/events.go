@@ -102,3 +102,16 @@ func looksEqual(a, b driver.Status) bool {
 	}
 	return true
 }
+
+// sizeOf returns about how much memory a lock takes.
+func sizeOf(st driver.Status) int {
+	const each = 256 // with what the texts need beside their characters
+	size := each + len(st.Name)
+	for _, h := range st.Holders {
+		size += each + len(h.ID) + len(h.Holder.Host) + len(h.Holder.Label)
+	}
+	for _, w := range st.Waiters {
+		size += each + len(w.ID) + len(w.Holder.Host) + len(w.Holder.Label)
+	}
+	return size
+}

@@ -17,6 +17,9 @@ const (
 	// Kept is how many events a hub keeps for those who come back, or who are slow.
 	Kept = 8192
 
+	// KeptBytes is how much memory those events take: each has the waiters of its lock.
+	KeptBytes = 32 << 20
+
 	// MaxLocks is how many locks a hub compares. A snapshot of them is kept in memory.
 	MaxLocks = 100_000
 
@@ -110,7 +113,8 @@ type poller struct {
 	apart  time.Duration            // from older to locks
 	err    error                    // of the last listing; locks and at are older then
 	next   uint64                   // the number of the next event
-	events []Event                  // the last ones, at most Kept
+	events []Event                  // the last ones, at most Kept, and of KeptBytes
+	size   int                      // of the events
 	came   chan struct{}            // a listener has come
 }
 
@@ -312,6 +316,7 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 				e.End = p.endLocked(name, hold, at)
 			}
 			p.events = append(p.events, e)
+			p.size += sizeOf(after)
 			p.next++
 		})
 	}
@@ -323,9 +328,11 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 	for name, after := range locks {
 		add(name, p.locks[name], after)
 	}
-	if n := len(p.events) - Kept; n > 0 {
-		p.events = slices.Delete(p.events, 0, n)
+	n := 0
+	for ; len(p.events)-n > Kept || p.size > KeptBytes; n++ {
+		p.size -= sizeOf(p.events[n].Lock)
 	}
+	p.events = slices.Delete(p.events, 0, n)
 	p.h.forgetNotesLocked()
 }
 

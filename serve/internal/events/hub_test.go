@@ -354,3 +354,25 @@ func TestOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestMemoryOfEvents checks that a long queue which moves does not fill the memory: each event has
+// all waiters of its lock.
+func TestMemoryOfEvents(t *testing.T) {
+	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		l := h.Listen("", 0)
+		defer l.Close()
+		next(t, l)
+		waiters := make([]string, 1000)
+		for i := range 500 {
+			f.put(held("a", uint64(i+1), waiters...))
+			next(t, l)
+		}
+		kept := 0
+		for _, e := range h.poller.events {
+			kept += len(e.Lock.Waiters)
+		}
+		if most := KeptBytes / 256; kept > most || kept == 0 {
+			t.Errorf("the events have %d waiters, want %d at most, and some", kept, most)
+		}
+	})
+}

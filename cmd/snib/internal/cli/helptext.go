@@ -343,13 +343,11 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   docs/serve.md has all requests.
 
   Without --policy, it admits everybody on this host, and nobody else, so
-  ADDRESS must be a loopback address. With --policy, it allows nothing that the
+  ADDRESS must be a loopback address, or a Unix socket, which only its user can
+  open: curl --unix-socket PATH. With --policy, it allows nothing that the
   file does not allow; docs/serve-access.md describes the file. HUP makes it
   read the policy and the certificates again, and open the audit log again. A
   bad file changes nothing.
-
-  Each address may have --max-connections-per-client connections; further ones
-  are closed. Behind a proxy, all clients have the address of the proxy.
 
   After a signal, it answers requests that wait, and refuses new ones. Holds
   stay in the store, and their clients go on at another replica.

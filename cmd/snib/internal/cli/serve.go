@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,7 +26,6 @@ const drainTimeout = 10 * time.Second
 type serveCommand struct {
 	*app
 	listen string
-	conns  int    // that each client may have open
 	fence  string // where marks are kept; "": in the store, if it is a database
 	flags  accessFlags
 }
@@ -44,9 +41,8 @@ func (a *app) newServeCommand() *cobra.Command {
 
 		ValidArgsFunction: a.completeURL,
 	}
-	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on; without --policy, it must be one of this host's loopback addresses")
+	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on, HOST:PORT or unix:PATH; without --policy, it must be a loopback address, or a socket, which only its user can open")
 	cmd.Flags().StringVar(&c.fence, "fence", "", "keep the marks of /v1/fence at `URL`, or in a folder, dir:PATH (default: in the store, if it is a database)")
-	cmd.Flags().IntVar(&c.conns, "max-connections-per-client", 1000, "close the connections of an address, or an IPv6 /64, above `N`; a proxy is one client")
 	c.flags.register(cmd.Flags())
 	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -70,11 +66,8 @@ func (a *app) newServeCommand() *cobra.Command {
 
 // check refuses flags that can't be right.
 func (c *serveCommand) check() error {
-	if c.conns < 1 {
-		return usagef("--max-connections-per-client %d: it must be at least 1; without the flag, it is 1000", c.conns)
-	}
-	if _, port, err := net.SplitHostPort(c.listen); err != nil || port == "" {
-		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(c.listen), backend.ServicePort)
+	if err := checkListen(c.listen); err != nil {
+		return err
 	}
 	return c.flags.check(c.listen)
 }
@@ -84,7 +77,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if s.IsService() {
 		return failf(exitConfig, "%s is a lock service already; give the store that it serves", s.URL)
 	}
-	access, err := c.flags.open(c.app, s.Driver)
+	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
 	}
@@ -102,6 +95,8 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	service, err := serve.New(s.Driver, serve.Options{
 		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
 		Metrics: metrics.handler(), Observe: metrics.observe,
+		Log:   func(line string) { c.messagef("%s", line) },
+		Grace: func(err error) time.Duration { left, _ := backend.Grace(err); return left },
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
@@ -110,7 +105,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		return err
 	}
 	metrics.service = service
-	listener, err := c.listener(metrics)
+	listener, err := c.listener()
 	if err != nil {
 		return err
 	}
@@ -122,7 +117,16 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app)
+	_, isSocket := socketPath(c.listen)
+	if isSocket {
+		scheme = "unix"
+	}
 	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
+	ending := "holds stay in the store"
+	if s.Driver.Info().Backend == "memory" {
+		ending = "the store is in memory, so all holds are forgotten"
+		c.messagef("the store is in memory: a restart forgets all holds and reservations, and grants their locks anew")
+	}
 	if scheme == "http" && !wire.IsLoopback(c.listen) {
 		c.messagef("tokens come over the network in clear text: give --tls-cert and --tls-key, unless a proxy with TLS is before this port")
 	}
@@ -132,26 +136,8 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	case <-ctx.Done():
 	}
 	stop()
-	c.infof("ending: holds stay in the store; another signal ends at once")
+	c.infof("ending: %s; another signal ends at once", ending)
 	return c.drain(service, server)
-}
-
-// listener listens on the address. It bounds the connections of each client.
-func (c *serveCommand) listener(metrics *serveMetrics) (net.Listener, error) {
-	l, err := net.Listen("tcp", c.listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, usagef("--listen %s: another program listens there; stop it, or give another port", printable(c.listen))
-	}
-	if err != nil {
-		return nil, usagef("--listen %s: %w", printable(c.listen), err)
-	}
-	var printed seldom
-	return serve.LimitConnections(l, c.conns, func(client netip.Prefix) {
-		metrics.refused.Inc()
-		if printed.allows(client.String(), time.Now()) {
-			c.messagef("connections of %s are closed: it has %d, as --max-connections-per-client allows", client, c.conns)
-		}
-	}), nil
 }
 
 // drain ends the service and its server.

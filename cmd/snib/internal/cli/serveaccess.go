@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 	"github.com/sniblock/snib/serve/access"
@@ -34,11 +33,10 @@ func (f *accessFlags) register(flags *pflag.FlagSet) {
 
 // check reports flags that can't be right together.
 func (f *accessFlags) check(listen string) error {
+	_, isSocket := socketPath(listen)
 	switch {
-	case f.policy == "" && !wire.IsLoopback(listen):
+	case f.policy == "" && !isSocket && !wire.IsLoopback(listen):
 		return usagef("--listen %s is not a loopback address, so --policy must say who may do what; see docs/serve-access.md", printable(listen))
-	case f.policy == "" && f.auditLog != "":
-		return usagef("--audit-log records what --policy refuses and allows, and there is no --policy")
 	case (f.tls.Cert == "") != (f.tls.Key == ""):
 		return usagef("--tls-cert and --tls-key belong together; give both")
 	case f.tls.ClientCA != "" && f.tls.Cert == "":
@@ -51,13 +49,14 @@ func (f *accessFlags) check(listen string) error {
 
 // A serviceAccess is what the flags ask for, opened.
 type serviceAccess struct {
-	access *access.Access // nil: only clients on this host
 	audit  *access.AuditLog
+	policy *access.Access       // nil: only clients on this host
+	local  *access.Local        // without a policy
 	certs  *access.Certificates // nil: without TLS
 }
 
-// open reads the files. Quotas count the locks in the store.
-func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) {
+// open reads the files.
+func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 	s := &serviceAccess{}
 	if f.tls.Cert != "" {
 		certs, err := access.LoadCertificates(f.tls)
@@ -65,9 +64,6 @@ func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) 
 			return nil, failf(exitConfig, "%v", err)
 		}
 		s.certs = certs
-	}
-	if f.policy == "" {
-		return s, nil
 	}
 	s.audit = access.NewAuditLog(a.err)
 	if f.auditLog != "" {
@@ -77,28 +73,32 @@ func (f *accessFlags) open(a *app, store driver.Driver) (*serviceAccess, error) 
 		}
 		s.audit = audit
 	}
+	if f.policy == "" {
+		s.local = access.NewLocal(s.audit)
+		return s, nil
+	}
 	var err error
-	s.access, err = access.Load(access.Config{File: f.policy, Audit: s.audit, List: store.List})
+	s.policy, err = access.Load(access.Config{File: f.policy, Audit: s.audit})
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}
 	return s, nil
 }
 
-// authorizer returns what the service asks; nil without a policy.
+// authorizer returns what the service asks.
 func (s *serviceAccess) authorizer() serve.Authorizer {
-	if s.access == nil {
-		return nil
+	if s.policy == nil {
+		return s.local
 	}
-	return s.access
+	return s.policy
 }
 
-// recent returns what reads the latest events of the audit log; nil without a policy.
+// recent returns what reads the latest events of the audit log.
 func (s *serviceAccess) recent() func(*serve.Principal, int) []wire.AuditEvent {
-	if s.access == nil {
-		return nil
+	if s.policy == nil {
+		return s.local.Recent
 	}
-	return s.access.Recent
+	return s.policy.Recent
 }
 
 // tlsConfig returns the configuration of the listener; nil without TLS.
@@ -111,9 +111,7 @@ func (s *serviceAccess) tlsConfig() *tls.Config {
 
 // close closes the audit log.
 func (s *serviceAccess) close() {
-	if s.audit != nil {
-		_ = s.audit.Close() // each line was written at once
-	}
+	_ = s.audit.Close() // each line was written at once
 }
 
 // reload reads all files again. Where a file is bad, its old content stays in use.
@@ -122,9 +120,10 @@ func (s *serviceAccess) reload() error {
 	if s.certs != nil {
 		errs = append(errs, s.certs.Reload())
 	}
-	if s.access != nil {
-		errs = append(errs, s.access.Reload(), s.audit.Reopen())
+	if s.policy != nil {
+		errs = append(errs, s.policy.Reload())
 	}
+	errs = append(errs, s.audit.Reopen())
 	return errors.Join(errs...)
 }
 

@@ -21,12 +21,13 @@ func TestAccessFlags(t *testing.T) {
 		{"Local", "127.0.0.1:7420", accessFlags{}, ""},
 		{"LocalIPv6", "[::1]:7420", accessFlags{}, ""},
 		{"LocalName", "localhost:7420", accessFlags{}, ""},
+		{"Socket", "unix:/run/snib.sock", accessFlags{}, ""},
 		{"All", ":7420", accessFlags{}, "--policy must say"},
 		{"AllIPv4", "0.0.0.0:7420", accessFlags{}, "--policy must say"},
 		{"Name", "db.example.com:7420", accessFlags{}, "--policy must say"},
 		{"TLSIsNoPolicy", ":7420", accessFlags{tls: pair}, "--policy must say"},
 		{"Policy", ":7420", accessFlags{policy: "p", tls: withCA}, ""},
-		{"AuditOfNothing", "127.0.0.1:7420", accessFlags{auditLog: "a"}, "there is no --policy"},
+		{"AuditWithoutPolicy", "127.0.0.1:7420", accessFlags{auditLog: "a"}, ""},
 		{"NoKey", "127.0.0.1:7420", accessFlags{tls: access.TLSFiles{Cert: "c"}}, "belong together"},
 		{"NoCertificate", ":7420", accessFlags{policy: "p", tls: access.TLSFiles{Key: "k"}}, "belong together"},
 		{"AuthorityWithoutTLS", ":7420", accessFlags{policy: "p", tls: access.TLSFiles{ClientCA: "a"}}, "--client-ca needs TLS"},
@@ -55,7 +56,6 @@ func TestRightsTable(t *testing.T) {
 	}
 	want := `WHO                 MAY                 NAMESPACE  LOCKS               UNTIL
 certificate.backup  acquire             payments   backup/*            -
-oidc.github         read acquire        payments   deploy/*            -
 token.deploy        read acquire        payments   deploy/* migrate/*  ended 2027-06-30T00:00:00Z
 token.oncall        read break reserve  -          all                 -
 `

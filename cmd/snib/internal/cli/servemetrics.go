@@ -16,7 +16,6 @@ import (
 type serveMetrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	refused  prometheus.Counter
 	service  *serve.Service // set before the first request
 	registry *prometheus.Registry
 }
@@ -30,25 +29,25 @@ func newServeMetrics() (*serveMetrics, error) {
 			Name: "distributed_lock_service_request_seconds", Help: "Time from a request to the end of its answer, with the time that it waited for a lock.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30},
 		}, []string{"path"}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "distributed_lock_service_refused_connections_total", Help: "Connections that were closed because their client had too many.",
-		}),
 		registry: prometheus.NewRegistry(),
 	}
 	return m, errors.Join(
-		m.registry.Register(m.requests), m.registry.Register(m.seconds), m.registry.Register(m.refused),
-		m.gauge("waits", "Requests that wait for a lock.", func(s serve.Stats) int { return s.Waits }),
-		m.gauge("places", "Acquisitions that have a place in a queue.", func(s serve.Stats) int { return s.Places }),
-		m.gauge("streams", "Clients that listen to events.", func(s serve.Stats) int { return s.Streams }),
+		m.registry.Register(m.requests), m.registry.Register(m.seconds),
+		m.gauge("waits", "Requests that wait for a lock.", func(s serve.Stats) float64 { return float64(s.Waits) }),
+		m.gauge("places", "Acquisitions that have a place in a queue.", func(s serve.Stats) float64 { return float64(s.Places) }),
+		m.gauge("streams", "Clients that listen to events.", func(s serve.Stats) float64 { return float64(s.Streams) }),
+		m.gauge("store_up", "Whether the store answers.", func(s serve.Stats) float64 { return map[bool]float64{true: 1}[s.StoreUp] }),
+		m.gauge("grace_seconds", "How long the store still grants nothing.", func(s serve.Stats) float64 { return s.Grace.Seconds() }),
+		m.registry.Register(collectors.NewBuildInfoCollector()),
 		m.registry.Register(collectors.NewGoCollector()),
 		m.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})),
 	)
 }
 
 // gauge registers a gauge of what the service is doing.
-func (m *serveMetrics) gauge(name, help string, value func(serve.Stats) int) error {
+func (m *serveMetrics) gauge(name, help string, value func(serve.Stats) float64) error {
 	return m.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "distributed_lock_service_" + name, Help: help}, func() float64 {
-		return float64(value(m.service.Stats()))
+		return value(m.service.Stats())
 	}))
 }
 

@@ -305,7 +305,7 @@ func (answering) Authenticate(r *http.Request) (*serve.Principal, error) {
 	return &serve.Principal{Name: "test"}, nil
 }
 
-func (answering) Begin(context.Context, *serve.Principal, serve.Action) (func(serve.Outcome) error, error) {
+func (answering) Begin(context.Context, *serve.Principal, serve.Action) (func(serve.Outcome), error) {
 	return nil, nil
 }
 

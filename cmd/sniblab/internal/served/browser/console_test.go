@@ -53,7 +53,7 @@ func TestLocks(t *testing.T) {
 	p.keys(kb.End, kb.Enter)
 	p.shows("h1", "nightly")
 	p.await("document.activeElement === document.querySelector('h1')")
-	p.await("document.title === 'nightly · snib'")
+	p.await("document.title === 'nightly · ' + location.host + ' · snib'")
 }
 
 // TestBreak ends a hold by force, by keyboard. It needs the name of the lock and a reason.
@@ -140,6 +140,12 @@ func TestHoldersAndWaits(t *testing.T) {
 	free(t, <-forOne)
 	p.view("Waits")
 	p.await("!document.querySelector('.cycle')")
+	again := b.queue("two") // another thread of the same process
+	p.shows("main", "beta:42")
+	if p.eval("!!document.querySelector('.cycle')") != false {
+		t.Error("two threads that want one lock are shown as a cycle")
+	}
+	defer func() { free(t, <-again) }()
 	free(t, two)
 	free(t, <-forTwo)
 	p.shows("main", "Nobody waits for a lock that somebody holds.")
@@ -206,7 +212,7 @@ func TestRights(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := access.Load(access.Config{File: policy, Audit: access.NewAuditLog(io.Discard), List: d.List})
+	rules, err := access.Load(access.Config{File: policy, Audit: access.NewAuditLog(io.Discard)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +293,21 @@ func TestOutages(t *testing.T) {
 	node.Hang()
 	p.shows("#banner", "The store is unavailable")
 	p.shows("#locks", "second")
+	late := open(t, s.url(), 1440, 900)
+	late.shows("#banner", "The store is unavailable")
+	for _, view := range []string{"lock/second", "lock/other", "waits", "holders", "reservations", "locks"} {
+		late.eval("location.hash = '#/" + view + "'")
+		late.shows("main", "Nothing was seen yet, so the page does not know")
+		if text := late.eval("document.querySelector('main').innerText").(string); strings.Contains(text, "Nobody") || strings.Contains(text, "No lock") {
+			t.Errorf("%s, before anything was seen: %q", view, text)
+		}
+	}
+	for _, view := range []string{"lock/other", "waits", "reservations"} {
+		p.eval("location.hash = '#/" + view + "'")
+		p.shows("main", "What is so now is not known")
+	}
 	node.Resume()
+	p.shows("main", "No lock is reserved.")
 	p.isLive()
 }
 

@@ -51,7 +51,7 @@ function Events({ events }: { events: AuditEvent[] }) {
       <thead><tr><th scope="col">Time</th><th scope="col">Event</th><th scope="col">Who</th><th scope="col">Lock</th><th scope="col">Token</th><th scope="col">Reason</th></tr></thead>
       <tbody>{events.map((e, i) => (
         <tr key={i}>
-          <td class="time"><time dateTime={e.time}>{new Date(e.time).toLocaleString()}</time></td>
+          <td class="time"><time dateTime={e.time}>{new Date(e.time).toLocaleString(undefined, { dateStyle: "short", timeStyle: "long" })}</time></td>
           <td>{kindOf(e)}{e.outcome ? ", " + e.outcome : ""}{e.left_out ? ` (${e.left_out} before it left out)` : ""}</td>
           <td class="wrap">{visible(e.who || "nobody known")} <span class="muted">{visible(e.remote)}</span></td>
           <td class="wrap">{lockOf(e) ? <a class="mono" href={link("lock", lockOf(e))}>{visible(lockOf(e))}</a>

@@ -1,4 +1,5 @@
 import { useMemo, useState } from "preact/hooks";
+import { Absent } from "./absent";
 import type { Model } from "./model";
 import { count, duration, link, place, visible } from "./text";
 import type { Process } from "./wire";
@@ -38,7 +39,7 @@ export function Holders({ model, now, host, pid }: { model: Model; now: number; 
         <h1 id="title" class="wrap" tabIndex={-1}>{one ? visible(pid === undefined ? host! : place({ host, pid: Number(pid) })) : "Holders"}</h1>
         {!one && <input type="search" aria-label="Search hosts" placeholder="Search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />}
       </div>
-      {!found.length && <p>{one ? "It holds nothing, and waits for nothing." : "Nobody holds a lock or waits for one."}</p>}
+      {!found.length && <Absent model={model} now={now} text={one ? "It holds nothing, and waits for nothing." : search ? "No process matches." : "Nobody holds a lock or waits for one."} />}
       {found.slice(0, limit).map((p) => <Card key={p.host + ":" + p.pid} party={p} now={now} open={one || found.length <= 10} linked={pid === undefined} />)}
       {found.length > limit && <button type="button" onClick={() => setLimit(limit + most)}>Show more of {count(found.length, "process").replace("processs", "processes")}</button>}
       <p class="muted">Host and process are what the clients say of themselves.</p>

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Absent } from "./absent";
 import type { Model, Seen, Span } from "./model";
 import { duration, link, place, quote, visible } from "./text";
 import { Failure, Holder, Lock as WireLock, Process, get, post } from "./wire";
@@ -33,9 +34,9 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
     <section aria-labelledby="title">
       <p><a href={link("locks")}>Locks</a></p>
       <h1 id="title" class="mono wrap" tabIndex={-1}>{visible(name)}</h1>
-      <p class="muted">{lock?.mode || "exclusive"}{lock?.slots ? `, ${lock.slots} slots` : ""}</p>
+      {lock && <p class="muted">{lock.mode}{lock.slots ? `, ${lock.slots} slots` : ""}</p>}
       <h2>{lock && lock.holders.length > 1 ? "Holders" : "Holder"}</h2>
-      {!lock?.holders.length && <p>Nobody holds this lock.</p>}
+      {!lock?.holders.length && <Absent model={model} now={now} text="Nobody holds this lock." />}
       {lock?.holders.map((h, i) => (
         <div class="card" key={h.token || i}>
           <dl>
@@ -52,7 +53,7 @@ export function Lock({ model, now, name }: { model: Model; now: number; name: st
         </div>
       ))}
       <h2>Queue</h2>
-      {!lock?.waiters.length ? <p>Nobody waits.</p> : (
+      {!lock?.waiters.length ? <Absent model={model} now={now} text="Nobody waits." /> : (
         <div class="scroll"><table aria-label="Queue">
           <thead><tr><th scope="col">Place</th><th scope="col">Process</th><th scope="col">Waits for</th><th scope="col">Asks for</th><th scope="col">Label</th></tr></thead>
           <tbody>{lock.waiters.map((w, i) => (

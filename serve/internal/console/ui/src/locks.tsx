@@ -1,4 +1,5 @@
 import { useMemo, useRef, useState } from "preact/hooks";
+import { Absent } from "./absent";
 import { Row, Tree } from "./list";
 import type { Model, Seen } from "./model";
 import { count, duration, link, place, visible } from "./text";
@@ -96,7 +97,8 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
         </div>
         <p class="count" role="status">{count(found.length, "lock")}, {waited.toLocaleString("en")} waited for</p>
       </div>
-      {!found.length && <p class="empty">{model.seenAt ? search || filter !== "all" ? "No lock matches." : "Nobody holds a lock, and nobody waits for one." : "Nothing was seen yet."}</p>}
+      {!found.length && <div class="empty"><Absent model={model} now={now}
+        text={search || filter !== "all" ? "No lock matches." : "Nobody holds a lock, and nobody waits for one."} /></div>}
       <Tree id="locks" label="Locks by prefix" rows={rows} height={narrow ? 52 : 34} expand={expand}
         activate={(row) => { if (row.lock) location.hash = link("lock", row.lock.name); else expand(row, !row.expanded); }}
         draw={(row) => row.lock ? <LockRow lock={row.lock} text={row.text} now={now} /> : (

@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Audit } from "./audit";
 import { Holders } from "./holders";
 import { Leaks } from "./leaks";
@@ -42,9 +42,9 @@ function App() {
     query.addEventListener("change", turn);
     return () => { clearInterval(timer); removeEventListener("hashchange", move); query.removeEventListener("change", turn); };
   }, []);
-  useEffect(() => { // a new view is read from its heading on
+  useLayoutEffect(() => { // a new view is read from its heading on: at once, and not while somebody types already
     const title = main.current?.querySelector<HTMLElement>("h1");
-    document.title = (title?.textContent ?? "snib") + " · snib";
+    document.title = `${title?.textContent ?? "snib"} · ${location.host} · snib`;
     if (!isFirst.current) title?.focus();
     isFirst.current = false;
   }, [at.join("/")]);
@@ -54,7 +54,7 @@ function App() {
     <>
       <a class="skip" href="#" onClick={(e) => { e.preventDefault(); main.current?.querySelector<HTMLElement>("h1")?.focus(); }}>Skip to the content</a>
       <header>
-        <strong class="brand">snib</strong>
+        <strong class="brand">snib</strong> <span class="muted">{location.host}</span>
         <nav aria-label="Views">
           {views.map(([id, text]) => <a key={id} href={"#/" + id} aria-current={id === view || id === "locks" && view === "lock" ? "page" : undefined}>{text}</a>)}
         </nav>

@@ -1,4 +1,5 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Absent } from "./absent";
 import { ends } from "./lock";
 import type { Model, Seen } from "./model";
 import { duration, link, visible } from "./text";
@@ -29,7 +30,7 @@ export function Reservations({ model, now }: { model: Model; now: number }) {
       <h1 id="title" tabIndex={-1}>Reservations</h1>
       <p class="muted">A reservation holds a lock for people: no process has it, and nobody renews it.</p>
       <Reserve model={model} />
-      {all.length ? all.map((e) => <Reserved key={e.lock.name + e.hold.token} entry={e} now={now} />) : <p>No lock is reserved.</p>}
+      {all.length ? all.map((e) => <Reserved key={e.lock.name + e.hold.token} entry={e} now={now} />) : <Absent model={model} now={now} text="No lock is reserved." />}
     </section>
   );
 }
@@ -84,6 +85,8 @@ function Reserved({ entry: { lock, hold }, now }: { entry: Entry; now: number })
     setProblem(failed);
     if (!failed) setEditing("");
   };
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => { field.current?.focus(); }, [editing]); // once: later it would take what is typed elsewhere
   const begin = (what: "take over" | "hand back") => { setEditing(what); setText(""); setProblem(""); };
   return (
     <div class="card">
@@ -100,9 +103,9 @@ function Reserved({ entry: { lock, hold }, now }: { entry: Entry; now: number })
           <button type="button" onClick={() => begin("hand back")}>Hand back…</button>
         </div>
       ) : (
-        <form onSubmit={send} aria-label={editing === "take over" ? "Take the reservation over" : "Hand the lock back"}>
+        <form onSubmit={send} onKeyDown={(e) => { if (e.key === "Escape") setEditing(""); }} aria-label={editing === "take over" ? "Take the reservation over" : "Hand the lock back"}>
           <label>{editing === "take over" ? "New note" : "Reason"}
-            <input class="reserved-text" required maxLength={250} autocomplete="off" ref={(el) => { if (el && !text) el.focus(); }} value={text} onInput={(e) => setText(e.currentTarget.value)} />
+            <input class="reserved-text" required maxLength={250} autocomplete="off" ref={field} value={text} onInput={(e) => setText(e.currentTarget.value)} />
           </label>
           {problem && <p role="alert" class="problem">{problem}</p>}
           <div class="actions">

@@ -18,14 +18,18 @@ export function place(p: Process): string {
   return (p.host || "unknown host") + (p.pid ? ":" + p.pid : "");
 }
 
+const hidden = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
 // visible shows characters that a name could hide: controls, and those that change the direction.
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+  return text.replace(hidden,
     (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 }
 
-// quote quotes a text for a POSIX shell.
+// quote quotes a text for a shell. Characters that a terminal obeys are written as numbers, which
+// bash and zsh understand: who pastes the text must not run what is in a name.
 export function quote(text: string): string {
+  if (text.search(hidden) >= 0) return "$'" + visible(text.replace(/[\\']/g, "\\$&")) + "'";
   return /^[A-Za-z0-9_./:@%+=-]+$/.test(text) && !text.startsWith("-") ? text : "'" + text.replaceAll("'", "'\\''") + "'";
 }
 

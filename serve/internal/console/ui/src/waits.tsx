@@ -1,4 +1,5 @@
 import { useMemo } from "preact/hooks";
+import { Absent } from "./absent";
 import type { Model } from "./model";
 import { Who } from "./lock";
 import { duration, link, place, visible } from "./text";
@@ -6,10 +7,10 @@ import type { Holder, Process } from "./wire";
 
 export interface Edge { from: string; to: string; waiter: Process; holder: Holder; name: string; ms: number; seen: number }
 
-// edges returns who waits for whom. Without a host or a process id, nobody can tell who it is.
+// edges returns who waits for whom. Without a host and a process id, nobody can tell who it is.
 function edges(model: Model): Edge[] {
   const all: Edge[] = [];
-  const key = (p: Process, other: string) => p.host || p.pid ? `p ${p.pid ?? 0} ${p.host ?? ""}` : other;
+  const key = (p: Process, other: string) => p.host && p.pid ? `p ${p.pid} ${p.host}` : other;
   for (const name of model.names) {
     const l = model.locks.get(name);
     for (const [i, w] of (l?.waiters ?? []).entries()) {
@@ -68,7 +69,8 @@ export function Waits({ model, now }: { model: Model; now: number }) {
   const { all, cycles } = useMemo(() => {
     const all = edges(model);
     const part = components(all);
-    const isCyclic = (e: Edge) => part.get(e.from) === part.get(e.to);
+    // Two threads of a process that want one lock are no cycle.
+    const isCyclic = (e: Edge) => e.from !== e.to && part.get(e.from) === part.get(e.to);
     const cycles = new Map<number, Edge[]>();
     for (const e of all) if (isCyclic(e)) cycles.set(part.get(e.from)!, [...cycles.get(part.get(e.from)!) ?? [], e]);
     return { all: all.filter((e) => !isCyclic(e)).sort((a, b) => b.ms - a.ms), cycles: [...cycles.values()] };
@@ -78,12 +80,12 @@ export function Waits({ model, now }: { model: Model; now: number }) {
       <h1 id="title" tabIndex={-1}>Waits</h1>
       {cycles.map((c, i) => (
         <div class="cycle" role="group" aria-label={`Cycle ${i + 1}`} key={i}>
-          <h2>Cycle: {new Set(c.map((e) => e.from)).size === 1 ? visible(place(c[0].waiter)) + " waits for itself" : [...new Map(c.map((e) => [e.from, visible(place(e.waiter))])).values()].join(", ") + " wait for each other"}</h2>
+          <h2>Cycle: {[...new Map(c.map((e) => [e.from, visible(place(e.waiter))])).values()].join(", ")} wait for each other</h2>
           <Table edges={c} now={now} label={`Waits in cycle ${i + 1}`} />
-          <p>If one goroutine has these holds and waits, they never end. Different goroutines of one process may be fine.</p>
+          <p>If in each process one thread has these holds and waits, they never end. Different threads may be fine.</p>
         </div>
       ))}
-      {!all.length && !cycles.length && <p>Nobody waits for a lock that somebody holds.</p>}
+      {!all.length && !cycles.length && <Absent model={model} now={now} text="Nobody waits for a lock that somebody holds." />}
       {all.length > 0 && <Table edges={all.slice(0, most)} now={now} label="Waits, longest first" />}
       {all.length > most && <p class="muted">The {most} longest of {all.length} are shown.</p>}
     </section>

@@ -1,0 +1,221 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// A storeState is what a replica knows of its store.
+type storeState struct {
+	Why   string        // it is down, for clients; "": it is up
+	Grace time.Duration // how long it still grants nothing; 0: it grants
+}
+
+// A storeWatch knows the state of the store, and logs each change of it once. It is safe for
+// concurrent use.
+//
+// A request whose answer is that the store is unavailable begins an outage. From then on the store
+// is asked once in probeInterval, until it answers. So an outage and its end are seen although
+// nobody asks for /readyz.
+type storeWatch struct {
+	log   func(string)
+	grace func(error) time.Duration // nil: there is none
+	probe func(context.Context) error
+	start func(func())
+	stop  <-chan struct{}
+
+	mu     sync.Mutex
+	why    string         // of an outage; "": the store is up
+	since  driver.Instant // the outage began
+	asking *probe         // the latest question to the store
+
+	inGrace   bool
+	until     driver.Instant // the end of the grace period
+	isProbing bool           // await runs
+}
+
+// graceSlack is by how much the end of one grace period seems to move, because answers take time.
+const graceSlack = 5 * time.Second
+
+// probeInterval is how long an answer of the store is used for everybody who asks whether it is up.
+const probeInterval = time.Second
+
+// A probe is a question whether the store answers.
+type probe struct {
+	began driver.Instant
+	ended chan struct{}
+	err   error // once ended is closed
+}
+
+// explain says to clients why the store is unavailable, without names of servers.
+func (w *storeWatch) explain(err error) (why string, grace time.Duration) {
+	if w.grace != nil {
+		grace = w.grace(err)
+	}
+	switch {
+	case grace > 0:
+		return fmt.Sprintf("the store has restarted, and grants nothing for another %v", grace.Round(time.Second)), grace
+	case errors.Is(err, driver.ErrFull):
+		return "the store's server has no connection left for this replica", 0
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "the store refuses connections: its server does not run", 0
+	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
+		return "the store does not answer in time", 0
+	}
+	return "the store is unavailable", 0
+}
+
+// note takes in an error of a request to the store. It returns what clients are told.
+func (w *storeWatch) note(err error) (why string, grace time.Duration) {
+	why, grace = w.explain(err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.setLocked(why, grace, err)
+	return why, grace
+}
+
+// setLocked notes the state of the store; why is "" if it is up.
+func (w *storeWatch) setLocked(why string, grace time.Duration, err error) {
+	now := driver.Now()
+	switch {
+	case grace > 0:
+		// The store tells the rest of the time each time, so the end moves only if it has restarted.
+		if moved := now.Add(grace).Sub(w.until); !w.inGrace || moved.Abs() > graceSlack {
+			w.log(fmt.Sprintf("store: it grants nothing until %s: %v", time.Now().Add(grace).Format(time.RFC3339), err))
+		}
+		w.inGrace, w.until, w.why = true, now.Add(grace), ""
+	case why != "" && w.why == "":
+		w.log("store: down: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		w.why, w.since = why, now
+	case why != "":
+		w.why = why
+	case w.why != "":
+		w.log(fmt.Sprintf("store: up again, after %v", now.Sub(w.since).Round(time.Second)))
+		w.why = ""
+	}
+	if w.inGrace && !now.Before(w.until) {
+		w.inGrace = false
+		w.log("store: it grants again")
+	}
+	if (w.why != "" || w.inGrace) && !w.isProbing {
+		w.isProbing = true
+		w.start(w.await)
+	}
+}
+
+// await asks the store until it is up, and grants.
+func (w *storeWatch) await() {
+	for !w.isOver() {
+		select {
+		case <-time.After(probeInterval):
+			_, _ = w.check(context.Background()) // it notes the answer
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// isOver reports whether await has nothing to wait for, and ends it then.
+func (w *storeWatch) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isProbing = w.why != "" || w.inGrace
+	return !w.isProbing
+}
+
+// check returns whether the store answers: it asks, unless somebody else has within probeInterval.
+// Its error is that of the store, or of ctx.
+func (w *storeWatch) check(ctx context.Context) (storeState, error) {
+	p := w.latest()
+	select {
+	case <-p.ended:
+		return w.state(), p.err
+	case <-ctx.Done():
+		return storeState{}, context.Cause(ctx)
+	}
+}
+
+// latest returns the latest question, or a new one if that is too old.
+func (w *storeWatch) latest() *probe {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.asking; p == nil || driver.Now().Sub(p.began) >= probeInterval && p.hasEnded() {
+		p = &probe{began: driver.Now(), ended: make(chan struct{})}
+		w.asking = p
+		w.start(func() { w.ask(p) })
+	}
+	return w.asking
+}
+
+func (p *probe) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask asks the store.
+func (w *storeWatch) ask(p *probe) {
+	ctx, cancel := bounded(context.Background())
+	defer cancel()
+	err, why := w.probe(ctx), ""
+	if err != nil {
+		why, _ = w.explain(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.setLocked(why, 0, err)
+	p.err = err
+	close(p.ended)
+}
+
+// state returns what is known of the store.
+func (w *storeWatch) state() storeState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	st := storeState{Why: w.why}
+	if w.inGrace {
+		st.Grace = max(0, w.until.Sub(driver.Now()))
+	}
+	return st
+}
+
+// ready answers whether the replica should get requests: it does not shut down, and it reaches the
+// store. In a grace period the store renews and releases holds, so the answer is 200.
+func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
+	if !s.enter() {
+		return errDraining()
+	}
+	defer s.running.Done()
+	st, err := s.store.check(r.Context())
+	switch {
+	case r.Context().Err() != nil:
+		return context.Cause(r.Context())
+	case err != nil:
+		return wire.NewProblem(wire.ProblemUnavailable, st.Why, probeInterval)
+	case st.Grace > 0:
+		return writeJSON(w, http.StatusOK, map[string]any{"status": "grace", "grace_ms": wire.Millis(st.Grace)})
+	}
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+// unavailable returns the answer to a request for which the store was unavailable.
+func (s *Service) unavailable(err error) *wire.Problem {
+	why, grace := s.store.note(err)
+	kind := wire.ProblemUnavailable
+	if errors.Is(err, driver.ErrFull) {
+		kind = wire.ProblemFull
+	}
+	return wire.NewProblem(kind, why, max(time.Second, grace))
+}

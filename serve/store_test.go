@@ -1,0 +1,207 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock/wire"
+)
+
+// A moodyStore is a store that fails as a test says. It counts the questions of its status.
+type moodyStore struct {
+	*memlock.Driver
+
+	mu       sync.Mutex
+	status   error // of Status
+	acquires error // of Acquire
+	took     time.Duration
+	asked    int
+}
+
+func (s *moodyStore) set(status, acquires error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status, s.acquires = status, acquires
+}
+
+func (s *moodyStore) Status(ctx context.Context, name string) (driver.Status, error) {
+	s.mu.Lock()
+	s.asked++
+	err, took := s.status, s.took
+	s.mu.Unlock()
+	time.Sleep(took)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return s.Driver.Status(ctx, name)
+}
+
+func (s *moodyStore) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	s.mu.Lock()
+	err := s.acquires
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return s.Driver.Acquire(ctx, req)
+}
+
+// errGrace is the error of a store that grants nothing for so long.
+type errGrace time.Duration
+
+func (e errGrace) Error() string        { return "no grants for " + time.Duration(e).String() }
+func (e errGrace) Is(target error) bool { return target == driver.ErrUnavailable }
+
+func graceOf(err error) time.Duration {
+	var e errGrace
+	_ = errors.As(err, &e) // otherwise it is 0
+	return time.Duration(e)
+}
+
+// get returns the answer of a service, without a network.
+func get(ctx context.Context, s *Service, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+	return w
+}
+
+// TestReadyIsShared checks that many who ask at a time whether the replica is ready cost the store
+// one request a second, and that one of them who goes takes nothing from the others.
+func TestReadyIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &moodyStore{Driver: memlock.New(), took: 100 * time.Millisecond}
+		s := newService(t, store, Options{})
+		gone, leave := context.WithCancel(t.Context())
+		go get(gone, s, wire.PathReady)
+		synctest.Wait()
+		leave()
+		var asking sync.WaitGroup
+		for range 1000 {
+			asking.Go(func() {
+				if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK {
+					t.Errorf("%d %s, want 200", w.Code, w.Body)
+				}
+			})
+		}
+		asking.Wait()
+		synctest.Wait()
+		if store.asked != 1 {
+			t.Errorf("the store was asked %d times for 1,001 requests, want once", store.asked)
+		}
+		time.Sleep(probeInterval)
+		store.set(driver.ErrUnavailable, nil)
+		if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("a second later, with the store down: %d %s, want 503", w.Code, w.Body)
+		}
+	})
+}
+
+// TestStoreChanges checks what the log and clients are told of an outage and of a grace period.
+func TestStoreChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &moodyStore{Driver: memlock.New()}
+		var mu sync.Mutex
+		var log []string
+		s := newService(t, store, Options{Log: func(line string) { mu.Lock(); defer mu.Unlock(); log = append(log, line) }, Grace: graceOf})
+		acquire := func(want int, detail string, after int64) {
+			t.Helper()
+			w := post(t.Context(), s, wire.PathAcquire, `{"name":"job"}`)
+			var p wire.Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != want || err != nil || p.Detail != detail || p.RetryAfter != after {
+				t.Errorf("%d %s, want %d, %q, and retry_after_ms %d", w.Code, w.Body, want, detail, after)
+			}
+		}
+		logs := func(want ...string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			ok := len(log) == len(want)
+			for i := 0; ok && i < len(want); i++ {
+				ok = strings.HasPrefix(log[i], want[i])
+			}
+			if !ok {
+				t.Errorf("log = %q, want lines that begin with %q", log, want)
+			}
+			log = nil
+		}
+
+		refused := fmt.Errorf("%w: dial tcp 192.0.2.1:6379: %w", driver.ErrUnavailable, syscall.ECONNREFUSED)
+		store.set(refused, refused)
+		for range 3 {
+			acquire(503, "the store refuses connections: its server does not run", 1000)
+		}
+		if st := s.Stats(); st.StoreUp {
+			t.Error("the store is shown as up while it is down")
+		}
+		store.set(errNoAnswer, errNoAnswer)
+		acquire(503, "the store does not answer in time", 1000)
+		logs("store: down: " + refused.Error())
+
+		store.set(nil, errGrace(30*time.Second))
+		time.Sleep(2 * probeInterval)
+		logs("store: up again, after ")
+		for range 3 {
+			acquire(503, "the store has restarted, and grants nothing for another 30s", 30_000)
+		}
+		if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"grace"`) {
+			t.Errorf("readyz in the grace period: %d %s, want 200 and that it is one", w.Code, w.Body)
+		}
+		if st := s.Stats(); !st.StoreUp || st.Grace <= 0 {
+			t.Errorf("the store is shown as %+v in the grace period", st)
+		}
+		store.set(nil, errGrace(50*time.Second)) // it has restarted once more
+		acquire(503, "the store has restarted, and grants nothing for another 50s", 50_000)
+		store.set(nil, nil)
+		time.Sleep(51 * time.Second)
+		logs("store: it grants nothing until ", "store: it grants nothing until ", "store: it grants again")
+		time.Sleep(time.Hour)
+		logs()
+	})
+}
+
+// TestGoneClientIsNoOutage checks that a client which gives its request up says nothing about the
+// store.
+func TestGoneClientIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &moodyStore{Driver: memlock.New(), took: time.Second}
+		s := newService(t, store, Options{Log: func(line string) { t.Errorf("log: %s", line) }})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		store.set(fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Canceled), nil)
+		get(ctx, s, wire.PathLock+"?name=job")
+	})
+}
+
+// TestWaitThroughOutage checks that a request waits for a store that comes back in time, and for as
+// long as it says, and not longer.
+func TestWaitThroughOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &moodyStore{Driver: memlock.New()}
+		s := newService(t, store, Options{})
+		store.set(nil, errGrace(time.Minute))
+		began := time.Now()
+		if w := post(t.Context(), s, wire.PathAcquire, `{"name":"job","wait_ms":3000}`); w.Code != 503 || time.Since(began) < 3*time.Second || time.Since(began) > 4*time.Second {
+			t.Errorf("%d after %v, want 503 after 3 s", w.Code, time.Since(began))
+		}
+		go func() { time.Sleep(2 * time.Second); store.set(nil, nil) }()
+		if w := post(t.Context(), s, wire.PathAcquire, `{"name":"other","wait_ms":3000}`); w.Code != 200 {
+			t.Errorf("%d %s, want 200: the store is back after 2 s", w.Code, w.Body)
+		}
+		began = time.Now()
+		if post(t.Context(), s, wire.PathAcquire, `{"name":"third"}`); time.Since(began) != 0 {
+			t.Errorf("a request that does not wait took %v", time.Since(began))
+		}
+	})
+}
