@@ -11,9 +11,6 @@ import (
 // A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is
 // reserved. In the store, it has [driver.KindReserved].
 
-// longestReservation is the TTL of a reservation without an end.
-const longestReservation = 10 * 365 * 24 * time.Hour
-
 // checkReservation completes a message that reserves a lock.
 func (s *Service) checkReservation(msg *wire.Acquire) error {
 	switch {
@@ -23,10 +20,10 @@ func (s *Service) checkReservation(msg *wire.Acquire) error {
 		return invalidf("wait_ms: a reservation does not wait")
 	case msg.Process != (wire.Process{Label: msg.Label}):
 		return invalidf("host, pid, kind: a reservation has no process")
-	case msg.TTL == 0 && s.info.MaxTTL > 0 && s.info.MaxTTL < longestReservation:
+	case msg.TTL == 0 && s.info.MaxTTL > 0 && s.info.MaxTTL < driver.LongestTTL:
 		return invalidf("ttl_ms: it is missing; this store keeps a lock for at most %d", s.info.MaxTTL/time.Millisecond)
 	case msg.TTL == 0:
-		msg.TTL = int64(longestReservation / time.Millisecond)
+		msg.TTL = int64(driver.LongestTTL / time.Millisecond)
 	}
 	return nil
 }

@@ -387,8 +387,8 @@ func TestReservation(t *testing.T) {
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	reserve := wire.Acquire{Name: "db", ID: longID("ops"), Reserve: true, Process: wire.Process{Label: "maintenance"}}
 	g := r1.acquire(reserve)
-	if got := wire.Duration(g.TTL); got != longestReservation {
-		t.Errorf("a reservation without an end lasts %v, want %v", got, longestReservation)
+	if got := wire.Duration(g.TTL); got != driver.LongestTTL {
+		t.Errorf("a reservation without an end lasts %v, want %v", got, driver.LongestTTL)
 	}
 	wantHolder := func(label string) {
 		t.Helper()
