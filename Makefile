@@ -5,6 +5,8 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
+
 # AGAIN=2: tests that failed, eight at most, run up to twice more by themselves. They stay in the list of failures. Data races
 # are not repeated.
 AGAIN ?= 0
@@ -20,9 +22,8 @@ export GOWORK := $(CURDIR)/go.work
 # How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose
 # tests start servers, and which share of them, and of the long tests, to run; how many worlds are simulated, from which
 # seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all);
-# what a benchmark's name matches, and which scenarios are compared with other libraries: such as uncontended,hand-over,
-# or all; over a network with which delays each way, such as 0,0.2ms; and where tables and charts go. Which targets
-# the lab runs, and where its page goes.
+# what a benchmark's name matches, and in how many rounds: benchstat needs six for its intervals. Which targets the lab
+# runs, and where its page goes.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -37,9 +38,7 @@ TIME ?= 3m
 SEED ?= 0
 SETUPS ?=
 FAULTS ?=
-SCENARIOS ?= all
-DELAY ?= 0
-OUT ?= bench-out
+ROUNDS ?= 6
 TARGETS ?= snib foreign
 LAB_OUT ?= lab-out
 
@@ -143,9 +142,12 @@ fuzz: ## each fuzz target for FUZZTIME=30s
 		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit; \
 	done; [ "$$found" ] || { echo "make: there are no fuzz targets" >&2; exit 1; }; }
 
-bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other libraries, with charts in OUT=bench-out
-	go test -run '^$$' -bench '$(BENCH)' -benchmem work
-	go run ./cmd/sniblab/internal/bench -scenario '$(SCENARIOS)' -delay '$(DELAY)' -save '$(OUT)'
+bench: ## snib beside other libraries: the benchmarks that match BENCH=. (a store, such as Redis), in ROUNDS=6 rounds, compared by benchstat
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; go test -c -o "$$dir/bench" ./cmd/sniblab/internal/bench; \
+	for turn in $$(seq $(ROUNDS)); do \
+		"$$dir/bench" -test.run '^$$' -test.bench '$(BENCH)' -turn $$((turn - 1)); \
+	done | tee "$$dir/figures"; \
+	go run $(BENCHSTAT) -table .config,.name -col /lib "$$dir/figures"
 
 release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed (CONTRIBUTING.md)
 	go run ./cmd/sniblab/internal/release -version '$(VERSION)'

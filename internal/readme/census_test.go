@@ -51,7 +51,6 @@ var checks = []struct {
 	{"docs/backends/*.md", []string{"text"}, []string{"TestACL", "TestRoles"}, "the tests use what is below Access; the others are short"},
 	{"docs/backends/*.md", []string{"sql"}, []string{"TestRoles", "TestPermissions"}, ""},
 	{"docs/backends/etcdlock.md", []string{"sh"}, []string{"TestRoles"}, ""},
-	{"cmd/sniblab/internal/bench/results/*.md", []string{"text"}, nil, "commands that measure for hours"},
 	{"examples/*/README.md", []string{"python", "js"}, []string{"TestOtherLanguages"}, ""},
 	{"examples/paused-client/README.md", []string{"text"}, []string{"TestScenes"}, ""},
 	{"examples/paused-client/README.md", []string{"sh"}, []string{"TestScenes"},
