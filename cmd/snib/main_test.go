@@ -29,8 +29,9 @@ const raceVar = "GORACE"
 // configVar is the environment variable that names the configuration file.
 const configVar = "SNIB_CONFIG"
 
-// TestMain puts the command, and the small programs that the tests run under it, into PATH.
-// Each is this test binary under another name, so -race watches all of them.
+// TestMain puts the command, and the small programs that the tests run under it, into PATH. Each
+// of the latter is this test binary under another name. The command is built once, without the race
+// detector, which would slow each of its many processes; its packages have tests of their own.
 func TestMain(m *testing.M) {
 	if os.Getenv(raceVar) == "" {
 		_ = os.Setenv(raceVar, "atexit_sleep_ms=0") // else each process ends a second later
@@ -38,8 +39,7 @@ func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv(configVar); !set {
 		_ = os.Setenv(configVar, os.DevNull) // else the tests depend on who runs them
 	}
-	testscript.Main(m, map[string]func(){
-		"snib":      main,
+	testscript.Main(withCommand{m}, map[string]func(){
 		"hold":      hold,
 		"increment": increment,
 		"journal":   journal,
@@ -48,6 +48,24 @@ func TestMain(m *testing.M) {
 		"subreaper": subreaper,
 		"poll":      pollCommand,
 	})
+}
+
+// withCommand runs tests with the command in PATH.
+type withCommand struct{ tests *testing.M }
+
+func (w withCommand) Run() int {
+	dir, err := os.MkdirTemp("", "snib")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-o", dir, ".")
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	if err := build.Run(); err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return w.tests.Run()
 }
 
 func TestScripts(t *testing.T) {
