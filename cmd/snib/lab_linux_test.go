@@ -193,8 +193,8 @@ func TestLabStores(t *testing.T) {
 	})
 }
 
-// TestLabAcquits has the lab judge snib by plans for which it convicts broken variants of snib
-// (package internal/mutant).
+// TestLabAcquits has the lab judge snib by plans that convict a holder that ends too late, and a
+// release that ends another's hold.
 func TestLabAcquits(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]string{
