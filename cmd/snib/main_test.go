@@ -126,7 +126,7 @@ func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // testTimeout is how long the tests wait for an event that should come at once.
-const testTimeout = 20 * time.Second
+const testTimeout = time.Minute
 
 // poll calls ok until it returns true, for at most testTimeout.
 func poll(ok func() bool) bool { return pollFor(testTimeout, ok) }
@@ -160,7 +160,7 @@ func hold() {
 	if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
 		die("hold: %v", err)
 	}
-	if !pollFor(15*testTimeout, func() bool { return exists(os.Args[2]) }) {
+	if !pollFor(5*testTimeout, func() bool { return exists(os.Args[2]) }) {
 		die("hold: nobody made %s", os.Args[2])
 	}
 }
