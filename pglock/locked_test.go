@@ -23,7 +23,8 @@ func lockRow(t *testing.T, pool *pgxpool.Pool, table, name string) (unlock func(
 }
 
 func TestLockedRow(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := pgtest.Database(t)
 	pool := dial(t, server.URL())
 	t.Run("Rows", func(t *testing.T) {
 		t.Parallel()

@@ -20,6 +20,7 @@ import (
 // TestStaleConnections has the server end all connections of a pool. The pool notices that only
 // when it uses them, but no call of the driver may fail because of that.
 func TestStaleConnections(t *testing.T) {
+	t.Parallel()
 	const conns = 4
 	server := pgtest.Start(t)
 	terminate := func(t *testing.T) {
@@ -85,7 +86,8 @@ func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 // TestStatementTimeout locks the row, and then holds the lock, for much longer than the user's time
 // limits.
 func TestStatementTimeout(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := pgtest.Database(t)
 	pool := dial(t, server.URL())
 	limits := settings("statement_timeout", "15ms", "lock_timeout", "10ms")
 	t.Run("RowIsLocked", func(t *testing.T) {
@@ -123,6 +125,7 @@ func isContextError(err error) bool {
 
 // TestUnavailable checks that transient errors, and no permanent ones, match ErrUnavailable.
 func TestUnavailable(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
 	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
@@ -166,6 +169,7 @@ func TestUnavailable(t *testing.T) {
 // TestCrowd lets three times as many programs contend for a lock as the server has connections:
 // all of them get it.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_connections=20")
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {

@@ -28,6 +28,7 @@ import (
 // writing of its log, and the users' own commits don't wait for it: what was granted must still
 // be there.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "wal_writer_delay=10s")
 	pool := dialWith(t, server.URL(), settings("synchronous_commit", "off"))
 	d := newDriver(t, pool)
@@ -67,6 +68,7 @@ func TestCrash(t *testing.T) {
 
 // TestCut cuts connections in each state of an acquisition.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
 	pool := dial(t, pgtest.URL(proxy.Addr()))
@@ -150,7 +152,7 @@ func TestCut(t *testing.T) {
 
 // TestSettings lets users with different settings contend for a lock that guards a file.
 func TestSettings(t *testing.T) {
-	server := pgtest.Start(t)
+	server := pgtest.Database(t)
 	tests := []struct {
 		name string
 		set  []string
@@ -191,6 +193,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	tests := []struct {
@@ -652,7 +655,8 @@ func TestPolling(t *testing.T) {
 
 // TestProcesses lets several processes contend for a lock that guards a file.
 func TestProcesses(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := pgtest.Database(t)
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
 			jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
@@ -665,7 +669,7 @@ func TestProcesses(t *testing.T) {
 // TestCancelled gives up while another transaction has locked the row, for example that of an
 // operator.
 func TestCancelled(t *testing.T) {
-	server := pgtest.Start(t)
+	server := pgtest.Database(t)
 	pool := dial(t, server.URL())
 	d := newDriver(t, pool)
 	release(t, acquire(t, d, request("stuck", "a")))
@@ -696,6 +700,7 @@ func TestCancelled(t *testing.T) {
 // If an abandoned request can't be withdrawn because the server can't be reached, it is withdrawn
 // later. Until then the server may grant it, because it does not know that nobody waits.
 func TestWithdrawnLater(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	var down atomic.Bool

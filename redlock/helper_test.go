@@ -17,8 +17,8 @@ import (
 	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
-// testTimeout limits how long a test waits for what must happen soon, and before a lease of a minute
-// ends.
+// testTimeout limits how long a test waits for what must happen soon, and before a lease of a
+// minute ends.
 const testTimeout = 45 * time.Second
 
 func request(name, owner string, ttl time.Duration) driver.Request {

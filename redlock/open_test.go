@@ -20,6 +20,7 @@ import (
 
 // TestOpenRefuses checks that Open refuses invalid input, and gives the reason.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	replica := redistest.Single(t, redistest.Password(password), "replicaof 127.0.0.1 1")
@@ -133,6 +134,7 @@ func TestOpenWithoutMajority(t *testing.T) {
 // TestLateNodeIsChecked checks that a driver examines a node that was down when the driver was
 // opened, as soon as the node is back.
 func TestLateNodeIsChecked(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	servers, proxies := c.detour(t)
@@ -159,6 +161,7 @@ func TestLateNodeIsChecked(t *testing.T) {
 
 // TestNew checks that New uses the caller's clients, and that Close leaves them open.
 func TestNew(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	var nodes []redlock.Node
@@ -194,6 +197,7 @@ func TestNew(t *testing.T) {
 // TestInit checks that Init may be called again, and refuses nodes that are unreachable, have
 // forgotten, or belong to another cluster.
 func TestInit(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	if got := c.states(t); got[0] != redlockadmin.NodeBlank {
 		t.Errorf("before Init the nodes are %v, want blank", got)

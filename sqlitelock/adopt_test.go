@@ -9,6 +9,7 @@ import (
 )
 
 func TestAdopt(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	jobtest.Adopt(t, open(t, path), open(t, path))
 }

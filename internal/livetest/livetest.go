@@ -99,8 +99,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// Patience is how long tests wait for an event that comes within milliseconds on an idle machine. It
-// only ends a test that would wait for ever, so no busy machine may need as much.
+// Patience is how long tests wait for an event that comes within milliseconds on an idle machine.
+// It only ends a test that would wait for ever, so no busy machine may need as much.
 const Patience = 2 * time.Minute
 
 // startTimeout is how long a server may take to start. That is seconds on an idle machine: a JVM,

@@ -17,8 +17,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,8 +40,9 @@ const Password = "pgtest-secret"
 type Server struct {
 	*livetest.Process
 
-	t    testing.TB
-	data string // the data folder; "" for a PgBouncer
+	t        testing.TB
+	data     string // the data folder; "" for a PgBouncer
+	database string // that of URL; "" for the first one
 }
 
 // Kill is [livetest.Process.Kill], but also waits for the last of the server's
@@ -64,6 +68,27 @@ func Start(t testing.TB, settings ...string) *Server {
 	}
 	return startServer(t, binary, home, dir, settings)
 }
+
+// Database returns the server that the tests of a package share, with an empty database of t's own.
+func Database(t testing.TB) *Server {
+	t.Helper()
+	server := shared.Get(t, func(t testing.TB) *Server { return Start(t) })
+	psql, err := sibling(Program(t), "psql")
+	if err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+	name := fmt.Sprint("test", databases.Add(1))
+	cmd := exec.CommandContext(t.Context(), psql, "-qXd", server.URL(), "-c", "CREATE DATABASE "+name)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make a database: %v\n%s", err, out)
+	}
+	return &Server{Process: server.Process, t: t, database: name}
+}
+
+var (
+	shared    livetest.Shared[*Server]
+	databases atomic.Int64 // in the shared server
+)
 
 // Standby starts a standby of the server at addr, which may be the address of a
 // proxy. The standby can be promoted.
@@ -153,7 +178,12 @@ server_login_retry = 1
 `
 
 // URL returns the URL of the server.
-func (s *Server) URL() string { return URL(s.Addr()) }
+func (s *Server) URL() string {
+	if s.database == "" {
+		return URL(s.Addr())
+	}
+	return strings.Replace(URL(s.Addr()), "/postgres?", "/"+s.database+"?", 1)
+}
 
 // URL returns the URL for the server at addr, or for a proxy at addr.
 func URL(addr string) string {
