@@ -111,8 +111,8 @@ func TestLongOutage(t *testing.T) {
 // TestLapse has a hold end in the process alone. It does not last with the session.
 func TestLapse(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })
+	client := dial(t, etcdtest.Start(t))
+	jobtest.Lapse(t, func() driver.Driver { return open(t, client) })
 }
 
 // TestStaleHandOver checks that a lease that was ended by force is not handed over within the

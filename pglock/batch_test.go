@@ -82,7 +82,7 @@ func TestCrashAfterBatch(t *testing.T) {
 // fail only their own requests.
 func TestBatchOfWildRows(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	admin := dial(t, server.URL())
 	update := func(set string) func(name string) {
 		return func(name string) { must(t, admin, "UPDATE snib_locks SET "+set+" WHERE name = $1", name) }
@@ -96,7 +96,7 @@ func TestBatchOfWildRows(t *testing.T) {
 // try, which was rolled back, must not count. The requests go alone first, and then in a batch.
 func TestRolledBackAnswer(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	admin := dial(t, server.URL())
 	onFailure := &failureHook{}
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {

@@ -122,7 +122,7 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 // session.
 func TestLapse(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	t.Run("Rows", func(t *testing.T) {
 		jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })
 	})
@@ -135,7 +135,7 @@ func TestLapse(t *testing.T) {
 func TestHandOverWindow(t *testing.T) {
 	t.Parallel()
 	livetest.Long(t)
-	server := pgtest.Database(t)
+	server := database(t)
 	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return newDriver(t, dial(t, server.URL())) })
 }
 

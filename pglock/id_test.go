@@ -69,7 +69,7 @@ func TestLeaseByID(t *testing.T) {
 // TestRenewDoesNotShorten renews a lease for less time than it has left.
 func TestRenewDoesNotShorten(t *testing.T) {
 	t.Parallel()
-	d := newDriver(t, dial(t, pgtest.Database(t).URL()))
+	d := newDriver(t, dial(t, database(t).URL()))
 	left := func() time.Duration {
 		t.Helper()
 		st, err := d.Status(t.Context(), "long")
@@ -100,7 +100,7 @@ func TestRenewDoesNotShorten(t *testing.T) {
 // TestMinHoldByID releases a lease from another process, which does not know its MinHold.
 func TestMinHoldByID(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	d, other := newDriver(t, dial(t, server.URL())), newDriver(t, dial(t, server.URL()))
 	for kind, modify := range kindsOfLocks {
 		t.Run(kind, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
 var malformations = []jobtest.MalformedRow{
@@ -51,7 +50,7 @@ var wildRows = []jobtest.MalformedRow{
 // TestWildRow writes absurd values into a table. They end at most the lease of their own row.
 func TestWildRow(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	jobtest.MalformedRows(t, lockTable(t, server, dial(t, server.URL()), "wild_rows"), wildRows, false, nil)
 }
 
@@ -59,7 +58,7 @@ func TestWildRow(t *testing.T) {
 // it.
 func TestWildEnd(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end"),
 		`holders = jsonb_set(holders #- '{0,ttl}', '{0,until}', '9223372036854775807')`)
 }
@@ -68,7 +67,7 @@ func TestWildEnd(t *testing.T) {
 // say why. All other locks are renewed, granted in the order of arrival, listed and pruned.
 func TestMalformedRow(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	const table = "malformed_rows"
 	pool := dial(t, server.URL())
 	tb := lockTable(t, server, pool, table)

@@ -87,7 +87,7 @@ func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 // limits.
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	pool := dial(t, server.URL())
 	limits := settings("statement_timeout", "15ms", "lock_timeout", "10ms")
 	t.Run("RowIsLocked", func(t *testing.T) {

@@ -15,6 +15,6 @@ func TestPing(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	t.Parallel()
-	pool := dial(t, pgtest.Database(t).URL())
+	pool := dial(t, database(t).URL())
 	jobtest.Adopt(t, newDriver(t, pool), newDriver(t, pool))
 }

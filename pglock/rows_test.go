@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"path/filepath"
 	"strings"
@@ -152,7 +151,7 @@ func TestCut(t *testing.T) {
 
 // TestSettings lets users with different settings contend for a lock that guards a file.
 func TestSettings(t *testing.T) {
-	server := pgtest.Database(t)
+	server := database(t)
 	tests := []struct {
 		name string
 		set  []string
@@ -210,7 +209,6 @@ func TestRows(t *testing.T) {
 		{"Wanted", wanted},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
-		{"BlockIsBounded", blockIsBounded},
 		{"BreakEndsMinHold", breakEndsMinHold},
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
@@ -417,29 +415,6 @@ func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 
 // blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
 // close to the server's clock.
-func blockIsBounded(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool)
-	for _, modify := range []func(driver.Request) driver.Request{
-		func(r driver.Request) driver.Request { return r },
-		func(r driver.Request) driver.Request { r.Shared = true; return r }, // by the full statement
-	} {
-		for range 2 { // the row exists from the second time on
-			req := modify(request("block", "greedy"))
-			req.Tokens = math.MaxInt
-			l := acquire(t, d, req)
-			if got := l.Grant().Tokens; got != 4096 {
-				t.Errorf("Grant has %d tokens, want 4096", got)
-			}
-			release(t, l)
-		}
-	}
-	l := acquire(t, d, request("block", "next"))
-	defer release(t, l)
-	if ahead := time.Until(time.UnixMicro(int64(l.Grant().Token))); ahead > time.Hour {
-		t.Errorf("the next token is %v ahead of the clock", ahead)
-	}
-}
-
 // breakEndsMinHold breaks what MinHold keeps of a lease that was released.
 func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newDriver(t, pool), newDriver(t, pool)
@@ -656,7 +631,7 @@ func TestPolling(t *testing.T) {
 // TestProcesses lets several processes contend for a lock that guards a file.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Database(t)
+	server := database(t)
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
 			jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
@@ -669,7 +644,7 @@ func TestProcesses(t *testing.T) {
 // TestCancelled gives up while another transaction has locked the row, for example that of an
 // operator.
 func TestCancelled(t *testing.T) {
-	server := pgtest.Database(t)
+	server := database(t)
 	pool := dial(t, server.URL())
 	d := newDriver(t, pool)
 	release(t, acquire(t, d, request("stuck", "a")))

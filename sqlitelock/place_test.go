@@ -336,7 +336,6 @@ func modes(t *testing.T, path string) (all [len(suffixes)]fs.FileMode) {
 }
 
 func TestMode(t *testing.T) {
-	t.Parallel()
 	const group = 4242
 	tests := []struct {
 		name  string
@@ -400,7 +399,6 @@ func TestMode(t *testing.T) {
 // TestReaderBlocksNobody checks that another user can't open the files, and so can
 // neither lock their bytes nor read owner ids.
 func TestReaderBlocksNobody(t *testing.T) {
-	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}

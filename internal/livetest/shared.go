@@ -10,15 +10,10 @@ import (
 // starts it, and [Main] ends it after the last test. No test may break it, change its settings, or
 // count what it does.
 type Shared[T any] struct {
-	once  sync.Once
-	value T
-	err   error
-}
-
-// atEnd has what Main does after the last test.
-var atEnd struct {
-	sync.Mutex
-	funcs []func()
+	once       sync.Once
+	value      T
+	err        error
+	end, ended chan struct{} // nil if it was not started
 }
 
 // Get returns the server, which start starts. If it can't be started, t fails; if it is not
@@ -26,24 +21,21 @@ var atEnd struct {
 func (s *Shared[T]) Get(t testing.TB, start func(testing.TB) T) T {
 	t.Helper()
 	s.once.Do(func() {
-		started, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		started, ended := make(chan struct{}), make(chan struct{})
+		s.end, s.ended = make(chan struct{}), ended
 		go func() {
 			defer close(ended)
 			s.err = Outside(func(t testing.TB) error {
 				s.value = start(t)
 				close(started)
-				<-end
+				<-s.end
 				return nil
 			})
 		}()
 		select {
 		case <-started:
 		case <-ended:
-			return
 		}
-		atEnd.Lock()
-		defer atEnd.Unlock()
-		atEnd.funcs = append(atEnd.funcs, func() { close(end); <-ended })
 	})
 	if missing, ok := errors.AsType[*MissingError](s.err); ok {
 		Missing(t, missing.Server, missing.Why)
@@ -54,12 +46,10 @@ func (s *Shared[T]) Get(t testing.TB, start func(testing.TB) T) T {
 	return s.value
 }
 
-// endShared ends what tests have shared.
-func endShared() {
-	atEnd.Lock()
-	defer atEnd.Unlock()
-	for _, f := range atEnd.funcs {
-		f()
+// End ends what was started.
+func (s *Shared[T]) End() {
+	if s.end != nil {
+		close(s.end)
+		<-s.ended
 	}
-	atEnd.funcs = nil
 }

@@ -2,7 +2,7 @@ package livetest
 
 import "testing"
 
-// TestShared checks that tests share one server, which ends when Main ends it.
+// TestShared checks that tests share one server, which End ends.
 func TestShared(t *testing.T) {
 	var s Shared[string]
 	starts, ends := 0, 0
@@ -19,9 +19,9 @@ func TestShared(t *testing.T) {
 	if starts != 1 || ends != 0 {
 		t.Errorf("two tests started %d servers, and ended %d", starts, ends)
 	}
-	endShared()
+	s.End()
 	if ends != 1 {
-		t.Errorf("Main ended %d servers", ends)
+		t.Errorf("End ended %d servers", ends)
 	}
 }
 

@@ -12,6 +12,7 @@
 package pgtest
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -21,7 +22,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -69,26 +69,21 @@ func Start(t testing.TB, settings ...string) *Server {
 	return startServer(t, binary, home, dir, settings)
 }
 
-// Database returns the server that the tests of a package share, with an empty database of t's own.
-func Database(t testing.TB) *Server {
+// Database makes an empty database, for tests that share a server, and returns the server with its
+// URL.
+func (s *Server) Database(t testing.TB) *Server {
 	t.Helper()
-	server := shared.Get(t, func(t testing.TB) *Server { return Start(t) })
 	psql, err := sibling(Program(t), "psql")
 	if err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
-	name := fmt.Sprint("test", databases.Add(1))
-	cmd := exec.CommandContext(t.Context(), psql, "-qXd", server.URL(), "-c", "CREATE DATABASE "+name)
+	name := strings.ToLower(rand.Text())
+	cmd := exec.CommandContext(t.Context(), psql, "-qXd", s.URL(), "-c", `CREATE DATABASE "`+name+`"`)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make a database: %v\n%s", err, out)
 	}
-	return &Server{Process: server.Process, t: t, database: name}
+	return &Server{Process: s.Process, t: t, database: name}
 }
-
-var (
-	shared    livetest.Shared[*Server]
-	databases atomic.Int64 // in the shared server
-)
 
 // Standby starts a standby of the server at addr, which may be the address of a
 // proxy. The standby can be promoted.
