@@ -92,7 +92,6 @@ func TestOpenWithoutMajority(t *testing.T) {
 	open(t, c.servers) // with two of three
 	c.nodes[1].Hang()
 	slack := livetest.Slack(t)
-	began := time.Now()
 	d, err := redlock.Open(t.Context(), c.servers)
 	if err == nil {
 		d.Close()
@@ -106,13 +105,10 @@ func TestOpenWithoutMajority(t *testing.T) {
 			t.Errorf("Open with one of three nodes = %q, which does not say %q", err, text)
 		}
 	}
-	if took := time.Since(began); took > testTimeout+slack() {
-		t.Errorf("it took %v", took)
-	}
 	errEnough := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
 	defer cancel()
-	began = time.Now()
+	began := time.Now()
 	if _, err := redlock.Open(ctx, c.servers); !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Open whose context has ended = %v, want its cause and ErrUnavailable", err)
 	}
