@@ -12,9 +12,3 @@ func TestPing(t *testing.T) {
 	server := pgtest.Start(t)
 	jobtest.Ping(t, newDriver(t, dial(t, server.URL())), server)
 }
-
-func TestAdopt(t *testing.T) {
-	t.Parallel()
-	pool := dial(t, database(t).URL())
-	jobtest.Adopt(t, newDriver(t, pool), newDriver(t, pool))
-}

@@ -13,10 +13,3 @@ func TestPing(t *testing.T) {
 	c.init(t)
 	jobtest.Ping(t, open(t, c.servers, c.opts...), c.nodes[0], c.nodes[2])
 }
-
-func TestAdopt(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	c.init(t)
-	jobtest.Adopt(t, open(t, c.servers, c.opts...), open(t, c.servers, c.opts...))
-}
