@@ -43,7 +43,7 @@ func wantFindings(t *testing.T, url string, want ...string) {
 			Checks          []struct{ Check, Verdict, Value, Advice string }
 		}
 		if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Schema != "snib.doctor/1" || doc.Backend == "" || len(doc.Checks) < 4 {
-			return fmt.Errorf("exit code %d, %v: %s", code, err, out)
+			return fmt.Errorf("exit code %d, %w: %s", code, err, out)
 		}
 		var got []string
 		wantCode := 0
