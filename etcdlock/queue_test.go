@@ -197,7 +197,7 @@ func TestNoLock(t *testing.T) {
 func TestListPages(t *testing.T) {
 	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
-	session, err := client.Grant(t.Context(), 60)
+	session, err := client.Grant(t.Context(), 3600)
 	if err != nil {
 		t.Fatal(err)
 	}

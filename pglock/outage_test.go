@@ -89,7 +89,7 @@ func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	server := database(t)
 	pool := dial(t, server.URL())
-	limits := settings("statement_timeout", "15ms", "lock_timeout", "10ms")
+	limits := settings("statement_timeout", "600ms", "lock_timeout", "500ms")
 	t.Run("RowIsLocked", func(t *testing.T) {
 		d := newDriver(t, dialWith(t, server.URL(), limits))
 		release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
@@ -99,7 +99,7 @@ func TestStatementTimeout(t *testing.T) {
 			t.Fatalf("%v, %v", locked, err)
 		}
 		w := jobtest.Acquiring(t, d, request("limited", "b"))
-		time.Sleep(time.Second) // many times the limits
+		time.Sleep(3 * time.Second) // several times the limits
 		w.Running(t, "while its row is locked")
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestStatementTimeout(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
 			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
-			time.Sleep(time.Second) // many times the limits
+			time.Sleep(3 * time.Second) // several times the limits
 			w.Running(t, "while another holds")
 			release(t, l)
 			release(t, w.Get(t))
