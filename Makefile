@@ -7,27 +7,22 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260709024250-82a0b07e230d
 
-# AGAIN=2: tests that failed, eight at most, run up to twice more by themselves. They stay in the list of failures. Data races
-# are not repeated.
-AGAIN ?= 0
+# Nothing is skipped silently: the end lists the skipped tests with their reasons, and each failure. No test is repeated.
 GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
-GOTEST := $(GOTESTSUM) --format standard-quiet --rerun-fails=$(AGAIN) \
-	--rerun-fails-run-root-test --rerun-fails-max-failures=8 --rerun-fails-abort-on-data-race
+GOTEST := $(GOTESTSUM) --format standard-quiet
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 
 export GOWORK := $(CURDIR)/go.work
 
-# How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose
-# tests start servers, and which share of them, and of the long tests, to run; how many worlds are simulated, from which
-# seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all);
-# what a benchmark's name matches, and in how many rounds: benchstat needs six for its intervals. Which targets the lab
-# runs, and where its page goes.
+# How long each fuzz target runs; how often the conformance suite runs, and where; which share of the long tests to run;
+# how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one), and
+# which set-ups and faults (none: all); what a benchmark's name matches, and in how many rounds: benchstat needs six for its
+# intervals. Which targets the lab runs, and where its page goes.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
-SHORT ?=
 SHARE ?= 1
 OFFLINE ?=
 SEEDS ?= 10000
@@ -44,22 +39,38 @@ LAB_OUT ?= lab-out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
+# The packages that try snib beside other software, or that judge, measure or release it: "make others" runs their tests.
+OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|nemesis|pattern|peers|process|release|report|served/browser|target|timeline|trial)(/|$$))
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
-TESTS := ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./etcdlock ./zklock ./cmd/sniblab/internal/interop ./mysqllock ./redlock ./redislock work
+TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
 
-.PHONY: help test size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps lint-deps
+.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps foreign-deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-test: deps ## all that must pass before a commit: vet, and all tests with the race detector
-	@# Vet sees each module by its own go.mod, as its users do. With -race, the tests use what it has compiled. They need not
-	@# run some of its checks again.
-	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet -race ./...) || exit; done
-	@# Nothing is skipped silently: the end lists the skipped tests with their reasons, and each failure.
+test: deps ## all that must pass before a commit: vet, and the product's tests with the race detector
+	@# With -race, the tests use what vet has compiled. They need not run some of its checks again.
+	go vet -race work
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
-	$(GOTEST) --jsonfile "$$log" --packages '$(TESTS)' -- $(TESTFLAGS) -race -vet=off -timeout 30m; \
+	$(GOTEST) --jsonfile "$$log" --packages "$(TESTS)" -- $(TESTFLAGS) -race -vet=off -timeout 30m; \
 	echo "the slowest tests:"; $(GOTESTSUM) tool slowest --num 10 --jsonfile "$$log"
+
+others: foreign-deps ## the tests that "make test" leaves out: beside other libraries, in a browser, of the lab, the nemesis, benchmarks and releases
+	$(GOTEST) --packages "$$(go list work | grep -E '$(OTHERS)')" -- $(TESTFLAGS) -vet=off -timeout 30m
+
+nightly: ## all that takes too long for "make test"; .ci/run runs most of it in short forms
+	$(MAKE) others
+	$(MAKE) long
+	$(MAKE) mutants
+	$(MAKE) stress COUNT=5
+	$(MAKE) fuzz
+	$(MAKE) release-test
+	$(MAKE) simulate model chaos million
+	$(MAKE) lab nemesis TIME=10m
+
+vet: ## vet each module by its own go.mod, as its users see it
+	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet ./...) || exit; done
 
 lint: lint-deps ## golangci-lint, built from source the first time, and luacheck
 	go run $(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
@@ -99,19 +110,19 @@ windows: ## the tests of what Windows runs, in Wine 10 or later; earlier version
 stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with the race detector
 	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
 
-long: deps ## the tests that "make test" leaves out because they take long; SHARE=3: one of three, another one each day
+long: foreign-deps ## the tests that "make test" leaves out because they take long; SHARE=3: one of three, another one each day
 	@files=$$(grep -rl --include='*_test.go' 'livetest[.]Long(' .); \
 	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | \
 		awk -v share=$(SHARE) -v day="$$(date +%-j)" 'NR % share == day % share' | paste -sd'|'); \
 	SNIB_LONG=1 $(GOTEST) --packages "$$(dirname $$files | sort -u | paste -sd' ')" -- -race -timeout 2h -run "^($$names)$$"
 
-mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers; SHARE=4: one of four
-	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant -args -share $(SHARE)
+mutants: ## break guarantees one after another, and see that their tests notice
+	go test -tags mutants -count=1 -timeout 3h -run '^TestMutants$$' ./internal/mutant
 
 simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
 	go test -count=1 -timeout 24h -run '^TestSimulate$$' -v ./redlock/internal/quorumtest -args -seeds $(SEEDS) -first $(FIRST)
 
-model: deps ## check the model of Redlock with Spin
+model: foreign-deps ## check the model of Redlock with Spin
 	docs/models/check.sh
 
 ATTACKS := ACL|DistantEnd|Flood|Foreign(Channel|MarkFile)|Forged|HiddenOwner|Hostile|Links|LongBody|Malformed|Marks(AreGone|AreReplaced)|Modes|NoPa(rtOf|ssword)|Permissions|Planted|PostgresDoctorTable|ReaderBlocks|Redirect|ReleasedLeasesDoNotCount|Roles|Slow(Body|Handlers)|StateFolder|TransportFindings|TwoUsers|Wild
@@ -129,7 +140,7 @@ nemesis: deps ## processes on all stores under faults for TIME=3m, judged by the
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib ls --count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
 
-lab: deps ## the lab: controls, then each of TARGETS (by default, snib on all stores and the libraries of others) for TIME=3m; the page goes to LAB_OUT=lab-out
+lab: foreign-deps ## the lab: controls, then each of TARGETS (by default, snib on all stores and the libraries of others) for TIME=3m; the page goes to LAB_OUT=lab-out
 	cd cmd/sniblab && SNIB_LAB="--for $(TIME) --out $(abspath $(LAB_OUT)) $(addprefix --target ,$(TARGETS))" \
 		go test -count=1 -timeout 24h -v -run '^TestMatrix$$' .
 
@@ -155,26 +166,30 @@ release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed
 release-test: ## a release of the working tree, which is then installed from outside; nothing remains
 	go test -count=1 -timeout 1h -run '^TestWhole$$' -v ./cmd/sniblab/internal/release -args -whole
 
-console: ## build the web console from serve/internal/console/ui
-	UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
+console: foreign-deps ## build the web console from serve/internal/console/ui
+	SNIB_LONG=1 UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
 
-pictures: deps ## pictures of each view of the web console, in cmd/sniblab/internal/served/browser/pictures: no user downloads them
+pictures: foreign-deps ## pictures of each view of the web console, in cmd/sniblab/internal/served/browser/pictures: no user downloads them
 	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./cmd/sniblab/internal/served/browser -args -pictures pictures
 
-# What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
-# missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
-NEEDS := $(shell go env CC):gcc $(shell go env CXX):g++ sqlite3:sqlite3 redis-server:redis-server node:nodejs npm:npm python3:python3 pip3:python3-pip \
+# What the tests need beside Go: a C compiler for the race detector, and real servers. "make test" installs what is missing
+# from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
+NEEDS := $(shell go env CC):gcc $(shell go env CXX):g++ sqlite3:sqlite3 redis-server:redis-server \
 	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer \
 	/usr/sbin/mariadbd:mariadb-server \
-	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \
-	/usr/lib/jvm/*/bin/javac:default-jdk-headless /usr/share/java/slf4j-simple.jar:libslf4j-java \
-	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin chromium:chromium /usr/sbin/nginx:nginx
-export SNIB_REQUIRE ?= redis,node,python,postgres,mysql,zookeeper,etcd,prometheus,chromium,nginx
+	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/slf4j-simple.jar:libslf4j-java \
+	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus /usr/sbin/nginx:nginx
+export SNIB_REQUIRE ?= redis,postgres,mysql,zookeeper,etcd,prometheus,nginx
+
+# What the other tests need: the runtimes of other clients, a browser, and the model checker.
+foreign-deps: NEEDS += node:nodejs npm:npm python3:python3 pip3:python3-pip /usr/lib/jvm/*/bin/javac:default-jdk-headless \
+	/usr/share/java/curator-recipes.jar:libcurator-recipes-java spin:spin chromium:chromium
+others long console pictures lab: export SNIB_REQUIRE := $(SNIB_REQUIRE),node,python,chromium
 
 # What "make lint" needs beside Go.
 lint-deps: NEEDS := luacheck:lua-check
 
-deps lint-deps:
+deps foreign-deps lint-deps:
 	@set -f; missing=; for need in $(NEEDS); do \
 		set +f; [ -n "$$(compgen -G "$${need%%:*}" || command -v "$${need%%:*}")" ] || missing+=" $${need##*:}"; set -f; \
 	done; set +f; \

@@ -179,8 +179,8 @@ type Request struct {
 	MinHold time.Duration
 
 	// Tokens is how many consecutive fencing tokens the caller can use, for holds that it hands
-	// over by itself under this one lease. 0 and 1 ask for one. A driver that can't reserve
-	// tokens grants one.
+	// over by itself under this one lease. 0 and 1 ask for one. A driver grants 4096 at most,
+	// and one if it can't reserve tokens.
 	Tokens int
 
 	// Detached asks for a lease that outlives the process that took it: only its TTL, Release

@@ -155,6 +155,7 @@ func TestMaintenance(t *testing.T) {
 // TestRestartedUnderWaiter restarts the server and compacts it, so that a watch can't resume at
 // its old revision.
 func TestRestartedUnderWaiter(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d := newDriver(t, client)

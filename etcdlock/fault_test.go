@@ -153,6 +153,7 @@ func loseAnswer(c call) error { return errors.Join(c.do(), errDown) }
 
 // TestLostAnswers has etcd execute calls whose answers are lost.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	other := open(t, client)
@@ -215,6 +216,7 @@ func TestLostAnswers(t *testing.T) {
 // TestLateRequest cancels an acquisition after it has sent its request. A member that hung, for
 // example, executes the request after the driver has deleted its key.
 func TestLateRequest(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	k := intercept(client)
@@ -241,6 +243,7 @@ func TestLateRequest(t *testing.T) {
 // TestLateRepeat has a request time out and be repeated. etcd executes the first one after the
 // lock was released.
 func TestLateRepeat(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	k := intercept(client)
@@ -259,6 +262,7 @@ func TestLateRepeat(t *testing.T) {
 // TestLateRepeatLost has a hold lose its key. Then etcd executes an earlier request for it,
 // which had timed out. The hold stays lost.
 func TestLateRepeatLost(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	other := dial(t, server)
@@ -356,6 +360,7 @@ func TestCancelled(t *testing.T) {
 // TestReleaseUnheard has no release reach etcd in time. The key is deleted when etcd can be
 // reached again, because the session would keep it.
 func TestReleaseUnheard(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	k := intercept(client)
 	d := open(t, client)
@@ -381,6 +386,7 @@ func TestReleaseUnheard(t *testing.T) {
 // TestGoneBeforeCheck ends a waiter's session between the moment in which the watch shows the
 // lock as granted, and the check.
 func TestGoneBeforeCheck(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	k := intercept(client)
@@ -413,6 +419,7 @@ func TestGoneBeforeCheck(t *testing.T) {
 // TestGoneAfterCheck breaks the lock of a waiter after a majority has answered that its key exists,
 // and before the keep-alive is answered from which the lease counts.
 func TestGoneAfterCheck(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	var gate sync.RWMutex // write-locked while no keep-alive is answered
 	client := dialWith(t, server,
@@ -522,6 +529,7 @@ func TestDeafWatch(t *testing.T) {
 
 // TestNoHerd releases a lock that many wait for.
 func TestNoHerd(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	l := acquire(t, open(t, dial(t, server)), request("herd", "holder"))
 	var taps []*interceptor

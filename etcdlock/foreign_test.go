@@ -17,6 +17,7 @@ import (
 // TestOtherKinds has keys that are no locks where a lock is. Each request fails with ErrKind,
 // Status says what is there, and Break leaves it alone.
 func TestOtherKinds(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
 	lease, err := client.Grant(t.Context(), 3600)
@@ -89,6 +90,7 @@ func acquireSoon(t *testing.T, d driver.Driver, req driver.Request) (driver.Leas
 // TestOneKeyWhileHeld has a client of python-etcd3 take the name of a lock that we hold: it does
 // not look at our keys. A waiter of ours whose driver watches the queue notices that.
 func TestOneKeyWhileHeld(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	holder, d := open(t, client), open(t, client)
 	l := acquire(t, holder, request("job", "holder"))

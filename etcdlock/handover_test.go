@@ -26,6 +26,7 @@ func blockRequest(name, owner string, tokens int) driver.Request {
 // TestBlock reserves tokens: they begin with the create revision, and end before those of the
 // next key.
 func TestBlock(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	var last uint64
@@ -62,6 +63,7 @@ func TestBlock(t *testing.T) {
 // TestWatchForBlock counts the watches of a hold: one of its key, and one of the queue only if
 // there is something to hand over.
 func TestWatchForBlock(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
 	one := acquire(t, d, blockRequest("one", "a", 1))
@@ -135,6 +137,7 @@ func checkNotWanted(t *testing.T, wanted <-chan struct{}, by string) {
 // TestWanted has others queue behind the holder of a block. Those of its own process do not
 // count, and all others do.
 func TestWanted(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	tests := []struct {
@@ -187,6 +190,7 @@ func TestWanted(t *testing.T) {
 // TestWantedShared has readers with blocks: other readers are not in their way, but a writer
 // is.
 func TestWantedShared(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	reader := blockRequest("shared", "a", 10)
@@ -212,6 +216,7 @@ func TestWantedShared(t *testing.T) {
 // TestWantedDeaf has a holder's watch report nothing, and one that can't begin: waiters
 // elsewhere do not starve.
 func TestWantedDeaf(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	tests := []struct {
 		name string
@@ -246,6 +251,7 @@ func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clien
 // TestHandOver has goroutines of one process, another process and a foreign client compete for
 // one lock all the time. A transaction under each hold succeeds.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
 	jobtest.Crowd{
@@ -265,6 +271,7 @@ func TestHandOver(t *testing.T) {
 
 // TestNobodyStarves has a process whose goroutines always want a lock, and another one.
 func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	jobtest.Crowd{Many: open(t, client), Few: open(t, client)}.NobodyStarves(t)
 }
@@ -283,6 +290,7 @@ func txnSucceeds(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
 // TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the
 // lock as the first one did.
 func TestIsOwnerBlock(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	l := acquire(t, d, blockRequest("owned", "a", 10))
@@ -307,6 +315,7 @@ func TestIsOwnerBlock(t *testing.T) {
 // TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: the error says
 // so, and no key stays.
 func TestRevisionTooGreat(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
 	client.KV = agedKV{client.KV}

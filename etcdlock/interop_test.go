@@ -21,6 +21,7 @@ import (
 // TestStrangers has our locks and foreign ones on one name: they exclude each other, and wait
 // in one queue.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	foreign := []struct {
@@ -129,6 +130,7 @@ func ctlLock(t *testing.T, server *etcdtest.Server, name string) (<-chan error, 
 
 // TestStrangersShared has our readers and a foreign lock, which knows no readers.
 func TestStrangersShared(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
 	reader := func(owner string) driver.Request {

@@ -14,6 +14,7 @@ import (
 // TestHeldAfterSetHolder has etcd answer late: a hold whose label changes is shown as held for as
 // long as before.
 func TestHeldAfterSetHolder(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	client.KV = lateKV{client.KV}

@@ -15,6 +15,7 @@ import (
 // TestHolderTold checks that a holder learns at once that its key or its session is gone, and
 // not by the next keep-alive, which is seconds away.
 func TestHolderTold(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
@@ -58,6 +59,7 @@ func TestHolderTold(t *testing.T) {
 // TestHolderToldAfterCut breaks a stream of watches. The next stream reports what has happened
 // meanwhile.
 func TestHolderToldAfterCut(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
 	client := dial(t, server)
@@ -76,6 +78,7 @@ func TestHolderToldAfterCut(t *testing.T) {
 // TestLongOutage keeps the server from a waiter for 40 s, so that its session ends. The waiter
 // queues again when the server is back.
 func TestLongOutage(t *testing.T) {
+	t.Parallel()
 	livetest.Long(t)
 	const outage = 40 * time.Second
 	for _, hung := range []bool{false, true} {
@@ -108,13 +111,14 @@ func TestLongOutage(t *testing.T) {
 // TestLapse has a hold end in the process alone. It does not last with the session.
 func TestLapse(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })
+	client := dial(t, etcdtest.Start(t))
+	jobtest.Lapse(t, func() driver.Driver { return open(t, client) })
 }
 
 // TestStaleHandOver checks that a lease that was ended by force is not handed over within the
 // process.
 func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	in := open(t, client)

@@ -84,6 +84,7 @@ func TestManyHolds(t *testing.T) {
 // TestRenewalOfMany deletes the key of one of many holds while the stream of watches reports
 // nothing, as on a member that hangs. The renewal of all finds out which one is lost.
 func TestRenewalOfMany(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	operator := dial(t, server)
 	var gate sync.RWMutex // write-locked while no watch reports anything
@@ -105,6 +106,7 @@ func TestRenewalOfMany(t *testing.T) {
 // is deleted, so that it does not tell of that. A renewal of all finds out. The next stream tells
 // of the next deletion, and of one that no renewal has looked for.
 func TestWatchEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*etcdserverpb.WatchResponse) error{
 		"Compacted": func(resp *etcdserverpb.WatchResponse) error {
 			resp.Canceled, resp.CompactRevision, resp.Events = true, resp.Header.Revision, nil

@@ -31,6 +31,7 @@ func (k *interceptor) puts() (all []string) {
 // key, which is used again. etcd keeps deleted keys in its index, so each new key would make
 // every read of the queue slower.
 func TestKeysAgain(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d, other := open(t, client), open(t, dial(t, server))
@@ -60,6 +61,7 @@ func TestKeysAgain(t *testing.T) {
 // TestKeysNotAgain ends requests in ways after which their key may exist, now or later: no
 // later request uses it.
 func TestKeysNotAgain(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		run  func(t *testing.T, d driver.Driver, k *interceptor)
@@ -157,6 +159,7 @@ func (w *delayedWatcher) Watch(ctx context.Context, key string, opts ...clientv3
 // TestOldKeyInView has a watch lag. It shows the key of a request as it was in an earlier hold:
 // at the head of the queue.
 func TestOldKeyInView(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	late := &delayedWatcher{Watcher: client.Watcher}

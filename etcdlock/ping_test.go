@@ -8,6 +8,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	jobtest.Ping(t, open(t, dial(t, server)), server)
 }

@@ -71,7 +71,7 @@ func TestUnreachable(t *testing.T) {
 					err := call()
 					took, late := time.Since(began), machine()
 					switch most := map[bool]time.Duration{false: time.Second, true: driver.AnswerTimeout}[tt.slow]; {
-					case took > most+late:
+					case took > most+10*late:
 						return fmt.Errorf("it came after %v, on a machine that was late by %v: %w", took, late, err)
 					case err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n"):
 						return fmt.Errorf("%w, want that it says %q", err, tt.says)
@@ -111,6 +111,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 
 // TestLoginLapses lets a login expire. The driver renews it, and no caller notices.
 func TestLoginLapses(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t, "--auth-token-ttl=1")
 	server.RequireLogin()
 	holds, waits := open(t, dial(t, server)), open(t, dial(t, server))

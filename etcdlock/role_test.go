@@ -23,6 +23,7 @@ import (
 // a prefix. A user with that role can do everything with these locks, and nothing with others.
 // Users with less can do what the table on the page says, and no more.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	const password = "a secret of the role"
 	server := etcdtest.Start(t)
 	page, err := os.ReadFile("../docs/backends/etcdlock.md")

@@ -17,6 +17,7 @@ import (
 
 // TestRevoked has an operator, or etcd, end a session.
 func TestRevoked(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	revoke := func(name string, place int) {
@@ -63,6 +64,7 @@ func TestRevoked(t *testing.T) {
 
 // TestKeyDeleted deletes the key of a waiter, which queues again.
 func TestKeyDeleted(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d := open(t, client)
@@ -96,7 +98,7 @@ func TestHungServer(t *testing.T) {
 	hung := driver.Now() // no keep-alive that was sent later was answered
 	jobtest.AwaitLoss(t, lost, 2*timeout)
 	lostAt := driver.Now()
-	if late, own := lostAt.Sub(hung)-l.Grant().TTL, machine(); late > 100*time.Millisecond+own {
+	if late, own := lostAt.Sub(hung)-l.Grant().TTL, machine(); late > time.Second+10*own {
 		t.Errorf("the holder was told %v after the end of its session, on a machine that was late by %v", late, own)
 	}
 	server.Resume()
@@ -229,6 +231,7 @@ func TestShownSince(t *testing.T) {
 
 // TestTimeout checks the TTL that follows from the option: whole seconds, and 2 s at least.
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	for asked, want := range map[time.Duration]time.Duration{
 		time.Second: 2 * time.Second, 2500 * time.Millisecond: 3 * time.Second, time.Minute: time.Minute,

@@ -62,5 +62,3 @@ func TestStaleHandOver(t *testing.T) {
 		}
 	})
 }
-
-func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, memlock.New()) }

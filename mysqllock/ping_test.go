@@ -11,8 +11,3 @@ func TestPing(t *testing.T) {
 	server := mysqltest.Start(t)
 	jobtest.Ping(t, newDriver(t, dial(t, server.DSN())), server)
 }
-
-func TestAdopt(t *testing.T) {
-	db := dial(t, mysqltest.Start(t).DSN())
-	jobtest.Adopt(t, newDriver(t, db), newDriver(t, db))
-}

@@ -17,6 +17,7 @@ import (
 )
 
 func TestBatchBesideLockedRows(t *testing.T) {
+	t.Parallel()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -48,6 +49,7 @@ func batchTest(t *testing.T, d driver.Driver, admin *pgxpool.Pool) jobtest.Batch
 // TestCrashAfterBatch kills the server as soon as it has answered a batch, as [TestCrash] does.
 // Some of the rows are new. Two requests that wait for their rows make the others gather.
 func TestCrashAfterBatch(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "wal_writer_delay=10s")
 	admin := dial(t, server.URL())
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
@@ -79,7 +81,8 @@ func TestCrashAfterBatch(t *testing.T) {
 // TestBatchOfWildRows takes and frees many locks at once. Rows with which the server can't compute
 // fail only their own requests.
 func TestBatchOfWildRows(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	admin := dial(t, server.URL())
 	update := func(set string) func(name string) {
 		return func(name string) { must(t, admin, "UPDATE snib_locks SET "+set+" WHERE name = $1", name) }
@@ -93,7 +96,8 @@ func TestBatchOfWildRows(t *testing.T) {
 // the driver repeats the statement, another driver takes the locks. So the grants of the first
 // try, which was rolled back, must not count. The requests go alone first, and then in a batch.
 func TestRolledBackAnswer(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	admin := dial(t, server.URL())
 	onFailure := &failureHook{}
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {

@@ -122,7 +122,7 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 // session.
 func TestLapse(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := database(t)
 	t.Run("Rows", func(t *testing.T) {
 		jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })
 	})
@@ -133,14 +133,16 @@ func TestLapse(t *testing.T) {
 
 // TestHandOverWindow measures for how long a broken lease is still handed over in its process.
 func TestHandOverWindow(t *testing.T) {
+	t.Parallel()
 	livetest.Long(t)
-	server := pgtest.Start(t)
+	server := database(t)
 	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return newDriver(t, dial(t, server.URL())) })
 }
 
 // TestStaleHandOver has the server end a lease while goroutines of one process queue for the
 // lock.
 func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	t.Run("RowsBroken", func(t *testing.T) {

@@ -18,6 +18,7 @@ var kindsOfLocks = map[string]func(driver.Request) driver.Request{
 
 // TestLeaseByID has a process use leases that another one has acquired, by their ids.
 func TestLeaseByID(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	d, other := newDriver(t, dial(t, server.URL())), newDriver(t, dial(t, server.URL()))
 	for kind, modify := range kindsOfLocks {
@@ -68,7 +69,8 @@ func TestLeaseByID(t *testing.T) {
 
 // TestRenewDoesNotShorten renews a lease for less time than it has left.
 func TestRenewDoesNotShorten(t *testing.T) {
-	d := newDriver(t, dial(t, pgtest.Start(t).URL()))
+	t.Parallel()
+	d := newDriver(t, dial(t, database(t).URL()))
 	left := func() time.Duration {
 		t.Helper()
 		st, err := d.Status(t.Context(), "long")
@@ -98,7 +100,8 @@ func TestRenewDoesNotShorten(t *testing.T) {
 
 // TestMinHoldByID releases a lease from another process, which does not know its MinHold.
 func TestMinHoldByID(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	d, other := newDriver(t, dial(t, server.URL())), newDriver(t, dial(t, server.URL()))
 	for kind, modify := range kindsOfLocks {
 		t.Run(kind, func(t *testing.T) {

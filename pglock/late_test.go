@@ -11,6 +11,7 @@ import (
 )
 
 func TestLateOnFullServer(t *testing.T) {
+	t.Parallel()
 	server, full := pgtest.Start(t), pgtest.Start(t, "max_connections=5")
 	openConns(t, dialWith(t, full.URL(), func(c *pgxpool.Config) { c.MaxConns = 5 }), 5)
 	admin, proxy := dial(t, server.URL()), livetest.NewProxy(t, server.Addr())

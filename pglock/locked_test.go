@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
 // lockRow has a transaction lock a row, as IsOwner does.
@@ -24,7 +23,8 @@ func lockRow(t *testing.T, pool *pgxpool.Pool, table, name string) (unlock func(
 }
 
 func TestLockedRow(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	pool := dial(t, server.URL())
 	t.Run("Rows", func(t *testing.T) {
 		t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
 var malformations = []jobtest.MalformedRow{
@@ -58,14 +57,16 @@ var wildRows = []jobtest.MalformedRow{
 
 // TestWildRow writes absurd values into a table. They end at most the lease of their own row.
 func TestWildRow(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	jobtest.MalformedRows(t, lockTable(t, server, dial(t, server.URL()), "wild_rows"), wildRows, false, nil)
 }
 
 // TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
 // it.
 func TestWildEnd(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end"),
 		`holders = jsonb_set(holders #- '{0,ttl}', '{0,until}', '9223372036854775807')`)
 }
@@ -73,7 +74,8 @@ func TestWildEnd(t *testing.T) {
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
 // say why. All other locks are renewed, granted in the order of arrival, listed and pruned.
 func TestMalformedRow(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	const table = "malformed_rows"
 	pool := dial(t, server.URL())
 	tb := lockTable(t, server, pool, table)

@@ -21,6 +21,7 @@ import (
 // TestStaleConnections has the server end all connections of a pool. The pool notices that only
 // when it uses them, but no call of the driver may fail because of that.
 func TestStaleConnections(t *testing.T) {
+	t.Parallel()
 	const conns = 4
 	server := pgtest.Start(t)
 	terminate := func(t *testing.T) {
@@ -89,9 +90,10 @@ func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 // TestStatementTimeout locks the row, and then holds the lock, for much longer than the user's time
 // limits.
 func TestStatementTimeout(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	pool := dial(t, server.URL())
-	limits := settings("statement_timeout", "15ms", "lock_timeout", "10ms")
+	limits := settings("statement_timeout", "600ms", "lock_timeout", "500ms")
 	t.Run("RowIsLocked", func(t *testing.T) {
 		d := newDriver(t, dialWith(t, server.URL(), limits))
 		release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
@@ -101,7 +103,7 @@ func TestStatementTimeout(t *testing.T) {
 			t.Fatalf("%v, %v", locked, err)
 		}
 		w := jobtest.Acquiring(t, d, request("limited", "b"))
-		time.Sleep(time.Second) // many times the limits
+		time.Sleep(3 * time.Second) // several times the limits
 		w.Running(t, "while its row is locked")
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
@@ -112,7 +114,7 @@ func TestStatementTimeout(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
 			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
-			time.Sleep(time.Second) // many times the limits
+			time.Sleep(3 * time.Second) // several times the limits
 			w.Running(t, "while another holds")
 			release(t, l)
 			release(t, w.Get(t))
@@ -127,6 +129,7 @@ func isContextError(err error) bool {
 
 // TestUnavailable checks that transient errors, and no permanent ones, match ErrUnavailable.
 func TestUnavailable(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
 	pooler := pgtest.Pool(t, pgtest.Start(t), "transaction")
@@ -177,6 +180,7 @@ func TestUnavailable(t *testing.T) {
 // TestCrowd lets three times as many programs contend for a lock as the server has connections:
 // all of them get it.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_connections=20")
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {

@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
 func TestIsOwner(t *testing.T) {
-	pool := dial(t, pgtest.Start(t).URL())
+	t.Parallel()
+	pool := dial(t, database(t).URL())
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
 	for name, d := range map[string]*pglock.Driver{"Rows": newDriver(t, pool)} {
@@ -35,7 +35,8 @@ func TestIsOwner(t *testing.T) {
 }
 
 func TestIsOwnerKeepsTheLock(t *testing.T) {
-	pool := dial(t, pgtest.Start(t).URL())
+	t.Parallel()
+	pool := dial(t, database(t).URL())
 	d, tx := newDriver(t, pool), begin(t, pool, "")
 	jobtest.IsOwnerKeepsTheLock(t, d, newDriver(t, pool), func(token uint64) error {
 		err := d.IsOwner(t.Context(), tx, "a", token)

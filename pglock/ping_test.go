@@ -8,11 +8,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	jobtest.Ping(t, newDriver(t, dial(t, server.URL())), server)
-}
-
-func TestAdopt(t *testing.T) {
-	pool := dial(t, pgtest.Start(t).URL())
-	jobtest.Adopt(t, newDriver(t, pool), newDriver(t, pool))
 }

@@ -10,10 +10,19 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
-func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
+// shared is the server of tests that only need a database.
+var shared livetest.Shared[*pgtest.Server]
+
+func database(t testing.TB) *pgtest.Server {
+	t.Helper()
+	return shared.Get(t, func(t testing.TB) *pgtest.Server { return pgtest.Start(t) }).Database(t)
+}
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, shared.End)) }
 
 // A job is what a child process does with its own driver.
 type job struct {

@@ -18,6 +18,7 @@ import (
 
 // TestRoles grants the rights that docs/backends/pglock.md describes, and uses locks with them.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	// The statements must run in one session.
 	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -67,6 +68,7 @@ func TestRoles(t *testing.T) {
 // TestReadOnly makes the server refuse writes, like one that was demoted: holders and callers of
 // Acquire get errors.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	d := newDriver(t, dial(t, server.URL()))
@@ -97,6 +99,7 @@ func TestReadOnly(t *testing.T) {
 // TestOldWriter has pools with connections that refuse writes, as those to a primary that was
 // demoted and lives on. New connections lead to a server that takes writes.
 func TestOldWriter(t *testing.T) {
+	t.Parallel()
 	const conns = 4
 	server := pgtest.Start(t)
 	admin := dial(t, server.URL())
@@ -126,6 +129,7 @@ func openOld(t *testing.T, server *pgtest.Server, n int) *pglock.Driver {
 
 // TestStandby sends requests to a standby.
 func TestStandby(t *testing.T) {
+	t.Parallel()
 	primary := pgtest.Start(t, "wal_level=replica")
 	release(t, acquire(t, newDriver(t, dial(t, primary.URL())), request("first", "a")))
 	standby := pgtest.Standby(t, primary.Addr())

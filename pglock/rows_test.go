@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"path/filepath"
 	"strings"
@@ -28,6 +27,7 @@ import (
 // writing of its log, and the users' own commits don't wait for it: what was granted must still
 // be there.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "wal_writer_delay=10s")
 	pool := dialWith(t, server.URL(), settings("synchronous_commit", "off"))
 	d := newDriver(t, pool)
@@ -67,6 +67,7 @@ func TestCrash(t *testing.T) {
 
 // TestCut cuts connections in each state of an acquisition.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
 	pool := dial(t, pgtest.URL(proxy.Addr()))
@@ -150,7 +151,7 @@ func TestCut(t *testing.T) {
 
 // TestSettings lets users with different settings contend for a lock that guards a file.
 func TestSettings(t *testing.T) {
-	server := pgtest.Start(t)
+	server := database(t)
 	tests := []struct {
 		name string
 		set  []string
@@ -192,6 +193,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	tests := []struct {
@@ -208,7 +210,6 @@ func TestRows(t *testing.T) {
 		{"Wanted", wanted},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
-		{"BlockIsBounded", blockIsBounded},
 		{"BreakEndsMinHold", breakEndsMinHold},
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
@@ -414,29 +415,6 @@ func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 
 // blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
 // close to the server's clock.
-func blockIsBounded(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool)
-	for _, modify := range []func(driver.Request) driver.Request{
-		func(r driver.Request) driver.Request { return r },
-		func(r driver.Request) driver.Request { r.Shared = true; return r }, // by the full statement
-	} {
-		for range 2 { // the row exists from the second time on
-			req := modify(request("block", "greedy"))
-			req.Tokens = math.MaxInt
-			l := acquire(t, d, req)
-			if got := l.Grant().Tokens; got != 4096 {
-				t.Errorf("Grant has %d tokens, want 4096", got)
-			}
-			release(t, l)
-		}
-	}
-	l := acquire(t, d, request("block", "next"))
-	defer release(t, l)
-	if ahead := time.Until(time.UnixMicro(int64(l.Grant().Token))); ahead > time.Hour {
-		t.Errorf("the next token is %v ahead of the clock", ahead)
-	}
-}
-
 // breakEndsMinHold breaks what MinHold keeps of a lease that was released.
 func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newDriver(t, pool), newDriver(t, pool)
@@ -638,7 +616,8 @@ func TestPolling(t *testing.T) {
 
 // TestProcesses lets several processes contend for a lock that guards a file.
 func TestProcesses(t *testing.T) {
-	server := pgtest.Start(t)
+	t.Parallel()
+	server := database(t)
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
 			jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
@@ -651,7 +630,7 @@ func TestProcesses(t *testing.T) {
 // TestCancelled gives up while another transaction has locked the row, for example that of an
 // operator.
 func TestCancelled(t *testing.T) {
-	server := pgtest.Start(t)
+	server := database(t)
 	pool := dial(t, server.URL())
 	d := newDriver(t, pool)
 	release(t, acquire(t, d, request("stuck", "a")))
@@ -682,6 +661,7 @@ func TestCancelled(t *testing.T) {
 // If an abandoned request can't be withdrawn because the server can't be reached, it is withdrawn
 // later. Until then the server may grant it, because it does not know that nobody waits.
 func TestWithdrawnLater(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	var down atomic.Bool

@@ -20,6 +20,7 @@ import (
 )
 
 func TestSession(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_connections=200")
 	pool := dial(t, server.URL())
 	tests := []struct {
@@ -229,6 +230,7 @@ func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 
 // TestSessionPooled connects through poolers.
 func TestSessionPooled(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	transaction, session := pgtest.Pool(t, server, "transaction"), pgtest.Pool(t, server, "session")
 	direct := dial(t, server.URL()).Config().ConnConfig
@@ -378,6 +380,7 @@ func shownToOthers(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 
 // TestSessionStatementError has single statements of a session fail: its other holds go on.
 func TestSessionStatementError(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_locks_per_transaction=10", "max_connections=10", "max_prepared_transactions=0")
 	pool := dial(t, server.URL())
 	d := newSession(t, pool)
@@ -404,6 +407,7 @@ func TestSessionStatementError(t *testing.T) {
 // TestSessionOfDemoted demotes a primary that lives on: it answers, and takes no writes. Its
 // locks say nothing about those of the primary that replaces it.
 func TestSessionOfDemoted(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	d := newSession(t, pool, pglock.Timeout(3*time.Second))
@@ -430,6 +434,7 @@ func TestSessionOfDemoted(t *testing.T) {
 
 // TestSessionOnStandby asks a standby for locks.
 func TestSessionOnStandby(t *testing.T) {
+	t.Parallel()
 	standby := pgtest.Standby(t, pgtest.Start(t, "wal_level=replica").Addr())
 	if _, err := newSession(t, dial(t, standby.URL())).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err,
 		driver.ErrUnavailable) {

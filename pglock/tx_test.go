@@ -85,7 +85,7 @@ const byID = "SELECT status FROM orders WHERE id = $1"
 // TestTx checks what only PostgreSQL does.
 func TestTx(t *testing.T) {
 	t.Parallel()
-	pool := dial(t, pgtest.Start(t).URL())
+	pool := dial(t, database(t).URL())
 	must(t, pool, "CREATE TABLE orders (id int PRIMARY KEY, status text); INSERT INTO orders VALUES (1, 'new')")
 	for _, tt := range []struct {
 		name string

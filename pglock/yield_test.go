@@ -15,6 +15,7 @@ import (
 // TestListenerLeavesConnection: a waiter has the only connection that the server has left, to
 // listen, and the holder needs it to release the lock.
 func TestListenerLeavesConnection(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, "max_connections=3", "superuser_reserved_connections=0", "max_wal_senders=0")
 	admin := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
 	open := func(opts ...pglock.Option) *pglock.Driver {

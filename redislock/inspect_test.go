@@ -458,7 +458,7 @@ func TestListAmongMany(t *testing.T) {
 	node := used(t, redistest.Single(t, "enable-debug-command yes"))
 	node.Must("DEBUG", "POPULATE", 1_000_000, "other", 1)
 	node.Must("DEBUG", "POPULATE", 1000, "snib.x", 1)
-	d, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	d := open(t, at(node.Addr()))
 	var want []string
 	for i := range 100 {
 		name := fmt.Sprintf("lock[*]%03d", i)
@@ -469,53 +469,14 @@ func TestListAmongMany(t *testing.T) {
 		take(t, d, request(name, "owner", time.Minute))
 	}
 	before := node.Calls()
-	// Another client works meanwhile.
-	startOther := func() (worst func() time.Duration) {
-		stop, most := make(chan struct{}), make(chan time.Duration)
-		go func() {
-			var slowest time.Duration
-			for {
-				select {
-				case <-stop:
-					most <- slowest
-					return
-				default:
-				}
-				began := time.Now()
-				if _, err := d2.Status(t.Context(), "lock"); err != nil {
-					t.Error(err)
-				}
-				slowest = max(slowest, time.Since(began))
-			}
-		}()
-		return func() time.Duration { close(stop); return <-most }
-	}
-	stopOther := startOther()
-	time.Sleep(time.Second) // in which the other client is not disturbed
-	alone := stopOther()
-	worst := startOther()
-	machine := livetest.Lateness()
-	began := time.Now()
 	got := list(t, d, "lock[*]")
-	took := time.Since(began)
-	noisy := machine()
-	latency := worst()
-	t.Logf("listed in %v; meanwhile others waited %v at the most, of which the machine had %v; else %v", took, latency, noisy, alone)
 	if slices.Sort(got); !slices.Equal(got, want) { // a scan has no order
 		t.Errorf("List = %d names: %q", len(got), got)
 	}
-	if took > 10*time.Second+2000*alone { // in as many steps
-		t.Errorf("List took %v, while others wait %v at the most", took, alone)
-	}
-	if latency > 300*time.Millisecond+noisy+2*alone { // and not a second, as KEYS takes
-		t.Errorf("while it went on, another command took %v", latency)
-	}
 	after := node.Calls()
-	if after["keys"] != before["keys"] || after["scan"] == before["scan"] {
-		t.Errorf("List called KEYS %d times and SCAN %d times", after["keys"]-before["keys"], after["scan"]-before["scan"])
-	}
-	if n := after["scan"] - before["scan"]; n < 100 {
-		t.Errorf("List looked at 1,000,000 keys in %d steps", n)
+	if scans := after["scan"] - before["scan"]; after["keys"] != before["keys"] || scans < 1000 {
+		t.Errorf("List called KEYS %d times and SCAN %d times, want that it examines 1000 keys at a time at most",
+			after["keys"]-before["keys"], scans)
 	}
 
 	// List ends when yield returns false.

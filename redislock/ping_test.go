@@ -11,8 +11,3 @@ func TestPing(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	jobtest.Ping(t, open(t, at(node.Addr())), node)
 }
-
-func TestAdopt(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
-	jobtest.Adopt(t, open(t, at(node.Addr())), open(t, at(node.Addr())))
-}

@@ -29,6 +29,7 @@ func TestConformance(t *testing.T) { testConformance(t) }
 
 // TestConformanceServers runs the suite on other versions of Redis, and on Valkey.
 func TestConformanceServers(t *testing.T) {
+	t.Parallel()
 	livetest.Long(t)
 	for _, s := range redistest.Servers() {
 		t.Run(s.String(), func(t *testing.T) { testConformance(t, s.Conf(t)) })

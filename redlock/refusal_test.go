@@ -11,6 +11,7 @@ import (
 // majority of the nodes refuses the password, or to write, is kept out after a restart, hangs, and
 // is dead.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3, "user program on >"+password+" ~* &* +@all")
 	c.init(t)
 	for i := range c.servers {

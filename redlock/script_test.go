@@ -351,6 +351,7 @@ func TestMarkOfAnotherRun(t *testing.T) {
 // No failure passes a key to another attempt without a greater counter. A node that can't raise
 // the counter grants nothing.
 func TestNoGrantWithoutCounter(t *testing.T) {
+	t.Parallel()
 	_, field := stripeOf("x")
 	for name, fail := range map[string]func(*redistest.Node){
 		"NoNumber": func(n *redistest.Node) { n.Must("HSET", metaKey, field, "no number") },

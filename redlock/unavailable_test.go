@@ -15,6 +15,7 @@ import (
 // New nodes that are not initialised grant nothing, and nobody can hold a lock there. The error
 // says what helps.
 func TestBlankNodesAreUnavailable(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	d := open(t, c.servers)
 	_, err := tryAcquire(t, d, request("x", "o", ttl))
@@ -33,6 +34,7 @@ func TestBlankNodesAreUnavailable(t *testing.T) {
 // The error names each node that takes no part once, with its reason, and tells whether a
 // wait may help.
 func TestReasonsOfNodes(t *testing.T) {
+	t.Parallel()
 	c := start(t, 5)
 	c.init(t)
 	d := open(t, c.servers)
@@ -57,6 +59,7 @@ func TestReasonsOfNodes(t *testing.T) {
 // Acquire returns within CancelTimeout of the end of its context while nodes hang, also when it
 // waits for a holder.
 func TestDeadlineOnHungNodes(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
 	holder := open(t, c.servers)

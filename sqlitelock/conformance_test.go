@@ -10,7 +10,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/driver/fault"
-	"github.com/sniblock/snib/internal/jobtest"
 )
 
 // TestConformance runs the suite on drivers that can be cut off from their file, as a hanging disk
@@ -39,5 +38,3 @@ func harness(path string) drivertest.Harness {
 		Restart: func(*testing.T) {}, // there is no server: the next driver opens the file anew
 	}
 }
-
-func TestHugeBlock(t *testing.T) { jobtest.HugeBlock(t, open(t, newPath(t))) }

@@ -63,6 +63,7 @@ func TestFreedElsewhere(t *testing.T) {
 // TestDetachedHasNoByte checks that nothing is left of a detached lease in the process that took
 // it, once another one has released it.
 func TestDetachedHasNoByte(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	d, other := open(t, path), open(t, path)
 	req := request("detached")
@@ -86,6 +87,7 @@ func TestDetachedHasNoByte(t *testing.T) {
 
 // TestLeaseOfDeadProcess checks that a lease that ended with its process is not revived by its id.
 func TestLeaseOfDeadProcess(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	dead, d := open(t, path), open(t, path)
 	req := request("dead")

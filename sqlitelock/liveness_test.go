@@ -5,6 +5,7 @@ package sqlitelock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +20,20 @@ import (
 )
 
 // wakeLimit is how soon the next waiter must be granted when a lock is freed. It takes a few
-// milliseconds; the rest is for machines that are busy with other tests. A waiter that is not
-// woken does not check by itself before that.
+// milliseconds. A waiter that is not woken does not check by itself before that.
 const wakeLimit = passTimeout * 4 / 5
+
+// promptly repeats what takes longer than most: only a busy machine needs a second try.
+func promptly(t *testing.T, most time.Duration, scenario func(t *testing.T) (took time.Duration)) {
+	t.Helper()
+	var took time.Duration
+	for try := range 10 {
+		if !t.Run(fmt.Sprint(try), func(t *testing.T) { took = scenario(t) }) || took <= most {
+			return
+		}
+	}
+	t.Errorf("it took longer than %v each time, the last time %v", most, took)
+}
 
 func request(owner string) driver.Request {
 	return driver.Request{Name: "a name", ID: owner, TTL: time.Minute}
@@ -96,7 +108,7 @@ func awaitGrant(t testing.TB, got <-chan driver.Lease) (driver.Lease, time.Durat
 			t.FailNow()
 		}
 		return l, time.Since(began)
-	case <-time.After(20 * time.Second):
+	case <-time.After(livetest.Patience):
 		t.Fatal("the waiter is not granted")
 		return nil, 0
 	}
@@ -123,6 +135,7 @@ func holdingStatus(t testing.TB, d *Driver) driver.Holding {
 
 // TestProcesses has many processes create the database and contend for one name.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	const procs, rounds = 8, 25
 	path := newPath(t)
 	file := path + ".log"
@@ -141,6 +154,7 @@ func TestProcesses(t *testing.T) {
 
 // TestCreateTogether has processes open and close a new database at the same instant.
 func TestCreateTogether(t *testing.T) {
+	t.Parallel()
 	for range 3 {
 		path := newPath(t)
 		var all []*livetest.Child
@@ -155,80 +169,83 @@ func TestCreateTogether(t *testing.T) {
 }
 
 func TestKilledHolder(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	holder := start(t, "hold", path, request("holder"))
-	holder.Expect("held")
-	got := acquireLater(t, d, request("next"))
-	holder.Signal(syscall.SIGKILL)
-	_, took := awaitGrant(t, got)
-	t.Logf("granted %v after kill -9", took)
-	if took > wakeLimit {
-		t.Errorf("granted %v after kill -9 of the holder, want at most %v", took, wakeLimit)
-	}
+	t.Parallel()
+	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		holder := start(t, "hold", path, request("holder"))
+		holder.Expect("held")
+		got := acquireLater(t, d, request("next"))
+		holder.Signal(syscall.SIGKILL)
+		_, took := awaitGrant(t, got)
+		t.Logf("granted %v after kill -9", took)
+		return took
+	})
 }
 
 func TestKilledWaiter(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	l := acquire(t, d, request("holder"))
-	first := start(t, "hold", path, request("first"))
-	awaitQueued(t, d, "first")
-	got := acquireLater(t, d, request("second"))
-	first.Kill()
-	release(t, l)
-	_, took := awaitGrant(t, got)
-	t.Logf("granted %v after the release", took)
-	if took > wakeLimit {
-		t.Errorf("granted %v after the release, want at most %v: the waiter before was killed", took, wakeLimit)
-	}
+	t.Parallel()
+	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		l := acquire(t, d, request("holder"))
+		first := start(t, "hold", path, request("first"))
+		awaitQueued(t, d, "first")
+		got := acquireLater(t, d, request("second"))
+		first.Kill()
+		release(t, l)
+		_, took := awaitGrant(t, got)
+		t.Logf("granted %v after the release", took)
+		return took
+	})
 }
 
 func TestStoppedHolder(t *testing.T) {
+	t.Parallel()
 	const ttl = 400 * time.Millisecond
-	path := newPath(t)
-	d := open(t, path)
-	holder := start(t, "hold", path, requestTTL("holder", ttl))
-	holder.Expect("held")
-	got := acquireLater(t, d, request("next"))
-	stopIdle(t, d, holder)
-	l, took := awaitGrant(t, got)
-	if took > ttl+wakeLimit {
-		t.Errorf("granted %v after the holder was stopped, want a TTL of %v and little more", took, ttl)
-	}
-	holder.Signal(syscall.SIGCONT)
-	holder.Expect("lost")
-	if late := holder.Expect("late"); late != driver.ErrLost.Error() {
-		t.Errorf("late release by the holder that was stopped = %q, want ErrLost", late)
-	}
-	if err := d.Renew(context.Background(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew after the late release of another = %v", err)
-	}
+	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		holder := start(t, "hold", path, requestTTL("holder", ttl))
+		holder.Expect("held")
+		got := acquireLater(t, d, request("next"))
+		stopIdle(t, d, holder)
+		l, took := awaitGrant(t, got)
+		holder.Signal(syscall.SIGCONT)
+		holder.Expect("lost")
+		if late := holder.Expect("late"); late != driver.ErrLost.Error() {
+			t.Errorf("late release by the holder that was stopped = %q, want ErrLost", late)
+		}
+		if err := d.Renew(context.Background(), []driver.Lease{l})[0].Err; err != nil {
+			t.Errorf("Renew after the late release of another = %v", err)
+		}
+		return took
+	})
 }
 
 func TestStoppedWaiter(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	l := acquire(t, d, request("holder"))
-	first := start(t, "hold", path, request("first"))
-	awaitQueued(t, d, "first")
-	second := acquireLater(t, d, request("second"))
-	third := acquireLater(t, d, request("third"))
-	stopIdle(t, d, first)
-	release(t, l)
-	l, took := awaitGrant(t, second)
-	t.Logf("the second was granted %v after the release", took)
-	if took > 3*passTimeout {
-		t.Errorf("the second waiter was granted %v after the release, want little more than %v", took, 2*passTimeout)
-	}
-	release(t, l)
-	if l, took = awaitGrant(t, third); took > wakeLimit {
-		t.Errorf("the third waiter was granted %v after the release, want at most %v as the first was passed before",
-			took, wakeLimit)
-	}
-	first.Signal(syscall.SIGCONT)
-	release(t, l)
-	first.Expect("held")
+	t.Parallel()
+	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		l := acquire(t, d, request("holder"))
+		first := start(t, "hold", path, request("first"))
+		awaitQueued(t, d, "first")
+		second := acquireLater(t, d, request("second"))
+		third := acquireLater(t, d, request("third"))
+		stopIdle(t, d, first)
+		release(t, l)
+		l, took := awaitGrant(t, second)
+		t.Logf("the second was granted %v after the release", took)
+		late := took - 2*passTimeout // as long as the first may leave the lock unused
+		release(t, l)
+		l, took = awaitGrant(t, third) // at once, as the first was passed before
+		took = max(took, late)
+		first.Signal(syscall.SIGCONT)
+		release(t, l)
+		first.Expect("held")
+		return took
+	})
 }
 
 // stopIdle stops a process while it has no transaction open: with one, it would keep all others
@@ -251,90 +268,95 @@ func stopIdle(t *testing.T, d *Driver, p *livetest.Child) {
 }
 
 func TestInheritOutlivesWrapper(t *testing.T) {
-	// Long enough for a busy machine to inspect the lease of a living wrapper.
-	const ttl = 3 * time.Second
-	path := newPath(t)
-	d := open(t, path)
-	req := requestTTL("wrapper", ttl)
-	wrapper := start(t, "wrap", path, req)
-	child := int(wrapper.Number("child"))
-	defer syscall.Kill(child, syscall.SIGKILL)
-	if h := holdingStatus(t, d); h.Inherited || len(h.Heirs) > 0 {
-		t.Errorf("while the process that took it lives, the hold is %+v", h)
-	}
-	wrapper.Kill()
-	heirs := []driver.Holder{{PID: child, Label: "sleep"}}
-	if h := holdingStatus(t, d); !h.Inherited || !slices.Equal(h.Heirs, heirs) {
-		t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
-	}
-	got := acquireLater(t, d, request("next"))
-	select {
-	case <-got:
-		t.Fatal("the lock was given away while a process lives that inherited it")
-	case <-time.After(ttl + ttl/2): // only waiting can show that nothing happens
-	}
-	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_, took := awaitGrant(t, got)
-	t.Logf("granted %v after the end of the last heir", took)
-	if took > wakeLimit {
-		t.Errorf("granted %v after the end of the last heir, want at most %v", took, wakeLimit)
-	}
+	t.Parallel()
+	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
+		// Long enough for a busy machine to inspect the lease of a living wrapper.
+		const ttl = 3 * time.Second
+		path := newPath(t)
+		d := open(t, path)
+		req := requestTTL("wrapper", ttl)
+		wrapper := start(t, "wrap", path, req)
+		child := int(wrapper.Number("child"))
+		defer syscall.Kill(child, syscall.SIGKILL)
+		if h := holdingStatus(t, d); h.Inherited || len(h.Heirs) > 0 {
+			t.Errorf("while the process that took it lives, the hold is %+v", h)
+		}
+		wrapper.Kill()
+		heirs := []driver.Holder{{PID: child, Label: "sleep"}}
+		if h := holdingStatus(t, d); !h.Inherited || !slices.Equal(h.Heirs, heirs) {
+			t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
+		}
+		got := acquireLater(t, d, request("next"))
+		select {
+		case <-got:
+			t.Fatal("the lock was given away while a process lives that inherited it")
+		case <-time.After(ttl + ttl/2): // only waiting can show that nothing happens
+		}
+		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		_, took := awaitGrant(t, got)
+		t.Logf("granted %v after the end of the last heir", took)
+		return took
+	})
 }
 
 func TestInheritStoppedWrapper(t *testing.T) {
+	t.Parallel()
 	const ttl = 300 * time.Millisecond
-	path := newPath(t)
-	d := open(t, path)
-	req := requestTTL("wrapper", ttl)
-	wrapper := start(t, "wrap", path, req)
-	child := int(wrapper.Number("child"))
-	defer syscall.Kill(child, syscall.SIGKILL)
-	wrapper.Signal(syscall.SIGSTOP)
-	_, took := awaitGrant(t, acquireLater(t, d, request("next")))
-	if took > ttl+wakeLimit {
-		t.Errorf("granted %v after the wrapper was stopped, want a TTL of %v and little more", took, ttl)
-	}
+	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		req := requestTTL("wrapper", ttl)
+		wrapper := start(t, "wrap", path, req)
+		child := int(wrapper.Number("child"))
+		defer syscall.Kill(child, syscall.SIGKILL)
+		wrapper.Signal(syscall.SIGSTOP)
+		_, took := awaitGrant(t, acquireLater(t, d, request("next")))
+		return took
+	})
 }
 
 // TestInheritRelease checks that the lease owns its file: it is open while the lease is held, and
 // a release closes it and frees the lock, also while a child has it.
 func TestInheritRelease(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	req := request("wrapper")
-	l := acquire(t, d, req)
-	got := acquireLater(t, open(t, path), request("next"))
-	f, err := d.Inherit(t.Context(), req.Name, req.ID)
-	if err != nil {
-		t.Fatalf("Inherit = %v", err)
-	}
-	if again, err := d.Inherit(t.Context(), req.Name, req.ID); again != f || err != nil {
-		t.Errorf("Inherit once more = %v, %v, want the same file", again, err)
-	}
-	heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(heir)
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew after Inherit = %v", err)
-	}
-	release(t, l)
-	if _, took := awaitGrant(t, got); took > wakeLimit {
-		t.Errorf("granted %v after Release, want at most %v", took, wakeLimit)
-	}
-	if _, err := f.Stat(); err == nil {
-		t.Error("the file is open after Release")
-	}
-	if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Inherit after Release = %v, %v, want ErrLost", f, err)
-	}
+	t.Parallel()
+	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		req := request("wrapper")
+		l := acquire(t, d, req)
+		got := acquireLater(t, open(t, path), request("next"))
+		f, err := d.Inherit(t.Context(), req.Name, req.ID)
+		if err != nil {
+			t.Fatalf("Inherit = %v", err)
+		}
+		if again, err := d.Inherit(t.Context(), req.Name, req.ID); again != f || err != nil {
+			t.Errorf("Inherit once more = %v, %v, want the same file", again, err)
+		}
+		heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(heir)
+		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+			t.Errorf("Renew after Inherit = %v", err)
+		}
+		release(t, l)
+		_, took := awaitGrant(t, got)
+		if _, err := f.Stat(); err == nil {
+			t.Error("the file is open after Release")
+		}
+		if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Inherit after Release = %v, %v, want ErrLost", f, err)
+		}
+		return took
+	})
 }
 
 // TestInheritClose checks that Close ends the lease, too, if no other process has the file.
 func TestInheritClose(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	d := open(t, path)
 	req := request("wrapper")
@@ -352,6 +374,7 @@ func TestInheritClose(t *testing.T) {
 
 // TestNotInheritable checks that there is no file for leases that do not end with this process.
 func TestNotInheritable(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	d, other := open(t, path), open(t, path)
 	detached, elsewhere := request("detached"), request("elsewhere")
@@ -425,6 +448,7 @@ func restart(t *testing.T, path string, later time.Duration) *Driver {
 // TestOtherBoot checks that leases of processes end with the boot, but not because a container
 // shows a boot id of its own.
 func TestOtherBoot(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	before, later := open(t, path), restart(t, path, 0)
 	l := acquire(t, before, request("before"))
@@ -447,6 +471,7 @@ func TestOtherBoot(t *testing.T) {
 // TestDetachedOutlivesBoot restarts the host under leases that do not depend on a process. They
 // last until their end by the wall clock, and never for longer than their TTL.
 func TestDetachedOutlivesBoot(t *testing.T) {
+	t.Parallel()
 	const ttl = 10 * time.Minute
 	for _, tt := range []struct {
 		name        string
@@ -519,6 +544,7 @@ func TestDetachedOutlivesBoot(t *testing.T) {
 // TestLeftovers checks that rows of dead processes do not pile up under names that
 // are never requested again.
 func TestLeftovers(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	dead := open(t, path)
 	for i := range 20 {
@@ -560,6 +586,7 @@ func TestIdleWaiters(t *testing.T) {
 // TestBusyDatabase checks that another program that writes to the database causes a
 // delay and no error.
 func TestBusyDatabase(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	d := open(t, path)
 	other, err := connect(path, func() bool { return false })
@@ -589,6 +616,7 @@ func TestBusyDatabase(t *testing.T) {
 // TestCancelledOpen checks that the context ends the wait of Open for a database that is busy, and
 // for a process that is stopped while it creates the database.
 func TestCancelledOpen(t *testing.T) {
+	t.Parallel()
 	for name, hinder := range map[string]func(*testing.T, string) func(){"Busy": keepBusy, "Creating": keepCreating} {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
@@ -664,6 +692,7 @@ func keepCreating(t *testing.T, path string) (end func()) {
 
 // TestOptions checks that options that can't be used are refused.
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	for _, opt := range []Option{{}, Mode(0)} {
 		if d, err := Open(t.Context(), newPath(t), opt); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
@@ -673,6 +702,7 @@ func TestOptions(t *testing.T) {
 
 // TestCancelledInTransaction cancels the context while the grant is being written.
 func TestCancelledInTransaction(t *testing.T) {
+	t.Parallel()
 	d := open(t, newPath(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -689,6 +719,7 @@ func TestCancelledInTransaction(t *testing.T) {
 // TestClockBehind checks that tokens increase although the wall clock is behind them, and
 // that reserved tokens are not granted again.
 func TestClockBehind(t *testing.T) {
+	t.Parallel()
 	const future = 1 << 52
 	path := newPath(t)
 	d := open(t, path)
@@ -708,6 +739,7 @@ func TestClockBehind(t *testing.T) {
 
 // TestListOfNothing lists a new file, and one with rows of processes of an earlier boot.
 func TestListOfNothing(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	d := open(t, path)
 	list := func(d *Driver, what string) {

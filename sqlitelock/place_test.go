@@ -43,6 +43,7 @@ func sql(t *testing.T, path string, statements ...string) {
 }
 
 func TestBadPlace(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		path func(t *testing.T, dir string) string
@@ -144,6 +145,7 @@ func TestForeignStaysUntouched(t *testing.T) {
 }
 
 func TestNoPermission(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, d := range []string{filepath.Dir(dir), dir} {
 		if err := os.Chmod(d, 0o555); err != nil {
@@ -191,6 +193,7 @@ func TestReadOnly(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := mount(t, "size=1m")
 	d := open(t, filepath.Join(dir, "locks.db"))
 	l := acquire(t, d, request("holder"))
@@ -216,6 +219,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestReplaced(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range []string{"", ".live"} {
 		t.Run("file"+suffix, func(t *testing.T) {
 			path := newPath(t)
@@ -248,6 +252,7 @@ func TestReplaced(t *testing.T) {
 }
 
 func TestSymlink(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	link := filepath.Join(t.TempDir(), "link.db")
 	d := open(t, path)
@@ -289,6 +294,7 @@ func TestParseTimeShift(t *testing.T) {
 
 // TestCopy checks that a copy by VACUUM INTO, which has no log, is a separate database.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	path, dup := newPath(t), newPath(t)
 	l := acquire(t, open(t, path), request("holder"))
 	sql(t, path, `VACUUM INTO '`+dup+`'`)
@@ -432,6 +438,7 @@ func TestReaderBlocksNobody(t *testing.T) {
 // TestPlantedLink checks that Open does not follow a link in place of a file beside
 // the database.
 func TestPlantedLink(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range suffixes[1:] {
 		for _, exists := range []bool{true, false} {
 			path := newPath(t)
@@ -452,6 +459,7 @@ func TestPlantedLink(t *testing.T) {
 
 // TestDeletedInUse checks that old and new drivers report a file that was deleted while in use.
 func TestDeletedInUse(t *testing.T) {
+	t.Parallel()
 	for _, suffix := range suffixes[:3] {
 		t.Run("file"+suffix, func(t *testing.T) {
 			path := newPath(t)
@@ -478,6 +486,7 @@ func TestDeletedInUse(t *testing.T) {
 
 // TestLogReplaced checks that an empty log in place of the one in use is detected.
 func TestLogReplaced(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	d := open(t, path)
 	acquire(t, d, request("holder"))

@@ -15,6 +15,7 @@ import (
 // that writes the file is stopped, and when the file is gone or replaced by a folder. There is no
 // password, no grace period, and no server that could be dead.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	first := open(t, path) // creates the file
 	release(t, acquire(t, first, request("first")))

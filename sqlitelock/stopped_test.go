@@ -143,18 +143,21 @@ func TestStoppedAtWork(t *testing.T) {
 // TestLapse has a hold end in the process alone. The lock is free at the end of the TTL, although
 // the process lives.
 func TestLapse(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	jobtest.Lapse(t, func() driver.Driver { return open(t, path) })
 }
 
 // TestHandOverWindow measures for how long a broken lease is still handed over in its process.
 func TestHandOverWindow(t *testing.T) {
+	t.Parallel()
 	livetest.Long(t)
 	path := newPath(t)
 	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return open(t, path) })
 }
 
 func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, path) }, func(name, id string) {
 		if err := open(t, path).Break(t.Context(), name, id); err != nil {

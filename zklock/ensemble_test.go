@@ -81,7 +81,7 @@ func TestEnsembleFaults(t *testing.T) {
 						}
 						g.use(lock)
 						err = lock.Release() // an election can take longer than an answer
-						if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, snib.ErrUnavailable) {
+						if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, snib.ErrUnreleased) {
 							g.fail("Release = %v", err)
 						}
 					}
@@ -133,6 +133,7 @@ func TestEnsembleFaults(t *testing.T) {
 // TestMinority cuts off a minority, which then serves nobody: a driver that reaches only that
 // minority loses its hold and gets no other.
 func TestMinority(t *testing.T) {
+	t.Parallel()
 	ensemble := zktest.Ensemble(t)
 	leader := ensemble.Leader()
 	d := newDriver(t, []string{leader.Addr()}, zklock.Timeout(timeout), zklock.DialTimeout(time.Second))
@@ -149,6 +150,7 @@ func TestMinority(t *testing.T) {
 // applied less on a busy machine. With a sync instead of a write in catchUp, about twenty of
 // these acquisitions were refused.
 func TestSlowLeader(t *testing.T) {
+	t.Parallel()
 	livetest.Long(t)
 	c := zktest.Ensemble(t)
 	leader, follower := c.Leader(), c.Followers()[0]

@@ -52,6 +52,7 @@ func (b testbed) awaitWatches(t *testing.T, want int) {
 // TestCreateAnswerLost loses the answer to a create: the node is found again and not created
 // twice.
 func TestCreateAnswerLost(t *testing.T) {
+	t.Parallel()
 	for name, then := range map[string]livetest.Ending{"Closed": livetest.ThenClose, "Hung": livetest.ThenHang} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestbed(t)
@@ -105,6 +106,7 @@ func TestCreateGivenUp(t *testing.T) {
 
 // TestDeleteAnswerLost loses the answer to a release, which has freed the lock and succeeds.
 func TestDeleteAnswerLost(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	l := acquire(t, w.d, request("job", "d"))
 	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/job/_c_")
@@ -142,6 +144,7 @@ func TestDeleteLost(t *testing.T) {
 // TestExpiredWhileWaiting ends the session of a waiter. The waiter queues again with a node of
 // its new session, and the old node blocks nobody.
 func TestExpiredWhileWaiting(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t)
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
@@ -166,6 +169,7 @@ func TestExpiredWhileWaiting(t *testing.T) {
 // TestLongOutage keeps the server from a waiter for 40 s, so that its session ends. The waiter
 // queues again when the server is back.
 func TestLongOutage(t *testing.T) {
+	t.Parallel()
 	livetest.Long(t)
 	const outage = 40 * time.Second
 	begin := func(t *testing.T) (testbed, driver.Lease, *jobtest.Waiter) {
@@ -214,6 +218,7 @@ func newName(names, others []string) string {
 // TestExpiredBetweenEventAndLook ends a waiter's session between the event that wakes it and
 // its next look at the queue.
 func TestExpiredBetweenEventAndLook(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t)
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
@@ -239,6 +244,7 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 // TestExpiredWhileAsking acquires while the server can't be reached and the session has
 // expired. A new session serves the request.
 func TestExpiredWhileAsking(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t)
 	acquire(t, w.d, request("job", "earlier"))
 	heal := w.proxy.Sever()
@@ -251,6 +257,7 @@ func TestExpiredWhileAsking(t *testing.T) {
 // TestWaiterDeleted deletes the node of a waiter. The waiter must not take a queue without its
 // node for one in which it is first.
 func TestWaiterDeleted(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(longTimeout))
 	holder := acquire(t, w.other, request("job", "holder"))
 	before := w.tree.awaitChildren("/snib/job", 1)
@@ -289,6 +296,7 @@ func TestSuspendedIsLost(t *testing.T) {
 // TestKeepSuspended cuts the connection with KeepSuspended: the hold lives on, and no loss is
 // reported.
 func TestKeepSuspended(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(10*time.Second), zklock.KeepSuspended())
 	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	renewed := func() error {
@@ -317,6 +325,7 @@ func TestKeepSuspended(t *testing.T) {
 // knows nothing of the session. The server refuses the connection, and the session goes on with
 // the first server as if nothing had been.
 func TestLastTransaction(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	behind := zktest.Single(t)
@@ -360,7 +369,7 @@ func TestKeepSuspendedEnds(t *testing.T) {
 	w.proxy.Sever()
 	w.proxy.Cut()
 	took := jobtest.AwaitLoss(t, lost, livetest.Patience)
-	if late := machine(); took > leaseTTL+maxLossDelay+late {
+	if late := machine(); took > leaseTTL+maxLossDelay+10*late {
 		t.Errorf("the loss was told after %v, on a machine that was late by %v; want %v", took, late, leaseTTL)
 	}
 	w.tree.awaitChildren("/snib/job", 1) // the ensemble has not ended the session
@@ -369,6 +378,7 @@ func TestKeepSuspendedEnds(t *testing.T) {
 // TestHolderDeleted deletes the node of a holder. The holder learns of it at once, before its
 // first renewal and later, and the next renewal reports it, too.
 func TestHolderDeleted(t *testing.T) {
+	t.Parallel()
 	for _, renewed := range []bool{false, true} {
 		w := newTestbed(t, zklock.Timeout(longTimeout))
 		l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
@@ -406,6 +416,7 @@ func TestHolderDeleted(t *testing.T) {
 // TestChangedWhileRenewed changes the data right behind the answer to a renewal. That leaves no
 // lease without a watch: a later deletion of the node is reported.
 func TestChangedWhileRenewed(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(10*time.Second))
 	for round := range 6 { // a bug that luck can hide shows in one of them
 		w.changeWhileRenewed(t, fmt.Sprint("job", round))
@@ -458,6 +469,7 @@ func (b testbed) changeWhileRenewed(t *testing.T, name string) {
 // TestChangedBeforeRenewal lets a watch fire during a renewal. The renewal looks at that node
 // again, because it may be gone.
 func TestChangedBeforeRenewal(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(10*time.Second))
 	l := acquire(t, w.d, request("job", "d"))
 	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil { // the node is watched
@@ -484,9 +496,10 @@ func TestNoWaitHung(t *testing.T) {
 	w.proxy.Stall()
 	req := request("job", "d")
 	req.NoWait = true
+	slack := livetest.Slack(t)
 	began := time.Now()
 	_, err := w.d.Acquire(t.Context(), req)
-	if took := time.Since(began); took >= driver.AnswerTimeout+time.Second {
+	if took := time.Since(began); took >= driver.AnswerTimeout+time.Second+slack() {
 		t.Errorf("Acquire with NoWait returned after %v, want at most %v", took, driver.AnswerTimeout)
 	}
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {

@@ -16,6 +16,7 @@ import (
 // ErrKind, Status says what is there, and Break leaves it alone. A name is free again when the
 // thing has gone.
 func TestOtherKinds(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	conn := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
@@ -115,6 +116,7 @@ func prefixed(prefix string, names []string) (all []string) {
 
 // TestPersistentAhead has a node that belongs to no session between a holder and a waiter.
 func TestPersistentAhead(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
@@ -131,6 +133,7 @@ func TestPersistentAhead(t *testing.T) {
 
 // TestLiteralPath checks that ZooKeeper takes a literal name, and that all calls use it.
 func TestLiteralPath(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()}, zklock.LiteralNames())

@@ -25,6 +25,7 @@ func blockRequest(name, owner string, tokens int) driver.Request {
 // TestBlock reserves tokens: they begin with the zxid of the node, and end before those of the
 // next node.
 func TestBlock(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
@@ -60,6 +61,7 @@ func TestBlock(t *testing.T) {
 
 // TestWanted has others queue behind the holder of a block.
 func TestWanted(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	tests := []struct {
@@ -123,6 +125,7 @@ func checkWanted(t *testing.T, wanted <-chan struct{}, by string) {
 // TestHandOver has goroutines of one process, another process and a foreign client compete for
 // one lock all the time. A multi under each hold succeeds.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	if _, err := tree.Create("/account", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
@@ -148,6 +151,7 @@ func TestHandOver(t *testing.T) {
 
 // TestNobodyStarves has a process whose goroutines always want a lock, and another one.
 func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	jobtest.Crowd{Many: newDriver(t, []string{server.Addr()}), Few: newDriver(t, []string{server.Addr()})}.NobodyStarves(t)
 }
@@ -155,6 +159,7 @@ func TestNobodyStarves(t *testing.T) {
 // TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the
 // lock as the first one did.
 func TestIsOwnerBlock(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})

@@ -28,6 +28,7 @@ func newLocker(t *testing.T, d driver.Driver) *snib.Locker {
 // TestLostNotReleased has a hold that was reported lost because its renewals got no answer in
 // time. It blocks nobody, although the session lives and nobody releases the hold.
 func TestLostNotReleased(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	addrs := []string{server.Addr()}
 	const timeout = 6 * time.Second // the session and the connection outlive the pause
@@ -72,6 +73,7 @@ func TestLostNotReleased(t *testing.T) {
 // the session has answered meanwhile, and that a hold that was never renewed lasts with the
 // session.
 func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(8*time.Second)) // on a busy machine, it must outlast the hold
 	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	rest := acquire(t, w.d, request("rest", "d"))
@@ -130,6 +132,7 @@ func TestLockDelayWithoutConnection(t *testing.T) {
 // TestStaleHandOver checks that a lease that was ended by force is not handed over within the
 // process.
 func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	in := newDriver(t, []string{server.Addr()})

@@ -14,6 +14,7 @@ import (
 // TestManyHolds checks that a renewal of all holds finds out which of them was broken: also right
 // after the grant, when its node is not watched yet.
 func TestManyHolds(t *testing.T) {
+	t.Parallel()
 	const watched, unwatched = 300, 50
 	server := zktest.Single(t)
 	d, operator := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})

@@ -11,6 +11,7 @@ import (
 
 // TestIsOwner checks that a multi with IsOwner writes for the current hold, and for no other.
 func TestIsOwner(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	conn := newTree(t, server.Addr()).Conn

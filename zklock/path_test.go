@@ -117,6 +117,7 @@ func FuzzFolder(f *testing.F) {
 }
 
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		servers []string

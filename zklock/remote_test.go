@@ -7,7 +7,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
@@ -46,11 +45,6 @@ func TestMinHoldByID(t *testing.T) {
 	if kept := driver.Now().Sub(freed); kept < req.MinHold {
 		t.Errorf("the lock was given to the next %v after the grant at the earliest, want %v", kept, req.MinHold)
 	}
-	livetest.Await(t, "an empty queue", func() error {
-		if names := tree.children("/snib/job"); len(names) > 0 {
-			return errors.New("a node is left")
-		}
-		return nil
-	})
+	tree.awaitChildren("/snib/job", 0)
 	jobtest.BreakKept(t, d, other)
 }

@@ -51,6 +51,7 @@ func createRoot(t *testing.T, tr tree, password string) {
 // everything with locks. Others can do what their rights allow by the table on the page, and no
 // more.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	single := []string{server.Addr()}
 	user := newStranger(t, server.Addr())

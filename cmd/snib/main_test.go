@@ -29,8 +29,9 @@ const raceVar = "GORACE"
 // configVar is the environment variable that names the configuration file.
 const configVar = "SNIB_CONFIG"
 
-// TestMain puts the command, and the small programs that the tests run under it, into PATH.
-// Each is this test binary under another name, so -race watches all of them.
+// TestMain puts the command, and the small programs that the tests run under it, into PATH. Each
+// of the latter is this test binary under another name. The command is built once, without the race
+// detector, which would slow each of its many processes; its packages have tests of their own.
 func TestMain(m *testing.M) {
 	if os.Getenv(raceVar) == "" {
 		_ = os.Setenv(raceVar, "atexit_sleep_ms=0") // else each process ends a second later
@@ -38,8 +39,7 @@ func TestMain(m *testing.M) {
 	if _, set := os.LookupEnv(configVar); !set {
 		_ = os.Setenv(configVar, os.DevNull) // else the tests depend on who runs them
 	}
-	testscript.Main(suite{m}, map[string]func(){
-		"snib":      main,
+	testscript.Main(withCommand{m}, map[string]func(){
 		"hold":      hold,
 		"increment": increment,
 		"journal":   journal,
@@ -49,13 +49,24 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// A suite is the tests, without the programs that they run.
-type suite struct{ *testing.M }
+// withCommand runs tests with the command in PATH.
+type withCommand struct{ tests *testing.M }
 
 // Run runs the tests. They name their stores, or mean the default.
-func (s suite) Run() int {
+func (w withCommand) Run() int {
 	_ = os.Unsetenv("SNIB_URL") // an empty one is refused
-	return s.M.Run()
+	dir, err := os.MkdirTemp("", "snib")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	build := exec.Command("go", "build", "-o", dir, ".")
+	build.Stdout, build.Stderr = os.Stdout, os.Stderr
+	if err := build.Run(); err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return w.tests.Run()
 }
 
 func TestScripts(t *testing.T) {
@@ -116,7 +127,7 @@ func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // testTimeout is how long the tests wait for an event that should come at once.
-const testTimeout = 20 * time.Second
+const testTimeout = time.Minute
 
 // poll calls ok until it returns true, for at most testTimeout.
 func poll(ok func() bool) bool { return pollFor(testTimeout, ok) }
@@ -150,7 +161,7 @@ func hold() {
 	if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
 		die("hold: %v", err)
 	}
-	if !pollFor(15*testTimeout, func() bool { return exists(os.Args[2]) }) {
+	if !pollFor(5*testTimeout, func() bool { return exists(os.Args[2]) }) {
 		die("hold: nobody made %s", os.Args[2])
 	}
 }

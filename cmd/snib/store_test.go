@@ -80,11 +80,10 @@ func TestNotAllowed(t *testing.T) {
 	})
 }
 
-// copyProgram copies this test binary, which is snib under that name, so that every user can
-// run it.
+// copyProgram copies the command, so that every user can run it.
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
-	self, err := os.Executable()
+	self, err := exec.LookPath("snib")
 	if err != nil {
 		t.Fatal(err)
 	}

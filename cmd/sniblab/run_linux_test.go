@@ -203,8 +203,8 @@ func TestStores(t *testing.T) {
 	})
 }
 
-// TestAccepts has the lab judge snib by plans for which it rejects broken variants of snib
-// (package internal/mutant).
+// TestAccepts has the lab judge snib by plans that reject a holder that ends too late, and a
+// release that ends another's hold.
 func TestAccepts(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]string{

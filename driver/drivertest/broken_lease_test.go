@@ -421,8 +421,11 @@ func fencingMutants() []mutant {
 		mutateRequest("tokens are promised and not reserved", "Fencing/Reserved", func(_ *world, req driver.Request) driver.Request {
 			req.Tokens = 1
 			return req
-		}).shapingGrants(func(l *lease) { l.grant.Tokens = l.req.Tokens }),
-		mutateGrant("more tokens are reserved than asked for", "Fencing/Reserved", func(l *lease) { l.grant.Tokens += 10 }),
+		}).shapingGrants(func(l *lease) { l.grant.Tokens = l.req.Tokens }).
+			alsoFailing("nor is there a bound", "Fencing/Bounded"),
+		mutateGrant("as many tokens are reserved as are asked for", "Fencing/Bounded", func(l *lease) { l.grant.Tokens = l.req.Tokens }),
+		mutateGrant("more tokens are reserved than asked for", "Fencing/Reserved", func(l *lease) { l.grant.Tokens += 10 }).
+			alsoFailing("so the bound is exceeded, too", "Fencing/Bounded"),
 	}
 }
 

@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -87,9 +89,7 @@ func fencingClauses() []clause {
 				var last uint64
 				for i := range 3 {
 					req := t.req(fmt.Sprint("a", i))
-					// 4096 is the most that the core asks for: no clock catches up with them by
-					// chance.
-					req.Tokens = 4096
+					req.Tokens = maxTokens // no clock catches up with them by chance
 					l := t.acquire(d1, req)
 					g := l.Grant()
 					if g.Tokens < 0 || g.Tokens > req.Tokens {
@@ -103,8 +103,33 @@ func fencingClauses() []clause {
 				}
 			},
 		},
+		{
+			name: "Fencing/Bounded",
+			why:  "no request may drive the tokens to their end, or so far ahead that no clock catches up with them",
+			gate: fencing(),
+			run: func(t *trial) {
+				for i, shared := range []bool{false, t.info.Shared} {
+					d := t.open()
+					req := t.req(fmt.Sprint("greedy ", i))
+					req.Tokens, req.Shared = math.MaxInt, shared
+					l := t.acquire(d, req)
+					g := l.Grant()
+					if g.Tokens > maxTokens {
+						t.Fatalf("Tokens = %d, want %d at most", g.Tokens, maxTokens)
+					}
+					t.release(l)
+					last := g.Token + uint64(max(g.Tokens, 1)) - 1
+					if next := t.nextToken(d, last, fmt.Sprint("next ", i)); next-last > uint64(time.Hour.Microseconds()) {
+						t.Errorf("Token = %d after a block that ended with %d", next, last)
+					}
+				}
+			},
+		},
 	}
 }
+
+// maxTokens is the most tokens that a driver reserves for a lease: the core asks for no more.
+const maxTokens = 4096
 
 // nextToken takes and releases a lease, whose token must be greater than last, and returns its
 // token.

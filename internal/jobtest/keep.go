@@ -10,15 +10,19 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// Acquire acquires a lock that is free, or will be soon.
-func Acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+// Acquire acquires a lock that is free, or will be soon. The store may need several tries to answer
+// in time.
+func Acquire(t testing.TB, d driver.Driver, req driver.Request) (l driver.Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
-	}
+	livetest.Await(t, "lease", func() (err error) {
+		t.Helper()
+		if l, err = d.Acquire(ctx, req); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
+		}
+		return err
+	})
 	return l
 }
 

@@ -199,16 +199,20 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 	if o.Denied {
 		c.wait = livetest.Patience // the answer ends it
 	}
-	for try := 1; ; try++ {
+	for try, first := 1, time.Now(); ; try++ {
 		began := time.Now()
 		c.errs = c.call(ctx, c.locker, c.wait, fmt.Sprintf("%s/%s/%v", c.kind, c.name, c.used))
 		c.took = time.Since(began)
 		c.late = max(c.late, c.took-max(c.min, c.wait))
-		if try == 4 || !slices.ContainsFunc(c.errs, func(err error) bool { return c.knows(err) && !o.isCauseOf(err) }) {
+		last, pause := try == 4, c.wait-c.took
+		if o.Denied {
+			last, pause = time.Since(first) > livetest.Patience, shortWait
+		}
+		if last || !slices.ContainsFunc(c.errs, func(err error) bool { return c.knows(err) && !o.isCauseOf(err) }) {
 			return
 		}
 		select {
-		case <-time.After(c.wait - c.took):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}

@@ -27,11 +27,16 @@ const jobVar = "SNIB_TEST_JOB"
 //
 // do gets the job that was passed to [StartChild], decoded from JSON, and a context that is
 // done when the child is told to end or the tests end. The child reports to the tests by [Say];
-// Main reports an error of do as "error" and its text.
-func Main[Job any](m *testing.M, do func(Job, context.Context) error) int {
+// Main reports an error of do as "error" and its text. After the tests, it calls atEnd,
+// such as the End of a [Shared].
+func Main[Job any](m *testing.M, do func(Job, context.Context) error, atEnd ...func()) int {
 	text, child := os.LookupEnv(jobVar)
 	if !child {
-		return m.Run()
+		code := m.Run()
+		for _, f := range atEnd {
+			f()
+		}
+		return code
 	}
 	_ = os.Unsetenv(jobVar) // processes that the job starts are not children of the tests
 	ctx, cancel := context.WithCancel(context.Background())

@@ -59,13 +59,6 @@ var coreMutants = []mutant{
 		tests: "TestRenewalRetriesWithinTheLease",
 	},
 	{
-		guarantee: "renewed together", pkg: ".",
-		in:    "core.keepAllLocked",
-		old:   "k.all.renewAt = now.Add(timeout + driver.CancelTimeout)",
-		new:   "k.all.renewAt = now.Add(time.Hour)",
-		tests: "TestHungRenewalOfAll",
-	},
-	{
 		guarantee: "late grants", pkg: ".",
 		in:    "Locker.checkAndInstall",
 		old:   "if le.deadline.Reached(now) {",
@@ -108,13 +101,6 @@ var coreMutants = []mutant{
 		tests: "TestLocalTokensIncrease",
 	},
 	{
-		guarantee: "tokens increase", pkg: "driver",
-		in:    "NextToken",
-		old:   "max(last+1, uint64(max(clock.UnixMicro(), 0)))",
-		new:   "uint64(max(clock.UnixMicro(), 0)) + 0*last",
-		tests: "TestNextToken",
-	},
-	{
 		guarantee: "token blocks", pkg: ".",
 		in:    "lease.canHandOver",
 		old:   "le.nextToken >= le.endToken || le.deadline",
@@ -130,10 +116,10 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "one contender", pkg: ".",
-		in:    "core.waitInQueue",
-		old:   "case q == nil:",
-		new:   "case q != nil && !noWait:\nc.mu.Unlock()\nreturn place{}, nil, nil\ncase q == nil:",
-		tests: "TestOneContenderPerProcess",
+		in:    "Locker.acquireOnce",
+		old:   "l.core.dequeue(p, err == nil && l.conf.exclusive())",
+		new:   "l.core.dequeue(p, l.conf.exclusive())",
+		tests: "TestTurnIsPassedOn",
 	},
 	{
 		guarantee: "order of arrival", pkg: ".",
@@ -141,13 +127,6 @@ var coreMutants = []mutant{
 		old:   "if w := q.waiters.first; w.locker",
 		new:   "if w := q.waiters.last; w.locker",
 		tests: "TestOneContenderPerProcess",
-	},
-	{
-		guarantee: "the turn is passed on", pkg: ".",
-		in:    "Locker.acquireOnce",
-		old:   "l.core.dequeue(p, err == nil && l.conf.exclusive())",
-		new:   "l.core.dequeue(p, l.conf.exclusive())",
-		tests: "TestTurnIsPassedOn",
 	},
 	{
 		guarantee: "local runs end", pkg: ".",
@@ -192,13 +171,6 @@ var coreMutants = []mutant{
 		tests: "TestTokenRegression",
 	},
 	{
-		guarantee: "nothing is left", pkg: "driver/fault",
-		in:    "Driver.Acquire",
-		old:   "if err == nil && ctx.Err() != nil {",
-		new:   "if false {",
-		tests: "TestGrantAfterTheEnd",
-	},
-	{
 		guarantee: "late requests", pkg: ".",
 		in:    "Locker.attempt",
 		old:   "newID()",
@@ -211,13 +183,6 @@ var coreMutants = []mutant{
 		old:   "case st.Holders[at].Holder.Kind != driver.KindDetached:",
 		new:   "case false:",
 		tests: "TestAdoptIsRefusedWhileRenewed TestAdoptedIsNotDetached",
-	},
-	{
-		guarantee: "detached holds", pkg: ".",
-		in:    "Locker.enqueue",
-		old:   " || l.conf.detached",
-		new:   "",
-		tests: "TestDetachedDoesNotBlockItsProcess",
 	},
 	{
 		guarantee: "Do tells", pkg: ".",
@@ -241,13 +206,6 @@ var coreMutants = []mutant{
 		tests: "TestOutage",
 	},
 	{
-		guarantee: "outages are waited for", pkg: "driver/driverkit",
-		in:    "Outage.AgainWithin",
-		old:   "if left <= 0 {",
-		new:   "if left <= -time.Hour {",
-		tests: "TestOutage", testsIn: ".",
-	},
-	{
 		guarantee: "an outage is not a holder", pkg: ".",
 		in:    "Locker.withHeldError",
 		old:   "case errors.Is(err, ErrUnavailable):",
@@ -260,13 +218,6 @@ var coreMutants = []mutant{
 		old:   "driver.AnswerTimeout)",
 		new:   "time.Hour)",
 		tests: "TestNoAnswer",
-	},
-	{
-		guarantee: "causes are kept", pkg: "driver",
-		in:    "Await",
-		old:   "case <-ctx.Done():\nreturn none, context.Cause(ctx)",
-		new:   "case <-ctx.Done():\nreturn none, ctx.Err()",
-		tests: "TestAwait",
 	},
 	{
 		guarantee: "causes are kept", pkg: ".",
@@ -288,12 +239,5 @@ var coreMutants = []mutant{
 		old:   "outage = &q.outage",
 		new:   "",
 		tests: "TestOutageOfQueue",
-	},
-	{
-		guarantee: "outages end waits", pkg: "driver/driverkit",
-		in:    "Outage.IsOver",
-		old:   "time.Since(o.began) >= limit",
-		new:   "false",
-		tests: "TestOver",
 	},
 }

@@ -5,7 +5,8 @@
 //
 // A mutant says what it changes by package, declaration and text, so it survives when code moves
 // to another file, or is indented anew. Without the build tag mutants, the tests here only check
-// that each mutant still finds its text, and that the list and the page agree.
+// that each mutant still finds its text, and that its tests are named on the page. A mutant stays
+// if users would be harmed and no other test would notice; none of the tests starts a server.
 //
 // The broken drivers for the clauses of the conformance suite are in driver/drivertest.
 package mutant

@@ -19,14 +19,12 @@ type mutant struct {
 	guarantee string // its name in docs/guarantees.md
 	pkg       string // the folder of the package, below the root
 	in        string // the declaration to change: f, T.method, or a constant, a variable or a type
-	file      string // instead of in: a file below pkg that is not Go, such as a script
 	old, new  string // old stands there once; white space around its lines does not count
 	tests     string // the tests that must notice, such as "TestRows/Prune TestCrash"
 	testsIn   string // the folder of these tests, if it is not pkg
 }
 
-var all = slices.Concat(coreMutants, sqliteMutants, redisMutants, redlockMutants, rowsMutants, postgresMutants, mysqlMutants,
-	zookeeperMutants, etcdMutants, helperMutants, serveMutants, accessMutants, cmdMutants, nemesisMutants)
+var all = slices.Concat(coreMutants, driverMutants, helperMutants, serveMutants)
 
 // name returns the guarantee and the package.
 func (m mutant) name() string { return m.guarantee + "/" + label(m.pkg) }
@@ -48,7 +46,7 @@ type source struct {
 	packages map[string]map[string][]part // by directory and declaration
 }
 
-// A part is a part of a file: a declaration, or all of it.
+// A part is a declaration in a file.
 type part struct {
 	file       string
 	code       string // the whole file
@@ -78,8 +76,8 @@ func (s *source) change(m mutant) (file, code string, err error) {
 		}
 	}
 	if found != 1 {
-		return "", "", fmt.Errorf("%s of package %s contains this text %d times, want once: give the text as it is now, or more of it:\n%s",
-			cmp.Or(m.in, m.file), label(m.pkg), found, m.old)
+		return "", "", fmt.Errorf("%s of package %s contains this text %d times, want once: give the text as it is now, "+
+			"or more of it:\n%s", m.in, label(m.pkg), found, m.old)
 	}
 	return file, code, nil
 }
@@ -88,10 +86,6 @@ func (s *source) change(m mutant) (file, code string, err error) {
 // have the same declaration.
 func (s *source) find(m mutant) ([]part, error) {
 	dir := filepath.Join(s.root, m.pkg)
-	if m.file != "" {
-		code, err := os.ReadFile(filepath.Join(dir, m.file))
-		return []part{{filepath.Join(dir, m.file), string(code), 0, len(code)}}, err
-	}
 	if s.packages[dir] == nil {
 		decls, err := parse(dir)
 		if err != nil {

@@ -13,13 +13,16 @@ package pgtest
 
 import (
 	"crypto/md5"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,8 +44,9 @@ func Password() string { return livetest.MustSecret() }
 type Server struct {
 	*livetest.Process
 
-	t    testing.TB
-	data string // the data folder; "" for a PgBouncer
+	t        testing.TB
+	data     string // the data folder; "" for a PgBouncer
+	database string // that of URL; "" for the first one
 }
 
 // Kill is [livetest.Process.Kill], but also waits for the last of the server's
@@ -67,6 +71,22 @@ func Start(t testing.TB, settings ...string) *Server {
 		t.Fatalf("make a database: %v", err)
 	}
 	return startServer(t, binary, home, dir, settings)
+}
+
+// Database makes an empty database, for tests that share a server, and returns the server with its
+// URL.
+func (s *Server) Database(t testing.TB) *Server {
+	t.Helper()
+	psql, err := sibling(Program(t), "psql")
+	if err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+	name := strings.ToLower(rand.Text())
+	cmd := exec.CommandContext(t.Context(), psql, "-qXd", s.URL(), "-c", `CREATE DATABASE "`+name+`"`)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make a database: %v\n%s", err, out)
+	}
+	return &Server{Process: s.Process, t: t, database: name}
 }
 
 // Standby starts a standby of the server at addr, which may be the address of a
@@ -157,7 +177,12 @@ server_login_retry = 1
 `
 
 // URL returns the URL of the server.
-func (s *Server) URL() string { return URL(s.Addr()) }
+func (s *Server) URL() string {
+	if s.database == "" {
+		return URL(s.Addr())
+	}
+	return strings.Replace(URL(s.Addr()), "/postgres?", "/"+s.database+"?", 1)
+}
 
 // URL returns the URL for the server at addr, or for a proxy at addr.
 func URL(addr string) string {

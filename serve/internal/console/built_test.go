@@ -16,9 +16,7 @@ import (
 // TestBuilt builds the sources and compares the result with the committed files. With UPDATE=1 it
 // replaces them: that is "make console".
 func TestBuilt(t *testing.T) {
-	if os.Getenv("UPDATE") == "" && testing.Short() {
-		t.Skip("-short: building the console installs packages of npm")
-	}
+	livetest.Long(t) // it installs packages of npm
 	node := livetest.Binary(t, "node", "node")
 	npm := livetest.Binary(t, "node", "npm")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // packages come over a network

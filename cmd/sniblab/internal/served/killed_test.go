@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/serve"
 )
 
@@ -78,6 +79,14 @@ func (p *process) start() {
 func (p *process) kill() {
 	p.child.Kill()
 	p.child = nil
+}
+
+// TestConformancePostgres runs the suite through a replica in a process of its own. In this one,
+// its pool might start a goroutine at any time, which the suite would take for one of the driver.
+func TestConformancePostgres(t *testing.T) {
+	h := harness(nil, newProcess(t, startStore(t, postgres), "").job.Addr)
+	h.Secret = pgtest.Password()
+	drivertest.Run(t, h)
 }
 
 // TestConformanceKilled runs the suite with two replicas. In each case the first one is killed when
