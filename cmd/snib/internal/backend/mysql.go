@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -116,7 +117,9 @@ func newMySQLPool(name string, c *mysql.Config) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 	}
-	return sql.OpenDB(connector), nil
+	db := sql.OpenDB(connector)
+	db.SetConnMaxIdleTime(time.Second) // a holder needs the driver's connection only, and each process counts
+	return db, nil
 }
 
 func hostPort(u *url.URL, port string) string {

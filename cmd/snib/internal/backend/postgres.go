@@ -179,6 +179,7 @@ func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Dr
 		}
 		return nil, err
 	}
+	pool.Reset() // the driver has connections of its own, and each process counts
 	d, err := pglock.New(pool)
 	if err != nil {
 		pool.Close()
