@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
 // startService starts snib serve for a store, and returns its process and its URL.
@@ -171,10 +172,13 @@ func TestReservations(t *testing.T) {
 // TestServedChecks has a service examine its store, and search it for leaks.
 func TestServedChecks(t *testing.T) {
 	t.Parallel()
-	_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	if status, body := post(t, url, `{"name":"for ever","ttl_ms":346896000000}`); status != http.StatusOK {
+	node := redistest.Single(t)
+	node.Used()
+	_, url := startService(t, "redis://"+node.Addr())
+	if status, body := post(t, url, `{"name":"for ever","ttl_ms":60000}`); status != http.StatusOK {
 		t.Fatalf("acquire = %d %s", status, body)
 	}
+	node.Must("PEXPIRE", "for ever", "9000000000000000")
 	for path, want := range map[string]string{
 		"/v1/leaks":  `{"leaks":[{"kind":"distant","name":"for ever","problem":"`,
 		"/v1/doctor": `{"check":"lock","verdict":"ok","value":"taken, renewed and freed twice`,

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func (u *sqlURL) withSocket() string {
 	if strings.Contains(u.rest, "?") {
 		sep = "&"
 	}
-	return u.rest + sep + "host=" + url.QueryEscape(u.socket) + "&port=" + cmp.Or(u.socketPort, "5432")
+	return u.rest + sep + "host=" + escape(u.socket) + "&port=" + cmp.Or(u.socketPort, "5432")
 }
 
 // applyLibpq applies defaults, and the parameters that pgx does not know.

@@ -89,7 +89,7 @@ func (d sqlDialect) takeParameters(u *sqlURL, query string) (rest string, err er
 	var others []string
 	err = u.eachParameter(query, func(name, value, shown string) error {
 		check, known := d.taken[name]
-		switch pair := url.QueryEscape(name) + "=" + url.QueryEscape(value); {
+		switch pair := escape(name) + "=" + escape(value); {
 		case name == "password":
 			return u.errorf("a password does not belong behind the ?; write it before the host, or use password-file")
 		case name == "password-file":
@@ -108,6 +108,10 @@ func (d sqlDialect) takeParameters(u *sqlURL, query string) (rest string, err er
 	})
 	return strings.Join(others, "&"), err
 }
+
+// escape encodes a name or value of a parameter. A + is a space to some libraries and itself to
+// others, so there is none.
+func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // currentPassword returns the password. That of a file is read anew for each connection.
 func (u *sqlURL) currentPassword() (string, error) { return readSecret(u.password, u.passwordFile) }

@@ -239,7 +239,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
 		case !strings.HasPrefix(h.Holder.Label, lockLabel) && l.isGone(h.Holder):
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
-		case h.Left >= endlessLeft:
+		case h.Left >= driver.LongestTTL:
 			k.kind, k.problem = leakDistant, heldBy(h)+"; "+leaseEnd(h)+", which nobody can have meant"
 		case l.held.value > 0 && h.Held > l.held.value:
 			k.kind, k.problem = leakOld, heldBy(h)
