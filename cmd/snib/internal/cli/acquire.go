@@ -38,7 +38,8 @@ type acquirer struct {
 	wait   *duration // the longest wait, if set
 	retry  *duration // how long the store may be unavailable
 	noWait bool
-	held   holds // what was acquired before, if the command needs several locks
+	names  []string // the lock that is wanted, or several of which one is
+	held   holds    // what was acquired before, if the command needs several locks
 
 	mu       sync.Mutex // guards req.ID, too
 	lastErr  error      // of the last attempt to reach the store
@@ -166,9 +167,10 @@ func (acq *acquirer) options() []snib.Option {
 	return opts
 }
 
-// acquire acquires the lock and meanwhile shows who holds it. If a signal asks the process to
-// end, acquire gives up and returns the exit code for that signal.
-func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan os.Signal) (*snib.Lock, error) {
+// acquire acquires one of the names, and meanwhile shows who holds the first. If a signal asks the
+// process to end, acquire gives up and returns the exit code for that signal.
+func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []string, sigs <-chan os.Signal) (*snib.Lock, error) {
+	acq.names, acq.req.Name = names, names[0]
 	type result struct {
 		lock *snib.Lock
 		err  error
@@ -177,7 +179,12 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		lock, err := locker.Acquire(ctx, acq.req.Name)
+		if len(names) == 1 {
+			lock, err := locker.Acquire(ctx, names[0])
+			done <- result{lock, err}
+			return
+		}
+		lock, err := locker.AcquireAny(ctx, names...)
 		done <- result{lock, err}
 	}()
 	line := &waitLine{acq: acq, store: s}
@@ -209,18 +216,29 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 	}
 }
 
+// acquireNames acquires any one of the names, or all.
+func (acq *acquirer) acquireNames(locker *snib.Locker, s *backend.Store, names []string, anyOne bool, sigs <-chan os.Signal) (holds, error) {
+	if !anyOne {
+		return acq.acquireAll(locker, s, names, sigs)
+	}
+	lock, err := acq.acquire(locker, s, names, sigs)
+	if err != nil {
+		return nil, err
+	}
+	return holds{lock}, nil
+}
+
 // acquireAll acquires all names or none, one after the other. They are sorted, as they are for
 // [snib.Locker.AcquireAll], so that no two callers wait for each other. If it fails, acq.req.Name
 // is the name that it did not get.
 func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []string, sigs <-chan os.Signal) (holds, error) {
 	began := time.Now()
 	for i, name := range names {
-		acq.req.Name = name
 		if i > 0 && acq.wait.set && !acq.noWait {
 			rest := max(acq.wait.value-time.Since(began), min(acq.wait.value, feedbackInterval))
 			locker = locker.With(snib.MaxWait(rest))
 		}
-		lock, err := acq.acquire(locker, s, sigs)
+		lock, err := acq.acquire(locker, s, []string{name}, sigs)
 		if err == nil {
 			acq.held = append(acq.held, lock)
 			if cause := acq.held.cause(); cause != nil {
@@ -278,6 +296,14 @@ func userName() string {
 // onTerminal reports whether standard error is a terminal.
 func onTerminal() bool { return child.IsTerminal(os.Stderr) }
 
+// wanted names what the command waits for.
+func (acq *acquirer) wanted() string {
+	if len(acq.names) > 1 {
+		return printable(acq.req.Name) + " or another"
+	}
+	return printable(acq.req.Name)
+}
+
 // A waitLine shows what the command waits for. On a terminal it is one line, redrawn every
 // second. On a terminal that can't redraw, it is printed once. Without a terminal it is
 // printed once, and only with --verbose or if the wait is for something other than a
@@ -303,7 +329,7 @@ func (l *waitLine) draw() {
 	if usual && !onTerminal() && !l.acq.verbose {
 		return
 	}
-	text := oneLine("snib: waiting for " + printable(l.acq.req.Name) + reason)
+	text := oneLine("snib: waiting for " + l.acq.wanted() + reason)
 	if !redraws {
 		l.done = true
 		fmt.Fprintln(l.acq.err, text)
@@ -411,6 +437,9 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 		return failf(exitConfig, "%s", message(err))
 	case !errors.Is(err, snib.ErrHeld):
 		return err
+	}
+	if len(acq.names) > 1 {
+		return takenError{"all are taken: " + printableNames(acq.names)}
 	}
 	ctx, cancel := briefly()
 	defer cancel()

@@ -21,6 +21,7 @@ const runExamples = `  snib run deploy -- make deploy            one at a time; 
   snib run --slots 3 api -- ./crawl         at most three at once
   snib run deploy -c 'make && deploy --fence "$SNIB_TOKEN"'
   snib run a --also b -- ./move-a-to-b      holds both locks
+  snib run gpu0 --also gpu1 --any -- ./train    holds one: $SNIB_NAME
 `
 
 const runNotes = `  snib runs the command directly, or with -c through a shell. The command has
@@ -30,7 +31,8 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
   Several locks. --also NAME holds further locks under the same flags. snib
   acquires all of them in the order of their names, so that callers with names
   in common don't wait for each other. If one can't be had, it gives back the
-  others. If one is lost, that is a loss.
+  others. If one is lost, that is a loss. With --any it holds only one, the
+  one that is free first, in the given order if several are.
 
   Signals. snib passes TERM, HUP, INT, QUIT, USR1, USR2, WINCH and CONT on to
   that group. After the first TERM, HUP, INT or QUIT, the command has the time

@@ -14,12 +14,23 @@ import (
 type holds []*snib.Lock
 
 // String returns the names of the locks, for messages.
-func (hs holds) String() string {
+func (hs holds) String() string { return printableNames(hs.names()) }
+
+func (hs holds) names() []string {
 	names := make([]string, len(hs))
 	for i, lock := range hs {
-		names[i] = printable(lock.Name())
+		names[i] = lock.Name()
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// printableNames returns names as a list, for messages.
+func printableNames(names []string) string {
+	shown := make([]string, len(names))
+	for i, name := range names {
+		shown[i] = printable(name)
+	}
+	return strings.Join(shown, ", ")
 }
 
 // validity returns for how long all of the holds are valid.

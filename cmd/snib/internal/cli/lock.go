@@ -99,7 +99,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	sigs := make(chan os.Signal, 8)
 	notifySignals(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(sigs)
-	lock, err := acq.acquire(locker, s, sigs)
+	lock, err := acq.acquire(locker, s, []string{name}, sigs)
 	if err != nil {
 		err = acq.explainRefusal(err, s)
 		if t, ok := errors.AsType[takenError](err); ok {

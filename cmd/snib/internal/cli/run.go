@@ -43,16 +43,16 @@ type runCommand struct {
 	*app
 	ttl, wait, minHold, maxHold, timeout, killAfter *duration
 
-	try, skip, shared, fair bool
-	busyCode, slots         int
-	onLost                  *choice
-	shell, label, logFile   string
-	also                    []string
-	jitter, retry           *duration
+	try, skip, shared, fair, any bool
+	busyCode, slots              int
+	onLost                       *choice
+	shell, label, logFile        string
+	also                         []string
+	jitter, retry                *duration
 
 	log      *runLog
 	name     string
-	names    []string // name and also, sorted, each once
+	names    []string // name and also, each once: sorted, or with --any as given
 	argv     []string
 	sigs     chan os.Signal
 	renewals renewals
@@ -88,6 +88,7 @@ func (a *app) newRunCommand() *cobra.Command {
 	r.onLost = addChoice(cmd, "on-lost", "", "what happens to the command when the lock is lost", "kill", "continue")
 	f.StringVarP(&r.shell, "command", "c", "", "run `STRING` with sh -c")
 	f.StringArrayVar(&r.also, "also", nil, "hold the lock `NAME`, too; may be given several times")
+	f.BoolVar(&r.any, "any", false, "hold just one of NAME and --also, whichever is free first; SNIB_NAME says which")
 	r.jitter = addDuration(cmd, "jitter", "", "first sleep for a random time up to this long, so that cron jobs of many hosts don't all start at once", 0, 0)
 	f.StringVar(&r.label, "label", "", "a `TEXT` that shows others what holds the lock (default: the command's name)")
 	f.StringVar(&r.logFile, "log", "", "append a line of JSON about this run to `FILE`")
@@ -116,13 +117,32 @@ func (r *runCommand) parseArguments(cmd *cobra.Command, args []string) error {
 	case len(r.argv) == 0:
 		return usagef("no command was given: %s", runUsage)
 	}
-	r.names = slices.Compact(slices.Sorted(slices.Values(append(r.also, r.name))))
+	r.names = append([]string{r.name}, r.also...)
+	if r.any {
+		return r.checkAny(cmd)
+	}
+	r.names = slices.Compact(slices.Sorted(slices.Values(r.names)))
+	return r.checkNames(cmd)
+}
+
+func (r *runCommand) checkNames(cmd *cobra.Command) error {
 	for _, name := range r.names {
 		if err := oneName(cmd, []string{name}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkAny checks the names of which one is wanted.
+func (r *runCommand) checkAny(cmd *cobra.Command) error {
+	switch {
+	case len(r.also) == 0:
+		return usagef("--any chooses among several names: give the others with --also")
+	case len(slices.Compact(slices.Sorted(slices.Values(r.names)))) < len(r.names):
+		return usagef("--any: a name is there twice")
+	}
+	return r.checkNames(cmd)
 }
 
 // applyPolicies limits the flags to what the configuration file allows for all of the names.
@@ -191,7 +211,7 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer closeSoon(locker) // the locks are released before that
-	r.log.grant(s, r.lockOf(held).Token())
+	r.log.grant(s, held, r.lockOf(held).Token())
 	return r.runUnderLock(s, held, path, outer)
 }
 
@@ -215,7 +235,7 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 		// and the command with it.
 		syscall.SIGPIPE)
 	notifySignals(r.sigs, otherSignals...)
-	if held, err = acq.acquireAll(locker, s, r.names, r.sigs); err != nil {
+	if held, err = acq.acquireNames(locker, s, r.names, r.any, r.sigs); err != nil {
 		err = r.handleTaken(acq.req.Name, acq.explainRefusal(err, s))
 		closeSoon(locker)
 		return nil, nil, nil, nil, err
@@ -399,8 +419,13 @@ func (r *runCommand) start(s *backend.Store, held holds, path string, outer []ou
 	return r.newSupervisor(held, kid), nil
 }
 
-// lockOf returns the hold on NAME, among those that the command needs.
-func (r *runCommand) lockOf(held holds) *snib.Lock { return held[slices.Index(r.names, r.name)] }
+// lockOf returns the hold on NAME, among those that the command needs, or the only one.
+func (r *runCommand) lockOf(held holds) *snib.Lock {
+	if r.any {
+		return held[0]
+	}
+	return held[slices.Index(r.names, r.name)]
+}
 
 // environ returns the environment of the command.
 func (r *runCommand) environ(held holds, outer []outerHold) ([]string, error) {
@@ -410,7 +435,7 @@ func (r *runCommand) environ(held holds, outer []outerHold) ([]string, error) {
 	}
 	lock := r.lockOf(held)
 	return environ(
-		"SNIB_NAME="+r.name,
+		"SNIB_NAME="+lock.Name(),
 		"SNIB_TOKEN="+strconv.FormatUint(lock.Token(), 10),
 		idVar+"="+lock.ID(),
 		heldVar+"="+string(list),

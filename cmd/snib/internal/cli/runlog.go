@@ -36,9 +36,9 @@ func (l *runLog) begin() {
 }
 
 // grant notes that the locks are held.
-func (l *runLog) grant(s *backend.Store, token uint64) {
+func (l *runLog) grant(s *backend.Store, held holds, token uint64) {
 	if l != nil {
-		l.granted = time.Now()
+		l.granted, l.doc.Names = time.Now(), held.names()
 		l.doc.Store, l.doc.Token = s.URL, token
 	}
 }
