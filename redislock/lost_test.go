@@ -247,8 +247,8 @@ func TestLostAnswersCore(t *testing.T) {
 		t.Run(ending.name, func(t *testing.T) {
 			t.Parallel()
 			ttl, modes := 2*time.Second, modes
-			if ending.then == livetest.ThenHang { // giving up takes up to four seconds
-				ttl, modes = 7*time.Second, modes[1:2]
+			if ending.then == livetest.ThenHang { // giving up takes up to six seconds
+				ttl, modes = 9*time.Second, modes[1:2]
 			}
 			w := newWire(t)
 			l, other := locker(t, w.bad, snib.TTL(ttl)), locker(t, w.good, snib.TTL(ttl))

@@ -27,6 +27,11 @@ const dialTimeout = 5 * time.Second
 // up. The client's own default of 10 s is longer than most leases.
 const ioTimeout = 3 * time.Second
 
+// pingInterval is how long a connection is silent before the client asks whether it lives. After
+// that and ioTimeout it gives up a connection that swallows answers, before a lease of 10 s ends.
+// The client's own default of 1 s would be most of what an idle process asks.
+const pingInterval = 3 * time.Second
+
 // sentinelRefreshInterval is how often the client asks the Sentinels for the master, in case it
 // missed a failover.
 const sentinelRefreshInterval = 10 * time.Second
@@ -73,6 +78,9 @@ func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver,
 	}
 	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
 		o.Sentinel.TopologyRefreshInterval = sentinelRefreshInterval
+	}
+	if o.Dialer.KeepAlive == 0 {
+		o.Dialer.KeepAlive = pingInterval
 	}
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout

@@ -45,7 +45,7 @@ func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, 
 	if err != nil {
 		return o, nil, err
 	}
-	dialer := net.Dialer{Timeout: cmp.Or(u.dialTimeout, defaultDialTimeout), KeepAlive: rueidis.DefaultTCPKeepAlive}
+	dialer := net.Dialer{Timeout: cmp.Or(u.dialTimeout, defaultDialTimeout)}
 	o = rueidis.ClientOption{
 		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.database,
 		ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
