@@ -92,6 +92,7 @@ func (m *mesh) serve(conn net.Conn, to int, addr string) {
 	}
 	m.tunnels[tn] = struct{}{}
 	m.updateBroken(tn)
+	refused := m.halfOpen && tn.broken && to == m.isolated
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
@@ -99,6 +100,9 @@ func (m *mesh) serve(conn net.Conn, to int, addr string) {
 		tn.close()
 		delete(m.tunnels, tn)
 	}()
+	if refused { // a member that is told nothing would wait long for the isolated one
+		return
+	}
 	server, err := m.dial(addr)
 	if err != nil {
 		return
