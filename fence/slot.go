@@ -7,15 +7,13 @@ import (
 	"hash/crc32"
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // encodeSlot returns a mark as a line: the checksum of its JSON, and the JSON.
 func encodeSlot(m Mark) []byte {
 	text, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // impossible for a struct of strings and a number
 	}
-	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text)
+	return fmt.Appendf(nil, "%08x %s\n", checksum(text), text)
 }
 
 // decodeSlot is the inverse of encodeSlot. It reports whether there is a valid mark.
@@ -25,8 +23,10 @@ func decodeSlot(slot []byte) (m Mark, ok bool) {
 		return m, false
 	}
 	sum, text := string(line[:8]), line[9:]
-	if sum != fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)) || json.Unmarshal(text, &m) != nil {
+	if sum != fmt.Sprintf("%08x", checksum(text)) || json.Unmarshal(text, &m) != nil {
 		return Mark{}, false
 	}
 	return m, m.Check() == nil
 }
+
+func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }

@@ -92,10 +92,10 @@ func (c *rueidisConn) command(call Call, text bool) rueidis.Completed {
 	case call.Script == nil:
 		return c.client.B().Arbitrary(call.Command).Keys(call.Keys...).Args(call.Args...).Build()
 	case text:
-		return c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(
+		return c.client.B().Eval().Script(call.Script.Text()).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(
 			call.Args...).Build()
 	}
-	return c.client.B().Evalsha().Sha1(call.Script.SHA1).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(
+	return c.client.B().Evalsha().Sha1(call.Script.SHA1()).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(
 		call.Args...).Build()
 }
 

@@ -110,7 +110,7 @@ func (c *scriptCall) write(cluster, self string, batch []*command) {
 
 // evalsha returns the command that makes the call.
 func (c *scriptCall) evalsha(b rueidis.Builder) rueidis.Completed {
-	return b.Evalsha().Sha1(c.script.SHA1).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
+	return b.Evalsha().Sha1(c.script.SHA1()).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
 }
 
 // codeStrings has each code at its own index, so that slicing it yields the code as a string

@@ -322,7 +322,7 @@ func (n *node) execute(c *scriptCall, batch []*command) error {
 func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
 	r := client.Do(n.callCtx, c.evalsha(client.B()))
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := client.B().Eval().Script(c.script.Text).Numkeys(int64(len(c.keys)))
+		b := client.B().Eval().Script(c.script.Text()).Numkeys(int64(len(c.keys)))
 		r = client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
 	}
 	return r.AsStrSlice()

@@ -100,7 +100,7 @@ func (s *scriptServer) wantAnswer(answer string, code byte, args ...string) {
 const one, two, rest = "one~", "two~", `"id":"me"}`
 
 func TestLuaScripts(t *testing.T) {
-	livetest.LuaScripts(t, map[string]string{"hold": holdScript.Text, "admin": adminScript.Text})
+	livetest.LuaScripts(t, map[string]string{"hold": holdScript.Text(), "admin": adminScript.Text()})
 }
 
 // TestHoldScript lists, for each case, the calls, their requests and the answers. Counters are

@@ -64,7 +64,7 @@ var rules = []rule{
 	{"redislock/redisadmin", []string{"driver"}, nil, "it says what an operator may ask, and leaves the answers to the driver"},
 	{"redislock/rediskit", []string{"driver"}, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
-	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
+	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, append([]string{"redislock/rediskit"}, backendTests...),
 		"it lends a backend a client that the backend does not know: users of others inherit nothing of it"},
 
 	{"redlock/...", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, backendTests,

@@ -207,7 +207,7 @@ func commandsOf(ctx context.Context, calls []redislock.Call) []redis.Cmder {
 		if call.Script == nil {
 			args = append(args, call.Command)
 		} else {
-			args = append(args, "EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys)))
+			args = append(args, "EVALSHA", call.Script.SHA1(), strconv.Itoa(len(call.Keys)))
 		}
 		for _, key := range call.Keys {
 			args = append(args, key)
@@ -249,7 +249,7 @@ func (c *conn) send(ctx context.Context, commands []redis.Cmder) {
 // the script, and then the commands behind it that are no scripts.
 func (c *conn) sendText(ctx context.Context, scripts []*redislock.Script, commands []redis.Cmder) {
 	args := commands[0].Args()
-	args[0], args[1] = "EVAL", scripts[0].Text
+	args[0], args[1] = "EVAL", scripts[0].Text()
 	commands[0] = newCommand(ctx, args)
 	n := 1
 	for ; n < len(commands) && scripts[n] == nil; n++ {

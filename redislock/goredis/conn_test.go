@@ -2,8 +2,6 @@ package goredis
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +18,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A rig is a conn with connections that can be broken.
@@ -123,8 +123,7 @@ func (r rig) connect(t *testing.T, key string) {
 }
 
 func script(text string) *redislock.Script {
-	sum := sha1.Sum([]byte(text))
-	return &redislock.Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
+	return rediskit.NewScript(fstest.MapFS{"script/test.lua": {Data: []byte(text)}}, "test")
 }
 
 // push returns a script that appends to a list and returns the list.
