@@ -17,6 +17,7 @@ import (
 // that nobody could translate again has the word outdated instead, and a link to the original.
 var (
 	translated = regexp.MustCompile(`\.(zh|ja)\.md$`)
+	linked     = regexp.MustCompile(`\.(?:zh|ja)\.md(#|$)`) // in the target of a link
 	stamp      = regexp.MustCompile(`(?m)^<!-- (.+): ([0-9a-f]{8}|outdated) -->\n`)
 )
 
@@ -301,7 +302,7 @@ func rows(text string) func(func([]string) bool) {
 func facts(text string) map[string]bool {
 	found := map[string]bool{}
 	for _, fact := range fact.FindAllString(text, -1) {
-		found[translated.ReplaceAllString(strings.Trim(fact, "]()"), ".md")] = true
+		found[linked.ReplaceAllString(strings.Trim(fact, "]()"), ".md$1")] = true
 	}
 	return found
 }

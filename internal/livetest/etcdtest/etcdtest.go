@@ -141,7 +141,7 @@ func (s *Server) Certificate() string {
 }
 
 // ready returns nil if the server can serve clients: it knows a leader, and a majority is
-// available. It speaks HTTP by hand, because "snib lab" starts etcd and has no other use for
+// available. It speaks HTTP by hand, because sniblab starts etcd and has no other use for
 // net/http's client, which takes 0.4 MB.
 func (s *Server) ready(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)

@@ -162,7 +162,7 @@ func describeModes(i driver.Info) string {
 func ttls(i driver.Info) string {
 	switch {
 	case i.Tenure == driver.TenureSession && i.SessionTTL > 0:
-		return "session: " + briefDuration(i.SessionTTL)
+		return "session: " + i.SessionTTL.String() // whole: a shorter TTL is refused
 	case i.MinTTL == 0 && i.MaxTTL == 0:
 		return "any"
 	case i.MaxTTL == 0:

@@ -41,7 +41,7 @@ type runJSON struct {
 	Schema   string   `json:"schema"`
 	Time     string   `json:"time"`            // when the wait for the lock began: RFC 3339, in UTC
 	Store    string   `json:"store,omitempty"` // the URL of the store, without secrets. Missing if the lock was not held
-	Names    []string `json:"names"`           // the names of the locks, sorted
+	Names    []string `json:"names"`           // the names of the locks, sorted; with `--any`, the one that was held
 	Token    uint64   `json:"token,omitempty"` // the fencing token of NAME. Missing if the lock was not held
 	Waited   float64  `json:"waited"`          // for the store and for the lock
 	Held     float64  `json:"held,omitempty"`  // from the grant to the end of the release. Missing if the lock was not held

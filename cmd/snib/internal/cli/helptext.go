@@ -276,7 +276,7 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
   dead     a hold of a process of this host that does not exist any more
   kept     a hold whose holder is gone, but processes that it started keep the
            lock until they end (SQLite); --fix leaves it alone
-  distant  a hold that ends in ten years or later; --fix leaves it alone, and
+  distant  a hold that ends in 366 days or later; --fix leaves it alone, and
            snib release --force frees it
   old      a hold that has lasted for longer than --held; --fix leaves it alone
   stuck    waiters behind the entry of a dead waiter, or for a lock that nobody
