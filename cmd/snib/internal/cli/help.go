@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,10 @@ func (a *app) setUpHelp(root *cobra.Command) {
 		Use: "help [COMMAND]", Short: "print the help of the program, of one command, or on a topic",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
+			if target != cmd.Root() && len(rest) > 0 && !slices.Contains(target.ValidArgs, rest[0]) {
+				return usagef("there is no command %s %q; see snib help %[1]s", target.Name(), rest[0])
+			}
+			if err != nil || target == cmd.Root() && len(rest) > 0 {
 				return a.unknownCommand(cmd.Root(), args)
 			}
 			target.InitDefaultHelpFlag()
