@@ -169,7 +169,8 @@ release-test: ## a release of the working tree, which is then installed from out
 console: foreign-deps ## build the web console from serve/internal/console/ui
 	SNIB_LONG=1 UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
 
-pictures: foreign-deps ## pictures of each view of the web console, in cmd/sniblab/internal/served/browser/pictures: no user downloads them
+pictures: foreign-deps ## pictures of each view of the web console, in cmd/sniblab/internal/served/browser/pictures, and of the README: no user downloads them
+	go run ./cmd/sniblab demo paused-client --svg docs/paused-client.svg
 	go test -count=1 -run '^Test(Looks|FirstSteps|Reservations|Rights)$$' ./cmd/sniblab/internal/served/browser -args -pictures pictures
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers. "make test" installs what is missing
