@@ -22,6 +22,7 @@ import (
 const (
 	nfpmTool = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 	sbomTool = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
+	manTool  = "github.com/cpuguy83/go-md2man/v2@v2.0.7"
 )
 
 // packageAll makes all files of the release from the binaries, and the checksums of these files
@@ -150,11 +151,15 @@ func (r *release) packages(ctx context.Context, date time.Time) error {
 	if err != nil {
 		return err
 	}
+	files, err := r.share(ctx, date)
+	if err != nil {
+		return err
+	}
 	for _, b := range r.built {
 		if b.os != "linux" {
 			continue
 		}
-		config, err := json.Marshal(r.nfpmConfig(b, date)) // JSON is YAML, too
+		config, err := json.Marshal(r.nfpmConfig(b, files, date)) // JSON is YAML, too
 		if err != nil {
 			return err
 		}
@@ -173,7 +178,7 @@ func (r *release) packages(ctx context.Context, date time.Time) error {
 }
 
 // nfpmConfig returns what nfpm needs to know of a package with b.
-func (r *release) nfpmConfig(b binary, date time.Time) map[string]any {
+func (r *release) nfpmConfig(b binary, files []shared, date time.Time) map[string]any {
 	arch := b.arch
 	if arch == "arm" {
 		arch = "arm7" // as buildAll builds it
@@ -181,16 +186,19 @@ func (r *release) nfpmConfig(b binary, date time.Time) map[string]any {
 	install := func(src, dst string, mode int) map[string]any {
 		return map[string]any{"src": src, "dst": dst, "file_info": map[string]any{"mode": mode, "mtime": date}}
 	}
+	contents := []any{
+		install(b.file, "/usr/bin/snib", 0o755),
+		map[string]any{"dst": "/etc/snib", "type": "dir", "file_info": map[string]any{"mode": 0o755, "mtime": date}},
+	}
+	for _, f := range files {
+		contents = append(contents, install(f.src, f.dst, 0o644))
+	}
 	return map[string]any{
 		"name": "snib", "arch": arch, "platform": "linux", "version": r.version, "mtime": date,
 		"section": "utils", "priority": "optional", "license": "Apache-2.0",
 		"maintainer": "The snib authors <https://" + r.root + ">", "homepage": "https://" + r.root,
 		"description": "Distributed locks for shell scripts\nsnib runs programs while it holds a lock in SQLite, Redis, PostgreSQL, MySQL,\nZooKeeper or etcd, and shows and frees such locks.",
-		"contents": []any{
-			install(b.file, "/usr/bin/snib", 0o755),
-			install(filepath.Join(r.clone, "LICENSE"), "/usr/share/doc/snib/copyright", 0o644),
-			install(filepath.Join(r.clone, "docs", "command.md"), "/usr/share/doc/snib/command.md", 0o644),
-		},
+		"contents":    contents,
 	}
 }
 

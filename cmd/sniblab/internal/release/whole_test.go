@@ -141,6 +141,7 @@ func checkFiles(t *testing.T, r *release, installed string) {
 		t.Error(err)
 	} else {
 		same("the package for Debian", got)
+		checkShared(t, unpacked)
 	}
 	rpm, err := os.ReadFile(r.file(here, ".rpm"))
 	if err != nil || !bytes.HasPrefix(rpm, []byte{0xed, 0xab, 0xee, 0xdb}) {
@@ -155,6 +156,23 @@ func checkFiles(t *testing.T, r *release, installed string) {
 		t.Errorf("the notes have nothing of the changelog: %v", err)
 	}
 	checkSums(t, r)
+}
+
+// checkShared checks what is beside the command in a package that was unpacked into dir.
+func checkShared(t *testing.T, dir string) {
+	t.Helper()
+	want := map[string]string{"/usr/share/man/man1/snib.1": "128+N:", "/usr/lib/systemd/system/snib.service": "ExecStart=/usr/bin/snib serve"}
+	for shell, file := range completions {
+		want[file] = map[string]string{"bash": "complete -o default", "zsh": "#compdef snib", "fish": "complete -c snib"}[shell]
+	}
+	for file, text := range want {
+		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.Contains(got, []byte(text)) {
+			t.Errorf("the package for Debian has no %s with %q: %v", file, text, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "etc/snib")); err != nil || !info.IsDir() {
+		t.Errorf("the package for Debian has no folder /etc/snib: %v", err)
+	}
 }
 
 // checkSums checks that SHA256SUMS has each published file, with its sum.
