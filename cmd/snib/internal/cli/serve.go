@@ -93,10 +93,11 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	defer guard.close()
 	checks := serveChecks{c.app, s}
 	service, err := serve.New(s.Driver, serve.Options{
-		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
+		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
 		Metrics: metrics.handler(), Observe: metrics.observe,
-		Log:   func(line string) { c.messagef("%s", line) },
-		Grace: func(err error) time.Duration { left, _ := backend.Grace(err); return left },
+		Log:      func(line string) { c.messagef("%s", line) },
+		Identity: func(ctx context.Context) (string, error) { return c.identity(ctx, s) },
+		Grace:    func(err error) time.Duration { left, _ := backend.Grace(err); return left },
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
