@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -83,18 +84,10 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	if o.MaxWait == 0 {
-		o.MaxWait = 30 * time.Second
-	}
-	if o.PlaceTimeout == 0 {
-		o.PlaceTimeout = 3 * time.Second
-	}
-	if o.MaxWaits == 0 {
-		o.MaxWaits = 10_000
-	}
-	if o.EventInterval == 0 {
-		o.EventInterval = time.Second
-	}
+	o.MaxWait = cmp.Or(o.MaxWait, 30*time.Second)
+	o.PlaceTimeout = cmp.Or(o.PlaceTimeout, 3*time.Second)
+	o.MaxWaits = cmp.Or(o.MaxWaits, 10_000)
+	o.EventInterval = cmp.Or(o.EventInterval, time.Second)
 	return o
 }
 

@@ -99,7 +99,7 @@ func (s *Store) Faults() Faults {
 	case s.Info().Backend == "redis" && s.Info().Fencing == driver.FencingDurable:
 		f.Failover = "a server that restarts with its append-only file goes on with leases and tokens; one without it grants nothing until the leases that " +
 			"may be forgotten are over; if a copy or a replica takes its place, holds can overlap"
-	case s.graceOff:
+	case s.graceOff && !s.Private():
 		f.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
 	}
 	return f

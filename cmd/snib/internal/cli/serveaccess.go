@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,7 +56,8 @@ type serviceAccess struct {
 
 	// The policy, or what admits those clients.
 	serve.Authorizer
-	recent func(p *serve.Principal, n int) []wire.AuditEvent // of the audit log
+	recent     func(p *serve.Principal, n int) []wire.AuditEvent // of the audit log
+	longestTTL time.Duration                                     // that the policy bounds; zero: it bounds none
 }
 
 // open reads the files.
@@ -86,7 +88,7 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}
-	s.Authorizer, s.recent = s.policy, s.policy.Recent
+	s.Authorizer, s.recent, s.longestTTL = s.policy, s.policy.Recent, s.policy.LongestTTL()
 	return s, nil
 }
 
