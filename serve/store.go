@@ -242,8 +242,9 @@ func (s *Service) checkStore(r *http.Request) error {
 	}
 	id, err := s.storeID(r.Context())
 	if err == nil && id != want {
-		err = wire.NewProblem(wire.ProblemOtherStore, "this replica has another store than the one that the request is for: "+
-			"all replicas must have the same; if the store was replaced, start the client again", time.Second)
+		err = wire.NewProblem(wire.ProblemOtherStore,
+			"this replica has another store than the one that the request is for: "+
+				"all replicas must have the same; if it was replaced, start the client again", time.Second)
 	}
 	return err
 }

@@ -102,7 +102,8 @@ func TestServeOtherStore(t *testing.T) {
 	dir := t.TempDir()
 	url := map[string]string{}
 	for name, store := range map[string]string{
-		"first": "sqlite:" + dir + "/a.db", "replica": "sqlite:" + dir + "/a.db", "file": "sqlite:" + dir + "/b.db",
+		"first": "sqlite:" + dir + "/a.db", "replica": "sqlite:" + dir + "/a.db",
+		"file":   "sqlite:" + dir + "/b.db",
 		"memory": "memory:?failover-grace=off", "forgetful": "memory:?failover-grace=off",
 	} {
 		_, at := startService(t, store)
@@ -117,12 +118,14 @@ func TestServeOtherStore(t *testing.T) {
 	} {
 		t.Run(tt.first+" "+tt.then, func(t *testing.T) {
 			proxy := livetest.NewProxy(t, url[tt.first])
-			d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: []string{"http://" + proxy.Addr()}})
+			conf := remotelock.Config{Servers: []string{"http://" + proxy.Addr()}}
+			d, err := remotelock.Open(t.Context(), conf)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer d.Close()
-			held := driver.Request{Name: tt.first + tt.then, ID: rand.Text(), TTL: time.Minute, NoWait: true}
+			name := tt.first + tt.then
+			held := driver.Request{Name: name, ID: rand.Text(), TTL: time.Minute, NoWait: true}
 			lease, err := d.Acquire(t.Context(), held)
 			if err != nil {
 				t.Fatal(err)
@@ -339,14 +342,15 @@ func TestServeTells(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "log")
 	_, graceful := startLogged(t, file+"0", "memory:")
-	if status, body := post(t, graceful, `{"name":"deploy"}`); status != http.StatusServiceUnavailable || !strings.Contains(body, "restarted") {
+	status, body := post(t, graceful, `{"name":"deploy"}`)
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "restarted") {
 		t.Errorf("acquire at the start = %d %s, want 503 that tells of a restart", status, body)
 	}
 	if log := read(file + "0"); !strings.Contains(log, "grants nothing for 30s") {
 		t.Errorf("the log does not tell of the grace period: %s", log)
 	}
 	p, url := startLogged(t, file, "memory:?failover-grace=off")
-	status, body := post(t, url, `{"name":"deploy"}`)
+	status, body = post(t, url, `{"name":"deploy"}`)
 	var g struct{ Token json.Number }
 	if err := json.Unmarshal([]byte(body), &g); status != http.StatusOK || err != nil {
 		t.Fatalf("acquire = %d %s, %v", status, body, err)

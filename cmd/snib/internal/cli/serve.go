@@ -93,7 +93,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		c.messagef("the store is in memory: a restart forgets all holds and reservations")
 	}
 	if grace := max(wire.DefaultTTL, access.longestTTL); s.Withhold(grace) {
-		c.messagef("it grants nothing for %v, until holds of a former process have ended; longer ones may overlap with new ones", grace)
+		c.messagef("it grants nothing for %v; former holds that last longer may overlap with new ones", grace)
 	}
 	checks := serveChecks{c.app, s}
 	service, err := serve.New(s.Driver, serve.Options{

@@ -57,7 +57,7 @@ type serviceAccess struct {
 	// The policy, or what admits those clients.
 	serve.Authorizer
 	recent     func(p *serve.Principal, n int) []wire.AuditEvent // of the audit log
-	longestTTL time.Duration                                     // that the policy bounds; zero: it bounds none
+	longestTTL time.Duration                                     // the greatest max-ttl; zero: none
 }
 
 // open reads the files.

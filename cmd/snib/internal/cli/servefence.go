@@ -41,7 +41,7 @@ func (c *serveCommand) identity(ctx context.Context, s *backend.Store) (string, 
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
 		return id, err
 	}
-	c.messagef("the store has no identity, so clients can't tell it from another one: %s", message(err))
+	c.messagef("the store has no id that clients could compare: %s", message(err))
 	return "", nil
 }
 
