@@ -10,3 +10,6 @@ func ConnOf(client rueidis.Client) Conn { return &rueidisConn{client: client} }
 
 // FullScript is fullScript.
 var FullScript = fullScript
+
+// HasLeases reports whether a driver remembers any lease.
+func HasLeases(d *Driver) bool { return d.hasLeases() }

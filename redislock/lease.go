@@ -53,8 +53,12 @@ func (l *lease) markWanted() {
 }
 
 // addLease routes messages for the attempt's request to l from now on, and applies those that
-// came before. Wanted says that another process waits.
+// came before. Wanted says that another process waits. A lease whose holder wants to be told
+// nothing gets no messages: it may end elsewhere, and the driver would keep it for good.
 func (d *Driver) addLease(l *lease, wanted bool) {
+	if l.req.OnLost == nil && l.req.OnWanted == nil {
+		return
+	}
 	d.mu.Lock()
 	d.leases[l.id] = l
 	if d.conf.yieldEvery > 0 {

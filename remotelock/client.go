@@ -26,6 +26,7 @@ type client struct {
 	http    *http.Client
 	servers []string // base URLs, without a slash at the end
 	token   string
+	store   string       // the ID of the store that all requests are for; "": unknown
 	current atomic.Int64 // the server that is asked first
 }
 
@@ -134,6 +135,9 @@ func (c *client) open(ctx context.Context, server int, method, path string, body
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
+	if c.store != "" {
+		req.Header.Set(wire.HeaderStore, c.store)
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, &attemptError{err: explain(ctx, err), sent: !isRefused(err)}
@@ -179,7 +183,7 @@ func (c *client) problem(ctx context.Context, resp *http.Response) error {
 		return err
 	}
 	switch p.Kind() {
-	case wire.ProblemDraining:
+	case wire.ProblemDraining, wire.ProblemOtherStore:
 		return &attemptError{err: &p}
 	case wire.ProblemUnavailable, wire.ProblemFull, wire.ProblemInternal:
 		return &attemptError{err: &p, sent: true}

@@ -71,7 +71,7 @@ func Open(ctx context.Context, conf Config) (*Driver, error) {
 		d.closeConnections()
 		return nil, err
 	}
-	d.backend = store.Backend
+	d.backend, d.client.store, d.waiting.store = store.Backend, store.ID, store.ID
 	d.maxWait = min(wire.Duration(store.MaxWait), pollTimeout)
 	return d, nil
 }

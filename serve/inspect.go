@@ -307,16 +307,16 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 	if _, err := query(r); err != nil {
 		return err
 	}
-	return s.read(r, p, Action{Op: OpStore}, func(context.Context) error {
-		assumptions := s.info.Assumptions
-		if assumptions == nil {
-			assumptions = []string{}
+	return s.read(r, p, Action{Op: OpStore}, func(ctx context.Context) error {
+		id, err := s.storeID(ctx)
+		if err != nil {
+			return err
 		}
 		return writeJSON(w, http.StatusOK, wire.Store{
-			API: wire.Version, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
+			API: wire.Version, ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
-			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: assumptions, Unmet: s.info.Unmet,
+			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: append([]string{}, s.info.Assumptions...), Unmet: s.info.Unmet,
 		})
 	})
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
+// maxBody is the greatest size of a request's body.
+const maxBody = 1 << 20
+
 // readTimeout is how long a client may take to send a body, and writeTimeout how long to take in
 // an answer or a part of one.
 const (
@@ -56,7 +59,7 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 		return wire.NewProblem(wire.ProblemContentType, "send JSON with the header Content-Type: "+wire.TypeJSON+"; with curl, use --json", 0)
 	}
 	limitRead(w, r)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):

@@ -39,7 +39,7 @@ func (s *Service) observe(w http.ResponseWriter, r *http.Request) (http.Response
 	began, rec := time.Now(), &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	return rec, func() {
 		e := Exchange{Status: rec.status, Took: time.Since(began)}
-		if _, ok := routeOf(r.URL.Path); ok {
+		if _, ok := routes[r.URL.Path]; ok {
 			e.Path = r.URL.Path
 		}
 		s.opts.Observe(e)

@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -20,9 +22,6 @@ type Options struct {
 	// Access decides who may do what. Without it, the service admits everybody on this host, and
 	// nobody else.
 	Access Authorizer
-
-	// MaxBody is the greatest size of a request's body. The default is 1 MiB.
-	MaxBody int64
 
 	// MaxWait is how long one request waits at most. A client that wants to wait for longer
 	// sends it again. The default is 30 s.
@@ -66,6 +65,10 @@ type Options struct {
 	// means that no error does.
 	Grace func(error) time.Duration
 
+	// Identity returns what tells the store from all others, for as long as it exists; "" if nothing
+	// does. It is asked until it has answered once. Nil means that nothing tells.
+	Identity func(context.Context) (string, error)
+
 	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
 	// use.
 	Observe func(Exchange)
@@ -75,29 +78,21 @@ func (o Options) withDefaults() Options {
 	if o.Access == nil {
 		o.Access = LocalOnly()
 	}
+	if o.Identity == nil {
+		o.Identity = func(context.Context) (string, error) { return "", nil }
+	}
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	if o.MaxBody == 0 {
-		o.MaxBody = 1 << 20
-	}
-	if o.MaxWait == 0 {
-		o.MaxWait = 30 * time.Second
-	}
-	if o.PlaceTimeout == 0 {
-		o.PlaceTimeout = 3 * time.Second
-	}
-	if o.MaxWaits == 0 {
-		o.MaxWaits = 10_000
-	}
-	if o.EventInterval == 0 {
-		o.EventInterval = time.Second
-	}
+	o.MaxWait = cmp.Or(o.MaxWait, 30*time.Second)
+	o.PlaceTimeout = cmp.Or(o.PlaceTimeout, 3*time.Second)
+	o.MaxWaits = cmp.Or(o.MaxWaits, 10_000)
+	o.EventInterval = cmp.Or(o.EventInterval, time.Second)
 	return o
 }
 
 func (o Options) check() error {
-	if o.MaxBody < 0 || o.MaxWait < 0 || o.PlaceTimeout < 0 || o.MaxWaits < 0 || o.EventInterval < 0 {
+	if o.MaxWait < 0 || o.PlaceTimeout < 0 || o.MaxWaits < 0 || o.EventInterval < 0 {
 		return driver.Invalidf("serve.Options: no field may be negative")
 	}
 	return nil
@@ -112,9 +107,10 @@ type Service struct {
 	events  *events.Hub
 	console http.Handler
 
-	store  storeWatch
-	doctor check[[]wire.Finding]
-	leaks  check[[]wire.Leak]
+	store    storeWatch
+	identity atomic.Pointer[string] // nil: not known yet
+	doctor   check[[]wire.Finding]
+	leaks    check[[]wire.Leak]
 
 	running sync.WaitGroup // goroutines that use the driver
 
@@ -196,44 +192,25 @@ type route struct {
 	serve  func(*Service, http.ResponseWriter, *http.Request, *Principal) error
 }
 
-// routeOf returns the route of a path. Paths are compared as they are: none is cleaned, and no
-// name of a lock or a resource is in one.
-func routeOf(path string) (route, bool) {
-	switch path {
-	case wire.PathAcquire:
-		return route{http.MethodPost, (*Service).acquire}, true
-	case wire.PathWithdraw:
-		return route{http.MethodPost, (*Service).withdraw}, true
-	case wire.PathRenew:
-		return route{http.MethodPost, (*Service).renew}, true
-	case wire.PathRelease:
-		return route{http.MethodPost, (*Service).release}, true
-	case wire.PathLabel:
-		return route{http.MethodPost, (*Service).label}, true
-	case wire.PathBreak:
-		return route{http.MethodPost, (*Service).breakHold}, true
-	case wire.PathFence:
-		return route{http.MethodPost, (*Service).fence}, true
-	case wire.PathLock:
-		return route{http.MethodGet, (*Service).getLock}, true
-	case wire.PathLocks:
-		return route{http.MethodGet, (*Service).listLocks}, true
-	case wire.PathEvents:
-		return route{http.MethodGet, (*Service).getEvents}, true
-	case wire.PathStore:
-		return route{http.MethodGet, (*Service).getStore}, true
-	case wire.PathOpenAPI:
-		return route{http.MethodGet, (*Service).getOpenAPI}, true
-	case wire.PathAudit:
-		return route{http.MethodGet, (*Service).getAudit}, true
-	case wire.PathDoctor:
-		return route{http.MethodGet, (*Service).getDoctor}, true
-	case wire.PathLeaks:
-		return route{http.MethodGet, (*Service).getLeaks}, true
-	case wire.PathMetrics:
-		return route{http.MethodGet, (*Service).getMetrics}, true
-	}
-	return route{}, false
+// routes has the route of each path. Paths are compared as they are: none is cleaned, and no name
+// of a lock or a resource is in one.
+var routes = map[string]route{
+	wire.PathAcquire:  {http.MethodPost, (*Service).acquire},
+	wire.PathWithdraw: {http.MethodPost, (*Service).withdraw},
+	wire.PathRenew:    {http.MethodPost, (*Service).renew},
+	wire.PathRelease:  {http.MethodPost, (*Service).release},
+	wire.PathLabel:    {http.MethodPost, (*Service).label},
+	wire.PathBreak:    {http.MethodPost, (*Service).breakHold},
+	wire.PathFence:    {http.MethodPost, (*Service).fence},
+	wire.PathLock:     {http.MethodGet, (*Service).getLock},
+	wire.PathLocks:    {http.MethodGet, (*Service).listLocks},
+	wire.PathEvents:   {http.MethodGet, (*Service).getEvents},
+	wire.PathStore:    {http.MethodGet, (*Service).getStore},
+	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI},
+	wire.PathAudit:    {http.MethodGet, (*Service).getAudit},
+	wire.PathDoctor:   {http.MethodGet, (*Service).getDoctor},
+	wire.PathLeaks:    {http.MethodGet, (*Service).getLeaks},
+	wire.PathMetrics:  {http.MethodGet, (*Service).getMetrics},
 }
 
 // ServeHTTP implements [http.Handler].
@@ -282,13 +259,16 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	at, ok := routeOf(r.URL.Path)
+	at, ok := routes[r.URL.Path]
 	switch {
 	case !ok:
 		return errNoPath()
 	case at.method != r.Method && !(at.method == http.MethodGet && r.Method == http.MethodHead):
 		w.Header().Set("Allow", at.method)
 		return wire.NewProblem(wire.ProblemMethod, "use "+at.method, 0)
+	}
+	if err := s.checkStore(r); err != nil {
+		return err
 	}
 	return at.serve(s, w, r, p)
 }

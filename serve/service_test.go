@@ -20,7 +20,7 @@ import (
 // is taken.
 func TestProblems(t *testing.T) {
 	store := new(memlock.Store)
-	r := startReplica(t, store, Options{MaxBody: 2000})
+	r := startReplica(t, store, Options{})
 	tests := []struct {
 		name, method, path, contentType, body string
 		kind                                  string
@@ -60,7 +60,7 @@ func TestProblems(t *testing.T) {
 		{"NoGuard", "POST", wire.PathFence, wire.TypeJSON, `{"resource":"x","id":"o-------------------","token":1}`, wire.ProblemPath},
 		{"Form", "POST", wire.PathAcquire, "application/x-www-form-urlencoded", `{"name":"x"}`, wire.ProblemContentType},
 		{"NoContentType", "POST", wire.PathAcquire, "", `{"name":"x"}`, wire.ProblemContentType},
-		{"Huge", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"` + strings.Repeat("n", 3000) + `"}`, wire.ProblemTooLarge},
+		{"Huge", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"` + strings.Repeat("n", maxBody) + `"}`, wire.ProblemTooLarge},
 		{"Path", "GET", "/v1/nothing", "", "", wire.ProblemPath},
 		{"Traversal", "GET", "/v1/../v1/store", "", "", wire.ProblemPath},
 		{"Slashes", "GET", "//v1/store", "", "", wire.ProblemPath},

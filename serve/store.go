@@ -219,3 +219,32 @@ func (s *Service) unavailable(err error) *wire.Problem {
 	}
 	return wire.NewProblem(kind, why, max(time.Second, grace))
 }
+
+// storeID returns the identity of the store, "" if it has none.
+func (s *Service) storeID(ctx context.Context) (string, error) {
+	if known := s.identity.Load(); known != nil {
+		return *known, nil
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	id, err := s.opts.Identity(ctx)
+	if err == nil {
+		s.identity.Store(&id)
+	}
+	return id, err
+}
+
+// checkStore refuses a request that is for another store.
+func (s *Service) checkStore(r *http.Request) error {
+	want := r.Header.Get(wire.HeaderStore)
+	if want == "" {
+		return nil
+	}
+	id, err := s.storeID(r.Context())
+	if err == nil && id != want {
+		err = wire.NewProblem(wire.ProblemOtherStore,
+			"this replica has another store than the one that the request is for: "+
+				"all replicas must have the same; if it was replaced, start the client again", time.Second)
+	}
+	return err
+}

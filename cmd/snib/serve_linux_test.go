@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,11 +19,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/remotelock"
 )
 
 // startService starts snib serve for a store, and returns its process and its URL.
@@ -87,6 +91,66 @@ func TestServeDrains(t *testing.T) {
 	}
 	if out, code := snib(t, "run", "--url", store, "--try", "deploy", "--", "true"); code != 75 {
 		t.Errorf("after the end of the service, run --try = %d, %s; want 75: the hold stays", code, out)
+	}
+}
+
+// TestServeOtherStore puts services behind one address. A client goes on with another replica on
+// its store, and gets nothing from a service with another store: not the lock that it has, and not
+// the loss of its hold.
+func TestServeOtherStore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	url := map[string]string{}
+	for name, store := range map[string]string{
+		"first": "sqlite:" + dir + "/a.db", "replica": "sqlite:" + dir + "/a.db",
+		"file":   "sqlite:" + dir + "/b.db",
+		"memory": "memory:?failover-grace=off", "forgetful": "memory:?failover-grace=off",
+	} {
+		_, at := startService(t, store)
+		url[name] = strings.TrimPrefix(at, "http://")
+	}
+	for _, tt := range []struct {
+		first, then string
+		isSame      bool
+	}{
+		{"first", "replica", true}, {"first", "file", false},
+		{"memory", "memory", true}, {"memory", "forgetful", false},
+	} {
+		t.Run(tt.first+" "+tt.then, func(t *testing.T) {
+			proxy := livetest.NewProxy(t, url[tt.first])
+			conf := remotelock.Config{Servers: []string{"http://" + proxy.Addr()}}
+			d, err := remotelock.Open(t.Context(), conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			name := tt.first + tt.then
+			held := driver.Request{Name: name, ID: rand.Text(), TTL: time.Minute, NoWait: true}
+			lease, err := d.Acquire(t.Context(), held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy.Redirect(url[tt.then])
+			proxy.Cut()
+			want := driver.ErrHeld
+			if !tt.isSame {
+				want = driver.ErrUnavailable
+			}
+			again := held
+			again.ID = rand.Text()
+			if _, err := d.Acquire(t.Context(), again); !errors.Is(err, want) {
+				t.Errorf("the second Acquire = %v, want %v", err, want)
+			}
+			err = d.Renew(t.Context(), []driver.Lease{lease})[0].Err
+			if tt.isSame != (err == nil) || errors.Is(err, driver.ErrLost) {
+				t.Errorf("Renew = %v, want an error unless the store is the same, and no loss", err)
+			}
+			proxy.Redirect(url[tt.first])
+			proxy.Cut()
+			if err := lease.Release(t.Context()); err != nil {
+				t.Errorf("Release at the first service = %v", err)
+			}
+		})
 	}
 }
 
@@ -277,8 +341,16 @@ func TestServeManyConnections(t *testing.T) {
 func TestServeTells(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "log")
-	p, url := startLogged(t, file, "memory:")
-	status, body := post(t, url, `{"name":"deploy"}`)
+	_, graceful := startLogged(t, file+"0", "memory:")
+	status, body := post(t, graceful, `{"name":"deploy"}`)
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "restarted") {
+		t.Errorf("acquire at the start = %d %s, want 503 that tells of a restart", status, body)
+	}
+	if log := read(file + "0"); !strings.Contains(log, "grants nothing for 30s") {
+		t.Errorf("the log does not tell of the grace period: %s", log)
+	}
+	p, url := startLogged(t, file, "memory:?failover-grace=off")
+	status, body = post(t, url, `{"name":"deploy"}`)
 	var g struct{ Token json.Number }
 	if err := json.Unmarshal([]byte(body), &g); status != http.StatusOK || err != nil {
 		t.Fatalf("acquire = %d %s, %v", status, body, err)
@@ -291,7 +363,7 @@ func TestServeTells(t *testing.T) {
 	p.signal(syscall.SIGINT)
 	p.wait()
 	log := read(file)
-	for _, want := range []string{"a restart forgets", `"outcome":"done"`, `"reason":"test at 3 am"`, "all holds are forgotten"} {
+	for _, want := range []string{"a restart forgets", `"outcome":"done"`, `"reason":"test at 3 am"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %q: %s", want, log)
 		}

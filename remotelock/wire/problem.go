@@ -11,28 +11,29 @@ const problemBase = "https://github.com/sniblock/snib/blob/main/docs/serve.md#"
 
 // The types of problems, without what all of them begin with. They do not change.
 const (
-	ProblemInvalid     = "invalid"              // 400
-	ProblemMissing     = "unauthenticated"      // 401
-	ProblemForbidden   = "forbidden"            // 403
-	ProblemPath        = "no-such-path"         // 404
-	ProblemMethod      = "method-not-allowed"   // 405
-	ProblemChanged     = "changed"              // 409
-	ProblemKind        = "other-kind"           // 409
-	ProblemRepeated    = "repeated"             // 409
-	ProblemStale       = "stale"                // 409
-	ProblemSameToken   = "same-token"           // 409
-	ProblemLost        = "lost"                 // 410
-	ProblemWithdrawn   = "withdrawn"            // 410
-	ProblemTooLarge    = "too-large"            // 413
-	ProblemContentType = "content-type"         // 415
-	ProblemHeld        = "held"                 // 423
-	ProblemQuota       = "quota"                // 429
-	ProblemInternal    = "internal"             // 500
-	ProblemUnsupported = "unsupported"          // 501
-	ProblemUnavailable = "unavailable"          // 503
-	ProblemFull        = "too-many-connections" // 503
-	ProblemDraining    = "draining"             // 503
-	ProblemAudit       = "audit-unavailable"    // 503
+	ProblemInvalid     = "invalid"
+	ProblemMissing     = "unauthenticated"
+	ProblemForbidden   = "forbidden"
+	ProblemPath        = "no-such-path"
+	ProblemMethod      = "method-not-allowed"
+	ProblemChanged     = "changed"
+	ProblemKind        = "other-kind"
+	ProblemRepeated    = "repeated"
+	ProblemStale       = "stale"
+	ProblemSameToken   = "same-token"
+	ProblemLost        = "lost"
+	ProblemWithdrawn   = "withdrawn"
+	ProblemTooLarge    = "too-large"
+	ProblemContentType = "content-type"
+	ProblemHeld        = "held"
+	ProblemQuota       = "quota"
+	ProblemInternal    = "internal"
+	ProblemUnsupported = "unsupported"
+	ProblemUnavailable = "unavailable"
+	ProblemFull        = "too-many-connections"
+	ProblemDraining    = "draining"
+	ProblemOtherStore  = "other-store"
+	ProblemAudit       = "audit-unavailable"
 )
 
 // A Problem is an answer that is not what the request asked for, as RFC 9457 describes it.
@@ -49,8 +50,8 @@ type Problem struct {
 
 // NewProblem returns a problem of one of the types above.
 func NewProblem(kind, detail string, retryAfter time.Duration) *Problem {
-	status, title := describe(kind)
-	return &Problem{Type: problemBase + kind, Title: title, Status: status, Detail: detail, RetryAfter: Millis(retryAfter)}
+	as := problems[kind]
+	return &Problem{Type: problemBase + kind, Title: as.title, Status: as.status, Detail: detail, RetryAfter: Millis(retryAfter)}
 }
 
 // Kind returns the type without what all types begin with, or "" for a type of somebody else.
@@ -70,51 +71,32 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
-// describe returns the status and the title of a type.
-func describe(kind string) (status int, title string) {
-	switch kind {
-	case ProblemInvalid:
-		return 400, "the request is invalid"
-	case ProblemMissing:
-		return 401, "credentials are missing"
-	case ProblemForbidden:
-		return 403, "this is not allowed"
-	case ProblemPath:
-		return 404, "there is nothing at this path"
-	case ProblemMethod:
-		return 405, "the path has another method"
-	case ProblemChanged:
-		return 409, "the holder has changed"
-	case ProblemKind:
-		return 409, "the lock is of another kind"
-	case ProblemRepeated:
-		return 409, "a later request took over the place"
-	case ProblemStale:
-		return 409, "stale fencing token"
-	case ProblemSameToken:
-		return 409, "two holds have the same fencing token"
-	case ProblemLost:
-		return 410, "the lock was lost"
-	case ProblemWithdrawn:
-		return 410, "the request was withdrawn"
-	case ProblemTooLarge:
-		return 413, "the request is too large"
-	case ProblemContentType:
-		return 415, "the content type must be " + TypeJSON
-	case ProblemHeld:
-		return 423, "the lock is held"
-	case ProblemQuota:
-		return 429, "there are too many requests"
-	case ProblemUnsupported:
-		return 501, "the store can't do this"
-	case ProblemUnavailable:
-		return 503, "the store is unavailable"
-	case ProblemFull:
-		return 503, "the server has no connection left"
-	case ProblemDraining:
-		return 503, "this replica is shutting down"
-	case ProblemAudit:
-		return 503, "the audit log can't be written"
-	}
-	return 500, "internal error"
+// problems has the status and the title of each type.
+var problems = map[string]struct {
+	status int
+	title  string
+}{
+	ProblemInvalid:     {400, "the request is invalid"},
+	ProblemMissing:     {401, "credentials are missing"},
+	ProblemForbidden:   {403, "this is not allowed"},
+	ProblemPath:        {404, "there is nothing at this path"},
+	ProblemMethod:      {405, "the path has another method"},
+	ProblemChanged:     {409, "the holder has changed"},
+	ProblemKind:        {409, "the lock is of another kind"},
+	ProblemRepeated:    {409, "a later request took over the place"},
+	ProblemStale:       {409, "stale fencing token"},
+	ProblemSameToken:   {409, "two holds have the same fencing token"},
+	ProblemLost:        {410, "the lock was lost"},
+	ProblemWithdrawn:   {410, "the request was withdrawn"},
+	ProblemTooLarge:    {413, "the request is too large"},
+	ProblemContentType: {415, "the content type must be " + TypeJSON},
+	ProblemHeld:        {423, "the lock is held"},
+	ProblemQuota:       {429, "there are too many requests"},
+	ProblemUnsupported: {501, "the store can't do this"},
+	ProblemUnavailable: {503, "the store is unavailable"},
+	ProblemFull:        {503, "the server has no connection left"},
+	ProblemDraining:    {503, "this replica is shutting down"},
+	ProblemOtherStore:  {503, "the service has another store"},
+	ProblemAudit:       {503, "the audit log can't be written"},
+	ProblemInternal:    {500, "internal error"},
 }

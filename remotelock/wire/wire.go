@@ -40,6 +40,10 @@ const (
 	PathMetrics = "/metrics"
 )
 
+// HeaderStore is the header of a request with the ID of the [Store] that it is for. A service with
+// another store does nothing for it.
+const HeaderStore = "Snib-Store"
+
 // The content types of the API.
 const (
 	TypeJSON    = "application/json"
@@ -318,7 +322,8 @@ const (
 
 // A Store is what the store behind the service promises: see [driver.Info].
 type Store struct {
-	API          string   `json:"api"` // Version
+	API          string   `json:"api"`          // Version
+	ID           string   `json:"id,omitempty"` // the same at all replicas on one store; "": unknown
 	Backend      string   `json:"backend"`
 	Fencing      string   `json:"fencing"`
 	Shared       bool     `json:"shared"`

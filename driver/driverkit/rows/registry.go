@@ -84,8 +84,11 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 	w.startListener()
 }
 
-// needsListener reports whether a lease may get notifications.
-func (l *Lease) needsListener() bool { return l.grant.TellsWanted || l.d.opts.TellsBreak }
+// needsListener reports whether a lease may get notifications. One whose holder wants to be told
+// nothing gets none: it may end elsewhere, and the driver would keep it for good.
+func (l *Lease) needsListener() bool {
+	return l.grant.TellsWanted && l.Req.OnWanted != nil || l.d.opts.TellsBreak && l.Req.OnLost != nil
+}
 
 // addLease registers a lease, so that its holder learns of another
 // process that waits, and of a Break. For a lease that needs notifications only of a Break, the

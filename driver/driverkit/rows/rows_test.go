@@ -550,6 +550,20 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
+// TestUntoldLease checks that the driver remembers no lease whose holder wants to be told nothing,
+// as those of a lock service: it may lapse, or be released elsewhere.
+func TestUntoldLease(t *testing.T) {
+	d := rows.New(newTable().backend(), rows.Options{PollInterval: pollInterval, TellsBreak: true})
+	defer d.Close()
+	acquire(t, d, request("a", "1"))
+	told := request("b", "2")
+	told.OnLost = func(error) {}
+	acquire(t, d, told)
+	if all := d.LeasesOf(); len(all) != 1 || all[0].ID() != "2" {
+		t.Errorf("the driver remembers %d leases, want the one whose loss it must tell", len(all))
+	}
+}
+
 // TestListener checks that a listener that fails connects again, and that the pauses are shorter if
 // the last connection worked.
 func TestListener(t *testing.T) {

@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/sqlitelock"
 )
 
@@ -50,7 +52,7 @@ type location struct {
 	openMarks func() (*sql.DB, fence.Dialect, error)
 
 	transport *transport // nil if there is no server
-	graceOff  bool       // a Redis grants locks at once after a restart
+	graceOff  bool       // Redis, or a service in memory, grants locks at once after a restart
 }
 
 // Schemes returns the kinds of stores, in the order in which the help shows them.
@@ -83,13 +85,35 @@ type Store struct {
 	driver.Driver
 	URL string // canonical, without secrets
 
-	openMarks func() (*sql.DB, fence.Dialect, error)
-	transport *transport
-	graceOff  bool
+	location
 }
 
 // Private reports whether only this process can see the store.
 func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
+
+// Withhold makes a store in memory grant nothing for a while, unless its URL says otherwise:
+// another process may have granted its locks. It reports whether it does so.
+func (s *Store) Withhold(d time.Duration) bool {
+	if !s.Private() || s.graceOff {
+		return false
+	}
+	s.Driver = withholding{s.Driver, time.Now().Add(d)}
+	return true
+}
+
+// withholding is a driver that grants nothing until a time.
+type withholding struct {
+	driver.Driver
+	until time.Time
+}
+
+// Acquire implements [driver.Driver].
+func (w withholding) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if left := time.Until(w.until); left > 0 {
+		return nil, &redislock.GraceError{Left: left}
+	}
+	return w.Driver.Acquire(ctx, req)
+}
 
 // A Purpose is what a store is opened for.
 type Purpose uint8
@@ -122,7 +146,7 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	if err != nil {
 		return nil, markTransient(withURL(at.url, err))
 	}
-	return &Store{d, at.url, at.openMarks, at.transport, at.graceOff}, nil
+	return &Store{d, at.url, at}, nil
 }
 
 // Inherit returns a file that keeps a lock taken while a child process has it open, or nil if the
@@ -332,17 +356,17 @@ func canonical(path string) (string, error) {
 }
 
 func resolveMemory(rest string) (location, error) {
-	if rest != "" {
-		return location{}, fmt.Errorf("%w URL: memory: takes nothing after the colon", ErrConfig)
+	if rest != "" && rest != "?failover-grace=off" {
+		return location{}, fmt.Errorf("%w URL: memory: takes nothing after the colon but ?failover-grace=off", ErrConfig)
 	}
 	open := func(context.Context) (driver.Driver, error) { return memlock.New(), nil }
-	return location{url: "memory:", empty: true, open: open}, nil
+	return location{url: "memory:", empty: true, open: open, graceOff: rest != ""}, nil
 }
 
 // withURL adds the store's URL to err, unless err contains it already.
 func withURL(url string, err error) error {
 	_, path, _ := strings.Cut(url, ":")
-	if path != "" && strings.Contains(err.Error(), path) {
+	if err == nil || path != "" && strings.Contains(err.Error(), path) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", url, err)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -304,5 +305,32 @@ func TestEndlessFile(t *testing.T) {
 		case <-time.After(livetest.Patience):
 			t.Fatalf("Open(%s) does not return", url)
 		}
+	}
+}
+
+// TestWithhold checks that a service in memory grants nothing until holds of a former process have
+// ended, and that its URL can turn that off.
+func TestWithhold(t *testing.T) {
+	for _, url := range []string{"memory:", "memory:?failover-grace=off"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := Open(t.Context(), url, Take)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			withholds := s.Withhold(time.Minute)
+			if withholds != (url == "memory:") || s.URL != "memory:" {
+				t.Errorf("Withhold of %s = %v at %s", url, withholds, s.URL)
+			}
+			time.Sleep(time.Minute - time.Second) // fake time
+			_, err = s.Acquire(t.Context(), driver.Request{Name: "a", ID: "1", TTL: time.Hour})
+			if left, ok := Grace(err); ok != withholds || ok && left != time.Second {
+				t.Errorf("Acquire after 59 s = %v, want that %s withholds: %v", err, url, withholds)
+			}
+			time.Sleep(time.Second)
+			if _, err := s.Acquire(t.Context(), driver.Request{Name: "b", ID: "2", TTL: time.Hour}); err != nil {
+				t.Errorf("Acquire after a minute = %v", err)
+			}
+		})
 	}
 }

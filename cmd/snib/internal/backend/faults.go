@@ -21,85 +21,76 @@ const (
 	oldPrimary  = "a holder that is cut off is told before its lease ends; a primary that does not know that it was replaced goes on granting"
 )
 
-// FaultsOf returns the faults of a backend, by the name in its Info.
-func FaultsOf(name string) Faults {
-	switch name {
-	case "memory":
-		return Faults{
-			Pause:     "the whole process stops, and all contenders with it; a hold whose lease ended in the meantime is lost when it goes on",
-			Crash:     "all contenders die with the holder",
-			Failover:  "there is none: the store is the process",
-			Partition: "there is none",
-			ClockJump: "no effect: leases count by a clock that nobody sets",
-		}
-	case "sqlite":
-		return Faults{
-			Pause:     leaseEnds,
-			Crash:     "a dead process is noticed at once; leases of processes end when the host restarts",
-			Failover:  "there is none: the file is on one host; after a power cut tokens continue from the last one on the disk",
-			Partition: "there is none: network file systems are refused",
-			ClockJump: "no effect: leases count by the boot clock",
-		}
-	case "redis":
-		return Faults{
-			Pause:     leaseEnds,
-			Crash:     freeAtEnd,
-			Failover:  "nothing is granted until the leases that may be forgotten are over; a lease that is longer than the grace period and was not replicated can overlap",
-			Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
-			ClockJump: serverClock,
-		}
-	case "redlock":
-		return Faults{
-			Pause:     leaseEnds,
-			Crash:     freeAtEnd,
-			Failover:  "a server that restarted has no vote until it has waited for the longest TTL and has read its counters back from a majority",
-			Partition: "a holder without a majority is told before its lease ends; clients with a majority go on",
-			ClockJump: "if a server's clock is set forward, holds for which its vote decided can overlap; tokens stay in order",
-		}
-	case "postgres":
-		return Faults{
-			Pause:     leaseEnds,
-			Crash:     freeAtEnd,
-			Failover:  "a standby that has all commits goes on with leases and tokens; a standby that lags has lost some, and holds can overlap",
-			Partition: oldPrimary,
-			ClockJump: serverClock,
-		}
-	case "mysql":
-		return Faults{
-			Pause:     leaseEnds,
-			Crash:     freeAtEnd,
-			Failover:  "a replica that has all commits goes on with leases and tokens; a replica that lags has lost some, and holds can overlap",
-			Partition: oldPrimary,
-			ClockJump: "server's clock set forward: leases end early, and holds can overlap; set back: a dead holder keeps the lock until one TTL after " +
-				"the next request for it; the clocks of clients don't matter",
-		}
-	case "zookeeper":
-		return Faults{
-			Pause:     sessionEnds,
-			Crash:     "the lock is free when the session ends, at its timeout",
-			Failover:  "a new leader knows all sessions and locks; without a majority nothing is granted",
-			Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
-			ClockJump: "no effect: servers count by a clock that nobody sets",
-		}
-	case "etcd":
-		return Faults{
-			Pause:     sessionEnds,
-			Crash:     "the lock is free when the session's lease ends",
-			Failover:  "a new leader knows all locks and begins leases anew; without a majority nothing is granted",
-			Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
-			ClockJump: "no effect: members count by a clock that nobody sets",
-		}
-	case "remote":
-		return Faults{
-			Pause:     leaseEnds,
-			Crash:     freeAtEnd,
-			Failover:  "if a replica of the service dies, holds go on at another one, and waiters lose their places; if the store fails over, what its own page says",
-			Partition: "a holder that is cut off from the service is told before its lease ends; if a replica is cut off from its store, its clients go on at another one",
-			ClockJump: "clocks of clients and of the service don't matter; that of the store may, as its own page says",
-		}
-	}
-	return Faults{}
+// faults are those of each backend, by the name in its Info.
+var faults = map[string]Faults{
+	"memory": {
+		Pause:     "the whole process stops, and all contenders with it; a hold whose lease ended in the meantime is lost when it goes on",
+		Crash:     "all contenders die with the holder",
+		Failover:  "there is none: the store is the process",
+		Partition: "there is none",
+		ClockJump: "no effect: leases count by a clock that nobody sets",
+	},
+	"sqlite": {
+		Pause:     leaseEnds,
+		Crash:     "a dead process is noticed at once; leases of processes end when the host restarts",
+		Failover:  "there is none: the file is on one host; after a power cut tokens continue from the last one on the disk",
+		Partition: "there is none: network file systems are refused",
+		ClockJump: "no effect: leases count by the boot clock",
+	},
+	"redis": {
+		Pause:     leaseEnds,
+		Crash:     freeAtEnd,
+		Failover:  "nothing is granted until the leases that may be forgotten are over; a lease that is longer than the grace period and was not replicated can overlap",
+		Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
+		ClockJump: serverClock,
+	},
+	"redlock": {
+		Pause:     leaseEnds,
+		Crash:     freeAtEnd,
+		Failover:  "a server that restarted has no vote until it has waited for the longest TTL and has read its counters back from a majority",
+		Partition: "a holder without a majority is told before its lease ends; clients with a majority go on",
+		ClockJump: "if a server's clock is set forward, holds for which its vote decided can overlap; tokens stay in order",
+	},
+	"postgres": {
+		Pause:     leaseEnds,
+		Crash:     freeAtEnd,
+		Failover:  "a standby that has all commits goes on with leases and tokens; a standby that lags has lost some, and holds can overlap",
+		Partition: oldPrimary,
+		ClockJump: serverClock,
+	},
+	"mysql": {
+		Pause:     leaseEnds,
+		Crash:     freeAtEnd,
+		Failover:  "a replica that has all commits goes on with leases and tokens; a replica that lags has lost some, and holds can overlap",
+		Partition: oldPrimary,
+		ClockJump: "server's clock set forward: leases end early, and holds can overlap; set back: a dead holder keeps the lock until one TTL after " +
+			"the next request for it; the clocks of clients don't matter",
+	},
+	"zookeeper": {
+		Pause:     sessionEnds,
+		Crash:     "the lock is free when the session ends, at its timeout",
+		Failover:  "a new leader knows all sessions and locks; without a majority nothing is granted",
+		Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
+		ClockJump: "no effect: servers count by a clock that nobody sets",
+	},
+	"etcd": {
+		Pause:     sessionEnds,
+		Crash:     "the lock is free when the session's lease ends",
+		Failover:  "a new leader knows all locks and begins leases anew; without a majority nothing is granted",
+		Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
+		ClockJump: "no effect: members count by a clock that nobody sets",
+	},
+	"remote": {
+		Pause:     leaseEnds,
+		Crash:     freeAtEnd,
+		Failover:  "if a replica of the service dies, holds go on at another one, and waiters lose their places; if the store fails over, what its own page says",
+		Partition: "a holder that is cut off from the service is told before its lease ends; if a replica is cut off from its store, its clients go on at another one",
+		ClockJump: "clocks of clients and of the service don't matter; that of the store may, as its own page says",
+	},
 }
+
+// FaultsOf returns the faults of a backend, by the name in its Info.
+func FaultsOf(name string) Faults { return faults[name] }
 
 // Faults returns the faults of the store, with the options of its URL.
 func (s *Store) Faults() Faults {
@@ -108,7 +99,7 @@ func (s *Store) Faults() Faults {
 	case s.Info().Backend == "redis" && s.Info().Fencing == driver.FencingDurable:
 		f.Failover = "a server that restarts with its append-only file goes on with leases and tokens; one without it grants nothing until the leases that " +
 			"may be forgotten are over; if a copy or a replica takes its place, holds can overlap"
-	case s.graceOff:
+	case s.graceOff && !s.Private():
 		f.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
 	}
 	return f

@@ -2,10 +2,12 @@ package backend
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net/url"
 	"os"
 	"path"
@@ -155,4 +157,26 @@ func openSQLiteMarks(file string) (*sql.DB, fence.Dialect, error) {
 		return c.Exec("PRAGMA synchronous = FULL")
 	})
 	return db, fence.SQLite, err
+}
+
+// memoryIdentity is that of a store in the memory of this process.
+var memoryIdentity = rand.Text()
+
+// Identity returns what tells the store from all others: for a database, the owner of a mark in it,
+// which the first service makes up. Its token is greater than any that a client may send, so it
+// does not change. The identity is "" for a store that keeps no marks.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	if s.Private() {
+		return memoryIdentity, nil
+	}
+	g, err := s.Guard()
+	if g == nil || err != nil {
+		return "", err
+	}
+	m := fence.Mark{Lock: "snib-store", Token: math.MaxInt64, Owner: driver.Digest(rand.Text())}
+	err = g.Do(ctx, m, nil)
+	if refused, ok := errors.AsType[*fence.RefusedError](err); ok {
+		m, err = refused.Last, nil
+	}
+	return m.Owner, errors.Join(err, g.Close())
 }

@@ -164,8 +164,7 @@ func hasKind(text string, kinds ...string) bool {
 // Grace reports whether err says that the store grants nothing because it may have forgotten
 // who holds what, and for how long.
 func Grace(err error) (left time.Duration, ok bool) {
-	var grace *redislock.GraceError
-	if errors.As(err, &grace) {
+	if grace, ok := errors.AsType[*redislock.GraceError](err); ok {
 		return grace.Left, true
 	}
 	return 0, false
@@ -207,10 +206,7 @@ func (s *Store) Forget(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("%w: %s has no grace period; only Redis has one, as in redis://", ErrConfig, s.URL)
 	}
-	if err := d.Admin().Forget(ctx); err != nil {
-		return withURL(s.URL, err)
-	}
-	return nil
+	return withURL(s.URL, d.Admin().Forget(ctx))
 }
 
 // RestartGrace returns for how long the store would grant nothing if it restarted now. It is 0

@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -30,11 +29,7 @@ func (s *Store) Strangers(ctx context.Context, prefix string, yield func(Strange
 	if !ok {
 		return nil
 	}
-	err := d.Admin().Strangers(ctx, prefix, func(f redisadmin.Stranger) bool { return yield(Stranger(f)) })
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return nil
+	return withURL(s.URL, d.Admin().Strangers(ctx, prefix, func(f redisadmin.Stranger) bool { return yield(Stranger(f)) }))
 }
 
 // Foreign calls yield for each lock of another lock library in Redis, until yield returns false. It
@@ -44,10 +39,7 @@ func (s *Store) Foreign(ctx context.Context, prefix string, yield func(driver.St
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	if err := d.Admin().Foreign(ctx, prefix, yield); err != nil {
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return nil
+	return withURL(s.URL, d.Admin().Foreign(ctx, prefix, yield))
 }
 
 // Silence returns how long ago each waiter of a lock, by owner, last gave the store a sign of
@@ -58,8 +50,5 @@ func (s *Store) Silence(ctx context.Context, name string) (map[string]time.Durat
 		return nil, nil
 	}
 	silence, err := d.Admin().Silence(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return silence, nil
+	return silence, withURL(s.URL, err)
 }

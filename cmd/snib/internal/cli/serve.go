@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -66,10 +67,7 @@ func (a *app) newServeCommand() *cobra.Command {
 
 // check refuses flags that can't be right.
 func (c *serveCommand) check() error {
-	if err := checkListen(c.listen); err != nil {
-		return err
-	}
-	return c.flags.check(c.listen)
+	return cmp.Or(checkListen(c.listen), c.flags.check(c.listen))
 }
 
 // serve serves the locks of s until ctx is done. A second signal ends the process at once.
@@ -91,12 +89,19 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		return err
 	}
 	defer guard.close()
+	if s.Private() {
+		c.messagef("the store is in memory: a restart forgets all holds and reservations")
+	}
+	if grace := max(wire.DefaultTTL, access.longestTTL); s.Withhold(grace) {
+		c.messagef("it grants nothing for %v; former holds that last longer may overlap with new ones", grace)
+	}
 	checks := serveChecks{c.app, s}
 	service, err := serve.New(s.Driver, serve.Options{
-		Access: access.authorizer(), Audit: access.recent(), Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
+		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
 		Metrics: metrics.handler(), Observe: metrics.observe,
-		Log:   func(line string) { c.messagef("%s", line) },
-		Grace: func(err error) time.Duration { left, _ := backend.Grace(err); return left },
+		Log:      func(line string) { c.messagef("%s", line) },
+		Identity: func(ctx context.Context) (string, error) { return c.identity(ctx, s) },
+		Grace:    func(err error) time.Duration { left, _ := backend.Grace(err); return left },
 	})
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
@@ -117,16 +122,10 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app)
-	_, isSocket := socketPath(c.listen)
-	if isSocket {
+	if _, isSocket := socketPath(c.listen); isSocket {
 		scheme = "unix"
 	}
 	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
-	ending := "holds stay in the store"
-	if s.Driver.Info().Backend == "memory" {
-		ending = "the store is in memory, so all holds are forgotten"
-		c.messagef("the store is in memory: a restart forgets all holds and reservations, and grants their locks anew")
-	}
 	if scheme == "http" && !wire.IsLoopback(c.listen) {
 		c.messagef("tokens come over the network in clear text: give --tls-cert and --tls-key, unless a proxy with TLS is before this port")
 	}
@@ -136,7 +135,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	case <-ctx.Done():
 	}
 	stop()
-	c.infof("ending: %s; another signal ends at once", ending)
+	c.infof("ending; another signal ends at once")
 	return c.drain(service, server)
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,8 +52,12 @@ func (f *accessFlags) check(listen string) error {
 type serviceAccess struct {
 	audit  *access.AuditLog
 	policy *access.Access       // nil: only clients on this host
-	local  *access.Local        // without a policy
 	certs  *access.Certificates // nil: without TLS
+
+	// The policy, or what admits those clients.
+	serve.Authorizer
+	recent     func(p *serve.Principal, n int) []wire.AuditEvent // of the audit log
+	longestTTL time.Duration                                     // the greatest max-ttl; zero: none
 }
 
 // open reads the files.
@@ -74,7 +79,8 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 		s.audit = audit
 	}
 	if f.policy == "" {
-		s.local = access.NewLocal(s.audit)
+		local := access.NewLocal(s.audit)
+		s.Authorizer, s.recent = local, local.Recent
 		return s, nil
 	}
 	var err error
@@ -82,23 +88,8 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}
+	s.Authorizer, s.recent, s.longestTTL = s.policy, s.policy.Recent, s.policy.LongestTTL()
 	return s, nil
-}
-
-// authorizer returns what the service asks.
-func (s *serviceAccess) authorizer() serve.Authorizer {
-	if s.policy == nil {
-		return s.local
-	}
-	return s.policy
-}
-
-// recent returns what reads the latest events of the audit log.
-func (s *serviceAccess) recent() func(*serve.Principal, int) []wire.AuditEvent {
-	if s.policy == nil {
-		return s.local.Recent
-	}
-	return s.policy.Recent
 }
 
 // tlsConfig returns the configuration of the listener; nil without TLS.

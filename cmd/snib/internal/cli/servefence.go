@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
 )
 
@@ -32,6 +33,16 @@ func (c *serveCommand) openGuard(s *backend.Store) (*serviceGuard, error) {
 	}
 	g.Guard, err = backend.OpenGuard(context.Background(), url)
 	return g, err
+}
+
+// identity returns the identity of a store; "" if it keeps none.
+func (c *serveCommand) identity(ctx context.Context, s *backend.Store) (string, error) {
+	id, err := s.Identity(ctx)
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+		return id, err
+	}
+	c.messagef("the store has no id that clients could compare: %s", message(err))
+	return "", nil
 }
 
 // fence returns the guard for the service.

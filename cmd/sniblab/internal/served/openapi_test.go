@@ -160,6 +160,7 @@ func newAPI(t *testing.T) *api {
 	d := memlock.New()
 	s, err := serve.New(d, serve.Options{
 		Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Fence: new(fence.Memory), Metrics: http.HandlerFunc(someMetrics),
+		Identity: func(context.Context) (string, error) { return "store", nil },
 	})
 	if err != nil {
 		t.Fatal(err)
