@@ -99,8 +99,8 @@ func explain(err error) error {
 	case errors.Is(err, errNoAnswer), isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return fmt.Errorf("%w; etcd grants and frees nothing until it is compacted and defragmented, and etcdctl alarm "+
-			"disarm was run", err)
+		return fmt.Errorf("%w: %w; etcd grants nothing until it is compacted and defragmented, and etcdctl alarm "+
+			"disarm was run", driver.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return fmt.Errorf("%w; the client needs a user and a password", err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):

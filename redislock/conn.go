@@ -91,6 +91,7 @@ type Script = rediskit.Script
 // the moment.
 var transientCodes = [...]string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED", "NOSCRIPT", "OOM",
+	"MISCONF", // the disk is full
 }
 
 // transientTexts are parts of transient errors that have no code of their own.

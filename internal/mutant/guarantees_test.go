@@ -69,6 +69,34 @@ func TestGuarantees(t *testing.T) {
 	}
 }
 
+// TestFailureRows checks that each row of docs/failures.md that claims something names tests, and
+// that all tests that the page names exist.
+func TestFailureRows(t *testing.T) {
+	s, texts := newSource(), make(names)
+	page, err := os.ReadFile(filepath.Join(s.root, "docs", "failures.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range provingTest.FindAllStringSubmatch(string(page), -1) {
+		texts.check(t, s.root, m[1], m[2])
+	}
+	for line := range strings.SplitSeq(string(page), "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) != 8 || strings.Contains(line, "---") || strings.TrimSpace(cells[2]) == "store" {
+			continue
+		}
+		for _, cell := range cells[3:6] {
+			cell = strings.TrimSpace(cell)
+			if cell != "–" && cell != "not tested" && !provingTest.MatchString(cells[6]) {
+				t.Errorf("no test proves %q:\n%s", cell, line)
+			}
+		}
+	}
+}
+
+// provingTest matches a test on the page of failures.
+var provingTest = regexp.MustCompile("`([a-z/]+)[.](Test[^`]+)`")
+
 // guarantee matches a row of the page.
 var guarantee = regexp.MustCompile("^- \\*\\*(.+)\\*\\*: .+[.] ((?:`[^`]+`(?:, )?)+)$")
 

@@ -1,0 +1,75 @@
+package etcdlock_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// TestFailures proves cells of etcd in docs/failures.md; other tests prove the rest.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, "--bcrypt-cost=4", "--quota-backend-bytes=8388608")
+	server.RequireLogin()
+	addUser := func(password string) {
+		server.Ctl("user", "add", "program:"+password)
+		server.Ctl("user", "grant-role", "program", "root")
+	}
+	addUser("old")
+	open := func(t *testing.T) driver.Driver {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+			Username: "program", Password: "old",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		d := newDriver(t, client, etcdlock.Timeout(time.Minute))
+		t.Cleanup(func() { d.Close() })
+		return d
+	}
+	setPassword := func(password string) {
+		server.Ctl("user", "delete", "program") // which ends its logins
+		addUser(password)
+	}
+	jobtest.Failures(t, open,
+		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
+			setPassword("new")
+			return func() { setPassword("old") }
+		}},
+		jobtest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(*testing.T) func() {
+			server.Ctl("del", "", "--prefix")
+			return func() {}
+		}},
+		jobtest.Failure{Name: "FullDisk", Renews: true, Begin: func(*testing.T) func() {
+			livetest.Await(t, "full database", func() error {
+				for {
+					if _, err := server.TryCtl("put", "filler", strings.Repeat("x", 100_000)); err != nil {
+						return nil //nolint:nilerr // it is full
+					}
+				}
+			})
+			return func() {
+				got, err := server.TryCtl("endpoint", "status", "--write-out=fields")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, rest, _ := strings.Cut(got, `"Revision" : `)
+				revision, _, _ := strings.Cut(rest, "\n")
+				server.Ctl("compact", "--physical", revision)
+				server.Ctl("defrag")
+				server.Ctl("alarm", "disarm")
+			}
+		}},
+	)
+}

@@ -1,0 +1,60 @@
+package mysqllock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+// TestFailures proves the cells of MariaDB in docs/failures.md.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	shim := livetest.NewShim(t, "mysql")
+	server := mysqltest.Start(livetest.WithEnv(t, shim.Env()...), "max-connections=20")
+	admin := dial(t, server.DSN())
+	admin.SetMaxOpenConns(1)
+	admin.SetMaxIdleConns(1)
+	must(t, admin, "CREATE USER program@'%' IDENTIFIED BY 'old'")
+	must(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON snib.* TO program@'%'")
+	dsn := "program:old@tcp(" + server.Addr() + ")/" + mysqltest.Database
+	setPassword := func(password string) {
+		must(t, admin, "ALTER USER program@'%' IDENTIFIED BY '"+password+"'")
+		must(t, admin, "KILL USER program")
+	}
+	open := func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) }
+	jobtest.Failures(t, open,
+		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
+			setPassword("new")
+			return func() { setPassword("old") }
+		}},
+		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
+			Begin: func(*testing.T) func() {
+				filler := dial(t, dsn)
+				for err := error(nil); err == nil; {
+					_, err = filler.Conn(t.Context()) // it stays open
+				}
+				return func() { must(t, admin, "SET GLOBAL max_connections = 40") }
+			}},
+		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+			must(t, admin, "SET GLOBAL read_only = 1")
+			return func() { must(t, admin, "SET GLOBAL read_only = 0") }
+		}},
+		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+			server.MayEnd() // it aborts when it can't write its log
+			shim.FillDisk(true)
+			return func() {
+				shim.FillDisk(false)
+				if !server.Up() {
+					server.Restart()
+				}
+			}
+		}},
+		jobtest.Failure{Name: "Restart", Begin: func(*testing.T) func() {
+			server.Kill()
+			return server.Restart
+		}},
+	)
+}

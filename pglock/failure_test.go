@@ -1,0 +1,90 @@
+package pglock_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+// TestFailures proves the cells of PostgreSQL in docs/failures.md.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	shim := livetest.NewShim(t, "postgres")
+	server := pgtest.Start(livetest.WithEnv(t, shim.Env()...), "wal_level=replica",
+		"max_connections=20", "superuser_reserved_connections=2")
+	admin := dial(t, server.URL())
+	must(t, admin, `CREATE ROLE program LOGIN PASSWORD 'old';
+		GRANT CREATE ON SCHEMA public TO program`)
+	must(t, admin, `DO $$ BEGIN EXECUTE format('COPY (VALUES (''host all program all password''),
+		(''host all all all trust''), (''host replication all all trust'')) TO %L',
+		current_setting('hba_file')); END $$`)
+	must(t, admin, "SELECT pg_reload_conf()")
+	proxy := livetest.NewProxy(t, server.Addr())
+	open := func(t *testing.T) driver.Driver {
+		return newDriver(t, dialWith(t, pgtest.URL(proxy.Addr()), func(c *pgxpool.Config) {
+			c.ConnConfig.User, c.ConnConfig.Password = "program", "old"
+		}))
+	}
+	set := func(setting string) {
+		must(t, admin, "ALTER SYSTEM "+setting)
+		must(t, admin, "SELECT pg_reload_conf()")
+	}
+	setPassword := func(password string) {
+		must(t, admin, "ALTER ROLE program PASSWORD '"+password+"'")
+		must(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'program'")
+	}
+	jobtest.Failures(t, open,
+		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
+			setPassword("new")
+			return func() { setPassword("old") }
+		}},
+		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
+			Begin: func(*testing.T) func() {
+				var all []*pgxpool.Conn
+				filler := dialWith(t, server.URL(), func(c *pgxpool.Config) {
+					c.ConnConfig.User, c.ConnConfig.Password, c.MaxConns = "program", "old", 20
+				})
+				for {
+					conn, err := filler.Acquire(t.Context())
+					if err != nil {
+						break
+					}
+					all = append(all, conn)
+				}
+				return func() {
+					for _, conn := range all {
+						conn.Hijack().Close(t.Context())
+					}
+				}
+			}},
+		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+			set("SET default_transaction_read_only = on")
+			return func() {
+				must(t, admin, "SET default_transaction_read_only = off") // in its own session
+				set("RESET default_transaction_read_only")
+			}
+		}},
+		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+			shim.FillDisk(true)
+			return func() { shim.FillDisk(false) }
+		}},
+		jobtest.Failure{Name: "Restart", Begin: func(*testing.T) func() {
+			server.Kill()
+			return server.Restart
+		}},
+		jobtest.Failure{Name: "Failover", Begin: func(t *testing.T) func() {
+			standby := pgtest.Standby(t, server.Addr())
+			must(t, dial(t, server.URL()), "SELECT pg_switch_wal()")
+			server.Kill()
+			return func() {
+				must(t, dial(t, standby.URL()), "SELECT pg_promote()")
+				proxy.Redirect(standby.Addr())
+			}
+		}},
+	)
+}

@@ -1,0 +1,52 @@
+package redlock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// TestFailures proves the cells of Redlock in docs/failures.md. All nodes but one fail.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	shim := livetest.NewShim(t, "redis")
+	user := "user program on >" + password + " ~* &* +@all"
+	c := start(livetest.WithEnv(t, shim.Env()...), 3, user, "appendonly yes")
+	c.init(t)
+	for i := range c.servers {
+		c.servers[i].Username = "program"
+	}
+	must := func(command ...any) {
+		for _, n := range c.nodes[1:] {
+			n.Must(command...)
+		}
+	}
+	setPassword := func(p string) {
+		must("ACL", "SETUSER", "program", "resetpass", ">"+p)
+		must("CLIENT", "KILL", "USER", "program")
+	}
+	openOne := func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) }
+	jobtest.Failures(t, openOne,
+		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
+			setPassword("another")
+			return func() { setPassword(password) }
+		}},
+		jobtest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
+			must("CONFIG", "SET", "maxmemory", 1)
+			return func() { must("CONFIG", "SET", "maxmemory", 0) }
+		}},
+		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+			shim.FillDisk(true)
+			for _, n := range c.nodes {
+				n.AwaitFullDisk("other")
+			}
+			return func() { shim.FillDisk(false) }
+		}},
+		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+			must("REPLICAOF", "127.0.0.1", 1)
+			return func() { must("REPLICAOF", "NO", "ONE") }
+		}},
+	)
+}
