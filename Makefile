@@ -44,7 +44,7 @@ OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|nemesis|pattern|pe
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
 
-.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures million herd fuzz bench release release-test deps foreign-deps lint-deps
+.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures drawing million herd fuzz bench release release-test deps foreign-deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -168,6 +168,9 @@ release-test: ## a release of the working tree, which is then installed from out
 
 console: foreign-deps ## build the web console from serve/internal/console/ui
 	SNIB_LONG=1 UPDATE=1 go test -count=1 -run '^TestBuilt$$' ./serve/internal/console
+
+drawing: ## the drawing of imports in docs/design.md
+	UPDATE=1 go test -count=1 -run '^TestDrawing$$' ./internal/arch
 
 pictures: foreign-deps ## pictures of each view of the web console, in cmd/sniblab/internal/served/browser/pictures, and of the README: no user downloads them
 	go run ./cmd/sniblab demo paused-client --svg docs/paused-client.svg

@@ -45,7 +45,7 @@ var checks = []struct {
 	{"docs/defaults.md", []string{"go"}, []string{"TestGoBlocks"}, ""},
 	{"docs/metrics.md", []string{"promql"}, []string{"TestNamedMetricsExist"}, ""},
 	{"docs/metrics.md", []string{"json"}, nil, "it is output; the script release.txtar of the command checks its form"},
-	{"docs/design.md", []string{"text"}, nil, "a drawing"},
+	{"docs/design.md", []string{"text", "mermaid"}, nil, "drawings; internal/arch compares that of the imports"},
 	{"docs/choosing*.md", []string{"go", "text"}, []string{"TestPrograms", "TestTranslations"}, ""},
 	{"docs/backends/*.md", []string{"go"}, []string{"TestPagePrograms"}, ""},
 	{"docs/backends/*.md", []string{"text"}, []string{"TestACL", "TestRoles"}, "the tests use what is below Access; the others are short"},
