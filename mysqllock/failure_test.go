@@ -47,9 +47,8 @@ func TestFailures(t *testing.T) {
 			shim.FillDisk(true)
 			return func() {
 				shim.FillDisk(false)
-				if !server.Up() {
-					server.Restart()
-				}
+				server.Kill() // it may be about to end
+				server.Restart()
 			}
 		}},
 		jobtest.Failure{Name: "Restart", Begin: func(*testing.T) func() {

@@ -108,7 +108,9 @@ func TestFloodOfMessages(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	const ttl = time.Hour // it lasts, however long the messages take
-	l := take(t, d1, request("job", "holder", ttl))
+	req := request("job", "holder", ttl)
+	req.OnLost = func(error) {} // who wants to be told of a loss
+	l := take(t, d1, req)
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
 	grant, _ := node.Must("GET", "job").(string)
 	holder := attemptIn(t, grant)
