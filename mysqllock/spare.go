@@ -21,12 +21,21 @@ type urgentKey struct{}
 // urgent marks the statements of a call that may use the spare.
 func urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
 
-// connect returns a connection of the pool, or the spare if the statement is urgent and the spare
-// is free first.
+// connect returns a connection of the pool, or the spare if there is none, or if the statement is
+// urgent and the spare is free first.
 func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err error) {
 	if ctx.Value(urgentKey{}) == nil {
-		conn, err = d.db.Conn(ctx)
-		return conn, false, d.explainPool(ctx, err)
+		if conn, err = d.db.Conn(ctx); err == nil || ctx.Err() != nil {
+			return conn, false, d.explainPool(ctx, err)
+		}
+		// The server may have no connection left because many processes have a spare. Each would wait
+		// for the others.
+		select {
+		case conn = <-d.spare:
+			return conn, true, nil
+		default:
+			return nil, false, err
+		}
 	}
 	select {
 	case conn = <-d.spare:

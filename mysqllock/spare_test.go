@@ -46,6 +46,22 @@ func TestBusyPool(t *testing.T) {
 	release(t, l)
 }
 
+// TestSpareServesRequests has a driver acquire and release while its server has no connection left
+// but the spare. Otherwise processes that have one spare each would wait for one another for good.
+func TestSpareServesRequests(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t, "max-connections=10")
+	db := dial(t, server.DSN())
+	db.SetMaxIdleConns(-1) // so that only the spare stays
+	d := newDriver(t, db)
+	release(t, acquire(t, d, request("full", "a")))
+	others := dial(t, server.DSN())
+	for err := error(nil); err == nil; {
+		_, err = others.Conn(t.Context()) // it stays open
+	}
+	release(t, acquire(t, d, request("full", "b")))
+}
+
 // TestSpareIsReplaced cuts the connection that the driver keeps.
 func TestSpareIsReplaced(t *testing.T) {
 	t.Parallel()

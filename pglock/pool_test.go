@@ -2,6 +2,8 @@ package pglock_test
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,15 +60,9 @@ func TestNotReplicated(t *testing.T) {
 	admin := dial(t, server.URL())
 	d := newDriver(t, admin)
 	release(t, acquire(t, d, request("replicated", "a")))
+	must(t, admin, "CREATE TABLE probe (n integer)")
 	must(t, admin, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")
 	must(t, admin, "SELECT pg_reload_conf()")
-	livetest.Await(t, "setting", func() error {
-		if query[string](t, admin, "SHOW synchronous_standby_names") == "" {
-			return errors.New("not read yet")
-		}
-		return nil
-	})
-	w := jobtest.Acquiring(t, d, request("replicated", "b"))
 	var last time.Time
 	awaitCommit := func() {
 		t.Helper()
@@ -79,8 +75,21 @@ func TestNotReplicated(t *testing.T) {
 			return err
 		})
 	}
+	const cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+	var stop atomic.Bool
+	var probe sync.WaitGroup
+	probe.Go(func() { // until commits wait, some time after the server has read its settings
+		for err := error(nil); err == nil && !stop.Load(); {
+			_, err = admin.Exec(t.Context(), "INSERT INTO probe VALUES (1)")
+		}
+	})
 	awaitCommit()
-	must(t, admin, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	stop.Store(true)
+	must(t, admin, cancel)
+	probe.Wait()
+	w := jobtest.Acquiring(t, d, request("replicated", "b"))
+	awaitCommit()
+	must(t, admin, cancel)
 	awaitCommit() // the request, again
 	w.Running(t, "although no standby knows of the grant")
 	must(t, admin, "ALTER SYSTEM RESET synchronous_standby_names")
