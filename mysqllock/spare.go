@@ -29,7 +29,8 @@ func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err
 			return conn, false, d.explainPool(ctx, err)
 		}
 		// The server may have no connection left because many processes have a spare. Each would wait
-		// for the others.
+		// for the others. A watcher gives up its connection for the same reason.
+		d.rows.NoteFull(d.explain(ctx, err))
 		select {
 		case conn = <-d.spare:
 			return conn, true, nil

@@ -18,7 +18,7 @@ func TestBlankNodesAreUnavailable(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	d := open(t, c.servers)
-	_, err := tryAcquire(t, d, request("x", "o", ttl))
+	err := awaitRefusal(t, d, request("x", "o", ttl), c.nodes[0].Addr()+": it is new")
 	checkError(t, "Acquire on blank nodes", err, driver.ErrUnavailable,
 		"0 of 3 nodes take part", c.nodes[0].Addr()+": it is new", "run snib redlock init", "within 1m1s")
 	cause := errors.New("enough")
