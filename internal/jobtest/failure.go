@@ -61,7 +61,7 @@ func (f Failure) run(t *testing.T, open func(*testing.T) driver.Driver, req driv
 			defer cancel()
 			err := d.Renew(ctx, leases)[0].Err // as it is: the keeper repeats all but ErrLost
 			if (err == nil) != f.Renews || errors.Is(err, driver.ErrLost) {
-				return fmt.Errorf("Renew = %w, want success: %v", err, f.Renews)
+				return fmt.Errorf("a renewal ended with %w, want success: %v", err, f.Renews)
 			}
 			return nil
 		})
