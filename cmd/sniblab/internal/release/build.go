@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -96,11 +97,17 @@ func (r *release) build(ctx context.Context, p platform) (binary, error) {
 	return binary{}, fmt.Errorf("%s: %w: go install reported no error, and there is no file", p, errors.ErrUnsupported)
 }
 
+// majorVersion matches the last part of a module's path that names no program, such as v2.
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+
 // goTool builds the tool at a path with a version, such as example.com/cmd/x@v1.2.3, and
 // returns the program.
 func (r *release) goTool(ctx context.Context, tool string) (string, error) {
 	bin := filepath.Join(r.tmp, "bin")
 	_, err := call{dir: r.tmp, env: []string{"GOWORK=off", "GOFLAGS=", "GOBIN=" + bin}, cmd: []string{"go", "install", tool}}.output(ctx)
-	name, _, _ := strings.Cut(tool, "@")
-	return filepath.Join(bin, filepath.Base(name)), err
+	path, _, _ := strings.Cut(tool, "@")
+	if name := filepath.Base(path); !majorVersion.MatchString(name) {
+		return filepath.Join(bin, name), err
+	}
+	return filepath.Join(bin, filepath.Base(filepath.Dir(path))), err
 }

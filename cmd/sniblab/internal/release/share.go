@@ -84,5 +84,5 @@ func (r *release) manual(ctx context.Context, snib string, date time.Time) (stri
 	if err != nil {
 		return "", err
 	}
-	return call{dir: r.tmp, cmd: []string{filepath.Join(filepath.Dir(tool), "go-md2man"), "-in", in}}.output(ctx)
+	return call{dir: r.tmp, cmd: []string{tool, "-in", in}}.output(ctx)
 }
