@@ -32,9 +32,11 @@ func TestBatchBesideLockedRows(t *testing.T) {
 	}
 }
 
-// blocked returns how many statements wait for a row.
-func blocked(t *testing.T, admin *pgxpool.Pool) int {
-	return int(query[int64](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+// blocked returns how many statements of the pool's database wait for a row. Other tests may use
+// other databases of the same server.
+func blocked(t *testing.T, pool *pgxpool.Pool) int {
+	return query[int](t, pool,
+		"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
 }
 
 // batchTest returns the test of a driver's batches.

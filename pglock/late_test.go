@@ -22,8 +22,6 @@ func TestLateOnFullServer(t *testing.T) {
 		Driver:  newDriver(t, dial(t, pgtest.URL(proxy.Addr()))),
 		Other:   newDriver(t, dial(t, server.URL())),
 		LockRow: func(name string) func() { return lockRow(t, admin, "snib_locks", name) },
-		Blocked: func() int {
-			return int(query[int64](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
-		},
+		Blocked: func() int { return blocked(t, admin) },
 	})
 }

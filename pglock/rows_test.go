@@ -692,7 +692,7 @@ func TestWithdrawnLater(t *testing.T) {
 	req.TTL = 10 * time.Minute // so that the lease does not end by itself
 	answer := goAcquire(ctx, d, req)
 	livetest.Await(t, "request that waits for the row", func() error {
-		if query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == 0 {
+		if blocked(t, pool) == 0 {
 			return errors.New("nobody waits")
 		}
 		return nil
