@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,24 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/promtest"
 	"github.com/sniblock/snib/metrics"
 )
 
-// promtool runs promtool, the checker of Prometheus.
-func promtool(t *testing.T, stdin string, args ...string) (string, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), livetest.Binary(t, "prometheus", "promtool"), args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
 func TestAlertRules(t *testing.T) {
-	if out, err := promtool(t, "", "check", "rules", "alerts.yml"); err != nil {
+	if out, err := promtest.Tool(t, "", "check", "rules", "alerts.yml"); err != nil {
 		t.Errorf("promtool check rules: %v\n%s", err, out)
 	}
-	if out, err := promtool(t, "", "test", "rules", "alerts_test.yml"); err != nil {
+	if out, err := promtest.Tool(t, "", "test", "rules", "alerts_test.yml"); err != nil {
 		t.Errorf("promtool test rules: %v\n%s", err, out)
 	}
 }
@@ -102,10 +92,10 @@ func TestAlertRulesAreTested(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "alerts.yml"), strings.Replace(rules, change.old, change.new, 1))
 			write(t, filepath.Join(dir, "alerts_test.yml"), tests)
-			if out, err := promtool(t, "", "check", "rules", filepath.Join(dir, "alerts.yml")); err != nil {
+			if out, err := promtest.Tool(t, "", "check", "rules", filepath.Join(dir, "alerts.yml")); err != nil {
 				t.Fatalf("the changed rules are invalid: %v\n%s", err, out)
 			}
-			if out, err := promtool(t, "", "test", "rules", filepath.Join(dir, "alerts_test.yml")); err == nil {
+			if out, err := promtest.Tool(t, "", "test", "rules", filepath.Join(dir, "alerts_test.yml")); err == nil {
 				t.Errorf("%q instead of %q, and no test of the rules failed:\n%s", change.new, change.old, out)
 			}
 		})
@@ -114,7 +104,7 @@ func TestAlertRulesAreTested(t *testing.T) {
 
 // TestExpositionIsGood checks that promtool accepts names, units, types and help texts.
 func TestExpositionIsGood(t *testing.T) {
-	out, err := promtool(t, exposition(t, usedCollector(t)), "check", "metrics")
+	out, err := promtest.Tool(t, exposition(t, usedCollector(t)), "check", "metrics")
 	if err != nil || out != "" {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,6 +23,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/promtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/remotelock"
 )
@@ -206,15 +205,13 @@ func TestServeMetrics(t *testing.T) {
 		`distributed_lock_service_requests_total{code="404",path="other"} 2`,
 		`distributed_lock_service_request_seconds_count{path="/v1/acquire"} 2`,
 		"distributed_lock_service_waits 0", "distributed_lock_service_places 0", "distributed_lock_service_streams 0",
-		"distributed_lock_service_store_up 1", "distributed_lock_service_grace_seconds 0",
+		`distributed_lock_service_store_up{backend="sqlite"} 1`, `distributed_lock_service_grace_seconds{backend="sqlite"} 0`,
 	} {
 		if !strings.Contains(string(text), want+"\n") {
 			t.Errorf("/metrics has no line %q:\n%s", want, text)
 		}
 	}
-	check := exec.CommandContext(t.Context(), livetest.Binary(t, "prometheus", "promtool"), "check", "metrics")
-	check.Stdin = bytes.NewReader(text)
-	if out, err := check.CombinedOutput(); err != nil {
+	if out, err := promtest.Tool(t, string(text), "check", "metrics"); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 }

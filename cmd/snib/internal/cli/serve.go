@@ -80,7 +80,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		return err
 	}
 	defer access.close()
-	metrics, err := newServeMetrics()
+	metrics, err := newServeMetrics(s.Driver.Info().Backend)
 	if err != nil {
 		return err
 	}
