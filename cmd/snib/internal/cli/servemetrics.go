@@ -27,7 +27,7 @@ func newServeMetrics(backend string) (*serveMetrics, error) {
 			Name: "distributed_lock_service_requests_total", Help: "Requests that were answered.",
 		}, []string{"path", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "distributed_lock_service_request_seconds",
+			Name:    "distributed_lock_service_request_seconds",
 			Help:    "Time from a request to the end of its answer, with the time that it waited for a lock.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30},
 		}, []string{"path"}),
