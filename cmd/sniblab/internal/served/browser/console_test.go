@@ -37,6 +37,12 @@ func TestLocks(t *testing.T) {
 	granted := batch.queue("shop/orders")
 	p.shows(".count", "1 waited for")
 
+	const top = "document.querySelector('#locks [role=treeitem] .name').innerText"
+	p.await(top + ".endsWith('shop/')")
+	p.press("button", "Waiting")
+	p.await(top + ".endsWith('shop/orders')")
+	p.press("button", "Lock")
+
 	p.press("button", "Waited for")
 	p.shows(".count", "1 lock,")
 	p.press("button", "All")
@@ -48,6 +54,7 @@ func TestLocks(t *testing.T) {
 	free(t, orders)
 	free(t, <-granted)
 	p.shows(".count", "2 locks, 0 waited for")
+	p.await("![...document.querySelectorAll('#locks .name')].some((n) => n.innerText.endsWith('/'))") // one lock is no group
 
 	p.eval("document.querySelector('#locks').focus()")
 	p.keys(kb.End, kb.Enter)

@@ -7,12 +7,14 @@ import { count, duration, link, place, visible } from "./text";
 interface Item extends Row { lock?: Seen; prefix?: string; text: string; locks: number; waiters: number }
 
 type Filter = "all" | "held" | "waited" | "reserved";
+type Order = "name" | "held" | "waiting";
 
 interface Node { prefix: string; nodes: Map<string, Node>; locks: Seen[]; total: number; waiters: number }
 
 const newNode = (prefix: string): Node => ({ prefix, nodes: new Map(), locks: [], total: 0, waiters: 0 });
 
-// group makes the tree of the prefixes of names, which end with a slash.
+// group makes the tree of the prefixes of names, which end with a slash. A prefix of one lock only is
+// no group.
 function group(locks: Seen[]): Node {
   const root = newNode("");
   for (const lock of locks) {
@@ -33,21 +35,31 @@ function group(locks: Seen[]): Node {
   return root;
 }
 
+// lone returns the only lock below a node.
+const lone = (node: Node): Seen => node.locks[0] ?? lone(node.nodes.values().next().value!);
+
+const item = (lock: Seen, from: number, level: number, size: number, position: number): Item => ({
+  key: "l" + lock.name, lock, level, text: visible(lock.name.slice(from)), size, position, locks: 1, waiters: lock.waiters.length, label: spoken(lock) });
+
 function flatten(node: Node, level: number, isOpen: (prefix: string) => boolean, to: Item[]) {
   const size = node.nodes.size + node.locks.length;
   let position = 0;
   for (const child of node.nodes.values()) {
+    if (child.total === 1) {
+      to.push(item(lone(child), node.prefix.length, level, size, ++position));
+      continue;
+    }
     const expanded = isOpen(child.prefix);
     const text = visible(child.prefix.slice(node.prefix.length));
     to.push({ key: "p" + child.prefix, prefix: child.prefix, level, expanded, text, size, position: ++position, locks: child.total, waiters: child.waiters,
       label: `${text}, ${count(child.total, "lock")}, ${count(child.waiters, "waiter")}` });
     if (expanded) flatten(child, level + 1, isOpen, to);
   }
-  for (const lock of node.locks) {
-    const text = visible(lock.name.slice(node.prefix.length));
-    to.push({ key: "l" + lock.name, lock, level, text, size, position: ++position, locks: 1, waiters: lock.waiters.length, label: spoken(lock) });
-  }
+  for (const lock of node.locks) to.push(item(lock, node.prefix.length, level, size, ++position));
 }
+
+// heldSince is when the first holder got a lock, by this page's clock, as far as the store knows.
+const heldSince = (l: Seen) => Math.min(...l.holders.map((h) => h.held_ms ? l.seen - h.held_ms : Infinity), Infinity);
 
 function spoken(l: Seen): string {
   const who = l.holders.length ? "held by " + l.holders.slice(0, 3).map((h) => h.kind === "reserved" ? "a reservation" : place(h)).join(", ") : "free";
@@ -57,6 +69,7 @@ function spoken(l: Seen): string {
 export function Locks({ model, now, narrow }: { model: Model; now: number; narrow: boolean }) {
   const [search, setSearch] = useState("");
   const [filter, setFilter] = useState<Filter>("all");
+  const [order, setOrder] = useState<Order>("name");
   const [toggled, setToggled] = useState<ReadonlyMap<string, boolean>>(new Map());
   const list = useRef<HTMLDivElement>(null);
   const { locks, names } = model;
@@ -75,11 +88,18 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
   }, [names, locks, search, filter, model.seenAt]);
   const rows = useMemo(() => {
     const to: Item[] = [];
+    if (order !== "name") {
+      const sorted = order === "waiting" ? found.toSorted((a, b) => b.waiters.length - a.waiters.length)
+        : found.toSorted((a, b) => heldSince(a) < heldSince(b) ? -1 : heldSince(a) > heldSince(b) ? 1 : 0);
+      return sorted.map((l, i) => item(l, 0, 1, sorted.length, i + 1));
+    }
     const byDefault = search !== "" || found.length <= 200;
     flatten(group(found), 1, (prefix) => toggled.get(prefix) ?? byDefault, to);
     return to;
-  }, [found, toggled, search]);
+  }, [found, toggled, search, order]);
   const expand = (row: Item, open: boolean) => { if (row.prefix) setToggled(new Map(toggled).set(row.prefix, open)); };
+  const head = (o: Order, text: string) => <button type="button" class={o} aria-pressed={order === o} onClick={() => setOrder(o)}>
+    {text}{order === o ? <span aria-hidden="true"> ▾</span> : null}</button>;
   const waited = found.reduce((n, l) => n + (l.waiters.length ? 1 : 0), 0);
 
   return (
@@ -96,6 +116,9 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
           ))}
         </div>
         <p class="count" role="status">{count(found.length, "lock")}, {waited.toLocaleString("en")} waited for</p>
+      </div>
+      <div class="heads" role="group" aria-label="Order">
+        {head("name", "Lock")}<span aria-hidden="true">Holder</span>{head("held", "Held for")}{head("waiting", "Waiting")}
       </div>
       {!found.length && <div class="empty"><Absent model={model} now={now}
         text={search || filter !== "all" ? "No lock matches." : "Nobody holds a lock, and nobody waits for one."} /></div>}
@@ -121,6 +144,7 @@ function LockRow({ lock, text, now }: { lock: Seen; text: string; now: number })
       <span class="name mono"><span class="twist" aria-hidden="true">{first ? "●" : "○"}</span>{text}</span>
       <span class="who">
         {first ? visible(first.kind === "reserved" ? "reserved" : first.foreign || place(first)) + (more > 0 ? ` and ${more} more` : "") : "free"}
+        {lock.slots ? ` (${lock.holders.length} of ${lock.slots} slots)` : ""}
         {first?.label ? <span class="muted"> {visible(first.label)}</span> : null}
       </span>
       <span class="for muted">{first?.held_ms ? duration(first.held_ms + now - lock.seen) : ""}</span>

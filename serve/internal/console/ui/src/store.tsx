@@ -27,6 +27,7 @@ export function Store({ model }: { model: Model }) {
         <h2>Promises</h2>
         <dl class="card">
           <dt>Backend</dt><dd>{info.backend}</dd>
+          {info.id && <><dt>Store</dt><dd class="mono wrap">{info.id}</dd></>}
           <dt>Fencing tokens</dt><dd>{strengths[info.fencing] ?? info.fencing}</dd>
           <dt>Read side</dt><dd>{yes(info.shared)}</dd>
           <dt>Slots</dt><dd>{yes(info.slots)}</dd>
