@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
@@ -36,6 +37,7 @@ func TestReplacedPrimary(t *testing.T) {
 			db.SetMaxIdleConns(idle)
 			d := newDriver(t, db)
 			held := acquire(t, d, request("held", "a"))
+			waiter := jobtest.Waiting(t, d, request("held", "c"))
 			fillPool(t, db, idle)
 
 			must(t, dial(t, first.DSN()), "SET GLOBAL read_only = 1")
@@ -61,6 +63,7 @@ func TestReplacedPrimary(t *testing.T) {
 			})
 			release(t, taken)
 			release(t, acquire(t, d, request("taken", "a")))
+			release(t, waiter.Get(t))
 		})
 	}
 }

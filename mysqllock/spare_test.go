@@ -2,12 +2,14 @@ package mysqllock_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -23,12 +25,14 @@ func TestBusyPool(t *testing.T) {
 	db.SetMaxOpenConns(3)
 	d := newDriver(t, db)
 	l := acquire(t, d, request("busy", "a"))
-	for range 2 {
+	waiter := jobtest.Waiting(t, d, request("busy", "b"))
+	var program [2]*sql.Conn
+	for i := range program {
 		conn, err := db.Conn(testContext(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		program[i] = conn
 	}
 	for range 3 {
 		if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
@@ -44,6 +48,10 @@ func TestBusyPool(t *testing.T) {
 		t.Errorf("Acquire beside a busy pool = %v, want ErrFull that names the pool", err)
 	}
 	release(t, l)
+	for _, conn := range program {
+		conn.Close()
+	}
+	release(t, waiter.Get(t))
 }
 
 // TestSpareServesRequests has a driver acquire and release while its server has no connection left

@@ -31,6 +31,7 @@ func TestFailures(t *testing.T) {
 			setPassword("another")
 			return func() { setPassword(password) }
 		}},
+		jobtest.Failure{Name: "FullPool", Begin: func(*testing.T) func() { return node.Crowd() }},
 		jobtest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
 			set("maxmemory", 1)
 			return func() { set("maxmemory", 0) }

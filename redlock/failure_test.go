@@ -2,10 +2,12 @@ package redlock_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/redlock"
 )
 
 // TestFailures proves the cells of Redlock in docs/failures.md. All nodes but one fail.
@@ -33,6 +35,13 @@ func TestFailures(t *testing.T) {
 			setPassword("another")
 			return func() { setPassword(password) }
 		}},
+		jobtest.Failure{Name: "FullPool", Begin: func(*testing.T) func() {
+			first, second := c.nodes[1].Crowd(), c.nodes[2].Crowd()
+			return func() {
+				first()
+				second()
+			}
+		}},
 		jobtest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
 			must("CONFIG", "SET", "maxmemory", 1)
 			return func() { must("CONFIG", "SET", "maxmemory", 0) }
@@ -49,4 +58,21 @@ func TestFailures(t *testing.T) {
 			return func() { must("REPLICAOF", "NO", "ONE") }
 		}},
 	)
+}
+
+// TestEmptied has all nodes but one lose their keys. They grant nothing for MaxTTL, as they may
+// have forgotten a hold.
+func TestEmptied(t *testing.T) {
+	t.Parallel()
+	const ttl = 5 * time.Second
+	c := start(t, 3)
+	c.opts = []redlock.Option{redlock.MaxTTL(ttl)}
+	c.init(t)
+	openOne := func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) }
+	jobtest.Failures(t, openOne, jobtest.Failure{Name: "Majority", Lost: true, TTL: ttl, Begin: func(*testing.T) func() {
+		for _, n := range c.nodes[1:] {
+			n.Must("FLUSHALL")
+		}
+		return func() {}
+	}})
 }

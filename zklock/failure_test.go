@@ -1,6 +1,7 @@
 package zklock_test
 
 import (
+	"net"
 	"testing"
 
 	"github.com/sniblock/snib/driver"
@@ -13,7 +14,7 @@ import (
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	shim := livetest.NewShim(t, "zookeeper")
-	server := zktest.Single(livetest.WithEnv(t, shim.Env()...))
+	server := zktest.Single(livetest.WithEnv(t, shim.Env()...), "maxClientCnxns=10")
 	open := func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }
 	restart := func() {
 		shim.FillDisk(false)
@@ -35,6 +36,21 @@ func TestFailures(t *testing.T) {
 			}
 			remove("/snib/held")
 			return func() {}
+		}},
+		jobtest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
+			var conns []net.Conn
+			for range 10 {
+				conn, err := net.Dial("tcp", server.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, conn)
+			}
+			return func() {
+				for _, conn := range conns {
+					conn.Close()
+				}
+			}
 		}},
 		jobtest.Failure{Name: "FullDisk", Lost: true, Begin: func(*testing.T) func() {
 			server.MayEnd() // it ends when it can't write its log

@@ -1,6 +1,7 @@
 package jobtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,12 @@ import (
 type Failure struct {
 	Name   string
 	Begin  func(t *testing.T) (end func())
-	Renews bool  // leases are renewed meanwhile
-	Lost   bool  // the hold is lost by the end of the failure
-	Denied bool  // a retry does not help: the errors do not match ErrUnavailable, and waits end
-	Grants bool  // the next one gets a lock that is free
-	Next   error // what else the error of the next one matches
+	Renews bool          // leases are renewed meanwhile
+	Lost   bool          // the hold is lost by the end of the failure
+	Denied bool          // a retry does not help: the errors do not match ErrUnavailable, and waits end
+	Grants bool          // the next one gets a lock that is free
+	Next   error         // what else the error of the next one matches
+	TTL    time.Duration // of the hold; 0: a minute
 }
 
 // Failures runs each failure with drivers of its own. A waiter comes before it, and one meanwhile:
@@ -29,7 +31,7 @@ type Failure struct {
 func Failures(t *testing.T, open func(*testing.T) driver.Driver, all ...Failure) {
 	for _, f := range all {
 		t.Run(f.Name, func(t *testing.T) {
-			f.run(t, open, driver.Request{Name: "held", ID: f.Name, TTL: time.Minute})
+			f.run(t, open, driver.Request{Name: "held", ID: f.Name, TTL: cmp.Or(f.TTL, time.Minute)})
 		})
 	}
 }

@@ -238,11 +238,36 @@ func (n *Node) ready(addr string) error {
 func (n *Node) Do(args ...any) (any, error) { return n.do(n.Addr(), args...) }
 
 func (n *Node) do(addr string, args ...any) (any, error) {
-	commands := [][]any{args}
-	if n.password != "" {
-		commands = [][]any{{"AUTH", n.password}, args}
+	return roundTrip(addr, n.tls, n.authorized(args)...)
+}
+
+// authorized returns commands for a new connection.
+func (n *Node) authorized(commands ...[]any) [][]any {
+	if n.password == "" {
+		return commands
 	}
-	return roundTrip(addr, n.tls, commands...)
+	return slices.Concat([][]any{{"AUTH", n.password}}, commands)
+}
+
+// Crowd cuts all connections, and accepts no others until disperse is called. TLS is not supported.
+func (n *Node) Crowd() (disperse func()) {
+	n.t.Helper()
+	conn, err := net.Dial("tcp", n.Addr())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	kill := []any{"CLIENT", "KILL", "TYPE"} // all but our own
+	if _, err = exchange(conn, n.authorized([]any{"CONFIG", "SET", "maxclients", 1}, append(kill[:3:3], "normal"),
+		append(kill, "pubsub"))...); err != nil {
+		n.t.Fatalf("refuse clients: %v", err)
+	}
+	return func() {
+		n.t.Helper()
+		defer conn.Close()
+		if _, err := exchange(conn, []any{"CONFIG", "SET", "maxclients", 10_000}); err != nil {
+			n.t.Fatalf("accept clients again: %v", err)
+		}
+	}
 }
 
 // Must is [Node.Do], but fails the test instead of returning an error.

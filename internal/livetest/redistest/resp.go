@@ -44,6 +44,11 @@ func roundTrip(addr string, conf *tls.Config, commands ...[]any) (any, error) {
 	if conf != nil {
 		conn = tls.Client(conn, conf)
 	}
+	return exchange(conn, commands...)
+}
+
+// exchange sends commands, one after the other, and returns the answer to the last one.
+func exchange(conn net.Conn, commands ...[]any) (any, error) {
 	in := bufio.NewReader(conn)
 	var answer any
 	for _, args := range commands {
@@ -55,6 +60,7 @@ func roundTrip(addr string, conf *tls.Config, commands ...[]any) (any, error) {
 		if _, err := conn.Write(request); err != nil {
 			return nil, err
 		}
+		var err error
 		if answer, err = read(in); err != nil {
 			return nil, err
 		}
