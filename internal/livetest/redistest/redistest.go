@@ -263,7 +263,7 @@ func (n *Node) Crowd() (disperse func()) {
 	}
 	return func() {
 		n.t.Helper()
-		defer conn.Close()
+		defer func() { _ = conn.Close() }() // the outcome is known already
 		if _, err := exchange(conn, []any{"CONFIG", "SET", "maxclients", 10_000}); err != nil {
 			n.t.Fatalf("accept clients again: %v", err)
 		}
