@@ -2,8 +2,8 @@
 // many, share something that only one of them may change at a time.
 //
 // A [Locker] acquires locks in a store through a driver: memlock (this process), sqlitelock (this
-// machine), or one of those for servers: redislock, redlock, pglock, mysqllock, zklock and
-// etcdlock. The smallest program:
+// machine), or one of those for servers: redislock, redlock, pglock, mysqllock, zklock, etcdlock
+// and remotelock. The smallest program:
 //
 //	locker, err := snib.New(memlock.New())
 //	if err != nil {

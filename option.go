@@ -219,10 +219,10 @@ func Tracing(t *Trace) Option {
 	})
 }
 
-// Logging writes to l what happens to locks: losses and tokens that went back as
-// errors; acquisitions that failed because of the store, renewals that failed and releases that
-// were not confirmed as warnings; the rest at debug level. Grant ids are never written. Messages
-// and keys are stable; docs/metrics.md lists them.
+// Logging writes to l what happens to locks: losses and tokens that went back as errors;
+// acquisitions that wait for the store or failed because of it, renewals that failed and releases
+// that were not confirmed as warnings; the rest at lower levels. Grant ids are never written.
+// Messages and keys are stable; docs/metrics.md explains them.
 func Logging(l *slog.Logger) Option { return Tracing(logTrace(l)) }
 
 func newOption(set func(*config)) Option {

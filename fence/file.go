@@ -94,7 +94,7 @@ func (g File) checkNew(path string) error {
 		return err
 	}
 	return driver.Invalidf("file: %s exists, but not its marks, %s.fence: either somebody removed them, or the file "+
-		"was never guarded and must be adopted",
+		"was never guarded and must be adopted (Adopt, or --adopt)",
 		path, path)
 }
 

@@ -63,6 +63,6 @@
 // [GraceFloor] and [MaxTTL] bound how long nothing is granted after a failover. Turning
 // [FailoverGrace] off trades this protection for speed. [DurableAOF] makes a single server
 // remember all leases and tokens. [AllowSplitBrain] accepts Sentinels that can't prevent two
-// masters. [YieldToForeign] keeps clients of other
-// libraries from starving behind the queue.
+// masters. [YieldToForeign] keeps clients of other libraries from starving behind the queue.
+// [Prefix] is for tenants of one server.
 package redislock

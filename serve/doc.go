@@ -1,5 +1,5 @@
 // Package serve is a lock service over HTTP, for any store whose leases outlive the process that
-// took them: memory, SQLite, Redis, Redlock, rows of PostgreSQL and of MySQL.
+// took them: memory, SQLite, Redis, Redlock, rows of PostgreSQL and of MariaDB.
 //
 // A [Service] is an [http.Handler]. It keeps no locks itself: they are in the store, so each of
 // several replicas on one store renews and releases the holds that another one granted. A replica

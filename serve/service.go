@@ -135,7 +135,7 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	info := d.Info()
 	if info.Tenure == driver.TenureSession {
 		return nil, driver.Invalidf("store %s: its locks end with the session of the process that took them, so a lock service "+
-			"could not keep them for its clients; use memory, SQLite, Redis, Redlock, or rows in PostgreSQL or MySQL", info.Backend)
+			"could not keep them for its clients; use memory, SQLite, Redis, Redlock, or rows in PostgreSQL or MariaDB", info.Backend)
 	}
 	if info.Backend == "remote" { // it refuses our ids, and holds that are pending
 		return nil, driver.Invalidf("store %s: it is another lock service; give clients its address", info.Backend)

@@ -45,6 +45,6 @@
 //
 // # Options
 //
-// [Root], [Timeout], [DialTimeout], [Digest], [ACL], [TLS], [KeepSuspended] and
-// [CuratorReadWrite].
+// [Root], [Timeout], [DialTimeout], [Digest], [ACL], [TLS], [KeepSuspended],
+// [CuratorReadWrite] and [LiteralNames].
 package zklock

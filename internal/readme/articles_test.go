@@ -52,6 +52,20 @@ func TestArticles(t *testing.T) {
 	}
 }
 
+// TestMakeTargets checks that the targets of make that pages name exist.
+func TestMakeTargets(t *testing.T) {
+	pages, sources := files(t, root)
+	known := newKnown(pages, sources)
+	target := regexp.MustCompile("`(?:[A-Z]+=[^ ]+ |[A-Z]+=[$][(][^)]+[)] )?(make [a-z-]+)")
+	for page, text := range pages {
+		for _, m := range target.FindAllStringSubmatch(text, -1) {
+			if !known.names[m[1]] {
+				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+	}
+}
+
 // known is what the repository has, by the names that pages use.
 type known struct {
 	pages map[string]string
@@ -62,7 +76,7 @@ func newKnown(pages, sources map[string]string) *known {
 	k := &known{pages, map[string]bool{}}
 	for name, text := range sources {
 		if filepath.Base(name) == "Makefile" {
-			for _, m := range regexp.MustCompile(`(?m)^(\w+):`).FindAllStringSubmatch(text, -1) {
+			for _, m := range regexp.MustCompile(`(?m)^([\w-]+):`).FindAllStringSubmatch(text, -1) {
 				k.names["make "+m[1]] = true
 			}
 		}

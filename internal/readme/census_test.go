@@ -37,7 +37,7 @@ var checks = []struct {
 	{"docs/serve-access.md", []string{"toml", "json"}, []string{"TestPolicyPage", "TestAuditPage"}, ""},
 	{"docs/serve-access.md", []string{"sh"}, []string{"TestServeAccessPage"}, ""},
 	{"docs/serve-access.md", []string{"nginx"}, []string{"TestNginxPage"}, ""},
-	{"docs/serve-access.md", []string{"text"}, nil, "calls with the files of a service that runs elsewhere, and Caddy, as the page says"},
+	{"docs/serve-access.md", []string{"text"}, nil, "calls with the files of a service that runs elsewhere"},
 	{"docs/stores.md", []string{"sh"}, []string{"TestPageBlocks"}, ""},
 	{"docs/serve.md", []string{"sh"}, []string{"TestServePage"}, ""},
 	{"docs/serve.md", []string{"text"}, nil, "calls with stores that run elsewhere"},

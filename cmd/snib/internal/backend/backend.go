@@ -70,7 +70,7 @@ func Schemes() []Scheme {
 		Scheme{"redlocks", "redlocks://HOST:PORT,...", "", redlockNodes.secure().resolve},
 		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", resolvePostgres},
 		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", resolvePostgres},
-		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MySQL or MariaDB", resolveMySQL},
+		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MariaDB", resolveMySQL},
 		Scheme{"zk", "zk://HOST:PORT,.../ROOT", "a ZooKeeper ensemble; zks:// is with TLS", zooKeeper.resolve},
 		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", zooKeeper.secure().resolve},
 		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},

@@ -37,10 +37,7 @@ func (a *app) setUpHelp(root *cobra.Command) {
 			}
 		}
 	}
-	for _, c := range root.Commands() {
-		c.Long = strings.TrimSpace(c.CommandPath() + ": " + c.Short + "\n\n" + unindent(c.Long))
-		c.Example = strings.TrimRight(c.Example, "\n")
-	}
+	describe(root.Commands())
 	root.AddCommand(
 		topic("exit-codes", "what the exit codes mean", exitNotes),
 		topic("stores", "the URLs of stores, and their parameters", storesText()),
@@ -61,6 +58,15 @@ func (a *app) setUpHelp(root *cobra.Command) {
 		},
 	})
 	root.InitDefaultHelpFlag()
+}
+
+// describe prepares the help of commands, and of those below them.
+func describe(commands []*cobra.Command) {
+	for _, c := range commands {
+		c.Long = strings.TrimSpace(c.CommandPath() + ": " + c.Short + "\n\n" + unindent(c.Long))
+		c.Example = strings.TrimRight(c.Example, "\n")
+		describe(c.Commands())
+	}
 }
 
 // topic returns a command that has only a help.

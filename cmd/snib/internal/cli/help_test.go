@@ -12,13 +12,20 @@ func TestHelp(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{out: &out, err: &out}
 	root := a.newRootCommand()
-	for _, cmd := range append(root.Commands(), root) {
+	serve, _, err := root.Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range append(append(serve.Commands(), root.Commands()...), root) {
 		out.Reset()
 		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Example) || !strings.Contains(out.String(), cmd.Long) {
 			t.Errorf("the help of %s lacks examples or notes, or %v: %s", cmd.CommandPath(), err, &out)
 		}
 		if cmd.Runnable() && cmd.Example == "" && cmd.Name() != "help" {
 			t.Errorf("%s has no examples", cmd.CommandPath())
+		}
+		if title := cmd.CommandPath() + ": "; cmd.Example != "" && cmd != root && !strings.HasPrefix(out.String(), title) {
+			t.Errorf("the help of %s does not begin with %q: %s", cmd.CommandPath(), title, &out)
 		}
 		_, notes, _ := strings.Cut(cmd.Long, "\n")
 		for line := range strings.Lines(notes + "\n" + cmd.Example) {

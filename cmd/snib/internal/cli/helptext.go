@@ -100,15 +100,15 @@ const exitNotes = `  own  the command's own code: it ran, and the lock was held 
   69   the store can't be reached, does not answer, or grants nothing now
        although nobody is known to hold the lock; --skip does not hide it
   70   a bug in snib
-  74   the result can't be printed
+  74   the result, or the file of fence, can't be written
   75   somebody holds the lock, and --try was given or --wait is over (-E
        changes the code); release: the holder changed in the meantime
   77   not allowed
   78   bad configuration: the store's URL, its file, its server, the kind of
        the lock, or the store has no such locks (--slots, --shared)
-  79   run: the lock was lost while the command ran, and snib ended the command;
-       unlock, lock --id: the hold was over, and somebody else may have held the
-       lock; fence: a later hold has used FILE
+  79   run: the lock was lost while the command ran, and snib ended the command
+       if that had not ended by itself; unlock, lock --id: the hold was over, and
+       somebody else may have held the lock; fence: a later hold has used FILE
   124  --timeout is over
   126  the command can't be run
   127  the command was not found
@@ -221,7 +221,7 @@ const fenceNotes = `  The command reads the old contents of FILE as its input; w
   FILE.fence contains the highest token that was seen. A hold with a lower
   token is refused, with exit code 79, even if it held the lock when it began:
   a process that was stopped for longer than its lease lasted can't harm FILE
-  any more. The hold is that of the snib run or snib lock around this command,
+  any more. The hold is that of the snib run, hold or lock around this command,
   from SNIB_NAME, SNIB_TOKEN and SNIB_ID.
 
   A FILE that exists without FILE.fence is refused: somebody may have removed
@@ -297,7 +297,7 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
   --fix frees exactly what was found: a hold that changed in the meantime is
   left alone. Keys of other libraries are deleted with --foreign only, after a
   check of their value, and only if they are strings in the format of a known
-  library. The others are shown: snib release deletes one of them by its name.
+  library. The others are shown: snib release NAME --force deletes one of them.
 `
 
 const watchExamples = `  snib watch                  all locks

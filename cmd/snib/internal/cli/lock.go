@@ -246,7 +246,7 @@ func (l *lockCommand) report(lock *snib.Lock) error {
 func (a *app) newUnlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "unlock NAME [--id ID]",
-		Short:             "free a lock that snib lock took",
+		Short:             "free a lock that snib lock or snib hold took",
 		Example:           unlockExamples,
 		Long:              unlockNotes,
 		Args:              oneName,
