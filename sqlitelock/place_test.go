@@ -398,7 +398,7 @@ func TestMode(t *testing.T) {
 }
 
 // TestReaderBlocksNobody checks that another user can't open the files, and so can
-// neither lock their bytes nor read owner ids.
+// neither lock their bytes nor read ids.
 func TestReaderBlocksNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
