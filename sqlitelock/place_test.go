@@ -504,6 +504,22 @@ func TestLogReplaced(t *testing.T) {
 	}
 }
 
+// The first process that opens the database reads the whole log. So the log must stay short, also
+// if only processes that come and go use it.
+func TestShortLog(t *testing.T) {
+	path := newPath(t)
+	for range 100 {
+		d := open(t, path)
+		release(t, acquire(t, d, request("a")))
+		if err := d.Close(); err != nil {
+			t.Fatalf("Close = %v", err)
+		}
+	}
+	if log, err := os.Stat(path + walSuffix); err != nil || log.Size() > 200*4120 {
+		t.Errorf("the log is %+v, %v; want that it has about %d pages", log, err, mostLogged)
+	}
+}
+
 func TestNoFiles(t *testing.T) {
 	checkRefused(t, "/proc/locks.db", driver.ErrInvalid, "no file can be created")
 }
