@@ -29,7 +29,7 @@ func mustBeHeldError(t *testing.T, what string, err error) *snib.HeldError {
 
 // Whoever refused the acquisition, the store or the local queue, and however it waited, its error
 // says who holds the lock, since when, for how long at most, and how many wait. It contains no
-// owner ids.
+// ids.
 func TestHeldError(t *testing.T) {
 	const wait = time.Second
 	ways := []struct {
@@ -95,7 +95,7 @@ func TestHeldError(t *testing.T) {
 					}
 					for _, text := range []string{err.Error(), fmt.Sprintf("%+v %v", info, h)} {
 						if strings.Contains(text, lock.ID()) {
-							t.Errorf("%q contains the owner id", text)
+							t.Errorf("%q contains the id", text)
 						}
 					}
 					if want := "held by " + host; !strings.HasPrefix(info.String(), want) ||

@@ -25,24 +25,24 @@ func TestInvalidf(t *testing.T) {
 	}
 }
 
-// An owner id is as good as a password, so a Status that is logged does not show it.
-func TestOwnersAreNotShown(t *testing.T) {
-	const owner = "horse-battery"
+// An id is as good as a password, so a Status that is logged does not show it.
+func TestIDsAreNotShown(t *testing.T) {
+	const id = "horse-battery"
 	st := driver.Status{
 		Name:    "a",
-		Holders: []driver.Holding{{ID: owner, Token: 5, Holder: driver.Holder{Host: "web-1"}, Left: time.Second}},
-		Waiters: []driver.Waiting{{ID: owner}},
+		Holders: []driver.Holding{{ID: id, Token: 5, Holder: driver.Holder{Host: "web-1"}, Left: time.Second}},
+		Waiters: []driver.Waiting{{ID: id}},
 	}
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
 	for _, text := range []string{fmt.Sprint(st), fmt.Sprintf("%+v", st), fmt.Sprintf("%v", &st.Holders[0]),
 		log.String()} {
-		if strings.Contains(text, owner) || !strings.Contains(text, "web-1") {
-			t.Errorf("%q shows the owner, or not the host", text)
+		if strings.Contains(text, id) || !strings.Contains(text, "web-1") {
+			t.Errorf("%q shows the id, or not the host", text)
 		}
 	}
-	if text := st.Holders[0].String(); !strings.Contains(text, driver.Digest(owner)) {
+	if text := st.Holders[0].String(); !strings.Contains(text, driver.Digest(id)) {
 		t.Errorf("%q does not show the digest", text)
 	}
 }

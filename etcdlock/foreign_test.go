@@ -67,7 +67,7 @@ func TestOtherKinds(t *testing.T) {
 			}
 			h := st.Holders[0]
 			if h.ID != "" || !strings.Contains(h.Foreign, tt.says) || h.Left <= 0 || (h.Left == driver.NoExpiry) != tt.endless {
-				t.Errorf("Status has the holder %+v, want one without an owner that says %q", h, tt.says)
+				t.Errorf("Status has the holder %+v, want one without an id that says %q", h, tt.says)
 			}
 			if err := d.Break(t.Context(), tt.name, h.ID); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break = %v, want ErrLost", err)

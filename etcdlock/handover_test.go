@@ -17,8 +17,8 @@ import (
 )
 
 // blockRequest returns the request of a caller who hands holds over by itself.
-func blockRequest(name, owner string, tokens int) driver.Request {
-	req := request(name, owner)
+func blockRequest(name, id string, tokens int) driver.Request {
+	req := request(name, id)
 	req.Tokens = tokens
 	return req
 }
@@ -160,8 +160,8 @@ func TestWanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := open(t, client)
-			block := func(owner string) (driver.Request, <-chan struct{}) {
-				return jobtest.WithWanted(blockRequest(tt.name, owner, 10))
+			block := func(id string) (driver.Request, <-chan struct{}) {
+				return jobtest.WithWanted(blockRequest(tt.name, id, 10))
 			}
 			first, firstWanted := block("first")
 			second, secondWanted := block("second")

@@ -15,13 +15,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: time.Minute}
 }
 
 // noWait returns a request that does not wait.
-func noWait(name, owner string) driver.Request {
-	req := request(name, owner)
+func noWait(name, id string) driver.Request {
+	req := request(name, id)
 	req.NoWait = true
 	return req
 }

@@ -133,8 +133,8 @@ func TestStrangersShared(t *testing.T) {
 	t.Parallel()
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
-	reader := func(owner string) driver.Request {
-		req := request("shared", owner)
+	reader := func(id string) driver.Request {
+		req := request("shared", id)
 		req.Shared = true
 		return req
 	}

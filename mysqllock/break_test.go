@@ -29,7 +29,7 @@ func TestBreakKept(t *testing.T) {
 			next.ID, next.Shared, next.MinHold = "b", false, 0
 			mustBeHeld(t, other, next)
 			if err := other.Break(testContext(t), req.Name, "b"); !errors.Is(err, driver.ErrLost) {
-				t.Errorf("Break of another owner = %v, want ErrLost", err)
+				t.Errorf("Break of another id = %v, want ErrLost", err)
 			}
 			if err := other.Break(testContext(t), req.Name, "a"); err != nil {
 				t.Fatalf("Break = %v", err)

@@ -49,8 +49,8 @@ func closeAtEnd(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {
 }
 
 // request returns a request for a lease that outlives the test.
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: time.Minute}
 }
 
 // testContext returns a context for calls that must not take for ever.

@@ -59,7 +59,7 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 
 func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		s.reap(func(w entry) bool { return w.Owner == id })
+		s.reap(func(w entry) bool { return w.ID == id })
 		s.signalFirst()
 		return s.reaped, nil
 	})
@@ -69,7 +69,7 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
 func (d *Driver) breakLease(ctx context.Context, name, id string) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
 		before := len(s.Holders)
-		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Owner == id })
+		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.ID == id })
 		if len(s.Holders) == before {
 			return false, driver.ErrLost
 		}

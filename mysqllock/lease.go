@@ -21,7 +21,7 @@ func isExclusive(l *lease) bool {
 // holder returns the entry of a lease in the row, or nil.
 func (s *state) holder(l *lease) *entry {
 	i := slices.IndexFunc(s.Holders, func(h entry) bool {
-		return h.Owner == l.ID() && !h.Kept
+		return h.ID == l.ID() && !h.Kept
 	})
 	if i < 0 {
 		return nil

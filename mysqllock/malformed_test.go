@@ -17,7 +17,7 @@ import (
 
 var malformations = []jobtest.MalformedRow{
 	{Name: "WaiterText", Change: "waiters = CONCAT(waiters, 'x-1 no object\n')", ListFails: true, WaitFails: true},
-	{Name: "WaiterOwner", Change: `waiters = CONCAT(waiters, 'x-1 {"owner": 7}\n')`, ListFails: true, WaitFails: true},
+	{Name: "WaiterID", Change: `waiters = CONCAT(waiters, 'x-1 {"id": 7}\n')`, ListFails: true, WaitFails: true},
 	{Name: "WaiterLong", Change: "waiters = CONCAT(waiters, REPEAT('9', 100000), '\n')", ListFails: true, WaitFails: true},
 	{Name: "HolderText", Change: "holder = 'nobody'", ListFails: true, WaitFails: true},
 	{Name: "HolderGone", Change: "holder = ''", ListFails: true, WaitFails: true},
@@ -41,7 +41,7 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "MinHoldMax", Change: "min_hold = 9223372036854775807"},
 	{Name: "WaiterSinceMin",
 		Change: `waiters = REGEXP_REPLACE(waiters, '"since":[0-9]*', '"since":-9223372036854775808')`},
-	{Name: "WaiterDead", Change: `waiters = CONCAT(waiters, 'x-1 {"owner":"x","since":9223372036854775807}\n')`},
+	{Name: "WaiterDead", Change: `waiters = CONCAT(waiters, 'x-1 {"id":"x","since":9223372036854775807}\n')`},
 	{Name: "UsedMin", Change: "used = -9223372036854775808"},
 	{Name: "UsedMax", Change: "used = 9223372036854775807"},
 	{Name: "VersionMin", Change: "version = -9223372036854775808"},

@@ -24,7 +24,7 @@ type (
 // holder are stored in columns of their own, so that one statement can change them. Waiters have no
 // end of their own, see reapDead.
 func encode(e entry) []byte {
-	o := object{e, e.Owner, e.Shared}
+	o := object{e, e.ID, e.Shared}
 	o.Nonce = ""
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -38,7 +38,7 @@ func encode(e entry) []byte {
 type object struct {
 	entry
 
-	Owner  string `json:"owner,omitempty"`
+	ID     string `json:"id,omitempty"`
 	Shared bool   `json:"shared,omitempty"`
 }
 
@@ -59,7 +59,7 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Owner, o.entry.Shared = string(nonce), o.Owner, o.Shared
+		o.entry.Nonce, o.entry.ID, o.entry.Shared = string(nonce), o.ID, o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
@@ -99,7 +99,7 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	exclusive := entry{Owner: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64,
+	exclusive := entry{ID: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64,
 		Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
 	err = s.parse(exclusive, holder, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
@@ -132,7 +132,7 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 				cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.Holders[0]
-		h.Owner, h.Token, h.TTL, h.MinHold = exclusive.Owner, exclusive.Token, exclusive.TTL, exclusive.MinHold
+		h.ID, h.Token, h.TTL, h.MinHold = exclusive.ID, exclusive.Token, exclusive.TTL, exclusive.MinHold
 		h.Kept, h.Since, h.Until = exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
@@ -147,8 +147,8 @@ func (s *state) args() []any {
 	holder, holders := []byte{}, encodeEntries(s.Holders)
 	if len(s.Holders) == 1 && !s.Holders[0].Shared && s.Slots == 0 {
 		h := s.Holders[0]
-		id, held, ttl, minHold, kept, since, ends = h.Owner, int64(h.Token), h.TTL, h.MinHold, h.Kept, h.Since, h.Until
-		h.Owner, h.Token, h.TTL, h.MinHold, h.Kept, h.Since, h.Until = "", 0, 0, 0, false, 0, 0
+		id, held, ttl, minHold, kept, since, ends = h.ID, int64(h.Token), h.TTL, h.MinHold, h.Kept, h.Since, h.Until
+		h.ID, h.Token, h.TTL, h.MinHold, h.Kept, h.Since, h.Until = "", 0, 0, 0, false, 0, 0
 		holder, holders = encode(h), []byte{}
 	}
 	var called any

@@ -35,7 +35,7 @@ func TestSaveAfterRemoval(t *testing.T) {
 		if want := what == "with a row"; s.exists != want {
 			t.Fatalf("exists = %v, want %v", s.exists, want)
 		}
-		s.grant(entry{Owner: "late", Nonce: "a-1", Tokens: 1}, time.Minute.Microseconds())
+		s.grant(entry{ID: "late", Nonce: "a-1", Tokens: 1}, time.Minute.Microseconds())
 		if err := d.removeEntry(t.Context(), "late", "a-1"); err != nil {
 			t.Fatal(err)
 		}

@@ -115,7 +115,7 @@ func TestRolledBackAnswer(t *testing.T) {
 	}
 	must(t, admin, `CREATE TABLE fail ();
 		CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF EXISTS (SELECT FROM fail) AND NEW.holders->0->>'owner' = 'second' THEN RAISE SQLSTATE '40001'; END IF;
+			IF EXISTS (SELECT FROM fail) AND NEW.holders->0->>'id' = 'second' THEN RAISE SQLSTATE '40001'; END IF;
 			RETURN NULL;
 		END $$;
 		CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON snib_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_once()`)

@@ -24,13 +24,13 @@ const soonEnough = 3 * time.Second
 // longTTL is the TTL of a lease that outlives a test.
 const longTTL = time.Minute
 
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: longTTL}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: longTTL}
 }
 
 // noWait returns a request that does not wait.
-func noWait(name, owner string) driver.Request {
-	req := request(name, owner)
+func noWait(name, id string) driver.Request {
+	req := request(name, id)
 	req.NoWait = true
 	return req
 }

@@ -48,7 +48,7 @@ var wildRows = []jobtest.MalformedRow{
 	{Name: "WaiterUntilMin", Change: `waiters = jsonb_set(waiters, '{0,until}', '-9223372036854775808')`},
 	{Name: "WaiterUntilMax", Change: `waiters = jsonb_set(waiters, '{0,until}', '9223372036854775807')`},
 	{Name: "WaiterDead",
-		Change: `waiters = waiters || '[{"owner": "x", "nonce": "x-1", "shared": false, "until": 9223372036854775807}]'`},
+		Change: `waiters = waiters || '[{"id": "x", "nonce": "x-1", "shared": false, "until": 9223372036854775807}]'`},
 	{Name: "WaiterSinceMin", Change: `waiters = jsonb_set(waiters, '{0,since}', '-9223372036854775808')`},
 	{Name: "NoToken", Change: `holders = holders #- '{0,token}'`},
 	{Name: "UsedMin", Change: `used = -9223372036854775808`},

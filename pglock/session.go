@@ -51,7 +51,7 @@ var _ driver.Driver = (*Session)(nil)
 // Other programs that use the same advisory locks are excluded as well, see [Keys].
 //
 // There is no table. A token is the server's clock, so take rows ([New]) if tokens must outlive the
-// loss of the server, if people must see owners and labels, list all locks or break one, or if you
+// loss of the server, if people must see holders and labels, list all locks or break one, or if you
 // need semaphores.
 //
 // A request that finds its lock taken waits in the server's own queue, which blocks a

@@ -40,7 +40,7 @@ func TestACL(t *testing.T) {
 	for _, mode := range modes {
 		name := "jobs/" + mode.name
 		// The TTL is longer than the floor.
-		req := func(owner string) driver.Request { return mode.as(request(name, owner, time.Minute)) }
+		req := func(id string) driver.Request { return mode.as(request(name, id, time.Minute)) }
 		blocker := req("holder")
 		blocker.Shared = false
 		l := take(t, d1, blocker)

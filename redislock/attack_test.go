@@ -14,9 +14,9 @@ import (
 )
 
 // attemptOf returns the number of a waiter's attempt, as read by somebody who may read the store.
-func attemptOf(t *testing.T, n *redistest.Node, name, owner string) string {
+func attemptOf(t *testing.T, n *redistest.Node, name, id string) string {
 	t.Helper()
-	text, _ := n.Must("HGET", "snib.w:{"+name+"}", strconv.Quote(owner)).(string)
+	text, _ := n.Must("HGET", "snib.w:{"+name+"}", strconv.Quote(id)).(string)
 	_, record, _ := strings.Cut(text, "{")
 	return attemptIn(t, "{"+record)
 }

@@ -90,8 +90,8 @@ func benchmarkHandOver(b *testing.B, opt redislock.Option) {
 		driver.Lease
 		wanted <-chan struct{}
 	}
-	hand := func(d driver.Driver, owner string) handed {
-		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", ID: owner, TTL: 10 * time.Second})
+	hand := func(d driver.Driver, id string) handed {
+		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", ID: id, TTL: 10 * time.Second})
 		l, err := d.Acquire(context.Background(), req)
 		if err != nil {
 			b.Error(err)

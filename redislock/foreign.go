@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -71,23 +72,29 @@ var keyPrefixes = [...]struct{ prefix, library string }{
 	{"redlock:", "pottery"}, {"job-lock:", "ShedLock"}, {"spring-integration", "Spring"},
 }
 
+// pattern returns a regular expression that is compiled when it is first needed: most programs look
+// at no foreign key.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
 // valueFormats are the formats of the values that libraries write into a lock's key.
 var valueFormats = [...]struct {
-	value   *regexp.Regexp
+	value   func() *regexp.Regexp
 	library string
 }{
-	{regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`),
+	{pattern(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`),
 		"a client of SET NX with a UUID, such as redlock-rb or Spring"},
-	{regexp.MustCompile(`^[0-9a-f]{32}$`), "a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock"},
-	{regexp.MustCompile(`^[0-9a-f]{40}$`), "a client of SET NX with 20 bytes in hex, such as redlock-py"},
-	{regexp.MustCompile(`^[A-Za-z0-9+/]{22}==$`), "redsync"},
-	{regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`), "bsm/redislock"},
-	{regexp.MustCompile(`^[A-Za-z0-9.-]+_\d+_[0-9a-f]{32}$`), "madelson's DistributedLock"},
-	{regexp.MustCompile(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z?@\S+$`), "ShedLock"},
+	{pattern(`^[0-9a-f]{32}$`), "a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock"},
+	{pattern(`^[0-9a-f]{40}$`), "a client of SET NX with 20 bytes in hex, such as redlock-py"},
+	{pattern(`^[A-Za-z0-9+/]{22}==$`), "redsync"},
+	{pattern(`^[A-Za-z0-9_-]{22}$`), "bsm/redislock"},
+	{pattern(`^[A-Za-z0-9.-]+_\d+_[0-9a-f]{32}$`), "madelson's DistributedLock"},
+	{pattern(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z?@\S+$`), "ShedLock"},
 }
 
 // lockWord matches keys whose name says that they are locks.
-var lockWord = regexp.MustCompile(`(?i)(^|[^a-z])(r?lock|locks|locked|mutex|semaphore)($|[^a-z])`)
+var lockWord = pattern(`(?i)(^|[^a-z])(r?lock|locks|locked|mutex|semaphore)($|[^a-z])`)
 
 // libraryOf returns the library whose format the value of a string has, or "" if it has none, or if
 // the key does not confirm it. AssumeLock means that the caller takes the key for a lock.
@@ -96,7 +103,7 @@ func libraryOf(key, value string, assumeLock bool) string {
 		return ""
 	}
 	for _, f := range valueFormats {
-		if !f.value.MatchString(value) {
+		if !f.value().MatchString(value) {
 			continue
 		}
 		for _, p := range keyPrefixes {
@@ -104,7 +111,7 @@ func libraryOf(key, value string, assumeLock bool) string {
 				return p.library
 			}
 		}
-		if assumeLock || lockWord.MatchString(key) {
+		if assumeLock || lockWord().MatchString(key) {
 			return f.library
 		}
 		return ""
@@ -114,7 +121,7 @@ func libraryOf(key, value string, assumeLock bool) string {
 
 // redissonOwner matches the hash field of a holder: the UUID of its client and the number of
 // its thread, for a writer with a suffix.
-var redissonOwner = regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+(:write)?$`)
+var redissonOwner = pattern(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+(:write)?$`)
 
 // redissonHolds returns the holds in the fields of a hash, which alternate with their values, and
 // the mode of a read-write lock. It returns none if the hash is no lock of Redisson. Left is that
@@ -122,7 +129,7 @@ var redissonOwner = regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{1
 func redissonHolds(fields []string, left time.Duration) (holds []driver.Holding, mode string) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		switch field, value := fields[i], fields[i+1]; {
-		case redissonOwner.MatchString(field):
+		case redissonOwner().MatchString(field):
 			count, err := strconv.Atoi(value)
 			if err != nil {
 				return nil, ""

@@ -45,7 +45,7 @@ func TestFailover(t *testing.T) {
 				o := bySentinel(s)
 				o.Password = password
 				d1, d2 := open(t, o, redislock.FailoverGrace(grace)), open(t, o, redislock.FailoverGrace(grace))
-				req := func(owner string) driver.Request { return mode.as(request("job", owner, ttl)) }
+				req := func(id string) driver.Request { return mode.as(request("job", id, ttl)) }
 				before := take(t, d1, req("before"))
 				free(t, before)
 				s.WaitForReplicas() // it knows of the TTL
@@ -168,7 +168,7 @@ func TestRestartWithMemory(t *testing.T) {
 			t.Parallel()
 			node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
 			d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-			req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
+			req := func(id string) driver.Request { return mode.as(request(mode.name, id, ttl)) }
 			l := take(t, d1, req("first"))
 			waiter := req("second")
 			waiter.Shared = false
@@ -327,7 +327,7 @@ func TestScriptFlush(t *testing.T) {
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	flush := func() { node.Must("SCRIPT", "FLUSH") }
 	for _, mode := range modes {
-		req := func(owner string) driver.Request { return mode.as(request("job"+mode.name, owner, time.Minute)) }
+		req := func(id string) driver.Request { return mode.as(request("job"+mode.name, id, time.Minute)) }
 		l := take(t, d1, req("first"))
 		flush()
 		if err := renew(t, d1, l); err != nil {
@@ -462,7 +462,7 @@ func TestCluster(t *testing.T) {
 		free(t, take(t, d2, shared))
 	}
 	slot := c.SlotOf("job")
-	req := func(owner string) driver.Request { return request("job", owner, ttl) }
+	req := func(id string) driver.Request { return request("job", id, ttl) }
 
 	l := take(t, d1, req("first"))
 	stop := jobtest.KeepUp(t, d1, l, ttl) // a slow machine may need longer than the TTL

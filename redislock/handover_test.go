@@ -53,8 +53,8 @@ func TestHandOverInGrace(t *testing.T) {
 // distantTTL is one by whose end no test passes.
 const distantTTL = 20 * time.Second
 
-func distantRequest(owner string) driver.Request {
-	req := uniqueRequest("job", owner)
+func distantRequest(id string) driver.Request {
+	req := uniqueRequest("job", id)
 	req.TTL = distantTTL
 	return req
 }

@@ -37,8 +37,8 @@ func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 }
 
 // request returns a request for an exclusive lock.
-func request(name, owner string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: ttl}
+func request(name, id string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: ttl}
 }
 
 // modes are the kinds of locks, each as the change that it makes to a request.
@@ -246,7 +246,7 @@ func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 }
 
 // uniqueRequest is a request as the core sends it.
-func uniqueRequest(name, owner string) driver.Request {
-	req := request(name, owner, floor)
+func uniqueRequest(name, id string) driver.Request {
+	req := request(name, id, floor)
 	return req
 }

@@ -27,7 +27,7 @@ type snapshot struct {
 }
 
 // Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0. The
-// owner of a hold of Redisson is the field of its hash, and its waiters are those of a fair lock.
+// id of a hold of Redisson is the field of its hash, and its waiters are those of a fair lock.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	all, err := d.readStatuses(ctx, []string{name})
 	if err != nil {
@@ -106,8 +106,8 @@ func (s snapshot) status(name string) driver.Status {
 			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
 		})
 	}
-	for _, owner := range s.Threads {
-		st.Waiters = append(st.Waiters, driver.Waiting{ID: owner})
+	for _, id := range s.Threads {
+		st.Waiters = append(st.Waiters, driver.Waiting{ID: id})
 	}
 	return st
 }

@@ -27,8 +27,8 @@ func TestStatus(t *testing.T) {
 	who := driver.Holder{Host: `h"ost☃`, PID: 42, Label: "a\nlabel \x01"}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			req := func(owner string) driver.Request {
-				r := mode.as(request(mode.name+"*?[x]\\", `owner "`+owner, ttl))
+			req := func(id string) driver.Request {
+				r := mode.as(request(mode.name+"*?[x]\\", `owner "`+id, ttl))
 				r.Holder = who
 				return r
 			}
@@ -61,7 +61,7 @@ func TestStatus(t *testing.T) {
 				t.Errorf("List = %q", got)
 			}
 
-			owner := st.Holders[0].ID
+			id := st.Holders[0].ID
 			if err := d2.Break(t.Context(), req("").Name, "nobody"); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break with another id = %v, want ErrLost", err)
 			}
@@ -79,7 +79,7 @@ func TestStatus(t *testing.T) {
 			if err := renew(t, d1, holds[0]); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Renew of what was broken = %v, want ErrLost", err)
 			}
-			if err := d1.Break(t.Context(), req("").Name, owner); !errors.Is(err, driver.ErrLost) {
+			if err := d1.Break(t.Context(), req("").Name, id); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break of what was broken = %v, want ErrLost", err)
 			}
 			free(t, l)
@@ -99,7 +99,7 @@ func TestStatusOfStrangers(t *testing.T) {
 		t.Errorf("Status = %+v", st)
 	}
 	if err := d.Break(t.Context(), "job", "someone else"); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Break with another owner = %v", err)
+		t.Errorf("Break with another id = %v", err)
 	}
 	if err := d.Break(t.Context(), "job", "someone"); err != nil {
 		t.Errorf("Break = %v", err)
@@ -120,7 +120,7 @@ func TestBreakBinary(t *testing.T) {
 	node.Must("SET", "job", binary, "PX", 600_000)
 	st := status(t, d, "job")
 	if len(st.Holders) != 1 || st.Holders[0].ID != binary || st.Holders[0].Token != 0 {
-		t.Fatalf("Status = %q, want the owner %q", st.Holders, binary)
+		t.Fatalf("Status = %q, want the id %q", st.Holders, binary)
 	}
 	foreign := false
 	err := d.Admin().Foreign(t.Context(), "job", func(listed driver.Status) bool {
@@ -151,8 +151,8 @@ func TestStatusOfOtherKeys(t *testing.T) {
 	t.Parallel()
 	const other, hex, uuid = "c349ce48-4934-450c-96ec-c5b5bd51f72c:22", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111", "f47ac10b-58cc-4372-a567-0e02b2c3d479"
 	const endless = driver.NoExpiry
-	redisson := func(owner, as string, count int) driver.Holding {
-		return driver.Holding{ID: owner, Foreign: "Redisson" + as, Count: count, Left: endless}
+	redisson := func(id, as string, count int) driver.Holding {
+		return driver.Holding{ID: id, Foreign: "Redisson" + as, Count: count, Left: endless}
 	}
 	key := func(foreign string) []driver.Holding { return []driver.Holding{{Left: endless, Foreign: foreign}} }
 	value := func(value, foreign string) []driver.Holding {
@@ -284,25 +284,25 @@ func TestBreakRedisson(t *testing.T) {
 		name    string
 		fields  []any
 		queue   string // the first waiter of a fair lock
-		owner   string
+		id      string
 		left    []any // fields and values
 		channel string
 		message string
 	}{
-		{name: "Exclusive", fields: []any{reader, 3}, owner: reader, channel: plainChannel, message: "0"},
-		{name: "Fair", fields: []any{reader, 1}, queue: reader + "1", owner: reader, channel: plainChannel + ":" + reader + "1", message: "0"},
-		{name: "LastReader", fields: []any{"mode", "read", reader, 1}, owner: reader, channel: rwChannel, message: "0"},
+		{name: "Exclusive", fields: []any{reader, 3}, id: reader, channel: plainChannel, message: "0"},
+		{name: "Fair", fields: []any{reader, 1}, queue: reader + "1", id: reader, channel: plainChannel + ":" + reader + "1", message: "0"},
+		{name: "LastReader", fields: []any{"mode", "read", reader, 1}, id: reader, channel: rwChannel, message: "0"},
 		{
-			name: "OneOfTwoReaders", fields: []any{"mode", "read", reader, 1, reader + "1", 2}, owner: reader,
+			name: "OneOfTwoReaders", fields: []any{"mode", "read", reader, 1, reader + "1", 2}, id: reader,
 			left: []any{"mode", "read", reader + "1", "2"}, channel: rwChannel, message: "0",
 		},
-		{name: "Writer", fields: []any{"mode", "write", writer, 1}, owner: writer, channel: rwChannel, message: "1"},
+		{name: "Writer", fields: []any{"mode", "write", writer, 1}, id: writer, channel: rwChannel, message: "1"},
 		{
-			name: "WriterWhoReads", fields: []any{"mode", "write", writer, 1, reader, 1}, owner: writer,
+			name: "WriterWhoReads", fields: []any{"mode", "write", writer, 1, reader, 1}, id: writer,
 			left: []any{"mode", "read", reader, "1"}, channel: rwChannel, message: "1",
 		},
 		{
-			name: "ReaderWhoWrites", fields: []any{"mode", "write", writer, 1, reader, 1}, owner: reader,
+			name: "ReaderWhoWrites", fields: []any{"mode", "write", writer, 1, reader, 1}, id: reader,
 			left: []any{"mode", "write", writer, "1"}, channel: rwChannel, message: "0",
 		},
 	} {
@@ -326,7 +326,7 @@ func TestBreakRedisson(t *testing.T) {
 				t.Errorf("Break that was refused has left %v fields of %v", n, tt.fields)
 			}
 			messages := subscribe(t, node, tt.channel)
-			if err := d.Break(t.Context(), "lock", tt.owner); err != nil {
+			if err := d.Break(t.Context(), "lock", tt.id); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
 			if got := sorted(node.Must("HGETALL", "lock")); !reflect.DeepEqual(got, sorted(tt.left)) {
@@ -340,7 +340,7 @@ func TestBreakRedisson(t *testing.T) {
 			case <-time.After(enough):
 				t.Error("Break wakes no waiter of Redisson")
 			}
-			if err := d.Break(t.Context(), "lock", tt.owner); !errors.Is(err, driver.ErrLost) {
+			if err := d.Break(t.Context(), "lock", tt.id); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("second Break = %v, want ErrLost", err)
 			}
 		})
@@ -388,7 +388,7 @@ func TestSilence(t *testing.T) {
 	d := open(t, at(used(t, redistest.Single(t)).Addr()))
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, time.Minute)) }
+			req := func(id string) driver.Request { return mode.as(request(mode.name, id, time.Minute)) }
 			blocker := req("holder")
 			blocker.Shared = false
 			take(t, d, blocker)

@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// TestLabelInGrant changes labels that look like a part of a grant, in a grant whose owner does,
+// TestLabelInGrant changes labels that look like a part of a grant, in a grant whose id does,
 // too. Nothing else of the grant changes: neither its text nor its end.
 func TestLabelInGrant(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func TestNothingLeft(t *testing.T) {
 	for i := range 60 {
 		for _, mode := range modes {
 			name := fmt.Sprint(mode.name, i, []string{"", "}", "{tag}", "snib."}[i%4])
-			req := func(owner string) driver.Request { return mode.as(request(name, owner, ttl)) }
+			req := func(id string) driver.Request { return mode.as(request(name, id, ttl)) }
 			all.Go(func() { // hold, wait, cancel, hand over
 				a, err := d1.Acquire(t.Context(), req("a"))
 				if err != nil {
@@ -142,7 +142,7 @@ func TestNothingLeftOfDead(t *testing.T) {
 	d := open(t, at(master.Addr()))
 	var dead []*livetest.Child
 	for _, mode := range modes {
-		req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
+		req := func(id string) driver.Request { return mode.as(request(mode.name, id, ttl)) }
 		for i := range max(1, req("").Slots) {
 			p := startChild(t, master.Addr(), req(fmt.Sprint("holder ", i)))
 			p.Number("held")

@@ -77,15 +77,15 @@ func TestLostAnswers(t *testing.T) {
 			for _, mode := range modes {
 				for _, tt := range []struct {
 					name string
-					run  func(*testing.T, *wire, livetest.Ending, func(owner string) driver.Request)
+					run  func(*testing.T, *wire, livetest.Ending, func(id string) driver.Request)
 				}{
 					{"Acquire", lostAcquire}, {"Queue", lostQueue}, {"Renew", lostRenew}, {"Release", lostRelease},
 					{"Withdraw", lostWithdraw},
 				} {
 					t.Run(mode.name+"/"+tt.name, func(t *testing.T) {
 						name := mode.name + " " + tt.name
-						tt.run(t, w, ending.then, func(owner string) driver.Request {
-							return mode.as(request(name, owner, 20*time.Second))
+						tt.run(t, w, ending.then, func(id string) driver.Request {
+							return mode.as(request(name, id, 20*time.Second))
 						})
 						w.proxy.Heal()
 						nothingLeft(t, w.node)

@@ -60,8 +60,8 @@ func TestMoveCancelled(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			req := func(owner string) driver.Request {
-				r := request(tt.name, owner, ttl)
+			req := func(id string) driver.Request {
+				r := request(tt.name, id, ttl)
 				r.Slots = tt.slots
 				return r
 			}

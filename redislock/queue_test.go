@@ -67,7 +67,7 @@ func TestDeadWaiters(t *testing.T) {
 	const ttl = 20 * time.Second
 	slack := livetest.Slack(t)
 	for _, mode := range modes {
-		req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
+		req := func(id string) driver.Request { return mode.as(request(mode.name, id, ttl)) }
 		blocker := req("holder")
 		blocker.Shared = false
 		held := []driver.Lease{take(t, d1, blocker)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,11 +154,11 @@ const maxGetSet = 24 * time.Hour
 // isRedissonDetail reports whether Redisson keeps something about a lock in the key, and no lock.
 func isRedissonDetail(key string) bool {
 	return strings.HasPrefix(key, redissonTimeout) || strings.HasPrefix(key, "redisson_lock_token:") ||
-		strings.HasPrefix(key, "redisson_unlock_latch:") || redissonReader.MatchString(key)
+		strings.HasPrefix(key, "redisson_unlock_latch:") || redissonReader().MatchString(key)
 }
 
 // redissonReader matches the keys that have the ends of the holds of readers.
-var redissonReader = regexp.MustCompile(`:[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+:rwlock_timeout:\d+$`)
+var redissonReader = pattern(`:[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+:rwlock_timeout:\d+$`)
 
 // Redisson keeps the queue of a fair lock, and the time until which each waiter waits, in
 // milliseconds of the waiter's clock, under these prefixes.

@@ -208,7 +208,7 @@ type contender struct {
 
 // A holdRecord describes one hold. Its times are in ns, by a clock that all processes share.
 type holdRecord struct {
-	Owner string
+	ID    string
 	Token uint64
 	Began int64 // Acquire was called
 	Got   int64 // it returned
@@ -245,11 +245,11 @@ func (f contender) run(ctx context.Context) error {
 }
 
 // holdOnce takes the lock if it can, holds it for a while, and releases it.
-func (f contender) holdOnce(ctx context.Context, d driver.Driver, owner string) (holdRecord, bool) {
-	rec := holdRecord{Owner: owner, Began: clock()}
+func (f contender) holdOnce(ctx context.Context, d driver.Driver, id string) (holdRecord, bool) {
+	rec := holdRecord{ID: id, Began: clock()}
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	l, err := d.Acquire(waiting, driver.Request{Name: chaosLock, ID: owner, TTL: chaosTTL})
+	l, err := d.Acquire(waiting, driver.Request{Name: chaosLock, ID: id, TTL: chaosTTL})
 	if err != nil {
 		return holdRecord{}, false // no majority, or held by another
 	}
@@ -329,21 +329,21 @@ func histories(t *testing.T, files []string) (all []holdRecord) {
 // judge returns the violations in a history.
 func judge(all []holdRecord) (wrong []string) {
 	slices.SortFunc(all, func(a, b holdRecord) int { return cmp.Compare(a.Got, b.Got) })
-	owners := make(map[uint64]string)
+	ids := make(map[uint64]string)
 	var latest holdRecord // the one whose validity ended last so far
 	for i, b := range all {
-		if other, ok := owners[b.Token]; ok {
-			wrong = append(wrong, fmt.Sprintf("%s and %s have token %d", other, b.Owner, b.Token))
+		if other, ok := ids[b.Token]; ok {
+			wrong = append(wrong, fmt.Sprintf("%s and %s have token %d", other, b.ID, b.Token))
 		}
-		owners[b.Token] = b.Owner
+		ids[b.Token] = b.ID
 		for _, a := range all[:i] {
 			if a.Got < b.Began && a.Token >= b.Token {
-				wrong = append(wrong, fmt.Sprintf("%s has token %d, and %s, which began later, has %d", a.Owner, a.Token, b.Owner,
+				wrong = append(wrong, fmt.Sprintf("%s has token %d, and %s, which began later, has %d", a.ID, a.Token, b.ID,
 					b.Token))
 			}
 		}
 		if b.Got < latest.End && b.Got < b.End {
-			wrong = append(wrong, fmt.Sprintf("%s has the lock when %s has it for another %v", b.Owner, latest.Owner,
+			wrong = append(wrong, fmt.Sprintf("%s has the lock when %s has it for another %v", b.ID, latest.ID,
 				time.Duration(latest.End-b.Got)))
 		}
 		if b.End > latest.End {
@@ -376,12 +376,12 @@ func TestJudge(t *testing.T) {
 }
 
 // A watcher reads all commands of all servers, and checks that keys are deleted only on behalf
-// of their owners.
+// of their grants.
 type watcher struct {
 	done       chan struct{}
 	stop       func() // closes done, once
 	background sync.WaitGroup
-	report     func(format string, args ...any) // of keys that were not freed in their owner's name
+	report     func(format string, args ...any) // of keys that were not freed in their grant's name
 	mu         sync.Mutex
 	frees      int
 }
@@ -446,7 +446,7 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	word := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	in := bufio.NewReader(conn)
 	var call []string // of the script, in progress
-	var owner string  // the nonce in the key, if known
+	var nonce string  // of the key, if known
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -469,15 +469,15 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 			call = words
 		case words[1] != chaosLock:
 		case words[0] == "SET" && len(words) > 2:
-			owner, _, _ = strings.Cut(words[2], " ")
+			nonce, _, _ = strings.Cut(words[2], " ")
 		case words[0] == "DEL":
-			w.checkFree(call, owner)
-			owner = ""
+			w.checkFree(call, nonce)
+			nonce = ""
 		}
 	}
 }
 
-// TestWatcher shows the watcher deletions that are in the owner's name, and others.
+// TestWatcher shows the watcher deletions that are in the grant's name, and others.
 func TestWatcher(t *testing.T) {
 	const at, lua = `1.0 [0 127.0.0.1:1] `, `1.0 [0 lua] `
 	set := func(nonce string) string {
@@ -500,7 +500,7 @@ func TestWatcher(t *testing.T) {
 			w := &watcher{report: func(string, ...any) { wrong++ }}
 			w.readMonitor(strings.NewReader("+"+strings.Join(tt.lines, "\r\n+")+"\r\n"), func() {})
 			if w.frees != 1 || (wrong > 0) != tt.wrong {
-				t.Errorf("%d keys freed, of which %d not in their owner's name, want one: wrong is %v", w.frees, wrong, tt.wrong)
+				t.Errorf("%d keys freed, of which %d not in their grant's name, want one: wrong is %v", w.frees, wrong, tt.wrong)
 			}
 		})
 	}
@@ -508,7 +508,7 @@ func TestWatcher(t *testing.T) {
 
 // TestWatcherCutOff checks that a line that was cut off when the server was killed is ignored.
 func TestWatcherCutOff(t *testing.T) {
-	for _, line := range []string{`"SET" "` + chaosLock + `" "nonce owner" "PX" "1"`, `"DEL" "` + chaosLock + `"`} {
+	for _, line := range []string{`"SET" "` + chaosLock + `" "nonce id" "PX" "1"`, `"DEL" "` + chaosLock + `"`} {
 		for n := range len(line) + 1 {
 			w := &watcher{report: t.Errorf}
 			w.readMonitor(strings.NewReader("1.2 [0 lua] "+line[:n]), func() {})
@@ -520,20 +520,20 @@ func TestWatcherCutOff(t *testing.T) {
 }
 
 // checkFree checks that the script call that deleted the key asked for that in the
-// owner's name.
-func (w *watcher) checkFree(call []string, owner string) {
+// grant's name.
+func (w *watcher) checkFree(call []string, nonce string) {
 	w.mu.Lock()
 	w.frees++
 	w.mu.Unlock()
-	if owner != "" && !asksToFree(call, owner) {
-		w.report("the key of %s is deleted by %q", owner, call)
+	if nonce != "" && !asksToFree(call, nonce) {
+		w.report("the key of %s is deleted by %q", nonce, call)
 	}
 }
 
-// asksToFree reports whether a call of a script asks to free the key in the owner's name.
-func asksToFree(call []string, owner string) bool {
+// asksToFree reports whether a call of a script asks to free the key in the grant's name.
+func asksToFree(call []string, nonce string) bool {
 	for i := range max(0, len(call)-2) {
-		if call[i] == "f" && strings.TrimSuffix(call[i+1], " ") == owner {
+		if call[i] == "f" && strings.TrimSuffix(call[i+1], " ") == nonce {
 			return true
 		}
 	}

@@ -21,8 +21,8 @@ import (
 // minute ends.
 const testTimeout = 45 * time.Second
 
-func request(name, owner string, ttl time.Duration) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: ttl}
+func request(name, id string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: ttl}
 }
 
 // within returns a context that ends after d, or with the test.

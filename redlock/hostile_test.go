@@ -207,7 +207,7 @@ func TestBreakBinary(t *testing.T) {
 			return err
 		}
 		if got := st.Holders[0]; got.ID != binary || got.Token != 0 {
-			t.Fatalf("Status = %q, want the owner %q", got.ID, binary)
+			t.Fatalf("Status = %q, want the id %q", got.ID, binary)
 		}
 		return errors.Join(d.Break(within(t, testTimeout), "x", st.Holders[0].ID), errors.New("still held"))
 	})

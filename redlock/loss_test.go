@@ -47,15 +47,15 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
-// forgetLease makes nodes end the leases of an owner by a command on their key, again and again
+// forgetLease makes nodes end the leases of an id by a command on their key, again and again
 // until the test ends. Until another client has held the lock, the holder may take it again on
 // nodes that forgot it, and on a slow machine the holder comes first.
-func forgetLease(t *testing.T, nodes []*redistest.Node, name, owner string, command ...any) {
+func forgetLease(t *testing.T, nodes []*redistest.Node, name, id string, command ...any) {
 	t.Helper()
 	const ifTheirs = `
 		local value = redis.call('GET', KEYS[1])
 		if value and string.find(value, ARGV[1], 1, true) then redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3)) end`
-	args := append([]any{"EVAL", ifTheirs, 1, name, owner}, command...)
+	args := append([]any{"EVAL", ifTheirs, 1, name, id}, command...)
 	pass := func() (errs error) {
 		for _, n := range nodes {
 			_, err := n.Do(args...)

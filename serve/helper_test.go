@@ -160,7 +160,7 @@ func (r *replica) get(path string) *answer {
 	return r.check(r.send(r.t.Context(), http.MethodGet, path, "", ""), path, http.StatusOK)
 }
 
-// acquire acquires a lock that is free, or that its owner has.
+// acquire acquires a lock that is free, or that the same id has.
 func (r *replica) acquire(msg wire.Acquire) wire.Granted {
 	r.t.Helper()
 	return r.post(wire.PathAcquire, msg, http.StatusOK).granted

@@ -424,8 +424,8 @@ func TestHolderFailsLate(t *testing.T) {
 func TestWithdrawnBehindBalancer(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	semaphore := func(owner string) wire.Acquire {
-		m := msg("job", owner)
+	semaphore := func(id string) wire.Acquire {
+		m := msg("job", id)
 		m.Slots = 2
 		return m
 	}

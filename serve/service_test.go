@@ -381,7 +381,7 @@ func TestBreakOfKept(t *testing.T) {
 }
 
 // TestReservation reserves a lock at one replica, and takes it over and hands it back at another
-// one, without knowing its owner. Other holds are left alone.
+// one, without knowing its id. Other holds are left alone.
 func TestReservation(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})

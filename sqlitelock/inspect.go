@@ -83,7 +83,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 			st.Shared, st.Slots = w.shared, int(w.slots)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			ID: w.owner, Shared: w.shared, Holder: w.holder, Waited: time.Duration(max(0, now-w.since)),
+			ID: w.id, Shared: w.shared, Holder: w.holder, Waited: time.Duration(max(0, now-w.since)),
 		})
 	}
 	for _, l := range q.leases {

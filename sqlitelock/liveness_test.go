@@ -35,12 +35,12 @@ func promptly(t *testing.T, most time.Duration, scenario func(t *testing.T) (too
 	t.Errorf("it took longer than %v each time, the last time %v", most, took)
 }
 
-func request(owner string) driver.Request {
-	return driver.Request{Name: "a name", ID: owner, TTL: time.Minute}
+func request(id string) driver.Request {
+	return driver.Request{Name: "a name", ID: id, TTL: time.Minute}
 }
 
-func requestTTL(owner string, ttl time.Duration) driver.Request {
-	req := request(owner)
+func requestTTL(id string, ttl time.Duration) driver.Request {
+	req := request(id)
 	req.TTL = ttl
 	return req
 }
@@ -71,16 +71,16 @@ func acquireLater(t testing.TB, d *Driver, req driver.Request) <-chan driver.Lea
 	return got
 }
 
-// awaitQueued returns when the owner is in the queue.
-func awaitQueued(t testing.TB, d *Driver, owner string) {
+// awaitQueued returns when the waiter with the id is in the queue.
+func awaitQueued(t testing.TB, d *Driver, id string) {
 	t.Helper()
-	eventually(t, owner+" in the queue", func() bool {
+	eventually(t, id+" in the queue", func() bool {
 		st, err := d.Status(context.Background(), "a name")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range st.Waiters {
-			if w.ID == owner {
+			if w.ID == id {
 				return true
 			}
 		}

@@ -398,7 +398,7 @@ func TestMode(t *testing.T) {
 }
 
 // TestReaderBlocksNobody checks that another user can't open the files, and so can
-// neither lock their bytes nor read owner ids.
+// neither lock their bytes nor read ids.
 func TestReaderBlocksNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
@@ -501,6 +501,22 @@ func TestLogReplaced(t *testing.T) {
 	}
 	if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "deleted or replaced") {
 		t.Errorf("Open or Acquire = %v, want words about a replaced file", err)
+	}
+}
+
+// The first process that opens the database reads the whole log. So the log must stay short, also
+// if only processes that come and go use it.
+func TestShortLog(t *testing.T) {
+	path := newPath(t)
+	for range 100 {
+		d := open(t, path)
+		release(t, acquire(t, d, request("a")))
+		if err := d.Close(); err != nil {
+			t.Fatalf("Close = %v", err)
+		}
+	}
+	if log, err := os.Stat(path + walSuffix); err != nil || log.Size() > 200*4120 {
+		t.Errorf("the log is %+v, %v; want that it has about %d pages", log, err, mostLogged)
 	}
 }
 

@@ -55,7 +55,7 @@ func scanHolder(r row, at int) driver.Holder {
 type waiterRow struct {
 	ticket, liveByte, since, called, slots int64
 	shared                                 bool
-	owner                                  string
+	id                                     string
 	holder                                 driver.Holder
 }
 

@@ -24,7 +24,7 @@ var createTables = [...]string{
 	`CREATE TABLE IF NOT EXISTS leases (
 		name     TEXT    NOT NULL,
 		token    INTEGER NOT NULL,
-		owner    TEXT    NOT NULL,
+		id       TEXT    NOT NULL,
 		mode     INTEGER NOT NULL,
 		shared   INTEGER NOT NULL,
 		slots    INTEGER NOT NULL,
@@ -44,7 +44,7 @@ var createTables = [...]string{
 	`CREATE TABLE IF NOT EXISTS waiters (
 		name   TEXT    NOT NULL,
 		ticket INTEGER NOT NULL,
-		owner  TEXT    NOT NULL,
+		id     TEXT    NOT NULL,
 		shared INTEGER NOT NULL,
 		slots  INTEGER NOT NULL,
 		byte   INTEGER NOT NULL,
@@ -75,13 +75,13 @@ const (
 // Leases. scanLease reads the columns of leaseColumns. A request finds its lease by name and id,
 // and changes it by its key, in one transaction.
 const (
-	leaseColumns = `SELECT name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, host, pid, label, kind FROM leases`
+	leaseColumns = `SELECT name, token, id, mode, shared, slots, byte, process, since, min_hold, deadline, host, pid, label, kind FROM leases`
 
 	selectLeases = leaseColumns + ` WHERE name = ?`
-	selectLease  = leaseColumns + ` WHERE name = ? AND owner = ? AND mode <> 3`
+	selectLease  = leaseColumns + ` WHERE name = ? AND id = ? AND mode <> 3`
 
 	insertLease = `INSERT INTO leases
-		(name, token, owner, mode, shared, slots, byte, process, since, min_hold, deadline, until, ttl, host, pid, label, kind)
+		(name, token, id, mode, shared, slots, byte, process, since, min_hold, deadline, until, ttl, host, pid, label, kind)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	extendLease  = `UPDATE leases SET deadline = ?, until = ?, ttl = ? WHERE name = ? AND token = ?`
 	inheritLease = `UPDATE leases SET mode = 1, byte = ? WHERE name = ? AND token = ?`
@@ -92,15 +92,15 @@ const (
 
 // Waiters. scanWaiter reads the columns of selectWaiters.
 const (
-	selectWaiters = `SELECT ticket, byte, since, called, slots, shared, owner, host, pid, label, kind FROM waiters
+	selectWaiters = `SELECT ticket, byte, since, called, slots, shared, id, host, pid, label, kind FROM waiters
 		WHERE name = ? AND ticket < ? ORDER BY ticket`
-	insertWaiter = `INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label, kind)
+	insertWaiter = `INSERT INTO waiters (name, ticket, id, shared, slots, byte, since, called, host, pid, label, kind)
 		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)`
 	selectFirstWaiters = `SELECT byte FROM waiters WHERE name = ? ORDER BY ticket LIMIT 32`
 	callWaiter         = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
 	uncallWaiter       = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`
 	deleteWaiter       = `DELETE FROM waiters WHERE name = ? AND ticket = ?`
-	withdrawWaiter     = `DELETE FROM waiters WHERE name = ? AND owner = ?`
+	withdrawWaiter     = `DELETE FROM waiters WHERE name = ? AND id = ?`
 )
 
 // The first transaction of another boot, or with another sidecar. moveDeadlines takes the clocks.

@@ -59,6 +59,10 @@ type wasmConn struct {
 	stmts map[string]*sqlite3.Stmt
 }
 
+// mostLogged is after how many pages in the log a commit moves them into the database, 25 to 30
+// cycles of a lock. The first process that opens the database reads the whole log.
+const mostLogged = 100
+
 // connect opens a database, whose file must exist. While the database is busy,
 // calls wait until closing returns true.
 func connect(path string, closing func() bool) (conn, error) {
@@ -67,13 +71,18 @@ func connect(path string, closing func() bool) (conn, error) {
 		return nil, err
 	}
 	c := &wasmConn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
-	if err := db.BusyHandler(func(_ context.Context, count int) bool { return backOff(count) && !closing() }); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	// The write-ahead log stays when the last connection is closed. So short-lived processes
-	// neither remove nor create files, which is slow, and which lets processes that start and
-	// stop at the same time interfere with each other.
-	if _, err := db.FileControl("main", sqlite3.FCNTL_PERSIST_WAL, true); err != nil {
+	if err := firstError(
+		func() error {
+			return db.BusyHandler(func(_ context.Context, count int) bool { return backOff(count) && !closing() })
+		},
+		// The write-ahead log stays when the last connection is closed, with all that is in it. So
+		// short-lived processes neither remove nor create files, which is slow, and which lets
+		// processes that start and stop at the same time interfere with each other; nor do they
+		// write the database, and wait for the disk, when they end.
+		func() error { _, err := db.FileControl("main", sqlite3.FCNTL_PERSIST_WAL, true); return err },
+		func() error { _, err := db.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); return err },
+		func() error { return db.WALAutoCheckpoint(mostLogged) },
+	); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return c, nil

@@ -89,7 +89,7 @@ func TestOtherKinds(t *testing.T) {
 			}
 			h := st.Holders[0]
 			if !tt.held && (h.ID != "" || h.Left != driver.NoExpiry || !strings.Contains(h.Foreign, tt.says)) {
-				t.Errorf("Status has the holder %+v, want that it is %q, without an owner or an end", h, tt.says)
+				t.Errorf("Status has the holder %+v, want that it is %q, without an id or an end", h, tt.says)
 			}
 			if !tt.held {
 				if err := d.Break(t.Context(), tt.name, h.ID); !errors.Is(err, driver.ErrLost) {

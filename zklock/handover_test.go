@@ -16,8 +16,8 @@ import (
 )
 
 // blockRequest returns the request of a caller who hands holds over by itself.
-func blockRequest(name, owner string, tokens int) driver.Request {
-	req := request(name, owner)
+func blockRequest(name, id string, tokens int) driver.Request {
+	req := request(name, id)
 	req.Tokens = tokens
 	return req
 }

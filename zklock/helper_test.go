@@ -40,8 +40,8 @@ func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Dr
 	return d
 }
 
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: time.Minute}
 }
 
 // The functions that all tests of backends share.

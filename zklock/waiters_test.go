@@ -372,8 +372,8 @@ func TestSlotsLine(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	const slots, waiters = 3, 6
-	newRequest := func(owner string) driver.Request {
-		req := request("job", owner)
+	newRequest := func(id string) driver.Request {
+		req := request("job", id)
 		req.Slots = slots
 		return req
 	}
@@ -408,8 +408,8 @@ func TestSlotsLine(t *testing.T) {
 func TestSlotsLetInAtOnce(t *testing.T) {
 	// The timeout is the longest time between two checks of the queue.
 	w := newTestbed(t, zklock.Timeout(30*time.Second))
-	newRequest := func(owner string) driver.Request {
-		req := request("job", owner)
+	newRequest := func(id string) driver.Request {
+		req := request("job", id)
 		req.Slots = 2
 		return req
 	}
@@ -484,15 +484,15 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 	for i := range 3 {
 		running.Go(func() {
 			for n := range 40 {
-				owner := fmt.Sprint(i, " ", n)
-				l, err := d.Acquire(t.Context(), request("job", owner))
+				id := fmt.Sprint(i, " ", n)
+				l, err := d.Acquire(t.Context(), request("job", id))
 				if err != nil {
 					t.Errorf("Acquire = %v", err)
 					return
 				}
 				st, err := other.Status(t.Context(), "job")
-				if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != owner || st.Holders[0].Token != l.Grant().Token {
-					t.Errorf("Status = %+v, %v; want %q with the token %d", st.Holders, err, owner, l.Grant().Token)
+				if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != id || st.Holders[0].Token != l.Grant().Token {
+					t.Errorf("Status = %+v, %v; want %q with the token %d", st.Holders, err, id, l.Grant().Token)
 				}
 				if err := l.Release(t.Context()); err != nil {
 					t.Errorf("Release = %v", err)

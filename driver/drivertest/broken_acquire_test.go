@@ -226,7 +226,7 @@ func expireInProcess(name, fails string, stop func(b *brokenDriver, f func())) m
 				l := got.(*lease)
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				for other, timer := range timers { // the same owner may have acquired again
+				for other, timer := range timers { // the same attempt may have acquired again
 					if other.grant.Token == l.grant.Token {
 						timer.Stop()
 					}

@@ -66,7 +66,7 @@ func churnClauses() []clause {
 
 // A job is one acquisition of a churn.
 type job struct {
-	req         driver.Request // without the owner's suffix
+	req         driver.Request // without the id's suffix
 	weight      int32          // how much of the lock it takes
 	writes      bool           // it holds the lock alone, so that it may write
 	giveUpAfter time.Duration  // how long it waits; 0 means that it must be served

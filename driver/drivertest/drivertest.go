@@ -62,7 +62,7 @@ type Harness struct {
 	Secret string
 
 	// Anonymous says that the store is a lock of another program, which does not know what Status
-	// shows: only the driver that has made a request knows its owner, token and label. List, Break and
+	// shows: only the driver that has made a request knows its id, token and label. List, Break and
 	// SetHolder are then errors.ErrUnsupported.
 	Anonymous bool
 

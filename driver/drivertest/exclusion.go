@@ -70,7 +70,7 @@ func exclusionClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				t.acquire(d, t.req("a"))
-				t.mustBeHeld(d, t.req("b"), "for another owner through the same driver")
+				t.mustBeHeld(d, t.req("b"), "for another attempt through the same driver")
 			},
 		},
 		{

@@ -133,9 +133,9 @@ const maxTokens = 4096
 
 // nextToken takes and releases a lease, whose token must be greater than last, and returns its
 // token.
-func (t *trial) nextToken(d driver.Driver, last uint64, owner string) uint64 {
+func (t *trial) nextToken(d driver.Driver, last uint64, id string) uint64 {
 	t.Helper()
-	l := t.acquire(d, t.req(owner))
+	l := t.acquire(d, t.req(id))
 	got := l.Grant().Token
 	if got <= last {
 		t.Fatalf("Token = %d, want more than %d", got, last)

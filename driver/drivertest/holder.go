@@ -131,7 +131,7 @@ func holderOfOne(t *trial) {
 			got[h.ID] = h.Holder.Label
 		}
 		if len(got) != 2 || got[one.ID] != "changed" || got[other.ID] != "other" {
-			t.Errorf("labels by owner after SetHolder(%q) of %q = %q", "changed", one.ID, got)
+			t.Errorf("labels by id after SetHolder(%q) of %q = %q", "changed", one.ID, got)
 		}
 		if err := t.renew(d1, l)[0].Err; err != nil {
 			t.Errorf("Renew after SetHolder = %v, want nil", err)
@@ -141,6 +141,6 @@ func holderOfOne(t *trial) {
 		check("shared", t.sharedReq)
 	}
 	if t.info.Slots {
-		check("slots", func(owner string) driver.Request { return t.slotReq(owner, 3) })
+		check("slots", func(id string) driver.Request { return t.slotReq(id, 3) })
 	}
 }

@@ -37,7 +37,7 @@ func inspectClauses() []clause {
 		},
 		{
 			name: "Inspect/Expired",
-			why: "the owner of a lease that has ended holds nothing: if it is shown as the holder, people look in the " +
+			why: "the holder of a lease that has ended holds nothing: if it is shown as the holder, people look in the " +
 				"wrong place",
 			gate: leaseTenure(),
 			run: func(t *trial) {
@@ -340,10 +340,10 @@ func breakClauses() []clause {
 			gate: needs(named(), tellsLoss()),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				// The second owner uses connections that exist already.
-				for _, owner := range []string{"a", "b"} {
-					t.lockName = t.name(owner)
-					req := t.req(owner)
+				// The second request uses connections that exist already.
+				for _, id := range []string{"a", "b"} {
+					t.lockName = t.name(id)
+					req := t.req(id)
 					losses := recordLosses(&req)
 					t.acquire(d1, req)
 					if err := d2.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
@@ -401,11 +401,11 @@ func breakClauses() []clause {
 				"the driver has locks of one holder only")),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				newReq := func(owner string) driver.Request {
+				newReq := func(id string) driver.Request {
 					if t.info.Shared {
-						return t.sharedReq(owner)
+						return t.sharedReq(id)
 					}
-					return t.slotReq(owner, 3)
+					return t.slotReq(id, 3)
 				}
 				broken, spared := t.acquire(d1, newReq("a")), t.acquire(d2, newReq("b"))
 				err := d3.Break(t.boundedContext(), t.lockName, newReq("a").ID)

@@ -458,8 +458,8 @@ func sessionLost(t *trial) {
 	var losses [n]<-chan error
 	var waits [n]*waiter
 	var longest time.Duration
-	newReq := func(owner string, i int) driver.Request {
-		req := t.shortReq(fmt.Sprint(owner, i))
+	newReq := func(id string, i int) driver.Request {
+		req := t.shortReq(fmt.Sprint(id, i))
 		req.Name = t.name(fmt.Sprint("lock ", i))
 		return req
 	}

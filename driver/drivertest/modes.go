@@ -138,8 +138,8 @@ func sharedClauses() []clause {
 }
 
 // sharedReq is like req, for the read side.
-func (t *trial) sharedReq(owner string) driver.Request {
-	req := t.req(owner)
+func (t *trial) sharedReq(id string) driver.Request {
+	req := t.req(id)
 	req.Shared = true
 	return req
 }
@@ -312,8 +312,8 @@ func slotsClauses() []clause {
 }
 
 // slotReq is like req, for a semaphore of n.
-func (t *trial) slotReq(owner string, n int) driver.Request {
-	req := t.req(owner)
+func (t *trial) slotReq(id string, n int) driver.Request {
+	req := t.req(id)
 	req.Slots = n
 	return req
 }
@@ -494,12 +494,12 @@ func wantedClauses() []clause {
 // tokenBlockReq is like req, for a caller that hands holds over by itself: some drivers report
 // waiters only to such callers. It also returns the calls of OnWanted. It skips the case if the
 // backend does not promise them.
-func (t *trial) tokenBlockReq(owner string) (driver.Request, *wantedCalls) {
+func (t *trial) tokenBlockReq(id string) (driver.Request, *wantedCalls) {
 	t.Helper()
 	if !t.info.TellsWanted {
 		t.skip("Info.TellsWanted is false: the backend can't tell")
 	}
-	req, calls := t.req(owner), &wantedCalls{called: make(chan struct{})}
+	req, calls := t.req(id), &wantedCalls{called: make(chan struct{})}
 	req.Tokens = 10
 	req.OnWanted = func() {
 		if calls.n.Add(1) > 1 {

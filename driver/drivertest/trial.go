@@ -66,7 +66,7 @@ type trial struct {
 
 	id       string // begins all ids of this trial; its first letters begin all names
 	lockName string // the name of the lock that req asks for
-	probes   int    // how many owners checkFree has used
+	probes   int    // how many ids checkFree has used
 
 	ctx context.Context // ends with the case
 	// The driver that returned info; open returns it first.
@@ -203,8 +203,8 @@ func (t *trial) open() driver.Driver {
 func (t *trial) name(s string) string { return t.id[:10] + " " + s }
 
 // req returns a plain request for the trial's lock, with a lease that outlives the case.
-func (t *trial) req(owner string) driver.Request {
-	return driver.Request{Name: t.lockName, ID: t.id + strings.ReplaceAll(owner, " ", "-"), TTL: t.longTTL()}
+func (t *trial) req(id string) driver.Request {
+	return driver.Request{Name: t.lockName, ID: t.id + strings.ReplaceAll(id, " ", "-"), TTL: t.longTTL()}
 }
 
 // longTTL returns the TTL of leases that outlive the case.
@@ -217,8 +217,8 @@ func (t *trial) longTTL() time.Duration {
 }
 
 // shortReq is like req, with a lease whose end the case can wait for.
-func (t *trial) shortReq(owner string) driver.Request {
-	req := t.req(owner)
+func (t *trial) shortReq(id string) driver.Request {
+	req := t.req(id)
 	req.TTL = t.h.TTL
 	return req
 }

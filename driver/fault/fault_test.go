@@ -16,31 +16,31 @@ import (
 
 const errGone driver.Sentinel = "the caller went away"
 
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: time.Minute}
 }
 
-func mustAcquire(t *testing.T, d driver.Driver, name, owner string) driver.Lease {
+func mustAcquire(t *testing.T, d driver.Driver, name, id string) driver.Lease {
 	t.Helper()
-	l, err := d.Acquire(t.Context(), request(name, owner))
+	l, err := d.Acquire(t.Context(), request(name, id))
 	if err != nil {
 		t.Fatalf("Acquire = %v", err)
 	}
 	return l
 }
 
-// holders returns the owners that hold a lock in the store.
+// holders returns the ids that hold a lock in the store.
 func holders(t *testing.T, s *memlock.Store, name string) []string {
 	t.Helper()
 	st, err := s.Open().Status(t.Context(), name)
 	if err != nil {
 		t.Fatalf("Status = %v", err)
 	}
-	var owners []string
+	var ids []string
 	for _, h := range st.Holders {
-		owners = append(owners, h.ID)
+		ids = append(ids, h.ID)
 	}
-	return owners
+	return ids
 }
 
 func TestRules(t *testing.T) {

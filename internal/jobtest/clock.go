@@ -55,8 +55,8 @@ func ClockBack(t *testing.T, c ClockTest) {
 }
 
 // briefRequest returns a request for a short lease.
-func briefRequest(name, owner string) driver.Request {
-	req := rowRequest(name, owner)
+func briefRequest(name, id string) driver.Request {
+	req := rowRequest(name, id)
 	req.TTL = time.Second
 	return req
 }
@@ -121,8 +121,8 @@ func keptAfterStep(t *testing.T, c ClockTest) {
 const keptFor = 1500 * time.Millisecond
 
 // keptRequests returns requests of each kind with a short MinHold.
-func keptRequests(owner string) []driver.Request {
-	plain, reader, slot := rowRequest("kept before", owner), rowRequest("kept reader", owner), rowRequest("kept slot", owner)
+func keptRequests(id string) []driver.Request {
+	plain, reader, slot := rowRequest("kept before", id), rowRequest("kept reader", id), rowRequest("kept slot", id)
 	reader.Shared, slot.Slots = true, 1
 	all := []driver.Request{plain, reader, slot}
 	for i := range all {

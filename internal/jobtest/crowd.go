@@ -28,16 +28,16 @@ func (c Crowd) HandOver(t *testing.T) {
 	t.Helper()
 	const name, turns, strangers = "crowd", 40, 4
 	var last uint64 // guarded by the lock, as are the others
-	var owner string
+	var id string
 	visits, handedOver, inRow, most := 0, 0, 0, 0
 	visit := func(lock *snib.Lock) {
 		if lock.Token() <= last {
 			t.Errorf("Token = %d after %d", lock.Token(), last)
 		}
-		if last = lock.Token(); lock.ID() == owner {
+		if last = lock.Token(); lock.ID() == id {
 			handedOver++
 		}
-		owner = lock.ID()
+		id = lock.ID()
 	}
 	few := locker(t, c.Few)
 	c.beside(t, name, func(lock *snib.Lock) {

@@ -15,13 +15,13 @@ import (
 )
 
 // A Contender acquires one lock, by whatever means, and returns a function that releases it. No
-// two calls have the same owner.
-type Contender func(ctx context.Context, owner string) (release func(context.Context) error, err error)
+// two calls have the same id.
+type Contender func(ctx context.Context, id string) (release func(context.Context) error, err error)
 
 // By returns a contender that acquires the lock of a name through a driver.
 func By(d driver.Driver, name string) Contender {
-	return func(ctx context.Context, owner string) (func(context.Context) error, error) {
-		l, err := d.Acquire(ctx, driver.Request{Name: name, ID: owner, TTL: time.Minute})
+	return func(ctx context.Context, id string) (func(context.Context) error, error) {
+		l, err := d.Acquire(ctx, driver.Request{Name: name, ID: id, TTL: time.Minute})
 		if err != nil {
 			return nil, err
 		}
@@ -68,13 +68,13 @@ const goroutines = 64
 // OwnNames measures a cycle that 64 goroutines of one process run concurrently, each on a lock of
 // its own.
 func OwnNames(b *testing.B, d driver.Driver) {
-	var names, owners atomic.Int64
+	var names, ids atomic.Int64
 	b.SetParallelism((goroutines + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
 	b.ResetTimer() // the server was started before
 	b.RunParallel(func(pb *testing.PB) {
 		take := By(d, "own "+strconv.FormatInt(names.Add(1), 10))
 		for pb.Next() {
-			release, err := take(b.Context(), strconv.FormatInt(owners.Add(1), 10))
+			release, err := take(b.Context(), strconv.FormatInt(ids.Add(1), 10))
 			if err == nil {
 				err = release(b.Context())
 			}
@@ -168,9 +168,9 @@ func exchange(b *testing.B, take Contender, child *livetest.Child) []time.Durati
 }
 
 // repeat acquires and releases a lock many times.
-func repeat(ctx context.Context, take Contender, owner string, rounds int) (holds []Hold, err error) {
+func repeat(ctx context.Context, take Contender, id string, rounds int) (holds []Hold, err error) {
 	for i := range rounds {
-		release, err := take(ctx, owner+strconv.Itoa(i))
+		release, err := take(ctx, id+strconv.Itoa(i))
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ type Job struct {
 	Role string // "hold" or "contend"
 	Req  driver.Request
 
-	// Rounds is how often a contender acquires the lock. The owner is Req.Owner followed by the
+	// Rounds is how often a contender acquires the lock. The id is Req.ID followed by the
 	// number of the round. File is the file that the lock guards.
 	Rounds int
 	File   string

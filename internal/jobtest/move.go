@@ -18,8 +18,8 @@ import (
 // some on the other. Holds go on, and locks that are released meanwhile are free when the move is
 // over, after a grace period of up to ttl. The drivers stand for two processes.
 func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1, d2 driver.Driver) {
-	request := func(name, owner string) driver.Request {
-		return driver.Request{Name: name, ID: owner, TTL: ttl}
+	request := func(name, id string) driver.Request {
+		return driver.Request{Name: name, ID: id, TTL: ttl}
 	}
 	names := []string{"job", "{job}2", "{job}3"}
 	var held []driver.Lease

@@ -23,7 +23,7 @@ type resource struct {
 }
 
 // Contend takes two locks through all drivers at the same time, rounds times each, and checks the
-// holds. Owners are unique, but some ask again, as after a lost answer. The store may be
+// holds. Each id is unique, but some ask again, as after a lost answer. The store may be
 // unavailable at times.
 func Contend[D driver.Driver](t *testing.T, drivers []D, rounds int, ttl time.Duration) {
 	t.Helper()
@@ -42,8 +42,8 @@ func Contend[D driver.Driver](t *testing.T, drivers []D, rounds int, ttl time.Du
 }
 
 // cycle acquires the lock and releases it.
-func (r *resource) cycle(t *testing.T, d driver.Driver, owner string, again bool) {
-	req := driver.Request{Name: r.name, ID: owner, TTL: r.ttl}
+func (r *resource) cycle(t *testing.T, d driver.Driver, id string, again bool) {
+	req := driver.Request{Name: r.name, ID: id, TTL: r.ttl}
 	l, err := tryFor(t, d, req)
 	if err != nil {
 		if !errors.Is(err, driver.ErrUnavailable) {
@@ -91,7 +91,7 @@ func (r *resource) enter(t *testing.T, l driver.Lease) {
 	r.last, r.until = token, until
 }
 
-// replace continues a hold with the lease that its owner got when it asked again, and returns the
+// replace continues a hold with the lease that its attempt got when it asked again, and returns the
 // lease to release.
 func (r *resource) replace(t *testing.T, l, again driver.Lease) driver.Lease {
 	r.mu.Lock()
@@ -101,7 +101,7 @@ func (r *resource) replace(t *testing.T, l, again driver.Lease) driver.Lease {
 		return l
 	}
 	if !r.until.Reached(driver.Now()) && is < was {
-		t.Errorf("%q: the owner's token %d became %d", r.name, was, is)
+		t.Errorf("%q: the hold's token %d became %d", r.name, was, is)
 	}
 	r.last = is
 	return again

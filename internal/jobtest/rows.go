@@ -44,8 +44,8 @@ func (tb Table) token(name string) uint64 {
 	return uint64(tb.Number(fmt.Sprintf("SELECT token FROM %s WHERE name = '%s'", tb.Name, name)))
 }
 
-func rowRequest(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
+func rowRequest(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: time.Minute}
 }
 
 // tryAcquire calls Acquire without waiting.
@@ -139,8 +139,8 @@ func PruneOthers(t *testing.T, tb Table, d RowDriver) {
 // Wanted checks that a holder with a token block is told of other waiters: of those that come, and
 // of those that were there when it was granted. open returns another driver.
 func Wanted(t *testing.T, open func() RowDriver) {
-	block := func(owner string) (driver.Request, <-chan struct{}) {
-		req := rowRequest("wanted", owner)
+	block := func(id string) (driver.Request, <-chan struct{}) {
+		req := rowRequest("wanted", id)
 		req.Tokens = 10
 		return WithWanted(req)
 	}

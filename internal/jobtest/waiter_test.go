@@ -15,8 +15,8 @@ import (
 func TestWaiter(t *testing.T) {
 	s := new(memlock.Store)
 	holder, other := s.Open(), s.Open()
-	request := func(owner string) driver.Request {
-		return driver.Request{Name: "a", ID: owner, TTL: time.Hour}
+	request := func(id string) driver.Request {
+		return driver.Request{Name: "a", ID: id, TTL: time.Hour}
 	}
 	held := jobtest.Acquiring(t, holder, request("holder")).Get(t)
 	cancelled := jobtest.Waiting(t, other, request("given up"))

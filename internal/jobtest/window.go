@@ -117,7 +117,7 @@ func measureWindow(t *testing.T, l *snib.Locker, operator driver.Inspector, held
 // A grantLog has the grants under the lease that is watched, and the tokens of later ones.
 type grantLog struct {
 	mu     sync.Mutex
-	owner  string // that of the lease
+	id     string // that of the lease
 	first  uint64 // its first token
 	last   uint64 // the last token of a grant under it
 	next   uint64 // the least token of a grant under a later lease, or 0
@@ -129,7 +129,7 @@ func (g *grantLog) add(lock *snib.Lock) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch token := lock.Token(); {
-	case lock.ID() == g.owner:
+	case lock.ID() == g.id:
 		g.last, g.grants = max(g.last, token), append(g.grants, now)
 	case token > g.first && (g.next == 0 || token < g.next):
 		g.next = token
@@ -137,10 +137,10 @@ func (g *grantLog) add(lock *snib.Lock) {
 }
 
 // watch begins to log the grants under a lease.
-func (g *grantLog) watch(owner string, first uint64) {
+func (g *grantLog) watch(id string, first uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.owner, g.first, g.last, g.next, g.grants = owner, first, first, 0, g.grants[:0]
+	g.id, g.first, g.last, g.next, g.grants = id, first, first, 0, g.grants[:0]
 }
 
 // checkNext returns an error unless there was a grant under a later lease.

@@ -1,2 +1,2 @@
 -- is_it is true if the entry e of a holder has the id $2.
-e->>'owner' = $2::text
+e->>'id' = $2::text

@@ -134,8 +134,8 @@ func TestClientStaysOpen(t *testing.T) {
 	}
 }
 
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: 30 * time.Second}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: 30 * time.Second}
 }
 
 // TestCancelledOnTheWay cancels acquisitions before the server has got their requests, while

@@ -158,9 +158,9 @@ func (s *testService) send(method, path, token string, message any, change ...fu
 }
 
 // acquire acquires a lock, which must be granted.
-func (s *testService) acquire(token, name, owner string) wire.Granted {
+func (s *testService) acquire(token, name, id string) wire.Granted {
 	s.t.Helper()
-	a := s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, ID: longID(owner), TTL: 60_000})
+	a := s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, ID: longID(id), TTL: 60_000})
 	if a.status != http.StatusOK {
 		s.t.Fatalf("acquire %q: %d %s", name, a.status, a.body)
 	}

@@ -172,12 +172,12 @@ func newDriver(t *testing.T, b rows.Backend) *rows.Driver {
 	return d
 }
 
-func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, ID: owner, TTL: time.Minute}
+func request(name, id string) driver.Request {
+	return driver.Request{Name: name, ID: id, TTL: time.Minute}
 }
 
-func noWait(name, owner string) driver.Request {
-	req := request(name, owner)
+func noWait(name, id string) driver.Request {
+	req := request(name, id)
 	req.NoWait = true
 	return req
 }
@@ -645,7 +645,7 @@ func TestPosition(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
-	one := []rows.Entry{{Owner: "1"}}
+	one := []rows.Entry{{ID: "1"}}
 	for _, tt := range []struct {
 		state rows.State
 		slots int

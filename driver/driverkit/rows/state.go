@@ -11,7 +11,7 @@ import (
 
 // An Entry is one holder or waiter in a row. Times are microseconds of the server's clock.
 type Entry struct {
-	Owner  string `json:"owner"`
+	ID     string `json:"id"`
 	Nonce  string `json:"nonce,omitempty"` // of the attempt that made it, unique
 	Shared bool   `json:"shared"`          // on the read side
 	Tell   bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
@@ -37,7 +37,7 @@ type Entry struct {
 func newEntry(req driver.Request, nonce string) Entry {
 	h := req.Holder
 	return Entry{
-		Owner: req.ID, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
+		ID: req.ID, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
 		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label), Kind: h.Kind,
 	}
 }
@@ -145,12 +145,12 @@ func (s *State) status() driver.Status {
 	for _, h := range s.Holders {
 		st.Shared = h.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			ID: h.Owner, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: Between(s.Now, h.Until),
+			ID: h.ID, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: Between(s.Now, h.Until),
 		})
 	}
 	for _, w := range s.Waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			ID: w.Owner, Shared: w.Shared, Holder: w.holder(), Waited: Between(w.Since, s.Now),
+			ID: w.ID, Shared: w.Shared, Holder: w.holder(), Waited: Between(w.Since, s.Now),
 		})
 	}
 	return st

@@ -58,7 +58,7 @@ func filePermissions(path string) (Finding, error) {
 				return Finding{Check: "permissions", Verdict: Unmet, Value: mode.String() + name, Advice: "chmod " + class.who + "-w: users of the file must be able to read and write it"}, nil
 			default:
 				return Finding{Check: "permissions", Verdict: Unmet, Value: mode.String() + name, Advice: "chmod " + class.who +
-					"-r: a user who may only read it can block everybody, and sees the owner ids that free locks"}, nil
+					"-r: a user who may only read it can block everybody, and sees the ids that free locks"}, nil
 			}
 		}
 		if suffix == "" {

@@ -18,7 +18,7 @@ type Stranger struct {
 	// Unsure means that the key may be no lock.
 	Unsure bool
 
-	// Value, if not empty, is the owner that Break takes, with the token 0, to delete the key.
+	// Value, if not empty, is the id that Break takes, with the token 0, to delete the key.
 	Value string
 }
 
@@ -42,7 +42,7 @@ func (s *Store) Foreign(ctx context.Context, prefix string, yield func(driver.St
 	return withURL(s.URL, d.Admin().Foreign(ctx, prefix, yield))
 }
 
-// Silence returns how long ago each waiter of a lock, by owner, last gave the store a sign of
+// Silence returns how long ago each waiter of a lock, by id, last gave the store a sign of
 // life. It is nil if the store is not Redis.
 func (s *Store) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
 	d, ok := s.Driver.(*redislock.Driver)

@@ -26,23 +26,39 @@ var groups = []struct{ title, commands string }{
 	{"Stores:", "doctor serve schema"},
 }
 
+// storesTopic is the topic of the help that lists the URLs of stores.
+const storesTopic = "stores"
+
 // setUpHelp prepares the help, which cobra prints by code. Templates of our own would link package
-// text/template, which doubles the size of the binary.
+// text/template, which doubles the size of the binary. Texts are made when they are printed, so
+// that other calls start sooner.
 func (a *app) setUpHelp(root *cobra.Command) {
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
-		for name := range strings.FieldsSeq(g.commands) {
-			if c, _, err := root.Find([]string{name}); err == nil {
+		for _, c := range root.Commands() {
+			if slices.Contains(strings.Fields(g.commands), c.Name()) {
 				c.GroupID = g.title
 			}
 		}
 	}
-	describe(root.Commands())
-	root.AddCommand(
-		topic("exit-codes", "what the exit codes mean", exitNotes),
-		topic("stores", "the URLs of stores, and their parameters", storesText()),
-		topic("environment", "what the command under snib run sees", environmentNotes),
+	root.AddCommand( // without code, they have only a help
+		&cobra.Command{Use: "exit-codes", Short: "what the exit codes mean", Long: exitNotes},
+		&cobra.Command{Use: storesTopic, Short: "the URLs of stores, and their parameters"},
+		&cobra.Command{Use: "environment", Short: "what the command under snib run sees", Long: environmentNotes},
 	)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.Name() == storesTopic {
+			c.Long = storesText()
+		}
+		if c != root {
+			c.Long, c.Example = unindent(c.Long), strings.TrimRight(c.Example, "\n")
+			if c.Runnable() {
+				c.Long = strings.TrimSpace(c.CommandPath() + ": " + c.Short + "\n\n" + c.Long)
+			}
+		}
+		help(c, args)
+	})
 	root.SetHelpCommand(&cobra.Command{
 		Use: "help [COMMAND]", Short: "print the help of the program, of one command, or on a topic",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,20 +74,6 @@ func (a *app) setUpHelp(root *cobra.Command) {
 		},
 	})
 	root.InitDefaultHelpFlag()
-}
-
-// describe prepares the help of commands, and of those below them.
-func describe(commands []*cobra.Command) {
-	for _, c := range commands {
-		c.Long = strings.TrimSpace(c.CommandPath() + ": " + c.Short + "\n\n" + unindent(c.Long))
-		c.Example = strings.TrimRight(c.Example, "\n")
-		describe(c.Commands())
-	}
-}
-
-// topic returns a command that has only a help.
-func topic(name, short, text string) *cobra.Command {
-	return &cobra.Command{Use: name, Short: short, Long: unindent(text)}
 }
 
 func unindent(text string) string {

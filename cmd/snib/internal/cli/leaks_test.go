@@ -29,8 +29,8 @@ func (m changingStore) Break(context.Context, string, string) error           { 
 // TestLeaksLookTwice checks that what one look shows, and the next one a second
 // later does not, is no leak.
 func TestLeaksLookTwice(t *testing.T) {
-	held := func(owner string, token uint64) driver.Status {
-		return driver.Status{Name: "lock", Holders: []driver.Holding{{ID: owner, Token: token, Left: driver.NoExpiry}}}
+	held := func(id string, token uint64) driver.Status {
+		return driver.Status{Name: "lock", Holders: []driver.Holding{{ID: id, Token: token, Left: driver.NoExpiry}}}
 	}
 	queue := func(first string, waited time.Duration) driver.Status {
 		return driver.Status{Name: "lock", Waiters: []driver.Waiting{{ID: first, Waited: waited}}}

@@ -10,14 +10,14 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// TestOwners acquires with owners that Redis, or another client, could take for something else.
-func TestOwners(t *testing.T) {
+// TestIDs acquires with ids that Redis, or another client, could take for something else.
+func TestIDs(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	for _, tt := range []struct {
-		name, owner string
-		refused     string // what the error says; "" if the owner is accepted
+		name, id string
+		refused  string // what the error says; "" if the id is accepted
 	}{
 		{"Integer", "12", ""},
 		{"Quotes", `"\",`, ""},
@@ -28,7 +28,7 @@ func TestOwners(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, mode := range modes {
-				req := mode.as(request("job", tt.owner, time.Minute))
+				req := mode.as(request("job", tt.id, time.Minute))
 				if tt.refused == "" {
 					l := take(t, d, req)
 					// Clients of SETNX and GETSET take a value that begins with a digit for a time.
@@ -41,7 +41,7 @@ func TestOwners(t *testing.T) {
 				_, err := d.Acquire(t.Context(), req)
 				if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) ||
 					strings.Contains(err.Error(), "xff") {
-					t.Errorf("%s: Acquire for %q = %v, want ErrInvalid with %q and without the id", mode.name, tt.owner, err,
+					t.Errorf("%s: Acquire for %q = %v, want ErrInvalid with %q and without the id", mode.name, tt.id, err,
 						tt.refused)
 				}
 			}
