@@ -37,6 +37,9 @@ type Job struct {
 	Seed  uint64
 	Calm  string // a file that exists after the heal: then holds are short
 
+	Listen string // the process is a replica of a lock service at this address, and no worker
+	Certs  string // its folder of livetest.Certify, or "" without TLS
+
 	Mixed   bool // some holds have a different TTL
 	Abandon bool // some lost holds are released only at the end
 	// It sends fewer requests, so that no other request tells it of a loss, and
@@ -58,6 +61,9 @@ const (
 
 // work does the job until ctx is done. Before it returns, all locks are released.
 func (j Job) work(ctx context.Context) error {
+	if j.Listen != "" {
+		return j.serve(ctx)
+	}
 	log, err := history.Create(j.Log, j.Name)
 	if err != nil {
 		return err
