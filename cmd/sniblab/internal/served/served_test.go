@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 		drivertest.Run(t, harness(nil, startReplica(t, memlock.New(), serve.Options{}, "").addr))
 	})
 	t.Run("HTTP2", func(t *testing.T) {
-		livetest.Long(t) // TestKilledReplicas and TestNetwork have it, too
+		livetest.Long(t) // the nemesis has it, too
 		certs := t.TempDir()
 		secure := livetest.Certify(t, certs)
 		drivertest.Run(t, harness(secure, startReplica(t, memlock.New(), serve.Options{}, certs).addr))
