@@ -44,7 +44,7 @@ OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|nemesis|pattern|pe
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
 
-.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures drawing million herd fuzz bench release release-test deps foreign-deps lint-deps
+.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack nemesis lab console pictures drawing million herd fuzz bench release release-test deps foreign-deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -66,7 +66,7 @@ nightly: ## all that takes too long for "make test"; .ci/run runs most of it in 
 	$(MAKE) stress COUNT=5
 	$(MAKE) fuzz
 	$(MAKE) release-test
-	$(MAKE) simulate model chaos million
+	$(MAKE) simulate model million
 	$(MAKE) lab nemesis TIME=10m
 
 vet: ## vet each module by its own go.mod, as its users see it
@@ -130,9 +130,6 @@ ATTACKS := ACL|DistantEnd|Flood|Foreign(Channel|MarkFile)|Forged|HiddenOwner|Hos
 attack: deps ## attack running stores, guards and the command as strangers with little access would
 	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./redlock/... ./pglock ./mysqllock ./zklock ./etcdlock ./cmd/snib/... | \
 		grep -E '^(--- |ok|FAIL|panic)'
-
-chaos: deps ## a minute of killed and stopped servers under Redlock
-	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redlock -args -chaos 60s
 
 nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=kill-server choose
 	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls|TestAssumptions)$$' -v ./cmd/sniblab/internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'
