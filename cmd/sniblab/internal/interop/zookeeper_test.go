@@ -249,7 +249,7 @@ func checkZKKind(t *testing.T, d *zklock.Driver, f zkForeignLocker, kind string)
 type kazoo struct{ agent *agent }
 
 func startKazoo(t *testing.T, addr string) kazoo {
-	return kazoo{startAgent(t, addr, python(t).command("zookeeper.py"))}
+	return kazoo{startAgent(t, addr, python(t)("zookeeper.py"))}
 }
 
 func (k kazoo) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {
