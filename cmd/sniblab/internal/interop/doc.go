@@ -9,5 +9,5 @@
 //
 // The tests of Node.js and Python run the programs of examples/node and examples/python, too, with
 // the packages of package peers. They are skipped if node, npm, python3, its pip or the packages
-// are not available, and fail instead if the environment variable SNIB_REQUIRE names node or python.
+// are missing, and fail instead if the environment variable SNIB_REQUIRE names node or python.
 package interop

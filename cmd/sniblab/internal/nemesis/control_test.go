@@ -16,16 +16,16 @@ import (
 )
 
 // A mute is a driver that reports the loss of a lease only when it renews it.
-type mute struct{ inspectableDriver }
+type mute struct{ driver.Driver }
 
 // Acquire implements [driver.Driver].
 func (m mute) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	req.OnLost = nil
-	return m.inspectableDriver.Acquire(ctx, req)
+	return m.Driver.Acquire(ctx, req)
 }
 
 // A stale is a driver that confirms renewals without a request to the store.
-type stale struct{ inspectableDriver }
+type stale struct{ driver.Driver }
 
 // Renew implements [driver.Driver].
 func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {

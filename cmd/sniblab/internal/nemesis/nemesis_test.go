@@ -5,15 +5,12 @@ package nemesis
 import (
 	"cmp"
 	"flag"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/sniblock/snib/internal/history"
@@ -52,20 +49,14 @@ func TestNemesis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("-seed %d, %v for each set-up", first, each)
-	var mu sync.Mutex
-	results := map[string]history.Report{}
 	t.Run("setups", func(t *testing.T) {
 		for _, s := range run {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				r := s.run(t, filepath.Join(dir, s.name), first, each)
-				mu.Lock()
-				defer mu.Unlock()
-				results[s.name] = r
+				s.run(t, filepath.Join(dir, s.name), first, each)
 			})
 		}
 	})
-	t.Logf("\n%s", table(run, results))
 	if t.Failed() {
 		t.Logf("the logs are in %s; once more: -seed %d", dir, first)
 		return
@@ -92,7 +83,7 @@ func selectedSetups(t *testing.T) []setup {
 }
 
 // run runs a set-up and judges the run. It fails t for each violation that is not allowed.
-func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) history.Report {
+func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -122,35 +113,9 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 	for _, text := range slices.Sorted(maps.Keys(r.Odd)) {
 		t.Logf("odd error, %d times: %s", r.Odd[text], text)
 	}
+	t.Logf("%s: %d acquired, %d lost, %d killed; faults %v; violations that are excused: %d",
+		s.name, r.Acquired, r.Lost, r.Killed, r.Faults, len(r.Violations)-len(violations))
 	if enough := int(long.Seconds()); r.Acquired < enough {
 		t.Errorf("%d acquisitions in %v: there is not much that could go wrong", r.Acquired, long)
 	}
-	return r
-}
-
-// countOdd returns the number of odd errors.
-func countOdd(r history.Report) int {
-	n := 0
-	for _, times := range r.Odd {
-		n += times
-	}
-	return n
-}
-
-// table returns the results of the set-ups as a table.
-func table(run []setup, results map[string]history.Report) string {
-	var text strings.Builder
-	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "set-up\tacquired\tfaults\tlost\tkilled\todd errors\tviolations\tallowed by an assumption")
-	for _, s := range run {
-		r, ok := results[s.name]
-		if !ok {
-			fmt.Fprintf(out, "%s\tdid not finish\n", s.name)
-			continue
-		}
-		faults, bad, allowed := summarize(r)
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.name, r.Acquired, faults, r.Lost, r.Killed, countOdd(r), formatCounts(bad), formatCounts(allowed))
-	}
-	_ = out.Flush() // it writes to memory
-	return text.String()
 }

@@ -139,18 +139,13 @@ func (s Store) redlockOptions() []redlock.Option {
 
 // A driverWithClient is a driver together with its client.
 type driverWithClient struct {
-	inspectableDriver
-	closeClient func()
-}
-
-// An inspectableDriver is a driver that can be inspected, as all of ours can.
-type inspectableDriver interface {
 	driver.Driver
+	closeClient func()
 }
 
 // Close closes the driver and then the client.
 func (c driverWithClient) Close() error {
-	err := c.inspectableDriver.Close()
+	err := c.Driver.Close()
 	c.closeClient()
 	return err
 }

@@ -281,33 +281,3 @@ func (w *world) statusByName() (map[string]string, error) {
 	}
 	return all, nil
 }
-
-// summarize returns the counts of a report for its line in the table.
-func summarize(r history.Report) (faults int, bad, allowed map[history.Fact]int) {
-	bad, allowed = map[history.Fact]int{}, map[history.Fact]int{}
-	for _, n := range r.Faults {
-		faults += n
-	}
-	for _, v := range r.Violations {
-		if v.Allowed == "" {
-			bad[v.Fact]++
-		} else {
-			allowed[v.Fact]++
-		}
-	}
-	return faults, bad, allowed
-}
-
-// formatCounts returns the counts by fact as text.
-func formatCounts(by map[history.Fact]int) string {
-	var all []string
-	for _, f := range history.Facts() {
-		if by[f] > 0 {
-			all = append(all, fmt.Sprintf("%s %d", f, by[f]))
-		}
-	}
-	if len(all) == 0 {
-		return "0"
-	}
-	return strings.Join(all, ", ")
-}
