@@ -24,13 +24,13 @@ type fault struct {
 
 // The faults that set the clock of a server.
 const (
-	forward = "clock-forward"
-	back    = "clock-back"
+	forward = "store-forward"
+	back    = "store-back"
 )
 
 // lastFaults are faults whose consequences show after them. The first of them that a world has is
 // the last fault of a run.
-var lastFaults = []string{forward, back, "stop-all", "stop-server"}
+var lastFaults = []string{forward, back, "stop-all", "store-pause"}
 
 // addFault adds a fault of the store or of the network, which lasts until do returns.
 func (w *world) addFault(name string, do func(duration time.Duration)) {
@@ -112,7 +112,7 @@ func (w *world) heldLocks(ctx context.Context) []driver.Status {
 // has, there are those of its disk and of its clock, too.
 func (w *world) addServerFaults(shim *livetest.Shim, servers ...pair.Server) {
 	w.servers = servers
-	w.addFault("kill-server", func(duration time.Duration) {
+	w.addFault("store-restart", func(duration time.Duration) {
 		dead := w.r.Perm(len(servers))[:1+w.r.IntN(max(1, w.minority))]
 		for _, i := range dead {
 			servers[i].Kill()
@@ -124,7 +124,7 @@ func (w *world) addServerFaults(shim *livetest.Shim, servers ...pair.Server) {
 			servers[i].Restart()
 		}
 	})
-	w.addFault("stop-server", func(duration time.Duration) {
+	w.addFault("store-pause", func(duration time.Duration) {
 		s := servers[w.r.IntN(len(servers))]
 		s.Hang()
 		w.waitDuringFault(duration)
@@ -212,7 +212,7 @@ func (w *world) addProxies(kind string, addrs ...string) {
 		w.proxies, w.Store.Addrs = append(w.proxies, p), append(w.Store.Addrs, p.Addr())
 	}
 	one := func() *livetest.Proxy { return w.proxies[w.r.IntN(len(w.proxies))] }
-	w.addFault("cut", func(time.Duration) {
+	w.addFault("reset", func(time.Duration) {
 		for _, p := range w.proxies {
 			p.Cut()
 		}
@@ -224,8 +224,8 @@ func (w *world) addProxies(kind string, addrs ...string) {
 			heal()
 		})
 	}
-	during("sever", (*livetest.Proxy).Sever)
-	during("stall", (*livetest.Proxy).Stall)
+	during("cut", (*livetest.Proxy).Sever)
+	during("late-cut", (*livetest.Proxy).Stall)
 	during("delay", func(p *livetest.Proxy) func() {
 		p.Delay(50*time.Millisecond, 50*time.Millisecond)
 		return p.Heal

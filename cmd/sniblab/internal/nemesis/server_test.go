@@ -46,7 +46,7 @@ func startSentinel(conf ...string) func(*world) {
 	return func(w *world) {
 		s := redistest.Sentinel(w.t, conf...)
 		w.setStore("sentinel", s.Sentinels()...)
-		w.addFault("kill-server", func(duration time.Duration) {
+		w.addFault("store-restart", func(duration time.Duration) {
 			old := s.KillMaster()
 			if w.r.IntN(3) > 0 { // otherwise it is back, and empty, before anybody has noticed
 				s.WaitForFailover(old)
@@ -55,14 +55,14 @@ func startSentinel(conf ...string) func(*world) {
 			old.Restart()
 			s.WaitForReplicas()
 		})
-		w.addFault("stop-server", func(duration time.Duration) {
+		w.addFault("store-pause", func(duration time.Duration) {
 			old := s.HangMaster()
 			s.WaitForFailover(old)
 			w.waitDuringFault(duration)
 			old.Resume()
 			s.WaitForReplicas()
 		})
-		w.addFault("failover", func(time.Duration) { s.Failover() })
+		w.addFault("switch-over", func(time.Duration) { s.Failover() })
 		w.addFlush(s.Master)
 	}
 }
@@ -74,7 +74,7 @@ func startCluster(w *world) {
 		names := []string{"plain", "fair", "slots", "shared", "minhold", "delay"}
 		return c.SlotOf(names[w.r.IntN(len(names))])
 	}
-	w.addFault("kill-server", func(duration time.Duration) {
+	w.addFault("store-restart", func(duration time.Duration) {
 		s := slot()
 		old := c.KillMasterOf(s)
 		c.WaitForFailover(s, old)
@@ -82,7 +82,7 @@ func startCluster(w *world) {
 		old.Restart()
 		c.WaitUntilWell()
 	})
-	w.addFault("failover", func(time.Duration) {
+	w.addFault("switch-over", func(time.Duration) {
 		c.Failover(slot())
 		c.WaitUntilWell()
 	})
@@ -199,7 +199,7 @@ func (w *world) addPromotion(kind string, p *pair.Pair, lags bool) {
 	clients := livetest.NewProxy(w.t, p.Primary.Addr())
 	w.setStore(kind, clients.Addr())
 	w.Mixed = true
-	w.addFault("promote", func(duration time.Duration) {
+	w.addFault("failover", func(duration time.Duration) {
 		p.Failover(func() {
 			clients.Redirect(p.Primary.Addr())
 			clients.Cut()

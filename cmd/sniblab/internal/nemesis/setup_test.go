@@ -45,8 +45,8 @@ const redisQueue = 30 * time.Second
 // Groups of faults.
 const (
 	processes = history.KillWorker + " " + history.StopWorker
-	network   = " cut sever stall"
-	server    = " kill-server stop-server"
+	network   = " reset cut late-cut"
+	server    = " store-restart store-pause"
 	served    = processes + " delay lose-answer" + network + server
 )
 
@@ -57,9 +57,9 @@ var setups = []setup{
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redis-aof", about: "a server with appendfsync always", start: startRedis(always...), faults: processes + " break kill-session flush fsync" + network + server,
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), faults: processes + " break failover flush" + server,
+	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), faults: processes + " break switch-over flush" + server,
 		allows: allow(flushed), settleTime: sentinelGrace, deadWaiterTime: redisQueue},
-	{name: "cluster", about: "three masters with a replica each", start: startCluster, faults: processes + " break kill-server failover move-slot flush",
+	{name: "cluster", about: "three masters with a replica each", start: startCluster, faults: processes + " break store-restart switch-over move-slot flush",
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock", about: "five servers that save nothing", start: startRedlock(longTTL), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "redlock-brief", about: "five servers that save nothing, two of which may be killed at a time, with a longest TTL of 2.5 s", start: startRedlock(ttl + lockDelay),
@@ -67,15 +67,15 @@ var setups = []setup{
 	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(longTTL, always...), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "pg", about: "rows of a server", start: startPG("pg"), faults: processes + " break kill-session fsync" + network + server},
 	{name: "pgsession", about: "advisory locks of a server, which nobody can break", start: startPG("pgsession"), faults: processes + " kill-session fsync" + network + server,
-		allows: allow(again, cutOff("cut"), cutOff("kill-session"), sessionsEnd("fsync"), sessionsEnd("kill-server"))},
+		allows: allow(again, cutOff("reset"), cutOff("kill-session"), sessionsEnd("fsync"), sessionsEnd("store-restart"))},
 	{name: "mysql", about: "rows of a server", start: startMySQL, faults: processes + " break kill-session fsync" + network + server, untold: true},
 	{name: "zk", about: "an ensemble of three", start: startZK("zk"), faults: processes + " break partition stop-all" + network + server, allows: allow(again)},
 	{name: "zkkeep", about: "an ensemble of three, and KeepSuspended", start: startZK("zkkeep"), faults: processes + " break partition stop-all" + network + server, allows: allow(again)},
 	{name: "etcd", about: "a cluster of three", start: startEtcd, faults: processes + " break partition kill-session" + network + server, allows: allow(again, givenAway("kill-session", hintBound))},
-	{name: "pg-promote", about: "rows of a server with a synchronous standby", start: startPromotePG(false), faults: processes + " break promote"},
-	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPromotePG(true), faults: processes + " break promote", allows: allow(forgotten)},
-	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPromoteMySQL(false), faults: processes + " break promote", untold: true},
-	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPromoteMySQL(true), faults: processes + " break promote", untold: true, allows: allow(forgotten)},
+	{name: "pg-promote", about: "rows of a server with a synchronous standby", start: startPromotePG(false), faults: processes + " break failover"},
+	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPromotePG(true), faults: processes + " break failover", allows: allow(forgotten)},
+	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPromoteMySQL(false), faults: processes + " break failover", untold: true},
+	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPromoteMySQL(true), faults: processes + " break failover", untold: true, allows: allow(forgotten)},
 	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedis(), faults: forward + network, allows: allow(stepped), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedis(), faults: back + network + server,
 		allows: allow(keysStay, byItsClock), settleTime: longTTL, deadWaiterTime: redisQueue},
@@ -133,9 +133,9 @@ var (
 	again = history.Allowance{Fault: history.KillWorker, Facts: []history.Fact{history.Twice}, For: interval,
 		Why: "a host that asks just after the death of another one runs the tick again"}
 	flushed    = givenAway("flush", renewalBound)
-	forgotten  = givenAway("promote", renewalBound) // a replica that lags has forgotten leases
+	forgotten  = givenAway("failover", renewalBound) // a replica that lags has forgotten leases
 	stepped    = givenAway(forward, renewalBound)   // leases end by the clock of the server, or of a node
-	byItsClock = history.Allowance{Fault: "kill-server", Facts: []history.Fact{history.Order}, For: unbounded,
+	byItsClock = history.Allowance{Fault: "store-restart", Facts: []history.Fact{history.Order}, For: unbounded,
 		Why: "a server that remembers nothing counts tokens by its clock"}
 	keysStay = history.Allowance{Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"}, For: unbounded,
 		Why: "keys end by the server's clock"}
