@@ -134,7 +134,7 @@ var (
 		Why: "a host that asks just after the death of another one runs the tick again"}
 	flushed    = givenAway("flush", renewalBound)
 	forgotten  = givenAway("failover", renewalBound) // a replica that lags has forgotten leases
-	stepped    = givenAway(forward, renewalBound)   // leases end by the clock of the server, or of a node
+	stepped    = givenAway(forward, renewalBound)    // leases end by the clock of the server, or of a node
 	byItsClock = history.Allowance{Fault: "store-restart", Facts: []history.Fact{history.Order}, For: unbounded,
 		Why: "a server that remembers nothing counts tokens by its clock"}
 	keysStay = history.Allowance{Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"}, For: unbounded,
