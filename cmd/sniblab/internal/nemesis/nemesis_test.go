@@ -19,7 +19,7 @@ import (
 
 // "make nemesis" sets these flags.
 var (
-	totalTime    = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs some of them for a few seconds")
+	totalTime    = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs some of them for 12 s")
 	seed         = flag.Uint64("seed", 0, "of the faults; 0 for a new one")
 	chosenSetups = flag.String("setups", "", "names with commas; all by default")
 	onlyFaults   = flag.String("faults", "", "names with commas; all by default")
@@ -44,6 +44,9 @@ func TestNemesis(t *testing.T) {
 	width := flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
 	rounds := (len(run) + width - 1) / width
 	each := max(*totalTime/time.Duration(rounds)-overhead, 6*time.Second)
+	if *totalTime == 0 {
+		each = 12 * time.Second
+	}
 	dir, err := os.MkdirTemp("", "snib-nemesis-") //nolint:usetesting // the logs of a failure are kept
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,9 @@ type setup struct {
 	// untold says that the store does not tell the holder at once that its lease was broken.
 	untold bool
 
+	// brisk says that faults are short, and that there are no long pauses between them.
+	brisk bool
+
 	// settleTime is the time that its page allows after the heal, beyond TTL + 5 s, until all
 	// workers make progress.
 	settleTime time.Duration
@@ -63,7 +66,7 @@ var setups = []setup{
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock", about: "five servers that save nothing", start: startRedlock(longTTL), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "redlock-brief", about: "five servers that save nothing, two of which may be killed at a time, with a longest TTL of 2.5 s", start: startRedlock(ttl + lockDelay),
-		faults: processes + network + server, settleTime: longTTL},
+		faults: history.StopWorker + server, brisk: true, settleTime: longTTL},
 	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(longTTL, always...), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "pg", about: "rows of a server", start: startPG("pg"), faults: processes + " break kill-session fsync" + network + server},
 	{name: "pgsession", about: "advisory locks of a server, which nobody can break", start: startPG("pgsession"), faults: processes + " kill-session fsync" + network + server,
@@ -85,10 +88,10 @@ var setups = []setup{
 	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPG("pg"), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
 	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startMySQL, faults: forward + network, allows: allow(stepped)},
 	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQL, faults: history.KillWorker + " " + back + network, allows: allow(listed)},
-	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served},
-	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served},
-	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "served-pg", about: "two replicas of a lock service, on rows of a server", start: startServed(startPG("pg"), false), faults: served},
+	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
+	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served, brisk: true},
+	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, brisk: true, settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "served-pg", about: "two replicas of a lock service, on rows of a server", start: startServed(startPG("pg"), false), faults: served, brisk: true},
 }
 
 // setupNamed returns a set-up.

@@ -34,7 +34,8 @@ type world struct {
 	r         *rand.Rand
 	log       *history.Log
 	faults    []fault
-	exclusive bool       // clocks are set, and no worker is stopped during a fault
+	exclusive bool // clocks are set, and no worker is stopped during a fault
+	brisk     bool
 	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
 	ids       int64
 
@@ -64,7 +65,7 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log}
+	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
 	w.exclusive = s.has(forward) || s.has(back)
 	w.Abandon = !w.exclusive
@@ -208,8 +209,12 @@ func (w *world) injectFaults(duration time.Duration) {
 		}
 		f := w.faults[order[0]]
 		order = order[1:]
-		duration := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
-		f.run(duration)
+		if w.brisk {
+			f.run(time.Duration(w.r.Int64N(int64(500 * time.Millisecond))))
+			w.pause(500 * time.Millisecond)
+			continue
+		}
+		f.run(300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2)))
 		if w.r.IntN(6) > 0 {
 			w.pause(500 * time.Millisecond)
 		} else {
