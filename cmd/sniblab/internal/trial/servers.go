@@ -295,7 +295,7 @@ func get(addr, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer res.Body.Close() //nolint:errcheck // it has answered
+	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	return string(text), err
 }
