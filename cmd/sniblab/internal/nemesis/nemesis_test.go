@@ -99,9 +99,6 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	info := w.admin.Info()
 	events := w.events()
 	r := history.Check(events, s.rules(info))
-	if w.Store.Kind == "served" {
-		checkProgress(t, events, slack())
-	}
 	if s.has("break") && info.TellsLoss == s.untold {
 		t.Errorf("TellsLoss is %v, and the set-up says the contrary", info.TellsLoss)
 	}
@@ -113,8 +110,13 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	if len(violations) > maxPrinted {
 		t.Errorf("%d violations in all", len(violations))
 	}
+	report := t.Logf
+	if w.Store.Kind == "served" { // a service says what is wrong with its store
+		checkProgress(t, events, slack())
+		report = t.Errorf
+	}
 	for _, text := range slices.Sorted(maps.Keys(r.Odd)) {
-		t.Logf("odd error, %d times: %s", r.Odd[text], text)
+		report("odd error, %d times: %s", r.Odd[text], text)
 	}
 	t.Logf("%s: %d acquired, %d lost, %d killed; faults %v; violations that are excused: %d",
 		s.name, r.Acquired, r.Lost, r.Killed, r.Faults, len(r.Violations)-len(violations))
