@@ -133,7 +133,7 @@ func sessionsEnd(fault string) history.Allowance {
 }
 
 var (
-	again = history.Allowance{Fault: history.KillWorker, Facts: []history.Fact{history.Twice}, For: interval,
+	again = history.Allowance{Fault: history.KillWorker, Facts: []history.Fact{history.Twice}, For: time.Second,
 		Why: "a host that asks just after the death of another one runs the tick again"}
 	flushed    = givenAway("flush", renewalBound)
 	forgotten  = givenAway("failover", renewalBound) // a replica that lags has forgotten leases

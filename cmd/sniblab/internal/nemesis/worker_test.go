@@ -54,7 +54,7 @@ type Job struct {
 const (
 	minHold        = 300 * time.Millisecond
 	lockDelay      = 500 * time.Millisecond
-	interval       = time.Second // of the schedule
+	interval       = 2 * time.Second // of the schedule: etcd may take half a second on a busy machine
 	sampleInterval = 50 * time.Millisecond
 	lateThreshold  = 40 * time.Millisecond
 )
