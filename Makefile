@@ -40,11 +40,11 @@ LAB_OUT ?= lab-out
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The packages that try snib beside other software, or that judge, measure or release it: "make others" runs their tests.
-OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|nemesis|pattern|peers|process|release|report|served/browser|target|timeline|trial)(/|$$))
+OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|pattern|peers|process|release|report|served/browser|target|timeline|trial)(/|$$))
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
-TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
+TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./cmd/sniblab/internal/nemesis ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
 
-.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis lab console pictures drawing million herd fuzz bench release release-test deps foreign-deps lint-deps
+.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack nemesis lab console pictures drawing million herd fuzz bench release release-test deps foreign-deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -56,7 +56,7 @@ test: deps ## all that must pass before a commit: vet, and the product's tests w
 	$(GOTEST) --jsonfile "$$log" --packages "$(TESTS)" -- $(TESTFLAGS) -race -vet=off -timeout 30m; \
 	echo "the slowest tests:"; $(GOTESTSUM) tool slowest --num 10 --jsonfile "$$log"
 
-others: foreign-deps ## the tests that "make test" leaves out: beside other libraries, in a browser, of the lab, the nemesis, benchmarks and releases
+others: foreign-deps ## the tests that "make test" leaves out: beside other libraries, in a browser, of the lab, benchmarks and releases
 	$(GOTEST) --packages "$$(go list work | grep -E '$(OTHERS)')" -- $(TESTFLAGS) -vet=off -timeout 30m
 
 nightly: ## all that takes too long for "make test"; .ci/run runs most of it in short forms
@@ -66,7 +66,7 @@ nightly: ## all that takes too long for "make test"; .ci/run runs most of it in 
 	$(MAKE) stress COUNT=5
 	$(MAKE) fuzz
 	$(MAKE) release-test
-	$(MAKE) simulate model chaos million
+	$(MAKE) simulate model million
 	$(MAKE) lab nemesis TIME=10m
 
 vet: ## vet each module by its own go.mod, as its users see it
@@ -131,10 +131,7 @@ attack: deps ## attack running stores, guards and the command as strangers with 
 	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./redlock/... ./pglock ./mysqllock ./zklock ./etcdlock ./cmd/snib/... | \
 		grep -E '^(--- |ok|FAIL|panic)'
 
-chaos: deps ## a minute of killed and stopped servers under Redlock
-	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redlock -args -chaos 60s
-
-nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=kill-server choose
+nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=store-restart choose
 	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls|TestAssumptions)$$' -v ./cmd/sniblab/internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'
 
 million: deps ## a million names locked by a process: its memory; a million locks in Redis, and a busy store for a minute: what snib ls --count and snib leaks take, and find

@@ -27,9 +27,6 @@ const (
 	Leftover Fact = "left"  // the store shows a holder or a waiter that no longer exists
 )
 
-// Facts returns all facts, in the order of the tables.
-func Facts() []Fact { return []Fact{Exclusion, Untold, Unhinted, Order, Early, Twice, Stuck, Leftover} }
-
 // An Allowance is a stated assumption of a set-up: it says what may go wrong there
 // under a fault.
 type Allowance struct {

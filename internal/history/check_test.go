@@ -175,7 +175,7 @@ func TestCheck(t *testing.T) {
 		}, nil},
 		{"BrokenAndDisturbed", func(l *testLog) {
 			l.addBroken(7, 5.2)
-			l.fault("kill-server", "", 2.5, 4)
+			l.fault("store-restart", "", 2.5, 4)
 		}, nil},
 		{"BrokenWhenAnotherWasStopped", func(l *testLog) {
 			l.addBroken(7, 5.2)
@@ -365,11 +365,11 @@ func TestAllowance(t *testing.T) {
 		{"TooLate", func(l *testLog) { l.fault("break", "", 1, 1) }, broken, false},
 		{"SoonAfterWithoutStall", func(l *testLog) {
 			l.fault("break", "", 1, 1)
-			l.fault("stall", "", 1.1, 1.3)
+			l.fault("late-cut", "", 1.1, 1.3)
 		}, broken, true},
 		{"TooLateWithoutStall", func(l *testLog) {
 			l.fault("break", "", 1, 1)
-			l.fault("stall", "", 0.5, 1.05)
+			l.fault("late-cut", "", 0.5, 1.05)
 		}, broken, false},
 		{"TooLateWithoutPause", func(l *testLog) {
 			l.fault("break", "", 1, 1)

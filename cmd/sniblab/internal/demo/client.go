@@ -291,9 +291,7 @@ func (c *Client) conclude(r report) {
 	case r.Thrown:
 		c.tell("throws its work away")
 	case r.Op == opWork:
-		c.director.mu.Lock()
-		c.director.sold++
-		c.director.mu.Unlock()
+		c.director.count(&c.director.sold)
 	case r.Op == opRelease:
 		c.tell("is done")
 	}

@@ -18,7 +18,7 @@ func deadRow() Demo {
 			a.Kill()
 			if !b.Acquire(wait...) && !b.Finish() {
 				s.Say(s.demo.Server, "A is dead, and its row stays")
-				s.block()
+				s.count(&s.damage.Blocked)
 				return
 			}
 			b.Work()

@@ -122,25 +122,11 @@ func (s *Director) Begin() {
 	s.shown, s.began = s.look(), time.Now()
 }
 
-// block counts a job that can never be done.
-func (s *Director) block() {
+// count counts something that went wrong, or a sale.
+func (s *Director) count(what *int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.damage.Blocked++
-}
-
-// split counts a round in which each client got some of the servers, and so nobody got the lock.
-func (s *Director) split() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.damage.Split++
-}
-
-// overwritten counts that a loser changed the winner's expiry.
-func (s *Director) overwritten() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.damage.Overwritten++
+	*what++
 }
 
 // isTooBusy reports whether a client lost its lease although the demo did not make it lose it.

@@ -42,7 +42,7 @@ func getsetTimestamp() Demo {
 		before := r.lock()
 		c.GoOn()
 		if !c.Holds() && r.lock() != before {
-			s.overwritten()
+			s.count(&s.damage.Overwritten)
 			s.Say(s.demo.Server, "A's lock now ends at C's time")
 		}
 		a.Work()

@@ -35,7 +35,7 @@ func redlockSplitVote() Demo {
 			if r.holders() != split {
 				s.tooBusy() // keys have ended before the round was over
 			}
-			s.split()
+			s.count(&s.damage.Split)
 		}
 	}
 	right := func(s *Director) {
@@ -66,7 +66,7 @@ func redlockSplitVote() Demo {
 		}
 		r.AwaitHolders(split)
 		r.Say("the votes are split: nobody has three")
-		s.split()
+		s.count(&s.damage.Split)
 		arrive()
 		for range clients {
 			var holder *Client

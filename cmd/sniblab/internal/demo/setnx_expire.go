@@ -17,7 +17,7 @@ func setnxExpire() Demo {
 			a.Kill()
 			if !b.Acquire(wait...) && !b.Finish() {
 				s.Say(s.demo.Server, "A is dead, and its key stays")
-				s.block()
+				s.count(&s.damage.Blocked)
 				return
 			}
 			b.Work()

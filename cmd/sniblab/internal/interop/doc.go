@@ -7,9 +7,7 @@
 // times a second while another library holds the lock. The order between other libraries
 // and snib's waiters is a matter of chance.
 //
-// The tests of Node.js and Python run the programs of examples/node and examples/python, too.
-// They install redlock and ioredis, in the versions of lab/peers/node/package-lock.json, and
-// redis-py, in the version of examples/python/requirements.txt, in temporary folders. They are
-// skipped if node, npm, python3, its pip or the packages are not available, and fail instead if
-// the environment variable SNIB_REQUIRE names node or python.
+// The tests of Node.js and Python run the programs of examples/node and examples/python, too, with
+// the packages of package peers. They are skipped if node, npm, python3, its pip or the packages
+// are missing, and fail instead if the environment variable SNIB_REQUIRE names node or python.
 package interop

@@ -2,107 +2,63 @@ package interop_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/peers"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// installations is the folder of the packages that other languages need. TestMain removes it.
-var installations = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "interop-") })
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := installations(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
-// A language runs scripts of a folder, in which the packages that they need are installed.
-type language struct {
-	dir     string
-	command func(script string, args ...string) *exec.Cmd
-}
+// A language runs scripts of a folder, with the packages of the laboratory's targets in it.
+type language func(script string, args ...string) *exec.Cmd
 
 // nodeJS returns ioredis, redlock, and the example for Node.js.
 func nodeJS(t *testing.T) language {
-	t.Helper()
-	node := livetest.Binary(t, "node", "node")
-	livetest.Binary(t, "node", "npm")
-	dir, err := installNode()
-	if err != nil {
-		livetest.Missing(t, "node", err.Error())
+	home, dir := install(t, "node-redlock", "node", "../../../../examples/node")
+	if err := os.Symlink(filepath.Join(home, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
 	}
-	return language{dir, func(script string, args ...string) *exec.Cmd {
-		return exec.Command(node, append([]string{filepath.Join(dir, script)}, args...)...)
-	}}
+	return func(script string, args ...string) *exec.Cmd {
+		return exec.Command("node", append([]string{filepath.Join(dir, script)}, args...)...)
+	}
 }
-
-var installNode = sync.OnceValues(func() (dir string, err error) {
-	const peers = "../peers/node/" // the lab has the same packages
-	return install("node", []string{peers + "package.json", peers + "package-lock.json", "../../../../examples/node/lock.mjs", "../../../../examples/node/report.mjs"},
-		"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
-})
 
 // python returns redis-py, kazoo, and the example for Python.
 func python(t *testing.T) language {
-	t.Helper()
-	python := livetest.Binary(t, "python", "python3")
-	dir, err := installPython()
-	if err != nil {
-		livetest.Missing(t, "python", err.Error())
-	}
-	return language{dir, func(script string, args ...string) *exec.Cmd {
-		cmd := exec.Command(python, append([]string{filepath.Join(dir, script)}, args...)...)
-		cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(dir, "packages"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+	home, dir := install(t, "redis-py", "python", "../../../../examples/python")
+	return func(script string, args ...string) *exec.Cmd {
+		cmd := exec.Command("python3", append([]string{filepath.Join(dir, script)}, args...)...)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(home, "packages"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 		return cmd
-	}}
+	}
 }
 
-var installPython = sync.OnceValues(func() (dir string, err error) {
-	const example = "../../../../examples/python/"
-	return install("python", []string{example + "redis_lock.py", example + "report.py", example + "requirements.txt"},
-		"python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--require-hashes",
-		"--target", "packages", "--requirement", "requirements.txt", "--requirement", "kazoo.txt")
-})
-
-// install runs a package manager in a new folder, which has the files of the folder of a language
-// and further files.
-func install(language string, files []string, command ...string) (dir string, err error) {
-	root, err := installations()
+// install installs the packages of a peer, and returns their folder, and one with the files of the
+// folder of a language and those of its example.
+func install(t *testing.T, peer, language, example string) (home, dir string) {
+	t.Helper()
+	command, err := peers.Named(peer)[0].Install(t.Context(), func() { t.Logf("installing the packages of %s", peer) })
 	if err != nil {
-		return "", err
+		livetest.Missing(t, language, err.Error())
 	}
-	dir = filepath.Join(root, language)
-	if err := os.CopyFS(dir, os.DirFS(language)); err != nil {
-		return "", err
-	}
-	for _, file := range files {
+	dir = t.TempDir()
+	files, _ := filepath.Glob(filepath.Join(example, "*.*")) // the pattern is right
+	own, _ := filepath.Glob(filepath.Join(language, "*"))    // likewise
+	for _, file := range append(files, own...) {
 		text, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600)
+		}
 		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
-			return "", err
+			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s failed: %w\n%s", strings.Join(command[:4], " "), err, out)
-	}
-	return dir, nil
+	return filepath.Dir(command[slices.IndexFunc(command, func(arg string) bool { return strings.HasPrefix(filepath.Base(arg), "target.") })]), dir
 }
 
 // TestNodeRedlock tests node-redlock with ioredis.
@@ -115,7 +71,7 @@ func TestNodeExample(t *testing.T) { runAgents(t, nodeJS(t), "example.mjs") }
 func TestPythonExample(t *testing.T) { runAgents(t, python(t), "agent.py") }
 
 func runAgents(t *testing.T, l language, script string) {
-	run(t, func(t *testing.T, addr string) foreignLocker { return startAgent(t, addr, l.command(script)) })
+	run(t, func(t *testing.T, addr string) foreignLocker { return startAgent(t, addr, l(script)) })
 }
 
 // TestReports runs the programs of the examples beside the command snib.
@@ -158,7 +114,7 @@ func reports(t *testing.T, bin string, l language, report, agent string) {
 		t.Fatalf("snib run said %q, %v", line, err)
 	}
 	owner := w.raw.Get(t.Context(), name).Val()
-	if out, err := l.command(report, url).CombinedOutput(); err == nil || !strings.Contains(string(out), "another host writes the report") {
+	if out, err := l(report, url).CombinedOutput(); err == nil || !strings.Contains(string(out), "another host writes the report") {
 		t.Errorf("%s under the lock of snib run: %v\n%s", report, err, out)
 	}
 	if got := w.raw.Get(t.Context(), name).Val(); got != owner || owner == "" {
@@ -170,7 +126,7 @@ func reports(t *testing.T, bin string, l language, report, agent string) {
 	}
 
 	// The example holds the lock: the command gives up, and leaves the lock alone.
-	w.theirs = startAgent(t, w.server.Addr(), l.command(agent))
+	w.theirs = startAgent(t, w.server.Addr(), l(agent))
 	h := w.takeForeign(t, name, longTTL)
 	if err := snibRun("--wait", "300ms", name, "--", "true").Run(); exitCode(err) != 75 {
 		t.Errorf("snib run under the lock of the example: %v, want exit code 75", err)
@@ -183,7 +139,7 @@ func reports(t *testing.T, bin string, l language, report, agent string) {
 	}
 
 	// The lock is free.
-	if out, err := l.command(report, url).CombinedOutput(); err != nil || string(out) != "page 0\npage 1\npage 2\n" {
+	if out, err := l(report, url).CombinedOutput(); err != nil || string(out) != "page 0\npage 1\npage 2\n" {
 		t.Errorf("%s: %v\n%s", report, err, out)
 	}
 	if err := snibRun("--try", name, "--", "true").Run(); err != nil {

@@ -39,7 +39,7 @@ func TestYieldToRedisPy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiter := l.command("waiter.py", host, port, "job")
+	waiter := l("waiter.py", host, port, "job")
 	waiter.Stderr = t.Output()
 	in, err := waiter.StdinPipe()
 	if err != nil {

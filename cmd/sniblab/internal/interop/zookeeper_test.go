@@ -1,11 +1,9 @@
 package interop_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -25,12 +23,16 @@ import (
 // A zkForeignLocker acquires locks in ZooKeeper with another library. A kind is "mutex", "read" or
 // "write", or of a semaphore: "semmutex" or "semaphore".
 type zkForeignLocker interface {
+	fmt.Stringer
+
 	// lock waits for at most wait, and reports whether it has got the lock.
 	lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool)
 }
 
 // A goZK acquires locks with go-zookeeper, which can't cancel a wait.
 type goZK struct{ servers []string }
+
+func (goZK) String() string { return "go-zookeeper" }
 
 func (g goZK) lock(t testing.TB, _, path string, wait time.Duration) (unlock func(), got bool) {
 	t.Helper()
@@ -64,15 +66,8 @@ type noLog struct{}
 
 func (noLog) Printf(string, ...any) {}
 
-// A curator is a process that acquires locks with Apache Curator. See testdata/Curator.java.
-type curator struct {
-	mu      sync.Mutex
-	in      io.Writer
-	last    int
-	answers map[string]chan string
-}
-
-func startCurator(t *testing.T, addr string) *curator {
+// startCurator starts a process that acquires locks with Apache Curator. See testdata/Curator.java.
+func startCurator(t *testing.T, addr string) zkAgent {
 	t.Helper()
 	java := zktest.Java(t)
 	const jars = "/usr/share/java/"
@@ -83,74 +78,38 @@ func startCurator(t *testing.T, addr string) *curator {
 	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava", "slf4j-nop"} {
 		path = append(path, jars+jar+".jar")
 	}
-	cmd := exec.Command(java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", strings.Join(path, ":"),
-		filepath.Join("testdata", "Curator.java"), addr)
-	cmd.Stderr = t.Output()
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
-	c := &curator{in: in, answers: map[string]chan string{}}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			name, answer, _ := strings.Cut(lines.Text(), " ")
-			c.mu.Lock()
-			ch := c.answers[name]
-			c.mu.Unlock()
-			ch <- answer
-		}
-	}()
-	t.Cleanup(func() { // the end of its input makes it exit
-		_ = in.Close()
-		timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
-		defer timer.Stop()
-		<-ended
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("Curator's process: %v", err)
-		}
-	})
-	return c
+	return zkAgent{"Curator", startAgent(t, addr, exec.Command(java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", strings.Join(path, ":"),
+		filepath.Join("testdata", "Curator.java")))}
 }
 
-func (c *curator) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {
+// startKazoo starts a process that acquires locks with kazoo. See python/zookeeper.py.
+func startKazoo(t *testing.T, addr string) zkAgent {
+	return zkAgent{"kazoo", startAgent(t, addr, python(t)("zookeeper.py"))}
+}
+
+// A zkAgent acquires locks by an agent, which gets the time to wait as a TTL.
+type zkAgent struct {
+	library string
+	agent   *agent
+}
+
+func (a zkAgent) String() string { return a.library }
+
+func (a zkAgent) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {
 	t.Helper()
-	c.mu.Lock()
-	c.last++
-	name := fmt.Sprint("thread", c.last)
-	answers := make(chan string, 1)
-	c.answers[name] = answers
-	c.mu.Unlock()
-	send := func(command ...any) string {
-		c.mu.Lock()
-		_, err := fmt.Fprintln(c.in, append([]any{name}, command...)...)
-		c.mu.Unlock()
-		if err != nil {
-			t.Errorf("order to Curator: %v", err)
-			return ""
-		}
-		select {
-		case answer := <-answers:
-			return answer
-		case <-time.After(wait + livetest.Patience):
-			t.Errorf("Curator does not answer %v", command)
-			return ""
-		}
+	h, err := a.agent.acquire(t.Context(), agentRequest{Order: "acquire", Name: kind + " " + path, TTL: wait.Milliseconds()})
+	switch {
+	case errors.Is(err, errRefused):
+		return nil, false
+	case err != nil:
+		t.Errorf("%s: acquire = %v", a, err)
+		return nil, false
 	}
-	switch answer := send("lock", kind, path, wait.Milliseconds()); answer {
-	case "yes":
-		return func() {
-			if answer := send("unlock"); answer != "done" {
-				t.Errorf("Curator's release = %s", answer)
-			}
-		}, true
-	case "no":
-	default:
-		t.Errorf("Curator's acquire = %s", answer)
-	}
-	return nil, false
+	return func() {
+		if err := h.release(); err != nil {
+			t.Errorf("%s: release = %v", a, err)
+		}
+	}, true
 }
 
 // A zkPair describes two requests for one lock: the kind of the other library's
@@ -216,8 +175,7 @@ func TestZooKeeperSemaphores(t *testing.T) {
 // this does not disturb it.
 func checkZKKind(t *testing.T, d *zklock.Driver, f zkForeignLocker, kind string) {
 	t.Helper()
-	name := fmt.Sprintf("%T-%s", f, kind)
-	name = strings.NewReplacer("*", "", ".", "-").Replace(name)
+	name := fmt.Sprintf("%s-%s", f, kind)
 	unlock, got := f.lock(t, kind, "/"+name, livetest.Patience)
 	if !got {
 		t.Fatalf("%s: the other library does not get a free semaphore", kind)
@@ -243,30 +201,6 @@ func checkZKKind(t *testing.T, d *zklock.Driver, f zkForeignLocker, kind string)
 		t.Fatalf("%s: the other library does not get the semaphore again", kind)
 	}
 	unlock()
-}
-
-// A kazoo is a process that acquires locks with kazoo. See python/zookeeper.py.
-type kazoo struct{ agent *agent }
-
-func startKazoo(t *testing.T, addr string) kazoo {
-	return kazoo{startAgent(t, addr, python(t).command("zookeeper.py"))}
-}
-
-func (k kazoo) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {
-	t.Helper()
-	h, err := k.agent.acquire(t.Context(), agentRequest{Order: "acquire", Name: kind + " " + path, TTL: wait.Milliseconds()})
-	switch {
-	case errors.Is(err, errRefused):
-		return nil, false
-	case err != nil:
-		t.Errorf("kazoo's acquire = %v", err)
-		return nil, false
-	}
-	return func() {
-		if err := h.release(); err != nil {
-			t.Errorf("kazoo's release = %v", err)
-		}
-	}, true
 }
 
 // TestKazoo has kazoo's Lock, with our names among its patterns.
@@ -297,8 +231,7 @@ func zkAcquire(t testing.TB, d *zklock.Driver, name string, shared, noWait bool)
 // when it waits.
 func checkZKExclusion(t *testing.T, d *zklock.Driver, f zkForeignLocker, p zkPair) {
 	t.Helper()
-	name := fmt.Sprintf("%T-%s-%v-%p", f, p.kind, p.shared, d)
-	name = strings.NewReplacer("*", "", ".", "-").Replace(name)
+	name := fmt.Sprintf("%s-%s-%v-%p", f, p.kind, p.shared, d)
 	unlock, got := f.lock(t, p.kind, "/"+name, livetest.Patience)
 	if !got {
 		t.Fatalf("%+v: the other library does not get a free lock", p)
@@ -394,7 +327,7 @@ func TestZooKeeperTogether(t *testing.T) {
 			for range rounds {
 				unlock, got := f.lock(t, "mutex", "/together", livetest.Patience)
 				if !got {
-					t.Errorf("%T did not get its turn", f)
+					t.Errorf("%s did not get its turn", f)
 					return
 				}
 				use()

@@ -4,7 +4,6 @@ package nemesis
 
 import (
 	"bytes"
-	"database/sql"
 	"errors"
 	"io"
 	"log"
@@ -22,6 +21,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
@@ -39,7 +39,6 @@ type siteServers struct {
 	link       *livetest.Proxy        // from a replica to its master
 	server     storedServer           // of SQL or etcd
 	exec       func(statement string) // of SQL
-	db         *sql.DB                // of MySQL
 	etcd       *etcdtest.Server
 	ensemble   *zktest.Cluster
 	mesh       *mesh
@@ -47,7 +46,7 @@ type siteServers struct {
 
 // A storedServer is a server that keeps its data in a folder.
 type storedServer interface {
-	server
+	pair.Server
 	Stop()
 	Dir() string
 	Addr() string
@@ -209,7 +208,7 @@ var assumptions = []assumption{
 					n.Kill()
 					n.Restart()
 				}
-				if err := redlock.Admin(s.Store.nodes(), redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
+				if err := redlock.Admin(s.Store.nodes(), s.redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
 					s.t.Fatal(err)
 				}
 			})
@@ -471,7 +470,7 @@ func siteOfRedlock(s *site) {
 		n := redistest.Single(t)
 		s.redis, s.Addrs = append(s.redis, n), append(s.Addrs, n.Addr())
 	}
-	if err := redlock.Admin(s.Store.nodes(), redlockOptions()...).Init(s.t.Context()); err != nil {
+	if err := redlock.Admin(s.Store.nodes(), s.redlockOptions()...).Init(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -537,7 +536,7 @@ func breakAttempt(s *site) {
 			n.Kill()
 			n.Restart()
 		}
-		if err := redlock.Admin(s.Store.nodes(), redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
+		if err := redlock.Admin(s.Store.nodes(), s.redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
 			s.t.Error(err)
 			return
 		}
@@ -564,18 +563,22 @@ func siteOfPG(s *site) {
 	t, clock := newShim(s.t)
 	server := pgtest.Start(t)
 	s.Store, s.clock, s.server = Store{Kind: path.Base(s.t.Name()), Addrs: []string{server.Addr()}}, clock, server
-	p := &postgres{t: s.t}
-	s.exec = func(text string) { p.exec(server, text) }
+	s.exec = func(text string) { s.execIn(pair.ExecPostgres, server.URL(), text) }
 }
 
 func siteOfMySQL(s *site) {
 	t, clock := newShim(s.t)
 	server := mysqltest.Start(t)
 	s.Store, s.clock, s.server = Store{Kind: path.Base(s.t.Name()), Addrs: []string{server.Addr()}}, clock, server
-	m := &mariadb{t: s.t}
-	db := m.open(server)
-	s.t.Cleanup(func() { db.Close() })
-	s.db, s.exec = db, func(text string) { m.exec(db, text) }
+	s.exec = func(text string) { s.execIn(pair.ExecMySQL, server.DSN(), text) }
+}
+
+// execIn executes a statement in a database.
+func (s *site) execIn(exec func(string, ...string) error, url, text string) {
+	s.t.Helper()
+	if err := exec(url, text); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func restoreHeld(s *site) { s.overlap(s.backUp(s.server)) }

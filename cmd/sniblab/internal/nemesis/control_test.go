@@ -16,16 +16,16 @@ import (
 )
 
 // A mute is a driver that reports the loss of a lease only when it renews it.
-type mute struct{ inspectableDriver }
+type mute struct{ driver.Driver }
 
 // Acquire implements [driver.Driver].
 func (m mute) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	req.OnLost = nil
-	return m.inspectableDriver.Acquire(ctx, req)
+	return m.Driver.Acquire(ctx, req)
 }
 
 // A stale is a driver that confirms renewals without a request to the store.
-type stale struct{ inspectableDriver }
+type stale struct{ driver.Driver }
 
 // Renew implements [driver.Driver].
 func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {
@@ -40,34 +40,19 @@ func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {
 // checker must find a violation; otherwise the other set-ups prove nothing.
 type control struct {
 	name   string
-	start  func(*world)
+	of     string // the set-up
+	faults string // those that reveal it
 	wrong  func(*Job)
-	faults []string // the faults that reveal it
-	rows   []row
+	start  func(*world)   // in place of that of the set-up, or nil
 	want   []history.Fact // one of them must be found
 }
 
 var controls = []control{
-	{
-		name: "no-grace", start: startRedis(), wrong: func(j *Job) { j.Store.NoGrace = true }, faults: []string{"kill-server"}, rows: redisRows,
-		want: []history.Fact{history.Exclusion},
-	},
-	{
-		name: "sentinel-loose", start: startSentinel(), wrong: func(*Job) {}, faults: []string{"kill-server", "stop-server"}, rows: sentinelRows,
-		want: []history.Fact{history.Exclusion},
-	},
-	{
-		name: "deaf", start: startSQLite, wrong: func(j *Job) { j.Deaf = true }, faults: []string{"break", history.StopWorker}, rows: sqliteRows,
-		want: []history.Fact{history.Untold},
-	},
-	{
-		name: "mute", start: startRedis(), wrong: func(j *Job) { j.Mute = true }, faults: []string{"break"}, rows: redisRows,
-		want: []history.Fact{history.Unhinted},
-	},
-	{
-		name: "stale", start: startSQLite, wrong: func(j *Job) { j.Stale = true }, faults: []string{"break", history.StopWorker}, rows: sqliteRows,
-		want: []history.Fact{history.Exclusion, history.Order},
-	},
+	{name: "no-grace", of: "redis", faults: "store-restart", wrong: func(j *Job) { j.Store.NoGrace = true }, want: []history.Fact{history.Exclusion}},
+	{name: "sentinel-loose", of: "sentinel", faults: "store-restart store-pause", wrong: func(*Job) {}, start: startSentinel(), want: []history.Fact{history.Exclusion}},
+	{name: "deaf", of: "sqlite", faults: "break stop-worker", wrong: func(j *Job) { j.Deaf = true }, want: []history.Fact{history.Untold}},
+	{name: "mute", of: "redis", faults: "break", wrong: func(j *Job) { j.Mute = true }, want: []history.Fact{history.Unhinted}},
+	{name: "stale", of: "sqlite", faults: "break stop-worker", wrong: func(j *Job) { j.Stale = true }, want: []history.Fact{history.Exclusion, history.Order}},
 }
 
 // TestControls checks that each control is refused, or that one of its violations is found.
@@ -89,8 +74,12 @@ func (c control) run(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, dir, uint64(time.Now().UnixNano()))
-	c.start(w)
+	s := setupNamed(t, c.of)
+	s.faults = c.faults
+	if c.start != nil {
+		s.start = c.start
+	}
+	w := s.newWorld(t, dir, uint64(time.Now().UnixNano()))
 	c.wrong(&w.Job)
 	d, err := w.Store.open(t.Context())
 	if errors.Is(err, driver.ErrInvalid) {
@@ -100,9 +89,8 @@ func (c control) run(t *testing.T) {
 	if err == nil {
 		_ = d.Close() // it was never used
 	}
-	w.keepFaults(c.faults)
 	w.startWorkers(workers)
-	rules := setup{rows: c.rows}.rules(w.admin.Info())
+	rules := s.rules(w.admin.Info())
 	for began := time.Now(); ; w.injectFaults(time.Second) {
 		for _, v := range history.Check(w.events(), rules).Violations {
 			if v.Allowed == "" && slices.Contains(c.want, v.Fact) {

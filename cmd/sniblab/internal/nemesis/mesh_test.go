@@ -267,21 +267,6 @@ func hasSocket(pid int, inode string) bool {
 	return false
 }
 
-// addPartition adds the fault that a member is isolated from the others, but not from clients.
-func (w *world) addPartition(m *mesh, leader func() int, least time.Duration) {
-	w.addFault("partition", func(duration time.Duration) {
-		member := w.r.IntN(m.members)
-		if w.r.IntN(2) == 0 {
-			member = leader()
-		}
-		w.logFault("partition", "", func() {
-			heal := m.cut(member)
-			w.waitDuringFault(least + duration)
-			heal()
-		})
-	})
-}
-
 // TestMesh checks that a mesh loses exactly the data to and from the isolated member, and
 // that new connections work after the heal.
 func TestMesh(t *testing.T) {

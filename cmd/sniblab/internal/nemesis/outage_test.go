@@ -16,14 +16,11 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/internal/livetest/redistest"
-	"github.com/sniblock/snib/internal/livetest/zktest"
-	"github.com/sniblock/snib/redlock"
 )
 
 // An outageStore is a store that can be put out of reach in several ways.
@@ -32,61 +29,17 @@ type outageStore struct {
 	outages map[string]func() (end func()) // by name
 }
 
-// startOutageStore starts a store of this kind, with proxies before its servers.
-func startOutageStore(t *testing.T, kind string) outageStore {
+// startOutageStore starts the store of a set-up, with proxies before its servers.
+func startOutageStore(t *testing.T, name string) outageStore {
 	t.Helper()
-	var servers []server
-	var addrs []string
-	add := func(s server, addr string) { servers, addrs = append(servers, s), append(addrs, addr) }
-	switch kind {
-	case "sqlite":
+	if name == "sqlite" {
 		return startOutageSQLite(t)
-	case "redis":
-		s := redistest.Single(t)
-		add(s, s.Addr())
-	case "redlock":
-		for range 3 {
-			s := redistest.Single(t)
-			add(s, s.Addr())
-		}
-	case "pg", "pgsession":
-		s := pgtest.Start(t)
-		add(s, s.Addr())
-	case "mysql":
-		s := mysqltest.Start(t)
-		add(s, s.Addr())
-	case "zk":
-		s := zktest.Single(t)
-		add(s, s.Addr())
-	case "etcd":
-		s := etcdtest.Start(t)
-		add(s, s.Addr())
 	}
-	s := outageStore{Store: Store{Kind: kind}}
-	var proxies []*livetest.Proxy
-	for _, addr := range addrs {
-		p := livetest.NewProxy(t, addr)
-		proxies, s.Addrs = append(proxies, p), append(s.Addrs, p.Addr())
-	}
-	if kind == "redlock" {
-		if err := redlock.Admin(s.nodes(), redlockOptions()...).Init(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.outages = map[string]func() func(){
-		"Severed": func() func() { return livetest.All(proxies, (*livetest.Proxy).Sever) },
-		"Hung": func() func() {
-			for _, s := range servers {
-				s.Hang()
-			}
-			return func() {
-				for _, s := range servers {
-					s.Resume()
-				}
-			}
-		},
-	}
-	return s
+	w := setupNamed(t, name).newWorld(t, t.TempDir(), 0)
+	return outageStore{w.Store, map[string]func() func(){
+		"Severed": func() func() { return livetest.All(w.proxies, (*livetest.Proxy).Sever) },
+		"Hung":    func() func() { return hangAll(w.servers) },
+	}}
 }
 
 // startOutageSQLite returns a store that another program can keep busy.
@@ -206,7 +159,7 @@ func TestFullThenDown(t *testing.T) {
 	for _, kind := range []string{"pg", "mysql"} {
 		all.Go(func() {
 			t.Run(kind, func(t *testing.T) {
-				var s server
+				var s pair.Server
 				store := Store{Kind: kind}
 				var name, dsn string
 				if kind == "pg" {

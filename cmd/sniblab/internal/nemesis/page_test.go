@@ -34,19 +34,3 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// TestRows checks that no set-up has two rows for one fault, and that the rows are complete.
-func TestRows(t *testing.T) {
-	for _, s := range setups {
-		seen := map[string]bool{}
-		for _, r := range s.rows {
-			if seen[r.fault] {
-				t.Errorf("%s has two rows for %q", s.name, r.fault)
-			}
-			seen[r.fault] = true
-			if r.told == "" || r.next == "" || r.tokens == "" || len(r.allows) > 0 && (r.why == "" || r.allowedFor == 0) {
-				t.Errorf("%s, %q: the row is not complete", s.name, r.fault)
-			}
-		}
-	}
-}

@@ -3,15 +3,29 @@
 package nemesis
 
 import (
+	"slices"
+	"strings"
+	"testing"
 	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/history"
 )
 
-// A setup is a store in a certain configuration, with its promises under each fault.
+// A setup is a store in a certain configuration, with the faults that it has there. What it does
+// not allow is a violation.
 type setup struct {
-	name  string
-	about string
-	start func(*world) // starts servers, sets the world's stores, and adds faults
-	rows  []row
+	name   string
+	about  string
+	start  func(*world) // starts servers, and sets the world's stores
+	faults string       // their names, with spaces
+	allows []history.Allowance
+
+	// untold says that the store does not tell the holder at once that its lease was broken.
+	untold bool
+
+	// brisk says that faults are short, and that there are no long pauses between them.
+	brisk bool
 
 	// settleTime is the time that its page allows after the heal, beyond TTL + 5 s, until all
 	// workers make progress.
@@ -31,31 +45,123 @@ const sentinelGrace = 25 * time.Second
 // request, so dead waiters are shown until then. They block nobody.
 const redisQueue = 30 * time.Second
 
+// Groups of faults.
+const (
+	processes = history.KillWorker + " " + history.StopWorker
+	network   = " reset cut late-cut"
+	server    = " store-restart store-pause"
+	served    = processes + " delay lose-answer" + network + server
+)
+
 // setups are all set-ups, in the order of the tables.
 var setups = []setup{
-	{name: "sqlite", about: "a file", start: startSQLite, rows: sqliteRows},
-	{name: "redis", about: "a server that saves nothing", start: startRedis(), rows: redisRows, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "redis-aof", about: "a server with appendfsync always", start: startRedis(always...), rows: redisAOFRows, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), rows: sentinelRows, settleTime: sentinelGrace, deadWaiterTime: redisQueue},
-	{name: "cluster", about: "three masters with a replica each", start: startCluster, rows: clusterRows, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "redlock", about: "five servers that save nothing", start: startRedlock(), rows: redlockRows, settleTime: longTTL},
-	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(always...), rows: redlockRows, settleTime: longTTL},
-	{name: "pg", about: "rows of a server", start: startPG("pg"), rows: pgRows},
-	{name: "pgsession", about: "advisory locks of a server", start: startPG("pgsession"), rows: pgSessionRows},
-	{name: "mysql", about: "rows of a server", start: startMySQL, rows: mysqlRows},
-	{name: "zk", about: "an ensemble of three", start: startZK("zk"), rows: zkRows},
-	{name: "zkkeep", about: "an ensemble of three, and KeepSuspended", start: startZK("zkkeep"), rows: zkRows},
-	{name: "etcd", about: "a cluster of three", start: startEtcd, rows: etcdRows},
-	{name: "pg-promote", about: "rows of a server with a synchronous standby", start: startPromotePG(false), rows: promoteRows},
-	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPromotePG(true), rows: lagRows},
-	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPromoteMySQL(false), rows: mysqlPromoteRows},
-	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPromoteMySQL(true), rows: mysqlLagRows},
-	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedisClock(forward), rows: forwardRows, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedisClock(back), rows: redisBackRows, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlockClock(forward), rows: redlockForwardRows, settleTime: longTTL},
-	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlockClock(back), rows: backRows, settleTime: longTTL},
-	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startPGClock(forward), rows: forwardRows},
-	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPGClock(back), rows: sqlBackRows},
-	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startMySQLClock(forward), rows: forwardRows},
-	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQLClock(back), rows: sqlBackRows},
+	{name: "sqlite", about: "a file", start: startSQLite, faults: processes + " break disk-full", untold: true, allows: allow(again)},
+	{name: "redis", about: "a server that saves nothing", start: startRedis(), faults: processes + " break kill-session flush" + network + server,
+		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "redis-aof", about: "a server with appendfsync always", start: startRedis(always...), faults: processes + " break kill-session flush fsync" + network + server,
+		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), faults: processes + " break switch-over flush" + server,
+		allows: allow(flushed), settleTime: sentinelGrace, deadWaiterTime: redisQueue},
+	{name: "cluster", about: "three masters with a replica each", start: startCluster, faults: processes + " break store-restart switch-over move-slot flush",
+		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "redlock", about: "five servers that save nothing", start: startRedlock(longTTL), faults: processes + " break flush" + network + server, settleTime: longTTL},
+	{name: "redlock-brief", about: "five servers that save nothing, two of which may be killed at a time, with a longest TTL of 2.5 s", start: startRedlock(ttl + lockDelay),
+		faults: history.StopWorker + server, brisk: true, settleTime: longTTL},
+	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(longTTL, always...), faults: processes + " break flush" + network + server, settleTime: longTTL},
+	{name: "pg", about: "rows of a server", start: startPG("pg"), faults: processes + " break kill-session fsync" + network + server},
+	{name: "pgsession", about: "advisory locks of a server, which nobody can break", start: startPG("pgsession"), faults: processes + " kill-session fsync" + network + server,
+		allows: allow(again, cutOff("reset"), cutOff("kill-session"), sessionsEnd("fsync"), sessionsEnd("store-restart"))},
+	{name: "mysql", about: "rows of a server", start: startMySQL, faults: processes + " break kill-session fsync" + network + server, untold: true},
+	{name: "zk", about: "an ensemble of three", start: startZK("zk"), faults: processes + " break partition stop-all" + network + server, allows: allow(again)},
+	{name: "zkkeep", about: "an ensemble of three, and KeepSuspended", start: startZK("zkkeep"), faults: processes + " break partition stop-all" + network + server, allows: allow(again)},
+	{name: "etcd", about: "a cluster of three", start: startEtcd, faults: processes + " break partition kill-session" + network + server, allows: allow(again, givenAway("kill-session", hintBound))},
+	{name: "pg-promote", about: "rows of a server with a synchronous standby", start: startPromotePG(false), faults: processes + " break failover"},
+	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPromotePG(true), faults: processes + " break failover", allows: allow(forgotten)},
+	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPromoteMySQL(false), faults: processes + " break failover", untold: true},
+	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPromoteMySQL(true), faults: processes + " break failover", untold: true, allows: allow(forgotten)},
+	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedis(), faults: forward + network, allows: allow(stepped), settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedis(), faults: back + network + server,
+		allows: allow(keysStay, byItsClock), settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlock(longTTL), faults: forward + network, allows: allow(stepped), settleTime: longTTL},
+	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlock(longTTL), faults: back + network, allows: allow(keysStay), settleTime: longTTL},
+	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startPG("pg"), faults: forward + network, allows: allow(stepped)},
+	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPG("pg"), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
+	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startMySQL, faults: forward + network, allows: allow(stepped)},
+	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQL, faults: history.KillWorker + " " + back + network, allows: allow(listed)},
+	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
+	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served, brisk: true},
+	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, brisk: true, settleTime: longTTL, deadWaiterTime: redisQueue},
+	{name: "served-pg", about: "two replicas of a lock service, on rows of a server", start: startServed(startPG("pg"), false), faults: served, brisk: true},
 }
+
+// setupNamed returns a set-up.
+func setupNamed(t *testing.T, name string) setup {
+	t.Helper()
+	i := slices.IndexFunc(setups, func(s setup) bool { return s.name == name })
+	if i < 0 {
+		t.Fatalf("there is no set-up %q", name)
+	}
+	return setups[i]
+}
+
+func allow(all ...history.Allowance) []history.Allowance { return all }
+
+const (
+	// unbounded is longer than all runs.
+	unbounded = 1000 * time.Hour
+
+	// renewalBound is the time within which a holder has certainly tried to renew its lease.
+	renewalBound = 4 * time.Second
+
+	// hintBound is the time within which a holder is told that its lease was broken if the store
+	// reports it at once. The longest leases are renewed later.
+	hintBound = 2 * time.Second
+)
+
+// givenAway allows what goes wrong if a store gives a lock away while it is held.
+func givenAway(fault string, within time.Duration) history.Allowance {
+	return history.Allowance{Fault: fault, Facts: []history.Fact{history.Exclusion, history.Early, history.Twice}, For: within,
+		Why: "the lock is given away before its holder is told"}
+}
+
+// cutOff is for stores where a session ends with its connection.
+func cutOff(fault string) history.Allowance { return givenAway(fault, 300*time.Millisecond) }
+
+// sessionsEnd is for a server of which no session outlives it.
+func sessionsEnd(fault string) history.Allowance {
+	return history.Allowance{Fault: fault, Facts: []history.Fact{history.Early, history.Twice}, For: time.Second, Why: "nothing of sessions outlives the server"}
+}
+
+var (
+	again = history.Allowance{Fault: history.KillWorker, Facts: []history.Fact{history.Twice}, For: time.Second,
+		Why: "a host that asks just after the death of another one runs the tick again"}
+	flushed    = givenAway("flush", renewalBound)
+	forgotten  = givenAway("failover", renewalBound) // a replica that lags has forgotten leases
+	stepped    = givenAway(forward, renewalBound)    // leases end by the clock of the server, or of a node
+	byItsClock = history.Allowance{Fault: "store-restart", Facts: []history.Fact{history.Order}, For: unbounded,
+		Why: "a server that remembers nothing counts tokens by its clock"}
+	keysStay = history.Allowance{Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"}, For: unbounded,
+		Why: "keys end by the server's clock"}
+	listed = history.Allowance{Fault: back, Facts: []history.Fact{history.Leftover}, For: unbounded,
+		Why: "listings don't write, so they show the later end until the next request"}
+)
+
+// bound returns the time within which all workers make progress after the heal.
+func (s setup) bound() time.Duration { return longTTL + 5*time.Second + s.settleTime }
+
+// rules returns the rules for a run of the set-up on a store with this Info.
+func (s setup) rules(info driver.Info) history.Rules {
+	rules, told := history.Rules{Bound: s.bound()}, renewalBound
+	if info.TellsLoss {
+		rules.Hint, told = hintBound, hintBound
+	}
+	rules.Allowed = append(slices.Clone(s.allows), givenAway("break", told))
+	return rules
+}
+
+// leftoverBound returns for how long the store may show a holder or a waiter after
+// all processes have ended.
+func (s setup) leftoverBound() time.Duration { return max(s.bound(), s.deadWaiterTime+5*time.Second) }
+
+// has reports whether the set-up has a fault.
+func (s setup) has(fault string) bool { return slices.Contains(strings.Fields(s.faults), fault) }

@@ -19,14 +19,10 @@ func startSQLite(w *world) {
 	dir := filepath.Join(w.dir, "disk")
 	mounted := w.mount(dir)
 	file := filepath.Join(dir, "locks.db")
-	w.direct = Store{Kind: "sqlite", Addrs: []string{file}}
-	w.Store = w.direct
-	w.Mixed, w.Abandon = true, true
-	w.addWorkerFaults()
+	w.setStore("sqlite", file)
+	w.Mixed = true
 	if mounted {
-		w.addFault("disk-full", func(duration time.Duration) {
-			w.logFault("disk-full", "", func() { w.fill(file, duration) })
-		})
+		w.addFault("disk-full", func(duration time.Duration) { w.fill(file, duration) })
 	}
 }
 

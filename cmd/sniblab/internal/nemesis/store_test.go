@@ -45,6 +45,8 @@ type Store struct {
 	Addrs   []string // or the path of a file
 	NoGrace bool     // a Redis without FailoverGrace: a negative control
 
+	Certs   string        // the folder with the authority of a service; "" for one without TLS
+	MaxTTL  time.Duration // of Redlock; 0 for longTTL
 	User    string        // the user of Redis, and its password; "" for the default user
 	Session time.Duration // the timeout of sessions; 0 for that of the set-ups
 
@@ -58,12 +60,14 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	switch s.Kind {
 	case "sqlite":
 		return sqlitelock.Open(ctx, s.Addrs[0])
+	case "served":
+		return s.openService(ctx)
 	case "memory":
 		return memlock.New(), nil
 	case "redis", "cluster", "sentinel":
 		return redislock.Open(ctx, s.client(s.Addrs...), s.redisOptions()...)
 	case "redlock":
-		return redlock.Open(ctx, s.nodes(), redlockOptions()...)
+		return redlock.Open(ctx, s.nodes(), s.redlockOptions()...)
 	case "pg", "pgsession":
 		pool, err := pgxpool.New(ctx, pgtest.URL(s.Addrs[0]))
 		if err != nil {
@@ -129,24 +133,19 @@ func (s Store) redisOptions() []redislock.Option {
 	return []redislock.Option{redislock.FailoverGrace(!s.NoGrace), redislock.GraceFloor(longTTL)}
 }
 
-func redlockOptions() []redlock.Option {
-	return []redlock.Option{redlock.MaxTTL(longTTL), redlock.NodeTimeout(100 * time.Millisecond)}
+func (s Store) redlockOptions() []redlock.Option {
+	return []redlock.Option{redlock.MaxTTL(cmp.Or(s.MaxTTL, longTTL)), redlock.NodeTimeout(100 * time.Millisecond)}
 }
 
 // A driverWithClient is a driver together with its client.
 type driverWithClient struct {
-	inspectableDriver
-	closeClient func()
-}
-
-// An inspectableDriver is a driver that can be inspected, as all of ours can.
-type inspectableDriver interface {
 	driver.Driver
+	closeClient func()
 }
 
 // Close closes the driver and then the client.
 func (c driverWithClient) Close() error {
-	err := c.inspectableDriver.Close()
+	err := c.Driver.Close()
 	c.closeClient()
 	return err
 }

@@ -37,6 +37,9 @@ type Job struct {
 	Seed  uint64
 	Calm  string // a file that exists after the heal: then holds are short
 
+	Listen string // the process is a replica of a lock service at this address, and no worker
+	Certs  string // its folder of livetest.Certify, or "" without TLS
+
 	Mixed   bool // some holds have a different TTL
 	Abandon bool // some lost holds are released only at the end
 	// It sends fewer requests, so that no other request tells it of a loss, and
@@ -51,13 +54,16 @@ type Job struct {
 const (
 	minHold        = 300 * time.Millisecond
 	lockDelay      = 500 * time.Millisecond
-	interval       = time.Second // of the schedule
+	interval       = 2 * time.Second // of the schedule: etcd may take half a second on a busy machine
 	sampleInterval = 50 * time.Millisecond
 	lateThreshold  = 40 * time.Millisecond
 )
 
 // work does the job until ctx is done. Before it returns, all locks are released.
 func (j Job) work(ctx context.Context) error {
+	if j.Listen != "" {
+		return j.serve(ctx)
+	}
 	log, err := history.Create(j.Log, j.Name)
 	if err != nil {
 		return err
@@ -74,10 +80,10 @@ func (j Job) work(ctx context.Context) error {
 		}
 	}
 	if j.Mute || j.Stale {
-		d = mute{d.(inspectableDriver)}
+		d = mute{d}
 	}
 	if j.Stale {
-		d = stale{d.(inspectableDriver)}
+		d = stale{d}
 	}
 	opts := []snib.Option{snib.TTL(max(ttl, d.Info().SessionTTL))}
 	locker, err := snib.New(d, opts...)
@@ -253,19 +259,35 @@ func (w *worker) acquired(lock *snib.Lock, id int64) {
 
 // hold keeps a lock for a random time, or until it is lost, and then releases it.
 func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m lockMode) {
-	w.acquired(lock, id)
 	long, often := 2*ttl, 12
 	if m.meanHold > 0 {
 		long, often = m.meanHold, 3
 	}
-	stay := time.NewTimer(w.holdTime(r, long, often))
-	defer stay.Stop()
-	ticks := time.NewTicker(sampleInterval)
-	defer ticks.Stop()
 	lost := lock.Lost()
 	if w.Deaf {
 		lost = nil
 	}
+	if w.stay(lock, id, w.holdTime(r, long, often), lost) {
+		w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
+		if w.Abandon && m.event.Delay == 0 && r.IntN(4) > 0 {
+			w.mu.Lock()
+			w.abandoned = append(w.abandoned, lock)
+			w.mu.Unlock()
+			return
+		}
+	}
+	w.log.Add(history.Event{At: now(), Kind: history.Release, ID: id})
+	w.released(id, lock.Release())
+}
+
+// stay works under a lock for a time, or until the heal, and logs its validity. It reports whether
+// lost was closed first.
+func (w *worker) stay(lock *snib.Lock, id int64, d time.Duration, lost <-chan struct{}) bool {
+	w.acquired(lock, id)
+	over := time.NewTimer(d)
+	defer over.Stop()
+	ticks := time.NewTicker(sampleInterval)
+	defer ticks.Stop()
 	for {
 		select {
 		case <-ticks.C:
@@ -273,23 +295,15 @@ func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m lockMode) {
 			if valid := lock.Validity(); valid > 0 {
 				w.log.Add(history.Event{At: at, Kind: history.Valid, ID: id, Valid: valid})
 			}
-			if !w.calm() {
-				continue
+			if w.calm() {
+				return false
 			}
 		case <-lost:
-			w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
-			if w.Abandon && m.event.Delay == 0 && r.IntN(4) > 0 {
-				w.mu.Lock()
-				w.abandoned = append(w.abandoned, lock)
-				w.mu.Unlock()
-				return
-			}
-		case <-stay.C:
+			return true
+		case <-over.C:
+			return false
 		}
-		break
 	}
-	w.log.Add(history.Event{At: now(), Kind: history.Release, ID: id})
-	w.released(id, lock.Release())
 }
 
 func (w *worker) released(id int64, err error) {
@@ -344,31 +358,12 @@ func (w *worker) lead(ctx context.Context, r *rand.Rand) {
 
 // holdUntilDone is the work of a leader or a job, which learns of a loss only by its context.
 func (w *worker) holdUntilDone(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int64) {
-	w.acquired(lock, id)
-	stay := time.NewTimer(w.holdTime(r, ttl, 12))
-	defer stay.Stop()
-	ticks := time.NewTicker(sampleInterval)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ticks.C:
-			at := now()
-			if valid := lock.Validity(); valid > 0 {
-				w.log.Add(history.Event{At: at, Kind: history.Valid, ID: id, Valid: valid})
-			}
-			if !w.calm() {
-				continue
-			}
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), snib.ErrLost) {
-				w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
-				return
-			}
-		case <-stay.C:
-		}
-		w.log.Add(history.Event{At: now(), Kind: history.Release, ID: id})
-		return
+	e := history.Event{Kind: history.Release, ID: id}
+	if w.stay(lock, id, w.holdTime(r, ttl, 12), ctx.Done()) && errors.Is(context.Cause(ctx), snib.ErrLost) {
+		e.Kind = history.Told
 	}
+	e.At = now()
+	w.log.Add(e)
 }
 
 // runTick runs a job at the next tick of its schedule if this process gets the lock.
@@ -393,7 +388,7 @@ func (w *worker) runTick(ctx context.Context, r *rand.Rand) {
 		w.holdUntilDone(ctx, r, lock, e.ID)
 		return nil
 	})
-	if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, cron.ErrLate) {
+	if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, snib.ErrUnreleased) && !errors.Is(err, cron.ErrLate) {
 		w.failed(ctx, e.ID, err)
 	}
 }

@@ -3,7 +3,6 @@
 package nemesis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
@@ -35,21 +34,20 @@ type world struct {
 	r         *rand.Rand
 	log       *history.Log
 	faults    []fault
-	lastFault string     // the name of the last fault of a run; "" for any
-	exclusive bool       // no worker is stopped during a fault
+	exclusive bool // clocks are set, and no worker is stopped during a fault
+	brisk     bool
 	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
 	ids       int64
+
+	servers  []pair.Server
+	minority int               // so many servers may be killed at the same time; 0 means 1
+	proxies  []*livetest.Proxy // of the workers, to each server
+	request  []string          // the requests whose answers are lost; none for any
 
 	Job                   // of the workers; Name, Log and Seed are filled in
 	direct  Store         // past all proxies, for operators and for the final check
 	admin   driver.Driver // uses direct
 	workers []*workerProcess
-}
-
-// A fault is something that can be done to a world. The fault has ended when run returns.
-type fault struct {
-	name string
-	run  func(duration time.Duration) // duration is a wish; short faults ignore it
 }
 
 // A workerProcess is a worker. Its processes run one after the other, each with its
@@ -60,18 +58,33 @@ type workerProcess struct {
 	name                string
 }
 
-// newWorld returns a world without servers.
-func newWorld(t testing.TB, dir string, seed uint64) *world {
+// newWorld starts the servers of a set-up. The world has the faults of the set-up.
+func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 	t.Helper()
 	log, err := history.Create(filepath.Join(dir, "faults"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log}
+	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
+	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
+	w.exclusive = s.has(forward) || s.has(back)
+	w.Abandon = !w.exclusive
+	w.addWorkerFaults()
+	s.start(w)
+	names := strings.Fields(s.faults)
+	for _, name := range names {
+		if !slices.ContainsFunc(w.faults, func(f fault) bool { return f.name == name }) && name != "disk-full" { // not everybody may mount
+			t.Errorf("the servers of %s can't have the fault %q", s.name, name)
+		}
+	}
+	w.keepFaults(names)
+	return w
 }
 
-func (w *world) addFault(name string, run func(duration time.Duration)) {
-	w.faults = append(w.faults, fault{name, run})
+// setStore sets the addresses at which all processes reach the store.
+func (w *world) setStore(kind string, addrs ...string) {
+	w.Store = Store{Kind: kind, Addrs: addrs}
+	w.direct = w.Store
 }
 
 // keepFaults removes all faults except those with these names.
@@ -106,6 +119,10 @@ func (w *world) startWorker(p *workerProcess) {
 	j := w.Job
 	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calmFile()
 	j.Quiet = p.number == 0
+	if j.Store.Kind == "served" && p.number%2 > 0 { // it prefers the second replica
+		j.Store.Addrs = slices.Clone(j.Store.Addrs)
+		slices.Reverse(j.Store.Addrs)
+	}
 	p.Child = livetest.StartChild(w.t, j)
 }
 
@@ -192,17 +209,22 @@ func (w *world) injectFaults(duration time.Duration) {
 		}
 		f := w.faults[order[0]]
 		order = order[1:]
-		duration := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
-		f.run(duration)
+		if w.brisk {
+			f.run(time.Duration(w.r.Int64N(int64(500 * time.Millisecond))))
+			w.pause(500 * time.Millisecond)
+			continue
+		}
+		f.run(300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2)))
 		if w.r.IntN(6) > 0 {
 			w.pause(500 * time.Millisecond)
 		} else {
 			w.pause(longTTL) // consequences of the fault have time to appear
 		}
 	}
-	for _, f := range w.faults {
-		if f.name == w.lastFault {
-			f.run(ttl)
+	for _, name := range lastFaults {
+		if i := slices.IndexFunc(w.faults, func(f fault) bool { return f.name == name }); i >= 0 {
+			w.faults[i].run(ttl)
+			break
 		}
 	}
 }
@@ -263,195 +285,4 @@ func (w *world) statusByName() (map[string]string, error) {
 		add(s)
 	}
 	return all, nil
-}
-
-// addWorkerFaults adds the faults of all set-ups: a worker is killed or stopped, or
-// an operator breaks a lock.
-func (w *world) addWorkerFaults() {
-	w.addKillWorker()
-	w.addStopWorker()
-	w.addFault("break", func(time.Duration) { w.breakLock() })
-}
-
-// addStopWorker adds the fault that a worker is stopped for a while.
-func (w *world) addStopWorker() {
-	w.addFault(history.StopWorker, func(duration time.Duration) {
-		p := w.workers[w.r.IntN(len(w.workers))]
-		w.logFault(history.StopWorker, p.name, func() {
-			p.Signal(syscall.SIGSTOP)
-			time.Sleep(2 * duration) // the worker is stopped, possibly for longer than a lease
-			p.Signal(syscall.SIGCONT)
-		})
-	})
-}
-
-// addKillWorker adds the fault that a worker is killed and started again.
-func (w *world) addKillWorker() {
-	w.addFault(history.KillWorker, func(duration time.Duration) {
-		p := w.workers[w.r.IntN(len(w.workers))]
-		w.logFault(history.KillWorker, p.name, p.Kill)
-		time.Sleep(duration / 2) // the time without the worker
-		w.startWorker(p)
-		p.Expect("ready")
-	})
-}
-
-// breakLock breaks one of the locks that are held now, as an operator would. In half of the
-// cases it is a lock with a long TTL that was just renewed: its holder must be told before its
-// next renewal, and there is no other fault in the meantime.
-func (w *world) breakLock() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*longTTL)
-	defer cancel()
-	var s driver.Status
-	if w.Mixed && w.r.IntN(2) == 0 {
-		// Poll until such a lock is held, or until half of longTTL is over.
-		for end := time.Now().Add(longTTL / 2); s.Name == "" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			held := w.heldLocks(ctx)
-			if i := slices.IndexFunc(held, func(s driver.Status) bool { return s.Holders[0].Left > longTTL-hintBound/10 }); i >= 0 {
-				s = held[i]
-			}
-		}
-		defer time.Sleep(hintBound + 500*time.Millisecond) // no other fault for this time
-	}
-	if held := w.heldLocks(ctx); s.Name == "" && len(held) > 0 {
-		s = held[w.r.IntN(len(held))]
-	}
-	for _, h := range s.Holders {
-		w.ids++
-		id := w.ids
-		w.logEvent(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
-		token := h.Token
-		// Break fails if the hold has ended.
-		if err := w.admin.Break(ctx, s.Name, h.ID); err != nil {
-			token = 0
-		}
-		w.logEvent(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})
-	}
-}
-
-// heldLocks returns the locks that are held, or some of them if the listing fails.
-func (w *world) heldLocks(ctx context.Context) []driver.Status {
-	var held []driver.Status
-	// A partial result is enough.
-	_ = w.admin.List(ctx, "", func(s driver.Status) bool {
-		if len(s.Holders) > 0 {
-			held = append(held, s)
-		}
-		return true
-	})
-	return held
-}
-
-// A server can be killed, restarted, stopped and resumed.
-type server interface {
-	Kill()
-	Restart()
-	Hang()
-	Resume()
-}
-
-// addServerFaults adds the faults of servers of which one at a time may fail. A
-// worker may be stopped at the same time.
-func (w *world) addServerFaults(servers ...server) {
-	w.lastFault = cmp.Or(w.lastFault, "stop-server")
-	w.addFault("kill-server", func(duration time.Duration) {
-		s := servers[w.r.IntN(len(servers))]
-		w.logFault("kill-server", "", func() {
-			s.Kill()
-			if w.r.IntN(2) == 0 { // otherwise it is back before most workers have noticed
-				w.waitDuringFault(duration / 2)
-			}
-			s.Restart()
-		})
-	})
-	w.addFault("stop-server", func(duration time.Duration) {
-		s := servers[w.r.IntN(len(servers))]
-		w.logFault("stop-server", "", func() {
-			s.Hang()
-			w.waitDuringFault(duration)
-			s.Resume()
-		})
-	})
-}
-
-// waitDuringFault waits while a fault is active. Sometimes it stops a worker in that time.
-func (w *world) waitDuringFault(duration time.Duration) {
-	if w.exclusive || w.r.IntN(3) > 0 {
-		time.Sleep(duration) // the fault lasts for this time
-		return
-	}
-	p := w.workers[w.r.IntN(len(w.workers))]
-	time.Sleep(duration / 4) // the fault begins first
-	w.logFault(history.StopWorker, p.name, func() {
-		p.Signal(syscall.SIGSTOP)
-		time.Sleep(duration / 2) // the worker is stopped for this time
-		p.Signal(syscall.SIGCONT)
-	})
-	time.Sleep(duration / 4) // the fault ends last
-}
-
-// addProxies sets the store. It puts a proxy before each address, through which the workers reach
-// the store, and adds the network faults.
-func (w *world) addProxies(kind string, addrs ...string) {
-	w.t.Helper()
-	var proxies []*livetest.Proxy
-	var through []string
-	for _, addr := range addrs {
-		p := livetest.NewProxy(w.t, addr)
-		proxies, through = append(proxies, p), append(through, p.Addr())
-	}
-	w.addFault("cut", func(time.Duration) {
-		w.logFault("cut", "", func() {
-			for _, p := range proxies {
-				p.Cut()
-			}
-		})
-	})
-	w.addFault("sever", func(duration time.Duration) {
-		p := proxies[w.r.IntN(len(proxies))]
-		w.logFault("sever", "", func() {
-			heal := p.Sever()
-			w.waitDuringFault(duration)
-			heal()
-		})
-	})
-	w.addFault("stall", func(duration time.Duration) {
-		p := proxies[w.r.IntN(len(proxies))]
-		w.logFault("stall", "", func() {
-			heal := p.Stall()
-			w.waitDuringFault(duration)
-			heal()
-		})
-	})
-	w.direct, w.Store = Store{Kind: kind, Addrs: addrs}, Store{Kind: kind, Addrs: through}
-}
-
-// summarize returns the counts of a report for its line in the table.
-func summarize(r history.Report) (faults int, bad, allowed map[history.Fact]int) {
-	bad, allowed = map[history.Fact]int{}, map[history.Fact]int{}
-	for _, n := range r.Faults {
-		faults += n
-	}
-	for _, v := range r.Violations {
-		if v.Allowed == "" {
-			bad[v.Fact]++
-		} else {
-			allowed[v.Fact]++
-		}
-	}
-	return faults, bad, allowed
-}
-
-// formatCounts returns the counts by fact as text.
-func formatCounts(by map[history.Fact]int) string {
-	var all []string
-	for _, f := range history.Facts() {
-		if by[f] > 0 {
-			all = append(all, fmt.Sprintf("%s %d", f, by[f]))
-		}
-	}
-	if len(all) == 0 {
-		return "0"
-	}
-	return strings.Join(all, ", ")
 }

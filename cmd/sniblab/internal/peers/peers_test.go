@@ -87,8 +87,8 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// TestPins checks that the versions of the catalog are those that are installed, and that package
-// interop and the examples test the same.
+// TestPins checks that the versions of the catalog are those that are installed, and that the
+// examples have the same.
 func TestPins(t *testing.T) {
 	pins := map[string]string{
 		"Go": read(t, "_golang/peers.mod"), "shell": read(t, "_golang/peers.mod") + " util-linux as installed", "Python": read(t, "python/requirements.txt"),
@@ -112,11 +112,9 @@ func TestPins(t *testing.T) {
 			t.Errorf("peers.mod has %s %s, and another module %s", m[1], m[2], used[1])
 		}
 	}
-	for _, file := range []string{"../../../../examples/python/requirements.txt", "../interop/python/kazoo.txt"} {
-		for _, pin := range regexp.MustCompile(`(?m)^\S+==\S+`).FindAllString(read(t, file), -1) {
-			if !strings.Contains(pins["Python"], pin+"\n") && !strings.Contains(pins["Python"], pin+" ") {
-				t.Errorf("requirements.txt lacks %s of %s", pin, file)
-			}
+	for line := range strings.Lines(read(t, "../../../../examples/python/requirements.txt")) { // with digests
+		if !strings.Contains(pins["Python"], line) {
+			t.Errorf("requirements.txt lacks the line %q of the example", line)
 		}
 	}
 }

@@ -27,13 +27,13 @@ const ttl = 400 * time.Millisecond
 // own path to the service, which can be cut.
 func TestConformance(t *testing.T) {
 	t.Run("Memory", func(t *testing.T) {
-		drivertest.Run(t, harness(nil, startReplica(t, memlock.New(), serve.Options{}, "").addr))
+		drivertest.Run(t, harness(nil, startReplica(t, memlock.New(), "")))
 	})
 	t.Run("HTTP2", func(t *testing.T) {
-		livetest.Long(t) // TestKilledReplicas and TestNetwork have it, too
+		livetest.Long(t) // the nemesis has it, too
 		certs := t.TempDir()
 		secure := livetest.Certify(t, certs)
-		drivertest.Run(t, harness(secure, startReplica(t, memlock.New(), serve.Options{}, certs).addr))
+		drivertest.Run(t, harness(secure, startReplica(t, memlock.New(), certs)))
 	})
 	for _, kind := range []storeKind{sqlite, redis} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -41,24 +41,17 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			drivertest.Run(t, harness(nil, startReplica(t, d, serve.Options{}, "").addr))
+			drivertest.Run(t, harness(nil, startReplica(t, d, "")))
 		})
 	}
 }
 
-// A replica is a service with its server, in this process.
-type replica struct {
-	service *serve.Service
-	server  *http.Server
-	addr    string
-}
-
-// startReplica starts a replica over the store of d, which it closes in the end. All that clients
-// exchange with it is compared with the description of the API. Certs is a folder of
-// livetest.Certify; "" means that the replica is without TLS.
-func startReplica(t testing.TB, d driver.Driver, opts serve.Options, certs string) *replica {
+// startReplica starts a replica in this process, over the store of d, which it closes in the end.
+// It returns its address. All that clients exchange with it is compared with the description of the
+// API. Certs is a folder of livetest.Certify; "" means that the replica is without TLS.
+func startReplica(t testing.TB, d driver.Driver, certs string) (addr string) {
 	t.Helper()
-	s, err := serve.New(d, opts)
+	s, err := serve.New(d, serve.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,17 +59,16 @@ func startReplica(t testing.TB, d driver.Driver, opts serve.Options, certs strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)
-	r := &replica{s, &http.Server{Handler: handler}, listener.Addr().String()}
-	go func() { _ = serveOn(r.server, listener, certs) }() // until it is closed
+	server := &http.Server{Handler: described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)}
+	go func() { _ = serveOn(server, listener, certs) }() // until it is closed
 	t.Cleanup(func() {
-		_ = r.server.Close() // clients that have gone are of no interest
+		_ = server.Close() // clients that have gone are of no interest
 		if err := s.Drain(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Errorf("Drain = %v", err)
 		}
 		_ = d.Close() // nobody uses it any more
 	})
-	return r
+	return listener.Addr().String()
 }
 
 // serveOn serves with the certificate in a folder, and then also HTTP/2; "" means without TLS.

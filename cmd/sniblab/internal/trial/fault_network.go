@@ -151,36 +151,33 @@ func stall(ctx context.Context, b *trial, _ *client, _ *rand.Rand) {
 	})
 }
 
-// disconnect does something to the network of a holder, which works on.
-func (b *trial) disconnect(ctx context.Context, name string, victim *client, d time.Duration, begin func(*client) (heal func())) {
-	b.let(ctx, victim, variant{holding: func(c *client, id int64) {
-		held := false
-		b.during(name, func() {
-			heal := begin(c)
-			held = c.stay(ctx, id, d)
-			heal()
-		})
-		if held {
-			c.finish(ctx, id)
-		}
-		c.release(ctx, id)
-	}})
+// disconnect returns a fault that does something to the network of a holder, which works on.
+func disconnect(name string, begin func(*client) (heal func())) func(context.Context, *trial, *client, *rand.Rand) {
+	return func(ctx context.Context, b *trial, victim *client, rng *rand.Rand) {
+		d := ttls(rng, 1.2, 2)
+		b.let(ctx, victim, variant{holding: func(c *client, id int64) {
+			held := false
+			b.during(name, func() {
+				heal := begin(c)
+				held = c.stay(ctx, id, d)
+				heal()
+			})
+			if held {
+				c.finish(ctx, id)
+			}
+			c.release(ctx, id)
+		}})
+	}
 }
 
-func cut(ctx context.Context, b *trial, victim *client, rng *rand.Rand) {
-	b.disconnect(ctx, "cut", victim, ttls(rng, 1.2, 2), func(c *client) func() { return livetest.All(c.ways(), (*livetest.Proxy).Sever) })
-}
+func sever(c *client) (heal func()) { return livetest.All(c.ways(), (*livetest.Proxy).Sever) }
 
-func lateCut(ctx context.Context, b *trial, victim *client, rng *rand.Rand) {
-	b.disconnect(ctx, "late-cut", victim, ttls(rng, 1.2, 2), func(c *client) func() { return livetest.All(c.ways(), (*livetest.Proxy).Stall) })
-}
+func holdBack(c *client) (heal func()) { return livetest.All(c.ways(), (*livetest.Proxy).Stall) }
 
-func noAnswers(ctx context.Context, b *trial, victim *client, rng *rand.Rand) {
+func swallow(c *client) (heal func()) {
 	const all = 1 << 30
-	b.disconnect(ctx, "no-answers", victim, ttls(rng, 1.2, 2), func(c *client) func() {
-		for _, way := range c.ways() {
-			way.LoseAnswers(all, livetest.ThenHang)
-		}
-		return c.heal
-	})
+	for _, way := range c.ways() {
+		way.LoseAnswers(all, livetest.ThenHang)
+	}
+	return c.heal
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -98,15 +99,13 @@ func (s *store) reviveAny() {
 	}
 	of := s.hit(rand.New(rand.NewPCG(0, 0)))
 	s.revive(of)
-	if p, ok := of.(interface{ MayEnd() }); ok {
-		p.MayEnd()
-	}
+	of.MayEnd()
 }
 
 // revive restarts a server that has ended by itself, as MariaDB may when its clock goes back, and
 // PostgreSQL when its disk is full.
-func (s *store) revive(of server) {
-	if p, ok := of.(interface{ Up() bool }); ok && !p.Up() {
+func (s *store) revive(of pair.Server) {
+	if !of.Up() {
 		of.Restart()
 	}
 }

@@ -3,7 +3,6 @@ package trial
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
@@ -234,27 +232,10 @@ func observer(t *testing.T) Observer {
 	}
 }
 
-// TestControls checks that broken patterns get the verdicts that they must get.
+// TestControls checks that broken patterns get the verdicts that they must get. "make lab" has all.
 func TestControls(t *testing.T) {
-	checkRejected(t, func(c Target) bool {
-		return slices.Contains([]string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart", "zk-herd"}, c.Name)
-	})
-}
-
-// TestAllControls is TestControls for all patterns.
-func TestAllControls(t *testing.T) {
-	livetest.Long(t) // a lock that is blocked for ever is watched for seconds
-	checkRejected(t, func(c Target) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), c.Name) })
-}
-
-var only = flag.String("only", "", "patterns of TestAllControls, with commas")
-
-func checkRejected(t *testing.T, of func(Target) bool) {
-	t.Helper()
-	all := slices.DeleteFunc(Controls(command), func(c Target) bool { return !of(c) })
-	if slices.ContainsFunc(all, func(c Target) bool { return c.Store == Etcd }) {
-		t.Setenv("PATH", filepath.Dir(etcdtest.Built(t))+":"+os.Getenv("PATH")) // the lab builds none
-	}
+	names := []string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart", "zk-herd"}
+	all := slices.DeleteFunc(Controls(command), func(c Target) bool { return !slices.Contains(names, c.Name) })
 	for _, c := range all {
 		for _, name := range c.Store.of().needs {
 			programs[name](t)

@@ -1,10 +1,9 @@
 package trial
 
 import (
-	"context"
 	"io"
 	"math/rand/v2"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
 	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
@@ -23,21 +21,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// A server is one of the servers of a store.
-type server interface {
-	Hang()
-	Resume()
-	Kill()
-	Restart()
-}
-
 // servers are the servers of a store.
 type servers struct {
 	addrs  []string // that clients are given
 	direct bool     // clients learn addresses from the servers, so the lab is not on their way
 
 	// hit returns the server that the next fault hits: the one that leads, or any of equal ones.
-	hit func(*rand.Rand) server
+	hit func(*rand.Rand) pair.Server
 
 	// settle waits until the servers are well after a fault. It may be nil.
 	settle func()
@@ -64,7 +54,9 @@ type servers struct {
 	leaky []*redistest.Node // whose keys are to end
 }
 
-func always(s server) func(*rand.Rand) server { return func(*rand.Rand) server { return s } }
+func always(s pair.Server) func(*rand.Rand) pair.Server {
+	return func(*rand.Rand) pair.Server { return s }
+}
 
 // hasCompiler reports whether there is a C compiler, without which no clock can be set.
 func hasCompiler() bool {
@@ -116,7 +108,7 @@ func startRedlock(t testing.TB) *servers {
 		s.nodes, s.addrs = append(s.nodes, n), append(s.addrs, n.Addr())
 	}
 	s.clear, s.count = flush(s.nodes), countRedis(s.nodes)
-	s.hit = func(rng *rand.Rand) server { return s.nodes[rng.IntN(len(s.nodes))] }
+	s.hit = func(rng *rand.Rand) pair.Server { return s.nodes[rng.IntN(len(s.nodes))] }
 	return s
 }
 
@@ -126,7 +118,7 @@ func startSentinel(t testing.TB) *servers {
 	s := redistest.Sentinel(t, "appendonly yes")
 	return &servers{
 		addrs: s.Sentinels(), direct: true,
-		hit:    func(*rand.Rand) server { return s.Master() },
+		hit:    func(*rand.Rand) pair.Server { return s.Master() },
 		settle: s.WaitForReplicas,
 		count:  countRedis(s.Nodes()), clients: redisClients(s.Nodes()),
 		clear: func(c Target) {
@@ -164,7 +156,7 @@ func startCluster(t testing.TB) *servers {
 	slot := c.SlotOf(lockName)
 	return &servers{
 		addrs: c.Addrs(), direct: true,
-		hit:    func(*rand.Rand) server { return c.MasterOf(slot) },
+		hit:    func(*rand.Rand) pair.Server { return c.MasterOf(slot) },
 		settle: c.WaitUntilWell,
 		count:  countRedis(c.Nodes()), clients: redisClients(c.Nodes()),
 		clear: func(Target) {
@@ -223,20 +215,44 @@ func emptyPostgres(t testing.TB, addr string, c Target) {
 	}
 }
 
+// execPostgres executes statements in a database of a PostgreSQL server.
 func execPostgres(addr, database string, statements ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, "postgres://"+pgtest.User+":"+pgtest.Password()+"@"+addr+"/"+database+"?sslmode=disable")
-	if err != nil {
-		return err
+	return pair.ExecPostgres(strings.Replace(pgtest.URL(addr), "/postgres?", "/"+database+"?", 1), statements...)
+}
+
+// startReplicatedPostgres returns how to start a primary with a standby.
+func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
+	return func(t testing.TB) *servers {
+		var count func() (int64, error)
+		p := pair.Postgres(t, synchronous, statementStats(t), func(p *pair.Pair) {
+			// Before there is a standby, which gets the extension with all else.
+			count = countPostgres(t, func() string { return p.Primary.Addr() })
+		})
+		s := pairSet(p)
+		s.count, s.clear = count, func(c Target) { emptyPostgres(t, p.Primary.Addr(), c) }
+		return s
 	}
-	defer conn.Close(ctx) //nolint:errcheck // all statements are done
-	for _, statement := range statements {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return err
-		}
+}
+
+// startReplicatedMySQL returns how to start a MariaDB with a replica.
+func startReplicatedMySQL(synchronous bool) func(testing.TB) *servers {
+	return func(t testing.TB) *servers {
+		p := pair.MySQL(t, synchronous)
+		s := pairSet(p)
+		s.count = countMySQL(t, func(params ...string) string { return mysqltest.DSN(p.Primary.Addr(), params...) })
+		return s
 	}
-	return nil
+}
+
+func pairSet(p *pair.Pair) *servers {
+	s := &servers{addrs: []string{p.Primary.Addr()}, hit: func(*rand.Rand) pair.Server { return p.Primary }}
+	s.failover = func(hold func(func())) {
+		p.Failover(func() {
+			s.addrs[0] = p.Primary.Addr()
+			s.moved()
+		}, hold)
+	}
+	return s
 }
 
 func startMySQL(t testing.TB) *servers {
@@ -256,63 +272,31 @@ func startEtcd(t testing.TB) *servers {
 
 func startEtcdCluster(t testing.TB) *servers {
 	c := etcdtest.ClusterInstalled(t, 3, etcdFlags...)
-	leader := func() *etcdtest.Server {
-		var found *etcdtest.Server
-		livetest.Await(t, "leader of etcd", func() (err error) {
-			found, err = etcdLeader(c)
-			return err
-		})
-		return found
-	}
 	return &servers{
 		addrs:    c.Addrs(),
-		hit:      func(*rand.Rand) server { return leader() },
-		failover: func(hold func(func())) { replaceLeader(hold, leader()) },
-		settle:   func() { leader() },
+		hit:      func(*rand.Rand) pair.Server { return c.Leader() },
+		failover: func(hold func(func())) { replaceLeader(hold, c.Leader()) },
+		settle:   func() { c.Leader() },
 		count:    countEtcd(c.Addrs()...),
 	}
 }
 
 // replaceLeader kills a leader, and restarts it when it has been away for a while: the others
 // elect another one.
-func replaceLeader(hold func(func()), leader server) {
+func replaceLeader(hold func(func()), leader pair.Server) {
 	hold(leader.Kill)
 	leader.Restart()
 }
 
-// etcdLeader asks the members which of them leads.
-func etcdLeader(c *etcdtest.ClusterSetup) (*etcdtest.Server, error) {
-	err := io.EOF
-	for _, m := range c.Members {
-		if !m.Up() {
-			continue
-		}
-		text, failed := get(m.Addr(), "/metrics")
-		if strings.Contains(text, "\netcd_server_is_leader 1\n") {
-			return m, nil
-		}
-		if failed != nil {
-			err = failed
-		}
-	}
-	return nil, err
-}
-
-// get speaks HTTP by hand, because the lab has no other use for the client of net/http, which
-// would make the command larger by 0.4 MB.
+// get returns what an HTTP server answers.
 func get(addr, path string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get("http://" + addr + path)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = conn.Close() }() // it has answered
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return "", err
-	}
-	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.0\r\n\r\n"); err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(conn)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
 	return string(text), err
 }
 
@@ -326,7 +310,7 @@ func startZooKeeper(t testing.TB) *servers {
 // because the disk was full: ZooKeeper does not start with it (ZOOKEEPER-2332).
 type zooKeeper struct{ *zktest.Server }
 
-// Restart implements [server].
+// Restart implements [pair.Server].
 func (s zooKeeper) Restart() {
 	logs, _ := filepath.Glob(filepath.Join(s.Dir(), "version-2", "log.*")) // the pattern is right
 	for _, file := range logs {
@@ -341,7 +325,7 @@ func startZooKeepers(t testing.TB) *servers {
 	c := zktest.Ensemble(t)
 	return &servers{
 		addrs:    c.Addrs(),
-		hit:      func(*rand.Rand) server { return c.Leader() },
+		hit:      func(*rand.Rand) pair.Server { return c.Leader() },
 		failover: func(hold func(func())) { replaceLeader(hold, c.Leader()) },
 		settle:   func() { c.Leader() },
 		count:    countZooKeeper(c.Servers...),

@@ -1,9 +1,11 @@
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Scanner;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
@@ -15,51 +17,56 @@ import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.RetryOneTime;
 
 /**
- * Does what lines of its standard input say, each a thread of its own, and answers with lines that begin with the thread's name:
- * "NAME lock KIND PATH MILLISECONDS" is answered with "yes" or "no", "NAME unlock" with "done". KIND is mutex, read, write, semmutex
- * or semaphore.
+ * Acquires and releases locks by order, as python/zookeeper.py does: one JSON object for each line of its standard input, and one
+ * with the same id as the answer. Each lock has a thread of its own, because Curator's mutexes belong to threads. The name of a lock
+ * is its kind and its path; a kind is mutex, read, write, semmutex or semaphore. Its ttl is how long to wait.
  */
 class Curator {
+    static final Pattern FIELD = Pattern.compile("\"(\\w+)\":\"?([^\",}]*)"); // no text has a quotation mark
+
     public static void main(String[] args) {
-        CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], 10000, 5000, new RetryOneTime(100));
+        CuratorFramework client = CuratorFrameworkFactory.newClient(args[0] + ":" + args[1], 10000, 5000, new RetryOneTime(100));
         client.start();
-        Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
+        Map<String, ExecutorService> threads = new ConcurrentHashMap<>(); // by the values of locks
         Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
         Scanner in = new Scanner(System.in);
         while (in.hasNextLine()) {
-            String[] order = in.nextLine().split(" ");
-            threads.computeIfAbsent(order[0], name -> Executors.newSingleThreadExecutor()).execute(() -> {
+            Map<String, String> order = new HashMap<>();
+            FIELD.matcher(in.nextLine()).results().forEach(field -> order.put(field.group(1), field.group(2)));
+            String value = order.getOrDefault("value", order.get("id"));
+            threads.computeIfAbsent(value, name -> Executors.newSingleThreadExecutor()).execute(() -> {
                 String answer;
                 try {
-                    answer = obey(client, locks, order);
+                    answer = obey(client, locks, value, order) ? "\"value\":\"" + value + "\"" : "\"refused\":true";
                 } catch (Exception e) {
-                    answer = "error " + e;
+                    answer = "\"error\":\"" + e.toString().replace('"', '\'') + "\"";
                 }
                 synchronized (System.out) {
-                    System.out.println(order[0] + " " + answer);
+                    System.out.println("{\"id\":" + order.get("id") + "," + answer + "}");
                 }
             });
         }
         System.exit(0);
     }
 
-    static String obey(CuratorFramework client, Map<String, InterProcessLock> locks, String[] order) throws Exception {
-        if (order[1].equals("unlock")) {
-            locks.remove(order[0]).release();
-            return "done";
+    static boolean obey(CuratorFramework client, Map<String, InterProcessLock> locks, String value, Map<String, String> order) throws Exception {
+        if (order.get("order").equals("release")) {
+            locks.remove(value).release();
+            return true;
         }
-        InterProcessLock lock = switch (order[2]) {
-            case "read" -> new InterProcessReadWriteLock(client, order[3]).readLock();
-            case "write" -> new InterProcessReadWriteLock(client, order[3]).writeLock();
-            case "semmutex" -> new InterProcessSemaphoreMutex(client, order[3]);
-            case "semaphore" -> new Slot(new InterProcessSemaphoreV2(client, order[3], 2));
-            default -> new InterProcessMutex(client, order[3]);
+        String[] name = order.get("name").split(" ");
+        InterProcessLock lock = switch (name[0]) {
+            case "read" -> new InterProcessReadWriteLock(client, name[1]).readLock();
+            case "write" -> new InterProcessReadWriteLock(client, name[1]).writeLock();
+            case "semmutex" -> new InterProcessSemaphoreMutex(client, name[1]);
+            case "semaphore" -> new Slot(new InterProcessSemaphoreV2(client, name[1], 2));
+            default -> new InterProcessMutex(client, name[1]);
         };
-        if (!lock.acquire(Long.parseLong(order[4]), TimeUnit.MILLISECONDS)) {
-            return "no";
+        if (!lock.acquire(Long.parseLong(order.get("ttl")), TimeUnit.MILLISECONDS)) {
+            return false;
         }
-        locks.put(order[0], lock);
-        return "yes";
+        locks.put(value, lock);
+        return true;
     }
 
     /** One lease of a semaphore. */
