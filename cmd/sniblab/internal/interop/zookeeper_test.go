@@ -80,7 +80,8 @@ func startCurator(t *testing.T, addr string) *curator {
 		livetest.Missing(t, "zookeeper", "Curator is not installed")
 	}
 	var path []string
-	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava", "slf4j-nop"} {
+	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper",
+		"guava", "slf4j-nop"} {
 		path = append(path, jars+jar+".jar")
 	}
 	cmd := exec.Command(java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", strings.Join(path, ":"),

@@ -194,7 +194,8 @@ func (m *mariadb) addReplica() {
 	livetest.Await(m.t, "replica that follows", func() error {
 		status, err := slaveStatus(db)
 		if err == nil && (status["Slave_IO_Running"] != "Yes" || status["Slave_SQL_Running"] != "Yes") {
-			err = errors.New(status["Slave_IO_Running"] + " " + status["Slave_SQL_Running"] + " " + status["Last_Error"] + status["Last_IO_Error"])
+			err = errors.New(status["Slave_IO_Running"] + " " + status["Slave_SQL_Running"] + " " + status["Last_Error"] +
+				status["Last_IO_Error"])
 		}
 		return err
 	})

@@ -35,7 +35,8 @@ func allowances(rows []row) []history.Allowance {
 		}
 		all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, Names: r.names, For: r.allowedFor, Why: r.why})
 		if slices.Contains(r.allows, history.Exclusion) {
-			all = append(all, history.Allowance{Fault: r.fault, Facts: []history.Fact{history.Order}, Names: []string{keptName}, For: r.allowedFor, Why: r.why})
+			all = append(all, history.Allowance{Fault: r.fault, Facts: []history.Fact{history.Order}, Names: []string{keptName},
+				For: r.allowedFor, Why: r.why})
 		}
 	}
 	return all

@@ -152,7 +152,8 @@ func stall(ctx context.Context, b *trial, _ *client, _ *rand.Rand) {
 }
 
 // disconnect does something to the network of a holder, which works on.
-func (b *trial) disconnect(ctx context.Context, name string, victim *client, d time.Duration, begin func(*client) (heal func())) {
+func (b *trial) disconnect(ctx context.Context, name string, victim *client, d time.Duration,
+	begin func(*client) (heal func())) {
 	b.let(ctx, victim, variant{holding: func(c *client, id int64) {
 		held := false
 		b.during(name, func() {

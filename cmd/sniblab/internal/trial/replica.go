@@ -75,7 +75,8 @@ func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
 		count := countPostgres(t, p.address) // before there is a standby, which gets the extension with all else
 		p.addReplica()
 		p.servers = &servers{
-			addrs: []string{primary.Addr()}, hit: func(*rand.Rand) server { return p.primary }, failover: p.failover, count: count,
+			addrs: []string{primary.Addr()}, hit: func(*rand.Rand) server { return p.primary },
+			failover: p.failover, count: count,
 			clear: func(c Target) { emptyPostgres(t, primary.Addr(), c) },
 		}
 		return p.servers
