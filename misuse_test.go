@@ -37,7 +37,8 @@ func TestNilContext(t *testing.T) {
 	_, infoErr := mustBeHeldError(t, "TryAcquire", err2).Info(none)
 	release(t, lock)
 	for what, err := range map[string]error{
-		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
+		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr,
+		"Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
 		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "id"), "Info": infoErr,
 	} {
 		if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "context: it is nil") {
@@ -98,7 +99,8 @@ func TestContradictoryOptions(t *testing.T) {
 		"MaxWait with NoWait": {snib.NoWait(), snib.MaxWait(time.Second)},
 		"MinHold: 1m0s":       {snib.MinHold(time.Minute), snib.MaxHold(time.Second)},
 	} {
-		if _, err := snib.New(memlock.New(), opts...); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), says) {
+		if _, err := snib.New(memlock.New(), opts...); !errors.Is(err, snib.ErrInvalid) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("New = %v, want %q", err, says)
 		}
 	}
@@ -165,7 +167,8 @@ func TestDoOnDyingStore(t *testing.T) {
 					return tt.err
 				})
 				wantErr(t, "Do", err, cmp.Or(tt.err, error(snib.ErrUnreleased)))
-				if tt.err != nil && (errors.Is(err, snib.ErrUnreleased) || !strings.Contains(err.Error(), snib.ErrUnreleased.Error())) {
+				if tt.err != nil &&
+					(errors.Is(err, snib.ErrUnreleased) || !strings.Contains(err.Error(), snib.ErrUnreleased.Error())) {
 					t.Errorf("Do whose function failed = %q, want the unconfirmed release in its text only", err)
 				}
 				if took := time.Since(began); took > tt.within || took < tt.atLeast {
@@ -237,8 +240,9 @@ func TestNilLocker(t *testing.T) {
 		for _, listErr = range l.List(ctx, "") {
 		}
 		for what, err := range map[string]error{
-			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr, "Adopt": adoptErr,
-			"Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil), "Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
+			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr,
+			"Adopt": adoptErr, "Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil),
+			"Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
 		} {
 			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
 				t.Errorf("%s = %v", what, err)

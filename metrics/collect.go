@@ -67,7 +67,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.descs
 	for _, desc := range []*prometheus.Desc{
 		d.wait, d.failures, d.reasons, d.hold, d.held, d.waiting, d.queue, d.handOvers, d.lost, d.regressed, d.late, d.folded,
-		d.stalled, d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.longest, d.endless, d.surveyed, d.surveyFailures,
+		d.stalled, d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.longest, d.endless, d.surveyed,
+		d.surveyFailures,
 	} {
 		ch <- desc
 	}

@@ -159,7 +159,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, "+
 			"INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
-	case slices.Contains([]uint16{unknownDatabase, unknownCharset, unknownVariable, wrongValue, wrongType, unknownTimeZone}, n):
+	case slices.Contains([]uint16{unknownDatabase, unknownCharset, unknownVariable, wrongValue, wrongType,
+		unknownTimeZone}, n):
 		return driver.Invalidf("connection: %w", err)
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)

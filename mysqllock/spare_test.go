@@ -44,7 +44,8 @@ func TestBusyPool(t *testing.T) {
 	defer cancel()
 	req := request("other", "a")
 	req.NoWait = true
-	if _, err := d.Acquire(ctx, req); !errors.Is(err, driver.ErrFull) || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "pool") {
+	if _, err := d.Acquire(ctx, req); !errors.Is(err, driver.ErrFull) || !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "pool") {
 		t.Errorf("Acquire beside a busy pool = %v, want ErrFull that names the pool", err)
 	}
 	release(t, l)
@@ -102,7 +103,8 @@ func TestSpareIsReplaced(t *testing.T) {
 func TestPoolOfOneIsRefused(t *testing.T) {
 	db := dial(t, mysqltest.DSN("127.0.0.1:1"))
 	db.SetMaxOpenConns(1)
-	if _, err := mysqllock.New(db); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "SetMaxOpenConns") {
+	if _, err := mysqllock.New(db); !errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), "SetMaxOpenConns") {
 		t.Errorf("New = %v, want ErrInvalid that names the setting", err)
 	}
 }

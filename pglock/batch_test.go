@@ -118,7 +118,8 @@ func TestRolledBackAnswer(t *testing.T) {
 			IF EXISTS (SELECT FROM fail) AND NEW.holders->0->>'id' = 'second' THEN RAISE SQLSTATE '40001'; END IF;
 			RETURN NULL;
 		END $$;
-		CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON snib_locks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_once()`)
+		CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON snib_locks DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION fail_once()`)
 
 	takeWhileOtherTakes := func(names ...string) {
 		t.Helper()

@@ -103,7 +103,8 @@ func flood(t testing.TB, pool *pgxpool.Pool, table, kind, column string, times i
 	t.Helper()
 	// The server sends equal notifications of one transaction only once.
 	must(t, pool, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP
-		PERFORM pg_notify(e->>'channel', '%s' || (e->>'nonce')) FROM %s, jsonb_array_elements(%s) e WHERE name IN ('held', 'waited for');
+		PERFORM pg_notify(e->>'channel', '%s' || (e->>'nonce')) FROM %s, jsonb_array_elements(%s) e
+			WHERE name IN ('held', 'waited for');
 		COMMIT; END LOOP; END $$`, times, kind, table, column))
 }
 

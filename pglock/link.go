@@ -101,7 +101,8 @@ func (c *linkCall) giveUp() bool {
 func (s *Session) open(ctx context.Context, beside bool) (*link, error) {
 	conn, err := dial(ctx, s.pool, s.conf.listen)
 	if err == nil {
-		l := &link{s: s, conn: conn, ended: make(chan struct{}), next: make(chan struct{}, 1), held: map[int64]*sessionLease{}, isBeside: beside}
+		l := &link{s: s, conn: conn, ended: make(chan struct{}), next: make(chan struct{}, 1),
+			held: map[int64]*sessionLease{}, isBeside: beside}
 		l.ctx, l.cancel = context.WithCancelCause(context.Background())
 		if err = l.setUp(ctx); err == nil {
 			err = s.start(l)
@@ -143,7 +144,8 @@ func (l *link) setUp(ctx context.Context) error {
 	l.lastSuccess = time.Now()
 	timeout := l.s.conf.sessionTimeout
 	var pid uint32
-	err = l.conn.QueryRow(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()), fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
+	err = l.conn.QueryRow(ctx, l.s.sql.setUp, fmt.Sprint(timeout.Milliseconds()),
+		fmt.Sprint(max(timeout/3, time.Second).Round(time.Second).Seconds()),
 		sessionName(l.conn.PgConn().ParameterStatus("application_name"))).Scan(&pid, nil)
 	if err = l.check(pid, false, err); err != nil {
 		return err

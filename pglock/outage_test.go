@@ -169,7 +169,8 @@ func TestUnavailable(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*driver.AnswerTimeout)
 				defer cancel()
 				_, err := d.Acquire(ctx, noWait("a", "a"))
-				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want || errors.Is(err, driver.ErrInvalid) != tt.invalid || errors.Is(err, driver.ErrHeld) || isContextError(err) {
+				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want ||
+					errors.Is(err, driver.ErrInvalid) != tt.invalid || errors.Is(err, driver.ErrHeld) || isContextError(err) {
 					t.Errorf("Acquire = %v, want an error, ErrUnavailable: %v, ErrInvalid: %v, neither ErrHeld nor the end of a context", err, tt.want, tt.invalid)
 				}
 			})

@@ -90,7 +90,8 @@ type Script = rediskit.Script
 // transientCodes are the codes of errors by which a server says that it can't serve a call at
 // the moment.
 var transientCodes = [...]string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED", "NOSCRIPT", "OOM",
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED",
+	"NOSCRIPT", "OOM",
 	"MISCONF", // the disk is full
 }
 

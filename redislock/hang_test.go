@@ -289,7 +289,8 @@ func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	node := used(t, redistest.Single(t))
-	holder, waiters := locker(t, open(t, at(node.Addr())), snib.TTL(ttl)), []driver.Driver{open(t, at(node.Addr())), open(t, at(node.Addr()))}
+	holder := locker(t, open(t, at(node.Addr())), snib.TTL(ttl))
+	waiters := []driver.Driver{open(t, at(node.Addr())), open(t, at(node.Addr()))}
 	lock, err := holder.Acquire(t.Context(), "job")
 	if err != nil {
 		t.Fatal(err)
@@ -448,7 +449,8 @@ func TestUnavailable(t *testing.T) {
 			req := request("job", "hurried", floor)
 			req.NoWait = true
 			_, err := d.Acquire(t.Context(), req)
-			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
+			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) ||
+				!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
 				t.Errorf("Acquire = %v, want ErrUnavailable that says %q, and nothing of scripts", err, tt.want)
 			}
 			t.Log(err)

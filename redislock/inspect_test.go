@@ -49,7 +49,8 @@ func TestStatus(t *testing.T) {
 			}
 			for i, h := range st.Holders {
 				want := driver.Holding{ID: `owner "` + string(rune('a'+i)), Token: token(holds[i]), Holder: who, Held: h.Held, Left: h.Left}
-				if !reflect.DeepEqual(h, want) || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl || h.Left < ttl-5*time.Second {
+				if !reflect.DeepEqual(h, want) || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl ||
+					h.Left < ttl-5*time.Second {
 					t.Errorf("holder %d = %+v, want %+v", i, h, want)
 				}
 			}
@@ -268,7 +269,8 @@ func commander(t *testing.T, o rueidis.ClientOption) func(command ...string) {
 	t.Cleanup(client.Close)
 	return func(command ...string) {
 		t.Helper()
-		if err := client.Do(t.Context(), client.B().Arbitrary(command[0]).Keys(command[1]).Args(command[2:]...).Build()).Error(); err != nil {
+		if err := client.Do(t.Context(),
+			client.B().Arbitrary(command[0]).Keys(command[1]).Args(command[2:]...).Build()).Error(); err != nil {
 			t.Fatalf("%v: %v", command, err)
 		}
 	}
@@ -443,7 +445,8 @@ func TestUnknownMaster(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	const want = "2 of the Cluster's 3 masters"
-	if d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[0]}); err == nil || !strings.Contains(err.Error(), want) {
+	if d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[0]}); err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("New = %v, %v, want something about %s", d, err, want)
 	}
 	d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[3]})

@@ -78,7 +78,8 @@ func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx conte
 }
 
 // doOne sends a request to one server. If others are left, it leaves them a part of the time.
-func (c *client) doOne(ctx context.Context, server int, wait time.Duration, left int, send func(context.Context, int) error) error {
+func (c *client) doOne(ctx context.Context, server int, wait time.Duration, left int,
+	send func(context.Context, int) error) error {
 	limit := wait + driver.AnswerTimeout
 	if end, ok := ctx.Deadline(); ok && left > 1 && wait == 0 {
 		limit = min(limit, time.Until(end)/time.Duration(left))
@@ -123,7 +124,8 @@ func (c *client) get(ctx context.Context, path string, query url.Values, answer 
 
 // open sends a request, and returns the response with a status below 300. Other answers become
 // errors.
-func (c *client) open(ctx context.Context, server int, method, path string, body []byte, accept string) (*http.Response, error) {
+func (c *client) open(ctx context.Context, server int, method, path string, body []byte,
+	accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.servers[server]+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -204,7 +206,8 @@ func errorOf(p *wire.Problem) error {
 		return driver.Invalidf("request: the lock service says: %s", p.Detail)
 	case wire.ProblemUnsupported:
 		return errors.ErrUnsupported
-	case wire.ProblemQuota, wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated, wire.ProblemAudit:
+	case wire.ProblemQuota, wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated,
+		wire.ProblemAudit:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
 	case wire.ProblemFull:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, p)
@@ -213,7 +216,8 @@ func errorOf(p *wire.Problem) error {
 }
 
 // send sends a request and decodes its answer.
-func (c *client) send(ctx context.Context, server int, method, path string, body []byte, answer any) (status int, _ error) {
+func (c *client) send(ctx context.Context, server int, method, path string, body []byte,
+	answer any) (status int, _ error) {
 	resp, err := c.open(ctx, server, method, path, body, wire.TypeJSON+", "+wire.TypeProblem)
 	if err != nil {
 		return 0, err

@@ -121,7 +121,8 @@ func (e *waitingError) Error() string { return "the request waits" }
 func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
 
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
-func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire, arrived driver.Instant) (*grant, error) {
+func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire,
+	arrived driver.Instant) (*grant, error) {
 	wait := min(wire.Duration(msg.Wait), s.opts.MaxWait)
 	if wait > 0 && s.isBehindOthers(key) {
 		// The client must not wait behind others for the end of a hold of its own.
@@ -156,7 +157,8 @@ func (s *Service) isBehindOthers(key placeKey) bool {
 }
 
 // attach begins a poll of an acquisition, whose place may be a new one.
-func (s *Service) attach(key placeKey, namespace string, req driver.Request, waits bool, arrived driver.Instant) (*place, *poll, error) {
+func (s *Service) attach(key placeKey, namespace string, req driver.Request, waits bool,
+	arrived driver.Instant) (*place, *poll, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.places[key]
@@ -267,7 +269,8 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.St
 }
 
 // answerQueued answers a poll whose place is kept.
-func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey, msg *wire.Acquire, ahead int) error {
+func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey, msg *wire.Acquire,
+	ahead int) error {
 	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Ahead: ahead}
 	if !msg.Brief && !s.isDraining() {
 		answer.Holders = s.holders(r.Context(), p, key.name)

@@ -116,7 +116,8 @@ func (st *stream) send(ctx context.Context, b events.Batch) error {
 		if !ok {
 			continue
 		}
-		m := wire.Event{Type: string(e.Kind), ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock, End: string(e.End)}
+		m := wire.Event{Type: string(e.Kind), ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock,
+			End: string(e.End)}
 		if e.Kind != events.Changed {
 			one := e.Lock
 			one.Holders = []driver.Holding{e.Hold}

@@ -16,7 +16,8 @@ import (
 // FuzzRequest sends arbitrary requests. Each is answered with what its path can have, or with a
 // problem of a type that clients know.
 func FuzzRequest(f *testing.F) {
-	for _, path := range []string{wire.PathAcquire, wire.PathWithdraw, wire.PathRenew, wire.PathRelease, wire.PathLabel, wire.PathBreak, wire.PathFence} {
+	for _, path := range []string{wire.PathAcquire, wire.PathWithdraw, wire.PathRenew, wire.PathRelease, wire.PathLabel,
+		wire.PathBreak, wire.PathFence} {
 		f.Add("POST", path, `{"name":"job","id":"me------------------","token":1,"reason":"r"}`)
 	}
 	f.Add("POST", wire.PathAcquire, `{"name":"job","id":"me------------------.AAAAAAAAAA","ttl_ms":9223372036854775807}`)

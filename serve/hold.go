@@ -12,7 +12,8 @@ import (
 )
 
 // act does an action on a hold that has no answer but its success.
-func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action, do func(context.Context) error) error {
+func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action,
+	do func(context.Context) error) error {
 	ctx, cancel := bounded(r.Context())
 	defer cancel()
 	if err := s.begun(ctx, p, a, do); err != nil {
@@ -73,7 +74,8 @@ func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) er
 }
 
 // renewed renews holds and returns the answers, or the error of a single one.
-func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewable, isBatch bool) ([]wire.Renewed, error) {
+func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewable,
+	isBatch bool) ([]wire.Renewed, error) {
 	all, ttls := make([]ref, len(msgs)), make([]time.Duration, len(msgs))
 	for i, m := range msgs {
 		var err, ttlErr error
@@ -174,7 +176,8 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 		return errNoNote()
 	}
 	a := Action{Verb: VerbReserve, Op: OpLabel, Name: msg.Name, Token: msg.Token, Why: msg.Label}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
+	return s.act(w, r, p, a,
+		func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
 }
 
 // breakHold serves wire.Break.

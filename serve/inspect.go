@@ -83,7 +83,8 @@ func (s *Service) withWaiters(st driver.Status) driver.Status {
 
 // lockOf returns a status as p may see it, without ids.
 func lockOf(p *Principal, st driver.Status) wire.Lock {
-	l := wire.Lock{Name: strings.TrimPrefix(st.Name, p.Prefix), Mode: wire.ModeExclusive, Slots: st.Slots, Holders: []wire.Holder{}, Waiters: []wire.Waiter{}}
+	l := wire.Lock{Name: strings.TrimPrefix(st.Name, p.Prefix), Mode: wire.ModeExclusive, Slots: st.Slots,
+		Holders: []wire.Holder{}, Waiters: []wire.Waiter{}}
 	switch {
 	case st.Shared:
 		l.Mode = wire.ModeShared
@@ -96,7 +97,8 @@ func lockOf(p *Principal, st driver.Status) wire.Lock {
 	for _, w := range st.Waiters {
 		process := wire.ProcessOf(w.Holder)
 		process.Kind = "" // it has no hold yet
-		l.Waiters = append(l.Waiters, wire.Waiter{Shared: w.Shared, Process: process, Waited: int64(w.Waited / time.Millisecond)})
+		waited := int64(w.Waited / time.Millisecond)
+		l.Waiters = append(l.Waiters, wire.Waiter{Shared: w.Shared, Process: process, Waited: waited})
 	}
 	return l
 }
@@ -316,7 +318,8 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 			API: wire.Version, ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
-			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Assumptions: append([]string{}, s.info.Assumptions...), Unmet: s.info.Unmet,
+			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout),
+			Assumptions: append([]string{}, s.info.Assumptions...), Unmet: s.info.Unmet,
 		})
 	})
 }

@@ -239,9 +239,10 @@ func TestPausesOfAnswers(t *testing.T) {
 						}
 					}
 					dial := servePipes(t, slowList{store, pause}, Options{EventInterval: pause})
-					transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
-						return dial(), nil
-					}}
+					transport := &http.Transport{Protocols: new(http.Protocols),
+						DialContext: func(context.Context, string, string) (net.Conn, error) {
+							return dial(), nil
+						}}
 					transport.Protocols.SetHTTP1(!isHTTP2)
 					transport.Protocols.SetUnencryptedHTTP2(isHTTP2)
 					defer transport.CloseIdleConnections()

@@ -102,7 +102,8 @@ func TestRefused(t *testing.T) {
 	holder.Process = wire.Process{Host: "web-1", PID: 4711, Label: "release 7", Kind: wire.KindDetached}
 	r.acquire(holder)
 	got := r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
-	if len(got.problem.Holders) != 1 || got.problem.Holders[0].Process != (holder.Process) || got.header.Get("Retry-After") != "30" {
+	if len(got.problem.Holders) != 1 || got.problem.Holders[0].Process != (holder.Process) ||
+		got.header.Get("Retry-After") != "30" {
 		t.Errorf("the refusal is %+v, %q", got, got.header.Get("Retry-After"))
 	}
 	other := msg("job", "c")
@@ -536,7 +537,8 @@ func TestReplicaServesOthers(t *testing.T) {
 	r1.release(all[7])
 	for _, r := range []*replica{r2, r2, r1} {
 		var got wire.RenewedAll
-		if err := json.Unmarshal([]byte(r.post(wire.PathRenew, batch, http.StatusOK).text), &got); err != nil || len(got.Results) != holds {
+		if err := json.Unmarshal([]byte(r.post(wire.PathRenew, batch, http.StatusOK).text), &got); err != nil ||
+			len(got.Results) != holds {
 			t.Fatalf("%d results, %v", len(got.Results), err)
 		}
 		for i, one := range got.Results {
@@ -583,7 +585,8 @@ func TestAuthorizer(t *testing.T) {
 	}
 	g := r.acquire(msg("job", "a"))
 	want := Action{Verb: VerbAcquire, Op: OpAcquire, Name: "job", TTL: time.Minute}
-	if len(actions) != 1 || actions[0] != want || len(outcomes) != 1 || outcomes[0].Err != nil || outcomes[0].Token != g.Token {
+	if len(actions) != 1 || actions[0] != want || len(outcomes) != 1 || outcomes[0].Err != nil ||
+		outcomes[0].Token != g.Token {
 		t.Errorf("actions %+v, outcomes %+v; want %+v", actions, outcomes, want)
 	}
 	if st := status(t, store, "team/job"); len(st.Holders) != 1 {
@@ -603,7 +606,8 @@ func TestAuthorizer(t *testing.T) {
 		t.Errorf("an acquisition that was refused has a hold: %+v", st)
 	}
 	access.begin = func(Action) (func(Outcome), error) { return nil, errors.New("secret of the authorizer") }
-	if got := r.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusInternalServerError); strings.Contains(got.text, "secret") {
+	if got := r.post(wire.PathRelease, wire.Release{Lease: lease(g)},
+		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}
 }

@@ -114,12 +114,14 @@ func TestStoreChanges(t *testing.T) {
 		store := &moodyStore{Driver: memlock.New()}
 		var mu sync.Mutex
 		var log []string
-		s := newService(t, store, Options{Log: func(line string) { mu.Lock(); defer mu.Unlock(); log = append(log, line) }, Grace: graceOf})
+		s := newService(t, store, Options{Log: func(line string) { mu.Lock(); defer mu.Unlock(); log = append(log, line) },
+			Grace: graceOf})
 		acquire := func(want int, detail string, after int64) {
 			t.Helper()
 			w := post(t.Context(), s, wire.PathAcquire, `{"name":"job"}`)
 			var p wire.Problem
-			if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != want || err != nil || p.Detail != detail || p.RetryAfter != after {
+			if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != want || err != nil || p.Detail != detail ||
+				p.RetryAfter != after {
 				t.Errorf("%d %s, want %d, %q, and retry_after_ms %d", w.Code, w.Body, want, detail, after)
 			}
 		}
@@ -155,7 +157,8 @@ func TestStoreChanges(t *testing.T) {
 		for range 3 {
 			acquire(503, "the store has restarted, and grants nothing for another 30s", 30_000)
 		}
-		if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"grace"`) {
+		if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), `"status":"grace"`) {
 			t.Errorf("readyz in the grace period: %d %s, want 200 and that it is one", w.Code, w.Body)
 		}
 		if st := s.Stats(); !st.StoreUp || st.Grace <= 0 {

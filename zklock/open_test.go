@@ -74,7 +74,8 @@ func TestUnusable(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := openDriver(t, tt.servers, append([]zklock.Option{zklock.DialTimeout(4 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
+			d := openDriver(t, tt.servers,
+				append([]zklock.Option{zklock.DialTimeout(4 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
 			defer d.Close()
 			for _, noWait := range []bool{false, true} {
 				req := request("job", "a")

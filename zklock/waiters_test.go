@@ -156,7 +156,8 @@ func TestFolderComesAgain(t *testing.T) {
 	t.Parallel()
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
-	d1, d2, d3 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	addrs := []string{server.Addr()}
+	d1, d2, d3 := newDriver(t, addrs), newDriver(t, addrs), newDriver(t, addrs)
 	var last uint64
 	for range 3 {
 		l := acquire(t, d1, request("job", "a"))
@@ -383,7 +384,8 @@ func TestSlotsLine(t *testing.T) {
 	}
 	var waits []*jobtest.Waiter
 	for i := range waiters {
-		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), newRequest(fmt.Sprint("waiter", i))))
+		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)),
+			newRequest(fmt.Sprint("waiter", i))))
 		tree.awaitChildren("/snib/job", slots+i+1)
 	}
 	slack := livetest.Slack(t)

@@ -13,7 +13,8 @@ import (
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
 	dir := newStore(t)
-	for _, program := range []string{"make", "deploy", "report.sh", "read-report", "crawl", "make-report", "move-a-to-b", "train"} {
+	for _, program := range []string{"make", "deploy", "report.sh", "read-report", "crawl", "make-report",
+		"move-a-to-b", "train"} {
 		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\necho \"$0 ran\"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}

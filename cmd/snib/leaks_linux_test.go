@@ -510,8 +510,8 @@ func fill(t *testing.T, node *redistest.Node, n int) {
 	t.Helper()
 	const script = `for i = ARGV[1], ARGV[2] do
 		local name = 'many:' .. string.format('%d', i)
-		redis.call('SET', name, '{"snib":2,"id":"owner","token":7,"since":' .. ARGV[3] .. ',"mode":"x","attempt":"1","ttl":1,"minhold":0,"tokens":1,' ..
-			'"channel":"snib.c:x","pid":1,"host":"elsewhere","label":"a label of usual length"}', 'PX', 3600000)
+		redis.call('SET', name, '{"snib":2,"id":"owner","token":7,"since":' .. ARGV[3] .. ',"mode":"x","attempt":"1",' ..
+			'"ttl":1,"minhold":0,"tokens":1,"channel":"snib.c:x","pid":1,"host":"elsewhere","label":"a label of usual length"}', 'PX', 3600000)
 	end`
 	for i := 1; i <= n; i += 1000 {
 		node.Must("EVAL", script, 0, i, min(i+999, n), time.Now().UnixMicro())

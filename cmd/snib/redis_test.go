@@ -25,8 +25,9 @@ const (
 // commonScripts are the scripts that behave the same on every store. kindScripts are those of
 // them that differ most between kinds of Redis.
 var (
-	commonScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "count", "doctor", "hold", "also"}
-	kindScripts   = commonScripts[:3]
+	commonScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "count", "doctor",
+		"hold", "also"}
+	kindScripts = commonScripts[:3]
 )
 
 // TestRedisScripts runs the common scripts on all kinds of Redis.
@@ -139,7 +140,8 @@ func runOnStore(t *testing.T, scripts []string, url string, masters ...*redistes
 			masters[0].Used()
 		}
 		t.Run(name, func(t *testing.T) { // the script begins when this function returns
-			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}}, "SNIB_URL="+url)
+			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}},
+				"SNIB_URL="+url)
 		})
 		for _, m := range masters {
 			for _, pattern := range []string{"snib.q:*", "snib.w:*"} {

@@ -35,7 +35,8 @@ func TestRedlockScripts(t *testing.T) {
 			if out, code := snib(t, "redlock", "init", url); code != 0 {
 				t.Fatalf("redlock init: %d, %s", code, out)
 			}
-			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}}, "SNIB_URL="+url)
+			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}},
+				"SNIB_URL="+url)
 		})
 	}
 }

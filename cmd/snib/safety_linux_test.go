@@ -309,7 +309,8 @@ func TestSlowDial(t *testing.T) {
 			began := time.Now()
 			cmd := exec.CommandContext(ctx, "snib", "run", "-q", "-u", fmt.Sprintf(url, l.Addr()), "name", "--", "true")
 			checkFailure(t, cmd, 69)
-			if took := time.Since(began); took < driver.RetryTimeout-10*time.Second || took > driver.RetryTimeout+40*time.Second {
+			if took := time.Since(began); took < driver.RetryTimeout-10*time.Second ||
+				took > driver.RetryTimeout+40*time.Second {
 				t.Errorf("%s: it took %v, want about %v", url, took, driver.RetryTimeout)
 			}
 		})
@@ -343,7 +344,8 @@ func herd(t *testing.T, n int) {
 
 // TestHerd starts more runs at once than the server accepts connections.
 func TestHerd(t *testing.T) {
-	for kind, connections := range map[string]string{"redis": "maxclients 30", "postgres": "max_connections=20", "mysql": "max-connections=20"} {
+	for kind, connections := range map[string]string{"redis": "maxclients 30", "postgres": "max_connections=20",
+		"mysql": "max-connections=20"} {
 		t.Run(kind, func(t *testing.T) {
 			newStore(t)
 			_, url := startServer(t, kind, connections)

@@ -143,7 +143,8 @@ func TestProgram(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	newStore(t)
-	postgres, mariadb, redis := pgtest.Start(t).URL(), mysqltest.Start(t), redistest.Single(t, redistest.Password(password))
+	postgres, mariadb := pgtest.Start(t).URL(), mysqltest.Start(t)
+	redis := redistest.Single(t, redistest.Password(password))
 	for url, want := range map[string]int{
 		"redis://:wrong@" + redis.Addr():                                            77,
 		"redis://" + redis.Addr():                                                   77,

@@ -136,7 +136,8 @@ func wantHandOver(t *testing.T, store string, all []watchEvent, from uint64, to 
 	} else {
 		wantEvents(t, all, "handed-over")
 	}
-	if last.Holder == nil || last.From == nil || last.From.Token != from || last.Holder.Token <= from || last.Holder.PID != to ||
+	if last.Holder == nil || last.From == nil || last.From.Token != from || last.Holder.Token <= from ||
+		last.Holder.PID != to ||
 		!strings.HasPrefix(last.Holder.Label, "hold by ") {
 		t.Errorf("hand-over = %+v, from %+v to %+v", last, last.From, last.Holder)
 	}

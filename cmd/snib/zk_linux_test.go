@@ -38,7 +38,8 @@ func TestZooKeeperPaths(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"semaphore": "a semaphore of Curator", "data": "belongs to no session"} {
-		for _, args := range [][]string{{"run", "-n", name, "--", "true"}, {"run", name, "--", "true"}, {"wait", name}, {"wait", "-w", "0", name}} {
+		for _, args := range [][]string{{"run", "-n", name, "--", "true"}, {"run", name, "--", "true"}, {"wait", name},
+			{"wait", "-w", "0", name}} {
 			if out, code := snib(t, append([]string{args[0], "-u", url}, args[1:]...)...); code != 78 || !strings.Contains(out, want) {
 				t.Errorf("%q: exit code %d, want 78 with %q: %s", args, code, want, out)
 			}

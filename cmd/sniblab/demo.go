@@ -43,7 +43,8 @@ func newDemoCommand() *cobra.Command {
 			for _, s := range demo.All() {
 				if s.Name == args[0] {
 					// SIGPIPE would end the program without the folders of its servers being removed.
-					ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+					ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+						syscall.SIGPIPE)
 					defer stop()
 					return runDemo(ctx, s, svg)
 				}

@@ -92,9 +92,11 @@ func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
 	v := verdictJSON{
 		Target: o.Target.Name, Title: o.Target.Title, Library: o.Target.Library, Version: o.Target.Version,
 		Settings: o.Target.Settings, Server: o.Server, Control: o.Target.IsControl(), Expected: string(o.Target.Want),
-		Seed: o.Seed, Repeat: l.repeat(o), Trials: o.Trials, Took: seconds(o.Took), Faults: []faultCountJSON{}, Schedule: []faultTimeJSON{}, Acquired: o.Acquired,
-		Overlaps: o.Overlaps, Overlap: seconds(o.Overlap()), ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens,
-		Back: o.Back, Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused, Assumption: o.Assumption,
+		Seed: o.Seed, Repeat: l.repeat(o), Trials: o.Trials, Took: seconds(o.Took), Faults: []faultCountJSON{},
+		Schedule: []faultTimeJSON{}, Acquired: o.Acquired, Overlaps: o.Overlaps, Overlap: seconds(o.Overlap()),
+		ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens, Back: o.Back,
+		Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused,
+		Assumption: o.Assumption,
 	}
 	v.LastErrors = o.LastErrors()
 	v.Commands, v.InCrowd, v.Connections = median(o.PerHold), median(o.InCrowds()), median(o.Connections)

@@ -166,7 +166,8 @@ func terminalWidth(f *os.File) int {
 // installHint says what to install for a server that is missing.
 func installHint(e *demo.MissingError) string {
 	packages := map[string]string{
-		"redis": "redis-server", "postgres": "postgresql", "pgbouncer": "pgbouncer", "zookeeper": "zookeeper", "mysql": "mariadb-server", "etcd": "etcd-server",
+		"redis": "redis-server", "postgres": "postgresql", "pgbouncer": "pgbouncer", "zookeeper": "zookeeper",
+		"mysql": "mariadb-server", "etcd": "etcd-server",
 	}
 	name := packages[e.Server]
 	if name == "" {

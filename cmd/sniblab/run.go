@@ -289,11 +289,13 @@ func (l *runCommand) run(ctx context.Context) error {
 var errInterrupted = errors.New("the run was interrupted")
 
 // part runs some targets. If a signal ends it, it returns what was judged until then.
-func (l *runCommand) part(ctx context.Context, what string, all []trial.Target, plan []trial.Step) ([]trial.Outcome, error) {
+func (l *runCommand) part(ctx context.Context, what string, all []trial.Target,
+	plan []trial.Step) ([]trial.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed error
-	outcomes, err := trial.Run(ctx, trial.Options{Targets: all, Faults: l.faults, For: l.time, Seed: l.seed, Plan: plan}, trial.Observer{
+	opts := trial.Options{Targets: all, Faults: l.faults, For: l.time, Seed: l.seed, Plan: plan}
+	outcomes, err := trial.Run(ctx, opts, trial.Observer{
 		Progress: func(share float64, running []string) {
 			const width = 20
 			done := int(share * width)
@@ -392,7 +394,9 @@ func (l *runCommand) conclude(outcomes []trial.Outcome, void bool) error {
 			return failf(exitOf(o.Err), "%w", o.Err)
 		}
 	}
-	if slices.ContainsFunc(outcomes, func(o trial.Outcome) bool { return o.Rejected() && (!o.Target.IsControl() || l.noControls) }) {
+	if slices.ContainsFunc(outcomes, func(o trial.Outcome) bool {
+		return o.Rejected() && (!o.Target.IsControl() || l.noControls)
+	}) {
 		return silentExit(exitRejected)
 	}
 	return nil

@@ -67,7 +67,8 @@ func TestEnds(t *testing.T) {
 // TestInterrupted checks that an interrupted run writes what was judged until then.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("sniblab", "run", "--no-controls", "-t", "echo hello; cat", "--store", "none", "-t", "snib-sqlite", "--fault", "pause", "--for", "1h", "--out", "out")
+	cmd := exec.Command("sniblab", "run", "--no-controls", "-t", "echo hello; cat", "--store", "none", "-t", "snib-sqlite",
+		"--fault", "pause", "--for", "1h", "--out", "out")
 	cmd.Dir = t.TempDir()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -107,7 +108,8 @@ func TestInterrupted(t *testing.T) {
 func TestInterruptedEarly(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	cmd := exec.Command("sniblab", "run", "--no-controls", "-t", "snib-sqlite", "--fault", "pause", "--for", "1h", "--out", dir)
+	cmd := exec.Command("sniblab", "run", "--no-controls", "-t", "snib-sqlite", "--fault", "pause", "--for",
+		"1h", "--out", dir)
 	var out strings.Builder
 	cmd.Stderr = &out
 	if err := cmd.Start(); err != nil {
@@ -282,7 +284,8 @@ func TestPage(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "lock.py"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command("sniblab", "run", "--no-controls", "--json", "--target", "python3 ./lock.py", "--store", "file", "--fault", "pause,kill", "--for", "1ms")
+			cmd := exec.Command("sniblab", "run", "--no-controls", "--json", "--target", "python3 ./lock.py", "--store", "file",
+				"--fault", "pause,kill", "--for", "1ms")
 			cmd.Dir = dir
 			began := time.Now()
 			out, err := cmd.Output()

@@ -69,7 +69,8 @@ const (
 
 // ownTargets returns snib on those of its stores that the lab can start.
 func ownTargets() []ownTarget {
-	on := func(store trial.StoreKind, name, title string, open func(context.Context, string) (snib.Driver, error)) ownTarget {
+	on := func(store trial.StoreKind, name, title string,
+		open func(context.Context, string) (snib.Driver, error)) ownTarget {
 		return ownTarget{trial.Target{Name: name, Title: title, Store: store, Tokens: true, Command: ownCommand(name)}, open}
 	}
 	assuming := func(o ownTarget, fault, text string) ownTarget {
@@ -220,8 +221,8 @@ func openMySQL(_ context.Context, text string) (snib.Driver, error) {
 
 func openEtcd(ctx context.Context, url string) (snib.Driver, error) {
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: addresses(url), DialTimeout: dialTimeout, DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		Logger: zap.NewNop(), Context: context.WithoutCancel(ctx),
+		Endpoints: addresses(url), DialTimeout: dialTimeout, DialKeepAliveTime: 5 * time.Second,
+		DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -264,7 +265,8 @@ const openTimeout = 20 * time.Second
 const openPause = 100 * time.Millisecond
 
 // openPatiently opens a store with open, again and again while the store does not answer.
-func openPatiently(ctx context.Context, url string, open func(context.Context, string) (snib.Driver, error)) (snib.Driver, error) {
+func openPatiently(ctx context.Context, url string,
+	open func(context.Context, string) (snib.Driver, error)) (snib.Driver, error) {
 	for began := time.Now(); ; {
 		d, err := open(ctx, url)
 		if !errors.Is(err, snib.ErrUnavailable) || time.Since(began) > openTimeout {

@@ -39,7 +39,8 @@ type ledger struct {
 // long that another one got the lock. The row of the ledger, whose key can exist only once, says
 // that the work is done, for ever. Work outside the database, such as a payment, must take the key
 // as its own idempotency key: it is begun again if the commit fails.
-func (l *ledger) once(ctx context.Context, key string, work func(ctx context.Context, tx *sql.Tx) error) (did bool, err error) {
+func (l *ledger) once(ctx context.Context, key string,
+	work func(ctx context.Context, tx *sql.Tx) error) (did bool, err error) {
 	err = l.locker.Do(ctx, key, func(ctx context.Context, lock *snib.Lock) error {
 		handle, err := l.guard.Open(ctx, lock)
 		if err != nil {

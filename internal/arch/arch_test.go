@@ -387,7 +387,8 @@ func findChanges(r *repo, p *pkg, declared map[string]bool, flag func(at token.P
 					flagRoot(n.X, "has its address taken")
 				}
 			case *ast.CallExpr:
-				if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 && (id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
+				if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 &&
+					(id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
 					flagRoot(n.Args[0], "is changed by "+id.Name)
 				}
 				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && isPointerMethod(info.Selections[sel]) {
@@ -499,7 +500,8 @@ func checkAssertion(r *repo, bad report) {
 	r.backends(func(p *pkg) {
 		for _, f := range p.files {
 			for _, d := range f.ast.Decls {
-				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test && slices.ContainsFunc(decl.Specs, isAssertion) {
+				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test &&
+					slices.ContainsFunc(decl.Specs, isAssertion) {
 					return
 				}
 			}

@@ -94,7 +94,8 @@ var rules = []rule{
 	// may import all that is ours. These know less, so that they share no mistake with what they judge
 	// or show.
 	{"cmd/sniblab/...", []string{".", "cron", "driver/...", "etcdlock", "fence", "internal/history", "internal/jobtest", "internal/livetest/...",
-		"leader", "memlock", "mysqllock", "pglock", "redislock/...", "redlock/...", "remotelock/...", "serve/...", "sqlitelock", "zklock",
+		"leader", "memlock", "mysqllock", "pglock", "redislock/...", "redlock/...", "remotelock/...", "serve/...",
+		"sqlitelock", "zklock",
 		"cmd/sniblab/internal/...",
 		"github.com/bsm/redislock", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "github.com/chromedp/...",
 		"github.com/go-redsync/redsync/v4/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",

@@ -89,7 +89,8 @@ func acquireQueued(ctx context.Context, t *testing.T, l *snib.Locker) (first acq
 	for i := range 100 {
 		name := fmt.Sprint("stale hand-over ", i)
 		queued := 0
-		lock, err := l.With(snib.Tracing(&snib.Trace{Released: func(e snib.ReleasedEvent) { queued = e.Queued }})).Acquire(ctx, name)
+		traced := l.With(snib.Tracing(&snib.Trace{Released: func(e snib.ReleasedEvent) { queued = e.Queued }}))
+		lock, err := traced.Acquire(ctx, name)
 		if err != nil {
 			t.Fatalf("Acquire = %v", err)
 		}

@@ -75,7 +75,8 @@ func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []Mal
 // granted in the order of arrival, and listed. So must the locks of rows for which nothing fails.
 // Unless it is nil, broken breaks the lease of "m"
 // through d; told has a channel for the loss of each lease.
-func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, broken func(d RowDriver, m driver.Lease, told map[string]chan error)) {
+func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool,
+	broken func(d RowDriver, m driver.Lease, told map[string]chan error)) {
 	holder, first, second := tb.Open(), tb.Open(), tb.Open()
 	good := []string{"a", "m", "z"}
 	names := slices.Clone(good)

@@ -115,7 +115,8 @@ func forms() []form {
 		_, err := l.AcquireAll(ctx, name, name+" and another")
 		return []error{err}
 	}
-	deadline := func(acquire func(*snib.Locker, context.Context, string) []error) func(context.Context, *snib.Locker, time.Duration, string) []error {
+	type caller = func(context.Context, *snib.Locker, time.Duration, string) []error
+	deadline := func(acquire func(*snib.Locker, context.Context, string) []error) caller {
 		return func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()

@@ -51,7 +51,8 @@ type Problem struct {
 // NewProblem returns a problem of one of the types above.
 func NewProblem(kind, detail string, retryAfter time.Duration) *Problem {
 	as := problems[kind]
-	return &Problem{Type: problemBase + kind, Title: as.title, Status: as.status, Detail: detail, RetryAfter: Millis(retryAfter)}
+	return &Problem{Type: problemBase + kind, Title: as.title, Status: as.status, Detail: detail,
+		RetryAfter: Millis(retryAfter)}
 }
 
 // Kind returns the type without what all types begin with, or "" for a type of somebody else.

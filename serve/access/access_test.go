@@ -184,7 +184,8 @@ prefixes = [""]
 			t.Fatal(err)
 		}
 		r := request("")
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf},
+			VerifiedChains: [][]*x509.Certificate{{leaf}}}
 		return r
 	}
 	unverified := withCert(x509.Certificate{DNSNames: []string{"backup.example.com"}})

@@ -74,7 +74,8 @@ func (a *Access) refuse(event Event, err error) error {
 func refusal(err error) error {
 	var refused *RefusedError
 	if errors.As(err, &refused) {
-		return &serve.Refusal{Status: http.StatusUnauthorized, Type: wire.ProblemMissing, Detail: refused.Error(), Challenge: `Bearer realm="snib"`}
+		return &serve.Refusal{Status: http.StatusUnauthorized, Type: wire.ProblemMissing, Detail: refused.Error(),
+			Challenge: `Bearer realm="snib"`}
 	}
 	return &serve.Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden, Detail: err.Error()}
 }

@@ -21,7 +21,8 @@ func (e *originError) Error() string { return e.text }
 // origin. And on the loopback interface the host of the URL must be this one, or one that the
 // policy names: a page whose name an attacker points at 127.0.0.1 would be of the same origin.
 func (p *Policy) checkOrigin(r *http.Request) error {
-	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !wire.IsLoopback(r.Host) && !slices.Contains(p.hosts, wire.HostName(r.Host)) {
+	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !wire.IsLoopback(r.Host) &&
+		!slices.Contains(p.hosts, wire.HostName(r.Host)) {
 		return &originError{"the host in the URL is not one of this service; use localhost, or add it to hosts in the policy"}
 	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {

@@ -70,7 +70,8 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory), EventInterval: 5 * time.Millisecond, PlaceTimeout: time.Hour})
+	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory),
+		EventInterval: 5 * time.Millisecond, PlaceTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -511,7 +512,8 @@ prefixes = [""]
 	))
 	said.WriteString(s.audit.String() + s.log.String())
 	for what, secret := range map[string]string{
-		"the holder": holder, "the waiter": waiter, "one who was refused": third, "the hold": g.ID, "a token": worker, "another token": ops, "a wrong token": guess,
+		"the holder": holder, "the waiter": waiter, "one who was refused": third, "the hold": g.ID, "a token": worker,
+		"another token": ops, "a wrong token": guess,
 	} {
 		if i := strings.Index(said.String(), secret); i >= 0 {
 			t.Errorf("the service shows %s: ...%s", what, said.String()[max(0, i-200):i+len(secret)])
@@ -590,7 +592,8 @@ func TestServiceCertificates(t *testing.T) {
 	dir := t.TempDir()
 	authority.Write(t, dir, authority.Issue(t, x509.Certificate{}))
 	s := startService(t, "[certificate.backup]\ndns = \"backup.example.com\"\nverbs = [\"acquire\"]\nprefixes = [\"\"]\n", nil, &TLSFiles{
-		Cert: filepath.Join(dir, livetest.CertFile), Key: filepath.Join(dir, livetest.KeyFile), ClientCA: filepath.Join(dir, livetest.AuthorityFile),
+		Cert: filepath.Join(dir, livetest.CertFile), Key: filepath.Join(dir, livetest.KeyFile),
+		ClientCA: filepath.Join(dir, livetest.AuthorityFile),
 	})
 	connect := func(certs ...tls.Certificate) {
 		s.client.CloseIdleConnections()
@@ -623,7 +626,8 @@ func TestServiceCertificates(t *testing.T) {
 
 	// The same, as a program uses it.
 	d, err := remotelock.Open(t.Context(), remotelock.Config{
-		Servers: []string{s.url}, TLS: &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t, names)}},
+		Servers: []string{s.url},
+		TLS:     &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t, names)}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -304,7 +304,8 @@ func parsePrefix(text string) (netip.Prefix, error) {
 
 // verbsOf returns the verbs of a table.
 func verbsOf(table toml.Key, names []string) ([]serve.Verb, error) {
-	all := []string{string(serve.VerbRead), string(serve.VerbAcquire), string(serve.VerbBreak), string(serve.VerbReserve), string(serve.VerbAdmin)}
+	all := []string{string(serve.VerbRead), string(serve.VerbAcquire), string(serve.VerbBreak), string(serve.VerbReserve),
+		string(serve.VerbAdmin)}
 	if len(names) == 0 {
 		return nil, wrong(table, "%s has no verbs; write verbs = [...] with some of %s", table, strings.Join(all, ", "))
 	}
@@ -396,6 +397,7 @@ func (p *Policy) addCertificate(f *policyFile, name string, t certificateTable) 
 		return wrong(key, `%s must say one of dns, uri, email and subject, such as dns = "backup.example.com"`, key)
 	}
 	r, err := p.rights(f, key, t.rightsTable)
-	p.certificates = append(p.certificates, certificateEntry{string(t.DNS), string(t.URI), string(t.Email), string(t.Subject), r})
+	p.certificates = append(p.certificates, certificateEntry{string(t.DNS), string(t.URI), string(t.Email),
+		string(t.Subject), r})
 	return err
 }

@@ -16,7 +16,8 @@ func (r Rights) Has(v serve.Verb) bool { return slices.Contains(r.Verbs, v) }
 
 // Covers reports whether a lock is one of those that the rights are about.
 func (r Rights) Covers(name string) bool {
-	return len(r.Prefixes) == 0 || slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return len(r.Prefixes) == 0 ||
+		slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // MayCover reports whether a lock whose name begins with prefix can be one of those that the

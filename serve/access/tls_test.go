@@ -64,7 +64,8 @@ func TestCertificatesReload(t *testing.T) {
 	if _, err := dialTLS(t, config, trusting(first)); err != nil {
 		t.Errorf("handshake without a certificate: %v, want nil: the client may have a token", err)
 	}
-	expired := first.Issue(t, x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Minute)})
+	expired := first.Issue(t,
+		x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Minute)})
 	for name, cert := range map[string]tls.Certificate{"expired": expired, "of another authority": second.Issue(t, x509.Certificate{})} {
 		if _, err := dialTLS(t, config, trusting(first, cert)); err == nil {
 			t.Errorf("a certificate that is %s was accepted", name)

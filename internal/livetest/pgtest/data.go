@@ -37,7 +37,8 @@ func copyData(postgres, home, dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(backup, "-D", dir, "-d", "postgres://"+User+"@"+addr, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd := exec.Command(backup, "-D", dir, "-d", "postgres://"+User+"@"+addr, "-R",
+		"-X", "stream", "-c", "fast", "--no-sync")
 	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
 	cmd.Env = append(os.Environ(), "PGPASSWORD="+Password()) // others see arguments
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -91,7 +91,8 @@ func looksEqual(a, b driver.Status) bool {
 			return false
 		}
 		other := b.Holders[i]
-		if h.Holder != other.Holder || h.Inherited != other.Inherited || len(h.Heirs) != len(other.Heirs) || h.Count != other.Count {
+		if h.Holder != other.Holder || h.Inherited != other.Inherited || len(h.Heirs) != len(other.Heirs) ||
+			h.Count != other.Count {
 			return false
 		}
 	}

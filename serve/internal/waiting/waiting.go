@@ -221,7 +221,8 @@ func (s State) giveUp(why Cause) (State, []Action) {
 	do := []Action{Cancel, StopTimer}
 	if s.Polled {
 		s.Polled = false
-		do = append(do, map[Cause]Action{Abandoned: AnswerQueued, Drained: AnswerQueued, Withdrawn: AnswerWithdrawn}[s.GaveUp])
+		do = append(do, map[Cause]Action{Abandoned: AnswerQueued, Drained: AnswerQueued,
+			Withdrawn: AnswerWithdrawn}[s.GaveUp])
 	}
 	var more []Action
 	switch {

@@ -42,5 +42,6 @@ func Answered(err error) bool {
 	case isPostgresError(err, ""):
 		return !isPostgresError(err, "57P") // it is shutting down or starting
 	}
-	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) || errors.As(err, new(rediskit.Refusal)) || errors.As(err, new(*mysql.MySQLError))
+	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) ||
+		errors.As(err, new(rediskit.Refusal)) || errors.As(err, new(*mysql.MySQLError))
 }

@@ -193,7 +193,8 @@ func TestNoPartOfAPassword(t *testing.T) {
 		"//app:%s@db.example/locks?sslmode=none&parseTime=maybe&timeout=x&sslrootcert=none", "//app:%s@db.example:none/%%zz", "app:%s@db.example/x",
 	}
 	seps := []string{
-		"/", "?", "#", "@", ":", "%", "%zz", "%2F", "&", "=", "&password=", "?password=", "/?", "//", "\\", " ", "\x1b]0;", "\n", "[", "]", ",", ";", "+", `"`, "'",
+		"/", "?", "#", "@", ":", "%", "%zz", "%2F", "&", "=", "&password=", "?password=", "/?", "//", "\\", " ", "\x1b]0;",
+		"\n", "[", "]", ",", ";", "+", `"`, "'",
 		"\xff", "\x00", "ü", "://", "@/", "/@", "?@", "#@", "@db/", ":1234/", "/1234@", "$", "`", "^", "|", "~", "<>", "{}",
 	}
 	var passwords []string

@@ -60,7 +60,8 @@ func (u *serverURL) openEtcd(ctx context.Context) (driver.Driver, error) {
 }
 
 // logIn reads the password anew for each login: a client logs in again when its token is over.
-func (u *serverURL) logIn(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (u *serverURL) logIn(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if login, ok := req.(*etcdserverpb.AuthenticateRequest); ok && u.passwordFile != "" {
 		password, err := readSecret("", u.passwordFile)
 		if err != nil {

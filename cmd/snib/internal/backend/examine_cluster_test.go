@@ -71,7 +71,8 @@ func TestZooKeeperFindings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second, ACL: zk.DigestACL(zk.PermAll, "alice", "horse")}
+			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second,
+				ACL: zk.DigestACL(zk.PermAll, "alice", "horse")}
 			var all []zkServer
 			for i, mode := range []string{"follower", "follower", "leader"} {
 				conf := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000", "syncLimit": "4"}

@@ -90,7 +90,8 @@ func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) 
 	var n, known, sync int
 	var behind int64
 	err := pool.QueryRow(ctx, `SELECT count(*), count(sync_state), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
-		coalesce(max(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_lsn() END, replay_lsn)), 0)::bigint
+		coalesce(max(pg_wal_lsn_diff(
+			CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_lsn() END, replay_lsn)), 0)::bigint
 		FROM pg_stat_replication`).Scan(&n, &known, &sync, &behind)
 	switch {
 	case err != nil:

@@ -79,7 +79,8 @@ func resolveMySQL(rest string) (location, error) {
 	}
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
 	return location{
-		url: name, open: func(ctx context.Context) (driver.Driver, error) { return openMySQL(ctx, name, c) }, transport: mySQLTransport(split, c),
+		url: name, open: func(ctx context.Context) (driver.Driver, error) { return openMySQL(ctx, name, c) },
+		transport: mySQLTransport(split, c),
 		openMarks: func() (*sql.DB, fence.Dialect, error) {
 			db, err := newMySQLPool(name, c)
 			return db, fence.MySQL, err
@@ -104,7 +105,8 @@ func (u *sqlURL) applyTLS(c *mysql.Config) (err error) {
 	case mode == "PREFERRED":
 		c.TLSConfig = "preferred"
 	default:
-		secure := serverURL{urlKind: urlKind{tls: true}, ca: ca, cert: cert, key: key, insecure: mode == "REQUIRED" || mode == "" && ca == ""}
+		secure := serverURL{urlKind: urlKind{tls: true}, ca: ca, cert: cert, key: key,
+			insecure: mode == "REQUIRED" || mode == "" && ca == ""}
 		c.TLS, err = secure.tlsConfig()
 	}
 	return err

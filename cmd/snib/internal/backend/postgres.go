@@ -91,7 +91,8 @@ func resolvePostgres(rest string) (location, error) {
 	}
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
 	return location{
-		url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) }, transport: postgresTransport(u, c.ConnConfig),
+		url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) },
+		transport: postgresTransport(u, c.ConnConfig),
 		openMarks: func() (*sql.DB, fence.Dialect, error) {
 			var opts []stdlib.OptionOpenDB
 			if c.BeforeConnect != nil {
@@ -239,7 +240,8 @@ func examinePostgresTable(ctx context.Context, conn *pgxpool.Conn) (Finding, err
 	var plain, trusted bool
 	var code int
 	err := conn.QueryRow(ctx, `SELECT format('%I.%I', n.nspname, c.relname), pg_get_userbyid(c.relowner), c.relkind = 'r' AND NOT c.relrowsecurity,
-		c.relowner = d.datdba OR (SELECT r.rolsuper OR NOT r.rolcanlogin OR r.rolname = current_user FROM pg_roles r WHERE r.oid = c.relowner),
+		c.relowner = d.datdba OR (SELECT r.rolsuper OR NOT r.rolcanlogin OR r.rolname = current_user
+			FROM pg_roles r WHERE r.oid = c.relowner),
 		(SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal)
 			+ (SELECT count(*) FROM pg_rewrite r WHERE r.ev_class = c.oid)
 			+ (SELECT count(*) FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype IN ('c', 'x'))

@@ -92,7 +92,8 @@ func TestRedisURL(t *testing.T) {
 // without the end of the line.
 func TestPasswordFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	for content, want := range map[string]string{"pass": "pass", "pass\n": "pass", "pass\r\n": "pass", " p%40 s \nmore\n": " p%40 s "} {
+	for content, want := range map[string]string{"pass": "pass", "pass\n": "pass", "pass\r\n": "pass",
+		" p%40 s \nmore\n": " p%40 s "} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,8 @@ func TestRedisFails(t *testing.T) {
 	for _, k := range []string{"redis://%s127.0.0.1:1", "rediss://%s127.0.0.1:1", "redis+cluster://%s127.0.0.1:1", "redis+sentinel://%s127.0.0.1:1/m"} {
 		text := fmt.Sprintf(k, "me:"+secret+"@")
 		_, err := Open(t.Context(), text, Take)
-		if err == nil || errors.Is(err, ErrConfig) || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "connection refused") {
+		if err == nil || errors.Is(err, ErrConfig) || strings.Contains(err.Error(), secret) ||
+			!strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("Open(t.Context(), %s) = %v, want a refused connection", text, err)
 		}
 	}
@@ -152,7 +154,8 @@ func FuzzRedisURL(f *testing.F) {
 // Cluster as the given one if a tag can achieve that.
 func TestProbe(t *testing.T) {
 	for name, tag := range map[string]string{
-		"a": "{a}", "a{b}c": "{b}", "{}a": "", "a{b": "", "a}b": "", "a{{b}}": "", strings.Repeat("x", 512): "", "jobs/ü": "{jobs/ü}",
+		"a": "{a}", "a{b}c": "{b}", "{}a": "", "a{b": "", "a}b": "", "a{{b}}": "", strings.Repeat("x", 512): "",
+		"jobs/ü": "{jobs/ü}",
 	} {
 		got := probe(name)
 		if !strings.HasPrefix(got, tag+"snib-probe/") || got == probe(name) || driver.CheckName(got) != nil {

@@ -44,8 +44,9 @@ func isTransient(err error) bool {
 		return false
 	}
 	for _, target := range []error{
-		context.DeadlineExceeded, os.ErrDeadlineExceeded, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
-		syscall.EAGAIN, syscall.EADDRNOTAVAIL, driver.ErrBadConn, mysql.ErrInvalidConn, zk.ErrNoServer, zk.ErrConnectionClosed,
+		context.DeadlineExceeded, os.ErrDeadlineExceeded, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EHOSTUNREACH,
+		syscall.ENETUNREACH, syscall.EAGAIN, syscall.EADDRNOTAVAIL, driver.ErrBadConn, mysql.ErrInvalidConn,
+		zk.ErrNoServer, zk.ErrConnectionClosed,
 	} {
 		if errors.Is(err, target) {
 			return true

@@ -72,7 +72,8 @@ func startProgram(name, file string) *exec.Cmd {
 
 // startChild starts one of the programs of TestMain under supervision.
 func startChild(name, file string) *Child {
-	c, err := Start(Program{Path: os.Args[0], Args: []string{os.Args[0], file}, Env: append(os.Environ(), programVar+"="+name)})
+	c, err := Start(Program{Path: os.Args[0], Args: []string{os.Args[0], file},
+		Env: append(os.Environ(), programVar+"="+name)})
 	if err != nil {
 		panic(err)
 	}

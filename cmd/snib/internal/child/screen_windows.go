@@ -44,6 +44,7 @@ func Height(f *os.File) int {
 
 func consoleWindow(f *os.File) (windows.SmallRect, bool) {
 	var info windows.ConsoleScreenBufferInfo
-	ok := withDescriptor(f, func(fd uintptr) error { return windows.GetConsoleScreenBufferInfo(windows.Handle(fd), &info) })
+	ok := withDescriptor(f,
+		func(fd uintptr) error { return windows.GetConsoleScreenBufferInfo(windows.Handle(fd), &info) })
 	return info.Window, ok
 }

@@ -169,7 +169,8 @@ func (acq *acquirer) options() []snib.Option {
 
 // acquire acquires one of the names, and meanwhile shows who holds the first. If a signal asks the
 // process to end, acquire gives up and returns the exit code for that signal.
-func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []string, sigs <-chan os.Signal) (*snib.Lock, error) {
+func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []string,
+	sigs <-chan os.Signal) (*snib.Lock, error) {
 	acq.names, acq.req.Name = names, names[0]
 	type result struct {
 		lock *snib.Lock
@@ -217,7 +218,8 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 }
 
 // acquireNames acquires any one of the names, or all.
-func (acq *acquirer) acquireNames(locker *snib.Locker, s *backend.Store, names []string, anyOne bool, sigs <-chan os.Signal) (holds, error) {
+func (acq *acquirer) acquireNames(locker *snib.Locker, s *backend.Store, names []string, anyOne bool,
+	sigs <-chan os.Signal) (holds, error) {
 	if !anyOne {
 		return acq.acquireAll(locker, s, names, sigs)
 	}
@@ -231,7 +233,8 @@ func (acq *acquirer) acquireNames(locker *snib.Locker, s *backend.Store, names [
 // acquireAll acquires all names or none, one after the other. They are sorted, as they are for
 // [snib.Locker.AcquireAll], so that no two callers wait for each other. If it fails, acq.req.Name
 // is the name that it did not get.
-func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []string, sigs <-chan os.Signal) (holds, error) {
+func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []string,
+	sigs <-chan os.Signal) (holds, error) {
 	began := time.Now()
 	for i, name := range names {
 		if i > 0 && acq.wait.set && !acq.noWait {

@@ -142,7 +142,8 @@ func TestTTLs(t *testing.T) {
 func promiseRows(all []driver.Info) [][]string {
 	rows := [][]string{{"backend", "tenure", "fencing", "fair", "modes", "TTL"}}
 	for _, i := range all {
-		rows = append(rows, []string{i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), describeModes(i), ttls(i)})
+		rows = append(rows, []string{i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(),
+			describeModes(i), ttls(i)})
 	}
 	return rows
 }

@@ -111,8 +111,9 @@ func (a *app) newRootCommand() *cobra.Command {
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	root.AddCommand(
 		a.newRunCommand(), a.newLsCommand(), a.newShowCommand(), a.newWaitCommand(),
-		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
-		a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(), a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
+		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(),
+		a.newSchemaCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(),
+		a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
 	a.setUpHelp(root)

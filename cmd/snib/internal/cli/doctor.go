@@ -79,7 +79,8 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 
 // diagnose returns all findings about a store, with those that are given. Failed is why no lock
 // could be taken. If the findings can't explain that, it is the error.
-func diagnose(ctx context.Context, s *backend.Store, more []backend.Finding) (found []backend.Finding, failed, err error) {
+func diagnose(ctx context.Context, s *backend.Store,
+	more []backend.Finding) (found []backend.Finding, failed, err error) {
 	found, err = s.Examine(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -185,7 +185,8 @@ func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
 }
 
 func toHolder(h driver.Holding) holderJSON {
-	j := holderJSON{IDDigest: idDigest(h), Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
+	j := holderJSON{IDDigest: idDigest(h), Token: h.Token, processJSON: processJSON(h.Holder),
+		Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held
@@ -214,7 +215,8 @@ func toWaiter(w driver.Waiting) waiterJSON {
 
 func toPromises(i driver.Info, f backend.Faults) promisesJSON {
 	return promisesJSON{
-		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL), seconds(i.MaxTTL),
+		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL),
+		seconds(i.MaxTTL),
 		slices.Concat([]string{}, i.Assumptions), f,
 	}
 }

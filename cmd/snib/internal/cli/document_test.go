@@ -120,7 +120,8 @@ func (r *reference) describe(typ ast.Expr) string {
 	case *ast.Ident:
 		switch other := r.types[e.Name].(type) {
 		case nil:
-			return map[string]string{"string": "string", "bool": "boolean", "int": "integer", "uint64": "integer", "float64": "number", "HolderKind": "string"}[e.Name]
+			return map[string]string{"string": "string", "bool": "boolean", "int": "integer", "uint64": "integer",
+				"float64": "number", "HolderKind": "string"}[e.Name]
 		case *ast.StructType:
 			if !slices.Contains(r.parts, e.Name) {
 				r.parts = append(r.parts, e.Name)

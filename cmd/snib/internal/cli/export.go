@@ -146,7 +146,8 @@ func newLeakSearch(a *app) *leaksCommand {
 	silent := *a
 	silent.quiet = true
 	host, _ := os.Hostname() // without a host name no process is known to be gone
-	return &leaksCommand{app: &silent, held: new(duration), settle: &duration{value: defaultSettle}, limit: 1000, host: host}
+	return &leaksCommand{app: &silent, held: new(duration), settle: &duration{value: defaultSettle},
+		limit: 1000, host: host}
 }
 
 // examine checks the store. It takes no lock, except one for a moment in Redis and Redlock, which

@@ -18,7 +18,8 @@ func TestHelp(t *testing.T) {
 	}
 	for _, cmd := range append(append(serve.Commands(), root.Commands()...), root) {
 		out.Reset()
-		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Example) || !strings.Contains(out.String(), cmd.Long) {
+		if err := cmd.Help(); err != nil || !strings.Contains(out.String(), cmd.Example) ||
+			!strings.Contains(out.String(), cmd.Long) {
 			t.Errorf("the help of %s lacks examples or notes, or %v: %s", cmd.CommandPath(), err, &out)
 		}
 		if cmd.Runnable() && cmd.Example == "" && cmd.Name() != "help" {

@@ -287,7 +287,8 @@ func (l *leaksCommand) isGone(h driver.Holder) bool {
 
 // confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
 // st was requested when the time later had passed since k was seen.
-func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st driver.Status, later time.Duration) (leak, bool, error) {
+func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st driver.Status,
+	later time.Duration) (leak, bool, error) {
 	if k.kind == leakForeign {
 		k, ok := confirmForeign(k, st)
 		return k, ok, nil

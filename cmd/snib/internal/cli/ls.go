@@ -93,7 +93,8 @@ func (a *app) ls(ctx context.Context, s *backend.Store, prefix string, foreign b
 
 // watchList prints the locks of a store at most once per interval, until the process ends. It
 // tolerates outages as snib watch does.
-func (a *app) watchList(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string, interval time.Duration) error {
+func (a *app) watchList(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string,
+	interval time.Duration) error {
 	heading, height := "---- %s  %s\n", 0
 	if child.CanRedraw(os.Stdout) {
 		// The cursor goes to the top left, and all below is erased.

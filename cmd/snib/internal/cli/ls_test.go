@@ -47,7 +47,8 @@ func TestLsOfAHalf(t *testing.T) {
 	for _, tt := range tests {
 		var out, errOut bytes.Buffer
 		a := &app{out: &out, err: &errOut}
-		err := a.ls(t.Context(), &backend.Store{Driver: halfListedStore{memlock.New(), tt.names}, URL: "half:"}, "", false, tt.output)
+		err := a.ls(t.Context(), &backend.Store{Driver: halfListedStore{memlock.New(), tt.names}, URL: "half:"}, "",
+			false, tt.output)
 		if !errors.Is(err, errHalf) || exitCode(err) != exitUnavailable {
 			t.Errorf("-o %s of %q = %v, want %v", tt.output, tt.names, err, errHalf)
 		}
@@ -117,7 +118,8 @@ func TestHeldNotKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		cell := newTableRow(driver.Status{Holders: []driver.Holding{h}}).held
-		if cell != want.cell || !strings.HasSuffix(sinceText(h), want.since) || heldBy(h) != want.phrase || !strings.HasSuffix(string(text), want.json) {
+		if cell != want.cell || !strings.HasSuffix(sinceText(h), want.since) || heldBy(h) != want.phrase ||
+			!strings.HasSuffix(string(text), want.json) {
 			t.Errorf("a hold of %v is shown as %q, %q, %q, %s, want %+v", held, cell, sinceText(h), heldBy(h), text, want)
 		}
 	}
@@ -141,8 +143,9 @@ func TestListedNames(t *testing.T) {
 	}
 	who := driver.Holder{Host: evil, Label: evil}
 	st := driver.Status{
-		Name:    evil,
-		Holders: []driver.Holding{{ID: evil, Token: 1, Holder: who, Inherited: true, Heirs: []driver.Holder{{PID: 7, Label: evil}}}},
+		Name: evil,
+		Holders: []driver.Holding{{ID: evil, Token: 1, Holder: who, Inherited: true,
+			Heirs: []driver.Holder{{PID: 7, Label: evil}}}},
 		Waiters: []driver.Waiting{{ID: evil, Holder: who}},
 	}
 	for _, output := range []string{"table", "name"} {
@@ -151,7 +154,8 @@ func TestListedNames(t *testing.T) {
 		s := &backend.Store{Driver: memlock.New(), URL: "sqlite:/" + evil}
 		l := &leaksCommand{app: a, output: &choice{value: output}}
 		leaks := []leak{{kind: leakForeign, name: evil, problem: evil, library: evil}}
-		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output), a.printShow(s, st, 0, output),
+		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output),
+			a.printShow(s, st, 0, output),
 			l.report(s, leaks), l.report(s, nil))
 		if err != nil || strings.ContainsAny(out.String(), "\x1b\a\u202e") {
 			t.Errorf("-o %s prints %q, %v", output, out.String(), err)

@@ -18,7 +18,8 @@ type progressLine struct {
 }
 
 func (a *app) newProgressLine() *progressLine {
-	return &progressLine{app: a, nextDraw: time.Now().Add(feedbackInterval), disabled: a.quiet || !child.CanRedraw(os.Stderr)}
+	return &progressLine{app: a, nextDraw: time.Now().Add(feedbackInterval),
+		disabled: a.quiet || !child.CanRedraw(os.Stderr)}
 }
 
 // show draws the line, at most five times a second, and not at all in the first second.

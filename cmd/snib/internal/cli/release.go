@@ -105,7 +105,8 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 }
 
 // breakHolds breaks the holds of a lock, logs that, and returns those that had not ended before.
-func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, holds []driver.Holding, reason string) ([]driver.Holding, error) {
+func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, holds []driver.Holding,
+	reason string) ([]driver.Holding, error) {
 	var broken []driver.Holding
 	for _, h := range holds {
 		err := breakHold(ctx, s, name, h)

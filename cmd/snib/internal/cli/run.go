@@ -218,7 +218,8 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 // acquireLocks opens the store and acquires all locks. From its first request for a lock on, r.sigs
 // receives the signals of this process. It returns the holds with those around this process. If
 // the locks were taken and --skip was given, all results are nil.
-func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker *snib.Locker, held holds, outer []outerHold, err error) {
+func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker *snib.Locker, held holds,
+	outer []outerHold, err error) {
 	if outer, err = outerHolds(); err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -250,7 +251,8 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 }
 
 // newLocker returns a Locker for s, if s supports the flags and no outer hold is in the way.
-func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acquirer, outer []outerHold) (*snib.Locker, error) {
+func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acquirer,
+	outer []outerHold) (*snib.Locker, error) {
 	if !r.ttl.set {
 		r.ttl.value = defaultTTLFor(s.Info())
 		acq.req.TTL = r.ttl.value

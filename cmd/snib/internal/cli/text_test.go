@@ -131,7 +131,8 @@ func TestEncodeTerminal(t *testing.T) {
 }
 
 func TestMessageIsOneLine(t *testing.T) {
-	for text, want := range map[string]string{"snib: a\nb\r\n": "a; b", "a:\n\tb: c\n\td: e": "a: b: c; d: e", "a\n \nb": "a; b", "a\tb": `a\tb`} {
+	for text, want := range map[string]string{"snib: a\nb\r\n": "a; b", "a:\n\tb: c\n\td: e": "a: b: c; d: e",
+		"a\n \nb": "a; b", "a\tb": `a\tb`} {
 		if got := message(errors.New(text)); got != want {
 			t.Errorf("message(%q) = %q, want %q", text, got, want)
 		}

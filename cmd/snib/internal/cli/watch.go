@@ -303,7 +303,8 @@ func newEvent(kind, name string, h *holderJSON) event {
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func (w *watchCommand) report(e event) error {
-	return w.print(w.output.value, result{document: func() any { return e }, oneLine: true, text: func() string { return e.line(outputWidth()) }})
+	return w.print(w.output.value,
+		result{document: func() any { return e }, oneLine: true, text: func() string { return e.line(outputWidth()) }})
 }
 
 // line returns an event on one line of at most width columns, for people.

@@ -96,7 +96,8 @@ func TestWatchSlowLook(t *testing.T) {
 		runFor := &duration{value: time.Second, set: true}
 		w := &watchCommand{app: &app{out: &out, err: io.Discard}, exact: true, runFor: runFor, output: &choice{value: "json"}}
 		// The snapshots are taken now and after 100 ms. The second one takes 50 ms.
-		s := &backend.Store{Driver: expiringStore{ends: time.Now().Add(oneInterval + 20*time.Millisecond), requests: new(int)}}
+		s := &backend.Store{Driver: expiringStore{ends: time.Now().Add(oneInterval + 20*time.Millisecond),
+			requests: new(int)}}
 		if err := w.watch(t.Context(), s, "lock"); err != nil {
 			t.Fatal(err)
 		}

@@ -239,7 +239,8 @@ type floorCaller struct {
 
 func (c *floorCaller) acquire(ctx context.Context, name string) error {
 	c.name[0] = name
-	return c.rdb.Do(ctx, c.rdb.B().Set().Key(name).Value(c.token[0]).Nx().PxMilliseconds(ttl.Milliseconds()).Build()).Error()
+	return c.rdb.Do(ctx,
+		c.rdb.B().Set().Key(name).Value(c.token[0]).Nx().PxMilliseconds(ttl.Milliseconds()).Build()).Error()
 }
 
 func (c *floorCaller) release() error {

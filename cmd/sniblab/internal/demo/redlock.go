@@ -31,7 +31,8 @@ func (s *Director) Redlock(p pattern.Name) *redlockNodes {
 	for len(s.nodes) < nodeCount {
 		s.nodes = append(s.nodes, redistest.Single(s.t))
 	}
-	r := &redlockNodes{director: s, nodes: s.nodes, stock: s.Redis(), snib: p != pattern.NaiveRedlock, broken: map[*livetest.Proxy]string{}}
+	r := &redlockNodes{director: s, nodes: s.nodes, stock: s.Redis(), snib: p != pattern.NaiveRedlock,
+		broken: map[*livetest.Proxy]string{}}
 	for _, n := range r.nodes {
 		n.Must("FLUSHALL")
 	}

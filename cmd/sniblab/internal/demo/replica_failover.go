@@ -37,7 +37,8 @@ func (s *Director) MasterAndReplica() *masterAndReplica {
 
 // Client starts a client of one of the two servers.
 func (m *masterAndReplica) Client(name string, of *redisServer, p pattern.Name, ttl time.Duration) *Client {
-	return m.director.start(pattern.Spec{Pattern: p, URLs: []string{of.URL()}, Stock: m.stock.URL(), Client: name, TTL: ttl})
+	return m.director.start(pattern.Spec{Pattern: p, URLs: []string{of.URL()}, Stock: m.stock.URL(),
+		Client: name, TTL: ttl})
 }
 
 // Cut cuts the replica off from its master. Neither is told.

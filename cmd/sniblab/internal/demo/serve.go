@@ -108,7 +108,8 @@ func serve(in io.Reader, out io.Writer) int {
 		if thrown {
 			err = nil
 		}
-		w.send(report{Kind: done, Op: r.Op, Held: held, Thrown: thrown, Tries: tries, Took: time.Since(began), Err: text(err)})
+		w.send(report{Kind: done, Op: r.Op, Held: held, Thrown: thrown, Tries: tries, Took: time.Since(began),
+			Err: text(err)})
 	}
 }
 

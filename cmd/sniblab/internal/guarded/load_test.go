@@ -199,7 +199,8 @@ func TestRedisUnderLoad(t *testing.T) {
 
 func openRedis(t testing.TB) rueidis.Client {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Single(t).Addr()}, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Single(t).Addr()},
+		DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}

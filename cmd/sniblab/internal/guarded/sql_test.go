@@ -235,7 +235,8 @@ func addColumns(t testing.TB, d database, db *sql.DB) fence.Columns {
 func TestNoTable(t *testing.T) {
 	db := databases[0].open(t)
 	_, err := fence.SQL{DB: db, Dialect: fence.Postgres}.Open(t.Context(), hold{"a", 1, "o"})
-	if err == nil || errors.Is(err, fence.ErrStale) || errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "snib_fence") {
+	if err == nil || errors.Is(err, fence.ErrStale) || errors.Is(err, driver.ErrInvalid) ||
+		!strings.Contains(err.Error(), "snib_fence") {
 		t.Errorf("Open without the table = %v, want the database's error", err)
 	}
 }

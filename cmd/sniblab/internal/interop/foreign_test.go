@@ -127,7 +127,8 @@ func (h bsmHold) release() error { return bsmError(h.Release(context.Background(
 func TestRefusals(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
-	for _, c := range []foreignLocker{redsyncClient{redsync.New(redsyncpool.NewPool(client))}, bsmClient{bsm.New(client)}} {
+	for _, c := range []foreignLocker{redsyncClient{redsync.New(redsyncpool.NewPool(client))},
+		bsmClient{bsm.New(client)}} {
 		if _, err := c.try("lock", time.Second); err == nil || errors.Is(err, errRefused) || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("%s without a server = %v, want that it can't be reached", fmt.Sprintf("%T", c), err)
 		}

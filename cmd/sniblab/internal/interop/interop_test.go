@@ -276,7 +276,8 @@ func expiryThere(t *testing.T, w fixture, name string) {
 	sent := time.Now()
 	w.takeForeign(t, name, shortTTL)
 	got := time.Now()
-	lock := startWaiting(t, locker, d, name).awaitGrant(t, sent.Add(shortTTL-10*time.Millisecond), got.Add(shortTTL+maxDelay))
+	lock := startWaiting(t, locker, d, name).awaitGrant(t, sent.Add(shortTTL-10*time.Millisecond),
+		got.Add(shortTTL+maxDelay))
 	w.wantRefusal(t, name, "after its own lock has lapsed")
 	release(t, lock)
 }

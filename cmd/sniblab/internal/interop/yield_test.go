@@ -22,7 +22,8 @@ func TestYieldToRedisPy(t *testing.T) {
 	w := newFixture(t)
 	var lockers [2]*snib.Locker
 	for i := range lockers {
-		d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{w.server.Addr()}}, redislock.YieldToForeign(time.Second))
+		d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{w.server.Addr()}},
+			redislock.YieldToForeign(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,8 @@ func startCurator(t *testing.T, addr string) zkAgent {
 		livetest.Missing(t, "zookeeper", "Curator is not installed")
 	}
 	var path []string
-	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava", "slf4j-nop"} {
+	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper",
+		"guava", "slf4j-nop"} {
 		path = append(path, jars+jar+".jar")
 	}
 	return zkAgent{"Curator", startAgent(t, addr, exec.Command(java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", strings.Join(path, ":"),

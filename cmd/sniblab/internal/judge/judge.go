@@ -275,7 +275,8 @@ func (g *register) write(h *history.Hold) (overwritten *history.Hold) {
 }
 
 // countDamage does what the holders did to both resources.
-func (r *Result) countDamage(events []history.Event, holds map[[2]any]*history.Hold, excused func(from, until int64) string, unclaimed bool) {
+func (r *Result) countDamage(events []history.Event, holds map[[2]any]*history.Hold,
+	excused func(from, until int64) string, unclaimed bool) {
 	plain, checked := register{seen: map[*history.Hold]int{}}, register{seen: map[*history.Hold]int{}}
 	greatest := uint64(0)
 	for _, e := range events {
@@ -378,7 +379,8 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.PerHold, r.Connections = append(r.PerHold, o.PerHold...), append(r.Connections, o.Connections...)
 	r.Crowds = append(r.Crowds, o.Crowds...)
 	r.Blocked = r.Blocked || o.Blocked
-	r.Leaked, r.Starved, r.Unknown, r.Excused = r.Leaked+o.Leaked, r.Starved+o.Starved, r.Unknown+o.Unknown, r.Excused+o.Excused
+	r.Leaked, r.Starved = r.Leaked+o.Leaked, r.Starved+o.Starved
+	r.Unknown, r.Excused = r.Unknown+o.Unknown, r.Excused+o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {
 		r.Evidence = o.Evidence

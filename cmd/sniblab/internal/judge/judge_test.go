@@ -283,7 +283,8 @@ func TestErrors(t *testing.T) {
 	fail := func(at int64, text string) {
 		r.add(history.Failed, "A", at, at, func(e *history.Event) { e.Err = text })
 	}
-	for i, text := range []string{"too old", "refused at port 1", "", "no password", "refused at port 2", strings.Repeat("é", 400)} {
+	for i, text := range []string{"too old", "refused at port 1", "", "no password", "refused at port 2",
+		strings.Repeat("é", 400)} {
 		fail(int64(i+1), text)
 	}
 	got := Judge(r, Rules{})

@@ -95,9 +95,11 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	case "zk":
 		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second))
 	case "zkkeep":
-		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second), zklock.KeepSuspended())
+		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second),
+			zklock.KeepSuspended())
 	case "etcd":
-		client, err := clientv3.New(clientv3.Config{Endpoints: s.Addrs, DialTimeout: time.Second, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)})
+		client, err := clientv3.New(clientv3.Config{Endpoints: s.Addrs, DialTimeout: time.Second, Logger: zap.NewNop(),
+			Context: context.WithoutCancel(ctx)})
 		if err != nil {
 			return nil, err
 		}

@@ -247,7 +247,8 @@ func (w *worker) cycle(ctx context.Context, r *rand.Rand, m lockMode) {
 func (w *worker) failed(ctx context.Context, id int64, err error) {
 	expected := errors.Is(err, snib.ErrHeld) || errors.Is(err, snib.ErrUnavailable) || errors.Is(err, snib.ErrLost) ||
 		errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil
-	w.log.Add(history.Event{At: now(), Kind: history.Failed, ID: id, Err: err.Error(), Lost: errors.Is(err, snib.ErrLost), Odd: !expected})
+	w.log.Add(history.Event{At: now(), Kind: history.Failed, ID: id, Err: err.Error(), Lost: errors.Is(err, snib.ErrLost),
+		Odd: !expected})
 }
 
 // acquired logs a hold. It reads the clock before the validity, so that the

@@ -14,7 +14,8 @@ const PutIfAbsent Name = "a key without a lease"
 // putIfAbsent makes a key if there is none, in one transaction. The key has no lease, so it stays
 // until its client deletes it.
 func putIfAbsent(ctx context.Context, s Spec, t Tracer) (*Client, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: s.URLs, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)})
+	client, err := clientv3.New(clientv3.Config{Endpoints: s.URLs, Logger: zap.NewNop(),
+		Context: context.WithoutCancel(ctx)})
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ const (
 )
 
 // onRedlock returns a function that opens clients of a pattern.
-func onRedlock(pattern func(context.Context, Spec, Tracer) (*Client, error)) func(context.Context, Spec, Tracer) (*Client, error) {
+func onRedlock(
+	pattern func(context.Context, Spec, Tracer) (*Client, error),
+) func(context.Context, Spec, Tracer) (*Client, error) {
 	return func(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		c, err := pattern(ctx, s, t)
 		if err == nil && c.Read == nil && s.Stock != "" {

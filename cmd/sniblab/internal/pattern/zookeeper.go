@@ -168,7 +168,8 @@ func unwatched(z *zooKeeperClient) (*Client, error) {
 // waiter watches all nodes, and not only the one before its own. So each change wakes all waiters,
 // and each of them lists all nodes.
 func herd(z *zooKeeperClient) (*Client, error) {
-	if _, err := z.conn.Create(z.path(), nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+	if _, err := z.conn.Create(z.path(), nil, 0, zk.WorldACL(zk.PermAll)); err != nil &&
+		!errors.Is(err, zk.ErrNodeExists) {
 		return nil, err
 	}
 	var node string

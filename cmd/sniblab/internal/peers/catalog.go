@@ -35,7 +35,8 @@ var late = []string{"pause", "late-write"}
 // longer are the faults under which a hold may last for more than a TTL: those, and the ones that
 // the lab lets a holder work through. The holder works on while a waiter is stopped or restarted.
 var longer = []string{
-	"pause", "late-write", "stop-waiter", "kill-waiter", "lost-renewal", "cut", "late-cut", "no-answers", "store-pause", "store-restart", "store-forget", "disk-full",
+	"pause", "late-write", "stop-waiter", "kill-waiter", "lost-renewal", "cut", "late-cut", "no-answers", "store-pause",
+	"store-restart", "store-forget", "disk-full",
 }
 
 // parted are the faults after which client and server may disagree about a lease.
@@ -60,8 +61,10 @@ func onRedis() []Peer {
 	bsm := Peer{Store: trial.Redis, Language: "Go", Library: "bsm/redislock", Version: "0.9.4", kit: golang}
 	rueidis := Peer{Store: trial.Redis, Language: "Go", Library: "rueidis/rueidislock", Version: "1.0.79", kit: golang}
 	redisson := Peer{Store: trial.Redis, Language: "Java", Library: "Redisson", Version: "3.52.0", Held: "isHeldByCurrentThread()", kit: java}
-	redisPy := Peer{Store: trial.Redis, Language: "Python", Library: "redis-py", Version: "8.1.0", Held: "owned()", kit: python}
-	pyLock := Peer{Store: trial.Redis, Language: "Python", Library: "python-redis-lock", Version: "4.0.1", Held: "get_owner_id()", kit: python}
+	redisPy := Peer{Store: trial.Redis, Language: "Python", Library: "redis-py", Version: "8.1.0",
+		Held: "owned()", kit: python}
+	pyLock := Peer{Store: trial.Redis, Language: "Python", Library: "python-redis-lock", Version: "4.0.1",
+		Held: "get_owner_id()", kit: python}
 	pottery := Peer{Store: trial.Redis, Language: "Python", Library: "pottery", Version: "3.0.1", kit: python}
 	redlock := Peer{Store: trial.Redis, Language: "Node.js", Library: "redlock", Version: "5.0.0-beta.2", Statements: distlock, kit: node}
 	shedlock := Peer{Store: trial.Redis, Language: "Java", Library: "ShedLock", Version: "7.10.1", Statements: shedlockStates(), kit: java}
@@ -154,7 +157,8 @@ func onZooKeeper() []Peer {
 }
 
 func onFiles() []Peer {
-	flock := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux", Version: "as installed", kit: golang}
+	flock := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux",
+		Version: "as installed", kit: golang}
 	return []Peer{
 		flock.as("flock", "none", "whether the command under the lock runs", trial.Statement{Text: "the lock ends when the file is closed", Page: flockPage}),
 	}

@@ -41,7 +41,8 @@ func TestCatalog(t *testing.T) {
 
 // TestNamed checks what the names of groups stand for.
 func TestNamed(t *testing.T) {
-	for name, want := range map[string]int{"redsync": 1, "foreign": len(All()), "foreign-etcd": 2, "foreign-": 0, "foreign-oracle": 0, "foreigner": 0, "": 0} {
+	for name, want := range map[string]int{"redsync": 1, "foreign": len(All()), "foreign-etcd": 2, "foreign-": 0,
+		"foreign-oracle": 0, "foreigner": 0, "": 0} {
 		if got := Named(name); len(got) != want {
 			t.Errorf("Named(%q) = %d peers, want %d", name, len(got), want)
 		}
@@ -95,7 +96,8 @@ func TestPins(t *testing.T) {
 		"Node.js": read(t, "node/package.json"), "Java": read(t, "java/pom.xml"),
 	}
 	for _, p := range All() {
-		name := regexp.QuoteMeta(strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(p.Library, "redis-py", "redis"), "flock of ")))
+		name := strings.TrimPrefix(strings.ReplaceAll(p.Library, "redis-py", "redis"), "flock of ")
+		name = regexp.QuoteMeta(strings.ToLower(name))
 		name = strings.TrimSuffix(strings.TrimSuffix(name, "/concurrency"), "/rueidislock")
 		if p.Library == "ShedLock" {
 			name = "shedlock-provider-[a-z-]+"

@@ -116,7 +116,8 @@ func (r *release) checkModules(ctx context.Context) error {
 		if !m.public() {
 			continue
 		}
-		_, err := call{dir: filepath.Join(r.clone, m.dir), env: env, cmd: []string{"go", "list", "-mod=readonly", "-deps", "-test", "./..."}}.output(ctx)
+		_, err := call{dir: filepath.Join(r.clone, m.dir), env: env,
+			cmd: []string{"go", "list", "-mod=readonly", "-deps", "-test", "./..."}}.output(ctx)
 		if err != nil {
 			return fmt.Errorf("module %s is not complete: %w", m.path, err)
 		}

@@ -55,7 +55,8 @@ func TestWhole(t *testing.T) {
 		if got, want := u.install(t, "version"), "snib "+testVersion+", "+runtime.Version(); !strings.HasPrefix(got, want) {
 			t.Errorf("the installed command prints %q, want %q", got, want)
 		}
-		if got := u.run(t, u.dir, filepath.Join(u.dir, "bin", "snib"), "run", "-u", "sqlite:"+u.dir+"/locks.db", "demo", "--", "echo", "locked"); got != "locked" {
+		if got := u.run(t, u.dir, filepath.Join(u.dir, "bin", "snib"), "run", "-u", "sqlite:"+u.dir+"/locks.db", "demo", "--",
+			"echo", "locked"); got != "locked" {
 			t.Errorf("snib run printed %q, want locked", got)
 		}
 	})
@@ -92,7 +93,8 @@ func copyOfRepository(t *testing.T) string {
 	t.Helper()
 	top := mustGit(t, ".", "rev-parse", "--show-toplevel")
 	files := map[string]string{}
-	for _, name := range strings.Split(mustGit(t, top, "ls-files", "--cached", "--others", "--exclude-standard", "-z"), "\x00") {
+	for _, name := range strings.Split(mustGit(t, top, "ls-files", "--cached", "--others", "--exclude-standard", "-z"),
+		"\x00") {
 		text, err := os.ReadFile(filepath.Join(top, name))
 		if errors.Is(err, os.ErrNotExist) || name == "" {
 			continue // removed, and not yet committed; or after the last name
@@ -163,7 +165,8 @@ func checkShared(t *testing.T, dir string) {
 	t.Helper()
 	want := map[string]string{"/usr/share/man/man1/snib.1": "128+N:", "/usr/lib/systemd/system/snib.service": "ExecStart=/usr/bin/snib serve"}
 	for shell, file := range completions {
-		want[file] = map[string]string{"bash": "complete -o default", "zsh": "#compdef snib", "fish": "complete -c snib"}[shell]
+		want[file] = map[string]string{"bash": "complete -o default", "zsh": "#compdef snib",
+			"fish": "complete -c snib"}[shell]
 	}
 	for file, text := range want {
 		if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.Contains(got, []byte(text)) {

@@ -121,7 +121,8 @@ func writeTable(b *bytes.Buffer, title string, outcomes []trial.Outcome, first i
 		return
 	}
 	fmt.Fprintf(b, "<h2>%s</h2>\n<div><table>\n<tr><th>name</th><th>verdict</th>", title)
-	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "told late", "lost writes", "with tokens", "leaked", "starved", "unknown", "trials", "commands per hold", "in a crowd", "connections"} {
+	for _, column := range []string{"acquired", "faults", "overlaps", "longest", "told late", "lost writes", "with tokens",
+		"leaked", "starved", "unknown", "trials", "commands per hold", "in a crowd", "connections"} {
 		fmt.Fprintf(b, "<th class=\"n\">%s</th>", column)
 	}
 	b.WriteString("</tr>\n")
@@ -242,15 +243,18 @@ func Picture(o trial.Outcome) (sentence string, c timeline.Chart, ok bool) {
 	case o.Worst != nil:
 		a, b := o.Worst.Holds[0], o.Worst.Holds[1]
 		sentence = fmt.Sprintf("From %s to %s, %s and %s both believed that they held the lock.", seconds(o.Worst.At), seconds(o.Worst.Until), client(a.Worker), client(b.Worker))
-		c.From, c.Until = max(at(a.Acquired)-300*time.Millisecond, at(o.Worst.At)-3*trial.TTL), at(o.Worst.Until)+300*time.Millisecond
+		c.From = max(at(a.Acquired)-300*time.Millisecond, at(o.Worst.At)-3*trial.TTL)
+		c.Until = at(o.Worst.Until) + 300*time.Millisecond
 	case o.Disorder != nil:
 		h, before := o.Disorder.Hold, o.Disorder.Before
 		sentence = fmt.Sprintf("%s got the lock with token %d at %s, and then %s got it with token %d at %s.",
 			client(before.Worker), before.Token, seconds(before.Acquired), client(h.Worker), h.Token, seconds(h.Acquired))
-		c.From, c.Until = max(at(before.Acquired)-300*time.Millisecond, at(h.Acquired)-3*trial.TTL), at(h.Acquired)+300*time.Millisecond
+		c.From = max(at(before.Acquired)-300*time.Millisecond, at(h.Acquired)-3*trial.TTL)
+		c.Until = at(h.Acquired) + 300*time.Millisecond
 	case o.First != nil:
 		sentence = fmt.Sprintf("At %s, the write of %s overwrote that of %s, which %[2]s had not seen when it read.", seconds(o.First.At), client(o.First.Hold.Worker), client(o.First.Other.Worker))
-		c.From, c.Until = max(at(o.First.Hold.Acquired)-300*time.Millisecond, at(o.First.At)-3*trial.TTL), at(o.First.At)+300*time.Millisecond
+		c.From = max(at(o.First.Hold.Acquired)-300*time.Millisecond, at(o.First.At)-3*trial.TTL)
+		c.Until = at(o.First.At) + 300*time.Millisecond
 	default:
 		return "", c, false
 	}
@@ -288,7 +292,8 @@ func addHolds(c *timeline.Chart, holds []*history.Hold, o trial.Outcome) {
 		if h.Token > 0 && (decides || at(end-h.Acquired) > 200*time.Millisecond) {
 			text = fmt.Sprint("token ", h.Token)
 		}
-		c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(h.Acquired), Until: at(end), Kind: timeline.Belief, Text: text})
+		c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(h.Acquired), Until: at(end),
+			Kind: timeline.Belief, Text: text})
 		if v := o.Worst; v != nil && (same(h, v.Holds[0]) || same(h, v.Holds[1])) {
 			c.Spans = append(c.Spans, timeline.Span{Lane: lane, From: at(v.At), Until: at(v.Until), Kind: timeline.Overlap})
 		}

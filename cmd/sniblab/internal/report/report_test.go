@@ -42,7 +42,8 @@ func holds(b int64) []history.Event {
 // those before it.
 func smallerToken() []history.Event {
 	const id = 1<<32 | 2 // of client B
-	events := slices.DeleteFunc(holds(600*ms), func(e history.Event) bool { return e.Kind == history.Heal || e.Kind == history.Begin })
+	events := slices.DeleteFunc(holds(600*ms),
+		func(e history.Event) bool { return e.Kind == history.Heal || e.Kind == history.Begin })
 	return append(events, history.Event{Kind: history.Acquired, Worker: "B", ID: id, At: 660 * ms, Token: 1})
 }
 
@@ -120,7 +121,8 @@ func TestCosts(t *testing.T) {
 
 // TestColumns checks that the table has what leads to a verdict, also if a worse one hides it.
 func TestColumns(t *testing.T) {
-	r := judge.Result{ToldLate: 70 * time.Millisecond, Untold: 90 * time.Millisecond, Damage: 2, Leaked: 3, Starved: 4, Unknown: 5}
+	r := judge.Result{ToldLate: 70 * time.Millisecond, Untold: 90 * time.Millisecond, Damage: 2, Leaked: 3,
+		Starved: 4, Unknown: 5}
 	var out bytes.Buffer
 	if err := Write(&out, Page{Repeat: func(trial.Outcome) string { return "" }}, []trial.Outcome{{Result: r, Trials: 6}}); err != nil {
 		t.Fatal(err)
@@ -135,7 +137,8 @@ func TestColumns(t *testing.T) {
 		got[name[1]] = values[i][1]
 	}
 	for name, want := range map[string]string{
-		"longest": "90 ms", "told late": "70 ms", "lost writes": "2", "with tokens": "–", "leaked": "3", "starved": "4", "unknown": "5", "trials": "6",
+		"longest": "90 ms", "told late": "70 ms", "lost writes": "2", "with tokens": "–", "leaked": "3", "starved": "4",
+		"unknown": "5", "trials": "6",
 	} {
 		if got[name] != want {
 			t.Errorf("column %q has %q, want %q", name, got[name], want)

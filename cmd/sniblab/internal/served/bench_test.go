@@ -148,7 +148,8 @@ func ownStats(w http.ResponseWriter) {
 func (p *process) stats() (s stats) {
 	p.t.Helper()
 	// The transport keeps no connection, which would count.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	scheme := "http://"
 	if p.job.Certs != "" {
 		scheme = "https://"

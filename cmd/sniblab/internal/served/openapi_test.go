@@ -159,7 +159,8 @@ type api struct {
 func newAPI(t *testing.T) *api {
 	d := memlock.New()
 	s, err := serve.New(d, serve.Options{
-		Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Fence: new(fence.Memory), Metrics: http.HandlerFunc(someMetrics),
+		Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Fence: new(fence.Memory),
+		Metrics:  http.HandlerFunc(someMetrics),
 		Identity: func(context.Context) (string, error) { return "store", nil },
 	})
 	if err != nil {
@@ -185,7 +186,8 @@ func someEvents(*serve.Principal, int) []wire.AuditEvent {
 
 // someFindings returns findings with all fields, and with few.
 func someFindings(context.Context) ([]wire.Finding, error) {
-	return []wire.Finding{{Check: "eviction", Verdict: "unmet", Value: "allkeys-lru", Advice: "set noeviction"}, {Check: "lock", Verdict: "ok", Value: "taken"}}, nil
+	return []wire.Finding{{Check: "eviction", Verdict: "unmet", Value: "allkeys-lru", Advice: "set noeviction"},
+		{Check: "lock", Verdict: "ok", Value: "taken"}}, nil
 }
 
 // someLeaks returns leaks with all fields, and with few.

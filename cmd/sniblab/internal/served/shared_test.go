@@ -44,7 +44,8 @@ func startHTTP2(t *testing.T, streams int) (_ *httptest.Server, polls chan strin
 
 // startWatched starts a replica over the store of d, in the way that start says. Before gets each
 // request first, and reports whether it has answered it.
-func startWatched(t *testing.T, d driver.Driver, before func(http.ResponseWriter, *http.Request) bool, start func(*httptest.Server)) *httptest.Server {
+func startWatched(t *testing.T, d driver.Driver, before func(http.ResponseWriter, *http.Request) bool,
+	start func(*httptest.Server)) *httptest.Server {
 	t.Helper()
 	s, err := serve.New(d, serve.Options{})
 	if err != nil {

@@ -29,12 +29,16 @@ func TestMain(m *testing.M) {
 func run(role string) int {
 	switch role {
 	case "right":
-		if err := Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) { return &fake{}, nil }); err != nil {
+		if err := Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) {
+			return &fake{}, nil
+		}); err != nil {
 			return 1
 		}
 		return 0
 	case "refuses":
-		_ = Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) { return nil, errors.New("no such server") })
+		_ = Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) {
+			return nil, errors.New("no such server")
+		})
 		return 0
 	case "garbage":
 		fmt.Println("hello")

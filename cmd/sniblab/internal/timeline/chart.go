@@ -87,7 +87,8 @@ func (c Chart) WriteTo(out io.Writer) (int64, error) {
 	}
 	layers := []Kind{Waiting, Belief, Stopped, Overlap, Fault}
 	spans := slices.Clone(c.Spans)
-	slices.SortStableFunc(spans, func(s, o Span) int { return cmp.Compare(slices.Index(layers, s.Kind), slices.Index(layers, o.Kind)) })
+	slices.SortStableFunc(spans,
+		func(s, o Span) int { return cmp.Compare(slices.Index(layers, s.Kind), slices.Index(layers, o.Kind)) })
 	for _, s := range spans {
 		c.span(&b, s)
 	}

@@ -52,7 +52,8 @@ func (w *Writer) Begin() {
 // heads writes the heads of the columns.
 func (w *Writer) heads() {
 	if w.width == 0 {
-		w.line(faint.Styled(fmt.Sprintf("%*s", timeWidth, "time")), faint.Styled("holds"), faint.Styled("who"), faint.Styled("what"))
+		w.line(faint.Styled(fmt.Sprintf("%*s", timeWidth, "time")), faint.Styled("holds"), faint.Styled("who"),
+			faint.Styled("what"))
 		return
 	}
 	heads := make([]string, len(w.lanes))

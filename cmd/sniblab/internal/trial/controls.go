@@ -114,7 +114,8 @@ func ServePattern(name string, in io.Reader, out io.Writer) error {
 // open connects the client of a pattern.
 func (e control) open(ctx context.Context, m target.Message) (target.Locker, error) {
 	s := pattern.Spec{
-		Pattern: e.pattern, URLs: patternURLs(m.URL), Client: m.Client, TTL: cmp.Or(e.ttl, time.Duration(m.TTL)*time.Millisecond), Zero: time.Unix(0, 0), Lock: m.Name,
+		Pattern: e.pattern, URLs: patternURLs(m.URL), Client: m.Client,
+		TTL: cmp.Or(e.ttl, time.Duration(m.TTL)*time.Millisecond), Zero: time.Unix(0, 0), Lock: m.Name,
 	}
 	if m.Client[0] == 'B' {
 		s.Ahead = e.ahead

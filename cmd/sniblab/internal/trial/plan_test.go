@@ -18,7 +18,8 @@ import (
 func TestPlan(t *testing.T) {
 	c := Target{Store: Redis}
 	plan := newPlan(c, faults(), 7)
-	if len(plan) != faultsPerTrial || !slices.Equal(plan, newPlan(c, faults(), 7)) || slices.Equal(plan, newPlan(c, faults(), 8)) {
+	if len(plan) != faultsPerTrial || !slices.Equal(plan, newPlan(c, faults(), 7)) ||
+		slices.Equal(plan, newPlan(c, faults(), 8)) {
 		t.Errorf("the plans of seeds 7, 7 and 8 are %v, %v and %v", plan, newPlan(c, faults(), 7), newPlan(c, faults(), 8))
 	}
 	if got, err := ParsePlan(FormatPlan(plan)); err != nil || !slices.Equal(got, plan) {
@@ -52,7 +53,8 @@ func TestShrink(t *testing.T) {
 			all := !slices.ContainsFunc(need, func(s Step) bool { return !slices.Contains(plan, s) })
 			// A failure that is rare, as it depends on when processes run, shows in the third
 			// trial.
-			return judgedTrial{judge.Result{Blocked: all && tries%shrinkTries == 0}, []history.Event{{ID: int64(len(plan))}}}, nil
+			return judgedTrial{judge.Result{Blocked: all && tries%shrinkTries == 0},
+				[]history.Event{{ID: int64(len(plan))}}}, nil
 		})
 		if err != nil || !slices.Equal(o.Plan, need) {
 			t.Errorf("the smallest plan is %v (%v), want %v", o.Plan, err, need)
@@ -62,7 +64,8 @@ func TestShrink(t *testing.T) {
 		}
 	}
 	o, failure := Outcome{Plan: steps}, errors.New("no")
-	if err := o.shrink(t.Context(), func([]Step) (judgedTrial, error) { return judgedTrial{}, failure }); !errors.Is(err, failure) {
+	fails := func([]Step) (judgedTrial, error) { return judgedTrial{}, failure }
+	if err := o.shrink(t.Context(), fails); !errors.Is(err, failure) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -268,7 +268,8 @@ func run(ctx context.Context, c Target, opts Options, progress func(float64)) (o
 			if err != nil {
 				return judgedTrial{}, err
 			}
-			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Restart: c.Restart, Unclaimed: c.Unclaimed}
+			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Restart: c.Restart,
+				Unclaimed: c.Unclaimed}
 			return judgedTrial{judge.Judge(events, rules), events}, nil
 		}
 		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {

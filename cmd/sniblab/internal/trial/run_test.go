@@ -154,12 +154,13 @@ func TestFailingTrial(t *testing.T) {
 func TestLateFailure(t *testing.T) {
 	livetest.Binary(t, "redis", "redis-server")
 	prepared := 0
-	c := Target{Name: leaks, Store: Redis, Together: true, Command: command(leaks), Prepare: func(context.Context, string) error {
-		if prepared++; prepared > 1 {
-			return errors.New("no more")
-		}
-		return nil
-	}}
+	c := Target{Name: leaks, Store: Redis, Together: true, Command: command(leaks),
+		Prepare: func(context.Context, string) error {
+			if prepared++; prepared > 1 {
+				return errors.New("no more")
+			}
+			return nil
+		}}
 	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Plan: []Step{{"stop-waiter", "A", 1}}, Seed: 7, For: time.Hour}, observer(t))
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +266,8 @@ func TestAccepted(t *testing.T) {
 	c := all[slices.IndexFunc(all, func(c Target) bool { return c.Name == "no-token" })]
 	c.Defect, c.Faults = "", nil
 	faults := []string{"pause", "kill", "crash", "slow-release", "delay", "cut", "store-pause", "store-restart"}
-	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: faults, Seed: uint64(time.Now().UnixNano()), For: time.Second}, observer(t))
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: faults, Seed: uint64(time.Now().UnixNano()),
+		For: time.Second}, observer(t))
 	if err != nil {
 		t.Fatal(err)
 	}

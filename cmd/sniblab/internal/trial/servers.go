@@ -77,7 +77,8 @@ func startRedis(t testing.TB) *servers {
 	t, shim := withShim(t)
 	node := redistest.Single(t, "appendonly yes")
 	all := []*redistest.Node{node}
-	return &servers{addrs: []string{node.Addr()}, hit: always(node), count: countRedis(all), clear: flush(all), nodes: all, leaky: all, shim: shim}
+	return &servers{addrs: []string{node.Addr()}, hit: always(node), count: countRedis(all), clear: flush(all), nodes: all,
+		leaky: all, shim: shim}
 }
 
 func flush(nodes []*redistest.Node) func(Target) {

@@ -14,7 +14,8 @@ import (
 // versions tell the name and version of the server at an address, such as "Redis 8.6.2", by the
 // server's name in storeType.needs.
 var versions = map[string]func(addr string) (string, error){
-	"redis": redisVersion, "postgres": postgresVersion, "mysql": mysqlVersion, "etcd": etcdVersion, "zookeeper": zooKeeperVersion,
+	"redis": redisVersion, "postgres": postgresVersion, "mysql": mysqlVersion, "etcd": etcdVersion,
+	"zookeeper": zooKeeperVersion,
 }
 
 // version returns the name and version of the servers, or "" if there are none. They all have the

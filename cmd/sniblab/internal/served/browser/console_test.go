@@ -272,7 +272,8 @@ func TestRights(t *testing.T) {
 // TestOutages kills the service, and starts it again; and hangs the store.
 func TestOutages(t *testing.T) {
 	node := redistest.Single(t).Used()
-	d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{node.Addr()}}, redislock.AllowSplitBrain())
+	d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{node.Addr()}},
+		redislock.AllowSplitBrain())
 	if err != nil {
 		t.Fatal(err)
 	}

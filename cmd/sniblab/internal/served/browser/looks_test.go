@@ -134,7 +134,8 @@ func allNamed(p *page, view string) {
 // small.
 const poorContrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
-	const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+	const light = ([r, g, b]) => [r, g,
+		b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
 		.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
 	const behind = (e) => {
 		for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] === 1) return c; }
@@ -147,7 +148,8 @@ const poorContrast = `(() => {
 		const style = getComputedStyle(e);
 		const [a, b] = [light(parse(style.color)), light(behind(e))].sort((x, y) => y - x);
 		const ratio = (a + 0.05) / (b + 0.05);
-		const isLarge = parseFloat(style.fontSize) >= 24 || parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700;
+		const isLarge = parseFloat(style.fontSize) >= 24 || parseFloat(style.fontSize) >= 18.66 &&
+			Number(style.fontWeight) >= 700;
 		if (ratio < (isLarge ? 3 : 4.5)) poor.push(e.tagName + "." + e.className + " " + JSON.stringify(e.innerText.slice(0, 30)) + " has " + ratio.toFixed(2));
 	}
 	return poor.join("\n");
