@@ -58,7 +58,8 @@ func install(t *testing.T, peer, language, example string) (home, dir string) {
 			t.Fatal(err)
 		}
 	}
-	return filepath.Dir(command[slices.IndexFunc(command, func(arg string) bool { return strings.HasPrefix(filepath.Base(arg), "target.") })]), dir
+	target := slices.IndexFunc(command, func(arg string) bool { return strings.HasPrefix(filepath.Base(arg), "target.") })
+	return filepath.Dir(command[target]), dir
 }
 
 // TestNodeRedlock tests node-redlock with ioredis.

@@ -72,7 +72,8 @@ func (w *world) breakLock() {
 		// Poll until such a lock is held, or until half of longTTL is over.
 		for end := time.Now().Add(longTTL / 2); s.Name == "" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			held := w.heldLocks(ctx)
-			if i := slices.IndexFunc(held, func(s driver.Status) bool { return s.Holders[0].Left > longTTL-hintBound/10 }); i >= 0 {
+			isNew := func(s driver.Status) bool { return s.Holders[0].Left > longTTL-hintBound/10 }
+			if i := slices.IndexFunc(held, isNew); i >= 0 {
 				s = held[i]
 			}
 		}

@@ -120,8 +120,10 @@ const (
 
 // givenAway allows what goes wrong if a store gives a lock away while it is held.
 func givenAway(fault string, within time.Duration) history.Allowance {
-	return history.Allowance{Fault: fault, Facts: []history.Fact{history.Exclusion, history.Early, history.Twice}, For: within,
-		Why: "the lock is given away before its holder is told"}
+	return history.Allowance{
+		Fault: fault, Facts: []history.Fact{history.Exclusion, history.Early, history.Twice}, For: within,
+		Why: "the lock is given away before its holder is told",
+	}
 }
 
 // cutOff is for stores where a session ends with its connection.
@@ -140,8 +142,10 @@ var (
 	stepped    = givenAway(forward, renewalBound)    // leases end by the clock of the server, or of a node
 	byItsClock = history.Allowance{Fault: "store-restart", Facts: []history.Fact{history.Order}, For: unbounded,
 		Why: "a server that remembers nothing counts tokens by its clock"}
-	keysStay = history.Allowance{Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"}, For: unbounded,
-		Why: "keys end by the server's clock"}
+	keysStay = history.Allowance{
+		Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"},
+		For: unbounded, Why: "keys end by the server's clock",
+	}
 	listed = history.Allowance{Fault: back, Facts: []history.Fact{history.Leftover}, For: unbounded,
 		Why: "listings don't write, so they show the later end until the next request"}
 )

@@ -389,7 +389,8 @@ func (w *worker) runTick(ctx context.Context, r *rand.Rand) {
 		w.holdUntilDone(ctx, r, lock, e.ID)
 		return nil
 	})
-	if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, snib.ErrUnreleased) && !errors.Is(err, cron.ErrLate) {
+	if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, snib.ErrUnreleased) &&
+		!errors.Is(err, cron.ErrLate) {
 		w.failed(ctx, e.ID, err)
 	}
 }

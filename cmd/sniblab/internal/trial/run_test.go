@@ -235,7 +235,9 @@ func observer(t *testing.T) Observer {
 
 // TestControls checks that broken patterns get the verdicts that they must get. "make lab" has all.
 func TestControls(t *testing.T) {
-	names := []string{"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart", "zk-herd"}
+	names := []string{
+		"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart", "zk-herd",
+	}
 	all := slices.DeleteFunc(Controls(command), func(c Target) bool { return !slices.Contains(names, c.Name) })
 	for _, c := range all {
 		for _, name := range c.Store.of().needs {
