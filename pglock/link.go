@@ -191,7 +191,7 @@ func (l *link) read() {
 		case *pgproto3.ErrorResponse:
 			a.err = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.ReadyForQuery:
-			err = l.answer(a)
+			err = l.onAnswer(a)
 			a = answer{}
 		}
 		if err != nil {
@@ -203,7 +203,7 @@ func (l *link) read() {
 
 // An answer is what session_ask.sql reads, or the server's error.
 type answer struct {
-	done          bool
+	ok            bool
 	pid           uint32
 	clock         time.Time
 	refusesWrites bool
@@ -217,14 +217,14 @@ func (a *answer) parse(columns [][]byte) error {
 		return fmt.Errorf("the server's answer can't be read: %x", b)
 	}
 	const year2000 = 946_684_800_000_000 // in microseconds since 1970
-	a.done, a.pid, a.refusesWrites = b[0] == 1, binary.BigEndian.Uint32(b[1:]), b[13] == 1
+	a.ok, a.pid, a.refusesWrites = b[0] == 1, binary.BigEndian.Uint32(b[1:]), b[13] == 1
 	a.clock = time.UnixMicro(int64(binary.BigEndian.Uint64(b[5:])) + year2000)
 	return nil
 }
 
-// answer gives the first call its answer, or has it ask for what must follow. It returns an error
+// onAnswer gives the first call its answer, or has it ask for what must follow. It returns an error
 // if the session must end. An error of the server ends one call, and not the session.
-func (l *link) answer(a answer) error {
+func (l *link) onAnswer(a answer) error {
 	s := l.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +259,7 @@ func (l *link) answer(a answer) error {
 			h.state = leaseFreed
 		}
 		c.finish(c.err)
-	case !a.done:
+	case !a.ok:
 		delete(l.held, h.key)
 		c.finish(driver.ErrHeld)
 	case h.state == leaseLeaving:

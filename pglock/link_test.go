@@ -16,7 +16,7 @@ import (
 func TestAnswers(t *testing.T) {
 	const ago = 5 * time.Second // which is more than a tenth of the timeout
 	failed := &pgconn.PgError{Code: queryCanceled}
-	yes, no, cancelled := answer{done: true}, answer{}, answer{err: failed}
+	yes, no, cancelled := answer{ok: true}, answer{}, answer{err: failed}
 	tests := []struct {
 		name    string
 		ask     string
@@ -42,8 +42,8 @@ func TestAnswers(t *testing.T) {
 		{name: "ReleaseRepeated", ask: askFree, state: leaseLeaving, answers: []answer{cancelled, cancelled, yes}, want: leaseFreed},
 		{name: "NotReleased", ask: askFree, state: leaseLeaving, answers: []answer{cancelled, cancelled, cancelled},
 			err: errSessionOver, ends: failed, want: leaseLost},
-		{name: "Demoted", ask: askTry, answers: []answer{{done: true, refusesWrites: true}}, err: errSessionOver, ends: errDemoted, want: leaseLost},
-		{name: "OtherServer", ask: askTry, answers: []answer{{done: true, pid: 7}}, err: errSessionOver, ends: pooledError{actual: 7}, want: leaseLost},
+		{name: "Demoted", ask: askTry, answers: []answer{{ok: true, refusesWrites: true}}, err: errSessionOver, ends: errDemoted, want: leaseLost},
+		{name: "OtherServer", ask: askTry, answers: []answer{{ok: true, pid: 7}}, err: errSessionOver, ends: pooledError{actual: 7}, want: leaseLost},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAnswers(t *testing.T) {
 			c.sent = c.sent.Add(-tt.waited)
 			var ended error
 			for _, a := range tt.answers {
-				if ended = l.answer(a); ended != nil {
+				if ended = l.onAnswer(a); ended != nil {
 					s.end(l, ended)
 				}
 			}

@@ -247,26 +247,30 @@ func (s *Session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	pings := map[*link]*call{}
+	calls, pings := make([]*call, len(due)), map[*link]*call{}
 	s.mu.Lock()
-	for _, one := range due {
-		if h, ok := one.(*sessionLease); ok && h.state == leaseHeld && pings[h.link] == nil {
-			pings[h.link] = h.link.send(newCall(askPing, nil))
-		}
-	}
-	s.mu.Unlock()
 	for i, one := range due {
 		h, ok := one.(*sessionLease)
-		if !ok {
+		switch {
+		case !ok:
 			answers[i].Err = driverkit.RemoteError()
 			continue
+		case h.state != leaseHeld:
+			answers[i].Err = driver.ErrLost
+			continue
+		case pings[h.link] == nil:
+			pings[h.link] = h.link.send(newCall(askPing, nil))
 		}
-		c, err := pings[h.link], error(nil)
-		if c != nil {
-			err = c.await(inner)
+		calls[i] = pings[h.link]
+	}
+	s.mu.Unlock()
+	for i, c := range calls {
+		if c == nil {
+			continue
 		}
+		err := c.await(inner)
 		switch {
-		case c == nil || s.stateOf(h) != leaseHeld:
+		case s.stateOf(due[i].(*sessionLease)) != leaseHeld:
 			answers[i].Err = driver.ErrLost
 		case err != nil:
 			answers[i].Err = explain(err)
