@@ -14,71 +14,37 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// The states of a hold.
+// The states of a lease.
 const (
-	holdNew       = iota // the request has not got the lock
-	holdHeld             // the session has the lock for a caller
-	holdReleasing        // the session still has it, and no caller relies on it
-	holdFreed            // the session has released it
-	holdLost             // its session has ended
+	leaseNew     = iota // the server has not given the lock
+	leaseHeld           // a caller relies on it
+	leaseLeaving        // the session may still have the lock, and no caller relies on it
+	leaseFreed          // it was released; MinHold may keep the lock in the session
+	leaseLost           // its session has ended
 )
 
-// A sessionLease is an advisory lock that a session has for us, or that a request wants. Session.mu
-// guards what changes.
+// A sessionLease is an advisory lock that a session has for us, or that a request wants.
 type sessionLease struct {
 	s   *Session
 	key int64
 	req driver.Request
 
+	// Guarded by Session.mu. What is about the grant does not change once the lease is held.
 	state   int
-	granted bool // Acquire is about to return the lease
+	freeing *call
 	link    *link
 	token   uint64
 	since   driver.Instant
 }
 
-// isHeld reports whether a caller may rely on a hold.
-func (s *Session) isHeld(h *sessionLease) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.state == holdHeld
-}
-
-// forget records that nobody relies on a hold any more.
-func (s *Session) forget(h *sessionLease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h.state == holdHeld {
-		h.state = holdReleasing
+// abandon records that nobody wants the lock any more, unless the session has it by now.
+func (h *sessionLease) abandon() bool {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.state == leaseNew {
+		h.state = leaseLeaving
 	}
-}
-
-// markGranted records that Acquire is about to return a lease. From then on it can be lost.
-func (s *Session) markGranted(h *sessionLease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.granted = true
-	if h.state == holdLost {
-		h.tell(errSessionOver)
-	}
-}
-
-// loseLocked ends a hold with its session, and tells its holder. The caller must hold Session.mu.
-func (h *sessionLease) loseLocked(why error) {
-	if h.state == holdHeld && h.granted {
-		h.tell(why)
-	}
-	h.state = holdLost
-}
-
-// tell calls OnLost.
-func (h *sessionLease) tell(why error) {
-	if h.req.OnLost != nil {
-		if !errors.Is(why, driver.ErrLost) {
-			why = errors.Join(driver.ErrLost, why)
-		}
-		h.req.OnLost(why)
-	}
+	return h.state == leaseLeaving
 }
 
 // Lease returns the lease with the given id on a lock. A lock of a session can only be kept and
@@ -104,48 +70,42 @@ func (h *sessionLease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	return h.release(ctx)
+}
+
+// release gives the lock up, also if ctx is done. It may be called again.
+func (h *sessionLease) release(ctx context.Context) error {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	return h.release(inner, h.req.MinHold)
+	if c := h.free(); c != nil {
+		if err := c.await(inner); inner.Err() != nil {
+			return explain(err)
+		}
+	}
+	if h.s.stateOf(h) == leaseLost {
+		return driver.ErrLost
+	}
+	return nil
 }
 
-// release gives the lock up, once it was held for least.
-func (h *sessionLease) release(ctx context.Context, least time.Duration) error {
-	s := h.s
-	s.mu.Lock()
-	state, left := h.state, least-driver.Now().Sub(h.since)
-	if state == holdHeld {
-		h.state = holdReleasing
-	}
-	s.mu.Unlock()
+// free has the session free the lock once it was held for MinHold. It returns the call that does,
+// or nil if there is nothing to wait for.
+func (h *sessionLease) free() *call {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	left := h.req.MinHold - driver.Now().Sub(h.since)
 	switch {
-	case state == holdFreed || state == holdReleasing && left > 0:
-		return nil
-	case state == holdLost:
-		return driver.ErrLost
-	case left > 0:
-		s.life.Go(func() {
-			select {
-			case <-time.After(left):
-				_, _ = h.link.do(s.life.Context(), h.freeing()) // a failure ends the session
-			case <-h.link.ctx.Done():
-			}
+	case h.state == leaseHeld && left > 0:
+		h.state = leaseFreed
+		time.AfterFunc(left, func() {
+			h.s.mu.Lock()
+			defer h.s.mu.Unlock()
+			h.link.send(newCall(askFree, h))
 		})
-		return nil
+	case h.state == leaseHeld:
+		h.state, h.freeing = leaseLeaving, h.link.send(newCall(askFree, h))
 	}
-	_, err := h.link.do(ctx, h.freeing())
-	switch {
-	case s.stateOf(h) == holdFreed:
-		return nil
-	case errors.Is(err, errSessionOver), s.stateOf(h) == holdLost:
-		return driver.ErrLost
-	}
-	return explain(err)
-}
-
-// freeing returns the call that frees a lock.
-func (h *sessionLease) freeing() *linkCall {
-	return &linkCall{run: func(ctx context.Context) error { return h.link.free(ctx, h) }}
+	return h.freeing
 }
 
 func (s *Session) stateOf(h *sessionLease) int {
@@ -175,7 +135,14 @@ func (s *Session) Status(ctx context.Context, name string) (driver.Status, error
 		if err := row.Scan(&pid, &granted, &shared, &app, &waited); err != nil {
 			return err
 		}
-		s.describe(&st, pid, key, granted, shared, app, rows.Between(0, waited))
+		h := s.describe(pid, key, app)
+		if granted {
+			st.Holders = append(st.Holders, h)
+		} else {
+			st.Waiters = append(st.Waiters,
+				driver.Waiting{ID: h.ID, Holder: h.Holder, Shared: shared, Waited: rows.Between(0, waited)})
+		}
+		st.Shared = shared && len(st.Holders)+len(st.Waiters) == 1 || st.Shared
 		return nil
 	})
 	if err != nil && inner.Err() != nil {
@@ -184,40 +151,29 @@ func (s *Session) Status(ctx context.Context, name string) (driver.Status, error
 	return st, explain(err)
 }
 
-// describe adds a process that has a lock, or waits for it, to its status.
-func (s *Session) describe(st *driver.Status, pid uint32, key int64, granted, shared bool, app string,
-	waited time.Duration) {
-	h := driver.Holding{Left: s.conf.sessionTimeout * 2 / 3}
-	w := driver.Waiting{Shared: shared, Waited: waited}
-	if ours, ok := strings.CutPrefix(app, sessionPrefix); ok {
-		ours, h.Holder.Label, _ = strings.Cut(ours, " ")
-		host, process, _ := strings.Cut(ours, ":")
-		h.Holder.Host = host
-		h.Holder.PID, _ = strconv.Atoi(process)
-	} else {
-		h.Foreign, h.Left = "server process "+strconv.Itoa(int(pid)), driver.NoExpiry
-		h.Holder.Label = app
-	}
+// describe returns what is known of a process of the server that has a lock or waits for it.
+func (s *Session) describe(pid uint32, key int64, app string) driver.Holding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for l := range s.links {
-		if l.pid != pid {
-			continue
-		}
-		if mine := l.held[key]; granted && mine != nil {
-			h.ID, h.Token, h.Holder, h.Held = mine.req.ID, mine.token, mine.req.Holder, driver.Now().Sub(mine.since)
-		}
-		if mine := l.waiting; !granted && mine != nil {
-			w.ID, h.Holder = mine.req.ID, mine.req.Holder
+	known := driver.Holding{Left: s.conf.sessionTimeout * 2 / 3}
+	for _, l := range s.links {
+		if h := l.held[key]; h != nil && l.conn.PID() == pid {
+			known.ID, known.Token, known.Holder = h.req.ID, h.token, h.req.Holder
+			if h.token > 0 {
+				known.Held = driver.Now().Sub(h.since)
+			}
+			return known
 		}
 	}
-	if granted {
-		st.Holders = append(st.Holders, h)
-	} else {
-		w.Holder = h.Holder
-		st.Waiters = append(st.Waiters, w)
+	ours, ok := strings.CutPrefix(app, sessionPrefix)
+	if !ok {
+		return driver.Holding{Foreign: "server process " + strconv.Itoa(int(pid)), Left: driver.NoExpiry, Holder: driver.Holder{Label: app}}
 	}
-	st.Shared = shared && len(st.Holders)+len(st.Waiters) == 1 || st.Shared
+	process, label, _ := strings.Cut(ours, " ")
+	host, number, _ := strings.Cut(process, ":")
+	known.Holder = driver.Holder{Host: host, Label: label}
+	known.Holder.PID, _ = strconv.Atoi(number)
+	return known
 }
 
 // List implements [driver.Inspector]: PostgreSQL does not know the names of advisory locks.

@@ -35,7 +35,8 @@ func (e pooledError) Error() string {
 // Is reports that a pooler passes no notifications on.
 func (e pooledError) Is(target error) bool { return target == rows.ErrCantListen }
 
-// dial opens a connection outside the pool: as listen says, or as the pool does if that is nil.
+// dial opens a connection outside the pool: as listen says, or as the pool does if that is nil. If
+// it leads to a pooler, the error is a pooledError.
 func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx.Conn, error) {
 	conf := pool.Config()
 	if listen != nil {
@@ -46,7 +47,15 @@ func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx
 			return nil, err
 		}
 	}
-	return pgx.ConnectConfig(ctx, conf.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, conf.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDirect(ctx, conn); err != nil {
+		hangUp(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // checkDirect returns a pooledError if conn leads to a pooler. Poolers invent the process id that
@@ -192,10 +201,7 @@ func (d *Driver) connectListener() (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = checkDirect(ctx, conn); err == nil {
-		_, err = conn.Exec(ctx, `LISTEN `+d.channel(), pgx.QueryExecModeSimpleProtocol)
-	}
-	if err != nil {
+	if _, err = conn.Exec(ctx, `LISTEN `+d.channel(), pgx.QueryExecModeSimpleProtocol); err != nil {
 		hangUp(conn)
 		return nil, err
 	}

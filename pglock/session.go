@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,11 +17,12 @@ import (
 )
 
 const (
-	// maxConnections is how many connections a [Session] has at most beside its first one. Each
-	// request that waits needs one for itself.
-	maxConnections = 32
+	// maxLinks is how many connections a [Session] has at most: the first one, and one for each
+	// request that waits.
+	maxLinks = 33
 
-	// idleTimeout is how long such a connection is kept when nobody needs it.
+	// idleTimeout is how long a connection beside the first one is kept at most when nobody needs
+	// it.
 	idleTimeout = 5 * time.Second
 )
 
@@ -33,13 +33,10 @@ type Session struct {
 	conf    config
 	sql     sessionStatements
 	life    *driverkit.Lifecycle
-	opening chan struct{} // capacity 1: serializes the opening of the first connection
+	opening chan struct{} // capacity 1: serializes the opening of connections
 
 	mu        sync.Mutex
-	main      *link // takes all locks that are free; nil if it is not connected
-	links     map[*link]bool
-	beside    int     // how many links there are beside main, and how many are being opened
-	idle      []*link // those beside main that have no lock
+	links     []*link // the first one never waits
 	lastToken uint64
 }
 
@@ -74,7 +71,6 @@ func NewSession(pool *pgxpool.Pool, opts ...Option) (*Session, error) {
 	}
 	return &Session{
 		pool: pool, conf: c, sql: newSessionStatements(), life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1),
-		links: map[*link]bool{},
 	}, nil
 }
 
@@ -105,7 +101,9 @@ func sessionName(user string) string {
 	return strings.TrimSpace(fmt.Sprintf("%s%.30s:%d %s", sessionPrefix, host, os.Getpid(), user))
 }
 
-// Acquire implements [driver.Driver].
+// Acquire implements [driver.Driver]. It takes the lock if it is free, and else waits in the
+// server's queue. It retries for as long as the server is unavailable to a request that it has
+// answered before, and at once if a session turns out to be over. The core retries the others.
 func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	if err := s.life.Ready(ctx); err != nil {
 		return nil, err
@@ -121,35 +119,37 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	}
 	ctx, cancel := s.life.During(ctx)
 	defer cancel()
-	l, err := s.acquire(ctx, req)
-	if l == nil {
-		return nil, err
-	}
-	if ctx.Err() != nil {
-		_ = l.release(ctx, 0)
-		return nil, context.Cause(ctx)
-	}
-	s.markGranted(l)
-	return l, nil
-}
-
-// acquire makes attempts until the lock is ours. It retries for as long as the server is
-// unavailable to a request that it has answered before. The core retries the others.
-func (s *Session) acquire(ctx context.Context, req driver.Request) (*sessionLease, error) {
 	var outage driverkit.Outage
-	for served := false; ; {
+	served, over := false, 0
+	for ask := askTry; ; {
 		sentAt := time.Now()
-		l, answered, err := s.attempt(ctx, req)
-		if answered {
+		h, err := s.take(ctx, req, ask)
+		if err == nil && ctx.Err() == nil {
+			return h, nil
+		}
+		if err == nil {
+			h.req.MinHold = 0
+			_ = h.release(ctx)
+		}
+		held := errors.Is(err, driver.ErrHeld)
+		served = served || held || errors.Is(err, driver.ErrFull)
+		if held || ask == askWait {
 			outage, sentAt = driverkit.Outage{}, time.Now()
 		}
-		served = served || answered || errors.Is(err, driver.ErrFull)
-		switch unavailable := errors.Is(err, driver.ErrUnavailable); {
-		case l != nil:
-			return l, nil
+		ask = askTry
+		switch {
+		case s.life.Over():
+			return nil, driver.ErrClosed
 		case ctx.Err() != nil:
 			return nil, driverkit.EndOfWait(context.Cause(ctx), err)
-		case !unavailable || req.NoWait || !served:
+		case held && !req.NoWait:
+			req.NoteWait(nil)
+			ask = askWait
+			continue
+		case errors.Is(err, errSessionOver) && over < 2:
+			over++
+			continue
+		case !errors.Is(err, driver.ErrUnavailable) || req.NoWait || !served:
 			return nil, err
 		}
 		pause, again := outage.AgainWithin(req.RetryLimit(), sentAt, err)
@@ -165,180 +165,77 @@ func (s *Session) acquire(ctx context.Context, req driver.Request) (*sessionLeas
 	}
 }
 
-// attempt takes the lock if it is free, and else waits in the server's queue. answered reports
-// that the server has said that the lock is held.
-func (s *Session) attempt(ctx context.Context, req driver.Request) (_ *sessionLease, answered bool, err error) {
+// take has a session take a lock. If ctx ends before the server has answered, what it answers later
+// is undone.
+func (s *Session) take(ctx context.Context, req driver.Request, ask string) (*sessionLease, error) {
 	h := &sessionLease{s: s, key: s.conf.key(req.Name), req: req}
-	got, err := s.takeOnMain(ctx, h)
-	if err == nil && !got && req.Shared && s.sharesKey(h) {
-		got, err = s.takeBeside(ctx, h) // the session would get it again, and pass writers that wait
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	if got {
-		return h, false, nil
-	}
-	if req.NoWait {
-		return nil, true, driver.ErrHeld
-	}
-	req.NoteWait(nil)
-	l, err := s.borrow(ctx)
-	if err != nil {
-		return nil, true, err
-	}
-	s.setWaiting(l, h)
-	if err = l.wait(ctx, h); err != nil && ctx.Err() == nil {
-		err = s.explainCall(err)
-	}
-	s.setWaiting(l, nil)
-	if err != nil {
-		s.giveBack(l)
-		return nil, true, err
-	}
-	return h, true, nil
-}
-
-// takeOnMain tries to take a lock in the main session. If that turns out to be over, it opens
-// another.
-func (s *Session) takeOnMain(ctx context.Context, h *sessionLease) (got bool, err error) {
-	const tries = 3
-	for try := 1; ; try++ {
-		l, err := s.connected(ctx)
-		if err != nil {
-			return false, err
-		}
-		got, err = l.take(ctx, h)
-		if !errors.Is(err, errSessionOver) || try == tries || ctx.Err() != nil {
-			return got, s.explainCall(err)
-		}
-		<-l.ended // its holders know of the end before another session can have their locks
-	}
-}
-
-// takeBeside tries to take a lock in another session than the main one.
-func (s *Session) takeBeside(ctx context.Context, h *sessionLease) (got bool, err error) {
-	l, err := s.borrow(ctx)
-	if err != nil {
-		return false, err
-	}
-	got, err = l.take(ctx, h)
-	if !got {
-		s.giveBack(l)
-	}
-	return got, s.explainCall(err)
-}
-
-// explainCall explains the error of a call. What has ended a session is no error of this
-// request, and may be that of a context.
-func (s *Session) explainCall(err error) error {
-	if errors.Is(err, errSessionOver) {
-		return fmt.Errorf("%w: %v", driver.ErrUnavailable, err) //nolint:errorlint // see above
-	}
-	return explain(err)
-}
-
-// connected returns the main session. It opens one if there is none.
-func (s *Session) connected(ctx context.Context) (*link, error) {
-	current := func() *link {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.main
-	}
-	if l := current(); l != nil {
-		return l, nil
-	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	select {
+	c, err := s.request(inner, h, ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask == askTry {
+		ctx = inner
+	}
+	if err = c.await(ctx); ctx.Err() != nil && !h.abandon() {
+		err = c.err
+	}
+	if ask == askWait && err != nil {
+		if ctx.Err() != nil && s.life.Go(h.link.cancelWait) {
+			moment, cancel := driverkit.Detached(ctx)
+			defer cancel()
+			_ = c.await(moment)
+		}
+		s.end(h.link, errNotNeeded)
+	}
+	return h, explain(err)
+}
+
+// request sends a call in a session that can make it. If there is none, request opens one.
+func (s *Session) request(ctx context.Context, h *sessionLease, ask string) (*call, error) {
+	if c, _ := s.use(h, ask); c != nil {
+		return c, nil
+	}
+	select { // one connection is opened at a time
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
-	case <-inner.Done():
-		return nil, context.Cause(inner)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	if l := current(); l != nil {
-		return l, nil
+	if c, full := s.use(h, ask); c != nil {
+		return c, nil
+	} else if full {
+		return nil, fmt.Errorf("%w: %w: this process has %d connections, because its requests wait or have waited",
+			driver.ErrUnavailable, driver.ErrFull, maxLinks)
 	}
-	l, err := s.open(inner, false)
+	l, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.links[l] { // it may have ended
-		s.main = l
+	if ask == askWait && len(s.links) == 0 || !s.life.Go(l.run) {
+		_ = l.conn.Conn().Close() // of no use in any case
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, errSessionOver)
 	}
-	return l, nil
+	s.links = append(s.links, l)
+	return l.request(ask, h), nil
 }
 
-// borrow returns a connection without a lock, beside the main one.
-func (s *Session) borrow(ctx context.Context) (*link, error) {
-	s.mu.Lock()
-	if n := len(s.idle); n > 0 {
-		l := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		s.mu.Unlock()
-		return l, nil
-	}
-	full := s.beside >= maxConnections
-	if !full {
-		s.beside++
-	}
-	s.mu.Unlock()
-	if full {
-		return nil, fmt.Errorf("%w: %w: %d requests of this process have one each, because they wait or have waited",
-			driver.ErrUnavailable, driver.ErrFull, maxConnections)
-	}
-	inner, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	l, err := s.open(inner, true)
-	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.beside--
-	}
-	return l, err
-}
-
-// giveBack gives back a connection that [Session.borrow] has returned, unless it has a lock.
-func (s *Session) giveBack(l *link) {
+// use sends a call in a session that is open and does not have the key of h: the server would grant
+// that again, and let a reader pass the writers that wait. A wait keeps its session busy, so it
+// gets one that has no lock, beside the first one. The call is nil if there is no such session;
+// full reports that there can't be another.
+func (s *Session) use(h *sessionLease, ask string) (c *call, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.giveBackLocked(l)
-}
-
-// giveBackLocked is giveBack for callers that hold s.mu.
-func (s *Session) giveBackLocked(l *link) {
-	if l != s.main && s.links[l] && len(l.held) == 0 && l.waiting == nil && !slices.Contains(s.idle, l) {
-		l.idleSince = time.Now()
-		s.idle = append(s.idle, l)
+	for i, l := range s.links {
+		if !l.waits && l.held[h.key] == nil && (ask == askTry || i > 0 && len(l.held) == 0) {
+			return l.request(ask, h), false
+		}
 	}
-}
-
-// retire reports whether a connection has been idle for long. Nobody gets it any more then.
-func (s *Session) retire(l *link) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.idle, l)
-	if i < 0 || time.Since(l.idleSince) < idleTimeout {
-		return false
-	}
-	s.idle = slices.Delete(s.idle, i, i+1)
-	return true
-}
-
-// setWaiting notes for which lock a connection waits; nil if it does not wait any more.
-func (s *Session) setWaiting(l *link, h *sessionLease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.waiting = h
-}
-
-// sharesKey reports whether the main session has the key of h for readers.
-func (s *Session) sharesKey(h *sessionLease) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.main != nil && s.main.held[h.key] != nil && s.main.held[h.key].req.Shared
+	return nil, len(s.links) >= maxLinks
 }
 
 // Renew implements [driver.Driver]. It asks each session that has one of the leases whether it
@@ -350,41 +247,38 @@ func (s *Session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	bySession := map[*link][]int{}
+	calls, pings := make([]*call, len(due)), map[*link]*call{}
+	s.mu.Lock()
 	for i, one := range due {
 		h, ok := one.(*sessionLease)
 		switch {
 		case !ok:
 			answers[i].Err = driverkit.RemoteError()
-		case !s.isHeld(h):
+			continue
+		case h.state != leaseHeld:
 			answers[i].Err = driver.ErrLost
+			continue
+		case pings[h.link] == nil:
+			pings[h.link] = h.link.send(newCall(askPing, nil))
+		}
+		calls[i] = pings[h.link]
+	}
+	s.mu.Unlock()
+	for i, c := range calls {
+		if c == nil {
+			continue
+		}
+		err := c.await(inner)
+		switch {
+		case s.stateOf(due[i].(*sessionLease)) != leaseHeld:
+			answers[i].Err = driver.ErrLost
+		case err != nil:
+			answers[i].Err = explain(err)
 		default:
-			bySession[h.link] = append(bySession[h.link], i)
+			answers[i].Start = c.sent
 		}
 	}
-	var asking sync.WaitGroup
-	for l, mine := range bySession {
-		asking.Go(func() {
-			start, err := l.do(inner, l.ping())
-			for _, i := range mine {
-				switch {
-				case !s.isHeld(due[i].(*sessionLease)):
-					answers[i].Err = driver.ErrLost
-				case err != nil:
-					answers[i].Err = explain(err)
-				default:
-					answers[i].Start = start
-				}
-			}
-		})
-	}
-	asking.Wait()
 	return answers
-}
-
-// ping returns a call that asks whether all is well.
-func (l *link) ping() *linkCall {
-	return &linkCall{run: func(ctx context.Context) error { _, err := l.alive(ctx); return err }}
 }
 
 // Close implements [driver.Driver]. All holds end with their sessions. The pool stays open.
@@ -392,8 +286,8 @@ func (s *Session) Close() error {
 	s.life.End(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for l := range s.links {
-			l.cancel(driver.ErrClosed)
+		for len(s.links) > 0 {
+			s.endLocked(s.links[0], driver.ErrClosed)
 		}
 	})
 	return nil

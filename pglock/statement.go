@@ -101,12 +101,9 @@ func newStatements(table pgx.Identifier) statements {
 }
 
 // sessionStatements are the statements of sessions.
-type sessionStatements struct{ setUp, alive, take, wait, free, status string }
+type sessionStatements struct{ setUp, ask, status string }
 
 func newSessionStatements() sessionStatements {
 	text := func(name string) string { return statement("session_"+name, nil) }
-	return sessionStatements{
-		setUp: text("set_up"), alive: text("alive"), take: text("take"), wait: text("wait"), free: text("free"),
-		status: text("status"),
-	}
+	return sessionStatements{setUp: text("set_up"), ask: text("ask"), status: text("status")}
 }

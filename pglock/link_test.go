@@ -1,0 +1,80 @@
+package pglock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// TestAnswers gives a call one answer after another. Each leads to what the call asks for next,
+// to its result, or to the end of the session.
+func TestAnswers(t *testing.T) {
+	const ago = 5 * time.Second // which is more than a tenth of the timeout
+	failed := &pgconn.PgError{Code: queryCanceled}
+	yes, no, cancelled := answer{ok: true}, answer{}, answer{err: failed}
+	tests := []struct {
+		name    string
+		ask     string
+		state   int           // of the lease, before the first answer
+		waited  time.Duration // since the call was sent
+		answers []answer
+		next    string // what the call asks for after them
+		err     error  // its result, if it asks for nothing
+		ends    error  // why the session ends
+		want    int    // the state after them
+	}{
+		{name: "Free", ask: askTry, answers: []answer{yes}, want: leaseHeld},
+		{name: "Taken", ask: askTry, answers: []answer{no}, err: driver.ErrHeld, want: leaseNew},
+		{name: "GivenUp", ask: askTry, state: leaseLeaving, answers: []answer{yes}, next: askFree, want: leaseLeaving},
+		{name: "GivenUpAndFreed", ask: askTry, state: leaseLeaving, answers: []answer{yes, yes}, want: leaseFreed},
+		{name: "Failed", ask: askTry, answers: []answer{cancelled}, next: askFree, want: leaseNew},
+		{name: "FailedAndFreed", ask: askTry, answers: []answer{cancelled, no}, err: failed, want: leaseNew},
+		{name: "ShortWait", ask: askWait, answers: []answer{yes}, want: leaseHeld},
+		{name: "LongWait", ask: askWait, waited: ago, answers: []answer{yes}, next: askPing, want: leaseNew},
+		{name: "LongWaitConfirmed", ask: askWait, waited: ago, answers: []answer{yes, yes}, want: leaseHeld},
+		{name: "LongWaitNotConfirmed", ask: askWait, waited: ago, answers: []answer{yes, cancelled}, next: askFree, want: leaseNew},
+		{name: "Released", ask: askFree, state: leaseLeaving, answers: []answer{yes}, want: leaseFreed},
+		{name: "ReleaseRepeated", ask: askFree, state: leaseLeaving, answers: []answer{cancelled, cancelled, yes}, want: leaseFreed},
+		{name: "NotReleased", ask: askFree, state: leaseLeaving, answers: []answer{cancelled, cancelled, cancelled},
+			err: errSessionOver, ends: failed, want: leaseLost},
+		{name: "Demoted", ask: askTry, answers: []answer{{ok: true, refusesWrites: true}}, err: errSessionOver, ends: errDemoted, want: leaseLost},
+		{name: "OtherServer", ask: askTry, answers: []answer{{ok: true, pid: 7}}, err: errSessionOver, ends: pooledError{actual: 7}, want: leaseLost},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &Session{conf: config{sessionTimeout: 15 * time.Second}, life: driverkit.NewLifecycle()}
+			l := &link{s: s, conn: &pgconn.PgConn{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
+				held: map[int64]*sessionLease{}}
+			s.links = []*link{l}
+			h := &sessionLease{s: s, key: 1, state: tt.state}
+			c := l.request(tt.ask, h)
+			c.sent = c.sent.Add(-tt.waited)
+			var ended error
+			for _, a := range tt.answers {
+				if ended = l.onAnswer(a); ended != nil {
+					s.end(l, ended)
+				}
+			}
+			if !errors.Is(ended, tt.ends) || ended != nil && tt.ends == nil {
+				t.Errorf("the session ends with %v, want %v", ended, tt.ends)
+			}
+			if len(l.calls) > 0 != (tt.next != "") || len(l.calls) > 0 && c.ask != tt.next {
+				t.Errorf("%d calls, the last asks for %q; want %q", len(l.calls), c.ask, tt.next)
+			}
+			if tt.next == "" && (!errors.Is(c.err, tt.err) || c.err != nil && tt.err == nil) {
+				t.Errorf("the result is %v, want %v", c.err, tt.err)
+			}
+			if h.state != tt.want {
+				t.Errorf("the state of the lease is %d, want %d", h.state, tt.want)
+			}
+			if _, held := l.held[1]; held != (tt.next != "" || tt.want == leaseHeld || tt.want == leaseLost) {
+				t.Errorf("the session has the lock: %v", held)
+			}
+		})
+	}
+}
