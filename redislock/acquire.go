@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// heartbeatInterval is the longest time between two requests of a waiter. The full script
+	// heartbeatInterval is the longest time between two requests of a waiter. The script
 	// forgets a waiter that has been silent for three times as long.
 	heartbeatInterval = 5 * time.Second
 

@@ -359,7 +359,7 @@ func TestHungServerReturns(t *testing.T) {
 	}{
 		{"First", "free", time.Second, true, d},
 		{"FirstByUser", "free", time.Second, true, byUser},
-		{"FirstLong", "free", time.Minute, true, d}, // sends the full script
+		{"FirstLong", "free", time.Minute, true, d},
 		{"Waiting", "held", time.Minute, false, d},
 		{"Asking", "held", time.Minute, true, d},
 	} {

@@ -85,8 +85,8 @@ func (d *Driver) removeLease(l *lease) {
 }
 
 // untilYield returns how long a new lease may be handed over within this process until foreign
-// clients should get a chance, and its release has to take the full script. That is the next
-// multiple of YieldToForeign by the server's clock: a token is the time of its grant.
+// clients should get a chance. That is the next multiple of YieldToForeign by the server's clock: a
+// token is the time of its grant.
 func (l *lease) untilYield() time.Duration {
 	every := l.d.conf.yieldEvery.Microseconds()
 	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond

@@ -12,9 +12,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A sender sends commands to fullScript. Commands that come while a batch for their slot is in
-// flight gather, and go together in the next batch: the more there are, the less each costs. A
-// release can't overtake the request that it releases, because it is sent after that was
+// A sender sends commands to scripts. Commands that come while a batch for their slot is in flight
+// gather, and those for one script go together in the next: the more there are, the less each
+// costs. A release can't overtake the request that it releases, because it is sent after that was
 // answered.
 type sender struct {
 	conn          Conn
@@ -43,7 +43,7 @@ type slotQueue struct {
 	batch batch // of that goroutine, which uses its memory again and again
 }
 
-// A batch is the commands of one call, and the memory for the call.
+// A batch is the commands of one call of a script, and the memory for the call.
 type batch struct {
 	slot       uint16
 	commands   []*command
@@ -51,7 +51,7 @@ type batch struct {
 	call       [1]Call
 }
 
-// A command is one request to fullScript, and its answer.
+// A command is one request to a script, and its answer.
 type command struct {
 	keys  *[4]string
 	code  string    // of its function in the script
@@ -73,6 +73,14 @@ func newCommand(keys *[4]string, code string, args ...string) command {
 	cmd := command{keys: keys, code: code}
 	cmd.n = copy(cmd.args[:], args)
 	return cmd
+}
+
+// script returns the script that serves the command.
+func (cmd *command) script() *Script {
+	if cmd.code == codeAcquire || cmd.code == codeRelease {
+		return fullScript
+	}
+	return rareScript
 }
 
 const (
@@ -145,7 +153,10 @@ func (s *sender) sendBatches(q *slotQueue) {
 func (s *sender) nextBatch(q *slotQueue) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(q.waiting), maxBatch)
+	n := 0
+	for n < min(len(q.waiting), maxBatch) && q.waiting[n].script() == q.waiting[0].script() {
+		n++
+	}
 	if n == 0 {
 		clear(q.batch.commands) // for the garbage collector
 		q.isSending = false
@@ -190,7 +201,7 @@ func isForbidden(err error) bool {
 	return ok && strings.HasPrefix(reply.Text, "NOPERM")
 }
 
-// fillCall makes the call of fullScript for the commands of a batch.
+// fillCall makes the call for the commands of a batch.
 func (s *sender) fillCall(b *batch) {
 	b.keys = append(b.keys[:0], s.metaKey(b.slot), s.longLeasesKey(b.slot))
 	b.args = append(b.args[:0], s.floor, s.maxTTL, flag(s.durable))
@@ -198,7 +209,7 @@ func (s *sender) fillCall(b *batch) {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.n)), cmd.args[:cmd.n]...)
 	}
-	b.call[0] = Call{Script: fullScript, Keys: b.keys, Args: b.args}
+	b.call[0] = Call{Script: b.commands[0].script(), Keys: b.keys, Args: b.args}
 }
 
 // deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have

@@ -17,8 +17,8 @@ end
 -- addLongLease also removes the leases that have ended.
 local function addLongLease(lock, id, ttl)
   if not floor or ttl <= floor then return end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now))
-  redis.call('ZADD', KEYS[2], string.format('%d', now + ttl * 1000),
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now()))
+  redis.call('ZADD', KEYS[2], string.format('%d', now() + ttl * 1000),
     string.format('%d %s %s', ttl, id, lock))
   extendTo(KEYS[2], ttl)
 end
