@@ -433,7 +433,7 @@ func (a *attempt) withdrawAgain() {
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
 // is over. If the answer is that there is no such hold, but an earlier try may have ended the
-// hold, it returns answerMaybeFreed.
+// hold, it returns answerMaybeFreed. A transient error matches [driver.ErrUnavailable].
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) (answer string, err error) {
 	var retries rediskit.Backoff
 	maybeServed := false
@@ -448,14 +448,14 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original co
 		maybeServed = maybeServed || mayBeServed(err)
 		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
-			return "", err
+			return "", asUnavailable(err)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return "", err
+			return "", asUnavailable(err)
 		}
 	}
 }

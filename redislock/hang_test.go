@@ -462,6 +462,9 @@ func TestUnavailable(t *testing.T) {
 				t.Errorf("Acquire = %v, want ErrUnavailable that says %q, and nothing of scripts", err, tt.want)
 			}
 			t.Log(err)
+			if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("Renew = %v, want nil or ErrUnavailable", err)
+			}
 			switch tt.name {
 			case "OOM":
 				free(t, l) // it needs no memory

@@ -54,7 +54,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 	}
 	r := d.eval(ctx, c)[0]
 	if r.Err != nil {
-		return nil, asUnavailable(r.Err)
+		return nil, r.Err
 	}
 	if len(r.Lines) != len(names) {
 		return nil, fmt.Errorf("the script gave %d answers for %d locks", len(r.Lines), len(names))

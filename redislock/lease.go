@@ -123,7 +123,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.removeLease(l)
 	answer, err := l.sendRelease(ctx)
 	if err != nil {
-		return asUnavailable(err)
+		return err
 	}
 	if answer == answerNoHold {
 		return driver.ErrLost
@@ -157,7 +157,7 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
-	return asUnavailable(err)
+	return err
 }
 
 // Renew implements [driver.Driver].
@@ -301,18 +301,21 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 	return driver.Renewal{Start: sent}
 }
 
-// eval runs scripts, and returns when ctx is done even if the client does not.
+// eval runs scripts, and returns when ctx is done even if the client does not. Errors that a later
+// call may not see match [driver.ErrUnavailable].
 func (d *Driver) eval(ctx context.Context, calls ...Call) []Reply {
 	done := make(chan []Reply, 1)
 	go func() { done <- d.conn.Eval(ctx, calls...) }()
+	replies := make([]Reply, len(calls))
 	select {
-	case replies := <-done:
-		return replies
+	case replies = <-done:
 	case <-ctx.Done():
-		replies := make([]Reply, len(calls))
 		for i := range replies {
 			replies[i].Err = context.Cause(ctx)
 		}
-		return replies
 	}
+	for i := range replies {
+		replies[i].Err = asUnavailable(replies[i].Err)
+	}
+	return replies
 }
