@@ -62,7 +62,7 @@ end
 function handlers.A(id, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
   local value, keyType = lockValue()
-  local answer = reacquire(id, mode, ttl, value)
+  local answer = value and reacquire(id, mode, ttl, value)
   if answer then return answer end -- also in the grace period: it is held already
   if not value or isMulti(value) then -- otherwise this request is not granted in any case
     local wait = grace(ttl)

@@ -35,10 +35,7 @@ local function numberIn(json, name)
   return before and tonumber(string.match(json, '^%d+', before + 1)) or 0
 end
 
-local function isGrant(json, id)
-  local head = grantHead(id)
-  return string.sub(json, 1, #head) == head
-end
+local function isGrant(json, id) return string.find(json, grantHead(id), 1, true) == 1 end
 
 local function findGrant(id, value)
   if value == nil then value = lockValue() end

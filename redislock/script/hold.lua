@@ -48,7 +48,7 @@ end
 -- othersWait looks at the first 32 waiters. If these are all of the channel's process, and more
 -- may follow, it returns true without looking at them.
 local function othersWait(channel)
-  local waiters = redis.call('ZRANGE', queue, 0, 31)
+  local waiters = redis.call('ZRANGE', queue, '0', '31')
   for i = 1, #waiters do
     local request = findRequest(waiters[i])
     if request and request.channel ~= channel then return true end

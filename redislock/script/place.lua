@@ -13,7 +13,7 @@
 local function third(at) return math.floor(3 * at / absence) end
 
 local function enqueue(id, rest)
-  local tail = tonumber(redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2])
+  local tail = tonumber(redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2])
   local place = math.max(now(), tail and tail + 1 or 0)
   local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), id) == 1
   redis.call('HSET', requests, id, newEntry(now(), '{"id":' .. id .. ',' .. rest))

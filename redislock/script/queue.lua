@@ -1,4 +1,5 @@
--- Serves the queue of a lock in order of arrival.
+-- Serves the queue of a lock in order of arrival. Numbers in commands are texts where they can be:
+-- Redis converts others by printf.
 --
 -- KEYS      queue, requests
 -- ARGV      not used
@@ -23,14 +24,14 @@ end
 local yieldMark, yieldTime = 'yield', 300
 
 local function firstWaiter()
-  local first = redis.call('ZRANGE', queue, 0, 1)
+  local first = redis.call('ZRANGE', queue, '0', '1')
   if first[1] == yieldMark then return first[2] end
   return first[1]
 end
 
 -- yieldLeft ignores a time that is too far ahead: the clock was set back.
 local function yieldLeft()
-  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+  local first = redis.call('ZRANGE', queue, '0', '0', 'WITHSCORES')
   if first[1] ~= yieldMark then return end
   local left = math.ceil((-first[2] - now()) / 1000)
   return left > 0 and left <= yieldTime and left or nil
@@ -41,10 +42,9 @@ end
 -- that happens once in every ms. It wakes the first waiter that it can reach, which then asks again
 -- when the time is over.
 local function yieldIfDue(json, every)
-  every = (tonumber(every) or 0) * 1000
-  if every == 0 or math.floor(numberIn(json, 'since') / every) >= math.floor(now() / every) then
-    return
-  end
+  if not every or every == '0' then return end
+  every = every * 1000
+  if math.floor(numberIn(json, 'since') / every) >= math.floor(now() / every) then return end
   redis.call('ZADD', queue, string.format('%d', -now() - yieldTime * 1000), yieldMark)
   extendTo(queue, yieldTime)
   for first in firstWaiter do
@@ -60,7 +60,7 @@ end
 local function serveQueue(self, value)
   local mine
   while true do
-    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    local first = redis.call('ZRANGE', queue, '0', '0')[1]
     if not first or first == yieldMark and yieldLeft() then return mine end
     local request, entry = findRequest(first)
     if not request or entryTime(entry) + absence < now() then

@@ -24,8 +24,9 @@ end
 -- is over. If multi is set, others may hold the lock, too.
 local function keepHold(id, json, multi)
   local minHold = numberIn(json, 'minhold')
+  if minHold == 0 then return false end
   local expiry = numberIn(json, 'since') + minHold * 1000
-  if minHold == 0 or expiry <= now() then return false end
+  if expiry <= now() then return false end
   local ms = math.ceil((expiry - now()) / 1000)
   if multi then
     redis.call('HDEL', grants, id)
