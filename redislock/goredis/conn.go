@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -52,7 +53,7 @@ func (c *conn) IsSentinel() bool {
 func (c *conn) Close() { _ = c.client.Close() } // nobody can do anything about the error
 
 // callWithContext calls f, and returns when f does or when ctx is done. A go-redis client need
-// not observe ctx while it waits for a server.
+// not notice the end of ctx while it waits for a server.
 func callWithContext[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
 	if at, ok := ctx.Deadline(); ok { // the driver may set a deadline without a timer
 		var cancel context.CancelFunc
@@ -70,6 +71,9 @@ func callWithContext[T any](ctx context.Context, f func(context.Context) (T, err
 	}()
 	select {
 	case r := <-done:
+		if at, ok := ctx.Deadline(); ok && errors.Is(r.err, os.ErrDeadlineExceeded) && !time.Now().Before(at) {
+			r.err = context.DeadlineExceeded // the connection has the deadline, too, and was first
+		}
 		return r.value, r.err
 	case <-ctx.Done():
 		var none T
@@ -87,7 +91,7 @@ func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Re
 	c.send(ctx, commands)
 	replies := make([]redislock.Reply, len(calls))
 	for i := range commands {
-		if redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") && ctx.Err() == nil {
+		if err := commands[i].Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && ctx.Err() == nil {
 			c.sendText(ctx, calls[i:], commands[i:])
 		}
 		replies[i] = c.reply(commands[i])
@@ -173,11 +177,10 @@ func (c *conn) handleError(err error) error {
 
 // asReplyError converts an error that the server replied with into a [redislock.ReplyError].
 func asReplyError(err error) error {
-	var reply redis.Error
-	switch {
-	case errors.Is(err, redis.Nil): // here this is not a reply to our command
+	if errors.Is(err, redis.Nil) { // here this is not a reply to our command
 		return fmt.Errorf("no Sentinel knows a master of that name: %w", err)
-	case errors.As(err, &reply):
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
 		return &redislock.ReplyError{Text: reply.Error()}
 	}
 	return err
