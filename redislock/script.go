@@ -17,7 +17,7 @@ import (
 var (
 	// fullScript acquires and releases locks, and rareScript serves all other requests. Redis makes
 	// every function of a script anew in each call, so the two have only what they need.
-	fullScript = requestScript("acquire", "release")
+	fullScript = requestScript("place", "acquire", "release")
 	rareScript = requestScript("release", "check", "holder", "withdraw", "redisson", "break")
 
 	// renewScript extends leases.
@@ -38,7 +38,7 @@ var (
 func requestScript(files ...string) *Script {
 	return rediskit.NewScript(scripts, slices.Concat([]string{
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
-		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", "place", // of a lock
+		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", // of a lock
 	}, files, []string{"full"})...)
 }
 

@@ -26,15 +26,15 @@ local function keptAll()
 end
 
 local function identify()
-  local meta = memory()
-  start, unknown = tonumber(meta[3]) or 0, tonumber(meta[4]) or 0
+  local past = memory()
+  start, unknown = tonumber(past[3]) or 0, tonumber(past[4]) or 0
   local info = redis.call('INFO', 'server')
-  if meta[2] and string.find(info, meta[2], 1, true) then return end
-  if meta[2] and keptAll() then
+  if past[2] and string.find(info, past[2], 1, true) then return end
+  if past[2] and keptAll() then
     setMeta('r', string.match(info, 'run_id:(%w+)'))
     return
   end
-  if meta[2] then
+  if past[2] then
     -- The server restarted with its memory, or was promoted. Writes that were not persisted or
     -- replicated in time are lost.
     start, unknown = now(), math.max(0, math.ceil((start - now()) / 1000 + unknown))
