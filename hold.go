@@ -222,9 +222,9 @@ func (h *hold) releaseAtExpiry() {
 func (c *core) releaseLost(h *hold) {
 	le := h.lease
 	c.mu.Lock()
-	ended := le.lostErr != nil
+	ended, ctx := le.lostErr != nil, c.releaseContextLocked(time.Now())
 	c.mu.Unlock()
 	if !ended {
-		_, _ = c.releaseLease(le.granted, releaseTimeout)
+		_, _ = c.releaseLease(ctx, le.granted)
 	}
 }

@@ -17,7 +17,10 @@ func (l *Locker) install(ctx context.Context, le *lease, granted driver.Lease) (
 	h, err := l.checkAndInstall(ctx, le, granted)
 	if err != nil && granted != nil {
 		// The caller gets err. If this release fails, the lease lapses by itself.
-		_, _ = l.core.releaseLease(granted, releaseTimeout)
+		l.core.mu.Lock()
+		releaseCtx := l.core.releaseContextLocked(time.Now())
+		l.core.mu.Unlock()
+		_, _ = l.core.releaseLease(releaseCtx, granted)
 	}
 	return h, err
 }

@@ -3,9 +3,11 @@ package snib
 // This file has the Locker, the stages of an acquisition, and the discipline of the mutex.
 
 import (
+	"context"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -60,6 +62,10 @@ type core struct {
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
 	keeper       keeper
 	watermarks   watermarks
+
+	releaseCtx        context.Context //nolint:containedctx // of releases that begin before renewReleaseCtxAt
+	endReleaseCtx     context.CancelFunc
+	renewReleaseCtxAt time.Time
 }
 
 // New returns a Locker that acquires locks through d. Closing the Locker closes d.

@@ -4,6 +4,7 @@ package snib
 // waiter or back to the store.
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -15,6 +16,7 @@ func (c *core) leave(h *hold) error {
 	l, le, began := h.locker, h.lease, time.Now()
 	now := driver.At(began)
 	c.mu.Lock()
+	ctx := c.releaseContextLocked(began)
 	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
 	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to notice
@@ -53,19 +55,18 @@ func (c *core) leave(h *hold) error {
 	if next != nil && next.prevDone != nil {
 		close(next.prevDone)
 	}
-	return c.completeRelease(h, began, now, next != nil, queued)
+	return c.completeRelease(ctx, h, now, next != nil, queued)
 }
 
 // completeRelease completes the release of h. If local is true, the lease has been handed over to
 // another hold. Otherwise completeRelease releases the lease in the store, and makes
-// the next waiter the head of the queue.
-// The whole release, which began at began, takes releaseTimeout at most.
-func (c *core) completeRelease(h *hold, began time.Time, now driver.Instant, local bool, queued int) error {
+// the next waiter the head of the queue. The context bounds the whole release.
+func (c *core) completeRelease(ctx context.Context, h *hold, now driver.Instant, local bool, queued int) error {
 	l, le := h.locker, h.lease
 	var err error
 	var sentAt time.Time
 	if !local {
-		if sentAt, err = c.releaseLease(le.granted, releaseTimeout-time.Since(began)); err != nil {
+		if sentAt, err = c.releaseLease(ctx, le.granted); err != nil {
 			err = l.wrapError("release", le.name, withUnreleased(err))
 		}
 		if le.queue != nil {

@@ -73,8 +73,8 @@ type Driver interface {
 	//
 	// Renew MUST NOT revive: a lease that has ended, by expiry, release or force, is answered
 	// with [ErrLost], also when nobody has taken the lock since. Any other error means that the
-	// outcome is not known; the caller renews again while there is time. Renew MUST return soon
-	// after ctx is done.
+	// outcome is not known, and matches ErrUnavailable if a later call may not see it; the caller
+	// renews again while there is time. Renew MUST return soon after ctx is done.
 	//
 	// With [Info.RenewsAll], Renew without leases renews all leases of the driver that were granted
 	// before the call, and returns one answer for them. The driver MUST have called OnLost of those

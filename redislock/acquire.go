@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// heartbeatInterval is the longest time between two requests of a waiter. The full script
+	// heartbeatInterval is the longest time between two requests of a waiter. The script
 	// forgets a waiter that has been silent for three times as long.
 	heartbeatInterval = 5 * time.Second
 
@@ -40,6 +40,8 @@ const (
 type attempt struct {
 	d         *Driver
 	req       driver.Request
+	jsonID    string // the id of the request, as the scripts know it
+	ttl       string // its TTL, likewise
 	keys      [4]string
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
@@ -54,6 +56,8 @@ type attempt struct {
 
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
+
+	lease lease // once it is granted
 
 	// Guarded by Driver.mu.
 	woken       chan struct{} // capacity 1
@@ -77,7 +81,7 @@ func (d *Driver) newAttempt(req driver.Request) *attempt {
 	_, _ = crand.Read(id[:]) // it never fails
 	keys := d.conf.namespace.keysOf(req.Name)
 	a := &attempt{
-		d: d, req: req, keys: keys, slot: d.slot(keys[0]),
+		d: d, req: req, jsonID: encodeID(req.ID), ttl: rediskit.Millis(req.TTL), keys: keys, slot: d.slot(keys[0]),
 		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
 	}
 	d.mu.Lock()
@@ -142,11 +146,10 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	case queue:
 		waits = "1"
 	}
-	cmd := &command{keys: &a.keys, code: codeAcquire, saved: true, args: []string{
-		encodeID(a.req.ID), mode(a.req), rediskit.Millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req)), waits,
-		a.d.encode(&a.req, a.id, a.slot),
-	}}
-	if err := a.send(ctx, cmd); err != nil {
+	cmd := newCommand(&a.keys, codeAcquire, a.jsonID, mode(a.req), a.ttl,
+		strconv.Itoa(tokenBlockSize(a.req)), waits, a.encode())
+	cmd.saved = true
+	if err := a.send(ctx, &cmd); err != nil {
 		return nil, err
 	}
 	return a.parseAnswer(ctx, cmd.answer)
@@ -407,9 +410,7 @@ func (a *attempt) sendWithdrawal(ctx context.Context) {
 	_, _ = a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal())
 }
 
-func (a *attempt) withdrawal() *command {
-	return &command{keys: &a.keys, code: codeWithdraw, args: []string{encodeID(a.req.ID)}}
-}
+func (a *attempt) withdrawal() command { return newCommand(&a.keys, codeWithdraw, a.jsonID) }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,
 // may hold back what was sent on a connection that is lost by now, and execute it after the
@@ -432,12 +433,12 @@ func (a *attempt) withdrawAgain() {
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
 // is over. If the answer is that there is no such hold, but an earlier try may have ended the
-// hold, it returns answerMaybeFreed.
-func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original *command) (answer string, err error) {
+// hold, it returns answerMaybeFreed. A transient error matches [driver.ErrUnavailable].
+func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) (answer string, err error) {
 	var retries rediskit.Backoff
 	maybeServed := false
 	for {
-		cmd := *original // an earlier one may still be in flight
+		cmd := original // an earlier one may still be in flight
 		if err = d.sender.send(ctx, slot, &cmd); err == nil {
 			if maybeServed && cmd.answer == answerNoHold {
 				return answerMaybeFreed, nil
@@ -447,14 +448,14 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original *c
 		maybeServed = maybeServed || mayBeServed(err)
 		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
-			return "", err
+			return "", asUnavailable(err)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return "", err
+			return "", asUnavailable(err)
 		}
 	}
 }

@@ -31,11 +31,11 @@ func (e *saveError) Is(target error) bool { return target == driver.ErrUnavailab
 
 // eval runs the script of a batch. Unsaved is not nil if the disk may lack what the script has
 // written, and one of the commands must be saved.
-func (s *sender) eval(ctx context.Context, commands []*command, call Call) (reply Reply, unsaved error) {
-	if !s.durable || !slices.ContainsFunc(commands, func(cmd *command) bool { return cmd.saved }) {
-		return s.conn.Eval(ctx, call)[0], nil
+func (s *sender) eval(ctx context.Context, b *batch) (reply Reply, unsaved error) {
+	if !s.durable || !slices.ContainsFunc(b.commands, func(cmd *command) bool { return cmd.saved }) {
+		return s.conn.Eval(ctx, b.call[:]...)[0], nil
 	}
-	replies, errs := evalSaved(ctx, s.conn.Eval, []Call{call})
+	replies, errs := evalSaved(ctx, s.conn.Eval, b.call[:])
 	return replies[0], errs[0]
 }
 

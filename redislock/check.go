@@ -73,7 +73,7 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 	for i, l := range leases {
 		commands[i] = l.check()
 	}
-	d.sender.sendBatch(ctx, slot, commands)
+	d.sender.sendBatch(ctx, &batch{slot: slot, commands: commands})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, l := range leases {
@@ -100,7 +100,6 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 // check returns the command that asks whether the lease still exists, and whether another process
 // waits.
 func (l *lease) check() *command {
-	return &command{keys: &l.keys, code: codeCheck, args: []string{
-		encodeID(l.req.ID), l.d.listener.channel(l.slot),
-	}}
+	cmd := newCommand(&l.keys, codeCheck, l.jsonID, l.d.listener.channel(l.slot))
+	return &cmd
 }

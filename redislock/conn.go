@@ -26,8 +26,8 @@ import (
 type Conn interface {
 	// Eval makes calls, in one pipeline for each server, and returns one reply for each of them.
 	// All keys of a call lie in one slot. Calls for one slot run in order, on one connection. A
-	// command without keys belongs to the call before it. Eval should return when ctx is done. It
-	// must not retain calls.
+	// command without keys belongs to the call before it. Eval returns soon after the deadline of
+	// ctx; it need not notice a cancellation. It must not retain calls, or what they point to.
 	Eval(ctx context.Context, calls ...Call) []Reply
 
 	// Subscribe listens to a channel until ctx is done or the connection is lost, and returns
@@ -154,16 +154,15 @@ func isTransient(err error) bool {
 
 // isReadOnly reports whether a server refused a call because it is a replica.
 func isReadOnly(err error) bool {
-	var replyErr *ReplyError
-	return errors.As(err, &replyErr) && transientCode(replyErr.Text) == "READONLY"
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && transientCode(reply.Text) == "READONLY"
 }
 
 // isMoving reports whether a server could not serve a call because some, but not all, of its
 // keys have moved to another node.
 func isMoving(err error) bool {
-	var replyErr *ReplyError
-	return errors.As(err, &replyErr) && slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey},
-		transientCode(replyErr.Text))
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey}, transientCode(reply.Text))
 }
 
 // asUnavailable makes a transient error match [driver.ErrUnavailable].
@@ -179,8 +178,8 @@ func asUnavailable(err error) error {
 
 // isFull reports whether a server rejected a connection because it has too many.
 func isFull(err error) bool {
-	var replyErr *ReplyError
-	return errors.As(err, &replyErr) && transientCode(replyErr.Text) == tooManyClients
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && transientCode(reply.Text) == tooManyClients
 }
 
 // connectError is asUnavailable for the first contact, when it is not yet known whether the

@@ -2,13 +2,11 @@ package redislock_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
-	"github.com/sniblock/snib/redislock"
 )
 
 // TestFailures proves cells of Redis in docs/failures.md; other tests prove the rest.
@@ -24,8 +22,7 @@ func TestFailures(t *testing.T) {
 		node.Must("ACL", "SETUSER", "program", "resetpass", ">"+p)
 		node.Must("CLIENT", "KILL", "USER", "program")
 	}
-	floor := redislock.GraceFloor(time.Minute)
-	openOne := func(t *testing.T) driver.Driver { return open(t, o, floor) }
+	openOne := func(t *testing.T) driver.Driver { return open(t, o) }
 	jobtest.Failures(t, openOne,
 		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
 			setPassword("another")

@@ -358,7 +358,7 @@ func TestHungServerReturns(t *testing.T) {
 	}{
 		{"First", "free", time.Second, true, d},
 		{"FirstByUser", "free", time.Second, true, byUser},
-		{"FirstLong", "free", time.Minute, true, d}, // sends the full script
+		{"FirstLong", "free", time.Minute, true, d},
 		{"Waiting", "held", time.Minute, false, d},
 		{"Asking", "held", time.Minute, true, d},
 	} {
@@ -454,6 +454,9 @@ func TestUnavailable(t *testing.T) {
 				t.Errorf("Acquire = %v, want ErrUnavailable that says %q, and nothing of scripts", err, tt.want)
 			}
 			t.Log(err)
+			if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("Renew = %v, want nil or ErrUnavailable", err)
+			}
 			switch tt.name {
 			case "OOM":
 				free(t, l) // it needs no memory

@@ -54,7 +54,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 	}
 	r := d.eval(ctx, c)[0]
 	if r.Err != nil {
-		return nil, asUnavailable(r.Err)
+		return nil, r.Err
 	}
 	if len(r.Lines) != len(names) {
 		return nil, fmt.Errorf("the script gave %d answers for %d locks", len(r.Lines), len(names))
@@ -147,9 +147,9 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	answer, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), &command{
-		keys: &keys, code: codeBreak, saved: true, args: []string{encodeID(id), id},
-	})
+	cmd := newCommand(&keys, codeBreak, encodeID(id), id)
+	cmd.saved = true
+	answer, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), cmd)
 	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
@@ -162,7 +162,6 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]),
-		&command{keys: &keys, code: codeWithdraw, args: []string{encodeID(id), "1"}})
+	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), newCommand(&keys, codeWithdraw, encodeID(id), "1"))
 	return err
 }

@@ -270,7 +270,9 @@ func (c *heartbeatConn) Eval(ctx context.Context, calls ...redislock.Call) []red
 	c.mu.Lock()
 	catch := c.armed && c.late == nil && slices.Contains(calls[0].Args, "A")
 	if catch {
-		c.late = []redislock.Call{calls[0]}
+		late := calls[0]
+		late.Keys, late.Args = slices.Clone(late.Keys), slices.Clone(late.Args)
+		c.late = []redislock.Call{late}
 		close(c.caught)
 	}
 	c.mu.Unlock()

@@ -35,8 +35,9 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 	if err != nil || token < 1 || token >= maxToken {
 		return nil, badAnswerf("the script granted the token %q", first)
 	}
-	l := &lease{attempt: a, grant: driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent,
-		TellsWanted: true}}
+	l := &a.lease
+	l.attempt = a
+	l.grant = driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent, TellsWanted: true}
 	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil
@@ -84,8 +85,8 @@ func (d *Driver) removeLease(l *lease) {
 }
 
 // untilYield returns how long a new lease may be handed over within this process until foreign
-// clients should get a chance, and its release has to take the full script. That is the next
-// multiple of YieldToForeign by the server's clock: a token is the time of its grant.
+// clients should get a chance. That is the next multiple of YieldToForeign by the server's clock: a
+// token is the time of its grant.
 func (l *lease) untilYield() time.Duration {
 	every := l.d.conf.yieldEvery.Microseconds()
 	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond
@@ -96,8 +97,8 @@ func (l *lease) untilYield() time.Duration {
 // such lease.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	keys := d.conf.namespace.keysOf(name)
-	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, keys: keys,
-		slot: d.slot(keys[0])}}
+	return &lease{attempt: &attempt{d: d, req: driver.Request{Name: name, ID: id, TTL: ttl}, jsonID: encodeID(id),
+		ttl: rediskit.Millis(ttl), keys: keys, slot: d.slot(keys[0])}}
 }
 
 // ID returns the id of the grant.
@@ -122,7 +123,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.removeLease(l)
 	answer, err := l.sendRelease(ctx)
 	if err != nil {
-		return asUnavailable(err)
+		return err
 	}
 	if answer == answerNoHold {
 		return driver.ErrLost
@@ -139,11 +140,9 @@ func (l *lease) Release(ctx context.Context) error {
 
 // sendRelease releases the lease.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
-	return l.d.sendUntilAnswered(ctx, l.slot, &command{
-		keys: &l.keys, code: codeRelease,
-		args:  []string{encodeID(l.req.ID), rediskit.Millis(l.d.conf.yieldEvery)},
-		saved: l.req.MinHold > 0, // if a crash undid the release, MinHold would end with the lease
-	})
+	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
+	cmd.saved = l.req.MinHold > 0 // if a crash undid the release, MinHold would end with the lease
+	return l.d.sendUntilAnswered(ctx, l.slot, cmd)
 }
 
 // SetHolder implements [driver.Lease].
@@ -153,13 +152,12 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	}
 	var description strings.Builder
 	writeHolder(&description, &h)
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: codeSetHolder, args: []string{
-		encodeID(l.req.ID), description.String(),
-	}})
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot,
+		newCommand(&l.keys, codeSetHolder, l.jsonID, description.String()))
 	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
-	return asUnavailable(err)
+	return err
 }
 
 // Renew implements [driver.Driver].
@@ -281,7 +279,7 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call
 		if !key.lockOnly {
 			keys = append(keys, l.keys[1])
 		}
-		args = append(args, encodeID(l.req.ID), rediskit.Millis(l.req.TTL))
+		args = append(args, l.jsonID, l.ttl)
 	}
 	return Call{Script: renewScript, Keys: keys, Args: args}
 }
@@ -303,18 +301,21 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 	return driver.Renewal{Start: sent}
 }
 
-// eval runs scripts, and returns when ctx is done even if the client does not.
+// eval runs scripts, and returns when ctx is done even if the client does not. Errors that a later
+// call may not see match [driver.ErrUnavailable].
 func (d *Driver) eval(ctx context.Context, calls ...Call) []Reply {
 	done := make(chan []Reply, 1)
 	go func() { done <- d.conn.Eval(ctx, calls...) }()
+	replies := make([]Reply, len(calls))
 	select {
-	case replies := <-done:
-		return replies
+	case replies = <-done:
 	case <-ctx.Done():
-		replies := make([]Reply, len(calls))
 		for i := range replies {
 			replies[i].Err = context.Cause(ctx)
 		}
-		return replies
 	}
+	for i := range replies {
+		replies[i].Err = asUnavailable(replies[i].Err)
+	}
+	return replies
 }

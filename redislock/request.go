@@ -52,24 +52,24 @@ func encodeID(id string) string {
 	return b.String()
 }
 
-// encode returns the request of the attempt with this number as JSON, without the opening brace
-// and without the fields that the scripts add.
-func (d *Driver) encode(req *driver.Request, attempt uint64, slot uint16) string {
-	l, h := &d.listener, &req.Holder
-	channel := l.channel(slot)
+// encode returns the request of the attempt as JSON, without the opening brace and without the
+// fields that the scripts add.
+func (a *attempt) encode() string {
+	l, h := &a.d.listener, &a.req.Holder
+	channel := l.channel(a.slot)
 	var b strings.Builder
 	b.Grow(192 + len(channel) + len(h.Host) + len(h.Label))
 	b.WriteString(`"mode":"`)
-	b.WriteString(mode(*req))
+	b.WriteString(mode(a.req))
 	b.WriteString(`","attempt":"`)
 	var digits [20]byte
-	b.Write(strconv.AppendUint(digits[:0], attempt, 10))
+	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
 	b.WriteString(`","ttl":`)
-	b.WriteString(rediskit.Millis(req.TTL))
+	b.WriteString(a.ttl)
 	b.WriteString(`,"minhold":`)
-	b.WriteString(rediskit.Millis(req.MinHold))
+	b.WriteString(rediskit.Millis(a.req.MinHold))
 	b.WriteString(`,"tokens":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(*req)), 10))
+	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(a.req)), 10))
 	b.WriteString(`,"channel":`)
 	writeJSONString(&b, channel)
 	if channel != l.process {
@@ -86,15 +86,18 @@ func (d *Driver) encode(req *driver.Request, attempt uint64, slot uint16) string
 
 // writeHolder writes the fields that describe a holder, which end a grant.
 func writeHolder(b *strings.Builder, h *driver.Holder) {
+	var digits [20]byte
 	b.WriteString(`"pid":`)
-	b.WriteString(strconv.Itoa(h.PID))
+	b.Write(strconv.AppendInt(digits[:0], int64(h.PID), 10))
 	kind := ""
 	if h.Kind != driver.KindProcess {
 		kind = h.Kind.String()
 	}
 	for _, field := range [...]struct{ name, value string }{{"host", h.Host}, {"label", h.Label}, {"kind", kind}} {
 		if field.value != "" {
-			b.WriteString(`,"` + field.name + `":`)
+			b.WriteString(`,"`)
+			b.WriteString(field.name)
+			b.WriteString(`":`)
 			writeJSONString(b, field.value)
 		}
 	}

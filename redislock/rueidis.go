@@ -37,7 +37,8 @@ func (c *rueidisConn) Close() {
 // Eval implements [Conn].
 func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 	replies := make([]Reply, len(calls))
-	results := c.send(ctx, calls, false)
+	var few [2]rueidis.RedisResult // enough for most calls
+	results := c.send(ctx, few[:0], calls, false)
 	for i := 0; i < len(calls); i++ {
 		e, refused := rueidis.IsRedisErr(results[i].Error())
 		if calls[i].Script == nil || !refused || !e.IsNoScript() {
@@ -48,7 +49,7 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 		for end < len(calls) && calls[end].Script == nil {
 			end++
 		}
-		for _, r := range c.send(ctx, calls[i:end], true) {
+		for _, r := range c.send(ctx, nil, calls[i:end], true) {
 			replies[i] = reply(calls[i], r)
 			i++
 		}
@@ -74,17 +75,19 @@ func (c *rueidisConn) leaveReplica(ctx context.Context, keys []string) {
 	}
 }
 
-// send makes calls. With text set, the scripts go with their text, for a server that does not know
-// them.
-func (c *rueidisConn) send(ctx context.Context, calls []Call, text bool) []rueidis.RedisResult {
+// send makes calls, and appends their results to results. With text set, the scripts go with their
+// text, for a server that does not know them.
+func (c *rueidisConn) send(
+	ctx context.Context, results []rueidis.RedisResult, calls []Call, text bool,
+) []rueidis.RedisResult {
 	if len(calls) == 1 {
-		return []rueidis.RedisResult{c.client.Do(ctx, c.command(calls[0], text))}
+		return append(results, c.client.Do(ctx, c.command(calls[0], text)))
 	}
 	commands := make(rueidis.Commands, len(calls))
 	for i, call := range calls {
 		commands[i] = c.command(call, text)
 	}
-	return c.client.DoMulti(ctx, commands...)
+	return append(results, c.client.DoMulti(ctx, commands...)...)
 }
 
 func (c *rueidisConn) command(call Call, text bool) rueidis.Completed {

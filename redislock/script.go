@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"embed"
+	"slices"
 
 	"github.com/sniblock/snib/redislock/rediskit"
 )
@@ -14,12 +15,10 @@ import (
 // all their keys, which lie in one slot, except those of Redisson (script/redisson.lua). The files
 // say what their arguments and answers are.
 var (
-	// fullScript serves any request.
-	fullScript = rediskit.NewScript(scripts,
-		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
-		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", "place", // of a lock
-		"acquire", "release", "check", "holder", "withdraw", "redisson", "break", // requests
-		"full")
+	// fullScript acquires and releases locks, and rareScript serves all other requests. Redis makes
+	// every function of a script anew in each call, so the two have only what they need.
+	fullScript = requestScript("place", "acquire", "release")
+	rareScript = requestScript("release", "check", "holder", "withdraw", "redisson", "break")
 
 	// renewScript extends leases.
 	renewScript = rediskit.NewScript(scripts, "clock", "limits", "longlease", "keys", "entry", "mode", "grant", "renew")
@@ -34,6 +33,14 @@ var (
 	ownScript      = rediskit.NewScript(scripts, "own")
 	foreignScript  = rediskit.NewScript(scripts, "foreign")
 )
+
+// requestScript returns a script that serves a batch of requests, which the given files handle.
+func requestScript(files ...string) *Script {
+	return rediskit.NewScript(scripts, slices.Concat([]string{
+		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
+		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", // of a lock
+	}, files, []string{"full"})...)
+}
 
 //go:embed script/*.lua
 var scripts embed.FS

@@ -12,9 +12,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A sender sends commands to fullScript. Commands that come while a batch for their slot is in
-// flight gather, and go together in the next batch: the more there are, the less each costs. A
-// release can't overtake the request that it releases, because it is sent after that was
+// A sender sends commands to scripts. Commands that come while a batch for their slot is in flight
+// gather, and those for one script go together in the next: the more there are, the less each
+// costs. A release can't overtake the request that it releases, because it is sent after that was
 // answered.
 type sender struct {
 	conn          Conn
@@ -27,17 +27,36 @@ type sender struct {
 	durable bool // DurableAOF
 
 	mu     sync.Mutex
-	queues map[uint16]*slotQueue // of the slots for which a batch is in flight; guarded by mu
+	queues map[uint16]*slotQueue // by slot; guarded by mu
+
+	// batchCtx bounds the batches that begin before renewCtxAt. Guarded by mu.
+	batchCtx    context.Context //nolint:containedctx // see batchContext
+	endBatchCtx context.CancelFunc
+	renewCtxAt  time.Time
 }
 
-// A slotQueue has the commands that wait for the next batch of a slot. It is guarded by sender.mu.
-type slotQueue struct{ waiting []*command }
+// A slotQueue has the commands that wait for the next batch of a slot.
+type slotQueue struct {
+	waiting   []*command // guarded by sender.mu
+	isSending bool       // a goroutine sends batches; guarded by sender.mu
 
-// A command is one request to fullScript, and its answer.
+	batch batch // of that goroutine, which uses its memory again and again
+}
+
+// A batch is the commands of one call of a script, and the memory for the call.
+type batch struct {
+	slot       uint16
+	commands   []*command
+	keys, args []string
+	call       [1]Call
+}
+
+// A command is one request to a script, and its answer.
 type command struct {
 	keys  *[4]string
-	code  string // of its function in the script
-	args  []string
+	code  string    // of its function in the script
+	args  [6]string // the first n
+	n     int
 	saved bool // with DurableAOF, what it did counts only when it is on the disk
 
 	sent   driver.Instant // just before the call
@@ -49,12 +68,27 @@ type command struct {
 	unsent    bool // removed from the queue before it was sent
 }
 
+// newCommand returns a command with the given arguments, six at most.
+func newCommand(keys *[4]string, code string, args ...string) command {
+	cmd := command{keys: keys, code: code}
+	cmd.n = copy(cmd.args[:], args)
+	return cmd
+}
+
+// script returns the script that serves the command.
+func (cmd *command) script() *Script {
+	if cmd.code == codeAcquire || cmd.code == codeRelease {
+		return fullScript
+	}
+	return rareScript
+}
+
 const (
 	// maxBatch bounds the commands of a batch: the server serves no other client while it runs
 	// a script.
 	maxBatch = 64
 
-	// batchTimeout bounds a call.
+	// batchTimeout bounds a call. A batch may take a quarter longer.
 	batchTimeout = 2 * time.Second
 
 	// unansweredTimeout is how long a request may be unanswered when its caller's context ends,
@@ -72,11 +106,14 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 	s.mu.Lock()
 	q := s.queues[slot]
 	if q == nil {
-		q = &slotQueue{}
+		q = &slotQueue{batch: batch{slot: slot}}
 		s.queues[slot] = q
-		go s.sendBatches(slot, q)
 	}
 	q.waiting = append(q.waiting, cmd)
+	if !q.isSending {
+		q.isSending = true
+		go s.sendBatches(q)
+	}
 	s.mu.Unlock()
 	select {
 	case <-cmd.done:
@@ -101,64 +138,78 @@ func (s *sender) remove(q *slotQueue, cmd *command) bool {
 }
 
 // sendBatches sends batches until no command waits.
-func (s *sender) sendBatches(slot uint16, q *slotQueue) {
+func (s *sender) sendBatches(q *slotQueue) {
 	for {
-		commands := s.nextBatch(slot, q)
-		if len(commands) == 0 {
+		ctx := s.nextBatch(q)
+		if ctx == nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
-		s.sendBatch(ctx, slot, commands)
-		cancel()
+		s.sendBatch(ctx, &q.batch)
 	}
 }
 
-// nextBatch takes the commands of the next batch out of the queue. If there are none, it removes
-// the queue.
-func (s *sender) nextBatch(slot uint16, q *slotQueue) []*command {
+// nextBatch takes the commands of the next batch out of the queue, and returns the context for it,
+// or nil if there are none.
+func (s *sender) nextBatch(q *slotQueue) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(q.waiting), maxBatch)
+	n := 0
+	for n < min(len(q.waiting), maxBatch) && q.waiting[n].script() == q.waiting[0].script() {
+		n++
+	}
 	if n == 0 {
-		delete(s.queues, slot)
+		clear(q.batch.commands) // for the garbage collector
+		q.isSending = false
 		return nil
 	}
-	commands := slices.Clone(q.waiting[:n])
+	q.batch.commands = append(q.batch.commands[:0], q.waiting[:n]...)
 	q.waiting = slices.Delete(q.waiting, 0, n)
-	return commands
+	return s.batchContext()
+}
+
+// batchContext returns the context of a batch that begins now. All that begin within a quarter of
+// batchTimeout share one: a timer for each would cost more than the rest of the sender. The caller
+// holds s.mu.
+func (s *sender) batchContext() context.Context {
+	if now := time.Now(); !now.Before(s.renewCtxAt) {
+		s.batchCtx, s.endBatchCtx = context.WithTimeout(context.Background(), batchTimeout*5/4)
+		s.renewCtxAt = now.Add(batchTimeout / 4)
+	}
+	return s.batchCtx
 }
 
 // sendBatch sends commands and gives each its answer. If the server has refused them because our
 // user may not access the keys of some of them, it sends them one by one: otherwise one name that
 // is forbidden would fail all others that happen to be sent with it.
-func (s *sender) sendBatch(ctx context.Context, slot uint16, commands []*command) {
+func (s *sender) sendBatch(ctx context.Context, b *batch) {
 	sent := driver.Now()
-	reply, unsaved := s.eval(ctx, commands, s.call(slot, commands))
-	if len(commands) > 1 && isForbidden(reply.Err) {
-		for i := range commands {
-			s.sendBatch(ctx, slot, commands[i:i+1])
+	s.fillCall(b)
+	reply, unsaved := s.eval(ctx, b)
+	if len(b.commands) > 1 && isForbidden(reply.Err) {
+		for _, cmd := range b.commands {
+			s.sendBatch(ctx, &batch{slot: b.slot, commands: []*command{cmd}})
 		}
 		return
 	}
-	deliver(commands, reply, unsaved, sent)
+	deliver(b.commands, reply, unsaved, sent)
 }
 
 // isForbidden reports whether the server has refused a request because of our user's rights. It
 // has then executed nothing.
 func isForbidden(err error) bool {
-	var reply *ReplyError
-	return errors.As(err, &reply) && strings.HasPrefix(reply.Text, "NOPERM")
+	reply, ok := errors.AsType[*ReplyError](err)
+	return ok && strings.HasPrefix(reply.Text, "NOPERM")
 }
 
-// call makes the call of fullScript for commands.
-func (s *sender) call(slot uint16, commands []*command) Call {
-	keys := append(make([]string, 0, 2+4*len(commands)), s.metaKey(slot), s.longLeasesKey(slot))
-	args := append(make([]string, 0, 3+8*len(commands)), s.floor, s.maxTTL, flag(s.durable))
-	for _, cmd := range commands {
-		keys = append(keys, cmd.keys[:]...)
-		args = append(append(args, cmd.code, strconv.Itoa(len(cmd.args))), cmd.args...)
+// fillCall makes the call for the commands of a batch.
+func (s *sender) fillCall(b *batch) {
+	b.keys = append(b.keys[:0], s.metaKey(b.slot), s.longLeasesKey(b.slot))
+	b.args = append(b.args[:0], s.floor, s.maxTTL, flag(s.durable))
+	for _, cmd := range b.commands {
+		b.keys = append(b.keys, cmd.keys[:]...)
+		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.n)), cmd.args[:cmd.n]...)
 	}
-	return Call{Script: fullScript, Keys: keys, Args: args}
+	b.call[0] = Call{Script: b.commands[0].script(), Keys: b.keys, Args: b.args}
 }
 
 // deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have

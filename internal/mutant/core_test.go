@@ -158,9 +158,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "Release", pkg: ".",
-		in:    "core.releaseLease",
-		old:   "began.Add(timeout)",
-		new:   "began",
+		in:    "core.releaseContextLocked",
+		old:   "context.Background(), releaseTimeout",
+		new:   "context.Background(), 0*releaseTimeout",
 		tests: "TestHoldOutlivesAcquireContext",
 	},
 	{

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,30 +23,13 @@ type conn struct {
 	// clusterErr is the result of checkCluster. The driver, which asks for the masters first, finds
 	// out whether another try may succeed.
 	clusterErr error
-
-	mu sync.Mutex
-
-	// abandoned are the round trips that nobody waits for any more, by slotKey. Guarded by mu.
-	abandoned map[string][]*roundTrip
-}
-
-// A roundTrip is a group of calls that are sent together, and their replies.
-type roundTrip struct {
-	slotKey string
-	sentAt  time.Time
-	done    chan struct{} // closed when the calls are over
 }
 
 var _ redislock.Conn = (*conn)(nil)
 
-const (
-	// overtakeTimeout is how old an unanswered call must be before another one may overtake it.
-	overtakeTimeout = time.Second
-
-	// silenceTimeout is how long a subscription may receive nothing before it pings the server,
-	// and how long it then waits for the reply.
-	silenceTimeout = 2 * time.Second
-)
+// silenceTimeout is how long a subscription may receive nothing before it pings the server, and
+// how long it then waits for the reply.
+const silenceTimeout = 2 * time.Second
 
 // A noRetryCmd is a command that go-redis sends only once, even if the connection breaks.
 type noRetryCmd struct{ *redis.Cmd }
@@ -70,7 +53,7 @@ func (c *conn) IsSentinel() bool {
 func (c *conn) Close() { _ = c.client.Close() } // nobody can do anything about the error
 
 // callWithContext calls f, and returns when f does or when ctx is done. A go-redis client need
-// not observe ctx while it waits for a server.
+// not notice the end of ctx while it waits for a server.
 func callWithContext[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
 	if at, ok := ctx.Deadline(); ok { // the driver may set a deadline without a timer
 		var cancel context.CancelFunc
@@ -88,6 +71,9 @@ func callWithContext[T any](ctx context.Context, f func(context.Context) (T, err
 	}()
 	select {
 	case r := <-done:
+		if at, ok := ctx.Deadline(); ok && errors.Is(r.err, os.ErrDeadlineExceeded) && !time.Now().Before(at) {
+			r.err = context.DeadlineExceeded // the connection has the deadline, too, and was first
+		}
 		return r.value, r.err
 	case <-ctx.Done():
 		var none T
@@ -95,141 +81,43 @@ func callWithContext[T any](ctx context.Context, f func(context.Context) (T, err
 	}
 }
 
-// Eval implements [redislock.Conn]. A call could overtake an earlier one on another connection
-// if the caller of the earlier one has given up. So it waits for the earlier one.
+// Eval implements [redislock.Conn].
 func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
-	run := c.prepare(ctx, calls) // at once: the caller reuses the arguments when Eval returns
-	t := &roundTrip{slotKey: commonKey(calls), sentAt: time.Now(), done: make(chan struct{})}
-	earlier := c.unfinished(t)
-	replies, err := callWithContext(ctx, func(ctx context.Context) ([]redislock.Reply, error) {
-		defer c.finish(t)
-		for _, other := range earlier {
-			other.wait()
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return run(ctx), nil
-	})
-	if err != nil {
-		c.abandon(t)
-		replies = make([]redislock.Reply, len(calls))
-		for i := range replies {
-			replies[i].Err = err
-		}
-	}
-	return replies
-}
-
-// commonKey returns the first key if all calls that have keys have the same one, and otherwise "".
-// That key stands for their slot. Only calls that renew leases lie in several slots; they may
-// overtake others.
-func commonKey(calls []redislock.Call) string {
-	key := calls[0].Keys[0]
+	var few [2]redis.Cmder // enough for most calls
+	commands := few[:0]
 	for _, call := range calls {
-		if len(call.Keys) > 0 && call.Keys[0] != key {
-			return ""
+		commands = append(commands, commandOf(ctx, call))
+	}
+	c.send(ctx, commands)
+	replies := make([]redislock.Reply, len(calls))
+	for i := range commands {
+		if err := commands[i].Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && ctx.Err() == nil {
+			c.sendText(ctx, calls[i:], commands[i:])
 		}
-	}
-	return key
-}
-
-// unfinished returns the abandoned round trips that t must not overtake.
-func (c *conn) unfinished(t *roundTrip) []*roundTrip {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.abandoned[t.slotKey])
-}
-
-// abandon notes that nobody waits for t any more, unless t is over.
-func (c *conn) abandon(t *roundTrip) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	select {
-	case <-t.done:
-		return
-	default:
-	}
-	if t.slotKey == "" {
-		return
-	}
-	if c.abandoned == nil {
-		c.abandoned = make(map[string][]*roundTrip)
-	}
-	c.abandoned[t.slotKey] = append(c.abandoned[t.slotKey], t)
-}
-
-func (c *conn) finish(t *roundTrip) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(t.done)
-	if all, ok := c.abandoned[t.slotKey]; ok {
-		all = slices.DeleteFunc(all, func(other *roundTrip) bool { return other == t })
-		if c.abandoned[t.slotKey] = all; len(all) == 0 {
-			delete(c.abandoned, t.slotKey)
-		}
-	}
-}
-
-// wait returns when t is over, or so old that it must be lost.
-func (t *roundTrip) wait() {
-	timer := time.NewTimer(time.Until(t.sentAt.Add(overtakeTimeout)))
-	defer timer.Stop()
-	select {
-	case <-t.done:
-	case <-timer.C:
-	}
-}
-
-// prepare returns a function that makes the calls. That function does not use calls or its
-// arguments.
-func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context.Context) []redislock.Reply {
-	commands, scripts := commandsOf(ctx, calls), make([]*redislock.Script, len(calls))
-	for i, call := range calls {
-		scripts[i] = call.Script
-	}
-	return func(ctx context.Context) []redislock.Reply {
-		c.send(ctx, commands)
-		for i := range commands {
-			if redis.HasErrorPrefix(commands[i].Err(), "NOSCRIPT") && ctx.Err() == nil {
-				c.sendText(ctx, scripts[i:], commands[i:])
-			}
-		}
-		return c.replies(commands)
-	}
-}
-
-// commandsOf returns the commands that make calls.
-func commandsOf(ctx context.Context, calls []redislock.Call) []redis.Cmder {
-	commands := make([]redis.Cmder, len(calls))
-	for i, call := range calls {
-		args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
-		if call.Script == nil {
-			args = append(args, call.Command)
-		} else {
-			args = append(args, "EVALSHA", call.Script.SHA1(), strconv.Itoa(len(call.Keys)))
-		}
-		for _, key := range call.Keys {
-			args = append(args, key)
-		}
-		for _, arg := range call.Args {
-			args = append(args, arg)
-		}
-		if call.Script == nil {
-			commands[i] = noRetryCmd{redis.NewCmd(ctx, args...)}
-		} else {
-			commands[i] = newCommand(ctx, args)
-		}
-	}
-	return commands
-}
-
-func (c *conn) replies(commands []redis.Cmder) []redislock.Reply {
-	replies := make([]redislock.Reply, len(commands))
-	for i, cmd := range commands {
-		replies[i] = c.reply(cmd)
+		replies[i] = c.reply(commands[i])
 	}
 	return replies
+}
+
+// commandOf returns the command that makes a call. Its arguments point to those of the call: the
+// client sends what they point to, and a string would be copied for each.
+func commandOf(ctx context.Context, call redislock.Call) redis.Cmder {
+	args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
+	if call.Script == nil {
+		args = append(args, call.Command)
+	} else {
+		args = append(args, "evalsha", call.Script.SHA1(), strconv.Itoa(len(call.Keys)))
+	}
+	for i := range call.Keys {
+		args = append(args, &call.Keys[i])
+	}
+	for i := range call.Args {
+		args = append(args, &call.Args[i])
+	}
+	if call.Script == nil {
+		return noRetryCmd{redis.NewCmd(ctx, args...)}
+	}
+	return newCommand(ctx, args)
 }
 
 // send sends commands, which then have their replies and errors.
@@ -247,13 +135,13 @@ func (c *conn) send(ctx context.Context, commands []redis.Cmder) {
 
 // sendText sends the first command, whose script the server does not know, again with the text of
 // the script, and then the commands behind it that are no scripts.
-func (c *conn) sendText(ctx context.Context, scripts []*redislock.Script, commands []redis.Cmder) {
+func (c *conn) sendText(ctx context.Context, calls []redislock.Call, commands []redis.Cmder) {
 	args := commands[0].Args()
-	args[0], args[1] = "EVAL", scripts[0].Text()
+	args[0], args[1] = "eval", calls[0].Script.Text()
 	commands[0] = newCommand(ctx, args)
 	n := 1
-	for ; n < len(commands) && scripts[n] == nil; n++ {
-		commands[n] = noRetryCmd{redis.NewCmd(ctx, commands[n].Args()...)}
+	for ; n < len(commands) && calls[n].Script == nil; n++ {
+		commands[n] = commandOf(ctx, calls[n])
 	}
 	c.send(ctx, commands[:n])
 }
@@ -289,11 +177,10 @@ func (c *conn) handleError(err error) error {
 
 // asReplyError converts an error that the server replied with into a [redislock.ReplyError].
 func asReplyError(err error) error {
-	var reply redis.Error
-	switch {
-	case errors.Is(err, redis.Nil): // here this is not a reply to our command
+	if errors.Is(err, redis.Nil) { // here this is not a reply to our command
 		return fmt.Errorf("no Sentinel knows a master of that name: %w", err)
-	case errors.As(err, &reply):
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
 		return &redislock.ReplyError{Text: reply.Error()}
 	}
 	return err

@@ -35,11 +35,8 @@
 //
 // # Deadlines
 //
-// A call returns when its context ends, even if the client does not observe contexts
-// (ContextTimeoutEnabled). The connection of that call waits for the answer for up to
-// ReadTimeout, which should stay on. The next call for the same slot also waits, for a second
-// at most: on another connection it could overtake the first call, and leave behind a lock that
-// was withdrawn.
+// The driver's client observes the deadlines of contexts (ContextTimeoutEnabled), whatever the
+// client's settings. After that, or after ReadTimeout, it closes the connection of the call.
 package goredis
 
 import (
@@ -82,7 +79,7 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 // ownClient returns a client for the driver that connects as the program's client does.
 func ownClient(program *redis.Client) *redis.Client {
 	o := *program.Options()
-	o.ReadTimeout, o.WriteTimeout = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout)
+	o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout), true
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	o.PushNotificationProcessor = nil // that of the program's client
 	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
@@ -92,18 +89,16 @@ func ownClient(program *redis.Client) *redis.Client {
 // ownCluster is ownClient for a Cluster.
 func ownCluster(program *redis.ClusterClient) *redis.ClusterClient {
 	o := *program.Options()
-	o.ReadTimeout, o.WriteTimeout = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout)
+	o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout), true
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	return redis.NewClusterClient(&o)
 }
 
-// asGiven returns a timeout as a program gives it to a client that then has the timeout d.
+// asGiven returns a timeout as a program gives it to a client that then has the timeout d. If that
+// is none, the deadlines of contexts still count.
 func asGiven(d time.Duration) time.Duration {
-	switch d {
-	case 0: // none
+	if d <= 0 {
 		return -1
-	case -1: // none, and no deadlines
-		return -2
 	}
 	return d
 }

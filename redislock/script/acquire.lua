@@ -4,12 +4,12 @@
 -- ARGV      id, mode, TTL in ms, number of tokens; 1 to wait in the queue, 2 if the request must be
 --           there already, and otherwise 0; the request's JSON without its opening brace and its id
 -- Expects   all files before this one
--- Provides  acquire(id, mode, ttl, tokens, waits, rest)
+-- Provides  handlers.A(id, mode, ttl, tokens, waits, rest)
 -- Answer    g, q, n, h, e or k, see full.lua
 
 local function checkTokens()
   if exhausted() then
-    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. meta[1]
+    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. memory()[1]
       .. ', above which none can be counted', 0)
   end
 end
@@ -29,21 +29,21 @@ end
 local function timeLeft(value, mode)
   if value and isMulti(value) then
     local _, first, final = removeEnded()
-    return math.ceil(((value == valueOf(mode) and first or final) - now) / 1000)
+    return math.ceil(((value == valueOf(mode) and first or final) - now()) / 1000)
   end
   return not value and yieldLeft() or redis.call('PTTL', lock)
 end
 
--- hintHolders tells the holders that another process waits, whose channel this is.
-local function hintHolders(value, channel)
-  local all = {value}
-  if isMulti(value) then
-    all = redis.call('HVALS', grants)
-    for i = 1, #all do all[i] = entryJSON(all[i]) end
+-- hintHolders tells the holders that another process waits, whose channel this is. The grant is
+-- that of an exclusive hold, or false if several may hold the lock.
+local function hintHolders(grant, channel)
+  if grant then
+    if grant.channel ~= channel then hint(grant, 'w') end
+    return
   end
-  for _, json in ipairs(all) do
-    local grant = parseGrant(json)
-    if grant and grant.channel ~= channel then hint(grant, 'w') end
+  for _, entry in ipairs(redis.call('HVALS', grants)) do
+    local one = parseGrant(entryJSON(entry))
+    if one and one.channel ~= channel then hint(one, 'w') end
   end
 end
 
@@ -59,19 +59,21 @@ local function conflictingKind(value, mode)
   if kind and kind ~= kindOf(mode) then return kind end
 end
 
-local function acquire(id, mode, ttl, tokens, waits, rest)
+function handlers.A(id, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
   local value, keyType = lockValue()
-  local answer = reacquire(id, mode, ttl, value)
+  local answer = value and reacquire(id, mode, ttl, value)
   if answer then return answer end -- also in the grace period: it is held already
-  local wait = grace(ttl)
-  if wait > 0 then
-    if value and waits == '0' and not hasRoom(mode, value) then
-      return 'h ' .. timeLeft(value, mode)
+  if not value or isMulti(value) then -- otherwise this request is not granted in any case
+    local wait = grace(ttl)
+    if wait > 0 then
+      if value and waits == '0' and not hasRoom(mode, value) then
+        return 'h ' .. timeLeft(value, mode)
+      end
+      return 'e ' .. wait
     end
-    return 'e ' .. wait
+    checkTokens()
   end
-  checkTokens()
   if value == nil then return 'k a ' .. keyType end
   if value and isMulti(value) and value ~= valueOf(mode) and removeEnded() == 0 then
     value = false
@@ -89,7 +91,7 @@ local function acquire(id, mode, ttl, tokens, waits, rest)
   if kind and not findRequest(id) then return 'k ' .. kind end
   if idle or hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = reserve(tokens)
-    writeHold(token, now, id, mode, ttl, rest)
+    writeHold(token, now(), id, mode, ttl, rest)
     return grantAnswer(token, false)
   end
   if waits == '0' then return 'h ' .. timeLeft(value, mode) end
@@ -99,8 +101,11 @@ local function acquire(id, mode, ttl, tokens, waits, rest)
     if answer then return answer end
     value = lockValue()
   end
-  if new and value then hintHolders(value, parseRequest('{' .. rest).channel) end
-  local isForeign = value and not isMulti(value) and not parseGrant(value)
+  local grant = value and not isMulti(value) and parseGrant(value)
+  local isForeign = grant == nil
+  if new and value and not isForeign then
+    hintHolders(grant, parseRequest('{' .. rest).channel)
+  end
   local first = alone or firstWaiter() == id
   return string.format('q %d %d', timeLeft(value, mode),
     first and (isForeign and 2 or 1) or 0)

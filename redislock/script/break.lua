@@ -4,7 +4,7 @@
 -- ARGV      id, and the same without quotes: if another library holds the lock, that is the lock's
 --           value, or the field of a hash of Redisson
 -- Expects   all files before this one
--- Provides  breakHold(id, raw)
+-- Provides  handlers.b(id, raw)
 -- Answer    o, or l if that hold does not exist
 
 -- breakRedisson does what Redisson does when a hold of its ends, and wakes its waiters.
@@ -34,12 +34,12 @@ end
 local function findKept(value, id)
   local field = isMulti(value) and 'kept:' .. id
   local entry = field and redis.call('HGET', grants, field)
-  if field and (not entry or entryTime(entry) <= now) then return end
+  if field and (not entry or entryTime(entry) <= now()) then return end
   local json, kept = entry and entryJSON(entry) or value, keptJSON(grantHead(id))
   if string.sub(json, 1, #kept) == kept then return json, field end
 end
 
-local function breakHold(id, raw)
+function handlers.b(id, raw)
   local value, keyType = lockValue()
   if keyType == 'hash' then return breakRedisson(raw) end
   if value and value == raw and not parseGrant(value) and not isMulti(value) then
@@ -53,5 +53,5 @@ local function breakHold(id, raw)
   if not json then return answerLost() end
   local grant = parseGrant(json)
   if grant then hint(grant, 'b') end
-  return removeHold(id, grant, field)
+  return removeHold(id, json, field)
 end

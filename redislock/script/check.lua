@@ -3,10 +3,10 @@
 -- KEYS      lock, grants, queue, requests
 -- ARGV      id, the channel of the holder's process
 -- Expects   othersWait, findGrant
--- Provides  check(id, channel)
+-- Provides  handlers.c(id, channel)
 -- Answer    l, w or o, see full.lua
 
-local function check(id, channel)
+function handlers.c(id, channel)
   if not findGrant(id) then return 'l' end
   return othersWait(channel) and 'w' or 'o'
 end

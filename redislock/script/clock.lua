@@ -1,9 +1,16 @@
--- Reads the server's clock. All times in the scripts are read from it.
+-- Reads the server's clock, when a time is needed. All times in the scripts are read from it.
 --
 -- KEYS      not used
 -- ARGV      not used
--- Provides  now  microseconds since the Unix epoch
+-- Provides  now()  microseconds since the Unix epoch, the same in the whole call
 -- Answer    none: the files after this one answer
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local micros
+
+local function now()
+  if not micros then
+    local time = redis.call('TIME')
+    micros = time[1] * 1000000 + time[2]
+  end
+  return micros
+end

@@ -40,7 +40,7 @@ local function findRequest(id)
   local entry = redis.call('HGET', requests, id)
   local r = entry and parseRequest(entryJSON(entry))
   local head = '{"id":' .. id .. ','
-  if not r or string.sub(entry, 17, 16 + #head) ~= head or entryTime(entry) > now + 60000000 then
+  if not r or string.sub(entry, 17, 16 + #head) ~= head or entryTime(entry) > now() + 60000000 then
     return
   end
   if r.ttl < 1 or r.ttl > maxTTL or r.tokens < 1 or r.tokens > 4096 then return end

@@ -8,7 +8,7 @@
 -- Answer   o
 
 local last = tonumber(redis.call('HGET', KEYS[1], 't'))
-if not last or last < now then redis.call('HSET', KEYS[1], 't', string.format('%d', now)) end
+if not last or last < now() then redis.call('HSET', KEYS[1], 't', string.format('%d', now())) end
 redis.call('HSET', KEYS[1],
   'r', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)'), 'c', 0, 'x', 0)
 redis.call('DEL', KEYS[2])

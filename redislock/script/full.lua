@@ -8,7 +8,7 @@
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  1 with DurableAOF, see identity.lua
 -- ARGV     then for each request: its code, the number of its arguments, and these.
---          The code is that of a function below, whose arguments stand in its own file
+--          The code is that of a handler, whose arguments stand in its own file
 -- Expects  all files before this one
 -- Answer   one text for each request:
 --            g TOKEN WANTED         granted; WANTED is 1 if another process waits
@@ -25,8 +25,6 @@
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
 
-local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
-  L = setHolder}
 local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
   lock, grants, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
@@ -42,6 +40,8 @@ for k = 3, #KEYS, 4 do
   answers[#answers + 1] = answer
   arg = arg + 2 + n
 end
-if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
+if lastToken and lastToken ~= (tonumber(memory()[1]) or 0) and not exhausted() then
+  setMeta('t', lastToken)
+end
 saveMeta()
 return answers

@@ -12,10 +12,10 @@
 local function grace(ttl)
   if not floor then return 0 end
   if not start then identify() end
-  if start > now then -- the clock was set back, so the recorded start is wrong
-    start = now
+  if start > now() then -- the clock was set back, so the recorded start is wrong
+    start = now()
     setMeta('c', start)
   end
-  return math.ceil((start - now) / 1000
+  return math.ceil((start - now()) / 1000
     + math.min(math.max(unknown, floor, math.min(ttl, 60000)), maxTTL))
 end

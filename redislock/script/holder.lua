@@ -3,7 +3,7 @@
 -- KEYS      lock, grants, queue, requests
 -- ARGV      id, the holder as JSON fields
 -- Expects   lock, grants, newEntry, findGrant
--- Provides  setHolder(id, holder)
+-- Provides  handlers.L(id, holder)
 -- Answer    o or l, see full.lua
 
 -- withHolder changes a grant. The fields of the holder are its last ones, and begin with the pid.
@@ -12,7 +12,7 @@ local function withHolder(json, holder)
   return string.sub(json, 1, string.find(json, ',"pid":', 1, true)) .. holder
 end
 
-local function setHolder(id, holder)
+function handlers.L(id, holder)
   local json, expiry = findGrant(id)
   if not json then return 'l' end
   if expiry then

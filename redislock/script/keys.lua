@@ -3,6 +3,7 @@
 -- KEYS      not used
 -- ARGV      not used
 -- Provides  lock, grants, queue, requests  the keys, see full.lua
+--           handlers                       the functions that serve requests, by code
 --           absence                        after how long a waiter is removed that has not sent
 --                                          its request again, in microseconds. Waiters send it
 --                                          three times as often
@@ -12,3 +13,4 @@
 
 local absence, handOverTTL = 15000000, 3000
 local lock, grants, queue, requests
+local handlers = {}

@@ -6,7 +6,7 @@
 -- Answer   the TTL in ms, or 0
 
 local longest = 0
-for _, lease in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], string.format('%d', now), '+inf')) do
+for _, lease in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], string.format('%d', now()), '+inf')) do
   longest = math.max(longest, tonumber(string.match(lease, '^%d+')) or 0)
 end
 return {string.format('%d', longest)}

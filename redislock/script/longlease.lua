@@ -14,11 +14,12 @@ local function extendTo(key, ms)
   if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
 end
 
--- addLongLease also removes the leases that have ended.
+-- addLongLease also removes the leases that have ended, but only then: a server whose memory is
+-- full refuses ZADD, unless the script has written before.
 local function addLongLease(lock, id, ttl)
   if not floor or ttl <= floor then return end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now))
-  redis.call('ZADD', KEYS[2], string.format('%d', now + ttl * 1000),
+  redis.call('ZADD', KEYS[2], string.format('%d', now() + ttl * 1000),
     string.format('%d %s %s', ttl, id, lock))
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now()))
   extendTo(KEYS[2], ttl)
 end

@@ -7,13 +7,18 @@
 --             c  the time when the server's memory begins, in microseconds
 --             x  for how long from c leases may live that the memory does not contain, in ms
 -- ARGV      not used
--- Provides  meta                   the values of t, r, c and x; false for a missing field
+-- Provides  memory()               the values of t, r, c and x before; false for a missing one
 --           setMeta(field, value)  changes a field
 --           saveMeta()             writes the changed fields
 -- Answer    none: the files after this one answer
 
-local meta = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x')
+local meta
 local changes = {}
+
+local function memory()
+  meta = meta or redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x')
+  return meta
+end
 
 local function setMeta(field, value)
   changes[#changes + 1] = field

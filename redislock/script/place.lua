@@ -13,11 +13,11 @@
 local function third(at) return math.floor(3 * at / absence) end
 
 local function enqueue(id, rest)
-  local tail = tonumber(redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2])
-  local place = math.max(now, tail and tail + 1 or 0)
+  local tail = tonumber(redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2])
+  local place = math.max(now(), tail and tail + 1 or 0)
   local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), id) == 1
-  redis.call('HSET', requests, id, newEntry(now, '{"id":' .. id .. ',' .. rest))
-  if not tail or third(tail) ~= third(now) then
+  redis.call('HSET', requests, id, newEntry(now(), '{"id":' .. id .. ',' .. rest))
+  if not tail or third(tail) ~= third(now()) then
     redis.call('PEXPIRE', queue, absence / 500)
     redis.call('PEXPIRE', requests, absence / 500)
   end

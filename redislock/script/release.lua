@@ -6,11 +6,11 @@
 -- ARGV      id, how often to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
 -- Expects   all files before this one
 -- Provides  wakeFirst()         makes the head of the queue send its request again
---           removeHold(id, grant, field, yieldEvery)
+--           removeHold(id, json, field, yieldEvery)
 --                               removes a hold, and serves the queue. The field is that of the
 --                               hash grants if others may hold the lock, too
 --           answerLost()        serves the queue and returns the answer l
---           release(id, yieldEvery)
+--           handlers.R(id, yieldEvery)
 -- Answer    o or l, see full.lua
 
 -- wakeFirst is called after a change of the time for which the head of the queue has to wait.
@@ -22,15 +22,17 @@ end
 
 -- keepHold keeps a released hold until it has lasted for its MinHold. It returns false if that time
 -- is over. If multi is set, others may hold the lock, too.
-local function keepHold(id, json, grant, multi)
-  local expiry = grant.since + grant.minhold * 1000
-  if grant.minhold == 0 or expiry <= now then return false end
-  local ms = math.ceil((expiry - now) / 1000)
+local function keepHold(id, json, multi)
+  local minHold = numberIn(json, 'minhold')
+  if minHold == 0 then return false end
+  local expiry = numberIn(json, 'since') + minHold * 1000
+  if expiry <= now() then return false end
+  local ms = math.ceil((expiry - now()) / 1000)
   if multi then
     redis.call('HDEL', grants, id)
     redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
     local _, _, final = removeEnded()
-    ms = math.ceil((final - now) / 1000)
+    ms = math.ceil((final - now()) / 1000)
     redis.call('PEXPIRE', lock, ms)
     redis.call('PEXPIRE', grants, ms) -- which may be sooner than the lease would have ended
   else
@@ -41,8 +43,8 @@ local function keepHold(id, json, grant, multi)
 end
 
 -- removeHold is given yieldEvery only if the holder itself releases.
-local function removeHold(id, grant, field, yieldEvery)
-  removeLongLease(id, grant)
+local function removeHold(id, json, field, yieldEvery)
+  removeLongLease(id, json)
   if field then
     redis.call('HDEL', grants, field)
     if redis.call('EXISTS', grants) == 1 then
@@ -51,7 +53,7 @@ local function removeHold(id, grant, field, yieldEvery)
     end
   end
   redis.call('DEL', lock)
-  yieldIfDue(grant, yieldEvery)
+  yieldIfDue(json, yieldEvery)
   serveQueue(nil, false)
   return 'o'
 end
@@ -61,18 +63,18 @@ end
 -- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this
 -- connection has written, and so for all that was written before that.
 local function answerLost()
-  if ARGV[3] == '1' and meta[1] then redis.call('HSET', KEYS[1], 't', meta[1]) end
+  local token = ARGV[3] == '1' and memory()[1]
+  if token then redis.call('HSET', KEYS[1], 't', token) end
   serveQueue()
   return 'l'
 end
 
-local function release(id, yieldEvery)
+function handlers.R(id, yieldEvery)
   local json, multi = findGrant(id)
   if not json then return answerLost() end
-  local grant = parseGrant(json)
-  if grant and keepHold(id, json, grant, multi) then
-    removeLongLease(id, grant)
+  if keepHold(id, json, multi) then
+    removeLongLease(id, json)
     return 'o'
   end
-  return removeHold(id, grant, multi and id, yieldEvery)
+  return removeHold(id, json, multi and id, yieldEvery)
 end

@@ -4,14 +4,14 @@
 -- KEYS      lock, grants, queue, requests
 -- ARGV      id; 1 if another process withdraws the request, which ends no hold
 -- Expects   all files before this one
--- Provides  withdraw(id, byOther)
+-- Provides  handlers.w(id, byOther)
 -- Answer    o
 
-local function withdraw(id, byOther)
+function handlers.w(id, byOther)
   local first = firstWaiter() == id
   dequeue(id)
   local json, multi = findGrant(id)
-  if json and not byOther then return removeHold(id, parseGrant(json), multi and id) end
+  if json and not byOther then return removeHold(id, json, multi and id) end
   serveQueue() -- waiters behind the request may fit now
   if first then wakeFirst() end
   return 'o'

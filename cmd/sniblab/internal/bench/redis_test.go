@@ -21,6 +21,7 @@ import (
 
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/goredis"
 	"github.com/sniblock/snib/redlock"
 )
 
@@ -30,6 +31,7 @@ const ttl = 30 * time.Second
 func redisLibraries() []library {
 	return []library{
 		{"snib", usual | herd | hold, openRedislock},
+		{"snib-goredis", usual | herd, openGoredis},
 		{"redsync", usual | herd, openRedsync()},
 		{"redsync-rueidis", usual | herd, openRedsyncRueidis()},
 		{"bsm-redislock", usual | herd, openBsm},
@@ -73,6 +75,10 @@ func startRedis(b *testing.B, name string, n int) *store {
 
 func openRedislock(addrs []string) (*client, error) {
 	return snibClient(redislock.Open(context.Background(), rueidis.ClientOption{InitAddress: addrs}))
+}
+
+func openGoredis(addrs []string) (*client, error) {
+	return snibClient(goredis.New(context.Background(), redis.NewClient(&redis.Options{Addr: addrs[0]})))
 }
 
 func openRedlock(addrs []string) (*client, error) {
