@@ -18,6 +18,7 @@ func TestListenerLeavesConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "max_connections=3", "superuser_reserved_connections=0", "max_wal_senders=0")
 	admin := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
+	must(t, admin, "SELECT") // connects while there is room
 	open := func(opts ...pglock.Option) *pglock.Driver {
 		pool := dialWith(t, server.URL(), func(c *pgxpool.Config) {
 			c.AfterRelease = func(*pgx.Conn) bool { return false } // as when the connections of a pool have ended

@@ -1,8 +1,14 @@
 package zklock_test
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -14,12 +20,21 @@ import (
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	shim := livetest.NewShim(t, "zookeeper")
-	server := zktest.Single(livetest.WithEnv(t, shim.Env()...), "maxClientCnxns=10")
+	server := zktest.Single(livetest.WithEnv(t, shim.Env()...))
 	open := func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }
 	restart := func() {
 		shim.FillDisk(false)
 		server.Restart()
 	}
+	full := zktest.Single(t, "maxClientCnxns=4", "nio.sessionlessCnxnTimeout=600000")
+	openFull := func(t *testing.T) driver.Driver { return newDriver(t, []string{full.Addr()}) }
+	jobtest.Failures(t, openFull, jobtest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
+		first, second := occupy(t, full.Addr()), occupy(t, full.Addr()) // beside the holder and the waiter
+		return func() {
+			first.Close()
+			second.Close()
+		}
+	}})
 	jobtest.Failures(t, open,
 		jobtest.Failure{Name: "Restart", Lost: true, Begin: func(*testing.T) func() {
 			server.Kill()
@@ -27,30 +42,15 @@ func TestFailures(t *testing.T) {
 		}},
 		jobtest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(t *testing.T) func() {
 			tr := newTree(t, server.Addr())
-			var remove func(path string)
-			remove = func(path string) {
-				for _, name := range tr.children(path) {
-					remove(path + "/" + name)
+			livetest.Await(t, "removal of all nodes at once", func() error { // a waiter may queue meanwhile
+				var all []any
+				for _, name := range tr.children("/snib/held") {
+					all = append(all, &zk.DeleteRequest{Path: "/snib/held/" + name, Version: -1})
 				}
-				_ = tr.Delete(path, -1) // a waiter may have queued again
-			}
-			remove("/snib/held")
+				_, err := tr.Multi(append(all, &zk.DeleteRequest{Path: "/snib/held", Version: -1})...)
+				return err
+			})
 			return func() {}
-		}},
-		jobtest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
-			var conns []net.Conn
-			for range 10 {
-				conn, err := net.Dial("tcp", server.Addr())
-				if err != nil {
-					t.Fatal(err)
-				}
-				conns = append(conns, conn)
-			}
-			return func() {
-				for _, conn := range conns {
-					conn.Close()
-				}
-			}
 		}},
 		jobtest.Failure{Name: "FullDisk", Lost: true, Begin: func(*testing.T) func() {
 			server.MayEnd() // it ends when it can't write its log
@@ -58,4 +58,21 @@ func TestFailures(t *testing.T) {
 			return restart
 		}},
 	)
+}
+
+// occupy takes the place of a client. A server that is full accepts a connection, and hangs up.
+func occupy(t *testing.T, addr string) (conn net.Conn) {
+	t.Helper()
+	livetest.Await(t, "place", func() (err error) {
+		if conn, err = net.Dial("tcp", addr); err != nil {
+			return err
+		}
+		conn.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err = conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		conn.Close()
+		return fmt.Errorf("the server hung up: %w", err)
+	})
+	return conn
 }
