@@ -25,6 +25,7 @@ require (
 	github.com/sniblock/snib/mysqllock v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
+	github.com/sniblock/snib/redislock/goredis v0.0.0
 	github.com/sniblock/snib/redlock v0.0.0
 	github.com/sniblock/snib/serve v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
@@ -88,6 +89,7 @@ replace (
 	github.com/sniblock/snib/mysqllock => ../../mysqllock
 	github.com/sniblock/snib/pglock => ../../pglock
 	github.com/sniblock/snib/redislock => ../../redislock
+	github.com/sniblock/snib/redislock/goredis => ../../redislock/goredis
 	github.com/sniblock/snib/redlock => ../../redlock
 	github.com/sniblock/snib/serve => ../../serve
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
