@@ -15,16 +15,6 @@ import (
 // releaseTimeout bounds how long a release waits for the store. It may be a tenth less.
 const releaseTimeout = 5 * time.Second
 
-// releaseContextLocked returns the context of a release that begins now. All that begin within a
-// tenth of releaseTimeout share one: a timer for each would cost more than all else in a release.
-func (c *core) releaseContextLocked(now time.Time) context.Context {
-	if !now.Before(c.renewReleaseCtxAt) {
-		c.releaseCtx, c.endReleaseCtx = context.WithTimeout(context.Background(), releaseTimeout)
-		c.renewReleaseCtxAt = now.Add(releaseTimeout / 10)
-	}
-	return c.releaseCtx
-}
-
 // releaseLease releases a lease in the store. It also returns the time of the request.
 func (c *core) releaseLease(ctx context.Context, granted driver.Lease) (sent time.Time, _ error) {
 	sent = time.Now()

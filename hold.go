@@ -222,9 +222,9 @@ func (h *hold) releaseAtExpiry() {
 func (c *core) releaseLost(h *hold) {
 	le := h.lease
 	c.mu.Lock()
-	ended, ctx := le.lostErr != nil, c.releaseContextLocked(time.Now())
+	ended := le.lostErr != nil
 	c.mu.Unlock()
 	if !ended {
-		_, _ = c.releaseLease(ctx, le.granted)
+		_, _ = c.releaseLease(c.releases.Context(time.Now()), le.granted)
 	}
 }

@@ -3,13 +3,12 @@ package snib
 // This file has the Locker, the stages of an acquisition, and the discipline of the mutex.
 
 import (
-	"context"
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A Locker acquires locks in one store. It is safe for concurrent use. A program needs only one.
@@ -55,6 +54,7 @@ type core struct {
 	holder driver.Holder
 
 	tracesRenewals atomic.Bool // a Trace of some Locker is told of renewals
+	releases       driverkit.SharedTimeout
 
 	mu           sync.Mutex // guards what follows
 	isClosed     bool
@@ -62,10 +62,6 @@ type core struct {
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
 	keeper       keeper
 	watermarks   watermarks
-
-	releaseCtx        context.Context //nolint:containedctx // of releases that begin before renewReleaseCtxAt
-	endReleaseCtx     context.CancelFunc
-	renewReleaseCtxAt time.Time
 }
 
 // New returns a Locker that acquires locks through d. Closing the Locker closes d.
@@ -87,6 +83,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
 		keeper: keeper{wakeup: make(chan struct{}, 1)},
 
+		releases:     driverkit.SharedTimeout{Least: releaseTimeout * 9 / 10, Most: releaseTimeout},
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
 		watermarks:   make(watermarks),

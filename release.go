@@ -15,8 +15,8 @@ import (
 func (c *core) leave(h *hold) error {
 	l, le, began := h.locker, h.lease, time.Now()
 	now := driver.At(began)
+	ctx := c.releases.Context(began)
 	c.mu.Lock()
-	ctx := c.releaseContextLocked(began)
 	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
 	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to notice

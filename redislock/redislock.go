@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
@@ -159,7 +160,8 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	d.info = newInfo(conf, found)
 	d.sender = sender{
 		conn: conn, queues: make(map[uint16]*slotQueue),
-		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
+		batches: driverkit.SharedTimeout{Least: batchTimeout, Most: batchTimeout * 5 / 4},
+		floor:   noGrace, maxTTL: rediskit.Millis(conf.maxTTL), durable: conf.durable,
 	}
 	if conf.grace {
 		d.sender.floor = rediskit.Millis(conf.floor)

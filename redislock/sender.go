@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A sender sends commands to scripts. Commands that come while a batch for their slot is in flight
@@ -26,13 +27,10 @@ type sender struct {
 
 	durable bool // DurableAOF
 
+	batches driverkit.SharedTimeout
+
 	mu     sync.Mutex
 	queues map[uint16]*slotQueue // by slot; guarded by mu
-
-	// batchCtx bounds the batches that begin before renewCtxAt. Guarded by mu.
-	batchCtx    context.Context //nolint:containedctx // see batchContext
-	endBatchCtx context.CancelFunc
-	renewCtxAt  time.Time
 }
 
 // A slotQueue has the commands that wait for the next batch of a slot.
@@ -164,18 +162,7 @@ func (s *sender) nextBatch(q *slotQueue) context.Context {
 	}
 	q.batch.commands = append(q.batch.commands[:0], q.waiting[:n]...)
 	q.waiting = slices.Delete(q.waiting, 0, n)
-	return s.batchContext()
-}
-
-// batchContext returns the context of a batch that begins now. All that begin within a quarter of
-// batchTimeout share one: a timer for each would cost more than the rest of the sender. The caller
-// holds s.mu.
-func (s *sender) batchContext() context.Context {
-	if now := time.Now(); !now.Before(s.renewCtxAt) {
-		s.batchCtx, s.endBatchCtx = context.WithTimeout(context.Background(), batchTimeout*5/4)
-		s.renewCtxAt = now.Add(batchTimeout / 4)
-	}
-	return s.batchCtx
+	return s.batches.Context(time.Now())
 }
 
 // sendBatch sends commands and gives each its answer. If the server has refused them because our

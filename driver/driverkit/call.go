@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -38,6 +39,28 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 		context.AfterFunc(callCtx, func() { moment.Stop() })
 	})
 	return callCtx, func() { stop(); longest.Stop(); cancel(nil) }
+}
+
+// A SharedTimeout makes contexts for calls. Those that begin at about the same time share one: a
+// timer for each would cost more than all else in a quick call. It is safe for concurrent use.
+type SharedTimeout struct {
+	Least, Most time.Duration // how long a call may take; it depends on when others begin
+
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // of the calls that begin before renewAt
+	end     context.CancelFunc
+	renewAt time.Time
+}
+
+// Context returns the context of a call that begins now.
+func (s *SharedTimeout) Context(now time.Time) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !now.Before(s.renewAt) {
+		s.ctx, s.end = context.WithTimeout(context.Background(), s.Most)
+		s.renewAt = now.Add(s.Most - s.Least)
+	}
+	return s.ctx
 }
 
 // EndOfWait returns the error of an acquisition whose context has ended with cause. why is the last

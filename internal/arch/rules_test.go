@@ -59,7 +59,7 @@ var rules = []rule{
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	// They are tested with a server here.
-	{"redislock", []string{"driver", "redislock/redisadmin", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
+	{"redislock", []string{"driver", "driver/driverkit", "redislock/redisadmin", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/redisadmin", []string{"driver"}, nil, "it says what an operator may ask, and leaves the answers to the driver"},
 	{"redislock/rediskit", []string{"driver"}, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},

@@ -158,9 +158,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "Release", pkg: ".",
-		in:    "core.releaseContextLocked",
-		old:   "context.Background(), releaseTimeout",
-		new:   "context.Background(), 0*releaseTimeout",
+		in:    "New",
+		old:   "Most: releaseTimeout",
+		new:   "Most: 0*releaseTimeout",
 		tests: "TestHoldOutlivesAcquireContext",
 	},
 	{

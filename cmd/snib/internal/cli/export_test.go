@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/promtest"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -83,7 +83,7 @@ func startExport(t *testing.T, s *backend.Store) (url string, stop func()) {
 }
 
 // TestExport scrapes the metrics of a store with a holder, a waiter and a leak, and has promtool
-// check them, if it is there.
+// check them.
 func TestExport(t *testing.T) {
 	store := memlock.New()
 	leaked := findingsStore{store, []driver.Status{
@@ -115,16 +115,12 @@ func TestExport(t *testing.T) {
 		}
 		return missing
 	})
-	if promtool, err := exec.LookPath("promtool"); err == nil {
-		check := exec.Command(promtool, "check", "metrics")
-		check.Stdin = strings.NewReader(text)
-		if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
-			t.Errorf("promtool check metrics: %v\n%s", err, out)
-		}
-	}
 	stop()
 	if _, _, err := scrape(url); err == nil {
 		t.Errorf("it still serves")
+	}
+	if out, err := promtest.Tool(t, text, "check", "metrics"); err != nil || out != "" {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 }
 
