@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -182,14 +183,19 @@ func (d *Driver) begin(ctx context.Context) (_ context.Context, end func(), _ er
 // Close implements [driver.Driver].
 func (d *Driver) Close() error {
 	d.closeOnce.Do(func() {
-		d.mu.Lock()
-		d.closed = true
-		d.mu.Unlock()
+		d.refuse()
 		d.cancel(driver.ErrClosed)
 		d.working.Wait()
 		d.closeConnections()
 	})
 	return nil
+}
+
+// refuse makes begin fail from now on.
+func (d *Driver) refuse() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
 }
 
 // closeConnections closes the connections, which no request uses any more.
@@ -269,8 +275,7 @@ type lease struct {
 	ttl   int64      // in milliseconds
 	grant driver.Grant
 
-	mu       sync.Mutex
-	released bool
+	released atomic.Bool
 }
 
 // ID implements [driver.Lease].
@@ -281,17 +286,12 @@ func (l *lease) Grant() driver.Grant { return l.grant }
 
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error {
-	l.mu.Lock()
-	released := l.released
-	l.mu.Unlock()
-	if released {
+	if l.released.Load() {
 		return nil
 	}
 	err := l.d.call(ctx, wire.PathRelease, wire.Release{Lease: l.ref})
 	if err == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.released = true
+		l.released.Store(true)
 	}
 	return err
 }

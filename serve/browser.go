@@ -7,13 +7,15 @@ import "net/http"
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// protect sets the headers that keep pages of others from using an answer in a browser. There
-// is no header that admits other origins, and no cookie.
-func protect(h http.Header) {
-	h.Set("Content-Security-Policy", contentPolicy)
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
+// answerHeaders keep pages of others from using an answer in a browser, and everybody from keeping
+// it. There is no header that admits other origins, and no cookie. A request that waits has them
+// already, so all share their values.
+var answerHeaders = http.Header{
+	"Cache-Control":                {"no-store"},
+	"Content-Security-Policy":      {contentPolicy},
+	"Cross-Origin-Opener-Policy":   {"same-origin"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"Referrer-Policy":              {"no-referrer"},
+	"X-Content-Type-Options":       {"nosniff"},
+	"X-Frame-Options":              {"DENY"},
 }

@@ -31,10 +31,7 @@ func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) 
 
 // getEvents answers with a stream of [wire.Event].
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	values, err := query(r, "prefix", "after", "format")
-	if err != nil {
-		return err
-	}
+	values := r.URL.Query()
 	st := &stream{s: s, w: w, p: p, prefix: values.Get("prefix")}
 	switch format := values.Get("format"); {
 	case format == "ndjson", format == "" && strings.Contains(r.Header.Get("Accept"), wire.TypeLines):
@@ -56,14 +53,10 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal
 
 // stream sends events until the client goes, the service drains, or streamTimeout is over.
 func (s *Service) stream(ctx context.Context, st *stream, after string, isHead bool) error {
-	s.mu.Lock()
-	if s.streams >= maxStreams {
-		s.mu.Unlock()
+	defer s.streams.Add(-1)
+	if s.streams.Add(1) > maxStreams {
 		return wire.NewProblem(wire.ProblemQuota, "too many clients listen to events at this replica", time.Second)
 	}
-	s.streams++
-	s.mu.Unlock()
-	defer func() { s.mu.Lock(); s.streams--; s.mu.Unlock() }()
 	contentType := wire.TypeEvents
 	if st.isLines {
 		contentType = wire.TypeLines

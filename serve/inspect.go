@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,37 +20,34 @@ import (
 	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
-// query returns the parameters of a request, of which only some are known, each once.
-func query(r *http.Request, known ...string) (url.Values, error) {
+// checkQuery refuses parameters of a request that its path does not have, or that are given twice.
+func checkQuery(r *http.Request, known []string) error {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, invalidf("the query in the URL is malformed")
+		return invalidf("the query in the URL is malformed")
 	}
 	for name, all := range values {
 		if !slices.Contains(known, name) {
-			return nil, invalidf("the query has an unknown parameter; there are: %s", strings.Join(known, ", "))
+			return invalidf("the query has an unknown parameter; there are: %s", cmp.Or(strings.Join(known, ", "), "none"))
 		}
 		if !utf8.ValidString(all[0]) || strings.ContainsRune(all[0], 0) {
-			return nil, invalidf("%s: it must be UTF-8 without NUL", name)
+			return invalidf("%s: it must be UTF-8 without NUL", name)
 		}
 		if len(all) > 1 {
-			return nil, invalidf("%s: it is given %d times", name, len(all))
+			return invalidf("%s: it is given %d times", name, len(all))
 		}
 	}
-	return values, nil
+	return nil
 }
 
 // getLock answers with a [wire.Lock].
 func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	values, err := query(r, "name")
+	named := r.URL.Query().Get("name")
+	name, err := storeName(p, named)
 	if err != nil {
 		return err
 	}
-	name, err := storeName(p, values.Get("name"))
-	if err != nil {
-		return err
-	}
-	return s.read(r, p, Action{Op: OpGet, Name: values.Get("name")}, func(ctx context.Context) error {
+	return s.read(r, p, Action{Op: OpGet, Name: named}, func(ctx context.Context) error {
 		ctx, cancel := bounded(ctx)
 		defer cancel()
 		st, err := s.driver.Status(ctx, name)
@@ -152,14 +151,12 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 
 // listLocks answers with a [wire.Page], or with all locks as lines.
 func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	values, err := query(r, "prefix", "after", "limit", "state")
+	values := r.URL.Query()
+	limit, err := limitOf(values)
 	if err != nil {
 		return err
 	}
-	l := listing{prefix: values.Get("prefix"), after: values.Get("after"), state: values.Get("state")}
-	if l.limit, err = limitOf(values); err != nil {
-		return err
-	}
+	l := listing{prefix: values.Get("prefix"), after: values.Get("after"), state: values.Get("state"), limit: limit}
 	switch {
 	case l.state != "" && l.state != "held" && l.state != "waiting":
 		return invalidf("state: it must be held or waiting")
@@ -275,11 +272,7 @@ func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Prin
 
 // getAudit answers with a [wire.Audit].
 func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	values, err := query(r, "limit")
-	if err != nil {
-		return err
-	}
-	limit, err := limitOf(values)
+	limit, err := limitOf(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -304,18 +297,23 @@ func limitOf(values url.Values) (int, error) {
 	return limit, nil
 }
 
+// programVersion returns the version of this program, as the go command recorded it.
+func programVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
 // getStore answers with a [wire.Store].
 func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	return s.read(r, p, Action{Op: OpStore}, func(ctx context.Context) error {
 		id, err := s.storeID(ctx)
 		if err != nil {
 			return err
 		}
 		return writeJSON(w, http.StatusOK, wire.Store{
-			API: wire.Version, ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
+			API: wire.Version, Program: programVersion(), ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
 			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout),

@@ -28,7 +28,7 @@ func (s *Service) Stats() Stats {
 	store := s.store.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waits: s.polls, Places: len(s.places), Streams: s.streams, StoreUp: store.Why == "", Grace: store.Grace}
+	return Stats{Waits: s.polls, Places: len(s.places), Streams: int(s.streams.Load()), StoreUp: store.Why == "", Grace: store.Grace}
 }
 
 // observe reports a request when the returned func is called. It returns the writer for the answer.

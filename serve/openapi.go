@@ -19,9 +19,6 @@ func OpenAPI() string { return openAPI }
 
 // getOpenAPI answers with the description of the API.
 func (s *Service) getOpenAPI(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	return s.read(r, p, Action{Op: OpStore}, func(context.Context) error {
 		writeText(w, http.StatusOK, wire.TypeJSON, []byte(openAPI))
 		return nil

@@ -150,6 +150,7 @@ func (p *place) whyLocked() error {
 func (p *place) stopTimerLocked() {
 	if p.timer != nil {
 		p.timer.Stop()
+		p.timer = nil // it is garbage while the client waits
 	}
 }
 

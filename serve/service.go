@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -113,6 +114,7 @@ type Service struct {
 	leaks    check[[]wire.Leak]
 
 	running sync.WaitGroup // goroutines that use the driver
+	streams atomic.Int32   // clients that listen to events
 
 	mu        sync.Mutex
 	places    map[placeKey]*place
@@ -120,7 +122,6 @@ type Service struct {
 	waiting   map[string]int      // places, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
-	streams   int // clients that listen to events
 	draining  bool
 	drained   chan struct{} // closed by Drain
 }
@@ -157,15 +158,7 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 // New requests are answered with 503, and requests that wait with 202. Holds stay in the store,
 // and places in queues are given up.
 func (s *Service) Drain(ctx context.Context) error {
-	s.mu.Lock()
-	if !s.draining {
-		s.draining = true
-		close(s.drained)
-		for _, p := range s.places {
-			p.onLocked(waiting.ServiceEnds)
-		}
-	}
-	s.mu.Unlock()
+	s.beginDrain()
 	ended := make(chan struct{})
 	go func() { s.running.Wait(); close(ended) }()
 	select {
@@ -173,6 +166,20 @@ func (s *Service) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// beginDrain ends what waits, once.
+func (s *Service) beginDrain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return
+	}
+	s.draining = true
+	close(s.drained)
+	for _, p := range s.places {
+		p.onLocked(waiting.ServiceEnds)
 	}
 }
 
@@ -190,27 +197,28 @@ func (s *Service) isDraining() bool {
 type route struct {
 	method string
 	serve  func(*Service, http.ResponseWriter, *http.Request, *Principal) error
+	query  []string // its parameters in the URL
 }
 
 // routes has the route of each path. Paths are compared as they are: none is cleaned, and no name
 // of a lock or a resource is in one.
 var routes = map[string]route{
-	wire.PathAcquire:  {http.MethodPost, (*Service).acquire},
-	wire.PathWithdraw: {http.MethodPost, (*Service).withdraw},
-	wire.PathRenew:    {http.MethodPost, (*Service).renew},
-	wire.PathRelease:  {http.MethodPost, (*Service).release},
-	wire.PathLabel:    {http.MethodPost, (*Service).label},
-	wire.PathBreak:    {http.MethodPost, (*Service).breakHold},
-	wire.PathFence:    {http.MethodPost, (*Service).fence},
-	wire.PathLock:     {http.MethodGet, (*Service).getLock},
-	wire.PathLocks:    {http.MethodGet, (*Service).listLocks},
-	wire.PathEvents:   {http.MethodGet, (*Service).getEvents},
-	wire.PathStore:    {http.MethodGet, (*Service).getStore},
-	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI},
-	wire.PathAudit:    {http.MethodGet, (*Service).getAudit},
-	wire.PathDoctor:   {http.MethodGet, (*Service).getDoctor},
-	wire.PathLeaks:    {http.MethodGet, (*Service).getLeaks},
-	wire.PathMetrics:  {http.MethodGet, (*Service).getMetrics},
+	wire.PathAcquire:  {http.MethodPost, (*Service).acquire, nil},
+	wire.PathWithdraw: {http.MethodPost, (*Service).withdraw, nil},
+	wire.PathRenew:    {http.MethodPost, (*Service).renew, nil},
+	wire.PathRelease:  {http.MethodPost, (*Service).release, nil},
+	wire.PathLabel:    {http.MethodPost, (*Service).label, nil},
+	wire.PathBreak:    {http.MethodPost, (*Service).breakHold, nil},
+	wire.PathFence:    {http.MethodPost, (*Service).fence, nil},
+	wire.PathLock:     {http.MethodGet, (*Service).getLock, []string{"name"}},
+	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix", "after", "limit", "state"}},
+	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix", "after", "format"}},
+	wire.PathStore:    {http.MethodGet, (*Service).getStore, nil},
+	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI, nil},
+	wire.PathAudit:    {http.MethodGet, (*Service).getAudit, []string{"limit"}},
+	wire.PathDoctor:   {http.MethodGet, (*Service).getDoctor, nil},
+	wire.PathLeaks:    {http.MethodGet, (*Service).getLeaks, nil},
+	wire.PathMetrics:  {http.MethodGet, (*Service).getMetrics, nil},
 }
 
 // ServeHTTP implements [http.Handler].
@@ -219,11 +227,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	limitRead(w, r)
 	defer limitWrite(w) // net/http sends what is left in its buffers
-	w.Header().Set("Cache-Control", "no-store")
-	protect(w.Header())
+	maps.Copy(w.Header(), answerHeaders)
 	switch r.URL.Path {
-	case wire.PathHealth:
-		s.answer(w, s.health(w))
+	case wire.PathHealth: // it answers as long as the process runs
+		s.answer(w, writeJSON(w, http.StatusOK, map[string]string{"status": "ok"}))
 		return
 	case wire.PathReady:
 		s.answer(w, s.ready(w, r))
@@ -267,6 +274,9 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Allow", at.method)
 		return wire.NewProblem(wire.ProblemMethod, "use "+at.method, 0)
 	}
+	if err := checkQuery(r, at.query); err != nil {
+		return err
+	}
 	if err := s.checkStore(r); err != nil {
 		return err
 	}
@@ -290,11 +300,6 @@ func errNoPath() error {
 
 func errDraining() error {
 	return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
-}
-
-// health answers as long as the process runs.
-func (s *Service) health(w http.ResponseWriter) error {
-	return writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
 // errNoAnswer is the cause of the end of a context that bounds the wait for the store's answer.

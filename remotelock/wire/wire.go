@@ -323,6 +323,7 @@ const (
 // A Store is what the store behind the service promises: see [driver.Info].
 type Store struct {
 	API          string   `json:"api"`          // Version
+	Program      string   `json:"program"`      // the version of the program that serves; "unknown": its build says none
 	ID           string   `json:"id,omitempty"` // the same at all replicas on one store; "": unknown
 	Backend      string   `json:"backend"`
 	Fencing      string   `json:"fencing"`

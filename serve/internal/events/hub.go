@@ -76,12 +76,23 @@ func NewHub(source Source, interval time.Duration, start func(func()), stop <-ch
 // several that end a hold at the same time, the one counts that does not fail.
 func (h *Hub) Ending(hold Hold, end End, do func() error) error {
 	n := &note{end, driver.Now()}
-	h.mu.Lock()
-	if h.ends[hold] == nil {
-		h.noteLocked(hold, n) // before a snapshot can miss the hold
-	}
-	h.mu.Unlock()
+	h.begin(hold, n) // before a snapshot can miss the hold
 	err := do()
+	h.finish(hold, n, err)
+	return err
+}
+
+// begin notes that a hold is being ended, unless somebody else is ending it.
+func (h *Hub) begin(hold Hold, n *note) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ends[hold] == nil {
+		h.noteLocked(hold, n)
+	}
+}
+
+// finish notes what came of it.
+func (h *Hub) finish(hold Hold, n *note, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -90,7 +101,6 @@ func (h *Hub) Ending(hold Hold, end End, do func() error) error {
 	case h.ends[hold] == n:
 		delete(h.ends, hold)
 	}
-	return err
 }
 
 func (h *Hub) noteLocked(hold Hold, n *note) {
@@ -253,13 +263,7 @@ func (p *poller) isWanted() bool {
 	timer := time.NewTimer(Linger)
 	defer timer.Stop()
 	for over := false; ; {
-		p.h.mu.Lock()
-		wanted := p.h.listeners > 0
-		if over && !wanted {
-			p.h.poller = nil
-		}
-		p.h.mu.Unlock()
-		if wanted || over {
+		if wanted := p.isHeard(over); wanted || over {
 			return wanted
 		}
 		select {
@@ -270,6 +274,17 @@ func (p *poller) isWanted() bool {
 			return false
 		}
 	}
+}
+
+// isHeard reports whether somebody listens. If nobody does and the time is over, the next listener
+// gets another poller.
+func (p *poller) isHeard(over bool) bool {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	if over && p.h.listeners == 0 {
+		p.h.poller = nil
+	}
+	return p.h.listeners > 0
 }
 
 // poll lists the store once, and keeps what is new.

@@ -77,6 +77,8 @@ type apiCase struct {
 	before       func(*api)
 }
 
+var tooLarge = strings.Repeat(" ", 1<<20+1)
+
 var apiCases = []apiCase{
 	{200, "POST", "/v1/acquire", `{"name":"made-up","tokens":8}`, nil, nil},
 	{200, "POST", "/v1/acquire", `{"name":"a","id":"o-------------------","ttl_ms":60000,"host":"web-1","pid":7,"label":"deploy","kind":"detached"}`, nil, nil},
@@ -86,13 +88,13 @@ var apiCases = []apiCase{
 	{400, "POST", "/v1/acquire", `{"name":"a","surprise":1}`, nil, nil},
 	{400, "POST", "/v1/acquire", `{"name":`, nil, nil},
 	{409, "POST", "/v1/acquire", `{"name":"a","id":"third---------------","slots":3}`, nil, nil},
-	{413, "POST", "/v1/acquire", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/acquire", tooLarge, nil, nil},
 	{415, "POST", "/v1/acquire", `{"name":"a"}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{200, "POST", "/v1/renew", `{"name":"a","id":"o-------------------","ttl_ms":60000}`, nil, nil},
 	{200, "POST", "/v1/renew", `{"leases":[{"name":"a","id":"o-------------------"},{"name":"a","id":"nobody--------------"}]}`, nil, nil},
 	{410, "POST", "/v1/renew", `{"name":"a","id":"nobody--------------"}`, nil, nil},
 	{400, "POST", "/v1/renew", `{"name":"a"}`, nil, nil},
-	{413, "POST", "/v1/renew", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/renew", tooLarge, nil, nil},
 	{415, "POST", "/v1/renew", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{200, "GET", "/v1/lock?name=a", "", nil, nil},
 	{200, "GET", "/v1/lock?name=free", "", nil, nil},
@@ -108,17 +110,17 @@ var apiCases = []apiCase{
 	{204, "POST", "/v1/withdraw", `{"name":"a","id":"other---------------"}`, nil, nil},
 	{410, "POST", "/v1/acquire", `{"name":"a","id":"other---------------","wait_ms":1}`, nil, nil},
 	{400, "POST", "/v1/withdraw", `{"name":"a"}`, nil, nil},
-	{413, "POST", "/v1/withdraw", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/withdraw", tooLarge, nil, nil},
 	{415, "POST", "/v1/withdraw", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{204, "POST", "/v1/label", `{"name":"a","id":"o-------------------","label":"roll back"}`, nil, nil},
 	{410, "POST", "/v1/label", `{"name":"a","id":"nobody--------------","label":""}`, nil, nil},
 	{400, "POST", "/v1/label", `[]`, nil, nil},
-	{413, "POST", "/v1/label", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/label", tooLarge, nil, nil},
 	{415, "POST", "/v1/label", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{409, "POST", "/v1/break", `{"name":"a","token":9,"reason":"its host is gone"}`, nil, nil},
 	{204, "POST", "/v1/break", `{"name":"a","token":TOKEN,"reason":"its host is gone"}`, nil, nil},
 	{400, "POST", "/v1/break", `{"name":"a","token":9}`, nil, nil},
-	{413, "POST", "/v1/break", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/break", tooLarge, nil, nil},
 	{415, "POST", "/v1/break", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{200, "POST", "/v1/acquire", `{"name":"r","id":"o-------------------","reserve":true,"label":"maintenance"}`, nil, nil},
 	{200, "GET", "/v1/lock?name=r", "", nil, nil},
@@ -129,12 +131,12 @@ var apiCases = []apiCase{
 	{409, "POST", "/v1/fence", `{"resource":"disk","id":"o-------------------","token":6}`, nil, nil},
 	{409, "POST", "/v1/fence", `{"resource":"disk","id":"other---------------","token":7}`, nil, nil},
 	{400, "POST", "/v1/fence", `{"resource":"disk","id":"o-------------------"}`, nil, nil},
-	{413, "POST", "/v1/fence", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/fence", tooLarge, nil, nil},
 	{415, "POST", "/v1/fence", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{410, "POST", "/v1/release", `{"name":"a","id":"o-------------------"}`, nil, nil},
 	{204, "POST", "/v1/release", `{"name":"b","id":"o-------------------"}`, nil, func(a *api) { a.ask("POST", "/v1/acquire", `{"name":"b","id":"o-------------------"}`, nil) }},
 	{400, "POST", "/v1/release", `{"name":"a"}`, nil, nil},
-	{413, "POST", "/v1/release", strings.Repeat(" ", 1<<21), nil, nil},
+	{413, "POST", "/v1/release", tooLarge, nil, nil},
 	{415, "POST", "/v1/release", `{}`, http.Header{"Content-Type": {"text/plain"}}, nil},
 	{200, "GET", "/v1/audit?limit=2", "", nil, nil},
 	{400, "GET", "/v1/audit?limit=0", "", nil, nil},
@@ -143,6 +145,7 @@ var apiCases = []apiCase{
 	{200, "GET", "/v1/leaks", "", nil, nil},
 	{400, "GET", "/v1/leaks?surprise=1", "", nil, nil},
 	{200, "GET", "/metrics", "", nil, nil},
+	{400, "GET", "/metrics?surprise=1", "", nil, nil},
 	{200, "GET", "/healthz", "", nil, nil},
 	{200, "GET", "/readyz", "", nil, nil},
 }
@@ -166,11 +169,9 @@ func newAPI(t *testing.T) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &api{t: t, service: s}
-	a.server = httptest.NewServer(s)
-	t.Cleanup(func() { a.server.Close(); d.Close() })
-	a.doc = parseDocument(t, strings.NewReader(serve.OpenAPI()))
-	return a
+	server := httptest.NewServer(s)
+	t.Cleanup(func() { server.Close(); d.Close() })
+	return &api{t: t, service: s, server: server, doc: parseDocument(t, strings.NewReader(serve.OpenAPI()))}
 }
 
 // someEvents returns events with all fields, and with few.

@@ -204,7 +204,7 @@ func TestStore(t *testing.T) {
 	p := open(t, s.url(), 1440, 900)
 	p.view("Store")
 	p.shows("dl", "memory")
-	p.shows("dl", "Fencing tokens")
+	p.shows("dl", "Replica version")
 }
 
 // TestRights logs in with a wrong token, with one that may read only, and with an administrator's.

@@ -36,6 +36,7 @@ export function Store({ model }: { model: Model }) {
           <dt>One request waits</dt><dd>{duration(info.max_wait_ms)} at most</dd>
           <dt>A place is kept for</dt><dd>{duration(info.place_ms)}</dd>
           <dt>API</dt><dd class="mono">{info.api}</dd>
+          <dt>Replica version</dt><dd class="mono wrap">{visible(info.program)}</dd>
         </dl>
         <h2>Assumptions</h2>
         {info.assumptions.length ? <ul>{info.assumptions.map((a) => <li key={a}>{a}</li>)}</ul> : <p>None.</p>}

@@ -21,7 +21,7 @@ export interface Lock { name: string; mode: string; slots?: number; holders: Hol
 export interface StreamEvent { type: string; id?: string; at?: string; lock?: Lock; holder?: Holder; end?: "released" | "broken" | "expired" }
 
 export interface Store {
-  api: string; id?: string; backend: string; fencing: string; shared: boolean; slots: boolean;
+  api: string; program: string; id?: string; backend: string; fencing: string; shared: boolean; slots: boolean;
   min_ttl_ms?: number; max_ttl_ms?: number; max_wait_ms: number; place_ms: number; assumptions: string[]; unmet?: string[];
 }
 
