@@ -111,4 +111,22 @@ func (r Result) size() time.Duration {
 	return 0
 }
 
+// String says in a sentence what decided about the verdict, or "" if there is no such event.
+func (e Evidence) String() string {
+	at := func(ns int64) string { return fmt.Sprintf("%.3f s", time.Duration(ns).Seconds()) }
+	switch {
+	case e.Worst != nil:
+		return fmt.Sprintf("From %s to %s, %s and %s both believed that they held the lock.",
+			at(e.Worst.At), at(e.Worst.Until), e.Worst.Holds[0].Worker, e.Worst.Holds[1].Worker)
+	case e.Disorder != nil:
+		h, before := e.Disorder.Hold, e.Disorder.Before
+		return fmt.Sprintf("%s got the lock with token %d at %s, and then %s got it with token %d at %s.",
+			before.Worker, before.Token, at(before.Acquired), h.Worker, h.Token, at(h.Acquired))
+	case e.First != nil:
+		return fmt.Sprintf("At %s, the write of %s overwrote that of %s, which %[2]s had not seen when it read.",
+			at(e.First.At), e.First.Hold.Worker, e.First.Other.Worker)
+	}
+	return ""
+}
+
 func millis(d time.Duration) string { return fmt.Sprintf("%d ms", max(1, d.Milliseconds())) }
