@@ -1,10 +1,8 @@
 package main
 
 import (
-	"math"
 	"time"
 
-	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
 
@@ -19,7 +17,7 @@ type verdictJSON struct {
 	Statements []trial.Statement `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
 	Control    bool              `json:"control"`               // whether it is broken on purpose
 	Expected   string            `json:"expected,omitempty"`    // the verdict that a control must get
-	Verdict    string            `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `herd`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
+	Verdict    string            `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
 	Text       string            `json:"text,omitempty"`        // the verdict in words, such as `overlap of 238 ms`
 	Rejected   bool              `json:"rejected"`              // whether the verdict is against it; also false if it could not be judged: look at `error` first
 	Error      string            `json:"error,omitempty"`       // why it could not be judged; beside a verdict, why it was run no further
@@ -42,12 +40,9 @@ type verdictJSON struct {
 	Leaked     int               `json:"leaked"`                // keys without an end that stayed in the store
 	Starved    int               `json:"starved"`               // acquisitions that saw 100 grants of others or more
 	Unknown    int               `json:"unknown"`               // acquisitions without an answer, which count for nothing
-	Excused    int               `json:"excused"`               // overlaps, lost writes, herds and tokens that go back, which a stated assumption excuses
+	Excused    int               `json:"excused"`               // overlaps, lost writes and tokens that go back, which a stated assumption excuses
 	Assumption string            `json:"assumption,omitempty"`  // the first of these assumptions
 
-	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the trials. Missing if it is not known
-	InCrowd     *float64 `json:"commands_in_crowd,omitempty"` // the same while a crowd waited, without those that come with time: the median of the crowds. Missing without a crowd
-	Connections *float64 `json:"connections,omitempty"`       // connections that each process had open before the first fault: the median of the trials. Missing if it is not known
 }
 
 func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
@@ -61,7 +56,6 @@ func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
 		Assumption: o.Assumption, Evidence: o.Evidence.String(),
 	}
 	v.LastErrors = o.LastErrors()
-	v.Commands, v.InCrowd, v.Connections = median(o.PerHold), median(o.InCrowds()), median(o.Connections)
 	if o.Err != nil {
 		v.Error = message(o.Err)
 		return v
@@ -71,16 +65,6 @@ func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
 	}
 	v.Verdict, v.Text, v.Rejected = string(o.Verdict()), o.Text(), o.Rejected()
 	return v
-}
-
-// median returns the median as a document has it: nil if there are no numbers.
-func median(numbers []float64) *float64 {
-	n, ok := judge.Median(numbers)
-	if !ok {
-		return nil
-	}
-	n = math.Round(n*100) / 100
-	return &n
 }
 
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

@@ -11,6 +11,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ type Target struct {
 	Statements                 []Statement
 
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
-	Assumes map[string]string // stated assumptions, by the fault that breaks them, or by judge.Herd
+	Assumes map[string]string // stated assumptions, by the fault that breaks them
 	Restart judge.Restart     // when its tokens may begin anew
 
 	// Defect says what is wrong, for a broken pattern: a control, which must get the verdict Want
@@ -177,7 +178,9 @@ func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 			return err
 		}
 		s := openStore(t, c)
-		o.Server = s.version(t)
+		if o.Server, err = s.version(); err != nil {
+			return fmt.Errorf("ask the server for its version: %w", err)
+		}
 		try := func(plan []Step, seed uint64) (judge.Result, error) {
 			lastSeed, lastPlan = seed, plan
 			b := &trial{t: t, c: c, store: s, plan: plan, seed: seed}
