@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/charmbracelet/x/ansi"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -36,20 +34,15 @@ func run(event func(Event)) {
 // TestGolden compares a timeline in each form with testdata.
 func TestGolden(t *testing.T) {
 	lanes := []string{"A", "B", "server"}
-	writer := func(columns int) func(io.Writer) {
-		return func(out io.Writer) {
-			w := NewWriter(out, lanes, columns)
-			w.Begin()
-			run(w.Event)
-		}
-	}
 	tests := []struct {
 		file  string
 		write func(io.Writer)
 	}{
-		{"lines.txt", writer(0)},
-		{"narrow.txt", writer(60)}, // too narrow for a table
-		{"table.txt", writer(80)},
+		{"lines.txt", func(out io.Writer) {
+			w := NewWriter(out, lanes)
+			w.Begin()
+			run(w.Event)
+		}},
 		{"drawing.svg", func(out io.Writer) {
 			d := NewDrawing(lanes)
 			d.Text("title", "A & B")
@@ -78,21 +71,6 @@ func TestGolden(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", &out, want)
 			}
 		})
-	}
-}
-
-// TestFits checks that no line of a table is wider than the terminal.
-func TestFits(t *testing.T) {
-	for columns := 30; columns < 200; columns++ {
-		var out bytes.Buffer
-		w := NewWriter(&out, []string{"A", "B", "C", "server"}, columns)
-		w.Begin()
-		run(w.Event)
-		for line := range strings.Lines(out.String()) {
-			if got := ansi.StringWidth(strings.TrimSuffix(line, "\n")); w.width > 0 && got > columns {
-				t.Fatalf("a line has %d columns of %d: %q", got, columns, line)
-			}
-		}
 	}
 }
 
@@ -126,7 +104,7 @@ func checkXML(t *testing.T, text io.Reader) {
 
 // TestWriteError checks that a writer keeps the first error, and writes nothing more.
 func TestWriteError(t *testing.T) {
-	w := NewWriter(failing{}, []string{"A", "B", "server"}, 0)
+	w := NewWriter(failing{}, []string{"A", "B", "server"})
 	run(w.Event)
 	if err := w.Err(); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Err = %v, want %v", err, io.ErrClosedPipe)
