@@ -19,7 +19,7 @@ export GOWORK := $(CURDIR)/go.work
 # How long each fuzz target runs; how often the conformance suite runs, and where; which share of the long tests to run;
 # how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one), and
 # which set-ups and faults (none: all); what a benchmark's name matches, and in how many rounds: benchstat needs six for its
-# intervals. Which targets the lab runs, and where its page goes.
+# intervals. Which targets the lab runs.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -35,7 +35,6 @@ SETUPS ?=
 FAULTS ?=
 ROUNDS ?= 6
 TARGETS ?= snib foreign
-LAB_OUT ?= lab-out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
@@ -138,8 +137,8 @@ million: deps ## a million names locked by a process: its memory; a million lock
 	SNIB_LOCKS=1000000 go test -count=1 -v -run '^TestManyNames$$' .
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
 
-lab: foreign-deps ## the lab: controls, then each of TARGETS (by default, snib on all stores and the libraries of others) for TIME=3m; the page goes to LAB_OUT=lab-out
-	cd cmd/sniblab && SNIB_LAB="--for $(TIME) --out $(abspath $(LAB_OUT)) $(addprefix --target ,$(TARGETS))" \
+lab: foreign-deps ## the lab: controls, then each of TARGETS (by default, snib on all stores and the libraries of others) for TIME=3m
+	cd cmd/sniblab && SNIB_LAB="--for $(TIME) $(addprefix --target ,$(TARGETS))" \
 		go test -count=1 -timeout 24h -v -run '^TestMatrix$$' .
 
 herd: deps ## HERD=1000 runs of the command at once, on Redis, PostgreSQL and MariaDB

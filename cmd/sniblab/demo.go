@@ -26,8 +26,8 @@ for each client, and runs twice: first with the broken lock, whose damage it
 counts, then with the right one. It touches no store of yours. A demo takes up
 to 20 s. It needs the server's program, and Linux.
 
-A bar beside a client, or its name under "holds", means that it believes that
-it holds the lock. Two at a time are wrong.`
+The name of a client under "holds" means that it believes that it holds the
+lock. Two at a time are wrong.`
 
 func newDemoCommand() *cobra.Command {
 	var svg string
@@ -149,17 +149,17 @@ var (
 	bad     = ansi.NewStyle().ForegroundColor(ansi.Red).Bold()
 )
 
-// newViewer returns a viewer that shows a table with colors if standard output is a terminal.
+// newViewer returns a viewer, with colors if standard output is a terminal.
 func newViewer(w io.Writer, s demo.Demo, stop context.CancelCauseFunc) *viewer {
 	out := &colorprofile.Writer{Forward: w, Profile: colorprofile.NoTTY}
-	columns, width := 0, 79
+	width := 79
 	if n := terminalWidth(os.Stdout); n > 0 {
 		out.Profile = colorprofile.Detect(os.Stdout, os.Environ())
-		columns, width = n, min(n, 100)
+		width = min(n, 100)
 	}
 	return &viewer{
 		out: out, width: width, stop: stop,
-		table: timeline.NewWriter(out, s.Lanes(), columns), drawing: timeline.NewDrawing(s.Lanes()),
+		table: timeline.NewWriter(out, s.Lanes()), drawing: timeline.NewDrawing(s.Lanes()),
 	}
 }
 

@@ -1,119 +1,61 @@
 package main
 
 import (
-	"maps"
-	"math"
-	"slices"
 	"time"
 
-	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
 
-// These are the documents of the lab. Durations are in seconds.
-
-// A runJSON is the file verdicts.json.
-type runJSON struct {
-	Schema      string        `json:"schema"`
-	Version     string        `json:"version"`     // the version of snib
-	Time        string        `json:"time"`        // of the end of the run: RFC 3339, in UTC
-	Seed        uint64        `json:"seed"`        // of the first trial of each target
-	Void        bool          `json:"void"`        // whether a control did not get its verdict, so that the others say nothing
-	Interrupted bool          `json:"interrupted"` // whether the run was interrupted: then `verdicts` has what was judged until that moment
-	Verdicts    []verdictJSON `json:"verdicts"`    // the controls first
-}
-
-// A verdictLineJSON is one line of "sniblab run --json".
-type verdictLineJSON struct {
-	Schema string `json:"schema"`
-	verdictJSON
-}
-
+// A verdictJSON is one line of "sniblab run --json". Durations are in seconds.
 type verdictJSON struct {
-	Target     string           `json:"target"`                // its name, or that of its program
-	Title      string           `json:"title"`                 // what it is
-	Library    string           `json:"library,omitempty"`     // the library of others that it locks with
-	Version    string           `json:"version,omitempty"`     // the version of the library
-	Settings   string           `json:"settings,omitempty"`    // the settings that differ from the defaults, and what answers whether the lock is held
-	Server     string           `json:"server,omitempty"`      // the name and version of the servers of its store. Missing if there are none, or they did not start
-	Statements []statementJSON  `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
-	Control    bool             `json:"control"`               // whether it is broken on purpose
-	Expected   string           `json:"expected,omitempty"`    // the verdict that a control must get
-	Verdict    string           `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `herd`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
-	Text       string           `json:"text,omitempty"`        // the verdict in words, such as `overlap of 238 ms`
-	Rejected   bool             `json:"rejected"`              // whether the verdict is against it; also false if it could not be judged: look at `error` first
-	Error      string           `json:"error,omitempty"`       // why it could not be judged; beside a verdict, why it was run no further
-	LastErrors []string         `json:"last_errors,omitempty"` // the last texts of its `error` messages, the latest one last, if it is blocked or never got the lock
-	Seed       uint64           `json:"seed"`                  // of the trial that decided, or that could not be judged
-	Repeat     string           `json:"repeat"`                // the command that runs that trial again
-	Trials     int              `json:"trials"`                // the number of trials
-	Took       float64          `json:"took"`                  // the duration of all trials
-	Acquired   int              `json:"acquired"`              // the number of holds
-	Faults     []faultCountJSON `json:"faults"`                // the faults that were injected
-	Schedule   []faultTimeJSON  `json:"schedule"`              // when the faults of the trial that decided took effect
-	Overlaps   int              `json:"overlaps"`              // pairs of holds that were believed in at the same time
-	Overlap    float64          `json:"overlap"`               // the longest of them
-	ToldLate   float64          `json:"told_late"`             // the longest that ended because a holder was told of its loss
-	Damage     int              `json:"damage"`                // lost writes on the resource that any holder writes
-	HasTokens  bool             `json:"tokens"`                // whether the lock gives fencing tokens
-	Fenced     int              `json:"damage_fenced"`         // lost writes on the resource that checks tokens; 0 without tokens
-	Back       int              `json:"tokens_back"`           // tokens that are not greater than that of an earlier hold
-	Blocked    bool             `json:"blocked"`               // whether nobody got the lock any more
-	Leaked     int              `json:"leaked"`                // keys without an end that stayed in the store
-	Starved    int              `json:"starved"`               // acquisitions that saw 100 grants of others or more
-	Unknown    int              `json:"unknown"`               // acquisitions without an answer, which count for nothing
-	Excused    int              `json:"excused"`               // overlaps, lost writes, herds and tokens that go back, which a stated assumption excuses
-	Assumption string           `json:"assumption,omitempty"`  // the first of these assumptions
+	Target     string            `json:"target"`                // its name, or that of its program
+	Title      string            `json:"title"`                 // what it is
+	Library    string            `json:"library,omitempty"`     // the library of others that it locks with
+	Version    string            `json:"version,omitempty"`     // the version of the library
+	Settings   string            `json:"settings,omitempty"`    // the settings that differ from the defaults, and what answers whether the lock is held
+	Server     string            `json:"server,omitempty"`      // the name and version of the servers of its store. Missing if there are none, or they did not start
+	Statements []trial.Statement `json:"statements,omitempty"`  // what the documentation of the library says that the lock rests on
+	Control    bool              `json:"control"`               // whether it is broken on purpose
+	Expected   string            `json:"expected,omitempty"`    // the verdict that a control must get
+	Verdict    string            `json:"verdict,omitempty"`     // one of `safe`, `safe-assuming`, `safe-fenced`, `unfenced`, `leaks`, `tokens`, `told-late`, `overlap`, `blocked`. Missing if it could not be judged
+	Text       string            `json:"text,omitempty"`        // the verdict in words, such as `overlap of 238 ms`
+	Rejected   bool              `json:"rejected"`              // whether the verdict is against it; also false if it could not be judged: look at `error` first
+	Error      string            `json:"error,omitempty"`       // why it could not be judged; beside a verdict, why it was run no further
+	LastErrors []string          `json:"last_errors,omitempty"` // the last texts of its `error` messages, the latest one last, if it is blocked or never got the lock
+	Evidence   string            `json:"evidence,omitempty"`    // what decided about the verdict
+	Seed       uint64            `json:"seed"`                  // of the trial that decided, or that could not be judged
+	Repeat     string            `json:"repeat"`                // the command that runs that trial again
+	Trials     int               `json:"trials"`                // the number of trials
+	Took       float64           `json:"took"`                  // the duration of all trials
+	Acquired   int               `json:"acquired"`              // the number of holds
+	Faults     map[string]int    `json:"faults"`                // how often each fault was injected
+	Overlaps   int               `json:"overlaps"`              // pairs of holds that were believed in at the same time
+	Overlap    float64           `json:"overlap"`               // the longest of them
+	ToldLate   float64           `json:"told_late"`             // the longest that ended because a holder was told of its loss
+	Damage     int               `json:"damage"`                // lost writes on the resource that any holder writes
+	HasTokens  bool              `json:"tokens"`                // whether the lock gives fencing tokens
+	Fenced     int               `json:"damage_fenced"`         // lost writes on the resource that checks tokens; 0 without tokens
+	Back       int               `json:"tokens_back"`           // tokens that are not greater than that of an earlier hold
+	Blocked    bool              `json:"blocked"`               // whether nobody got the lock any more
+	Leaked     int               `json:"leaked"`                // keys without an end that stayed in the store
+	Starved    int               `json:"starved"`               // acquisitions that saw 100 grants of others or more
+	Unknown    int               `json:"unknown"`               // acquisitions without an answer, which count for nothing
+	Excused    int               `json:"excused"`               // overlaps, lost writes and tokens that go back, which a stated assumption excuses
+	Assumption string            `json:"assumption,omitempty"`  // the first of these assumptions
 
-	Commands    *float64 `json:"commands_per_hold,omitempty"` // commands that the store executed for a hold, before the first fault: the median of the trials. Missing if it is not known
-	InCrowd     *float64 `json:"commands_in_crowd,omitempty"` // the same while a crowd waited, without those that come with time: the median of the crowds. Missing without a crowd
-	Connections *float64 `json:"connections,omitempty"`       // connections that each process had open before the first fault: the median of the trials. Missing if it is not known
-}
-
-type statementJSON struct {
-	Text     string   `json:"text"`               // what the page says, in our words
-	Page     string   `json:"page"`               // its address
-	Excludes []string `json:"excludes,omitempty"` // the faults that it assumes not to happen
-}
-
-type faultCountJSON struct {
-	Name  string `json:"name"`  // as `sniblab list` has it
-	Count int    `json:"count"` // how often it was injected
-}
-
-type faultTimeJSON struct {
-	Name   string   `json:"name"`             // the name of the fault; for a client that it stops or kills, there is also `stop-worker` or `kill-worker`
-	Client string   `json:"client,omitempty"` // the client that it hits
-	Begin  float64  `json:"begin"`            // the time since the trial began
-	End    *float64 `json:"end,omitempty"`    // the same for its end. Missing if it has none
 }
 
 func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
 	v := verdictJSON{
 		Target: o.Target.Name, Title: o.Target.Title, Library: o.Target.Library, Version: o.Target.Version,
 		Settings: o.Target.Settings, Server: o.Server, Control: o.Target.IsControl(), Expected: string(o.Target.Want),
-		Seed: o.Seed, Repeat: l.repeat(o), Trials: o.Trials, Took: seconds(o.Took), Faults: []faultCountJSON{},
-		Schedule: []faultTimeJSON{}, Acquired: o.Acquired, Overlaps: o.Overlaps, Overlap: seconds(o.Overlap()),
+		Seed: o.Seed, Repeat: l.repeat(o), Trials: o.Trials, Took: seconds(o.Took), Faults: o.Faults, Statements: o.Target.Statements,
+		Acquired: o.Acquired, Overlaps: o.Overlaps, Overlap: seconds(o.Overlap()),
 		ToldLate: seconds(o.ToldLate), Damage: o.Damage, Fenced: o.Fenced, HasTokens: o.Tokens, Back: o.Back,
 		Blocked: o.Blocked, Leaked: o.Leaked, Starved: o.Starved, Unknown: o.Unknown, Excused: o.Excused,
-		Assumption: o.Assumption,
+		Assumption: o.Assumption, Evidence: o.Evidence.String(),
 	}
 	v.LastErrors = o.LastErrors()
-	v.Commands, v.InCrowd, v.Connections = median(o.PerHold), median(o.InCrowds()), median(o.Connections)
-	for _, s := range o.Target.Statements {
-		v.Statements = append(v.Statements, statementJSON{s.Text, s.Page, s.Excludes})
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.Faults)) {
-		v.Faults = append(v.Faults, faultCountJSON{name, o.Faults[name]})
-	}
-	for _, f := range o.Schedule() {
-		line := faultTimeJSON{Name: f.Name, Client: f.Client, Begin: seconds(f.Begin)}
-		if f.Ended {
-			end := seconds(f.End)
-			line.End = &end
-		}
-		v.Schedule = append(v.Schedule, line)
-	}
 	if o.Err != nil {
 		v.Error = message(o.Err)
 		return v
@@ -123,24 +65,6 @@ func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
 	}
 	v.Verdict, v.Text, v.Rejected = string(o.Verdict()), o.Text(), o.Rejected()
 	return v
-}
-
-// median returns the median as a document has it: nil if there are no numbers.
-func median(numbers []float64) *float64 {
-	n, ok := judge.Median(numbers)
-	if !ok {
-		return nil
-	}
-	n = math.Round(n*100) / 100
-	return &n
-}
-
-func (l *runCommand) toVerdicts(outcomes []trial.Outcome) []verdictJSON {
-	all := []verdictJSON{} // JSON has nil as null
-	for _, o := range outcomes {
-		all = append(all, l.toVerdict(o))
-	}
-	return all
 }
 
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

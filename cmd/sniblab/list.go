@@ -13,23 +13,9 @@ import (
 
 func newListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "list targets, controls, stores and faults", Args: cobra.NoArgs,
+		Use: "list", Short: "list targets, controls, stores, faults and verdicts", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), listAll())
-			return printed(err)
-		},
-	}
-}
-
-func newExplainCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "explain [VERDICT]", Short: "explain a verdict, or all of them", Args: cobra.MaximumNArgs(1), ValidArgs: verdictNames(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := explainVerdicts(args)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 			return printed(err)
 		},
 	}
@@ -75,6 +61,10 @@ func listAll() string {
 		}
 		writeTerm(&b, "  "+f.Name, text, 20)
 	}
+	b.WriteString("\nVerdicts\n")
+	for _, e := range judge.Verdicts() {
+		writeTerm(&b, "  "+string(e.Verdict), e.Short+". "+e.Long, 20)
+	}
 	return b.String()
 }
 
@@ -95,27 +85,4 @@ func listPeers() string {
 	}
 	b.WriteString("\n")
 	return b.String()
-}
-
-// explainVerdicts explains one verdict, or all.
-func explainVerdicts(args []string) (string, error) {
-	var b strings.Builder
-	for _, e := range judge.Verdicts() {
-		if len(args) == 0 || args[0] == string(e.Verdict) {
-			name := string(e.Verdict)
-			if e.Rejected {
-				name += " (rejected)"
-			}
-			fmt.Fprintf(&b, "%s\n", name)
-			writeTerm(&b, "", e.Short+". "+e.Long, 2)
-		}
-	}
-	if b.Len() == 0 {
-		return "", usagef("there is no verdict %q; there are %s", args[0], strings.Join(verdictNames(), ", "))
-	}
-	return b.String(), nil
-}
-
-func verdictNames() []string {
-	return names(judge.Verdicts(), func(e judge.Explanation) string { return string(e.Verdict) })
 }

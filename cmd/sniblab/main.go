@@ -60,7 +60,7 @@ func newRootCommand(out, errs io.Writer) *cobra.Command {
 	}
 	root.SetOut(out)
 	root.SetErr(errs)
-	root.AddCommand(newRunCommand(), newListCommand(), newExplainCommand(), newDemoCommand(), newTargetCommand())
+	root.AddCommand(newRunCommand(), newListCommand(), newDemoCommand(), newTargetCommand())
 	return root
 }
 

@@ -69,8 +69,3 @@ func poll(ok func() bool) bool {
 		time.Sleep(livetest.PollPause(time.Since(began))) // polls what no other process announces
 	}
 }
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/demo"
 	"github.com/sniblock/snib/cmd/sniblab/internal/peers"
-	"github.com/sniblock/snib/cmd/sniblab/internal/report"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
@@ -38,9 +36,7 @@ type runCommand struct {
 	time       time.Duration
 	seed       uint64
 	noControls bool
-	dir        string
 	json       bool
-	progress   *progressLine
 }
 
 const runNotes = `Run three clients of each target against one lock, while processes, the server
@@ -57,12 +53,11 @@ starts for it: a Redis server, the path of a file, or nothing.
 
 Each target has trials of some seconds, for about the time of --for. The faults
 of the first trial follow from --seed, those of the second from the number
-after it, and so on. The page has the command that repeats the decisive trial,
-by --plan: pause:A:17 does pause to client A, and 17 says for how long. For a
-rejected target, the lab drops the faults that are not needed.
+after it, and so on. For a rejected target, the lab drops the faults that are
+not needed, and prints the command that repeats the decisive trial. Its --plan
+says what was done: pause:A:17 does pause to client A, and 17 says for how long.
 
-Exit code 1 means that a target was rejected. Ctrl-C ends all that was started,
-and writes what was judged so far.`
+Exit code 1 means that a target was rejected. Ctrl-C ends all that was started.`
 
 const runExamples = `  sniblab run                        controls, then snib on its stores
   sniblab run -t ./mylock.py         a program of yours, on a Redis
@@ -80,8 +75,7 @@ func newRunCommand() *cobra.Command {
 	f.Uint64Var(&l.seed, "seed", 0, "the seed of the faults (default: a new one)")
 	f.StringVar(&l.planText, "plan", "", "do the faults of `PLAN` in each trial, as FAULT:CLIENT:NUMBER,...")
 	f.BoolVar(&l.noControls, "no-controls", false, "don't check first that the lab rejects broken locks")
-	f.StringVar(&l.dir, "out", "lab-out", "write index.html and verdicts.json into `DIR`")
-	f.BoolVar(&l.json, "json", false, "print verdicts as JSON lines")
+	f.BoolVar(&l.json, "json", false, "print the verdicts as lines of JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// A target that has ended breaks the pipe to it, which must not end us. A broken standard
 		// output is an error of its Write.
@@ -232,27 +226,12 @@ func (l *runCommand) prepare() (first, chosen []trial.Target, err error) {
 			return nil, nil, err
 		}
 	}
-	if err := makeWritable(l.dir); err != nil {
-		return nil, nil, failf(exitOutput, "--out: %w", err)
-	}
 	for _, c := range own() {
 		if err := c.Store.Missing(); len(l.names) == 0 && err != nil {
 			l.infof("%s is left out: %s", c.Name, message(err))
 		}
 	}
 	return first, chosen, nil
-}
-
-// makeWritable makes a folder, and checks that files can be written into it.
-func makeWritable(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(dir, ".sniblab-*")
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // run runs the controls, and then the targets.
@@ -267,53 +246,37 @@ func (l *runCommand) run(ctx context.Context) error {
 	if l.seed == 0 {
 		l.seed = rand.Uint64N(1<<32) + 1
 	}
-	l.progress = newProgressLine(os.Stderr)
-	defer l.progress.clear()
-	outcomes, err := l.part(ctx, "controls", first, nil)
+	outcomes, err := l.part(ctx, first, nil)
 	void := slices.ContainsFunc(outcomes, func(o trial.Outcome) bool { return !o.AsExpected() })
 	if err == nil && !void {
 		var judged []trial.Outcome
-		judged, err = l.part(ctx, "targets", chosen, l.plan)
+		judged, err = l.part(ctx, chosen, l.plan)
 		outcomes = append(outcomes, judged...)
 	}
-	switch {
-	case errors.Is(err, errInterrupted):
-		return l.interrupted(outcomes, void)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	return l.conclude(outcomes, void)
 }
 
-// errInterrupted is the error of a part of a run that a signal ended.
-var errInterrupted = errors.New("the run was interrupted")
-
-// part runs some targets. If a signal ends it, it returns what was judged until then.
-func (l *runCommand) part(ctx context.Context, what string, all []trial.Target,
-	plan []trial.Step) ([]trial.Outcome, error) {
+// part runs some targets, and prints each outcome.
+func (l *runCommand) part(ctx context.Context, all []trial.Target, plan []trial.Step) ([]trial.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed error
 	opts := trial.Options{Targets: all, Faults: l.faults, For: l.time, Seed: l.seed, Plan: plan}
-	outcomes, err := trial.Run(ctx, opts, trial.Observer{
-		Progress: func(share float64, running []string) {
-			const width = 20
-			done := int(share * width)
-			l.progress.show("%s [%s%s] %s", what, strings.Repeat("#", done), strings.Repeat(".", width-done), strings.Join(running, ", "))
-		},
-		Done: func(o trial.Outcome) {
-			l.progress.clear()
-			if err := l.show(o); err != nil && failed == nil {
-				failed = err
-				cancel(err)
-			}
-		},
+	outcomes, err := trial.Run(ctx, opts, func(o trial.Outcome) {
+		if err := l.show(o); err != nil && failed == nil {
+			failed = err
+			cancel(err)
+		}
 	})
 	switch {
 	case failed != nil:
 		return nil, printed(failed)
 	case err != nil:
-		return outcomes, errInterrupted
+		l.infof("interrupted")
+		return nil, silentExit(exitSignal + int(syscall.SIGINT))
 	}
 	for _, o := range outcomes {
 		if err := missingServer(o.Target, o.Err); err != nil {
@@ -337,7 +300,7 @@ func (l *runCommand) show(o trial.Outcome) error {
 	if l.json {
 		enc := json.NewEncoder(l.out)
 		enc.SetEscapeHTML(false)
-		return enc.Encode(verdictLineJSON{"sniblab.verdict/1", l.toVerdict(o)})
+		return enc.Encode(l.toVerdict(o))
 	}
 	text := "accepted: " + o.Text()
 	switch {
@@ -353,6 +316,9 @@ func (l *runCommand) show(o trial.Outcome) error {
 	if all := o.LastErrors(); len(all) > 0 && o.Err == nil { // the text of Err has it
 		line += "; its last error: " + oneLine(all[len(all)-1])
 	}
+	if o.Rejected() && !o.Target.IsControl() {
+		line += "\n  " + strings.TrimSpace(o.Evidence.String()+" Once more: "+l.repeat(o))
+	}
 	_, err := fmt.Fprintln(l.out, line)
 	return err
 }
@@ -364,26 +330,8 @@ func countFaults(o trial.Outcome) (n int) {
 	return n
 }
 
-// interrupted writes the files of a run that a signal has ended.
-func (l *runCommand) interrupted(outcomes []trial.Outcome, void bool) error {
-	l.progress.clear()
-	what := "nothing was judged yet" // the files of an earlier run stay
-	if len(outcomes) > 0 {
-		if err := l.write(report.Page{Void: void, Interrupted: true}, outcomes); err != nil {
-			return err
-		}
-		what = "what was judged so far is in " + filepath.Join(l.dir, "index.html")
-	}
-	l.infof("interrupted: %s", what)
-	return silentExit(exitSignal + int(syscall.SIGINT))
-}
-
-// conclude writes the files, and returns the error for the worst that was found.
+// conclude returns the error for the worst that was found.
 func (l *runCommand) conclude(outcomes []trial.Outcome, void bool) error {
-	if err := l.write(report.Page{Void: void}, outcomes); err != nil {
-		return err
-	}
-	l.infof("the pictures are in %s", filepath.Join(l.dir, "index.html"))
 	for _, o := range outcomes {
 		switch {
 		case void && !o.AsExpected() && o.Err != nil:
@@ -408,36 +356,6 @@ func exitOf(err error) int {
 		return exitProtocol
 	}
 	return exitUnavailable // a server of the lab, and no fault of the target
-}
-
-// write writes the page and the verdicts.
-func (l *runCommand) write(page report.Page, outcomes []trial.Outcome) error {
-	page.Version = buildVersion()
-	page.When, page.Seed, page.Repeat = time.Now(), l.seed, l.repeat
-	if err := l.writeFiles(page, outcomes); err != nil {
-		return failf(exitOutput, "--out: %w", err)
-	}
-	return nil
-}
-
-func (l *runCommand) writeFiles(page report.Page, outcomes []trial.Outcome) error {
-	file, err := os.Create(filepath.Join(l.dir, "index.html"))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(report.Write(file, page, outcomes), file.Close()); err != nil {
-		return err
-	}
-	document, err := os.Create(filepath.Join(l.dir, "verdicts.json"))
-	if err != nil {
-		return err
-	}
-	enc := json.NewEncoder(document)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return errors.Join(enc.Encode(runJSON{
-		"sniblab.run/1", page.Version, page.When.UTC().Format(time.RFC3339), page.Seed, page.Void, page.Interrupted, l.toVerdicts(outcomes),
-	}), document.Close())
 }
 
 // repeat returns the command that runs the decisive trial of an outcome again.

@@ -88,8 +88,6 @@ func ownTargets() []ownTarget {
 	cluster.Settle = failoverTime
 	quorum := assuming(on(trial.Redlock, "snib-redlock", "snib with Redlock on three Redis servers, with a longest TTL of 2 s", openRedlock),
 		"store-forward", "no wall clock of a server jumps forward")
-	quorum.Assumes[string(judge.Herd)] =
-		"few clients wait for a lock: the nodes have no common queue, so each release lets all waiters ask them (docs/backends/redlock.md)"
 	quorum.OneWay, quorum.Prepare, quorum.Settle = true, prepareRedlock, failoverTime
 	return []ownTarget{
 		memory,

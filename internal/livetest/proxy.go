@@ -61,13 +61,6 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 // Addr returns the address for clients, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Open returns how many connections clients have open.
-func (p *Proxy) Open() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
-
 // Redirect makes new connections go to the server at addr. Existing connections stay.
 func (p *Proxy) Redirect(addr string) {
 	p.mu.Lock()

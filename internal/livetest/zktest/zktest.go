@@ -243,21 +243,6 @@ func mode(addr string) (string, error) {
 	return found, nil
 }
 
-// Received returns how many requests a server has received since its start, of clients and of
-// itself: one for each call of Received, for example.
-func (s *Server) Received() (int64, error) {
-	text, err := Stat(s.Addr())
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(text, "Received: ")
-	number, _, ok := strings.Cut(after, "\n")
-	if !ok {
-		return 0, fmt.Errorf("it says: %q", text)
-	}
-	return strconv.ParseInt(number, 10, 64)
-}
-
 // Stat returns what the server at addr says about itself, beginning with its version.
 func Stat(addr string) (string, error) { return sendCommand(addr, "srvr") }
 

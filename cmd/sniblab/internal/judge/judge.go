@@ -35,7 +35,6 @@ type Rules struct {
 	Unclaimed bool
 
 	// Assumes has, for each fault that the target's stated assumptions exclude, the assumption.
-	// By the verdict Herd, it has the one that excuses a herd.
 	Assumes map[string]string
 
 	// Restart says when the tokens of the target may begin anew.
@@ -67,7 +66,7 @@ type Damage struct {
 // A Disorder is a token that is not greater than that of an earlier hold, or the same one.
 type Disorder struct{ Hold, Before *history.Hold }
 
-// The Evidence of a run is what a picture shows of it. What there is none of is nil.
+// The Evidence of a run is what decided about its verdict. What there is none of is nil.
 type Evidence struct {
 	Worst    *history.Violation // the longest overlap, of those of which nobody was told if there are any
 	Disorder *Disorder          // the first token that goes back
@@ -97,14 +96,8 @@ type Result struct {
 	// the worst run count.
 	Errors []string
 
-	// PerHold has, for each run, how many commands the store executed for a hold before the first
-	// fault, and Connections how many connections each process had open then. Runs in which that
-	// is not known are missing.
-	PerHold, Connections []float64
-	Crowds               []Crowd
-
-	// Excused counts overlaps and damage after faults that a stated assumption excludes, and herds
-	// and tokens that go back which one excuses. Assumption is the first of these assumptions.
+	// Excused counts overlaps and damage after faults that a stated assumption excludes, and tokens
+	// that go back which one excuses. Assumption is the first of these assumptions.
 	Excused    int
 	Assumption string
 
@@ -139,7 +132,6 @@ func Judge(events []history.Event, rules Rules) Result {
 	r.countDamage(events, holds, excused, rules.Unclaimed)
 	r.countAnswers(events)
 	r.Errors = lastErrors(events)
-	r.countCosts(events, rules.Assumes[string(Herd)])
 	return r
 }
 
@@ -376,8 +368,6 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.Overlaps += o.Overlaps
 	r.ToldLate, r.Untold = max(r.ToldLate, o.ToldLate), max(r.Untold, o.Untold)
 	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
-	r.PerHold, r.Connections = append(r.PerHold, o.PerHold...), append(r.Connections, o.Connections...)
-	r.Crowds = append(r.Crowds, o.Crowds...)
 	r.Blocked = r.Blocked || o.Blocked
 	r.Leaked, r.Starved = r.Leaked+o.Leaked, r.Starved+o.Starved
 	r.Unknown, r.Excused = r.Unknown+o.Unknown, r.Excused+o.Excused

@@ -330,6 +330,24 @@ func TestAdd(t *testing.T) {
 	}
 }
 
+// TestEvidence checks the sentence about what decided.
+func TestEvidence(t *testing.T) {
+	hold := func(worker string, token uint64, acquired int64) *history.Hold {
+		return &history.Hold{Event: history.Event{Worker: worker}, Token: token, Acquired: acquired}
+	}
+	a, b := hold("A", 7, 1e9), hold("B", 6, 2e9)
+	for want, e := range map[string]Evidence{
+		"": {},
+		"From 2.000 s to 3.000 s, A and B both believed that they held the lock.":            {Worst: &history.Violation{Holds: []*history.Hold{a, b}, At: 2e9, Until: 3e9}},
+		"A got the lock with token 7 at 1.000 s, and then B got it with token 6 at 2.000 s.": {Disorder: &Disorder{b, a}},
+		"At 3.000 s, the write of A overwrote that of B, which A had not seen when it read.": {First: &Damage{3e9, a, b}},
+	} {
+		if got := e.String(); got != want {
+			t.Errorf("the evidence is %q, want %q", got, want)
+		}
+	}
+}
+
 // TestUnclaimed judges a write that is late while a newer holder works: a resource that learns
 // tokens when they read refuses it, and one that learns them when they write loses it.
 func TestUnclaimed(t *testing.T) {

@@ -14,7 +14,6 @@ const (
 	Safe     Verdict = "safe"
 	Assuming Verdict = "safe-assuming"
 	Fenced   Verdict = "safe-fenced"
-	Herd     Verdict = "herd"
 	Unfenced Verdict = "unfenced"
 	Leaks    Verdict = "leaks"
 	Back     Verdict = "tokens"
@@ -36,14 +35,10 @@ func Verdicts() []Explanation {
 	return []Explanation{
 		{Safe, "safe", "No two holders believed in the lock at the same time, and no write was lost, not even without tokens. " +
 			"Somebody got the lock after the last fault.", false},
-		{Assuming, "safe within its stated assumptions", "Something went wrong, but only after a fault that the stated assumptions of the lock exclude, " +
-			"or it is a herd that they excuse.", false},
+		{Assuming, "safe within its stated assumptions", "Something went wrong, but only after a fault that the stated assumptions of the lock exclude.", false},
 		{Fenced, "safe only with fencing", "No two holders believed in the lock at the same time. But a holder was stopped between its last look at " +
 			"the lock and its write, and the write arrived when somebody else held the lock. No lock can prevent that. The resource that checks " +
 			"tokens refused each of these writes.", false},
-		{Herd, "wakes all waiters", "Each hand-over makes all waiters ask the store, so its cost grows with their number. While a crowd waited, " +
-			"a hold cost at least one command more than usual for every three additional waiters, and a third more than usual. Commands that come with time, such as " +
-			"those of polling, don't count.", true},
 		{Unfenced, "safe only with fencing, which it lacks", "As safe-fenced, but the lock gives no tokens that the resource could check: the writes are lost.", true},
 		{Leaks, "leaks", "When all holders had ended, and their leases too, the store had more keys that never end than before the first fault.", true},
 		{Back, "tokens go back", "A hold got a token that is not greater than that of an earlier hold, or a write was lost on the resource that checks tokens.", true},
@@ -68,8 +63,6 @@ func (r Result) Verdict() Verdict {
 		return Leaks
 	case r.Damage > 0 && !r.Tokens:
 		return Unfenced
-	case r.hasHerd():
-		return Herd
 	case r.Damage > 0:
 		return Fenced
 	case r.Excused > 0:
@@ -109,6 +102,24 @@ func (r Result) size() time.Duration {
 		return r.ToldLate
 	}
 	return 0
+}
+
+// String says in a sentence what decided about the verdict, or "" if there is no such event.
+func (e Evidence) String() string {
+	at := func(ns int64) string { return fmt.Sprintf("%.3f s", time.Duration(ns).Seconds()) }
+	switch {
+	case e.Worst != nil:
+		return fmt.Sprintf("From %s to %s, %s and %s both believed that they held the lock.",
+			at(e.Worst.At), at(e.Worst.Until), e.Worst.Holds[0].Worker, e.Worst.Holds[1].Worker)
+	case e.Disorder != nil:
+		h, before := e.Disorder.Hold, e.Disorder.Before
+		return fmt.Sprintf("%s got the lock with token %d at %s, and then %s got it with token %d at %s.",
+			before.Worker, before.Token, at(before.Acquired), h.Worker, h.Token, at(h.Acquired))
+	case e.First != nil:
+		return fmt.Sprintf("At %s, the write of %s overwrote that of %s, which %[2]s had not seen when it read.",
+			at(e.First.At), e.First.Hold.Worker, e.First.Other.Worker)
+	}
+	return ""
 }
 
 func millis(d time.Duration) string { return fmt.Sprintf("%d ms", max(1, d.Milliseconds())) }

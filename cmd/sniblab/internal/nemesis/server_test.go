@@ -184,7 +184,7 @@ func killMySQL(addr string) error {
 
 func startPromotePG(lags bool) func(*world) {
 	return func(w *world) {
-		w.addPromotion("pg", pair.Postgres(w.t, !lags, nil, func(*pair.Pair) {}), lags)
+		w.addPromotion("pg", pair.Postgres(w.t, !lags), lags)
 	}
 }
 

@@ -58,11 +58,10 @@ func (p *Pair) Failover(moved func(), hold func(fail func())) {
 	p.addReplica()
 }
 
-// Postgres starts a PostgreSQL server with these settings, calls prepare, and starts a
-// standby.
-func Postgres(t testing.TB, synchronous bool, settings []string, prepare func(*Pair)) *Pair {
+// Postgres starts a PostgreSQL server with a standby.
+func Postgres(t testing.TB, synchronous bool) *Pair {
 	t.Helper()
-	primary := pgtest.Start(t, settings...)
+	primary := pgtest.Start(t)
 	var standby *pgtest.Server
 	p := &Pair{Primary: primary, synchronous: synchronous, link: livetest.NewProxy(t, primary.Addr())}
 	exec := func(s *pgtest.Server, statements ...string) {
@@ -72,7 +71,7 @@ func Postgres(t testing.TB, synchronous bool, settings []string, prepare func(*P
 	}
 	p.addReplica = func() {
 		p.link.Redirect(p.Primary.Addr())
-		standby = pgtest.Standby(t, p.link.Addr(), settings...)
+		standby = pgtest.Standby(t, p.link.Addr())
 		if synchronous {
 			exec(primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 		}
@@ -84,7 +83,6 @@ func Postgres(t testing.TB, synchronous bool, settings []string, prepare func(*P
 			exec(primary, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 		}
 	}
-	prepare(p)
 	p.addReplica()
 	return p
 }

@@ -127,7 +127,6 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 
 		Ephemeral:    ephemeral,
 		Unwatched:    onZooKeeper(unwatched),
-		Herd:         onZooKeeper(herd),
 		PutIfAbsent:  putIfAbsent,
 		FencedInFile: fencedInFile,
 	}[s.Pattern]

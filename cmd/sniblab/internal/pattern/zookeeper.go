@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -19,7 +16,6 @@ import (
 const (
 	Ephemeral    Name = "an ephemeral sequential node"
 	Unwatched    Name = "an ephemeral node, and no look at the session"
-	Herd         Name = "ephemeral sequential nodes, and a watch on all of them"
 	FencedInFile Name = "snib with ZooKeeper, and a guard"
 )
 
@@ -162,61 +158,4 @@ func unwatched(z *zooKeeperClient) (*Client, error) {
 			return z.conn.Delete(z.path(), -1)
 		},
 	}, nil
-}
-
-// herd makes an ephemeral sequential node for each client. The smallest number holds the lock. Each
-// waiter watches all nodes, and not only the one before its own. So each change wakes all waiters,
-// and each of them lists all nodes.
-func herd(z *zooKeeperClient) (*Client, error) {
-	if _, err := z.conn.Create(z.path(), nil, 0, zk.WorldACL(zk.PermAll)); err != nil &&
-		!errors.Is(err, zk.ErrNodeExists) {
-		return nil, err
-	}
-	var node string
-	release := func(context.Context) error {
-		if err := z.conn.Delete(node, -1); !errors.Is(err, zk.ErrNoNode) { // it is gone with its session
-			return err
-		}
-		return nil
-	}
-	return &Client{
-		Wait: func(ctx context.Context) (err error) {
-			if node, err = z.conn.CreateProtectedEphemeralSequential(z.path()+"/", []byte(z.Client), zk.WorldACL(zk.PermAll)); err != nil {
-				return err
-			}
-			if err := z.awaitFirst(ctx, path.Base(node)); err != nil {
-				return errors.Join(err, release(ctx))
-			}
-			return nil
-		},
-		Held: func() error {
-			if z.conn.State() != zk.StateHasSession {
-				return ErrRefused
-			}
-			return nil
-		},
-		Release: release,
-	}, nil
-}
-
-// awaitFirst waits until a node is the one with the smallest number.
-func (z *zooKeeperClient) awaitFirst(ctx context.Context, node string) error {
-	number := func(node string) string { return node[strings.LastIndexByte(node, '-')+1:] }
-	for {
-		nodes, _, changed, err := z.conn.ChildrenW(z.path())
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(nodes, node) {
-			return errors.New("the session has ended, and with it the node")
-		}
-		if !slices.ContainsFunc(nodes, func(other string) bool { return number(other) < number(node) }) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

@@ -24,7 +24,6 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, replicaJob.serve)) }
 type replicaJob struct {
 	Store store
 	Addr  string
-	Certs string // a folder of livetest.Certify; "": without TLS
 }
 
 // serve runs until the tests end.
@@ -42,10 +41,10 @@ func (j replicaJob) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: withStats(s)}
+	server := &http.Server{Handler: s}
 	context.AfterFunc(ctx, func() { _ = server.Close() }) // it says nothing of interest
 	livetest.Say("ready")
-	if err := serveOn(server, listener, j.Certs); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return s.Drain(context.Background())
@@ -58,10 +57,10 @@ type process struct {
 	child *livetest.Child // nil while it is dead
 }
 
-// newProcess starts a replica, with the certificate in a folder or, if that is "", without TLS.
-func newProcess(t testing.TB, s store, certs string) *process {
+// newProcess starts a replica.
+func newProcess(t testing.TB, s store) *process {
 	t.Helper()
-	p := &process{t: t, job: replicaJob{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t))), certs}}
+	p := &process{t: t, job: replicaJob{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))}}
 	p.start()
 	return p
 }
@@ -84,7 +83,7 @@ func (p *process) kill() {
 // TestConformancePostgres runs the suite through a replica in a process of its own. In this one,
 // its pool might start a goroutine at any time, which the suite would take for one of the driver.
 func TestConformancePostgres(t *testing.T) {
-	h := harness(nil, newProcess(t, startStore(t, postgres), "").job.Addr)
+	h := harness(nil, newProcess(t, startStore(t, postgres)).job.Addr)
 	h.Secret = pgtest.Password()
 	drivertest.Run(t, h)
 }
@@ -98,7 +97,7 @@ func TestConformanceKilled(t *testing.T) {
 				livetest.Long(t)
 			}
 			s := startStore(t, kind)
-			first, second := newProcess(t, s, ""), newProcess(t, s, "")
+			first, second := newProcess(t, s), newProcess(t, s)
 			h := harness(nil, first.job.Addr, second.job.Addr)
 			open := h.Open
 			var current *testing.T

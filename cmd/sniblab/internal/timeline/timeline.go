@@ -1,5 +1,5 @@
-// Package timeline shows what several processes did as a table with a lane for each, with a bar
-// beside each process for as long as it believed that it held a lock.
+// Package timeline shows what several processes did, as lines of text or as a drawing with a lane
+// for each, and who believed that it held a lock.
 package timeline
 
 import (

@@ -33,8 +33,6 @@ type client struct {
 	sharers  []*client
 	ids      int64
 
-	way int // the number of the client whose ways to the store it uses
-
 	answers       chan answer       // from the process
 	variants      chan variant      // from the director
 	interruptions chan interruption // likewise; they are received while the client waits
@@ -72,11 +70,11 @@ func (c *client) start(ctx context.Context) error {
 	}
 	worker := c.worker
 	var env []string
-	if clock := c.b.store.clientClocks[c.way]; clock != nil {
+	if clock := c.b.store.clientClocks[c.number]; clock != nil {
 		env = clock.Env()
 	}
 	p, err := target.Start(ctx, c.b.c.Command, env, target.Message{
-		URL: c.b.store.url(c.way), Name: c.b.store.lockName(), TTL: TTL.Milliseconds(), Client: worker,
+		URL: c.b.store.url(c.number), Name: c.b.store.lockName(), TTL: TTL.Milliseconds(), Client: worker,
 	}, func(m target.Message) { c.receive(worker, m) })
 	if err != nil {
 		return err
@@ -95,7 +93,7 @@ func (c *client) owner() *client {
 }
 
 // ways returns the client's ways to the servers, if the lab is on them.
-func (c *client) ways() []*livetest.Proxy { return c.b.store.ways[c.way] }
+func (c *client) ways() []*livetest.Proxy { return c.b.store.ways[c.number] }
 
 // kill ends the process.
 func (c *client) kill() {
@@ -232,8 +230,6 @@ func (c *client) acquire(ctx context.Context, id int64, a variant) bool {
 // workTime returns for how long to hold the lock.
 func (c *client) workTime() time.Duration {
 	switch {
-	case c.b.hasty.Load():
-		return hastyWork
 	case c.b.c.Work > 0:
 		return c.b.c.Work
 	case c.b.brisk.Load():

@@ -96,8 +96,6 @@ func controls() []control {
 			Store: Etcd, Page: page + "zookeeper-pause", Source: etcdLock, Faults: []string{"kill"}, Want: judge.Blocked}, pattern.PutIfAbsent, 0, 0},
 		{Target{Name: "zk-session", Title: "an ephemeral node in ZooKeeper, and no look at the session", Defect: "The holder is cut off. Its session ends, and with it the node, and the holder works on.",
 			Store: ZooKeeper, Page: page + "zookeeper-pause", Source: zk, Faults: []string{"cut"}, Want: judge.Overlap}, pattern.Unwatched, 0, 0},
-		{Target{Name: "zk-herd", Title: "ephemeral sequential nodes in ZooKeeper, and a watch on all of them", Defect: "Each release wakes all waiters, and each of them lists all nodes.",
-			Store: ZooKeeper, Page: "docs/backends/zklock.md#waiting", Source: zk, Faults: []string{"crowd"}, Want: judge.Herd}, pattern.Herd, 0, 0},
 	}
 }
 

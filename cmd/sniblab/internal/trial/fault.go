@@ -45,7 +45,6 @@ func faults() []fault {
 		{"kill-waiter", "a client that waits for the lock is killed, and started again", ownProcess, killWaiter},
 		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", aClientClock, stepClient("clock-forward", 1)},
 		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", aClientClock, stepClient("clock-back", -1)},
-		{"crowd", "twelve more clients wait for the lock, which a client holds; those that still wait after 3 TTLs are killed", ownProcess, crowd},
 		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", anOwnWay, crash},
 		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", anOwnWay, lostAcquire},
 		{"lost-renewal", "the answer to the first request of a client that holds the lock is lost with its connection", anOwnWay, lostRenewal},

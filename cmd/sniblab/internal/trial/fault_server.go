@@ -81,14 +81,9 @@ func fillDisk(ctx context.Context, b *trial, victim *client, rng *rand.Rand) {
 	})
 	b.await(ctx, livetest.Patience, func() bool {
 		b.store.revive(server) // PostgreSQL may first fail to recover from what it could not write, and then end
-		return b.store.answers()
+		_, err := b.store.version()
+		return err == nil
 	})
-}
-
-// answers reports whether the servers answer questions, as far as the lab can ask any.
-func (s *store) answers() bool {
-	_, ok := s.commands()
-	return ok || s.count == nil
 }
 
 // reviveAny revives the server that the next fault would hit. It may end by itself, also long after

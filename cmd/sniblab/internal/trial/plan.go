@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
-	"github.com/sniblock/snib/internal/history"
 )
 
 // A Step is one fault of a trial. Its number chooses what is random about it.
@@ -99,7 +98,7 @@ const shrinkTime = time.Minute
 
 // shrink drops one fault after the other from the plan of the decisive trial, as long as the trial
 // still gets the verdict.
-func (o *Outcome) shrink(ctx context.Context, try func(plan []Step) (judgedTrial, error)) error {
+func (o *Outcome) shrink(ctx context.Context, try func(plan []Step) (judge.Result, error)) error {
 	verdict, end := o.Verdict(), time.Now().Add(shrinkTime)
 	for i := len(o.Plan) - 1; i >= 0 && len(o.Plan) > 1; i-- {
 		smaller := slices.Delete(slices.Clone(o.Plan), i, i+1)
@@ -107,21 +106,15 @@ func (o *Outcome) shrink(ctx context.Context, try func(plan []Step) (judgedTrial
 			if time.Now().After(end) || ctx.Err() != nil {
 				return nil //nolint:nilerr // the smallest plan so far is good enough
 			}
-			t, err := try(smaller)
+			result, err := try(smaller)
 			if err != nil {
 				return err
 			}
-			if t.result.Verdict() == verdict {
-				o.Plan, o.Events, o.Evidence = smaller, t.events, t.result.Evidence
+			if result.Verdict() == verdict {
+				o.Plan, o.Evidence = smaller, result.Evidence
 				break
 			}
 		}
 	}
 	return nil
-}
-
-// A judgedTrial is a trial with its result.
-type judgedTrial struct {
-	result judge.Result
-	events []history.Event
 }

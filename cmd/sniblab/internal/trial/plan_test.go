@@ -48,23 +48,19 @@ func TestShrink(t *testing.T) {
 	for _, need := range [][]Step{{steps[1]}, {steps[0], steps[3]}, steps} {
 		o := Outcome{Result: judge.Result{Blocked: true}, Plan: steps}
 		tries := 0
-		err := o.shrink(t.Context(), func(plan []Step) (judgedTrial, error) {
+		err := o.shrink(t.Context(), func(plan []Step) (judge.Result, error) {
 			tries++
 			all := !slices.ContainsFunc(need, func(s Step) bool { return !slices.Contains(plan, s) })
 			// A failure that is rare, as it depends on when processes run, shows in the third
 			// trial.
-			return judgedTrial{judge.Result{Blocked: all && tries%shrinkTries == 0},
-				[]history.Event{{ID: int64(len(plan))}}}, nil
+			return judge.Result{Blocked: all && tries%shrinkTries == 0}, nil
 		})
 		if err != nil || !slices.Equal(o.Plan, need) {
 			t.Errorf("the smallest plan is %v (%v), want %v", o.Plan, err, need)
 		}
-		if len(need) < len(steps) && (len(o.Events) != 1 || o.Events[0].ID != int64(len(need))) {
-			t.Errorf("the events %v are not those of the smallest plan", o.Events)
-		}
 	}
 	o, failure := Outcome{Plan: steps}, errors.New("no")
-	fails := func([]Step) (judgedTrial, error) { return judgedTrial{}, failure }
+	fails := func([]Step) (judge.Result, error) { return judge.Result{}, failure }
 	if err := o.shrink(t.Context(), fails); !errors.Is(err, failure) {
 		t.Errorf("the error is %v", err)
 	}

@@ -11,6 +11,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ type Target struct {
 	Statements                 []Statement
 
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
-	Assumes map[string]string // stated assumptions, by the fault that breaks them, or by judge.Herd
+	Assumes map[string]string // stated assumptions, by the fault that breaks them
 	Restart judge.Restart     // when its tokens may begin anew
 
 	// Defect says what is wrong, for a broken pattern: a control, which must get the verdict Want
@@ -76,8 +77,9 @@ type Target struct {
 
 // A Statement is what the documentation of a lock says, in our words, and the page that says it.
 type Statement struct {
-	Text, Page string
-	Excludes   []string // the faults that it assumes not to happen
+	Text     string   `json:"text"`
+	Page     string   `json:"page"`               // its address
+	Excludes []string `json:"excludes,omitempty"` // the faults that it assumes not to happen
 }
 
 // IsControl reports whether the target is broken on purpose.
@@ -97,9 +99,8 @@ type Outcome struct {
 	Target Target
 	Server string // the name and version of the store's servers, or ""
 	judge.Result
-	Seed   uint64          // of the decisive trial; if Err is set, of the trial that failed
-	Events []history.Event // of the decisive trial; times are since its begin
-	Plan   []Step          // of the trial that Seed is of, or a part of it that suffices
+	Seed   uint64 // of the decisive trial; if Err is set, of the trial that failed
+	Plan   []Step // of the trial that Seed is of, or a part of it that suffices
 	Trials int
 	Took   time.Duration
 	Err    error // why it could not be judged
@@ -121,38 +122,6 @@ func (o Outcome) LastErrors() []string {
 	return nil
 }
 
-// A FaultTime is when a fault took effect, since the begin of its trial.
-type FaultTime struct {
-	Name       string // of the fault; or history.StopWorker or history.KillWorker, if it does that
-	Client     string // that it hits, or ""
-	Begin, End time.Duration
-	Ended      bool // whether there is an End
-}
-
-// Schedule returns when the faults of the decisive trial took effect.
-func (o Outcome) Schedule() (all []FaultTime) {
-	index := make(map[int64]int)
-	for _, e := range o.Events {
-		at := time.Duration(e.At)
-		switch e.Kind {
-		case history.Begin:
-			index[e.ID] = len(all)
-			all = append(all, FaultTime{Name: e.Fault, Client: e.Worker, Begin: at})
-		case history.End:
-			if i, begun := index[e.ID]; begun {
-				all[i].End, all[i].Ended = at, true
-			}
-		}
-	}
-	return all
-}
-
-// An Observer is told what happens. Its functions are not called at the same time.
-type Observer struct {
-	Progress func(share float64, running []string) // of what is done of the whole run
-	Done     func(Outcome)
-}
-
 // controlTime is how long a control is run before it counts as not rejected.
 const controlTime = time.Minute
 
@@ -160,11 +129,11 @@ const controlTime = time.Minute
 const width = 4
 
 // Run runs all targets, and returns an outcome for each, in their order. It returns an error
-// only if ctx ends. Then targets that were not run are missing, and others are judged by the
-// trials that were over. When Run returns, all processes have ended.
-func Run(ctx context.Context, opts Options, a Observer) ([]Outcome, error) {
+// only if ctx ends. Then there are no outcomes. It calls done with each outcome, one after the
+// other. When Run returns, all processes have ended.
+func Run(ctx context.Context, opts Options, done func(Outcome)) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(opts.Targets))
-	p := &progress{observer: a, shares: make([]float64, len(outcomes)), running: make(map[int]string)}
+	var mu sync.Mutex // serializes done
 	slots := make(chan struct{}, width)
 	var all sync.WaitGroup
 	for i, c := range opts.Targets {
@@ -174,73 +143,25 @@ func Run(ctx context.Context, opts Options, a Observer) ([]Outcome, error) {
 			if ctx.Err() != nil {
 				return
 			}
-			p.begin(i, c.Name)
-			o, complete := run(ctx, c, opts, func(share float64) { p.set(i, share) })
-			if complete {
-				outcomes[i] = o
-				p.end(i, o)
-			} else if o.Trials > 0 && !c.IsControl() { // a control that has not failed yet would look accepted
-				outcomes[i] = o
+			o := run(ctx, c, opts)
+			if ctx.Err() != nil {
+				return
 			}
+			outcomes[i] = o
+			mu.Lock()
+			defer mu.Unlock()
+			done(o)
 		})
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		missing := func(o Outcome) bool { return o.Trials == 0 && o.Err == nil }
-		return slices.DeleteFunc(outcomes, missing), context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	return outcomes, nil
 }
 
-// progress tells the observer of a run.
-type progress struct {
-	observer Observer
-	mu       sync.Mutex
-	shares   []float64
-	running  map[int]string
-}
-
-func (p *progress) begin(i int, name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running[i] = name
-	p.tell()
-}
-
-func (p *progress) set(i int, share float64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shares[i] = min(share, 1)
-	p.tell()
-}
-
-func (p *progress) end(i int, o Outcome) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.shares[i] = 1
-	delete(p.running, i)
-	p.observer.Done(o)
-	p.tell()
-}
-
-// tell reports the progress. The caller holds mu.
-func (p *progress) tell() {
-	sum := 0.0
-	for _, s := range p.shares {
-		sum += s
-	}
-	var names []string
-	for i := range p.shares {
-		if name, ok := p.running[i]; ok {
-			names = append(names, name)
-		}
-	}
-	p.observer.Progress(sum/float64(len(p.shares)), names)
-}
-
-// run runs one target, trial after trial. It returns false if ctx ends before that: then the
-// outcome has the trials that were over.
-func run(ctx context.Context, c Target, opts Options, progress func(float64)) (o Outcome, complete bool) {
+// run runs one target, trial after trial. If ctx ends before that, the outcome says nothing.
+func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 	o.Target, o.Seed, o.Plan = c, opts.Seed, opts.Plan
 	began := time.Now()
 	long := opts.For
@@ -257,23 +178,24 @@ func run(ctx context.Context, c Target, opts Options, progress func(float64)) (o
 			return err
 		}
 		s := openStore(t, c)
-		o.Server = s.version(t)
-		try := func(plan []Step, seed uint64) (judgedTrial, error) {
+		if o.Server, err = s.version(); err != nil {
+			return fmt.Errorf("ask the server for its version: %w", err)
+		}
+		try := func(plan []Step, seed uint64) (judge.Result, error) {
 			lastSeed, lastPlan = seed, plan
 			b := &trial{t: t, c: c, store: s, plan: plan, seed: seed}
 			events, err := b.run(ctx)
 			if ctx.Err() != nil { // the end of a trial that was cut short looks like a lock that is blocked
-				return judgedTrial{}, context.Cause(ctx)
+				return judge.Result{}, context.Cause(ctx)
 			}
 			if err != nil {
-				return judgedTrial{}, err
+				return judge.Result{}, err
 			}
 			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Restart: c.Restart,
 				Unclaimed: c.Unclaimed}
-			return judgedTrial{judge.Judge(events, rules), events}, nil
+			return judge.Judge(events, rules), nil
 		}
 		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {
-			progress(time.Since(began).Seconds() / long.Seconds())
 			plan := opts.Plan
 			if plan == nil {
 				plan = newPlan(c, faults, seed)
@@ -283,15 +205,15 @@ func run(ctx context.Context, c Target, opts Options, progress func(float64)) (o
 				return err
 			}
 			o.Trials++
-			if worse := o.Add(last.result); worse || o.Trials == 1 {
-				o.Seed, o.Plan, o.Events = seed, plan, last.events
+			if worse := o.Add(last); worse || o.Trials == 1 {
+				o.Seed, o.Plan = seed, plan
 			}
 			if c.IsControl() && o.AsExpected() {
 				break
 			}
 		}
 		if o.Rejected() && !c.IsControl() && o.Acquired > 0 { // or else no fault has to do with it
-			if err := o.shrink(ctx, func(plan []Step) (judgedTrial, error) { return try(plan, o.Seed) }); err != nil {
+			if err := o.shrink(ctx, func(plan []Step) (judge.Result, error) { return try(plan, o.Seed) }); err != nil {
 				return err
 			}
 		}
@@ -302,20 +224,16 @@ func run(ctx context.Context, c Target, opts Options, progress func(float64)) (o
 			}
 			return errors.New(text)
 		}
-		complete = true
 		return nil
 	})
 	o.Took = time.Since(began)
-	if !complete && ctx.Err() != nil {
-		return o, false // whatever has failed, the end of ctx may be the reason
-	}
 	switch {
 	case err != nil && o.Rejected(): // a later failure does not change the verdict
 		o.Late = err
 	case err != nil:
 		o.Err, o.Seed, o.Plan = err, lastSeed, lastPlan
 	}
-	return o, true
+	return o
 }
 
 // haveTokens reports whether each grant has a token.

@@ -41,14 +41,6 @@ type servers struct {
 
 	shim *livetest.Shim // of the servers, or of one of several; nil if there is no compiler
 
-	// count returns how many commands of clients the servers have executed. Only the difference of
-	// two numbers says something. It is nil if that is not known.
-	count func() (int64, error)
-
-	// clients returns how many connections clients have to the servers. It is nil if they go
-	// through the lab, which counts them itself.
-	clients func() (int, error)
-
 	clear func(Target)      // removes all data; nil if that can't be done
 	nodes []*redistest.Node // of which one can forget what it has
 	leaky []*redistest.Node // whose keys are to end
@@ -77,7 +69,7 @@ func startRedis(t testing.TB) *servers {
 	t, shim := withShim(t)
 	node := redistest.Single(t, "appendonly yes")
 	all := []*redistest.Node{node}
-	return &servers{addrs: []string{node.Addr()}, hit: always(node), count: countRedis(all), clear: flush(all), nodes: all,
+	return &servers{addrs: []string{node.Addr()}, hit: always(node), clear: flush(all), nodes: all,
 		leaky: all, shim: shim}
 }
 
@@ -108,7 +100,7 @@ func startRedlock(t testing.TB) *servers {
 		n := redistest.Single(t)
 		s.nodes, s.addrs = append(s.nodes, n), append(s.addrs, n.Addr())
 	}
-	s.clear, s.count = flush(s.nodes), countRedis(s.nodes)
+	s.clear = flush(s.nodes)
 	s.hit = func(rng *rand.Rand) pair.Server { return s.nodes[rng.IntN(len(s.nodes))] }
 	return s
 }
@@ -121,7 +113,6 @@ func startSentinel(t testing.TB) *servers {
 		addrs: s.Sentinels(), direct: true,
 		hit:    func(*rand.Rand) pair.Server { return s.Master() },
 		settle: s.WaitForReplicas,
-		count:  countRedis(s.Nodes()), clients: redisClients(s.Nodes()),
 		clear: func(c Target) {
 			if c.IsControl() { // for snib it would be a loss of memory, after which it waits for 20 s
 				s.Master().Must("FLUSHALL")
@@ -159,7 +150,6 @@ func startCluster(t testing.TB) *servers {
 		addrs: c.Addrs(), direct: true,
 		hit:    func(*rand.Rand) pair.Server { return c.MasterOf(slot) },
 		settle: c.WaitUntilWell,
-		count:  countRedis(c.Nodes()), clients: redisClients(c.Nodes()),
 		clear: func(Target) {
 			for _, n := range c.Nodes() {
 				_, _ = n.Do("FLUSHALL") // a replica refuses it
@@ -179,18 +169,18 @@ func startCluster(t testing.TB) *servers {
 
 func startPostgres(t testing.TB) *servers {
 	t, shim := withShim(t)
-	s := pgtest.Start(t, statementStats(t)...)
+	s := pgtest.Start(t)
 	return &servers{
-		addrs: []string{s.Addr()}, hit: always(s), shim: shim, count: countPostgres(t, s.Addr),
+		addrs: []string{s.Addr()}, hit: always(s), shim: shim,
 		clear: func(c Target) { emptyPostgres(t, s.Addr(), c) },
 	}
 }
 
 func startPgBouncer(t testing.TB) *servers {
-	s := pgtest.Start(t, statementStats(t)...)
+	s := pgtest.Start(t)
 	pool := pgtest.Pool(t, s, "transaction")
 	return &servers{
-		addrs: []string{pool.Addr()}, hit: always(s), count: countPostgres(t, s.Addr),
+		addrs: []string{pool.Addr()}, hit: always(s),
 		clear: func(c Target) { emptyPostgres(t, s.Addr(), c) },
 	}
 }
@@ -198,16 +188,9 @@ func startPgBouncer(t testing.TB) *servers {
 // postgresDatabase is the database of a trial.
 const postgresDatabase = "lab"
 
-// forgetStatements makes room for the statements of the next trial, if the server counts them.
-const forgetStatements = `DO $$ BEGIN
-	IF EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_stat_statements') THEN
-		PERFORM pg_stat_statements_reset();
-	END IF;
-END $$`
-
 // emptyPostgres replaces the database, whoever still uses it.
 func emptyPostgres(t testing.TB, addr string, c Target) {
-	err := execPostgres(addr, "postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase, forgetStatements)
+	err := execPostgres(addr, "postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase)
 	if err == nil && c.IsControl() {
 		err = execPostgres(addr, postgresDatabase, pattern.PostgresSchema, "INSERT INTO articles VALUES (1, 100)")
 	}
@@ -224,13 +207,9 @@ func execPostgres(addr, database string, statements ...string) error {
 // startReplicatedPostgres returns how to start a primary with a standby.
 func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
 	return func(t testing.TB) *servers {
-		var count func() (int64, error)
-		p := pair.Postgres(t, synchronous, statementStats(t), func(p *pair.Pair) {
-			// Before there is a standby, which gets the extension with all else.
-			count = countPostgres(t, func() string { return p.Primary.Addr() })
-		})
+		p := pair.Postgres(t, synchronous)
 		s := pairSet(p)
-		s.count, s.clear = count, func(c Target) { emptyPostgres(t, p.Primary.Addr(), c) }
+		s.clear = func(c Target) { emptyPostgres(t, p.Primary.Addr(), c) }
 		return s
 	}
 }
@@ -238,10 +217,7 @@ func startReplicatedPostgres(synchronous bool) func(testing.TB) *servers {
 // startReplicatedMySQL returns how to start a MariaDB with a replica.
 func startReplicatedMySQL(synchronous bool) func(testing.TB) *servers {
 	return func(t testing.TB) *servers {
-		p := pair.MySQL(t, synchronous)
-		s := pairSet(p)
-		s.count = countMySQL(t, func(params ...string) string { return mysqltest.DSN(p.Primary.Addr(), params...) })
-		return s
+		return pairSet(pair.MySQL(t, synchronous))
 	}
 }
 
@@ -259,7 +235,7 @@ func pairSet(p *pair.Pair) *servers {
 func startMySQL(t testing.TB) *servers {
 	t, shim := withShim(t)
 	s := mysqltest.Start(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim, count: countMySQL(t, s.DSN)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s), shim: shim}
 }
 
 // etcdFlags make leases of a second possible: the shortest is three halves of the election
@@ -268,7 +244,7 @@ var etcdFlags = []string{"--heartbeat-interval", "50", "--election-timeout", "50
 
 func startEtcd(t testing.TB) *servers {
 	s := etcdtest.StartInstalled(t, etcdFlags...)
-	return &servers{addrs: []string{s.Addr()}, hit: always(s), count: countEtcd(s.Addr())}
+	return &servers{addrs: []string{s.Addr()}, hit: always(s)}
 }
 
 func startEtcdCluster(t testing.TB) *servers {
@@ -278,7 +254,6 @@ func startEtcdCluster(t testing.TB) *servers {
 		hit:      func(*rand.Rand) pair.Server { return c.Leader() },
 		failover: func(hold func(func())) { replaceLeader(hold, c.Leader()) },
 		settle:   func() { c.Leader() },
-		count:    countEtcd(c.Addrs()...),
 	}
 }
 
@@ -304,7 +279,7 @@ func get(addr, path string) (string, error) {
 func startZooKeeper(t testing.TB) *servers {
 	t, shim := withShim(t)
 	s := zktest.Single(t)
-	return &servers{addrs: []string{s.Addr()}, hit: always(zooKeeper{s}), shim: shim, count: countZooKeeper(s)}
+	return &servers{addrs: []string{s.Addr()}, hit: always(zooKeeper{s}), shim: shim}
 }
 
 // A zooKeeper is a server that is restarted as an operator does it: without the log that is empty
@@ -329,6 +304,5 @@ func startZooKeepers(t testing.TB) *servers {
 		hit:      func(*rand.Rand) pair.Server { return c.Leader() },
 		failover: func(hold func(func())) { replaceLeader(hold, c.Leader()) },
 		settle:   func() { c.Leader() },
-		count:    countZooKeeper(c.Servers...),
 	}
 }

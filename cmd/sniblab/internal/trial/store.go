@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sniblock/snib/internal/livetest"
@@ -126,7 +125,6 @@ type store struct {
 	ways  [len(names)][]*livetest.Proxy // of the clients, to each server; empty if the lab is not on their way
 	file  string                        // or ""
 
-	counting     sync.Mutex                 // guards the calls of count
 	clientClocks [len(names)]*livetest.Shim // nil if they can't be set
 	trials       int                        // so many have begun
 }

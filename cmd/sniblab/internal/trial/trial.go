@@ -50,9 +50,7 @@ type trial struct {
 	granted int
 	latest  int64 // when the latest grant came
 	ids     int64 // of faults
-	extras  int   // clients of crowds so far
 
-	hasty atomic.Bool // holds are short: see hastyWork
 	brisk atomic.Bool // holds and the pauses between them are shorter still: see briskWork
 }
 
@@ -123,24 +121,15 @@ func (b *trial) start(ctx context.Context) error {
 // newClient returns a client with a number of its own, which is not started yet.
 func (b *trial) newClient(number int, name string) *client {
 	return &client{
-		b: b, number: number, name: name, way: number, rng: rand.New(rand.NewPCG(b.seed, uint64(number)+1)),
+		b: b, number: number, name: name, rng: rand.New(rand.NewPCG(b.seed, uint64(number)+1)),
 		answers: make(chan answer, 100), variants: make(chan variant, 1), interruptions: make(chan interruption),
 	}
-}
-
-// end ends a client that takes no part any more.
-func (b *trial) end(c *client) {
-	b.begin(history.KillWorker, c.worker)()
-	c.kill()
 }
 
 // direct does the faults, and waits until somebody gets the lock after the last one.
 func (b *trial) direct(ctx context.Context) {
 	b.await(ctx, 3*TTL+b.c.Settle, func() bool { return b.grants() > 0 })
-	b.logCommands("", 0)
 	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
-	b.logCommands("", 0)
-	b.logConnections()
 	b.brisk.Store(b.isBrisk())
 	b.endless = b.store.endless()
 	if len(b.plan) == 0 { // the work itself is the schedule

@@ -1,12 +1,18 @@
 package trial
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"regexp"
 	"strings"
-	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -18,17 +24,16 @@ var versions = map[string]func(addr string) (string, error){
 	"zookeeper": zooKeeperVersion,
 }
 
+// askTimeout is how long a server has for its answer.
+const askTimeout = 5 * time.Second
+
 // version returns the name and version of the servers, or "" if there are none. They all have the
 // same one.
-func (s *store) version(t testing.TB) string {
+func (s *store) version() (string, error) {
 	if s.servers == nil {
-		return ""
+		return "", nil
 	}
-	text, err := versions[s.about.needs[0]](s.addrs[0])
-	if err != nil {
-		t.Fatalf("ask the server for its version: %v", err)
-	}
-	return text
+	return versions[s.about.needs[0]](s.addrs[0])
 }
 
 func redisVersion(addr string) (string, error) {
@@ -40,15 +45,28 @@ func redisVersion(addr string) (string, error) {
 }
 
 func postgresVersion(addr string) (text string, err error) {
-	err = askPostgres(addr, "SHOW server_version", &text)
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, pgtest.URL(addr)+"&default_query_exec_mode=simple_protocol") // which passes PgBouncer
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx) //nolint:errcheck // it has answered
+	err = conn.QueryRow(ctx, "SHOW server_version").Scan(&text)
 	return find("PostgreSQL", `^(\S+)`, text, err)
 }
 
 func mysqlVersion(addr string) (string, error) {
-	db, err := openMySQL(mysqltest.DSN(addr, "timeout="+countTimeout.String(), "readTimeout="+countTimeout.String()))
+	c, err := mysql.ParseDSN(mysqltest.DSN(addr, "timeout="+askTimeout.String(), "readTimeout="+askTimeout.String()))
 	if err != nil {
 		return "", err
 	}
+	c.Logger = &mysql.NopLogger{} // it would log that the server does not answer
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return "", err
+	}
+	db := sql.OpenDB(connector)
 	defer db.Close() //nolint:errcheck // it has answered
 	var text string
 	err = db.QueryRow("SELECT version()").Scan(&text)
