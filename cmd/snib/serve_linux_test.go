@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-
 	"net/http"
 	"os"
 	"path/filepath"
@@ -398,5 +397,24 @@ func TestServeSocket(t *testing.T) {
 	p.wait()
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the end, the socket is there: %v", err)
+	}
+}
+
+// TestContainerfile runs the health check of the container file beside a service with a policy.
+func TestContainerfile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token, entry, _ := runOnce(t, "snib", "serve", "token", "health")
+	_, entry, _ = strings.Cut(entry+"verbs = [\"read\"]\nprefixes = [\"health\"]\n", "\n\n")
+	for name, text := range map[string]string{"policy.toml": entry, "health.token": token} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, url := startService(t, "sqlite:"+dir+"/locks.db", "--policy", dir+"/policy.toml")
+	check := regexp.MustCompile(`HEALTHCHECK .*CMD (.*)`).FindStringSubmatch(read("Containerfile"))[1]
+	check = strings.NewReplacer("http://127.0.0.1:7420", url, "/etc/snib", dir, "/usr/bin/", "").Replace(check)
+	if _, stderr, code := runOnce(t, strings.Split(strings.Trim(check, `[]"`), `", "`)...); code != 0 {
+		t.Errorf("%s: exit %d, %s", check, code, stderr)
 	}
 }
