@@ -153,7 +153,7 @@ func (s *Service) get(ctx context.Context, key placeKey, namespace string, req d
 func (s *Service) isBehindOthers(key placeKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.places[key] == nil && len(s.queues[key.name]) > 0 && !s.draining && !s.withdrawn.has(key)
+	return s.places[key] == nil && len(s.queues[key.name]) > 0 && !s.isDraining() && !s.withdrawn.has(key)
 }
 
 // attach begins a poll of an acquisition, whose place may be a new one.
@@ -164,7 +164,7 @@ func (s *Service) attach(key placeKey, namespace string, req driver.Request, wai
 	p := s.places[key]
 	isNew := p == nil
 	switch {
-	case s.draining:
+	case s.isDraining():
 		return nil, nil, errDraining()
 	case s.withdrawn.has(key):
 		return nil, nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition; begin another one, with a new id", 0)

@@ -69,13 +69,7 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
-	go func() {
-		select {
-		case <-s.drained:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(s.draining, cancel)()
 	l := s.events.Listen(parseEventID(after))
 	defer l.Close()
 	for st.flush() == nil {

@@ -58,7 +58,6 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != wire.TypeJSON {
 		return wire.NewProblem(wire.ProblemContentType, "send JSON with the header Content-Type: "+wire.TypeJSON+"; with curl, use --json", 0)
 	}
-	limitRead(w, r)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {

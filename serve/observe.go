@@ -31,19 +31,13 @@ func (s *Service) Stats() Stats {
 	return Stats{Waits: s.polls, Places: len(s.places), Streams: int(s.streams.Load()), StoreUp: store.Why == "", Grace: store.Grace}
 }
 
-// observe reports a request when the returned func is called. It returns the writer for the answer.
-func (s *Service) observe(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, func()) {
-	if s.opts.Observe == nil {
-		return w, func() {}
+// observe reports a request that was answered.
+func (s *Service) observe(r *http.Request, answer *statusRecorder, began time.Time) {
+	e := Exchange{Status: answer.status, Took: time.Since(began)}
+	if _, ok := routes[r.URL.Path]; ok {
+		e.Path = r.URL.Path
 	}
-	began, rec := time.Now(), &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-	return rec, func() {
-		e := Exchange{Status: rec.status, Took: time.Since(began)}
-		if _, ok := routes[r.URL.Path]; ok {
-			e.Path = r.URL.Path
-		}
-		s.opts.Observe(e)
-	}
+	s.opts.Observe(e)
 }
 
 // A statusRecorder notes the status of an answer.

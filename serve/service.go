@@ -62,8 +62,9 @@ type Options struct {
 	// returns soon, and is safe for concurrent use.
 	Log func(line string)
 
-	// Grace returns for how long the store grants nothing, if an error of the driver says so. Nil
-	// means that no error does.
+	// Grace returns for how long the store grants nothing, if an error of the driver says so. To
+	// learn whether the store is ready, the service then acquires a lock that nobody else wants. Nil
+	// means that no error says so, and that the store is only read.
 	Grace func(error) time.Duration
 
 	// Identity returns what tells the store from all others, for as long as it exists; "" if nothing
@@ -81,6 +82,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Identity == nil {
 		o.Identity = func(context.Context) (string, error) { return "", nil }
+	}
+	if o.Observe == nil {
+		o.Observe = func(Exchange) {}
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
@@ -105,16 +109,16 @@ type Service struct {
 	info   driver.Info
 	opts   Options
 
-	events  *events.Hub
-	console http.Handler
-
+	events   *events.Hub
 	store    storeWatch
 	identity atomic.Pointer[string] // nil: not known yet
 	doctor   check[[]wire.Finding]
 	leaks    check[[]wire.Leak]
 
-	running sync.WaitGroup // goroutines that use the driver
-	streams atomic.Int32   // clients that listen to events
+	running  sync.WaitGroup  // goroutines that use the driver
+	streams  atomic.Int32    // clients that listen to events
+	draining context.Context // done from Drain on
+	drain    func()          // begins that; called with mu, so that nothing begins to run afterwards
 
 	mu        sync.Mutex
 	places    map[placeKey]*place
@@ -122,8 +126,6 @@ type Service struct {
 	waiting   map[string]int      // places, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
-	draining  bool
-	drained   chan struct{} // closed by Drain
 }
 
 // New returns a service over the store of d, which the caller closes after [Service.Drain]. Its
@@ -141,16 +143,18 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	if info.Backend == "remote" { // it refuses our ids, and holds that are pending
 		return nil, driver.Invalidf("store %s: it is another lock service; give clients its address", info.Backend)
 	}
+	draining, drain := context.WithCancel(context.Background())
 	s := &Service{
-		driver: d, info: info, opts: opts.withDefaults(),
-		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{}, drained: make(chan struct{}),
-		console: console.Handler(), doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
+		draining: draining, drain: drain, driver: d, info: info, opts: opts.withDefaults(),
+		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{},
+		doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
 	s.store = storeWatch{
-		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: s.drained,
-		probe: func(ctx context.Context) error { _, err := d.Status(ctx, "snib-ready"); return err },
+		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: draining.Done(),
+		probe: s.probe,
 	}
-	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, s.drained)
+	s.store.latest() // a grace period is told from the start
+	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, draining.Done())
 	return s, nil
 }
 
@@ -169,29 +173,18 @@ func (s *Service) Drain(ctx context.Context) error {
 	}
 }
 
-// beginDrain ends what waits, once.
+// beginDrain ends what waits.
 func (s *Service) beginDrain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
-		return
-	}
-	s.draining = true
-	close(s.drained)
+	s.drain()
 	for _, p := range s.places {
 		p.onLocked(waiting.ServiceEnds)
 	}
 }
 
 // isDraining reports whether Drain was called.
-func (s *Service) isDraining() bool {
-	select {
-	case <-s.drained:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Service) isDraining() bool { return s.draining.Err() != nil }
 
 // A route is what the service does at one path.
 type route struct {
@@ -223,22 +216,27 @@ var routes = map[string]route{
 
 // ServeHTTP implements [http.Handler].
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w, done := s.observe(w, r)
-	defer done()
+	answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
+	defer s.observe(r, answer, time.Now())
+	w = answer
 	limitRead(w, r)
 	defer limitWrite(w) // net/http sends what is left in its buffers
 	maps.Copy(w.Header(), answerHeaders)
-	switch r.URL.Path {
-	case wire.PathHealth: // it answers as long as the process runs
+	switch {
+	case r.URL.Path == wire.PathHealth: // it answers as long as the process runs
 		s.answer(w, writeJSON(w, http.StatusOK, map[string]string{"status": "ok"}))
 		return
-	case wire.PathReady:
-		s.answer(w, s.ready(w, r))
+	case console.Has(r): // its files are no secret: what they show comes from the API
+		limitWrite(w)
+		console.Serve(w, r)
+		return
+	case !s.enter():
+		s.answer(w, errDraining())
 		return
 	}
-	if console.Has(r) { // its files are no secret: what they show comes from the API
-		limitWrite(w)
-		s.console.ServeHTTP(w, r)
+	defer s.running.Done() // after the answer, which notes the state of the store
+	if r.URL.Path == wire.PathReady {
+		s.answer(w, s.ready(w, r))
 		return
 	}
 	s.answer(w, s.dispatch(w, r))
@@ -258,10 +256,6 @@ func (s *Service) answer(w http.ResponseWriter, err error) {
 
 // dispatch lets a request in, and serves it.
 func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
-	if !s.enter() {
-		return errDraining()
-	}
-	defer s.running.Done()
 	p, err := s.opts.Access.Authenticate(r)
 	if err != nil {
 		return err
@@ -288,10 +282,11 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 func (s *Service) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.draining {
-		s.running.Add(1)
+	if s.isDraining() {
+		return false
 	}
-	return !s.draining
+	s.running.Add(1)
+	return true
 }
 
 func errNoPath() error {

@@ -323,7 +323,9 @@ func (d onlyByID) Acquire(context.Context, driver.Request) (driver.Lease, error)
 }
 
 func (d onlyByID) Status(ctx context.Context, name string) (driver.Status, error) {
-	d.t.Error("a request about a hold reads the status of the lock first")
+	if name == "job" { // and not to see whether the store answers
+		d.t.Error("a request about a hold reads the status of the lock first")
+	}
 	return d.Driver.Status(ctx, name)
 }
 

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -83,26 +85,28 @@ func (w *storeWatch) note(err error) (why string, grace time.Duration) {
 	return why, grace
 }
 
-// setLocked notes the state of the store; why is "" if it is up.
+// setLocked notes the state of the store; why is "" if it is up. In a grace period it is.
 func (w *storeWatch) setLocked(why string, grace time.Duration, err error) {
 	now := driver.Now()
+	if grace > 0 {
+		why = ""
+	}
+	switch {
+	case why != "" && w.why == "":
+		w.log("store: down: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		w.since = now
+	case why == "" && w.why != "":
+		w.log(fmt.Sprintf("store: up again, after %v", now.Sub(w.since).Round(time.Second)))
+	}
+	w.why = why
 	switch {
 	case grace > 0:
 		// The store tells the rest of the time each time, so the end moves only if it has restarted.
 		if moved := now.Add(grace).Sub(w.until); !w.inGrace || moved.Abs() > graceSlack {
 			w.log(fmt.Sprintf("store: it grants nothing until %s: %v", time.Now().Add(grace).Format(time.RFC3339), err))
 		}
-		w.inGrace, w.until, w.why = true, now.Add(grace), ""
-	case why != "" && w.why == "":
-		w.log("store: down: " + strings.ReplaceAll(err.Error(), "\n", "; "))
-		w.why, w.since = why, now
-	case why != "":
-		w.why = why
-	case w.why != "":
-		w.log(fmt.Sprintf("store: up again, after %v", now.Sub(w.since).Round(time.Second)))
-		w.why = ""
-	}
-	if w.inGrace && !now.Before(w.until) {
+		w.inGrace, w.until = true, now.Add(grace)
+	case w.inGrace && !now.Before(w.until):
 		w.inGrace = false
 		w.log("store: it grants again")
 	}
@@ -169,15 +173,33 @@ func (p *probe) hasEnded() bool {
 func (w *storeWatch) ask(p *probe) {
 	ctx, cancel := bounded(context.Background())
 	defer cancel()
-	err, why := w.probe(ctx), ""
+	why, grace, err := "", time.Duration(0), w.probe(ctx)
 	if err != nil {
-		why, _ = w.explain(err)
+		why, grace = w.explain(err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.setLocked(why, 0, err)
-	p.err = err
+	w.setLocked(why, grace, err)
+	if grace == 0 { // otherwise the store answers
+		p.err = err
+	}
 	close(p.ended)
+}
+
+// probe asks whether the store answers, and grants if it may have a grace period.
+func (s *Service) probe(ctx context.Context) error {
+	if s.opts.Grace == nil {
+		_, err := s.driver.Status(ctx, "snib-ready")
+		return err
+	}
+	l, err := s.driver.Acquire(ctx, driver.Request{
+		Name: "snib-probe/" + rand.Text(), ID: newGrantID(rand.Text()).String(), NoWait: true, Detached: true,
+		TTL: min(wire.DefaultTTL, cmp.Or(s.info.MaxTTL, wire.DefaultTTL)),
+	})
+	if err == nil {
+		_ = l.Release(ctx) // if that fails, it lapses
+	}
+	return err
 }
 
 // state returns what is known of the store.
@@ -194,10 +216,6 @@ func (w *storeWatch) state() storeState {
 // ready answers whether the replica should get requests: it does not shut down, and it reaches the
 // store. In a grace period the store renews and releases holds, so the answer is 200.
 func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
-	if !s.enter() {
-		return errDraining()
-	}
-	defer s.running.Done()
 	st, err := s.store.check(r.Context())
 	switch {
 	case r.Context().Err() != nil:

@@ -111,7 +111,7 @@ func TestReadyIsShared(t *testing.T) {
 // TestStoreChanges checks what the log and clients are told of an outage and of a grace period.
 func TestStoreChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &moodyStore{Driver: memlock.New()}
+		store := &moodyStore{Driver: memlock.New(), acquires: errGrace(30 * time.Second)}
 		var mu sync.Mutex
 		var log []string
 		s := newService(t, store, Options{Log: func(line string) { mu.Lock(); defer mu.Unlock(); log = append(log, line) },
@@ -139,6 +139,15 @@ func TestStoreChanges(t *testing.T) {
 			log = nil
 		}
 
+		synctest.Wait()
+		if st := s.Stats(); !st.StoreUp || st.Grace <= 0 {
+			t.Errorf("before somebody asked, the store is shown as %+v in the grace period", st)
+		}
+		logs("store: it grants nothing until ")
+		store.set(nil, nil)
+		time.Sleep(31 * time.Second)
+		logs("store: it grants again")
+
 		refused := fmt.Errorf("%w: dial tcp 192.0.2.1:6379: %w", driver.ErrUnavailable, syscall.ECONNREFUSED)
 		store.set(refused, refused)
 		for range 3 {
@@ -153,7 +162,7 @@ func TestStoreChanges(t *testing.T) {
 
 		store.set(nil, errGrace(30*time.Second))
 		time.Sleep(2 * probeInterval)
-		logs("store: up again, after ")
+		logs("store: up again, after ", "store: it grants nothing until ")
 		for range 3 {
 			acquire(503, "the store has restarted, and grants nothing for another 30s", 30_000)
 		}
@@ -168,7 +177,7 @@ func TestStoreChanges(t *testing.T) {
 		acquire(503, "the store has restarted, and grants nothing for another 50s", 50_000)
 		store.set(nil, nil)
 		time.Sleep(51 * time.Second)
-		logs("store: it grants nothing until ", "store: it grants nothing until ", "store: it grants again")
+		logs("store: it grants nothing until ", "store: it grants again")
 		time.Sleep(time.Hour)
 		logs()
 	})
@@ -180,6 +189,7 @@ func TestGoneClientIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &moodyStore{Driver: memlock.New(), took: time.Second}
 		s := newService(t, store, Options{Log: func(line string) { t.Errorf("log: %s", line) }})
+		time.Sleep(2 * store.took) // it has been asked whether the store answers
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		store.set(fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Canceled), nil)

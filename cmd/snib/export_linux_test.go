@@ -44,7 +44,7 @@ func TestExportOfRedis(t *testing.T) {
 	}
 }
 
-// scrape returns the metrics at url, or the error.
+// scrape returns what is at url, or the error.
 func scrape(url string) string {
 	answer, err := http.Get(url)
 	if err != nil {

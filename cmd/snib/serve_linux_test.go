@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-
 	"net/http"
 	"os"
 	"path/filepath"
@@ -190,15 +189,7 @@ func TestServeMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	resp, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := scrape(url + "/metrics")
 	for _, want := range []string{
 		`distributed_lock_service_requests_total{code="200",path="/v1/acquire"} 1`,
 		`distributed_lock_service_requests_total{code="423",path="/v1/acquire"} 1`,
@@ -207,11 +198,11 @@ func TestServeMetrics(t *testing.T) {
 		"distributed_lock_service_waits 0", "distributed_lock_service_places 0", "distributed_lock_service_streams 0",
 		`distributed_lock_service_store_up{backend="sqlite"} 1`, `distributed_lock_service_grace_seconds{backend="sqlite"} 0`,
 	} {
-		if !strings.Contains(string(text), want+"\n") {
+		if !strings.Contains(text, want+"\n") {
 			t.Errorf("/metrics has no line %q:\n%s", want, text)
 		}
 	}
-	if out, err := promtest.Tool(t, string(text), "check", "metrics"); err != nil {
+	if out, err := promtest.Tool(t, text, "check", "metrics"); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 }
@@ -249,16 +240,8 @@ func TestServedChecks(t *testing.T) {
 		"/v1/leaks":  `{"leaks":[{"kind":"distant","name":"for ever","problem":"`,
 		"/v1/doctor": `{"check":"lock","verdict":"ok","value":"taken, renewed and freed twice`,
 	} {
-		resp, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		if err := errors.Join(err, resp.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
-			t.Errorf("GET %s = %d %s, want %s", path, resp.StatusCode, text, want)
+		if text := scrape(url + path); !strings.Contains(text, want) {
+			t.Errorf("GET %s = %s, want %s", path, text, want)
 		}
 	}
 }
@@ -344,6 +327,9 @@ func TestServeTells(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "log")
 	_, graceful := startLogged(t, file+"0", "memory:")
+	if ready := scrape(graceful + "/readyz"); !strings.Contains(ready, `"grace"`) { // before somebody is refused
+		t.Errorf("readyz at the start = %s, want that it is a grace period", ready)
+	}
 	status, body := post(t, graceful, `{"name":"deploy"}`)
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "restarted") {
 		t.Errorf("acquire at the start = %d %s, want 503 that tells of a restart", status, body)
@@ -411,5 +397,24 @@ func TestServeSocket(t *testing.T) {
 	p.wait()
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the end, the socket is there: %v", err)
+	}
+}
+
+// TestContainerfile runs the health check of the container file beside a service with a policy.
+func TestContainerfile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token, entry, _ := runOnce(t, "snib", "serve", "token", "health")
+	_, entry, _ = strings.Cut(entry+"verbs = [\"read\"]\nprefixes = [\"health\"]\n", "\n\n")
+	for name, text := range map[string]string{"policy.toml": entry, "health.token": token} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, url := startService(t, "sqlite:"+dir+"/locks.db", "--policy", dir+"/policy.toml")
+	check := regexp.MustCompile(`HEALTHCHECK .*CMD (.*)`).FindStringSubmatch(read("Containerfile"))[1]
+	check = strings.NewReplacer("http://127.0.0.1:7420", url, "/etc/snib", dir, "/usr/bin/", "").Replace(check)
+	if _, stderr, code := runOnce(t, strings.Split(strings.Trim(check, `[]"`), `", "`)...); code != 0 {
+		t.Errorf("%s: exit %d, %s", check, code, stderr)
 	}
 }

@@ -62,10 +62,8 @@ func nameOf(urlPath string) (string, bool) {
 	return "built/" + name, ok
 }
 
-// Handler returns a handler of the requests that [Has] reports.
-func Handler() http.Handler { return http.HandlerFunc(serve) }
-
-func serve(w http.ResponseWriter, r *http.Request) {
+// Serve answers a request that [Has] reports.
+func Serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	name, ok := nameOf(r.URL.Path)

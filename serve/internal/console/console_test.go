@@ -9,8 +9,8 @@ import (
 	"github.com/sniblock/snib/serve/internal/console"
 )
 
-// TestHandler checks the answers at the paths of the console.
-func TestHandler(t *testing.T) {
+// TestServe checks the answers at the paths of the console.
+func TestServe(t *testing.T) {
 	tests := []struct {
 		name, method, path string
 		status             int
@@ -29,7 +29,7 @@ func TestHandler(t *testing.T) {
 				t.Fatalf("Has(%s %s) = false, want true", tt.method, tt.path)
 			}
 			w := httptest.NewRecorder()
-			console.Handler().ServeHTTP(w, r)
+			console.Serve(w, r)
 			if got := w.Header().Get("Content-Type"); w.Code != tt.status || got != tt.contentType {
 				t.Errorf("%s %s = %d %q, want %d %q", tt.method, tt.path, w.Code, got, tt.status, tt.contentType)
 			}

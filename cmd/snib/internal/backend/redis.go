@@ -174,7 +174,7 @@ func Grace(err error) (left time.Duration, ok bool) {
 // that may have lost leases.
 func (s *Store) Withholds() bool {
 	switch s.Driver.(type) {
-	case *redislock.Driver, *redlockStore:
+	case *redislock.Driver, *redlockStore, withholding:
 		return true
 	}
 	return false

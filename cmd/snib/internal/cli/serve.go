@@ -96,13 +96,16 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		c.messagef("it grants nothing for %v; former holds that last longer may overlap with new ones", grace)
 	}
 	checks := serveChecks{c.app, s}
-	service, err := serve.New(s.Driver, serve.Options{
+	opts := serve.Options{
 		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
 		Metrics: metrics.handler(), Observe: metrics.observe,
 		Log:      func(line string) { c.messagef("%s", line) },
 		Identity: func(ctx context.Context) (string, error) { return c.identity(ctx, s) },
-		Grace:    func(err error) time.Duration { left, _ := backend.Grace(err); return left },
-	})
+	}
+	if s.Withholds() {
+		opts.Grace = func(err error) time.Duration { left, _ := backend.Grace(err); return left }
+	}
+	service, err := serve.New(s.Driver, opts)
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
 	}
