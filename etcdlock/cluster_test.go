@@ -126,32 +126,6 @@ func TestMemberFails(t *testing.T) {
 	}
 }
 
-// TestMaintenance compacts and defragments etcd during a wait.
-func TestMaintenance(t *testing.T) {
-	server := etcdtest.Start(t)
-	client := dial(t, server)
-	d, other := open(t, client), open(t, dial(t, server))
-	l := acquire(t, d, request("name", "holder"))
-	w := jobtest.Waiting(t, other, request("name", "waiter"))
-	for i := range 10 {
-		server.Ctl("put", "filler", strconv.Itoa(i))
-	}
-	got, err := client.Get(t.Context(), "filler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Ctl("compact", "--physical", strconv.FormatInt(got.Header.Revision, 10))
-	server.Ctl("defrag")
-	w.Running(t, "while another holds")
-	slack := livetest.Slack(t)
-	released := time.Now()
-	release(t, l)
-	release(t, w.Get(t))
-	if took := time.Since(released); took > time.Second+slack() {
-		t.Errorf("after a compaction the hand-over took %v", took)
-	}
-}
-
 // TestRestartedUnderWaiter restarts the server and compacts it, so that a watch can't resume at
 // its old revision.
 func TestRestartedUnderWaiter(t *testing.T) {
@@ -177,27 +151,4 @@ func TestRestartedUnderWaiter(t *testing.T) {
 	}
 	release(t, l)
 	release(t, w.Get(t))
-}
-
-// TestMemberReplaced replaces a member during a wait.
-func TestMemberReplaced(t *testing.T) {
-	t.Parallel()
-	cluster := etcdtest.Cluster(t, 3)
-	holds, waits := dial(t, nil, cluster.Addrs()...), dial(t, nil, cluster.Addrs()...)
-	d, other := newDriver(t, holds), newDriver(t, waits)
-	defer d.Close()
-	defer other.Close()
-	l := acquire(t, d, request("name", "holder"))
-	w := jobtest.Waiting(t, other, request("name", "waiter"))
-	cluster.Replace(cluster.Leader())
-	holds.SetEndpoints(cluster.Addrs()...)
-	waits.SetEndpoints(cluster.Addrs()...)
-	w.Running(t, "while another holds")
-	livetest.Await(t, "renewal", func() error { return d.Renew(t.Context(), []driver.Lease{l})[0].Err })
-	release(t, l)
-	got := w.Get(t)
-	if got.Grant().Token <= l.Grant().Token {
-		t.Errorf("Token = %d after %d", got.Grant().Token, l.Grant().Token)
-	}
-	release(t, got)
 }

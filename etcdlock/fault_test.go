@@ -154,8 +154,7 @@ func loseAnswer(c call) error { return errors.Join(c.do(), errDown) }
 // TestLostAnswers has etcd execute calls whose answers are lost.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	other := open(t, client)
 	tests := []struct {
 		name string
@@ -198,7 +197,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			own := dial(t, server)
+			own := dialShared(t)
 			k := intercept(own)
 			d := open(t, own)
 			release(t, acquire(t, d, request("warm "+tt.name, "a"))) // so that the session exists
@@ -217,8 +216,7 @@ func TestLostAnswers(t *testing.T) {
 // example, executes the request after the driver has deleted its key.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	k := intercept(client)
 	d := open(t, client)
 	release(t, acquire(t, d, request("late", "earlier")))
@@ -233,7 +231,7 @@ func TestLateRequest(t *testing.T) {
 	if _, err := d.Acquire(ctx, request("late", "a")); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Acquire = %v, want the cause of its context", err)
 	}
-	if _, err := dial(t, server).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
+	if _, err := dialShared(t).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
 		t.Fatal(err)
 	}
 	awaitNoKeys(t, client, "late")
@@ -244,8 +242,7 @@ func TestLateRequest(t *testing.T) {
 // lock was released.
 func TestLateRepeat(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	k := intercept(client)
 	d := open(t, client)
 	release(t, acquire(t, d, request("repeat", "earlier")))
@@ -253,7 +250,7 @@ func TestLateRepeat(t *testing.T) {
 	k.set(hookOnce("put", func(c call) error { late = c; return errDown }))
 	l := acquire(t, d, request("repeat", "a"))
 	release(t, l)
-	if _, err := dial(t, server).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
+	if _, err := dialShared(t).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
 		t.Fatal(err)
 	}
 	awaitNoKeys(t, client, "repeat")
@@ -263,9 +260,8 @@ func TestLateRepeat(t *testing.T) {
 // which had timed out. The hold stays lost.
 func TestLateRepeatLost(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
-	other := dial(t, server)
+	client := dialShared(t)
+	other := dialShared(t)
 	if _, err := other.Get(t.Context(), "connected"); err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +299,7 @@ func TestCancelled(t *testing.T) {
 	slack := livetest.Slack(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := etcdtest.Start(t)
-			client, free := dial(t, server), dial(t, server)
+			client, free := dialShared(t), dialShared(t)
 			k := intercept(client)
 			d, other := open(t, client), open(t, free)
 			release(t, acquire(t, d, request("name", "earlier")))
@@ -361,7 +356,7 @@ func TestCancelled(t *testing.T) {
 // reached again, because the session would keep it.
 func TestReleaseUnheard(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	k := intercept(client)
 	d := open(t, client)
 	l := acquire(t, d, request("unheard", "a"))
@@ -387,10 +382,9 @@ func TestReleaseUnheard(t *testing.T) {
 // lock as granted, and the check.
 func TestGoneBeforeCheck(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	k := intercept(client)
-	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
+	holds, waits, third := open(t, dialShared(t)), open(t, client), open(t, dialShared(t))
 	l := acquire(t, holds, request("name", "holder"))
 	w := jobtest.Waiting(t, waits, request("name", "waiter"))
 	next := jobtest.Waiting(t, third, request("name", "third"))
@@ -512,10 +506,9 @@ func (w silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 
 // TestDeafWatch has the watch of a waiter report nothing, as on a member that hangs.
 func TestDeafWatch(t *testing.T) {
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	client.Watcher = silentWatcher{client.Watcher, func() bool { return false }}
-	d, other := open(t, client), open(t, dial(t, server))
+	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("deaf", "holder"))
 	w := jobtest.Waiting(t, d, request("deaf", "waiter"))
 	slack := livetest.Slack(t)

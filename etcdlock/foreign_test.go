@@ -11,14 +11,13 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
 // TestOtherKinds has keys that are no locks where a lock is. Each request fails with ErrKind,
 // Status says what is there, and Break leaves it alone.
 func TestOtherKinds(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d := open(t, client)
 	lease, err := client.Grant(t.Context(), 3600)
 	if err != nil {
@@ -91,7 +90,7 @@ func acquireSoon(t *testing.T, d driver.Driver, req driver.Request) (driver.Leas
 // not look at our keys. A waiter of ours whose driver watches the queue notices that.
 func TestOneKeyWhileHeld(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	holder, d := open(t, client), open(t, client)
 	l := acquire(t, holder, request("job", "holder"))
 	first := jobtest.Waiting(t, d, request("job", "first"))

@@ -2,7 +2,6 @@ package etcdlock_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func blockRequest(name, id string, tokens int) driver.Request {
 // next key.
 func TestBlock(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d, other := open(t, client), open(t, client)
 	var last uint64
 	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {4096, 4096}, {4097, 4096}} {
@@ -58,49 +57,6 @@ func TestBlock(t *testing.T) {
 		last = next.Grant().Token
 		release(t, next)
 	}
-}
-
-// TestWatchForBlock counts the watches of a hold: one of its key, and one of the queue only if
-// there is something to hand over.
-func TestWatchForBlock(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	d := open(t, dial(t, server))
-	one := acquire(t, d, blockRequest("one", "a", 1))
-	if one.Grant().TellsWanted {
-		t.Errorf("a hold with one token TellsWanted")
-	}
-	const own = 1 // of the key of that hold
-	livetest.Await(t, "watch of the key of a hold", func() error {
-		if got := watchCount(t, server); got != own {
-			return fmt.Errorf("for a hold with one token etcd has %d watches", got)
-		}
-		return nil
-	})
-	several := acquire(t, d, blockRequest("several", "a", 2))
-	livetest.Await(t, "watch for a block", func() error {
-		if got := watchCount(t, server); got != own+2 { // and one of its own key
-			return fmt.Errorf("etcd has %d watches", got)
-		}
-		return nil
-	})
-	release(t, several)
-	for range 3 { // while the queue is still watched
-		release(t, acquire(t, d, blockRequest("several", "a", 2)))
-	}
-	livetest.Await(t, "end of the watches of keys", func() error {
-		if got := watchCount(t, server); got != own+1 {
-			return fmt.Errorf("after a few holds with blocks etcd has %d watches", got)
-		}
-		return nil
-	})
-	livetest.Await(t, "end of the watch after the last hold", func() error {
-		if got := watchCount(t, server); got != own {
-			return fmt.Errorf("etcd has %d watches", got)
-		}
-		return nil
-	})
-	release(t, one)
 }
 
 // checkWanted checks that a holder learns within a second that it is wanted.
@@ -191,7 +147,7 @@ func TestWanted(t *testing.T) {
 // is.
 func TestWantedShared(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d, other := open(t, client), open(t, client)
 	reader := blockRequest("shared", "a", 10)
 	reader.Shared = true
@@ -217,7 +173,6 @@ func TestWantedShared(t *testing.T) {
 // elsewhere do not starve.
 func TestWantedDeaf(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
 	tests := []struct {
 		name string
 		wrap func(clientv3.Watcher) clientv3.Watcher
@@ -227,11 +182,11 @@ func TestWantedDeaf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client := dial(t, server)
+			client := dialShared(t)
 			client.Watcher = tt.wrap(client.Watcher)
 			req, wanted := jobtest.WithWanted(blockRequest(tt.name, "a", 10))
 			l := acquire(t, open(t, client), req)
-			w := jobtest.Waiting(t, open(t, dial(t, server)), request(tt.name, "b"))
+			w := jobtest.Waiting(t, open(t, dialShared(t)), request(tt.name, "b"))
 			mustBeToldWithin(t, 5*time.Second, wanted, "a waiter, without its watch") // it is compared every 2 s
 			release(t, l)
 			release(t, w.Get(t))
@@ -252,7 +207,7 @@ func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clien
 // one lock all the time. A transaction under each hold succeeds.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d := open(t, client)
 	jobtest.Crowd{
 		Many: d, Few: open(t, client),
@@ -269,13 +224,6 @@ func TestHandOver(t *testing.T) {
 	}.HandOver(t)
 }
 
-// TestNobodyStarves has a process whose goroutines always want a lock, and another one.
-func TestNobodyStarves(t *testing.T) {
-	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
-	jobtest.Crowd{Many: open(t, client), Few: open(t, client)}.NobodyStarves(t)
-}
-
 // txnSucceeds reports whether a transaction under a condition succeeds.
 func txnSucceeds(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
 	t.Helper()
@@ -287,36 +235,11 @@ func txnSucceeds(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
 	return answer.Succeeded
 }
 
-// TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the
-// lock as the first one did.
-func TestIsOwnerBlock(t *testing.T) {
-	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
-	d, other := open(t, client), open(t, client)
-	l := acquire(t, d, blockRequest("owned", "a", 10))
-	first := l.Grant().Token
-	for token, want := range map[uint64]bool{
-		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<16: false,
-		first >> 16: false,
-	} {
-		if got := txnSucceeds(t, client, d.IsOwner("owned", token)); got != want {
-			t.Errorf("a transaction under token %d of the ten from %d on: %v, want %v", token, first, got, want)
-		}
-	}
-	stale := d.IsOwner("owned", first+1)
-	release(t, l)
-	next := acquire(t, other, blockRequest("owned", "b", 10))
-	if txnSucceeds(t, client, stale) || txnSucceeds(t, client, d.IsOwner("owned", first+1)) {
-		t.Errorf("a transaction under a hold whose lease was released passes while another process holds the lock")
-	}
-	release(t, next)
-}
-
 // TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: the error says
 // so, and no key stays.
 func TestRevisionTooGreat(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d := open(t, client)
 	client.KV = agedKV{client.KV}
 	for _, req := range []driver.Request{request("aged", "a"), noWait("aged", "b")} {
@@ -324,8 +247,8 @@ func TestRevisionTooGreat(t *testing.T) {
 		if err == nil || !containsAll(err.Error(), "revision 1407374883", "tokens have room") {
 			t.Errorf("Acquire with NoWait %v at a revision of more than 2^47 = %v, want an error that says so", req.NoWait, err)
 		}
+		awaitNoKeys(t, client, "aged")
 	}
-	awaitNoKeys(t, client, "aged")
 }
 
 // An agedKV shows the transactions of a cluster that has seen 2^47 revisions more.

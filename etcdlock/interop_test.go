@@ -131,7 +131,7 @@ func ctlLock(t *testing.T, server *etcdtest.Server, name string) (<-chan error, 
 // TestStrangersShared has our readers and a foreign lock, which knows no readers.
 func TestStrangersShared(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d := open(t, client)
 	reader := func(id string) driver.Request {
 		req := request("shared", id)

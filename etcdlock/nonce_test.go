@@ -14,7 +14,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
 // puts returns the keys that the interceptor has seen put, each once.
@@ -25,37 +24,6 @@ func (k *interceptor) puts() (all []string) {
 		}
 	}
 	return all
-}
-
-// TestKeysAgain takes a lock over and over, waits for it, and is refused: each request frees a
-// key, which is used again. etcd keeps deleted keys in its index, so each new key would make
-// every read of the queue slower.
-func TestKeysAgain(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
-	d, other := open(t, client), open(t, dial(t, server))
-	k := intercept(client)
-	var last uint64
-	for range 20 {
-		l := acquire(t, d, request("again", "a"))
-		if l.Grant().Token <= last {
-			t.Fatalf("Token = %d after %d", l.Grant().Token, last)
-		}
-		release(t, l)
-		held := acquire(t, other, request("again", "b"))
-		checkHeld(t, d, "again", "of a lock that is held")
-		w := jobtest.Waiting(t, d, request("again", "a"))
-		release(t, held)
-		l = w.Get(t)
-		if last = l.Grant().Token; last <= held.Grant().Token {
-			t.Fatalf("Token = %d after %d", last, held.Grant().Token)
-		}
-		release(t, l)
-	}
-	if got := k.puts(); len(got) != 1 {
-		t.Errorf("one after the other, 60 requests of a driver for a name have put the keys %q, want one", got)
-	}
 }
 
 // TestKeysNotAgain ends requests in ways after which their key may exist, now or later: no
@@ -99,10 +67,9 @@ func TestKeysNotAgain(t *testing.T) {
 			release(t, l)
 		}},
 	}
-	server := etcdtest.Start(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			client := dial(t, server)
+			client := dialShared(t)
 			k := intercept(client)
 			d := open(t, client)
 			release(t, acquire(t, d, request("name", "warm")))
@@ -160,8 +127,7 @@ func (w *delayedWatcher) Watch(ctx context.Context, key string, opts ...clientv3
 // at the head of the queue.
 func TestOldKeyInView(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	late := &delayedWatcher{Watcher: client.Watcher}
 	client.Watcher = late
 	k := intercept(client)
@@ -173,7 +139,7 @@ func TestOldKeyInView(t *testing.T) {
 		}
 		return err
 	})
-	d, other := open(t, client), open(t, dial(t, server))
+	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("view", "first"))
 	w := jobtest.Waiting(t, d, request("view", "a"))
 	release(t, l)
@@ -202,11 +168,10 @@ func TestOldKeyInView(t *testing.T) {
 // TestDeafAgain has a watch fall silent while it shows an earlier hold with the key of a
 // request. The comparison with etcd finds that it is behind, although the keys are the same.
 func TestDeafAgain(t *testing.T) {
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	var silent atomic.Bool
 	client.Watcher = silentWatcher{client.Watcher, func() bool { return !silent.Load() }}
-	d, other := open(t, client), open(t, dial(t, server))
+	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("silent", "first"))
 	w := jobtest.Waiting(t, d, request("silent", "a"))
 	release(t, l)

@@ -3,7 +3,11 @@ package etcdlock_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
@@ -12,7 +16,26 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
+// oneServer is that of tests that neither break it nor count its watches.
+var oneServer livetest.Shared[*etcdtest.Server]
+
+func shared(t testing.TB) *etcdtest.Server {
+	t.Helper()
+	return oneServer.Get(t, func(t testing.TB) *etcdtest.Server { return etcdtest.Start(t) })
+}
+
+// dialShared returns a client of the server that tests share. It sees the keys of its test only.
+func dialShared(t testing.TB) *clientv3.Client {
+	t.Helper()
+	client := dial(t, shared(t))
+	test, _, _ := strings.Cut(t.Name(), "/")
+	client.KV = namespace.NewKV(client.KV, test+"/")
+	client.Watcher = namespace.NewWatcher(client.Watcher, test+"/")
+	client.Lease = namespace.NewLease(client.Lease, test+"/")
+	return client
+}
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, oneServer.End)) }
 
 // A job is the work of a child process with a driver of its own.
 type job struct {

@@ -1,79 +1,23 @@
 package etcdlock_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
-
-// TestThousandWaiters has many goroutines of one process wait for a lock: etcd sees one waiter,
-// and one watch.
-func TestThousandWaiters(t *testing.T) {
-	t.Parallel()
-	const many = 1000
-	server := etcdtest.Start(t)
-	client := dial(t, server)
-	l := acquire(t, open(t, client), request("many", "holder"))
-	locker, err := snib.New(newDriver(t, client, etcdlock.Timeout(timeout)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close()
-	var started, done sync.WaitGroup
-	inside := 0
-	for range many {
-		started.Add(1)
-		done.Go(func() {
-			started.Done()
-			lock, err := locker.Acquire(t.Context(), "many")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			inside++ // guarded by the lock
-			if err := lock.Release(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	started.Wait()
-	livetest.Await(t, "waiter in the queue", func() error {
-		if got := keys(t, client, "many"); len(got) < 2 {
-			return fmt.Errorf("the keys are %q", got)
-		}
-		return nil
-	})
-	if got := keys(t, client, "many"); len(got) != 2 {
-		t.Errorf("with a holder and %d waiters of one process there are %d keys, want 2", many, len(got))
-	}
-	livetest.Await(t, "watches of the waiters, and of the holder's key", func() error {
-		if got := watchCount(t, server); got != 2 {
-			return fmt.Errorf("etcd has %d watches, want 2", got)
-		}
-		return nil
-	})
-	release(t, l)
-	done.Wait()
-	if inside != many {
-		t.Errorf("%d of %d were served", inside, many)
-	}
-}
 
 // watchCount returns how many watches a server has.
 func watchCount(t *testing.T, server *etcdtest.Server) (n int) {
@@ -121,28 +65,10 @@ func TestOneWatch(t *testing.T) {
 	}
 }
 
-// TestNames has locks whose names have a common prefix: none of them is in the way of another.
-func TestNames(t *testing.T) {
-	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
-	d, other := open(t, client), open(t, client)
-	inner := acquire(t, d, request("a/b", "inner"))
-	outer := acquire(t, d, noWait("a", "outer"))
-	checkHeld(t, other, "a", "of the outer lock")
-	checkHeld(t, other, "a/b", "of the inner lock")
-	w := jobtest.Waiting(t, other, request("a", "waiter"))
-	release(t, inner)
-	again := acquire(t, d, request("a/b", "again"))
-	w.Running(t, "while the outer lock is held")
-	release(t, outer)
-	release(t, w.Get(t))
-	release(t, again)
-}
-
 // TestKeys checks the wire format.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d := open(t, client)
 	l := acquire(t, d, request("wire/format", "me"))
 	got, err := client.Get(t.Context(), "wire/format/", clientv3.WithPrefix())
@@ -162,41 +88,10 @@ func TestKeys(t *testing.T) {
 	release(t, l)
 }
 
-// TestNoLock has keys under the name of a lock that are not locks.
-func TestNoLock(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
-	d := open(t, client)
-	server.Ctl("put", "config/host", "value")
-	server.Ctl("put", "other", "value")
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
-	defer cancel()
-	for _, req := range []driver.Request{request("config", "a"), noWait("config", "b")} {
-		_, err := d.Acquire(ctx, req)
-		if !errors.Is(err, driver.ErrKind) || !strings.Contains(fmt.Sprint(err), `"config/host"`) {
-			t.Errorf("Acquire with NoWait %v beside a key that is no lock = %v, want ErrKind with its name", req.NoWait, err)
-		}
-	}
-	if got := keys(t, client, "config"); len(got) != 1 {
-		t.Errorf("the keys are %q, want the one that is no lock", got)
-	}
-	l := acquire(t, d, request("other", "a"))
-	var listed []string
-	err := d.List(t.Context(), "", func(st driver.Status) bool {
-		listed = append(listed, st.Name)
-		return true
-	})
-	if err != nil || len(listed) != 1 || listed[0] != "other" {
-		t.Errorf("List = %q, %v; want the one lock", listed, err)
-	}
-	release(t, l)
-}
-
 // TestListPages lists more keys than List reads at a time.
 func TestListPages(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	session, err := client.Grant(t.Context(), 3600)
 	if err != nil {
 		t.Fatal(err)
@@ -321,8 +216,7 @@ func TestBadInput(t *testing.T) {
 // notices that it has to leave. Those behind it do not fail. They wait until it has left.
 func TestOtherKindBehind(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dialShared(t)
 	d := open(t, client)
 	l := acquire(t, d, request("mixed", "holder"))
 	lease, err := client.Grant(t.Context(), 60)

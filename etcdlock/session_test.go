@@ -3,8 +3,6 @@ package etcdlock_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +16,8 @@ import (
 // TestRevoked has an operator, or etcd, end a session.
 func TestRevoked(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	server := shared(t)
+	client := dialShared(t)
 	revoke := func(name string, place int) {
 		t.Helper()
 		server.Ctl("lease", "revoke", fmt.Sprintf("%x", leaseIn(t, keys(t, client, name)[place])))
@@ -60,26 +58,6 @@ func TestRevoked(t *testing.T) {
 		}
 		awaitNoKeys(t, client, "waiting")
 	})
-}
-
-// TestKeyDeleted deletes the key of a waiter, which queues again.
-func TestKeyDeleted(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	client := dial(t, server)
-	d := open(t, client)
-	l := acquire(t, d, request("deleted", "holder"))
-	w := jobtest.Waiting(t, d, request("deleted", "waiter"))
-	server.Ctl("del", keys(t, client, "deleted")[1])
-	livetest.Await(t, "new key", func() error {
-		if got := keys(t, client, "deleted"); len(got) != 2 {
-			return fmt.Errorf("there are %q", got)
-		}
-		return nil
-	})
-	w.Running(t, "while another holds")
-	release(t, l)
-	release(t, w.Get(t))
 }
 
 // TestHungServer hangs a server for longer than a session: the holder learns of its loss by its
@@ -138,42 +116,10 @@ func TestStartIsSendTime(t *testing.T) {
 	}
 }
 
-// TestOneSession holds many locks: a process has one etcd lease, and no goroutine for each of
-// them.
-func TestOneSession(t *testing.T) {
-	server := etcdtest.Start(t)
-	d := open(t, dial(t, server))
-	acquire(t, d, request("first", "a"))
-	before := runtime.NumGoroutine()
-	var leases []driver.Lease
-	for i := range 500 {
-		leases = append(leases, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
-	}
-	for i, got := range d.Renew(t.Context(), leases) {
-		if got.Err != nil {
-			t.Fatalf("Renew of lease %d = %v", i, got.Err)
-		}
-	}
-	if more := runtime.NumGoroutine() - before; more > 5 {
-		t.Errorf("500 locks cost %d goroutines", more)
-	}
-	if got := strings.Count(server.Ctl("lease", "list"), "\n"); got != 2 { // with a headline
-		t.Errorf("etcd has %d leases, want one", got-1)
-	}
-	if err := leases[250].Release(t.Context()); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-	for i, got := range d.Renew(t.Context(), leases) {
-		if errors.Is(got.Err, driver.ErrLost) != (i == 250) {
-			t.Errorf("Renew of lease %d, after the release of 250, = %v", i, got.Err)
-		}
-	}
-}
-
 // TestMinHoldOutlivesProcess ends a process after it has released a lock with MinHold.
 func TestMinHoldOutlivesProcess(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	d, other := open(t, client), open(t, client)
 	req := request("kept", "a")
 	req.MinHold = timeout + time.Second
@@ -189,50 +135,10 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 }
 
-// TestShownSince checks since when Status shows a lock as held. If the holder had to wait, that is
-// known after the first renewal.
-func TestShownSince(t *testing.T) {
-	client := dial(t, etcdtest.Start(t))
-	d, other := open(t, client), open(t, client)
-	l := acquire(t, other, request("since", "holder"))
-	w := jobtest.Waiting(t, d, request("since", "waiter"))
-	waited := time.Now()
-	livetest.Await(t, "long wait", func() error {
-		if time.Since(waited) < 300*time.Millisecond {
-			return errors.New("too early")
-		}
-		return nil
-	})
-	released := time.Now()
-	release(t, l)
-	got := w.Get(t)
-	held := func() time.Duration {
-		st, err := d.Status(t.Context(), "since")
-		if err != nil || len(st.Holders) != 1 {
-			t.Fatalf("Status = %+v, %v", st, err)
-		}
-		return st.Holders[0].Held
-	}
-	if h := held(); h != 0 {
-		t.Errorf("Held = %v after a wait and before the first renewal, want 0: it is not known", h)
-	}
-	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
-		t.Fatalf("Renew = %v", err)
-	}
-	// It is not the time since it began to wait.
-	if h := held(); h <= 0 || h > time.Since(released)+50*time.Millisecond {
-		t.Errorf("Held = %v, %v after the release of the previous hold", h, time.Since(released))
-	}
-	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
-		t.Errorf("Renew after that was noted = %v", err)
-	}
-	release(t, got)
-}
-
 // TestTimeout checks the TTL that follows from the option: whole seconds, and 2 s at least.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	client := dial(t, etcdtest.Start(t))
+	client := dialShared(t)
 	for asked, want := range map[time.Duration]time.Duration{
 		time.Second: 2 * time.Second, 2500 * time.Millisecond: 3 * time.Second, time.Minute: time.Minute,
 	} {

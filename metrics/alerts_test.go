@@ -59,49 +59,6 @@ func TestGrafanaAlert(t *testing.T) {
 	}
 }
 
-// TestAlertRulesAreTested checks that the tests of the rules detect each change
-// that would make an alert useless.
-func TestAlertRulesAreTested(t *testing.T) {
-	rules, tests := file(t, "alerts.yml"), file(t, "alerts_test.yml")
-	for _, change := range []struct{ name, old, new string }{
-		{"OtherPercentile", "histogram_quantile(0.99", "histogram_quantile(0.4"},
-		{"LongerWait", "p99_5m > 1\n", "p99_5m > 6\n"},
-		{"ShorterWait", "p99_5m > 1\n", "p99_5m > 0.5\n"},
-		{"RareWaits", ">= 3", ">= 1"},
-		{"Patience", "[5m])) >= 3\n        for: 5m", "[5m])) >= 3\n        for: 30m"},
-		{"StuckByAnyWaiter", ") < 0.5", ") < 1000"},
-		{"StuckUnlessSomebodyGivesUp", "- sum by (resource) (increase(distributed_lock_failures_total[10m]))", "- 0"},
-		{"StuckByNobody", "sum by (resource) (distributed_lock_waiting) > 0",
-			"sum by (resource) (distributed_lock_waiting) >= 0"},
-		{"ClosedIsLost", `{cause!="closed"}`, ""},
-		{"LostOnce", "distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 0",
-			"distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 5"},
-		{"LateOnce", "late_renewals_total[10m]) > 0", "late_renewals_total[10m]) > 5"},
-		{"RegressedOnce", "token_regressions_total[1h]) > 0", "token_regressions_total[1h]) > 5"},
-		{"EndlessForAMoment", "for: 15m", "for: 1m"},
-		{"Endless", "without_expiry > 0", "without_expiry > 5"},
-		{"BusyIsFailure", `reason=~"backend|regressed|invalid"`, `reason=~".*"`},
-		{"FewFailures", "> 0.05", "> 0.5"},
-		{"StaleLate", "> 900", "> 9000"},
-		{"StaleEarly", "> 900", "> 0"},
-	} {
-		t.Run(change.name, func(t *testing.T) {
-			if n := strings.Count(rules, change.old); n != 1 {
-				t.Fatalf("%q stands %d times in the rules, want once", change.old, n)
-			}
-			dir := t.TempDir()
-			write(t, filepath.Join(dir, "alerts.yml"), strings.Replace(rules, change.old, change.new, 1))
-			write(t, filepath.Join(dir, "alerts_test.yml"), tests)
-			if out, err := promtest.Tool(t, "", "check", "rules", filepath.Join(dir, "alerts.yml")); err != nil {
-				t.Fatalf("the changed rules are invalid: %v\n%s", err, out)
-			}
-			if out, err := promtest.Tool(t, "", "test", "rules", filepath.Join(dir, "alerts_test.yml")); err == nil {
-				t.Errorf("%q instead of %q, and no test of the rules failed:\n%s", change.new, change.old, out)
-			}
-		})
-	}
-}
-
 // TestExpositionIsGood checks that promtool accepts names, units, types and help texts.
 func TestExpositionIsGood(t *testing.T) {
 	out, err := promtest.Tool(t, exposition(t, usedCollector(t)), "check", "metrics")

@@ -143,26 +143,6 @@ func TestInvalidNames(t *testing.T) {
 	}
 }
 
-// TestClassesAreRemembered checks that Resource is called once for a name that is
-// used repeatedly.
-func TestClassesAreRemembered(t *testing.T) {
-	var mu sync.Mutex
-	asked := 0
-	c := newCollector(t, metrics.Options{Resource: func(string) string {
-		mu.Lock()
-		defer mu.Unlock()
-		asked++
-		return "all"
-	}})
-	l := open(t, memory(), snib.Tracing(c.Trace()))
-	for range 100 {
-		release(t, acquire(t, l, "a"))
-	}
-	if asked != 1 {
-		t.Errorf("Resource was asked %d times, want once", asked)
-	}
-}
-
 func TestManyGoroutines(t *testing.T) {
 	c := newCollector(t, metrics.Options{MaxResources: 4})
 	l := open(t, memory(), snib.Tracing(c.Trace()))

@@ -3,7 +3,6 @@ package metrics_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -137,25 +136,6 @@ func TestSurveyOfListings(t *testing.T) {
 		synctest.Wait()
 		want[`distributed_lock_store_survey_failures_total{backend="memory"}`] = 1
 		read(t, c).check(t, want)
-	})
-}
-
-// TestSurveyOfMemory checks a survey of a real driver.
-func TestSurveyOfMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, d := newCollector(t, metrics.Options{}), memory()
-		l := open(t, d)
-		for i := range 5 {
-			defer release(t, acquire(t, l, fmt.Sprintf("invoices/%d", i)))
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go func() { _ = c.Survey(ctx, d, time.Minute) }() // it ends with ctx
-		synctest.Wait()
-		read(t, c).check(t, scrape{
-			`distributed_lock_store_locks{backend="memory",resource="invoices"}`:                5,
-			`distributed_lock_store_locks_without_expiry{backend="memory",resource="invoices"}`: 0,
-		})
 	})
 }
 

@@ -5,13 +5,12 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
 func TestEmptied(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	admin := dial(t, server.DSN())
 	open := func(t *testing.T, table string) driver.Driver {
 		return newDriver(t, dial(t, server.DSN()), mysqllock.Table(table))

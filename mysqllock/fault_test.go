@@ -1,11 +1,8 @@
 package mysqllock_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
-	"io"
-	"net"
 	"testing"
 	"time"
 
@@ -172,135 +169,10 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 // them may ever hold the lock at once, and their tokens must rise.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
 		return livetest.StartChild(t, job{Job: j, DSN: server.DSN()})
 	})
-}
-
-// killedWaiter checks that a waiter that was killed is skipped soon after its process counts as
-// dead.
-func killedWaiter(t *testing.T, server *mysqltest.Server) {
-	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
-	l := acquire(t, d1, request("queue", "holder"))
-	first := hold(t, server.DSN(), request("queue", "first"))
-	livetest.Await(t, "waiter", func() error {
-		st, err := d1.Status(t.Context(), "queue")
-		if err == nil && len(st.Waiters) == 0 {
-			err = driver.ErrLost
-		}
-		return err
-	})
-	w := jobtest.Waiting(t, d2, request("queue", "second"))
-	first.Kill()
-	slack := livetest.Slack(t)
-	began := time.Now()
-	release(t, l)
-	w.Get(t)
-	took := w.At.Sub(began)
-	if took > 5*time.Second+slack() {
-		t.Errorf("granted %v after the first in the queue was killed", took)
-	}
-	t.Logf("granted %v after the first in the queue was killed", took)
-}
-
-// keepsItsPlace checks that a live waiter keeps its place, however long it waits.
-func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
-	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())),
-		newDriver(t, dial(t, server.DSN()))
-	l := acquire(t, d1, request("place", "holder"))
-	first := jobtest.Waiting(t, d2, request("place", "first"))
-	second := jobtest.Waiting(t, d3, request("place", "second"))
-	time.Sleep(4500 * time.Millisecond) // longer than heartbeatTimeout
-	if st, err := d1.Status(testContext(t), "place"); err != nil || len(st.Waiters) != 2 || st.Waiters[0].ID != "first" {
-		t.Errorf("waiters = %+v, %v; want the first and the second", st.Waiters, err)
-	}
-	slack := livetest.Slack(t)
-	began := time.Now()
-	release(t, l)
-	next := first.Get(t)
-	took := first.At.Sub(began)
-	if took > soonEnough+slack() {
-		t.Errorf("granted after %v", took)
-	}
-	release(t, next)
-	next = second.Get(t)
-	release(t, next)
-}
-
-// withdrawnLater checks that the driver repeats a withdrawal that failed, when the server can be
-// reached again.
-func withdrawnLater(t *testing.T, server *mysqltest.Server) {
-	proxy := livetest.NewProxy(t, server.Addr())
-	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
-	l := acquire(t, d1, request("owed", "a"))
-	ctx, cancel := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
-	go func() {
-		_, err := d2.Acquire(ctx, request("owed", "b"))
-		gone <- err
-	}()
-	livetest.Await(t, "waiter", func() error {
-		st, err := d1.Status(t.Context(), "owed")
-		if err == nil && len(st.Waiters) == 0 {
-			err = driver.ErrLost
-		}
-		return err
-	})
-	acquire(t, d1, request("other", "a"))
-	jobtest.Waiting(t, d2, request("other", "keeps the process alive"))
-	heal := proxy.Sever()
-	cancel()
-	if err := <-gone; err == nil {
-		t.Fatal("granted")
-	}
-	heal()
-	release(t, l)
-	slack := livetest.Slack(t)
-	began := time.Now()
-	release(t, acquire(t, d1, request("owed", "c")))
-	if took := time.Since(began); took > 5*time.Second+slack() {
-		t.Errorf("a waiter that gave up was in the way for %v", took)
-	}
-}
-
-// withdrawnFromFull checks that the driver retries a withdrawal less and less often while the
-// server has no connection left for it.
-func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
-	// most is the greatest number of calls in two seconds. Without growing pauses there would be
-	// forty.
-	const most = 20
-	calls := make(chan time.Time, 1000)
-	full := livetest.Fake(t, func(conn net.Conn) {
-		// This is error 1040.
-		_, _ = io.WriteString(conn, "\x1b\x00\x00\x00\xff\x10\x04#08004Too many connections")
-		calls <- time.Now()
-	})
-	proxy := livetest.NewProxy(t, server.Addr())
-	holder, d := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
-	release(t, acquire(t, d, request("full", "b"))) // this opens what is opened only once
-	l := acquire(t, holder, request("full", "a"))
-	w := jobtest.Waiting(t, d, request("full", "b"))
-	proxy.Redirect(full)
-	proxy.Cut()
-	w.Cancel()
-	if err := w.End(t); err == nil {
-		t.Fatal("granted")
-	}
-	began, n := time.Now(), 0
-	for at := range calls {
-		if at.Sub(began) > 2*time.Second {
-			break
-		}
-		if at.After(began) {
-			n++
-		}
-	}
-	if n > most {
-		t.Errorf("%d calls in two seconds at a server that is full, want at most %d", n, most)
-	}
-	proxy.Redirect(server.Addr())
-	release(t, l)
 }
 
 // slowAnswer checks that a lease counts from before its request was sent, even if the answer is

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
 // lockRow has a transaction lock a row, as IsOwner does.
@@ -24,7 +23,7 @@ func lockRow(t *testing.T, db *sql.DB, name string) (unlock func()) {
 
 func TestLockedRow(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	db := dial(t, server.DSN())
 	jobtest.LockedRow(t,
 		func() jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) },

@@ -11,7 +11,6 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -50,7 +49,7 @@ var wildRows = []jobtest.MalformedRow{
 // TestWildRow writes absurd values into a table. They end at most the lease of their own row.
 func TestWildRow(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	until := func(value string) string {
 		return `holders = REGEXP_REPLACE(holders, '"until":[0-9]*', '"until":` + value + `')`
 	}
@@ -88,19 +87,10 @@ func TestWildRow(t *testing.T) {
 	}
 }
 
-// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
-// it.
-func TestWildEnd(t *testing.T) {
-	t.Parallel()
-	tb := lockTable(t, mysqltest.Start(t), "wild_end",
-		func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
-	jobtest.WildEnd(t, tb, "ends = 9223372036854775807, ttl = 0")
-}
-
 // TestWildProcess writes absurd values into the row of a process. Its waiters keep their places.
 func TestWildProcess(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	db := dial(t, server.DSN())
 	holder, behind := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	type waiting struct {
@@ -155,7 +145,7 @@ func TestWildProcess(t *testing.T) {
 // say why. All other locks are renewed, granted in the order of arrival, and listed.
 func TestMalformedRow(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	readers := append(slices.Clone(malformations[:2]),
 		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true,
 			WaitFails: true})

@@ -9,7 +9,7 @@ import (
 
 func TestIsOwner(t *testing.T) {
 	t.Parallel()
-	db := dial(t, mysqltest.Start(t).DSN())
+	db := dial(t, database(t).DSN())
 	d := newDriver(t, db)
 	jobtest.IsOwner(t, d, func(name string, token uint64) error {
 		tx := begin(t, db)
@@ -20,7 +20,7 @@ func TestIsOwner(t *testing.T) {
 
 func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	db := dial(t, mysqltest.Start(t).DSN())
+	db := dial(t, database(t).DSN())
 	d, tx := newDriver(t, db), begin(t, db)
 	jobtest.IsOwnerKeepsTheLock(t, d, newDriver(t, db),
 		func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback)

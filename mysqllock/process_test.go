@@ -2,6 +2,7 @@ package mysqllock_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"os"
 	"testing"
@@ -9,22 +10,30 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
-func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
+// shared is the server of tests that only need a database.
+var shared livetest.Shared[*mysqltest.Server]
+
+func database(t testing.TB) *mysqltest.Server {
+	t.Helper()
+	server := shared.Get(t, func(t testing.TB) *mysqltest.Server { return mysqltest.Start(t) })
+	name := "of_" + rand.Text()
+	must(t, dial(t, server.DSN()), "CREATE DATABASE "+name)
+	return server.In(name)
+}
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, shared.End)) }
 
 // A job is what a child process does with its own driver.
 type job struct {
 	jobtest.Job
-	DSN  string
-	Kind string // of the contender, for "exchange"
+	DSN string
 }
 
 func (j job) do(ctx context.Context) error {
-	if j.Role == "exchange" {
-		return jobtest.Answer(ctx, opener(j.Kind, j.DSN))
-	}
 	db, err := sql.Open("mysql", j.DSN)
 	if err != nil {
 		return err

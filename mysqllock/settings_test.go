@@ -16,7 +16,7 @@ import (
 // The settings of the user's connections do not affect locks.
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	plain := newDriver(t, dial(t, server.DSN()))
 	tests := []struct {
 		name string

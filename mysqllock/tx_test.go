@@ -55,7 +55,7 @@ func TestTransactions(t *testing.T) {
 
 func TestTx(t *testing.T) {
 	t.Parallel()
-	server := mysqltest.Start(t)
+	server := database(t)
 	db := dial(t, server.DSN())
 	d := newDriver(t, db)
 	release(t, acquire(t, d, request("makes the table", "a")))

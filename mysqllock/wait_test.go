@@ -1,10 +1,7 @@
 package mysqllock_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,79 +20,14 @@ func TestRows(t *testing.T) {
 	}{
 		{"Prune", prunes},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
-		{"WaitingIsCheap", waitingIsCheap},
 		{"TwoConnections", twoConnections},
 		{"RenewalIsOneStatement", renewalIsOneStatement},
 		{"CutInEachState", cutInEachState},
 		{"TableAltered", tableAltered},
-		{"Wanted", wanted},
 		{"SlowAnswer", slowAnswer},
-		{"KilledWaiter", killedWaiter},
-		{"KeepsItsPlace", keepsItsPlace},
-		{"WithdrawnLater", withdrawnLater},
-		{"WithdrawnFromFull", withdrawnFromFull},
 		{"WaiterOutlives", waiterOutlives},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server) })
-	}
-}
-
-// 200 waiters in one process use three connections, and cost the server at most ten statements a
-// second.
-func waitingIsCheap(t *testing.T, server *mysqltest.Server) {
-	admin := dial(t, server.DSN())
-	for _, names := range []int{1, 200} {
-		t.Run(fmt.Sprint("Names=", names), func(t *testing.T) {
-			holder := newDriver(t, dial(t, server.DSN()))
-			db := dial(t, server.DSN())
-			db.SetMaxOpenConns(3)
-			d := newDriver(t, db)
-			for i := range names {
-				req := request(fmt.Sprint("cheap ", names, i), "holder")
-				req.TTL = time.Hour // a busy machine may need longer than a minute until all wait
-				acquire(t, holder, req)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var all sync.WaitGroup
-			for i := range 200 {
-				all.Go(func() {
-					for ctx.Err() == nil { // a busy server may not answer; the core asks again, too
-						_, err := d.Acquire(ctx, request(fmt.Sprint("cheap ", names, i%names), fmt.Sprint(i)))
-						if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) {
-							t.Errorf("Acquire of a lock that is held = %v, want it to wait", err)
-							return
-						}
-					}
-				})
-			}
-			// There is no notice when they wait.
-			for waiters := 0; waiters < 200 && !t.Failed(); time.Sleep(10 * time.Millisecond) {
-				waiters = 0
-				if err := holder.List(testContext(t), fmt.Sprint("cheap ", names), func(st driver.Status) bool {
-					waiters += len(st.Waiters)
-					return true
-				}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(time.Second) // until the watch pauses have grown
-			began := time.Now()
-			before := number(t, admin,
-				"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
-			time.Sleep(2 * time.Second) // the measured time, which is longer on a busy machine
-			after := number(t, admin,
-				"SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
-			rate := float64(after-before) / time.Since(began).Seconds()
-			t.Logf("%.1f statements a second", rate)
-			if rate > 10 {
-				t.Errorf("200 waiters cost %.1f statements a second, want at most 10", rate)
-			}
-			if n := db.Stats().OpenConnections; n > 3 {
-				t.Errorf("200 waiters use %d connections, want at most 3", n)
-			}
-			cancel()
-			all.Wait()
-		})
 	}
 }
 
@@ -169,9 +101,4 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	release(t, next)
 	release(t, acquire(t, d1, request("new after it", "a")))
 	must(t, db, "ALTER TABLE snib_locks DROP COLUMN note")
-}
-
-// A holder with a token block is told of other waiters.
-func wanted(t *testing.T, server *mysqltest.Server) {
-	jobtest.Wanted(t, func() jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) })
 }

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -188,51 +186,6 @@ func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
 			if tt.holds {
 				refused(t, d, request(tt.name, "third", aofTTL), "after a power cut")
 			}
-		})
-	}
-}
-
-// TestDurableRestart kills a server with holders and waiters. The holds go on, and a waiter gets
-// the lock as soon as it is free.
-func TestDurableRestart(t *testing.T) {
-	t.Parallel()
-	for _, mode := range modes[:2] { // several hold a semaphore
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.SingleAOF(t, "appendfsync always"))
-			d1, d2 := open(t, at(node.Addr()), durable()...), open(t, at(node.Addr()), durable()...)
-			holders := locker(t, d1, append(slices.Clone(mode.opts), snib.TTL(aofTTL),
-				snib.RequireFencing(driver.FencingDurable))...)
-			var last uint64
-			for range 3 {
-				held, err := holders.Acquire(t.Context(), mode.name)
-				if err != nil {
-					t.Fatalf("Acquire = %v", err)
-				}
-				req := mode.as(request(mode.name, "waiter", aofTTL))
-				req.Shared = false // or it would not have to wait
-				waiter := wait(t, d2, req, 1)
-				node.Kill()
-				node.Restart()
-				other := takeNow(t, d2, mode.as(request("another", "other", aofTTL)), "after a restart")
-				pending(t, waiter, "the waiter", "after a restart")
-				if err := held.Context().Err(); err != nil {
-					t.Fatalf("the hold has ended: %v", context.Cause(held.Context()))
-				}
-				if err := held.Release(); err != nil {
-					t.Fatalf("Release = %v", err)
-				}
-				next, _ := granted(t, waiter, enough, "the waiter")
-				for _, token := range []uint64{held.Token(), token(other), token(next)} {
-					if token <= last {
-						t.Errorf("token %d after %d", token, last)
-					}
-					last = token
-				}
-				free(t, other)
-				free(t, next)
-			}
-			nothingLeft(t, node)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package redislock_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -85,42 +84,4 @@ func TestUntoldLease(t *testing.T) {
 		t.Error("the driver does not remember a lease whose loss it must tell")
 	}
 	free(t, l)
-}
-
-// TestMinHoldByID has a process release a hold that another one has acquired with MinHold: the
-// store keeps the lock, and nobody can renew, label or release it any more, but Break frees it.
-func TestMinHoldByID(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			name := "job " + mode.name
-			req := mode.as(request(name, "id", floor))
-			req.MinHold = time.Minute
-			l := take(t, d, req)
-			free(t, other.Lease(name, "id", floor))
-			blocked := mode.as(request(name, "blocked", floor))
-			blocked.Shared, blocked.NoWait = false, true
-			if blocked.Slots > 0 { // there is a second slot
-				free(t, take(t, d, blocked))
-			} else {
-				refused(t, d, blocked, "while MinHold keeps the lock")
-			}
-			if err := renew(t, d, l); !errors.Is(err, driver.ErrLost) {
-				t.Errorf("Renew of a released hold = %v, want ErrLost", err)
-			}
-			holders := status(t, other, name).Holders
-			if len(holders) != 1 || holders[0].ID != "id" || holders[0].Left < time.Minute/2 {
-				t.Fatalf("the holders are %+v", holders)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), enough)
-			defer cancel()
-			if err := other.Break(ctx, name, "id"); err != nil {
-				t.Errorf("Break = %v", err)
-			}
-			free(t, take(t, d, request(name, "next", floor)))
-		})
-	}
-	nothingLeft(t, node)
 }

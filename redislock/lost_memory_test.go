@@ -16,59 +16,6 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestStaleHandOver ends a hold in the store, and checks that the hold is not handed over within
-// its process. Only in the case Break does the server tell the holder.
-func TestStaleHandOver(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(*redistest.Node, string){
-		"Break":   nil,
-		"Deleted": func(n *redistest.Node, name string) { n.Must("DEL", name) },
-		"Expired": func(n *redistest.Node, name string) { n.Must("PEXPIREAT", name, 1) },
-		"Flushed": func(n *redistest.Node, _ string) { n.Must("FLUSHALL"); used(t, n) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, id string) {
-				if end != nil {
-					end(node, name)
-				} else if err := open(t, at(node.Addr())).Break(t.Context(), name, id); err != nil {
-					t.Fatal(err)
-				}
-			})
-		})
-	}
-}
-
-// TestLapse has a hold end in the process alone. The server frees the lock at the end of the TTL.
-func TestLapse(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	jobtest.Lapse(t, func() driver.Driver { return open(t, at(node.Addr())) })
-}
-
-// TestHandOverWindow measures how long a broken lease is still handed over within its process.
-func TestHandOverWindow(t *testing.T) {
-	livetest.Long(t)
-	node := used(t, redistest.Single(t))
-	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return open(t, at(node.Addr())) })
-}
-
-// TestStaleHandOverCluster is TestStaleHandOver in a Cluster, where holders and waiters are
-// told on different channels.
-func TestStaleHandOverCluster(t *testing.T) {
-	t.Parallel()
-	c := redistest.Cluster(t)
-	o := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, o, "")
-	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) },
-		func(name, id string) {
-			if err := open(t, o).Break(t.Context(), name, id); err != nil {
-				t.Fatal(err)
-			}
-		})
-}
-
 // TestToldOfLostMemory restarts a server without its memory. Each holder is told as soon as the
 // server is back, and not only at its next renewal.
 func TestToldOfLostMemory(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -237,63 +236,5 @@ func lostWithdraw(t *testing.T, w *wire, then livetest.Ending, req func(string) 
 	queued(t, w.good, blocker.Name, 0)
 	for _, l := range holds {
 		free(t, l)
-	}
-}
-
-// TestLostAnswersCore does the same to a user of the core. Neither the caller nor the lock
-// notices.
-func TestLostAnswersCore(t *testing.T) {
-	for _, ending := range endings[:2] {
-		t.Run(ending.name, func(t *testing.T) {
-			t.Parallel()
-			ttl, modes := 2*time.Second, modes
-			if ending.then == livetest.ThenHang { // giving up takes up to six seconds
-				ttl, modes = 9*time.Second, modes[1:2]
-			}
-			w := newWire(t)
-			l, other := locker(t, w.bad, snib.TTL(ttl)), locker(t, w.good, snib.TTL(ttl))
-			for _, mode := range modes {
-				name := mode.name
-				mine, theirs := l.With(mode.opts...), other
-				lost := w.proxy.LoseAnswers(1, ending.then, name)
-				lock, err := mine.Acquire(t.Context(), name)
-				if err != nil {
-					t.Fatalf("%s: Acquire = %v", name, err)
-				}
-				awaitClosed(t, lost, "the loss of an acquisition's answer")
-
-				lost = w.proxy.LoseAnswers(1, ending.then, name)
-				awaitClosed(t, lost, "the loss of a renewal's answer")
-				held := time.NewTimer(ttl) // by then the first lease would be over
-				select {
-				case <-lock.Lost():
-					t.Errorf("%s: lost %v", name, context.Cause(lock.Context()))
-				case <-held.C:
-				}
-				if mode.name != "Slots" {
-					if _, err := theirs.TryAcquire(t.Context(), name); err == nil {
-						t.Errorf("%s: another one has got the lock, too", name)
-					}
-				}
-
-				w.proxy.LoseAnswers(1, ending.then, name)
-				if err := lock.Release(); err != nil {
-					t.Errorf("%s: Release = %v", name, err)
-				}
-				next, err := theirs.TryAcquire(t.Context(), name)
-				if err != nil {
-					t.Errorf("%s: TryAcquire after the release = %v", name, err)
-					continue
-				}
-				if next.Token() <= lock.Token() {
-					t.Errorf("%s: the next token is %d, after %d", name, next.Token(), lock.Token())
-				}
-				if err := next.Release(); err != nil {
-					t.Errorf("%s: Release = %v", name, err)
-				}
-			}
-			w.proxy.Heal()
-			nothingLeft(t, w.node)
-		})
 	}
 }

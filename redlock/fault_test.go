@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -247,55 +246,6 @@ func TestAdmission(t *testing.T) {
 	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 }
 
-// An admitted node has the counters of the others, and not only those that the clock yields.
-func TestAdmissionReadsCounters(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	const longest = 2 * time.Second
-	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
-	c.init(t)
-	ahead := uint64(time.Now().Add(24 * time.Hour).UnixMicro()) // ahead of any hint
-	for _, n := range c.nodes {
-		n.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
-	}
-	c.nodes[0].Kill()
-	c.nodes[0].Restart()
-	d := open(t, c.servers, c.opts...)
-	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
-	if got := c.nodes[0].Must("HGET", "snib.redlock", "c1667"); got != fmt.Sprint(ahead) {
-		t.Errorf("the counter of x is %v after the admission, want %d as on the others", got, ahead)
-	}
-	l := acquire(t, d, request("x", "a", longest))
-	if token(l) <= ahead {
-		t.Errorf("token %d, want more than %d", token(l), ahead)
-	}
-	release(t, l)
-}
-
-// Nodes that remember their counters bring them back, also if no majority was up in the meantime.
-func TestMajorityRemembersCounters(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3, "appendonly yes", "appendfsync everysec")
-	const longest = 2 * time.Second
-	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
-	c.init(t)
-	ahead := uint64(time.Now().Add(23 * time.Hour).UnixMicro()) // ahead of any hint
-	for _, n := range c.nodes {
-		n.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
-		n.Stop()
-	}
-	for _, n := range c.nodes {
-		n.Restart()
-	}
-	d := open(t, c.servers, c.opts...)
-	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
-	l := acquire(t, d, request("x", "a", longest))
-	if token(l) <= ahead {
-		t.Errorf("token %d after a restart of all nodes, want more than %d", token(l), ahead)
-	}
-	release(t, l)
-}
-
 // A majority without memory is admitted by time. The counters go on from the present, or from the
 // floor that an operator gives while no client runs.
 func TestMajorityForgets(t *testing.T) {
@@ -443,45 +393,6 @@ func TestRenewalTakesAgain(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// A node that granted late, with a greater counter than the majority agreed on, learns the
-// token with the first renewal. Others then find that token, even if a node of the majority is
-// gone.
-func TestLateNodeLearnsTheToken(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	c.init(t)
-	ahead := fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())
-	late := c.nodes[2]
-	late.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
-	d := open(t, c.servers)
-	// This creates a connection to each node.
-	release(t, acquire(t, d, request("warm", "o", time.Minute)))
-	late.Hang()
-	l := acquire(t, d, request("x", "o", time.Minute))
-	late.Resume()
-	knows := func(what string, token any) {
-		t.Helper()
-		livetest.Await(t, what, func() error {
-			if got := fmt.Sprint(late.Must("GET", "x")); !strings.Contains(got, fmt.Sprintf(" %v {", token)) {
-				return fmt.Errorf("its key is %q, want the token %v", got, token)
-			}
-			return nil
-		})
-	}
-	next, _ := strconv.ParseUint(ahead, 10, 64)
-	knows("grant of the late node", next+1)
-	if err := renew(t, d, l); err != nil {
-		t.Fatalf("Renew = %v", err)
-	}
-	knows("token on the late node", token(l))
-	c.nodes[0].Kill()
-	st, err := open(t, c.servers).Status(within(t, testTimeout), "x")
-	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
-		t.Errorf("Status = %+v, %v, want one holder with the token %d", st, err, token(l))
-	}
-	release(t, l)
-}
-
 // A lease with a block of tokens is known by its first token. It keeps the other tokens, also on a
 // node that forgot the lease and takes it again.
 func TestBlockOfTokens(t *testing.T) {
@@ -517,43 +428,6 @@ func TestBlockOfTokens(t *testing.T) {
 	if next := token(acquire(t, other, request("x", "p", time.Minute))); next <= first+4 {
 		t.Errorf("the next token is %d, of which %d to %d were reserved", next, first, first+4)
 	}
-}
-
-// A release that no majority answers ends when the driver is closed, whatever its context.
-func TestCloseEndsRelease(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	c.init(t)
-	d := open(t, c.servers)
-	l := acquire(t, d, request("x", "o", time.Minute))
-	for _, n := range c.nodes {
-		n.Hang()
-	}
-	released := make(chan error, 1)
-	ctx := &doneWatcher{Context: context.Background(), waiting: make(chan struct{})}
-	go func() { released <- l.Release(ctx) }()
-	<-ctx.waiting
-	d.Close()
-	select {
-	case err := <-released:
-		if !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("Release while the driver is closed = %v, want ErrClosed", err)
-		}
-	case <-time.After(testTimeout):
-		t.Error("Release goes on for ever")
-	}
-}
-
-// A doneWatcher is a context that reports when somebody first calls Done.
-type doneWatcher struct {
-	context.Context
-	waiting chan struct{}
-	once    sync.Once
-}
-
-func (c *doneWatcher) Done() <-chan struct{} {
-	c.once.Do(func() { close(c.waiting) })
-	return c.Context.Done()
 }
 
 // A connection that died without notice to either side is replaced if the server

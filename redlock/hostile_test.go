@@ -190,29 +190,6 @@ func TestMalformedKeys(t *testing.T) {
 	release(t, acquire(t, d, request("x", "c", time.Minute)))
 }
 
-// TestBreakBinary breaks a foreign hold whose value is no text: what Status shows is the value,
-// byte by byte.
-func TestBreakBinary(t *testing.T) {
-	t.Parallel()
-	const binary = "\xff\xfe\x00\x1b[31m\"\\ \n\x7f\u00e9\xc3"
-	c := start(t, 3)
-	c.init(t)
-	d := open(t, c.servers)
-	for _, n := range c.nodes {
-		n.Must("SET", "x", binary, "PX", 600_000)
-	}
-	livetest.Await(t, "end of the hold", func() error {
-		st, err := d.Status(within(t, testTimeout), "x")
-		if err != nil || len(st.Holders) == 0 {
-			return err
-		}
-		if got := st.Holders[0]; got.ID != binary || got.Token != 0 {
-			t.Fatalf("Status = %q, want the id %q", got.ID, binary)
-		}
-		return errors.Join(d.Break(within(t, testTimeout), "x", st.Holders[0].ID), errors.New("still held"))
-	})
-}
-
 // TestStatusOfOtherKeys checks that a lock is not shown as free if a majority of the nodes has
 // something other than a string in its place, such as a lock of Redisson: nobody can acquire it.
 func TestStatusOfOtherKeys(t *testing.T) {

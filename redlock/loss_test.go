@@ -9,77 +9,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/redistest"
 )
-
-// A hold that ended only in the process lasts on the nodes for its TTL.
-func TestLapse(t *testing.T) {
-	t.Parallel()
-	c := start(t, 5)
-	c.init(t)
-	jobtest.Lapse(t, func() driver.Driver { return open(t, c.servers) })
-}
-
-// A lease that the nodes have ended is not handed over locally, whatever ended it.
-func TestStaleHandOver(t *testing.T) {
-	t.Parallel()
-	c := start(t, 5)
-	c.init(t)
-	people := open(t, c.servers)
-	for how, end := range map[string]func(t *testing.T, name, id string){
-		"Break": func(t *testing.T, name, id string) {
-			if err := people.Break(within(t, testTimeout), name, id); err != nil {
-				t.Errorf("Break = %v", err)
-			}
-		},
-		"Deleted": func(t *testing.T, name, id string) { forgetLease(t, c.nodes[1:4], name, id, "DEL") },
-		"ClockStepped": func(t *testing.T, name, id string) {
-			// This is what a node does when its clock goes forward.
-			forgetLease(t, c.nodes[1:4], name, id, "PEXPIREAT", "1")
-		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			end := func(name, id string) { end(t, name, id) }
-			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, c.servers) }, end)
-		})
-	}
-}
-
-// forgetLease makes nodes end the leases of an id by a command on their key, again and again
-// until the test ends. Until another client has held the lock, the holder may take it again on
-// nodes that forgot it, and on a slow machine the holder comes first.
-func forgetLease(t *testing.T, nodes []*redistest.Node, name, id string, command ...any) {
-	t.Helper()
-	const ifTheirs = `
-		local value = redis.call('GET', KEYS[1])
-		if value and string.find(value, ARGV[1], 1, true) then redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3)) end`
-	args := append([]any{"EVAL", ifTheirs, 1, name, id}, command...)
-	pass := func() (errs error) {
-		for _, n := range nodes {
-			_, err := n.Do(args...)
-			errs = errors.Join(errs, err)
-		}
-		return errs
-	}
-	if err := pass(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		var err error
-		for again := time.NewTicker(50 * time.Millisecond); t.Context().Err() == nil && err == nil; <-again.C {
-			err = pass()
-		}
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // A lease that a majority has ended does not stay on the other nodes, which would have no vote
 // for anybody else until its TTL ends.

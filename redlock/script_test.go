@@ -237,29 +237,6 @@ func TestHintIsClamped(t *testing.T) {
 	}
 }
 
-// A node that restarted, or is blank, neither grants nor extends nor raises, but it frees.
-func TestScriptWhileNotAdmitted(t *testing.T) {
-	b := newScriptServer(t, true)
-	b.run("a one~ 60000 7 " + rest)
-	meta := b.server.Must("HGETALL", metaKey).([]any)
-	held := b.server.Must("GET", "x")
-	b.restart()
-	for _, memory := range []string{"none", "all"} {
-		if memory == "all" { // as if loaded from a file
-			b.server.Must(append([]any{"HSET", metaKey}, meta...)...)
-			b.server.Must("SET", "x", held)
-		}
-		for i, got := range b.run("a two~ 60000 7 "+rest, "y: a two~ 60000 7 "+rest, "e one~ 60000 7 "+rest, "r one~ 8") {
-			if want := map[string]string{"none": "u blank", "all": "u"}[memory]; got != want {
-				t.Errorf("with memory of %s, request %d of a node that restarted = %q, want %q", memory, i, got, want)
-			}
-		}
-	}
-	if got := b.run("f two~ 0", "f one~ 0"); got[0] != "u" || got[1] != "o" {
-		t.Errorf("free on a node that restarted = %q, want u and o", got)
-	}
-}
-
 // A node that belongs to another cluster, or is known by another address, says so.
 func TestScriptOfOthers(t *testing.T) {
 	b := newScriptServer(t, true)
@@ -290,62 +267,6 @@ func (s *scriptServer) requestStanding(code byte, args ...string) (got standing)
 		s.t.Fatalf("%c = %q, %v", code, answer, err)
 	}
 	return got
-}
-
-// A node is admitted only under the run_id and the mark that were waited for, and no
-// counter goes back.
-func TestScriptAdmits(t *testing.T) {
-	b := newScriptServer(t, true)
-	b.restart()
-	s := b.requestStanding('m', "first")
-	if s.Mark != "first" || s.Admitted == s.Run || s.Run == "" {
-		t.Fatalf("standing of a marked node = %+v", s)
-	}
-	if again := b.requestStanding('m', "second"); again.Mark != "first" {
-		t.Errorf("marked again, the mark is %q: it would be waited for without end", again.Mark)
-	}
-	b.wantAnswer("n", 'j', s.Run, "second", "0", "")
-	b.wantAnswer("n", 'j', "another run", "first", "0", "")
-	stripe, field := stripeOf("x")
-	b.server.Must("HSET", metaKey, field, 100)
-	b.wantAnswer("o", 'j', s.Run, "first", "50", fmt.Sprintf("%d 99 %d 77 ", stripe, (stripe+1)%stripes))
-	for name, want := range map[string]string{field: "100", counterFields()[(stripe+1)%stripes]: "77",
-		counterFields()[(stripe+2)%stripes]: "50"} {
-		if got := b.server.Must("HGET", metaKey, name); got != want {
-			t.Errorf("counter %s after the admission = %v, want %s", name, got, want)
-		}
-	}
-	if after := b.requestStanding('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" ||
-		after.Cluster != "the cluster" {
-		t.Errorf("standing after the admission = %+v", after)
-	}
-	b.wantAnswer("n", 'j', s.Run, "first", "0", "")
-
-	b.restart()
-	s = b.requestStanding('m', "third")
-	for _, times := range [][]string{{"second", "0:1 "}, {"third", "0:7 12:9 "}, {"third", "0:1 2:5 12:1 1:3 "}} {
-		b.requestStanding('w', times...)
-	}
-	if got, want := b.requestStanding('s'), "0:7 12:9 2:5 1:3 "; got.Since != want || got.Now < s.Now {
-		t.Errorf("the standing is %+v, want the first time of each node since the mark, %q", got, want)
-	}
-
-	b.restart()
-	if s := b.requestStanding('s'); s.Mark != "" || s.Admitted != "" {
-		t.Errorf("standing after another restart = %+v, want neither mark nor admission", s)
-	}
-}
-
-// A mark of an earlier run does not count: the node has restarted since.
-func TestMarkOfAnotherRun(t *testing.T) {
-	b := newScriptServer(t, false)
-	b.server.Must("HSET", metaKey, "mark", "an earlier run first")
-	if s := b.requestStanding('s'); s.Mark != "" {
-		t.Errorf("the mark is %q, want none", s.Mark)
-	}
-	if s := b.requestStanding('m', "second"); s.Mark != "second" {
-		t.Errorf("the mark is %q, want the new one", s.Mark)
-	}
 }
 
 // No failure passes a key to another attempt without a greater counter. A node that can't raise
@@ -495,4 +416,83 @@ func FuzzKeys(f *testing.F) {
 			t.Fatalf("%q and %q share a key: %v", a, b, keys)
 		}
 	})
+}
+
+// A node that restarted, or is blank, neither grants nor extends nor raises, but it frees.
+func TestScriptWhileNotAdmitted(t *testing.T) {
+	b := newScriptServer(t, true)
+	b.run("a one~ 60000 7 " + rest)
+	meta := b.server.Must("HGETALL", metaKey).([]any)
+	held := b.server.Must("GET", "x")
+	b.restart()
+	for _, memory := range []string{"none", "all"} {
+		if memory == "all" { // as if loaded from a file
+			b.server.Must(append([]any{"HSET", metaKey}, meta...)...)
+			b.server.Must("SET", "x", held)
+		}
+		for i, got := range b.run("a two~ 60000 7 "+rest, "y: a two~ 60000 7 "+rest, "e one~ 60000 7 "+rest, "r one~ 8") {
+			if want := map[string]string{"none": "u blank", "all": "u"}[memory]; got != want {
+				t.Errorf("with memory of %s, request %d of a node that restarted = %q, want %q", memory, i, got, want)
+			}
+		}
+	}
+	if got := b.run("f two~ 0", "f one~ 0"); got[0] != "u" || got[1] != "o" {
+		t.Errorf("free on a node that restarted = %q, want u and o", got)
+	}
+}
+
+// A node is admitted only under the run_id and the mark that were waited for, and no
+// counter goes back.
+func TestScriptAdmits(t *testing.T) {
+	b := newScriptServer(t, true)
+	b.restart()
+	s := b.requestStanding('m', "first")
+	if s.Mark != "first" || s.Admitted == s.Run || s.Run == "" {
+		t.Fatalf("standing of a marked node = %+v", s)
+	}
+	if again := b.requestStanding('m', "second"); again.Mark != "first" {
+		t.Errorf("marked again, the mark is %q: it would be waited for without end", again.Mark)
+	}
+	b.wantAnswer("n", 'j', s.Run, "second", "0", "")
+	b.wantAnswer("n", 'j', "another run", "first", "0", "")
+	stripe, field := stripeOf("x")
+	b.server.Must("HSET", metaKey, field, 100)
+	b.wantAnswer("o", 'j', s.Run, "first", "50", fmt.Sprintf("%d 99 %d 77 ", stripe, (stripe+1)%stripes))
+	for name, want := range map[string]string{field: "100", counterFields()[(stripe+1)%stripes]: "77",
+		counterFields()[(stripe+2)%stripes]: "50"} {
+		if got := b.server.Must("HGET", metaKey, name); got != want {
+			t.Errorf("counter %s after the admission = %v, want %s", name, got, want)
+		}
+	}
+	if after := b.requestStanding('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" ||
+		after.Cluster != "the cluster" {
+		t.Errorf("standing after the admission = %+v", after)
+	}
+	b.wantAnswer("n", 'j', s.Run, "first", "0", "")
+
+	b.restart()
+	s = b.requestStanding('m', "third")
+	for _, times := range [][]string{{"second", "0:1 "}, {"third", "0:7 12:9 "}, {"third", "0:1 2:5 12:1 1:3 "}} {
+		b.requestStanding('w', times...)
+	}
+	if got, want := b.requestStanding('s'), "0:7 12:9 2:5 1:3 "; got.Since != want || got.Now < s.Now {
+		t.Errorf("the standing is %+v, want the first time of each node since the mark, %q", got, want)
+	}
+
+	b.restart()
+	if s := b.requestStanding('s'); s.Mark != "" || s.Admitted != "" {
+		t.Errorf("standing after another restart = %+v, want neither mark nor admission", s)
+	}
+}
+
+// A mark of an earlier run does not count: the node has restarted since.
+func TestMarkOfAnotherRun(t *testing.T) {
+	b := newScriptServer(t, false)
+	b.server.Must("HSET", metaKey, "mark", "an earlier run first")
+	if s := b.requestStanding('s'); s.Mark != "" {
+		t.Errorf("the mark is %q, want none", s.Mark)
+	}
+	if s := b.requestStanding('m', "second"); s.Mark != "second" {
+		t.Errorf("the mark is %q, want the new one", s.Mark)
+	}
 }

@@ -3,7 +3,6 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,31 +28,6 @@ func TestBlankNodesAreUnavailable(t *testing.T) {
 	checkError(t, "a wait for blank nodes", err, cause)
 	c.init(t)
 	release(t, acquire(t, d, request("x", "o", ttl)))
-}
-
-// The error names each node that takes no part once, with its reason, and tells whether a
-// wait may help.
-func TestReasonsOfNodes(t *testing.T) {
-	t.Parallel()
-	c := start(t, 5)
-	c.init(t)
-	d := open(t, c.servers)
-	c.nodes[0].Must("HSET", "snib.redlock", "admitted", "another run")
-	c.nodes[1].Must("RPUSH", "x", "no lock")
-	c.nodes[2].Must("HSET", "snib.redlock", "cluster", "\x1b]0;title\a", "self", "a:1")
-	err := awaitRefusal(t, d, request("x", "o", ttl), "2 of 5 nodes take part")
-	checkError(t, "Acquire", err, driver.ErrUnavailable, "2 of 5 nodes take part",
-		c.nodes[0].Addr()+": it restarted", c.nodes[1].Addr()+": the lock's key is a list", c.nodes[2].Addr()+": ", `\x1b`)
-	if strings.ContainsAny(err.Error(), "\x1b\a") || strings.Contains(err.Error(), "()") {
-		t.Errorf("Acquire = %q, with text of a store as it is, or without a reason", err)
-	}
-	for _, n := range c.nodes {
-		if strings.Count(err.Error(), n.Addr()) > 1 {
-			t.Errorf("Acquire = %q, which names %s more than once", err, n.Addr())
-		}
-	}
-	// Three of five nodes are enough for another lock.
-	release(t, acquire(t, d, request("y", "o", time.Minute)))
 }
 
 // Acquire returns within CancelTimeout of the end of its context while nodes hang, also when it

@@ -68,9 +68,6 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 }
 
-// BenchmarkContended has 64 goroutines of one process contend for one lock.
-func BenchmarkContended(b *testing.B) { jobtest.ContendedBy(b, open(b, newPath(b))) }
-
 // BenchmarkHandOver measures from a release to the grant in another driver.
 func BenchmarkHandOver(b *testing.B) {
 	path := newPath(b)

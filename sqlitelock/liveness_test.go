@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -152,22 +151,6 @@ func TestProcesses(t *testing.T) {
 	jobtest.Rising(t, file, procs*rounds)
 }
 
-// TestCreateTogether has processes open and close a new database at the same instant.
-func TestCreateTogether(t *testing.T) {
-	t.Parallel()
-	for range 3 {
-		path := newPath(t)
-		var all []*livetest.Child
-		for range 8 {
-			all = append(all, start(t, "open", path, driver.Request{}))
-		}
-		for _, p := range all {
-			p.Expect("open")
-			p.Wait()
-		}
-	}
-}
-
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
@@ -301,22 +284,6 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 	})
 }
 
-func TestInheritStoppedWrapper(t *testing.T) {
-	t.Parallel()
-	const ttl = 300 * time.Millisecond
-	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
-		path := newPath(t)
-		d := open(t, path)
-		req := requestTTL("wrapper", ttl)
-		wrapper := start(t, "wrap", path, req)
-		child := int(wrapper.Number("child"))
-		defer syscall.Kill(child, syscall.SIGKILL)
-		wrapper.Signal(syscall.SIGSTOP)
-		_, took := awaitGrant(t, acquireLater(t, d, request("next")))
-		return took
-	})
-}
-
 // TestInheritRelease checks that the lease owns its file: it is open while the lease is held, and
 // a release closes it and frees the lock, also while a child has it.
 func TestInheritRelease(t *testing.T) {
@@ -385,51 +352,6 @@ func TestNotInheritable(t *testing.T) {
 		if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.ID, f, err)
 		}
-	}
-}
-
-func TestDetached(t *testing.T) {
-	const ttl = 3 * time.Second // by far longer than a process takes to end
-	path := newPath(t)
-	d := open(t, path)
-	req := requestTTL("script", ttl)
-	req.Detached = true
-	began := driver.Now()
-	script := start(t, "leave", path, req)
-	script.Expect("left")
-	script.Wait()
-	if _, err := try(d, request("other")); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire after the process that took a detached lease has ended = %v, want ErrHeld", err)
-	}
-	release(t, acquire(t, d, request("other")))
-	if took := driver.Now().Sub(began); took < ttl {
-		t.Errorf("the detached lease ended after %v, want its TTL of %v", took, ttl)
-	}
-
-	req.TTL = time.Minute
-	script = start(t, "leave", path, req)
-	script.Expect("left")
-	script.Wait()
-	release(t, d.Lease(req.Name, req.ID, req.TTL)) // from another process
-	if _, err := try(d, request("other")); err != nil {
-		t.Errorf("Acquire after another process has released a detached lease = %v", err)
-	}
-}
-
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	d2 := open(t, path)
-	req := request("job")
-	req.MinHold = 700 * time.Millisecond
-	began := driver.Now()
-	release(t, acquire(t, d2, req))
-	if err := d2.Close(); err != nil {
-		t.Fatal(err)
-	}
-	acquire(t, d, request("next"))
-	if took := driver.Now().Sub(began); took < req.MinHold {
-		t.Errorf("granted %v after the hold began, want its MinHold of %v to be kept", took, req.MinHold)
 	}
 }
 
@@ -570,19 +492,6 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestIdleWaiters checks that waiting costs next to no processor time.
-func TestIdleWaiters(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	acquire(t, d, request("holder"))
-	p := livetest.StartChild(t, job{jobtest.Job{Role: "wait", Req: request("waiter "), Rounds: 100}, path})
-	cpu := time.Duration(p.Number("cpu"))
-	t.Logf("100 waiters use %v of processor time a second", cpu)
-	if cpu > 50*time.Millisecond {
-		t.Errorf("100 waiters use %v of processor time a second", cpu)
-	}
-}
-
 // TestBusyDatabase checks that another program that writes to the database causes a
 // delay and no error.
 func TestBusyDatabase(t *testing.T) {
@@ -642,22 +551,6 @@ func TestCancelledOpen(t *testing.T) {
 	}
 }
 
-// TestBusyOpen checks that Open does not wait longer than it promises for a database that is busy,
-// and that the error says that another try may succeed.
-func TestBusyOpen(t *testing.T) {
-	path := newPath(t)
-	defer keepBusy(t, path)()
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		if d, err := Open(t.Context(), path); !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("Open of a busy database = %v, %v, want ErrUnavailable", d, err)
-		}
-		if took := time.Since(began); took < openTimeout || took > openTimeout+time.Second {
-			t.Errorf("Open took %v, want %v", took, openTimeout)
-		}
-	})
-}
-
 // keepBusy creates an empty database and keeps it busy until the end.
 func keepBusy(t *testing.T, path string) (end func()) {
 	t.Helper()
@@ -714,49 +607,4 @@ func TestCancelledInTransaction(t *testing.T) {
 	if _, err := try(d, request("next")); err != nil {
 		t.Errorf("Acquire after one whose context ended during the grant = %v", err)
 	}
-}
-
-// TestClockBehind checks that tokens increase although the wall clock is behind them, and
-// that reserved tokens are not granted again.
-func TestClockBehind(t *testing.T) {
-	t.Parallel()
-	const future = 1 << 52
-	path := newPath(t)
-	d := open(t, path)
-	release(t, acquire(t, d, request("first")))
-	sql(t, path, `UPDATE meta SET counter = 1 << 52`)
-	for last, i := uint64(future), 0; i < 5; i++ {
-		req := request("owner")
-		req.Tokens = 3
-		l := acquire(t, open(t, path), req)
-		if got := l.Grant(); got.Token <= last || got.Tokens != 3 {
-			t.Fatalf("%d tokens from %d on follow %d, want 3 greater ones", got.Tokens, got.Token, last)
-		}
-		last = l.Grant().Token + 2
-		release(t, l)
-	}
-}
-
-// TestListOfNothing lists a new file, and one with rows of processes of an earlier boot.
-func TestListOfNothing(t *testing.T) {
-	t.Parallel()
-	path := newPath(t)
-	d := open(t, path)
-	list := func(d *Driver, what string) {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		err := d.List(ctx, "", func(st driver.Status) bool {
-			t.Errorf("%s: listed %+v", what, st)
-			return true
-		})
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	list(d, "a new file")
-	acquire(t, d, request("holder"))
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	list(restart(t, path, 0), "a file of another boot")
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -138,30 +137,4 @@ func TestStoppedAtWork(t *testing.T) {
 			release(t, acquire(t, d, request("next")))
 		})
 	}
-}
-
-// TestLapse has a hold end in the process alone. The lock is free at the end of the TTL, although
-// the process lives.
-func TestLapse(t *testing.T) {
-	t.Parallel()
-	path := newPath(t)
-	jobtest.Lapse(t, func() driver.Driver { return open(t, path) })
-}
-
-// TestHandOverWindow measures for how long a broken lease is still handed over in its process.
-func TestHandOverWindow(t *testing.T) {
-	t.Parallel()
-	livetest.Long(t)
-	path := newPath(t)
-	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return open(t, path) })
-}
-
-func TestStaleHandOver(t *testing.T) {
-	t.Parallel()
-	path := newPath(t)
-	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, path) }, func(name, id string) {
-		if err := open(t, path).Break(t.Context(), name, id); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

@@ -3,10 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,34 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 )
-
-// TestBrokenConnection checks that the error of a broken connection is not taken for a server's
-// answer: the request is repeated, and if that does not help in time, the store is unavailable.
-func TestBrokenConnection(t *testing.T) {
-	tests := []struct {
-		err          error
-		disconnected bool
-	}{
-		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}, true},
-		{io.EOF, true},
-		{zk.ErrConnectionClosed, true},
-		{zk.ErrNoNode, false},
-		{zk.ErrNoAuth, false},
-	}
-	d, err := New([]string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range tests {
-		err := classify(tt.err)
-		if errors.Is(err, errDisconnected) != tt.disconnected || !errors.Is(err, tt.err) {
-			t.Errorf("told(%v) = %v, want that there is no connection: %v", tt.err, err, tt.disconnected)
-		}
-		if err := d.explain(err, "/snib"); errors.Is(err, driver.ErrUnavailable) != tt.disconnected {
-			t.Errorf("explain(%v) = %v, want that the store is unavailable: %v", tt.err, err, tt.disconnected)
-		}
-	}
-}
 
 // TestEnded checks the error of an acquisition whose time ran out. It also names an outage, if
 // there was one.

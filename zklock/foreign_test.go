@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
 )
 
@@ -17,7 +16,7 @@ import (
 // thing has gone.
 func TestOtherKinds(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	conn := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
 	release(t, acquire(t, d, request("root", "a"))) // makes the root
@@ -117,24 +116,24 @@ func prefixed(prefix string, names []string) (all []string) {
 // TestPersistentAhead has a node that belongs to no session between a holder and a waiter.
 func TestPersistentAhead(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
-	l := acquire(t, d, request("job", "holder"))
-	if _, err := tree.Create("/snib/job/item-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+	l := acquire(t, d, request("persistentAhead", "holder"))
+	if _, err := tree.Create("/snib/persistentAhead/item-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Acquire(t.Context(), request("job", "waiter")); !errors.Is(err, driver.ErrKind) {
+	if _, err := d.Acquire(t.Context(), request("persistentAhead", "waiter")); !errors.Is(err, driver.ErrKind) {
 		t.Errorf("Acquire behind a node that belongs to no session = %v, want ErrKind", err)
 	}
-	tree.awaitChildren("/snib/job", 2)
+	tree.awaitChildren("/snib/persistentAhead", 2)
 	release(t, l)
 }
 
 // TestLiteralPath checks that ZooKeeper takes a literal name, and that all calls use it.
 func TestLiteralPath(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()}, zklock.LiteralNames())
 	const name = "große 50% 日本"

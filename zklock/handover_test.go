@@ -11,7 +11,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
 )
 
@@ -26,7 +25,7 @@ func blockRequest(name, id string, tokens int) driver.Request {
 // next node.
 func TestBlock(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	var last uint64
@@ -62,7 +61,7 @@ func TestBlock(t *testing.T) {
 // TestWanted has others queue behind the holder of a block.
 func TestWanted(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	tests := []struct {
 		name  string
@@ -126,9 +125,9 @@ func checkWanted(t *testing.T, wanted <-chan struct{}, by string) {
 // one lock all the time. A multi under each hold succeeds.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
-	if _, err := tree.Create("/account", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := tree.Create("/balance", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	d := newDriver(t, []string{server.Addr()})
@@ -136,7 +135,7 @@ func TestHandOver(t *testing.T) {
 		Many: d, Few: newDriver(t, []string{server.Addr()}),
 		Visit: func(lock *snib.Lock) {
 			if _, err := tree.Multi(d.IsOwner(lock.Name(), lock.Token()),
-				&zk.SetDataRequest{Path: "/account", Version: -1}); err != nil {
+				&zk.SetDataRequest{Path: "/balance", Version: -1}); err != nil {
 				t.Errorf("a multi under token %d = %v", lock.Token(), err)
 			}
 		},
@@ -147,40 +146,4 @@ func TestHandOver(t *testing.T) {
 			}
 		},
 	}.HandOver(t)
-}
-
-// TestNobodyStarves has a process whose goroutines always want a lock, and another one.
-func TestNobodyStarves(t *testing.T) {
-	t.Parallel()
-	server := zktest.Single(t)
-	jobtest.Crowd{Many: newDriver(t, []string{server.Addr()}), Few: newDriver(t, []string{server.Addr()})}.NobodyStarves(t)
-}
-
-// TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the
-// lock as the first one did.
-func TestIsOwnerBlock(t *testing.T) {
-	t.Parallel()
-	server := zktest.Single(t)
-	tree := newTree(t, server.Addr())
-	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	l := acquire(t, d, blockRequest("owned", "a", 10))
-	first := l.Grant().Token
-	for token, want := range map[uint64]bool{
-		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<10: false,
-		first >> 10: false,
-	} {
-		_, err := tree.Multi(d.IsOwner("owned", token))
-		if (err == nil) != want || err != nil && !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("a multi under token %d of the ten from %d on = %v, want success %v", token, first, err, want)
-		}
-	}
-	stale := d.IsOwner("owned", first+1)
-	release(t, l)
-	next := acquire(t, other, blockRequest("owned", "b", 10))
-	for _, check := range []*zk.CheckVersionRequest{stale, d.IsOwner("owned", first+1)} {
-		if _, err := tree.Multi(check); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("a multi under a hold whose lease was released = %v, while another process holds the lock", err)
-		}
-	}
-	release(t, next)
 }

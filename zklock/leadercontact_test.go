@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 )
 
 // TestHearing uses a session of 12 s in which the library pings every 4 s. A lease lasts 5 s,
@@ -146,63 +145,6 @@ func TestIdleSession(t *testing.T) {
 	if err != nil || asked.Sub(start) > timeout/4 { // a round trip; without pings it is 5/12
 		t.Errorf("after a while without requests a lease counts from %v before the question (%v), want from then",
 			asked.Sub(start), err)
-	}
-}
-
-// TestSilenceShortens blocks a session for long. Its next lease is shorter, although the answer
-// comes promptly.
-func TestSilenceShortens(t *testing.T) {
-	const timeout = 9 * time.Second
-	s, proxy := newTestSession(t, timeout)
-	connSeq := 0
-	var last, start driver.Instant
-	livetest.Await(t, "answer on the connection that was silent", func() (err error) {
-		connSeq = s.currentConnSeq()
-		if _, err := s.confirm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		heal := proxy.Stall()
-		last = driver.Now() // a ping may have been answered until now
-		// The silence is the point of the test. After 2/3 of the timeout the library leaves a
-		// server.
-		time.Sleep(timeout - leaseTTL(timeout) + timeout/30)
-		heal()
-		if start, _, err = s.confirmOnce(t.Context()); err == nil && s.currentConnSeq() != connSeq {
-			err = errDisconnected
-		}
-		return err
-	})
-	if late := start.Add(leaseTTL(timeout)).Sub(last.Add(timeout)); late > 0 {
-		t.Errorf("a lease counts until %v after the session may have ended", late)
-	}
-}
-
-// TestConfirmWaits checks that confirm waits for a full lease if the lease would otherwise be
-// much shorter, but not if it would be hardly shorter.
-func TestConfirmWaits(t *testing.T) {
-	const timeout = 4 * time.Second
-	for _, tt := range []struct {
-		name  string
-		less  time.Duration // than a full lease
-		waits bool
-	}{
-		{"Much", leaseTTL(timeout) / 3, true},
-		{"Hardly", leaseTTL(timeout) / 12, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s, _ := newTestSession(t, timeout)
-			asked := driver.Now()
-			s.mu.Lock()
-			s.contact = leaderContact{countsFrom: asked.Add(leaseTTL(timeout) - timeout - tt.less)}
-			s.mu.Unlock()
-			start, err := s.confirm(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if full := !start.Before(asked); full != tt.waits {
-				t.Errorf("the lease counts from %v before it was asked for, after %v", asked.Sub(start), driver.Now().Sub(asked))
-			}
-		})
 	}
 }
 

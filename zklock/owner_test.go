@@ -5,14 +5,12 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
 // TestIsOwner checks that a multi with IsOwner writes for the current hold, and for no other.
 func TestIsOwner(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	conn := newTree(t, server.Addr()).Conn
 	if _, err := conn.Create("/account", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {

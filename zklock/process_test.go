@@ -8,10 +8,19 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
 )
 
-func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
+// oneServer is that of tests that neither break it nor count its watches. Each has its own names.
+var oneServer livetest.Shared[*zktest.Server]
+
+func shared(t testing.TB) *zktest.Server {
+	t.Helper()
+	return oneServer.Get(t, func(t testing.TB) *zktest.Server { return zktest.Single(t) })
+}
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, oneServer.End)) }
 
 // A job is the work of a child process with a driver of its own.
 type job struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -19,54 +18,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
 )
-
-// TestThousandWaiters checks that a thousand waiters of one process have one node. The process
-// watches the one ahead, once.
-func TestThousandWaiters(t *testing.T) {
-	t.Parallel()
-	server := zktest.Single(t)
-	tree := newTree(t, server.Addr())
-	holder := acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
-	locker, err := snib.New(newDriver(t, []string{server.Addr()}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close()
-	const n = 1000
-	var waiting sync.WaitGroup
-	served := make(chan error, n)
-	for range n {
-		waiting.Go(func() {
-			lock, err := locker.Acquire(t.Context(), "job")
-			if err == nil {
-				err = lock.Release()
-			}
-			served <- err
-		})
-	}
-	tree.awaitChildren("/snib/job", 2)
-	watched := func() error {
-		if got, nodes := server.Watches(t); got != 2 || nodes != 1 {
-			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side", got, nodes, n)
-		}
-		return nil
-	}
-	livetest.Await(t, "two watches", watched)
-	if names := tree.children("/snib/job"); len(names) != 2 {
-		t.Errorf("the line is %q, want the holder and one waiter", names)
-	}
-	if err := watched(); err != nil {
-		t.Error(err)
-	}
-	release(t, holder)
-	waiting.Wait()
-	for range n {
-		if err := <-served; err != nil {
-			t.Fatalf("a waiter was not served: %v", err)
-		}
-	}
-	tree.awaitChildren("/snib/job", 0)
-}
 
 // TestNoHerd has many processes wait. Each watches one node, and no two the same, so a release
 // wakes one waiter. The holder watches its own node, too.
@@ -129,45 +80,24 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	})
 }
 
-// TestGoroutines checks that holds cost no goroutines.
-func TestGoroutines(t *testing.T) {
-	d := newDriver(t, []string{zktest.Single(t).Addr()})
-	due := []driver.Lease{acquire(t, d, request("first", "a"))}
-	before := runtime.NumGoroutine()
-	for i := range 300 {
-		due = append(due, acquire(t, d, request(fmt.Sprint("job", i), "a")))
-	}
-	for i, got := range d.Renew(t.Context(), due) {
-		if got.Err != nil {
-			t.Fatalf("Renew of lease %d = %v", i, got.Err)
-		}
-	}
-	livetest.Await(t, "goroutines as before", func() error {
-		if got := runtime.NumGoroutine(); got > before {
-			return fmt.Errorf("there are %d with 300 holds, %d with one", got, before)
-		}
-		return nil
-	})
-}
-
 // TestFolderComesAgain checks that tokens and the order continue when the folder of a lock is
 // removed and created again, although its numbers restart at 0.
 func TestFolderComesAgain(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	addrs := []string{server.Addr()}
 	d1, d2, d3 := newDriver(t, addrs), newDriver(t, addrs), newDriver(t, addrs)
 	var last uint64
 	for range 3 {
-		l := acquire(t, d1, request("job", "a"))
-		if got := tree.children("/snib/job")[0]; got[len(got)-10:] > "0000000001" {
+		l := acquire(t, d1, request("folderComesAgain", "a"))
+		if got := tree.children("/snib/folderComesAgain")[0]; got[len(got)-10:] > "0000000001" {
 			t.Errorf("the node is %q, want one of a new folder", got)
 		}
-		w2 := jobtest.Acquiring(t, d2, request("job", "b"))
-		tree.awaitChildren("/snib/job", 2)
-		w3 := jobtest.Acquiring(t, d3, request("job", "c"))
-		tree.awaitChildren("/snib/job", 3)
+		w2 := jobtest.Acquiring(t, d2, request("folderComesAgain", "b"))
+		tree.awaitChildren("/snib/folderComesAgain", 2)
+		w3 := jobtest.Acquiring(t, d3, request("folderComesAgain", "c"))
+		tree.awaitChildren("/snib/folderComesAgain", 3)
 		for _, l := range []driver.Lease{l, nil, nil} {
 			switch {
 			case l != nil:
@@ -185,7 +115,7 @@ func TestFolderComesAgain(t *testing.T) {
 		}
 		// It is a container: the server removes it, in tests twice a second.
 		livetest.Await(t, "end of the empty folder", func() error {
-			if ok, _, err := tree.Exists("/snib/job"); ok || err != nil {
+			if ok, _, err := tree.Exists("/snib/folderComesAgain"); ok || err != nil {
 				return fmt.Errorf("it is there: %v, %w", ok, err)
 			}
 			return nil
@@ -193,95 +123,49 @@ func TestFolderComesAgain(t *testing.T) {
 	}
 }
 
-// TestFolderDeleted deletes all nodes and their folder at once. The holder learns of it, and
-// the waiters queue again.
-func TestFolderDeleted(t *testing.T) {
-	t.Parallel()
-	server := zktest.Single(t)
-	tree := newTree(t, server.Addr())
-	d1, d2 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	holder := acquire(t, d1, request("job", "a"))
-	waiting := jobtest.Acquiring(t, d2, request("job", "b"))
-	for _, name := range tree.awaitChildren("/snib/job", 2) {
-		if err := tree.Delete("/snib/job/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			t.Fatal(err)
-		}
-	}
-	_ = tree.Delete("/snib/job", -1) // unless the waiter was quicker
-	next := waiting.Get(t)
-	if err := d1.Renew(t.Context(), []driver.Lease{holder})[0].Err; !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Renew of a hold whose folder was deleted = %v, want ErrLost", err)
-	}
-	if next.Grant().Token <= holder.Grant().Token {
-		t.Errorf("Token = %d after %d", next.Grant().Token, holder.Grant().Token)
-	}
-}
-
-// TestCounterWraps has a foreign node from just before the counter wrapped around: it came
-// before us.
-func TestCounterWraps(t *testing.T) {
-	t.Parallel()
-	server := zktest.Single(t)
-	tree := newTree(t, server.Addr())
-	d := newDriver(t, []string{server.Addr()})
-	l := acquire(t, d, request("job", "a")) // the server may remove an empty folder at any time
-	const foreign = "/snib/job/_c_541141a4-7c3d-47a1-9484-716030f424b0-lock--000000002"
-	if _, err := tree.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	release(t, l)
-	checkHeld(t, d, "job", "behind a node from before the counter wrapped around")
-	waiting := jobtest.Acquiring(t, d, request("job", "b"))
-	tree.awaitChildren("/snib/job", 2)
-	if err := tree.Delete(foreign, -1); err != nil {
-		t.Fatal(err)
-	}
-	release(t, waiting.Get(t))
-}
-
 // TestMinHoldOutlivesProcess checks that MinHold keeps a lock taken after its process has
 // ended, and no longer than it should.
 func TestMinHoldOutlivesProcess(t *testing.T) {
 	t.Parallel()
 	const least = 1500 * time.Millisecond
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	gone := newDriver(t, []string{server.Addr()})
-	req := request("job", "short job")
+	req := request("minHoldOutlivesProcess", "short job")
 	req.MinHold = least
 	l := acquire(t, gone, req)
-	waiting := jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", "waiter"))
-	tree.awaitChildren("/snib/job", 2)
+	waiting := jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("minHoldOutlivesProcess", "waiter"))
+	tree.awaitChildren("/snib/minHoldOutlivesProcess", 2)
 	release(t, l)
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	checkHeld(t, newDriver(t, []string{server.Addr()}), "job", "of a lock that MinHold keeps for a process that is gone")
+	checkHeld(t, newDriver(t, []string{server.Addr()}), "minHoldOutlivesProcess", "of a lock that MinHold keeps for a process that is gone")
 	next := waiting.Get(t)
 	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+5*time.Second {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
 	}
 	release(t, next)
-	tree.awaitChildren("/snib/job", 0)
+	tree.awaitChildren("/snib/minHoldOutlivesProcess", 0)
 }
 
 // TestMinHoldOfWaiter checks that MinHold of a hold that had to wait counts from the grant, and not
 // from the last confirmation of the session, which the waiter got when it began to wait.
 func TestMinHoldOfWaiter(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	first, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	l := acquire(t, first, request("job", "first"))
-	req := request("job", "waiter")
+	l := acquire(t, first, request("minHoldOfWaiter", "first"))
+	req := request("minHoldOfWaiter", "waiter")
 	req.MinHold = 2 * time.Second
 	waiting := jobtest.Acquiring(t, d, req)
-	tree.awaitChildren("/snib/job", 2)
+	tree.awaitChildren("/snib/minHoldOfWaiter", 2)
 	time.Sleep(time.Second) // the wait, which must not count
 	freed := driver.Now()
 	release(t, l)
 	release(t, waiting.Get(t))
-	release(t, acquire(t, first, request("job", "next")))
+	release(t, acquire(t, first, request("minHoldOfWaiter", "next")))
 	if kept := driver.Now().Sub(freed); kept < req.MinHold {
 		t.Errorf("the lock was given to the next %v after the grant at the earliest, want %v", kept, req.MinHold)
 	}
@@ -291,34 +175,30 @@ func TestMinHoldOfWaiter(t *testing.T) {
 // It is not shown as a hold, and an acquisition with NoWait succeeds.
 func TestMinHoldLapsed(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
-	tree := newTree(t, server.Addr())
+	server := shared(t)
 	gone, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	for _, req := range []driver.Request{request("job", "a"), {Name: "slots", ID: "a", TTL: time.Minute, Slots: 1}} {
+	for _, req := range []driver.Request{request("minHoldLapsed", "a"), {Name: "minHoldLapsed slots", ID: "a", TTL: time.Minute, Slots: 1}} {
 		req.MinHold = 500 * time.Millisecond
 		release(t, acquire(t, gone, req))
 	}
 	gone.Close()
-	for _, name := range []string{"job", "slots"} {
+	for _, name := range []string{"minHoldLapsed", "minHoldLapsed slots"} {
 		livetest.Await(t, "end of what MinHold keeps", func() error {
 			if st, err := d.Status(t.Context(), name); err != nil || len(st.Holders) > 0 {
 				return fmt.Errorf("Status = %+v, %w", st, err)
 			}
 			return nil
 		})
-		if names := tree.children("/snib/" + name); len(names) != 1 {
-			t.Errorf("the line is %q, want the node that is to be passed over", names)
-		}
 	}
-	if err := d.List(t.Context(), "", func(st driver.Status) bool { t.Errorf("List shows %+v", st); return true }); err != nil {
+	if err := d.List(t.Context(), "minHoldLapsed", func(st driver.Status) bool { t.Errorf("List shows %+v", st); return true }); err != nil {
 		t.Error(err)
 	}
-	req := request("job", "b")
+	req := request("minHoldLapsed", "b")
 	req.NoWait = true
 	if _, err := d.Acquire(t.Context(), req); err != nil {
 		t.Errorf("Acquire with NoWait = %v, want the lock", err)
 	}
-	req = driver.Request{Name: "slots", ID: "b", TTL: time.Minute, Slots: 1, NoWait: true}
+	req = driver.Request{Name: "minHoldLapsed slots", ID: "b", TTL: time.Minute, Slots: 1, NoWait: true}
 	if _, err := d.Acquire(t.Context(), req); err != nil {
 		t.Errorf("Acquire with NoWait of a slot = %v, want it", err)
 	}
@@ -328,18 +208,18 @@ func TestMinHoldLapsed(t *testing.T) {
 // has ended meanwhile. Foreign clients would wait for them for ever.
 func TestMinHoldOutlivesSession(t *testing.T) {
 	t.Parallel()
-	w := newTestbed(t)
-	req := request("job", "d")
+	w := newTestbed(t, shared(t))
+	req := request("minHoldOutlivesSession", "d")
 	req.MinHold = 3 * timeout
 	release(t, acquire(t, w.d, req))
-	node := w.tree.awaitChildren("/snib/job", 1)[0]
+	node := w.tree.awaitChildren("/snib/minHoldOutlivesSession", 1)[0]
 	other := acquire(t, w.d, request("of the session", "d"))
 	heal := w.proxy.Sever()
 	w.tree.awaitChildren("/snib/of%20the%20session", 0)
 	_ = other
 	heal()
 	livetest.Await(t, "deletion of the kept node", func() error {
-		if names := w.tree.children("/snib/job"); slices.Contains(names, node) {
+		if names := w.tree.children("/snib/minHoldOutlivesSession"); slices.Contains(names, node) {
 			return fmt.Errorf("there are %q", names)
 		}
 		return nil
@@ -352,64 +232,26 @@ func TestMinHoldOutlivesSession(t *testing.T) {
 // TestMinHoldAnswerLost loses an answer when MinHold begins, which does not change its length.
 func TestMinHoldAnswerLost(t *testing.T) {
 	t.Parallel()
-	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
-	req := request("job", "d")
+	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout), zklock.KeepSuspended())
+	req := request("minHoldAnswerLost", "d")
 	req.MinHold = time.Second
 	l := acquire(t, w.d, req)
-	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/job/_k_")
+	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/minHoldAnswerLost/_k_")
 	release(t, l)
 	<-lost
-	next := acquire(t, w.other, request("job", "next"))
+	next := acquire(t, w.other, request("minHoldAnswerLost", "next"))
 	if kept := driver.Now().Sub(l.Grant().Start); kept < req.MinHold || kept > req.MinHold+5*time.Second {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, req.MinHold)
 	}
 	release(t, next)
-	w.tree.awaitChildren("/snib/job", 0)
-}
-
-// TestSlotsLine checks that waiters of a semaphore are served in order, each as soon as a slot
-// is free, without polling.
-func TestSlotsLine(t *testing.T) {
-	server := zktest.Single(t)
-	tree := newTree(t, server.Addr())
-	const slots, waiters = 3, 6
-	newRequest := func(id string) driver.Request {
-		req := request("job", id)
-		req.Slots = slots
-		return req
-	}
-	var held []driver.Lease
-	for i := range slots {
-		held = append(held, acquire(t, newDriver(t, []string{server.Addr()}), newRequest(fmt.Sprint("holder", i))))
-	}
-	var waits []*jobtest.Waiter
-	for i := range waiters {
-		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)),
-			newRequest(fmt.Sprint("waiter", i))))
-		tree.awaitChildren("/snib/job", slots+i+1)
-	}
-	slack := livetest.Slack(t)
-	for i, w := range waits {
-		began := time.Now()
-		release(t, held[len(held)-1-i%2]) // not always the one that came first
-		held = append(held[:len(held)-1-i%2], held[len(held)-i%2:]...)
-		held = append(held, w.Get(t))
-		// With a session timeout of one minute, a waiter checks the queue by itself only after
-		// a minute.
-		if took := time.Since(began); took > 5*time.Second+slack() {
-			t.Errorf("waiter %d was served %v after there was room", i, took)
-		}
-	}
-	for _, l := range held {
-		release(t, l)
-	}
+	w.tree.awaitChildren("/snib/minHoldAnswerLost", 0)
 }
 
 // TestSlotsLetInAtOnce has a waiter behind one that is granted before it ever looked at the
 // queue. The waiter learns of that, too, and is the first of the waiters then.
 func TestSlotsLetInAtOnce(t *testing.T) {
 	// The timeout is the longest time between two checks of the queue.
-	w := newTestbed(t, zklock.Timeout(30*time.Second))
+	w := newTestbed(t, zktest.Single(t), zklock.Timeout(30*time.Second))
 	newRequest := func(id string) driver.Request {
 		req := request("job", id)
 		req.Slots = 2
@@ -447,17 +289,17 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 func TestLockerKnowsFirst(t *testing.T) {
 	for name, opts := range map[string][]zklock.Option{"Default": nil, "KeepSuspended": {zklock.KeepSuspended()}} {
 		t.Run(name, func(t *testing.T) {
-			w := newTestbed(t, opts...)
+			w := newTestbed(t, shared(t), opts...)
 			locker, err := snib.New(w.d)
 			if err != nil {
 				t.Fatal(err)
 			}
-			lock, err := locker.Acquire(t.Context(), "job")
+			lock, err := locker.Acquire(t.Context(), "lockerKnowsFirst")
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := jobtest.Acquiring(t, w.other, request("job", "next"))
-			w.tree.awaitChildren("/snib/job", 2)
+			next := jobtest.Acquiring(t, w.other, request("lockerKnowsFirst", "next"))
+			w.tree.awaitChildren("/snib/lockerKnowsFirst", 2)
 			w.proxy.Sever()
 			began, machine := time.Now(), livetest.Lateness()
 			select {
@@ -480,19 +322,19 @@ func TestLockerKnowsFirst(t *testing.T) {
 // session follow each other closely.
 func TestTokenIsCzxidInTurn(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	var running sync.WaitGroup
 	for i := range 3 {
 		running.Go(func() {
 			for n := range 40 {
 				id := fmt.Sprint(i, " ", n)
-				l, err := d.Acquire(t.Context(), request("job", id))
+				l, err := d.Acquire(t.Context(), request("tokenIsCzxidInTurn", id))
 				if err != nil {
 					t.Errorf("Acquire = %v", err)
 					return
 				}
-				st, err := other.Status(t.Context(), "job")
+				st, err := other.Status(t.Context(), "tokenIsCzxidInTurn")
 				if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != id || st.Holders[0].Token != l.Grant().Token {
 					t.Errorf("Status = %+v, %v; want %q with the token %d", st.Holders, err, id, l.Grant().Token)
 				}
@@ -509,11 +351,11 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 // and go in between.
 func TestTokenIsCzxid(t *testing.T) {
 	t.Parallel()
-	server := zktest.Single(t)
+	server := shared(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
 	createForeign := func() {
-		made, err := tree.Create("/snib/job/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		made, err := tree.Create("/snib/tokenIsCzxid/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		if errors.Is(err, zk.ErrNoNode) {
 			return // the server has removed the folder, which was empty
 		}
@@ -525,8 +367,8 @@ func TestTokenIsCzxid(t *testing.T) {
 		}
 	}
 	for i := range 40 {
-		l := acquire(t, d, request("job", "a"))
-		_, stat, err := tree.Exists("/snib/job/" + tree.children("/snib/job")[0])
+		l := acquire(t, d, request("tokenIsCzxid", "a"))
+		_, stat, err := tree.Exists("/snib/tokenIsCzxid/" + tree.children("/snib/tokenIsCzxid")[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -541,7 +383,7 @@ func TestTokenIsCzxid(t *testing.T) {
 			createForeign()
 		}
 		if i%8 == 5 { // with a new folder, the numbers restart
-			if err := tree.Delete("/snib/job", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			if err := tree.Delete("/snib/tokenIsCzxid", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				t.Fatal(err)
 			}
 		}

@@ -234,7 +234,24 @@ func (t *trial) boundedContext() context.Context {
 // acquire takes a lease that must be granted, if necessary after a short lease has ended.
 func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
-	return t.mustBeGrantedWithin(t.startAcquire(d, req), t.h.TTL+waitTimeout)
+	l, err := t.answer(d, req, t.h.TTL+waitTimeout)
+	if err != nil {
+		t.Fatalf("Acquire = %v, want a lease", err)
+	}
+	return l
+}
+
+// answer returns the result of an Acquire that returns in time. A driver may leave it to the core
+// to ask a store again that has not answered.
+func (t *trial) answer(d driver.Driver, req driver.Request, within time.Duration) (driver.Lease, error) {
+	t.Helper()
+	var w *waiter
+	err := t.retryIfLate(func() error {
+		w = t.startAcquire(d, req)
+		t.waitReturned(w, within)
+		return w.err
+	})
+	return w.lease, err
 }
 
 // retryIfLate calls call, and repeats it for up to waitTimeout while it returns ErrUnavailable
@@ -253,13 +270,7 @@ func (t *trial) retryIfLate(call func() error) error {
 func (t *trial) tryAcquire(d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	var w *waiter
-	err := t.retryIfLate(func() error {
-		w = t.startAcquire(d, req)
-		t.waitReturned(w, waitTimeout)
-		return w.err
-	})
-	return w.lease, err
+	return t.answer(d, req, waitTimeout)
 }
 
 // mustBeHeld checks that req is refused because the lock is held.

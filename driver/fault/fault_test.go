@@ -217,67 +217,6 @@ func TestSever(t *testing.T) {
 	}
 }
 
-// TestSeveredWaiter checks that the store does not learn of a waiter that gives up while the
-// network is down.
-func TestSeveredWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := new(memlock.Store)
-		holder := mustAcquire(t, s.Open(), "lock", "a")
-		d := fault.Wrap(s.Open(), fault.Plan{})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		failed := make(chan error)
-		go func() {
-			_, err := d.Acquire(ctx, request("lock", "b"))
-			failed <- err
-		}()
-		synctest.Wait()
-		d.Sever(fault.Hang)
-		cancel(errGone)
-		if err := <-failed; !errors.Is(err, errGone) {
-			t.Errorf("Acquire = %v, want %v", err, errGone)
-		}
-		if err := holder.Release(t.Context()); err != nil {
-			t.Fatalf("Release = %v", err)
-		}
-		synctest.Wait()
-		if got := holders(t, s, "lock"); !slices.Equal(got, []string{"b"}) {
-			t.Errorf("the store granted to %q, want the waiter that it knows of", got)
-		}
-		time.Sleep(time.Minute)
-		if got := holders(t, s, "lock"); len(got) > 0 {
-			t.Errorf("after a TTL %q hold, want nobody", got)
-		}
-	})
-}
-
-// TestHealWithdraws checks that requests left waiting in the store are withdrawn when the
-// network is back.
-func TestHealWithdraws(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := new(memlock.Store)
-		holder := mustAcquire(t, s.Open(), "lock", "a")
-		d := fault.Wrap(s.Open(), fault.Plan{})
-		failed := make(chan error)
-		go func() {
-			_, err := d.Acquire(t.Context(), request("lock", "b"))
-			failed <- err
-		}()
-		synctest.Wait()
-		d.Sever(fault.Fail)
-		if err := <-failed; !errors.Is(err, fault.ErrSevered) {
-			t.Errorf("Acquire = %v, want %v", err, fault.ErrSevered)
-		}
-		d.Heal()
-		synctest.Wait()
-		if err := holder.Release(t.Context()); err != nil {
-			t.Fatalf("Release = %v", err)
-		}
-		if got := holders(t, s, "lock"); len(got) > 0 {
-			t.Errorf("%q hold, want nobody", got)
-		}
-	})
-}
-
 // TestCancelledBeforeGrant checks that the inner driver sees an earlier cancellation in time.
 func TestCancelledBeforeGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -302,25 +241,6 @@ func TestCancelledBeforeGrant(t *testing.T) {
 			synctest.Wait()
 		}
 	})
-}
-
-func TestInspectorIsForwarded(t *testing.T) {
-	d := fault.Wrap(memlock.New(), fault.Plan{})
-	mustAcquire(t, d, "lock", "a")
-	var names []string
-	err := d.List(t.Context(), "lo", func(st driver.Status) bool {
-		names = append(names, st.Name)
-		return true
-	})
-	if err != nil || !slices.Equal(names, []string{"lock"}) {
-		t.Errorf("List = %q, %v", names, err)
-	}
-	if err := d.Break(t.Context(), "lock", "a"); err != nil {
-		t.Errorf("Break = %v", err)
-	}
-	if st, err := d.Status(t.Context(), "lock"); err != nil || len(st.Holders) > 0 {
-		t.Errorf("Status after Break = %+v, %v", st, err)
-	}
 }
 
 // A lateGranter is a driver that grants at the moment at which its caller gives up.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,68 +51,5 @@ func TestShim(t *testing.T) {
 	s.CutPower(dir)
 	if info, err := os.Stat(file); err != nil || info.Size() != 100 {
 		t.Errorf("after a power cut the file is %v, %v, want the 100 bytes that it had at the fsync", info, err)
-	}
-}
-
-// waiter waits for a condition, first until a time of the wall clock and then until one of the
-// monotonic clock, and prints how many milliseconds that took.
-const waiter = `#include <pthread.h>
-#include <stdio.h>
-#include <time.h>
-
-static long now(void) {
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-int main(void) {
-	clockid_t clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC};
-	for (int i = 0; i < 2; i++) {
-		pthread_condattr_t attr;
-		pthread_cond_t cond;
-		pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-		pthread_condattr_init(&attr);
-		pthread_condattr_setclock(&attr, clocks[i]);
-		pthread_cond_init(&cond, &attr);
-		struct timespec until;
-		clock_gettime(clocks[i], &until);
-		until.tv_sec++;
-		long began = now();
-		pthread_mutex_lock(&mutex);
-		while (!pthread_cond_timedwait(&cond, &mutex, &until))
-			;
-		printf("%ld\n", now() - began);
-	}
-}
-`
-
-// TestShimWaits checks that who waits until a time waits as long as the stepped clock says, and not
-// until the true time: a server whose clock is behind would not wait at all, and turn round and
-// round.
-func TestShimWaits(t *testing.T) {
-	s := NewShim(t, "gcc")
-	program := filepath.Join(t.TempDir(), "waiter")
-	gcc := exec.Command("gcc", "-x", "c", "-o", program, "-")
-	gcc.Stdin = strings.NewReader(waiter)
-	if out, err := gcc.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-		s.SetClock(ahead)
-		cmd := exec.Command(program)
-		cmd.Env, cmd.WaitDelay = append(os.Environ(), s.Env()...), time.Second
-		late := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
-		out, err := cmd.Output()
-		late.Stop()
-		if err != nil {
-			t.Fatalf("%v ahead: it does not end: %v", ahead, err)
-		}
-		for clock, text := range map[string]string{"wall": strings.Fields(string(out))[0],
-			"monotonic": strings.Fields(string(out))[1]} {
-			if ms, err := strconv.Atoi(text); err != nil || ms < 990 {
-				t.Errorf("%v ahead: a wait of a second by the %s clock takes %s ms", ahead, clock, text)
-			}
-		}
 	}
 }

@@ -184,37 +184,3 @@ func (k *known) check(page, cell string) []string {
 	}
 	return problems
 }
-
-func TestKnown(t *testing.T) {
-	k := newKnown(
-		map[string]string{"docs/a.md": "failover-grace=off"},
-		map[string]string{
-			"x/Makefile":                  "model: deps\n",
-			"x/driver/drivertest/wait.go": "package drivertest\nvar c = \"Wait/Release\"\n",
-			"x/lock_test.go":              "package snib\nfunc TestDo(t *testing.T) {}\n",
-			"x/lock.go": "package snib\ntype Lock struct{ Name string }\nfunc (l *Lock) Token() " +
-				"{}\nconst TTL = 1\ntype D interface{ Renew() }\n",
-		})
-	tests := []struct {
-		cell string
-		want int // problems
-	}{
-		{"`snib.Lock`, `snib.Lock.Token`, `snib.Lock.Name`, `snib.TTL`, `snib.D.Renew`, `TestDo`, `Wait/Release`, `make " +
-			"model`", 0},
-		{"[a](a.md): `failover-grace=off`", 0},
-		{"[`redisfence`](a.md)", 0},
-		{"`snib run`", 0},
-		{"n.a.: it is about Java", 0},
-		{"it is so", 1},
-		{"`snib.Lock.Held`", 1},
-		{"`TestDone`", 1},
-		{"`Wait/Forever`", 1},
-		{"`make coffee`", 1},
-		{"[a](a.md): `failover-grace=on`", 1},
-	}
-	for _, tt := range tests {
-		if got := k.check("docs/articles.md", tt.cell); len(got) != tt.want {
-			t.Errorf("check(%q) = %q, want %d problems", tt.cell, slices.Clone(got), tt.want)
-		}
-	}
-}

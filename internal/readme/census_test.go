@@ -106,20 +106,3 @@ func checkOf(page, lang string) int {
 	}
 	return -1
 }
-
-func TestCheckOf(t *testing.T) {
-	tests := []struct {
-		page, lang string
-		want       bool
-	}{
-		{"README.zh.md", "sh", true},
-		{"docs/backends/pglock.md", "sql", true},
-		{"README.md", "sql", false},
-		{"docs/new.md", "sh", false},
-	}
-	for _, tt := range tests {
-		if got := checkOf(tt.page, tt.lang) >= 0; got != tt.want {
-			t.Errorf("checkOf(%q, %q) >= 0 = %v, want %v", tt.page, tt.lang, got, tt.want)
-		}
-	}
-}

@@ -61,12 +61,3 @@ func fragment(heading string) string {
 		return -1
 	}, strings.TrimSpace(heading))
 }
-
-func TestAnchors(t *testing.T) {
-	got := anchors("# A page\n<a id=\"set\"></a>\n\n## Files: `snib fence FILE -- COMMAND`\n```sh\n# no " +
-		"heading\n```\n## A page\n### 分布式锁, and *more*\n")
-	want := []string{"a-page", "set", "files-snib-fence-file----command", "a-page-1", "分布式锁-and-more"}
-	if !slices.Equal(got, want) {
-		t.Errorf("anchors = %q, want %q", got, want)
-	}
-}

@@ -113,10 +113,3 @@ func runProgram(t *testing.T, parent, commands string, p program) {
 		t.Errorf("line %d: the program prints\n%s\nthe page says\n%s", p.line, out, p.output)
 	}
 }
-
-func TestProgramsFound(t *testing.T) {
-	got := programs("```go\npackage main\n```\n\nIt prints\n\n```text\na\n```\n\n```go\nf()\n```\n")
-	if want := (program{2, "package main\n", "a\n"}); len(got) != 1 || got[0] != want {
-		t.Errorf("programs = %+v, want %+v", got, want)
-	}
-}

@@ -40,7 +40,11 @@ func Password() string { return livetest.MustSecret() }
 // A Server is a MariaDB server.
 type Server struct {
 	*livetest.Process
+	database string
 }
+
+// In returns the server with the data source names of another database.
+func (s *Server) In(database string) *Server { return &Server{s.Process, database} }
 
 // Start starts a MariaDB server with the given settings, such as "max-connections=50", in
 // addition to its defaults: commits wait for the disk. It skips t if MariaDB is not installed,
@@ -58,7 +62,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	if err := os.WriteFile(initFile, []byte(accounts()), 0o644); err != nil {
 		t.Fatalf("write the accounts: %v", err)
 	}
-	return &Server{livetest.Start(t, livetest.Command{
+	return &Server{database: Database, Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Args: func(port int) []string {
 			args := []string{
@@ -95,12 +99,14 @@ DROP USER IF EXISTS root@localhost, root@'127.0.0.1', root@'::1';
 const logSize = "16M"
 
 // DSN returns the data source name of the server for github.com/go-sql-driver/mysql.
-func (s *Server) DSN(params ...string) string { return DSN(s.Addr(), params...) }
+func (s *Server) DSN(params ...string) string { return dsn(s.Addr(), s.database, params) }
 
 // DSN returns the data source name for the server at addr, or for a proxy at addr.
 // Each parameter is "name=value".
-func DSN(addr string, params ...string) string {
-	dsn := User + ":" + Password() + "@tcp(" + addr + ")/" + Database
+func DSN(addr string, params ...string) string { return dsn(addr, Database, params) }
+
+func dsn(addr, database string, params []string) string {
+	dsn := User + ":" + Password() + "@tcp(" + addr + ")/" + database
 	for i, p := range params {
 		dsn += map[bool]string{true: "?", false: "&"}[i == 0] + p
 	}

@@ -29,7 +29,7 @@ const (
 )
 
 // A ClusterSetup is a cluster of three masters, which share the slots evenly, each with a
-// replica. A master that [ClusterSetup.KillMasterOf] or [ClusterSetup.HangMasterOf] breaks is
+// replica. A master that [ClusterSetup.KillMasterOf] kills is
 // replaced after two or three seconds. Other nodes that do not answer count as down later.
 type ClusterSetup struct {
 	t        testing.TB
@@ -161,15 +161,6 @@ func (c *ClusterSetup) KillMasterOf(slot int) *Node {
 	c.t.Helper()
 	master := c.MasterOf(slot)
 	master.Kill()
-	c.setNodeTimeout(failoverTimeout)
-	return master
-}
-
-// HangMasterOf hangs the master of a slot, and returns it, so that the caller can resume it.
-func (c *ClusterSetup) HangMasterOf(slot int) *Node {
-	c.t.Helper()
-	master := c.MasterOf(slot)
-	master.Hang()
 	c.setNodeTimeout(failoverTimeout)
 	return master
 }

@@ -1,7 +1,6 @@
 package quorumtest
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"runtime"
@@ -229,41 +228,4 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestQueue takes events from the heap in the order of their times and, for equal times, of
-// their arrival.
-func TestQueue(t *testing.T) {
-	w := &world{seed: 1}
-	rng := w.source("queue")
-	for range 1000 {
-		w.push(event{at: between(rng, 0, 100)})
-	}
-	var got []event
-	for len(w.queue) > 0 {
-		got = append(got, w.pop())
-	}
-	if len(got) != 1000 || !slices.IsSortedFunc(got, func(a, b event) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order))
-	}) {
-		t.Errorf("%d events, or out of order", len(got))
-	}
-}
-
-// TestClock makes a clock drift, jump and stand still.
-func TestClock(t *testing.T) {
-	c := clock{shown: time.Hour, ppm: 1000}
-	reads := func(now, want time.Duration) {
-		t.Helper()
-		if got := c.read(now) - time.Hour; got != want {
-			t.Errorf("after %v the clock shows %v more, want %v", now, got, want)
-		}
-	}
-	const s, ms = time.Second, time.Millisecond
-	reads(10*s, 10*s+10*ms)
-	c.jump(10*s, -2*s)
-	reads(10*s, 8*s+10*ms)
-	c.stop(20*s, 25*s)
-	reads(24*s, 18*s+20*ms)
-	reads(35*s, 28*s+30*ms)
 }
