@@ -18,6 +18,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
+	"github.com/sniblock/snib/cmd/sniblab/internal/peers/golang"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 	"github.com/sniblock/snib/etcdlock"
@@ -236,7 +237,11 @@ func openZooKeeper(_ context.Context, url string) (snib.Driver, error) {
 func serveTarget(name string) error {
 	all := ownTargets()
 	i := slices.IndexFunc(all, func(o ownTarget) bool { return o.Name == name })
-	if i < 0 {
+	switch {
+	case i >= 0:
+	case golang.Has(name):
+		return golang.Serve(name, os.Stdin, os.Stdout)
+	default:
 		if err := trial.ServePattern(name, os.Stdin, os.Stdout); err != nil {
 			return usagef("%w; see sniblab list", err)
 		}
