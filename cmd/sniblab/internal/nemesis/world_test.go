@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
@@ -39,7 +38,6 @@ type world struct {
 	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
 	ids       int64
 
-	servers  []pair.Server
 	minority int               // so many servers may be killed at the same time; 0 means 1
 	proxies  []*livetest.Proxy // of the workers, to each server
 	request  []string          // the requests whose answers are lost; none for any
