@@ -198,7 +198,7 @@ func (w *world) waitDuringFault(duration time.Duration) {
 // the store, and adds the network faults.
 func (w *world) addProxies(kind string, addrs ...string) {
 	w.t.Helper()
-	w.direct, w.Store = Store{Kind: kind, Addrs: addrs}, Store{Kind: kind}
+	w.direct, w.Store = newStore(kind, addrs...), newStore(kind)
 	for _, addr := range addrs {
 		p := livetest.NewProxy(w.t, addr)
 		w.proxies, w.Store.Addrs = append(w.proxies, p), append(w.Store.Addrs, p.Addr())
