@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,31 +12,22 @@ import (
 )
 
 // TestDemosHaveASection checks that docs/from-setnx.md has a section for each demo, to which the
-// demo links by its name, and for nothing else.
+// demo links by its name, and which says how to run it.
 func TestDemosHaveASection(t *testing.T) {
 	const page = "docs/from-setnx.md"
 	text, err := os.ReadFile(filepath.Join("../..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var described, demos []string
-	for _, section := range strings.Split(string(text), "<a id=\"")[1:] {
-		name, rest, _ := strings.Cut(section, "\"></a>\n\n### ")
-		described = append(described, name)
-		if command := "`sniblab demo " + name + "`"; !strings.Contains(rest, command) {
-			t.Errorf("%s: the section of %s does not say %s", page, name, command)
-		}
-	}
 	for _, s := range demo.All() {
-		demos = append(demos, s.Name)
+		_, section, found := strings.Cut(string(text), `<a id="`+s.Name+"\"></a>\n\n### ")
+		section, _, _ = strings.Cut(section, "<a id=")
+		if !found || !strings.Contains(section, "`sniblab demo "+s.Name+"`") {
+			t.Errorf("%s has no section about %s that says how to run it", page, s.Name)
+		}
 		if want := page + "#" + s.Name; s.Page != want {
 			t.Errorf("demo %s: the page is %s, want %s", s.Name, s.Page, want)
 		}
-	}
-	slices.Sort(described)
-	slices.Sort(demos)
-	if !slices.Equal(described, demos) {
-		t.Errorf("%s has the demos\n%q, want those of sniblab demo,\n%q", page, described, demos)
 	}
 }
 

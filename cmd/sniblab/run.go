@@ -29,8 +29,6 @@ type runCommand struct {
 	out, errs  io.Writer
 	names      []string // of targets
 	faults     []string
-	planText   string
-	plan       []trial.Step
 	store      string
 	hasStore   bool // --store was given
 	time       time.Duration
@@ -53,9 +51,8 @@ starts for it: a Redis server, the path of a file, or nothing.
 
 Each target has trials of some seconds, for about the time of --for. The faults
 of the first trial follow from --seed, those of the second from the number
-after it, and so on. For a rejected target, the lab drops the faults that are
-not needed, and prints the command that repeats the decisive trial. Its --plan
-says what was done: pause:A:17 does pause to client A, and 17 says for how long.
+after it, and so on. For a rejected target, the lab prints the command that
+repeats the decisive trial.
 
 Exit code 1 means that a target was rejected. Ctrl-C ends all that was started.`
 
@@ -73,7 +70,6 @@ func newRunCommand() *cobra.Command {
 	f.StringSliceVar(&l.faults, "fault", nil, "only these `FAULTS` (default: all that fit)")
 	f.DurationVar(&l.time, "for", 20*time.Second, "how long to run each target")
 	f.Uint64Var(&l.seed, "seed", 0, "the seed of the faults (default: a new one)")
-	f.StringVar(&l.planText, "plan", "", "do the faults of `PLAN` in each trial, as FAULT:CLIENT:NUMBER,...")
 	f.BoolVar(&l.noControls, "no-controls", false, "don't check first that the lab rejects broken locks")
 	f.BoolVar(&l.json, "json", false, "print the verdicts as lines of JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -153,9 +149,6 @@ func checkProgram(name string) error {
 
 // checkFlags checks what the flags about faults say, and that they fit together.
 func (l *runCommand) checkFlags() error {
-	if l.planText != "" && len(l.faults) > 0 {
-		return usagef("--fault and --plan exclude each other: a plan has the faults already")
-	}
 	if !slices.Contains(trial.Stores(), trial.StoreKind(l.store)) {
 		return usagef("--store: there is no store %q; there are %s", l.store,
 			strings.Join(names(trial.Stores(), func(k trial.StoreKind) string { return string(k) }), ", "))
@@ -169,13 +162,6 @@ func (l *runCommand) checkFlags() error {
 			return usagef("--fault: there is no fault %q; there are %s", name, strings.Join(all, ", "))
 		}
 	}
-	if l.planText == "" {
-		return nil
-	}
-	var err error
-	if l.plan, err = trial.ParsePlan(l.planText); err != nil {
-		return usagef("--plan: %w", err)
-	}
 	return nil
 }
 
@@ -185,7 +171,7 @@ func (l *runCommand) fitting(chosen []trial.Target) ([]trial.Target, error) {
 	var fit []trial.Target
 	var errs []error
 	for _, c := range chosen {
-		err := trial.CheckFaults(c, l.faults, l.plan)
+		err := trial.CheckFaults(c, l.faults)
 		switch {
 		case err == nil:
 			fit = append(fit, c)
@@ -246,11 +232,11 @@ func (l *runCommand) run(ctx context.Context) error {
 	if l.seed == 0 {
 		l.seed = rand.Uint64N(1<<32) + 1
 	}
-	outcomes, err := l.part(ctx, first, nil)
+	outcomes, err := l.part(ctx, first)
 	void := slices.ContainsFunc(outcomes, func(o trial.Outcome) bool { return !o.AsExpected() })
 	if err == nil && !void {
 		var judged []trial.Outcome
-		judged, err = l.part(ctx, chosen, l.plan)
+		judged, err = l.part(ctx, chosen)
 		outcomes = append(outcomes, judged...)
 	}
 	if err != nil {
@@ -260,11 +246,11 @@ func (l *runCommand) run(ctx context.Context) error {
 }
 
 // part runs some targets, and prints each outcome.
-func (l *runCommand) part(ctx context.Context, all []trial.Target, plan []trial.Step) ([]trial.Outcome, error) {
+func (l *runCommand) part(ctx context.Context, all []trial.Target) ([]trial.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var failed error
-	opts := trial.Options{Targets: all, Faults: l.faults, For: l.time, Seed: l.seed, Plan: plan}
+	opts := trial.Options{Targets: all, Faults: l.faults, For: l.time, Seed: l.seed}
 	outcomes, err := trial.Run(ctx, opts, func(o trial.Outcome) {
 		if err := l.show(o); err != nil && failed == nil {
 			failed = err
@@ -364,8 +350,8 @@ func (l *runCommand) repeat(o trial.Outcome) string {
 	if isProgram(o.Target.Name) {
 		text += " --store " + l.store
 	}
-	if len(o.Plan) > 0 {
-		text += " --plan " + trial.FormatPlan(o.Plan)
+	if len(l.faults) > 0 {
+		text += " --fault " + strings.Join(l.faults, ",")
 	}
 	return text
 }

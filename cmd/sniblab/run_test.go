@@ -5,33 +5,24 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
 
 // TestFitting checks which targets are judged under faults that not all of them can have.
 func TestFitting(t *testing.T) {
 	for _, tt := range []struct {
 		names, faults []string
-		plan          string
 		want          int    // targets; 0 for wrong usage
 		text          string // of messages and of the error
 	}{
-		{nil, nil, "", len(own()), ""},
-		{nil, []string{"failover", "pause"}, "", len(own()), ""},
-		{nil, []string{"store-forget"}, "", 1, "left out: snib-memory on the store none can't have the faults store-forget"},
-		{nil, nil, "kill:A:1", len(own()) - 1, "left out: snib-memory can't have the fault kill of the plan"},
-		{[]string{"snib", "snib-sqlite"}, []string{"store-forget"}, "", 0, "snib-sqlite on the store file can't have the faults"},
-		{nil, []string{"forget-quorum"}, "store-forget:A:1", 0, "can't have"},
+		{nil, nil, len(own()), ""},
+		{nil, []string{"failover", "pause"}, len(own()), ""},
+		{nil, []string{"store-forget"}, 1, "left out: snib-memory on the store none can't have the faults store-forget"},
+		{nil, []string{"kill"}, len(own()) - 1, "left out: snib-memory on the store none can't have the faults kill"},
+		{[]string{"snib", "snib-sqlite"}, []string{"store-forget"}, 0, "snib-sqlite on the store file can't have the faults"},
+		{[]string{"snib-redis"}, []string{"forget-quorum"}, 0, "can't have"},
 	} {
 		var messages bytes.Buffer
 		l := &runCommand{errs: &messages, names: tt.names, faults: tt.faults}
-		if tt.plan != "" {
-			var err error
-			if l.plan, err = trial.ParsePlan(tt.plan); err != nil {
-				t.Fatal(err)
-			}
-		}
 		got, err := l.fitting(own())
 		text := messages.String()
 		if err != nil {
@@ -41,7 +32,7 @@ func TestFitting(t *testing.T) {
 			}
 		}
 		if len(got) != tt.want || (err != nil) != (tt.want == 0) || !strings.Contains(text, tt.text) {
-			t.Errorf("-t %v --fault %v --plan %q: %d targets, %v, %q, want %d and %q", tt.names, tt.faults, tt.plan, len(got), err, text, tt.want, tt.text)
+			t.Errorf("-t %v --fault %v: %d targets, %v, %q, want %d and %q", tt.names, tt.faults, len(got), err, text, tt.want, tt.text)
 		}
 	}
 }

@@ -111,7 +111,7 @@ var rules = []rule{
 	{"cmd/sniblab/internal/process", nil, nil, "it runs programs, whatever they do"},
 	{"cmd/sniblab/internal/target", []string{"cmd/sniblab/internal/process"}, nil, "it speaks the protocol, and knows no lock"},
 	{"cmd/sniblab/internal/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no demo"},
-	{"cmd/sniblab/internal/peers", []string{"internal/livetest/...", "cmd/sniblab/internal/process", "cmd/sniblab/internal/target", "cmd/sniblab/internal/trial"}, nil,
+	{"cmd/sniblab/internal/peers", []string{"internal/livetest/...", "cmd/sniblab/internal/process", "cmd/sniblab/internal/target", "cmd/sniblab/internal/trial"}, []string{"cmd/sniblab/internal/peers/golang"},
 		"it installs libraries of others, and links none of them"},
 
 	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "mysqllock", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",

@@ -44,7 +44,7 @@ func All() []Demo {
 	return []Demo{
 		setnxExpire(), getSet(), delAnothers(), getDel(), getsetTimestamp(), noRenewal(),
 		replicaFailover(), redlockRestart(), redlockClock(), redlockSplitVote(),
-		pausedClient(), deadRow(), forUpdate(), zookeeperPause(),
+		pausedClient(),
 	}
 }
 

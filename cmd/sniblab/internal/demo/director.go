@@ -15,14 +15,12 @@ import (
 
 // A run is what the variants of a demo share.
 type run struct {
-	demo      Demo
-	t         testing.TB
-	observer  Observer
-	started   bool              // the observer has been told that servers are started
-	redis     *redisServer      // nil before the first use
-	nodes     []*redistest.Node // likewise
-	postgres  *postgresServer   // likewise
-	zookeeper *zookeeperServer  // likewise
+	demo     Demo
+	t        testing.TB
+	observer Observer
+	started  bool              // the observer has been told that servers are started
+	redis    *redisServer      // nil before the first use
+	nodes    []*redistest.Node // likewise
 }
 
 // A Director is where a variant is run.

@@ -22,9 +22,6 @@ const (
 	Write history.Kind = "write"
 )
 
-// starvation is how many grants of others an acquisition that starves has to watch.
-const starvation = 100
-
 // Rules are the rules by which a run is judged.
 type Rules struct {
 	Tokens bool          // the target gives tokens
@@ -89,8 +86,6 @@ type Result struct {
 
 	Blocked bool
 	Leaked  int // keys that are left in the store when all targets have ended
-	Starved int // acquisitions that saw at least 100 grants of others
-	Unknown int // acquisitions that were not answered; they count for nothing
 
 	// Errors are the last texts of the target's errors, each once, the latest one last. Those of
 	// the worst run count.
@@ -130,7 +125,6 @@ func Judge(events []history.Event, rules Rules) Result {
 		r.countBack(events, holds, rules)
 	}
 	r.countDamage(events, holds, excused, rules.Unclaimed)
-	r.countAnswers(events)
 	r.Errors = lastErrors(events)
 	return r
 }
@@ -304,28 +298,6 @@ func (r *Result) countDamage(events []history.Event, holds map[[2]any]*history.H
 	}
 }
 
-// countAnswers counts acquisitions that starve, and those without an answer.
-func (r *Result) countAnswers(events []history.Event) {
-	granted := 0
-	calls := make(map[[2]any]int) // how many had been granted at the call
-	for _, e := range events {
-		key := [2]any{e.Worker, e.ID}
-		switch e.Kind {
-		case history.Call:
-			calls[key] = granted
-		case history.Acquired, history.Failed:
-			if at, ok := calls[key]; ok && granted-at >= starvation {
-				r.Starved++
-			}
-			delete(calls, key)
-			if e.Kind == history.Acquired {
-				granted++
-			}
-		}
-	}
-	r.Unknown = len(calls)
-}
-
 // The most errors that a result has, and the most characters of each.
 const (
 	mostErrors = 3
@@ -369,8 +341,8 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.ToldLate, r.Untold = max(r.ToldLate, o.ToldLate), max(r.Untold, o.Untold)
 	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
 	r.Blocked = r.Blocked || o.Blocked
-	r.Leaked, r.Starved = r.Leaked+o.Leaked, r.Starved+o.Starved
-	r.Unknown, r.Excused = r.Unknown+o.Unknown, r.Excused+o.Excused
+	r.Leaked += o.Leaked
+	r.Excused += o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {
 		r.Evidence = o.Evidence

@@ -261,22 +261,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestColumns checks the columns that lead to no verdict.
-func TestColumns(t *testing.T) {
-	var r run
-	r.add(history.Call, "C", 1, 1)
-	r.add(history.Call, "D", 1, 1)
-	for i := range int64(100) {
-		r.work("A", i+1, uint64(i+1), 10+10*i, 15+10*i)
-	}
-	r.add(history.Failed, "C", 1, 2000)
-	r.fault("pause", "", 3, 4)
-	got := Judge(r, Rules{Tokens: true})
-	if got.Acquired != 100 || got.Starved != 1 || got.Unknown != 1 || got.Faults["pause"] != 1 {
-		t.Errorf("got %+v, want 100 acquired, 1 starved, 1 unknown, 1 pause", got)
-	}
-}
-
 // TestErrors checks which texts of errors a result has.
 func TestErrors(t *testing.T) {
 	var r run

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redislock"
@@ -113,12 +114,12 @@ func TestAssumptionsStated(t *testing.T) {
 		if place.late {
 			continue
 		}
-		s := Store{Kind: place.name, Addrs: []string{"127.0.0.1:1"}}
+		s := newStore(place.name, "127.0.0.1:1")
 		var d driver.Driver
 		var err error
 		switch place.name {
 		case "redis", "sentinel":
-			d, err = redislock.NewConn(t.Context(), versionConn{}, s.redisOptions()...)
+			d, err = redislock.NewConn(t.Context(), versionConn{}, s.RedisOptions()...)
 		case "redis-nograce", "cluster":
 			d, err = redislock.NewConn(t.Context(), versionConn{}, redislock.FailoverGrace(false))
 		case "redlock":
@@ -128,7 +129,7 @@ func TestAssumptionsStated(t *testing.T) {
 			s.Addrs[0] = t.TempDir() + "/locks.db"
 			fallthrough
 		default:
-			d, err = s.open(t.Context())
+			d, err = s.Open(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -165,9 +166,9 @@ func assumptionTable() string {
 // A site is a store on which assumptions are broken while two processes use it: the first
 // connects through proxies, and the second comes later.
 type site struct {
-	t     *testing.T
-	lock  string
-	Store // without the proxies
+	t           *testing.T
+	lock        string
+	store.Store // without the proxies
 	siteServers
 
 	mu      *sync.Mutex
@@ -183,11 +184,11 @@ const clockStep = 4 * overlapTTL
 
 // locker returns the Locker of a new process, which is closed when t ends. If leases
 // have a TTL, ttl is that of its holds.
-func (s *site) locker(t *testing.T, store Store, ttl time.Duration) *snib.Locker {
+func (s *site) locker(t *testing.T, at store.Store, ttl time.Duration) *snib.Locker {
 	t.Helper()
 	var d driver.Driver
 	livetest.Await(t, "driver", func() (err error) {
-		d, err = store.open(t.Context())
+		d, err = at.Open(t.Context())
 		if errors.Is(err, driver.ErrInvalid) {
 			t.Fatal(err)
 		}
@@ -206,21 +207,21 @@ func (s *site) locker(t *testing.T, store Store, ttl time.Duration) *snib.Locker
 }
 
 // viaProxies returns the store as the first process connects to it.
-func (s *site) viaProxies(store Store) Store {
-	switch store.Kind {
+func (s *site) viaProxies(to store.Store) store.Store {
+	switch to.Kind {
 	case "memory", "sqlite":
 	case "redis", "cluster", "sentinel", "redlock":
 		// Clients learn addresses from servers, or all clients must use the same addresses.
-		store.dial = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		to.Dial = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return d.DialContext(ctx, "tcp", s.proxyAddr(addr))
 		}
 	default:
-		store.Addrs = slices.Clone(store.Addrs)
-		for i, addr := range store.Addrs {
-			store.Addrs[i] = s.proxyAddr(addr)
+		to.Addrs = slices.Clone(to.Addrs)
+		for i, addr := range to.Addrs {
+			to.Addrs[i] = s.proxyAddr(addr)
 		}
 	}
-	return store
+	return to
 }
 
 // proxyAddr returns the address of the first process's proxy for a server. It
@@ -244,18 +245,18 @@ func (s *site) cutOff() {
 }
 
 // on returns the site with another store and new proxies.
-func (s *site) on(store Store) *site {
+func (s *site) on(at store.Store) *site {
 	other := *s
-	other.Store, other.mu, other.proxies = store, new(sync.Mutex), map[string]*livetest.Proxy{}
+	other.Store, other.mu, other.proxies = at, new(sync.Mutex), map[string]*livetest.Proxy{}
 	return &other
 }
 
 // acquire acquires the lock in a new process.
-func (s *site) acquire(store Store, ttl time.Duration) *snib.Lock {
+func (s *site) acquire(at store.Store, ttl time.Duration) *snib.Lock {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	lock, err := s.locker(s.t, store, ttl).Acquire(ctx, s.lock)
+	lock, err := s.locker(s.t, at, ttl).Acquire(ctx, s.lock)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -278,15 +279,15 @@ func (s *site) checkNotGranted(locker *snib.Locker, timeout time.Duration) {
 }
 
 // checkRefused checks that a driver for the store can't be opened, or refuses to lock.
-func (s *site) checkRefused(store Store) {
+func (s *site) checkRefused(at store.Store) {
 	s.t.Helper()
-	d, err := store.open(s.t.Context())
+	d, err := at.Open(s.t.Context())
 	if err == nil {
 		defer d.Close() // it has not done anything
 		_, err = d.Acquire(s.t.Context(), driver.Request{Name: s.lock, ID: "refused", TTL: time.Second, NoWait: true})
 	}
 	if !errors.Is(err, driver.ErrInvalid) {
-		s.t.Errorf("a lock on %s at %v: %v, want a refusal", store.Kind, store.Addrs, err)
+		s.t.Errorf("a lock on %s at %v: %v, want a refusal", at.Kind, at.Addrs, err)
 	}
 }
 
@@ -319,11 +320,11 @@ func (s *site) overlap(breach func()) (first, second *snib.Lock) {
 func (s *site) checkSlowClock() {
 	s.t.Helper()
 	where := s.on(s.Store)
-	store := where.viaProxies(s.Store)
-	store.Session = zkTimeout
+	near := where.viaProxies(s.Store)
+	near.Session = zkTimeout
 	taken, given := make(chan struct{}), make(chan struct{})
 	where.runFrozen(func(t *testing.T) {
-		first, err := s.locker(t, store, ttl).Acquire(t.Context(), s.lock)
+		first, err := s.locker(t, near, ttl).Acquire(t.Context(), s.lock)
 		if err != nil {
 			t.Fatal(err)
 		}

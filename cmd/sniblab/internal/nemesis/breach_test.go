@@ -22,6 +22,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
+	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
@@ -59,13 +60,13 @@ var sites = []struct {
 	start func(*site)
 	late  bool // the driver's statements depend on the server that it finds
 }{
-	{name: "memory", start: func(s *site) { s.Kind = "memory" }},
+	{name: "memory", start: func(s *site) { s.Store = newStore("memory") }},
 	{name: "sqlite", start: siteOfFile},
-	{name: "redis", start: siteOfRedis(Store{})},
-	{name: "redis-nograce", start: siteOfRedis(Store{NoGrace: true})},
-	{name: "redis-evicts", late: true, start: siteOfRedis(Store{NoGrace: true}, "maxmemory 8mb", "maxmemory-policy volatile-ttl")},
-	{name: "redis-replica", late: true, start: siteOfReplica(Store{NoGrace: true})},
-	{name: "redis-secretive", late: true, start: siteOfReplica(Store{NoGrace: true, User: "app"}, "user app on >app ~* &* +@all -config")},
+	{name: "redis", start: siteOfRedis(store.Store{})},
+	{name: "redis-nograce", start: siteOfRedis(store.Store{NoGrace: true})},
+	{name: "redis-evicts", late: true, start: siteOfRedis(store.Store{NoGrace: true}, "maxmemory 8mb", "maxmemory-policy volatile-ttl")},
+	{name: "redis-replica", late: true, start: siteOfReplica(store.Store{NoGrace: true})},
+	{name: "redis-secretive", late: true, start: siteOfReplica(store.Store{NoGrace: true, User: "app"}, "user app on >app ~* &* +@all -config")},
 	{name: "sentinel", start: siteOfSentinel},
 	{name: "cluster", start: siteOfCluster},
 	{name: "redlock", start: siteOfRedlock},
@@ -208,7 +209,7 @@ var assumptions = []assumption{
 					n.Kill()
 					n.Restart()
 				}
-				if err := redlock.Admin(s.Store.nodes(), s.redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
+				if err := redlock.Admin(s.Store.Nodes(), s.RedlockOptions()...).Recover(s.t.Context(), 1); err != nil {
 					s.t.Fatal(err)
 				}
 			})
@@ -315,7 +316,7 @@ func (s *site) advance(by time.Duration) {
 
 // siteOfFile sets up a site with a SQLite file.
 func siteOfFile(s *site) {
-	s.Store = Store{Kind: "sqlite", Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}}
+	s.Store = newStore("sqlite", filepath.Join(s.t.TempDir(), "locks.db"))
 }
 
 // moveFiles moves the site's file, and those beside it, to a folder.
@@ -357,12 +358,12 @@ func breakPower(s *site) {
 
 // siteOfRedis returns a function that sets up a site with one server, which loses
 // its memory when it restarts.
-func siteOfRedis(store Store, conf ...string) func(*site) {
+func siteOfRedis(like store.Store, conf ...string) func(*site) {
 	return func(s *site) {
 		t, clock := newShim(s.t)
 		node := redistest.Single(t, conf...)
-		s.Store, s.clock, s.redis = store, clock, []*redistest.Node{node}
-		s.Kind, s.Addrs = "redis", []string{node.Addr()}
+		s.Store, s.clock, s.redis = newStore("redis", node.Addr()), clock, []*redistest.Node{node}
+		s.NoGrace, s.User = like.NoGrace, like.User
 		s.loseMemory = func(*site) {
 			node.Kill()
 			node.Restart()
@@ -380,9 +381,9 @@ func (s *site) makeOld() {
 }
 
 // siteOfReplica returns a function that sets up a site with a server and a replica.
-func siteOfReplica(store Store, conf ...string) func(*site) {
+func siteOfReplica(like store.Store, conf ...string) func(*site) {
 	return func(s *site) {
-		siteOfRedis(store, conf...)(s)
+		siteOfRedis(like, conf...)(s)
 		replica := redistest.Single(s.t, conf...)
 		s.link = livetest.NewProxy(s.t, s.Addrs[0])
 		host, port, err := net.SplitHostPort(s.link.Addr())
@@ -441,7 +442,7 @@ func forget(nodes []*redistest.Node) {
 func siteOfSentinel(s *site) {
 	t, clock := newShim(s.t)
 	r := redistest.Sentinel(t, minReplicas...)
-	s.Store, s.clock = Store{Kind: "sentinel", Addrs: r.Sentinels()}, clock
+	s.Store, s.clock = newStore("sentinel", r.Sentinels()...), clock
 	s.redis = r.Nodes()
 	s.loseMemory = func(*site) {
 		forget(r.Nodes())
@@ -454,7 +455,8 @@ func siteOfSentinel(s *site) {
 func siteOfCluster(s *site) {
 	t, clock := newShim(s.t)
 	c := redistest.Cluster(t, minReplicas...)
-	s.Store, s.clock = Store{Kind: "cluster", Addrs: c.Addrs(), NoGrace: true}, clock
+	s.Store, s.clock = newStore("cluster", c.Addrs()...), clock
+	s.NoGrace = true
 	s.redis = c.Nodes()
 	s.loseMemory = func(s *site) {
 		forget(c.Nodes())
@@ -465,12 +467,12 @@ func siteOfCluster(s *site) {
 
 func siteOfRedlock(s *site) {
 	t, clock := newShim(s.t)
-	s.Store, s.clock = Store{Kind: "redlock"}, clock
+	s.Store, s.clock = newStore("redlock"), clock
 	for range 5 {
 		n := redistest.Single(t)
 		s.redis, s.Addrs = append(s.redis, n), append(s.Addrs, n.Addr())
 	}
-	if err := redlock.Admin(s.Store.nodes(), s.redlockOptions()...).Init(s.t.Context()); err != nil {
+	if err := redlock.Admin(s.Store.Nodes(), s.RedlockOptions()...).Init(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -536,7 +538,7 @@ func breakAttempt(s *site) {
 			n.Kill()
 			n.Restart()
 		}
-		if err := redlock.Admin(s.Store.nodes(), s.redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
+		if err := redlock.Admin(s.Store.Nodes(), s.RedlockOptions()...).Recover(s.t.Context(), 1); err != nil {
 			s.t.Error(err)
 			return
 		}
@@ -562,14 +564,14 @@ func breakAttempt(s *site) {
 func siteOfPG(s *site) {
 	t, clock := newShim(s.t)
 	server := pgtest.Start(t)
-	s.Store, s.clock, s.server = Store{Kind: path.Base(s.t.Name()), Addrs: []string{server.Addr()}}, clock, server
+	s.Store, s.clock, s.server = newStore(path.Base(s.t.Name()), server.Addr()), clock, server
 	s.exec = func(text string) { s.execIn(pair.ExecPostgres, server.URL(), text) }
 }
 
 func siteOfMySQL(s *site) {
 	t, clock := newShim(s.t)
 	server := mysqltest.Start(t)
-	s.Store, s.clock, s.server = Store{Kind: path.Base(s.t.Name()), Addrs: []string{server.Addr()}}, clock, server
+	s.Store, s.clock, s.server = newStore(path.Base(s.t.Name()), server.Addr()), clock, server
 	s.exec = func(text string) { s.execIn(pair.ExecMySQL, server.DSN(), text) }
 }
 
@@ -633,7 +635,8 @@ func rewritingProxy(t testing.TB, addr, old, text string) string {
 func siteOfZK(s *site) {
 	s.mesh = newMesh(s.t, 3, func(i int) int { return s.ensemble.Servers[i].PID() })
 	s.ensemble = zktest.EnsembleThrough(s.t, s.mesh.proxyAddr, "syncLimit=600")
-	s.Store = Store{Kind: "zk", Addrs: s.ensemble.Addrs(), Session: 36 * time.Second}
+	s.Store = newStore("zk", s.ensemble.Addrs()...)
+	s.Session = 36 * time.Second
 }
 
 // deleteNodes deletes the nodes of all holders and waiters of the lock.
@@ -670,7 +673,8 @@ func breakTicks(s *site) {
 // others elect a new leader.
 func breakLeader(s *site) {
 	i := slices.Index(s.ensemble.Servers, s.ensemble.Leader())
-	leads := Store{Kind: "zk", Addrs: []string{s.Addrs[i]}, Session: 10 * time.Second}
+	leads := newStore("zk", s.Addrs[i])
+	leads.Session = 10 * time.Second
 	follows := leads
 	follows.Addrs = slices.Delete(slices.Clone(s.Addrs), i, i+1)
 	first := s.acquire(leads, overlapTTL)
@@ -698,7 +702,8 @@ func loseDisks(s *site) {
 func siteOfEtcd(s *site) {
 	s.etcd = etcdtest.Start(s.t)
 	s.server = s.etcd
-	s.Store = Store{Kind: "etcd", Addrs: []string{s.etcd.Addr()}, Session: 30 * time.Second}
+	s.Store = newStore("etcd", s.etcd.Addr())
+	s.Session = 30 * time.Second
 }
 
 // loseDisk restores a server from an old copy, and later restarts it without data.

@@ -81,7 +81,7 @@ func (c control) run(t *testing.T) {
 	}
 	w := s.newWorld(t, dir, uint64(time.Now().UnixNano()))
 	c.wrong(&w.Job)
-	d, err := w.Store.open(t.Context())
+	d, err := w.Store.Open(t.Context())
 	if errors.Is(err, driver.ErrInvalid) {
 		t.Logf("it is refused: %v", err)
 		return

@@ -112,7 +112,6 @@ func (w *world) heldLocks(ctx context.Context) []driver.Status {
 // w.minority says. A worker may be stopped at the same time. With a shim, which the first server
 // has, there are those of its disk and of its clock, too.
 func (w *world) addServerFaults(shim *livetest.Shim, servers ...pair.Server) {
-	w.servers = servers
 	w.addFault("store-restart", func(duration time.Duration) {
 		dead := w.r.Perm(len(servers))[:1+w.r.IntN(max(1, w.minority))]
 		for _, i := range dead {
@@ -132,9 +131,13 @@ func (w *world) addServerFaults(shim *livetest.Shim, servers ...pair.Server) {
 		s.Resume()
 	})
 	w.addFault("stop-all", func(duration time.Duration) {
-		resume := hangAll(servers)
+		for _, s := range servers {
+			s.Hang()
+		}
 		w.waitDuringFault(duration) // mostly shorter than the timeout of a session
-		resume()
+		for _, s := range servers {
+			s.Resume()
+		}
 	})
 	if shim == nil {
 		return
@@ -157,18 +160,6 @@ func (w *world) addServerFaults(shim *livetest.Shim, servers ...pair.Server) {
 	}
 	w.addFault(forward, step(time.Minute)) // longer than all bounds
 	w.addFault(back, step(-time.Minute))
-}
-
-// hangAll stops servers until resume is called.
-func hangAll(servers []pair.Server) (resume func()) {
-	for _, s := range servers {
-		s.Hang()
-	}
-	return func() {
-		for _, s := range servers {
-			s.Resume()
-		}
-	}
 }
 
 // addFlush adds the fault FLUSHALL on the server that one returns.
@@ -207,7 +198,7 @@ func (w *world) waitDuringFault(duration time.Duration) {
 // the store, and adds the network faults.
 func (w *world) addProxies(kind string, addrs ...string) {
 	w.t.Helper()
-	w.direct, w.Store = Store{Kind: kind, Addrs: addrs}, Store{Kind: kind}
+	w.direct, w.Store = newStore(kind, addrs...), newStore(kind)
 	for _, addr := range addrs {
 		p := livetest.NewProxy(w.t, addr)
 		w.proxies, w.Store.Addrs = append(w.proxies, p), append(w.Store.Addrs, p.Addr())

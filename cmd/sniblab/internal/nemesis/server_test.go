@@ -113,7 +113,7 @@ func startRedlock(maxTTL time.Duration, conf ...string) func(*world) {
 		w.Store.MaxTTL = maxTTL
 		w.direct = w.Store
 		w.Mixed = maxTTL == longTTL
-		if err := redlock.Admin(w.Store.nodes(), w.Store.redlockOptions()...).Init(w.t.Context()); err != nil {
+		if err := redlock.Admin(w.Store.Nodes(), w.Store.RedlockOptions()...).Init(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
 		if !w.Mixed { // a node stays away for as long as MaxTTL

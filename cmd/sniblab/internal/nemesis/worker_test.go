@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/cron"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
@@ -31,14 +33,12 @@ func now() int64 {
 // A Job is the work of a worker process: it acquires and releases locks in every mode that its
 // store supports, and logs what it believes.
 type Job struct {
-	Store Store
-	Name  string
-	Log   string
-	Seed  uint64
-	Calm  string // a file that exists after the heal: then holds are short
+	store.Service // if it has an address to listen at, the process is a replica, and no worker
 
-	Listen string // the process is a replica of a lock service at this address, and no worker
-	Certs  string // its folder of livetest.Certify, or "" without TLS
+	Name string
+	Log  string
+	Seed uint64
+	Calm string // a file that exists after the heal: then holds are short
 
 	Mixed   bool // some holds have a different TTL
 	Abandon bool // some lost holds are released only at the end
@@ -52,6 +52,14 @@ type Job struct {
 }
 
 const (
+	// ttl is the TTL of most holds, and of sessions where possible. ZooKeeper's can't be as short.
+	ttl       = 2 * time.Second
+	zkTimeout = 4 * time.Second
+
+	// shortTTL and longTTL are the TTLs of some holds if leases have their own TTL.
+	shortTTL = ttl / 2
+	longTTL  = 4 * ttl
+
 	minHold        = 300 * time.Millisecond
 	lockDelay      = 500 * time.Millisecond
 	interval       = 2 * time.Second // of the schedule: etcd may take half a second on a busy machine
@@ -59,17 +67,26 @@ const (
 	lateThreshold  = 40 * time.Millisecond
 )
 
+// newStore returns a store with the options of all set-ups.
+func newStore(kind string, addrs ...string) store.Store {
+	s := store.Store{Kind: kind, Addrs: addrs, GraceFloor: longTTL, MaxTTL: longTTL, Timeout: 100 * time.Millisecond, Session: ttl}
+	if strings.HasPrefix(kind, "zk") {
+		s.Session = zkTimeout
+	}
+	return s
+}
+
 // work does the job until ctx is done. Before it returns, all locks are released.
 func (j Job) work(ctx context.Context) error {
 	if j.Listen != "" {
-		return j.serve(ctx)
+		return j.Serve(ctx)
 	}
 	log, err := history.Create(j.Log, j.Name)
 	if err != nil {
 		return err
 	}
-	d, err := j.Store.open(ctx)
-	for ; err != nil; d, err = j.Store.open(ctx) {
+	d, err := j.Store.Open(ctx)
+	for ; err != nil; d, err = j.Store.Open(ctx) {
 		if errors.Is(err, driver.ErrInvalid) {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
+	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
@@ -39,13 +39,12 @@ type world struct {
 	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
 	ids       int64
 
-	servers  []pair.Server
 	minority int               // so many servers may be killed at the same time; 0 means 1
 	proxies  []*livetest.Proxy // of the workers, to each server
 	request  []string          // the requests whose answers are lost; none for any
 
 	Job                   // of the workers; Name, Log and Seed are filled in
-	direct  Store         // past all proxies, for operators and for the final check
+	direct  store.Store   // past all proxies, for operators and for the final check
 	admin   driver.Driver // uses direct
 	workers []*workerProcess
 }
@@ -83,7 +82,7 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 
 // setStore sets the addresses at which all processes reach the store.
 func (w *world) setStore(kind string, addrs ...string) {
-	w.Store = Store{Kind: kind, Addrs: addrs}
+	w.Store = newStore(kind, addrs...)
 	w.direct = w.Store
 }
 
@@ -160,7 +159,7 @@ func (w *world) startWorkers(workers int) {
 	for _, p := range w.workers {
 		p.Expect("ready")
 	}
-	admin, err := w.direct.open(context.Background())
+	admin, err := w.direct.Open(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}

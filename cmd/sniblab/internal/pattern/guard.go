@@ -12,31 +12,26 @@ import (
 	"github.com/sniblock/snib/redislock/redisfence"
 )
 
-// A guardedStock is the stock behind a guard, which refuses the tokens of earlier holds.
-type guardedStock struct {
-	read, write string // what its commands are called
-	open        func(context.Context, fence.Hold) (claimedStock, error)
-}
-
-// A claimedStock is a guardedStock for the hold that has claimed it.
-type claimedStock struct {
-	read  func(context.Context) (string, error)
-	write func(ctx context.Context, stock string) error
-}
-
-// workThrough makes the client work through a guard. It claims the stock before it reads it, and
-// from then on the guard refuses earlier holds.
-func (c *Client) workThrough(g guardedStock, l *snibClient) {
-	var claimed claimedStock
+// workThrough makes the client work through a guard of the stock in Redis. It claims the stock
+// before it reads it, and from then on the guard refuses earlier holds.
+func (c *Client) workThrough(client rueidis.Client, l *snibClient) {
+	g := redisfence.Guard{Client: client, Key: GuardKey}
+	var claimed *redisfence.Handle
 	c.Read = func(ctx context.Context) (int, error) {
 		_, err := l.traced(fmt.Sprintf("claim %s, token %d", StockName, l.lock.Token()), func() (_ string, err error) {
-			claimed, err = g.open(ctx, l.lock)
+			claimed, err = g.Open(ctx, l.lock)
 			return "ok", err
 		})
 		if err != nil {
 			return 0, err
 		}
-		text, err := l.traced(g.read+" "+StockName, func() (string, error) { return claimed.read(ctx) })
+		text, err := l.traced("GET "+StockName, func() (string, error) {
+			answer, err := claimed.Do(ctx, "GET", StockName)
+			if err != nil {
+				return "", err
+			}
+			return answer.ToString()
+		})
 		if err != nil {
 			return 0, err
 		}
@@ -44,7 +39,10 @@ func (c *Client) workThrough(g guardedStock, l *snibClient) {
 	}
 	c.Write = func(ctx context.Context, n int) error {
 		text := strconv.Itoa(n)
-		_, err := l.traced(g.write+" "+StockName+" "+text, func() (string, error) { return "OK", claimed.write(ctx, text) })
+		_, err := l.traced("SET "+StockName+" "+text, func() (string, error) {
+			_, err := claimed.Do(ctx, "SET", StockName, text)
+			return "OK", err
+		})
 		return err
 	}
 }
@@ -63,40 +61,4 @@ func (c *snibClient) traced(command string, send func() (answer string, err erro
 	}
 	c.trace.After(command, answer)
 	return answer, nil
-}
-
-// redisGuard guards the stock in Redis.
-func redisGuard(client rueidis.Client) guardedStock {
-	g := redisfence.Guard{Client: client, Key: GuardKey}
-	return guardedStock{read: "GET", write: "SET", open: func(ctx context.Context, hold fence.Hold) (claimedStock, error) {
-		h, err := g.Open(ctx, hold)
-		return claimedStock{
-			read: func(ctx context.Context) (string, error) {
-				answer, err := h.Do(ctx, "GET", StockName)
-				if err != nil {
-					return "", err
-				}
-				return answer.ToString()
-			},
-			write: func(ctx context.Context, stock string) error {
-				_, err := h.Do(ctx, "SET", StockName, stock)
-				return err
-			},
-		}, err
-	}}
-}
-
-// fileGuard guards the stock in a file.
-func fileGuard(path string) guardedStock {
-	g := fence.File{Path: path, Adopt: true} // whoever filled the stock did it without a guard
-	return guardedStock{read: "read", write: "write", open: func(ctx context.Context, hold fence.Hold) (claimedStock, error) {
-		h, err := g.Open(ctx, hold)
-		return claimedStock{
-			read: func(ctx context.Context) (string, error) {
-				data, err := h.Read(ctx)
-				return string(data), err
-			},
-			write: func(ctx context.Context, stock string) error { return h.Write(ctx, []byte(stock)) },
-		}, err
-	}}
 }

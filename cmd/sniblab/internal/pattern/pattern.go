@@ -28,8 +28,7 @@ type Spec struct {
 	// look at it: other stores can be emptied.
 	Lock string
 
-	// Stock says where the stock is, if it is not on the first of URLs: the URL of another Redis
-	// server, or the path of a file.
+	// Stock is the URL of the Redis server with the stock, if that is not the first of URLs.
 	Stock string
 
 	// Route has, for servers to which the client does not connect directly, the address that it
@@ -112,12 +111,10 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		Snib:        onRedis(snibLock),
 		FencedSnib:  onRedis(fencedSnib),
 
-		InsertRow:   onPostgres(insertRow),
-		LeaseRow:    onPostgres(leaseRow),
-		Autocommit:  onPostgres(autocommit),
-		ForUpdate:   onPostgres(forUpdate),
-		SnibInTable: onPostgres(snibInTable),
-		Advisory:    onPostgres(advisory),
+		InsertRow:  onPostgres(insertRow),
+		LeaseRow:   onPostgres(leaseRow),
+		Autocommit: onPostgres(autocommit),
+		Advisory:   onPostgres(advisory),
 
 		TimelessRedlock: onRedlock(timelessRedlock),
 		HastyRedlock:    onRedlock(hastyRedlock),
@@ -125,10 +122,8 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		SnibRedlock:     onRedlock(snibRedlock),
 		FencedRedlock:   onRedlock(fencedRedlock),
 
-		Ephemeral:    ephemeral,
-		Unwatched:    onZooKeeper(unwatched),
-		PutIfAbsent:  putIfAbsent,
-		FencedInFile: fencedInFile,
+		Unwatched:   onZooKeeper(unwatched),
+		PutIfAbsent: putIfAbsent,
 	}[s.Pattern]
 	if open == nil {
 		return nil, fmt.Errorf("unknown pattern %q", s.Pattern)

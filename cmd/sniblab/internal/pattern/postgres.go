@@ -4,24 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/pglock"
 )
 
 // Patterns with PostgreSQL.
 const (
-	InsertRow   Name = "INSERT, then DELETE"
-	LeaseRow    Name = "a row with the end of the lease"
-	Autocommit  Name = "FOR UPDATE outside a transaction"
-	ForUpdate   Name = "FOR UPDATE in the transaction of the work"
-	SnibInTable Name = "snib in a table"
-	Advisory    Name = "pg_try_advisory_lock, then pg_advisory_unlock"
+	InsertRow  Name = "INSERT, then DELETE"
+	LeaseRow   Name = "a row with the end of the lease"
+	Autocommit Name = "FOR UPDATE outside a transaction"
+	Advisory   Name = "pg_try_advisory_lock, then pg_advisory_unlock"
 )
 
 // PostgresSchema makes the tables of the patterns: two for locks that are rows, without and with
@@ -30,12 +23,6 @@ const PostgresSchema = `
 CREATE TABLE locks (name text PRIMARY KEY, owner text);
 CREATE TABLE leases (name text PRIMARY KEY, owner text, ends float8);
 CREATE TABLE articles (id int PRIMARY KEY, stock int);`
-
-// The statements that all patterns send.
-const (
-	selectStock = "SELECT stock FROM articles WHERE id = 1"
-	updateStock = "UPDATE articles SET stock = %d WHERE id = 1"
-)
 
 // A postgresClient sends one statement at a time on a connection of its own, and traces it.
 type postgresClient struct {
@@ -57,10 +44,6 @@ func onPostgres(pattern func(*postgresClient) (*Client, error)) func(context.Con
 			_ = conn.Close(ctx)
 			return nil, err
 		}
-		if c.Read == nil {
-			c.Read = func(ctx context.Context) (int, error) { return p.query(ctx, selectStock) }
-		}
-		c.Write = func(ctx context.Context, stock int) error { return p.exec(ctx, fmt.Sprintf(updateStock, stock)) }
 		c.Close = func() { _ = conn.Close(context.Background()) }
 		return c, nil
 	}
@@ -79,16 +62,6 @@ func (p *postgresClient) traced(statement string, run func() error) error {
 // exec runs a statement that has no result.
 func (p *postgresClient) exec(ctx context.Context, statement string) error {
 	return p.traced(statement, func() error { _, err := p.conn.Exec(ctx, statement); return err })
-}
-
-// query runs a SELECT for a number.
-func (p *postgresClient) query(ctx context.Context, statement string) (n int, err error) {
-	p.trace.Before(statement)
-	if err := p.conn.QueryRow(ctx, statement).Scan(&n); err != nil {
-		return 0, fmt.Errorf("%s: %w", statement, err)
-	}
-	p.trace.After(statement, fmt.Sprint(n))
-	return n, nil
 }
 
 // insertRow takes the lock by a row with a unique name, and frees it by deleting the row.
@@ -136,49 +109,15 @@ func leaseRow(p *postgresClient) (*Client, error) {
 	}, nil
 }
 
-// autocommit locks the row of the stock by a statement that is a transaction of its own, as each
-// statement outside BEGIN and COMMIT. The lock is gone when the statement is done.
+// autocommit locks a row by a statement that is a transaction of its own, as each statement outside
+// BEGIN and COMMIT. The lock is gone when the statement is done.
 func autocommit(p *postgresClient) (*Client, error) {
-	stock := 0
 	return &Client{
-		Try: func(ctx context.Context) (_ bool, err error) {
-			stock, err = p.query(ctx, selectStock+" FOR UPDATE")
+		Try: func(ctx context.Context) (bool, error) {
+			err := p.exec(ctx, "SELECT stock FROM articles WHERE id = 1 FOR UPDATE")
 			return err == nil, err
 		},
-		Read:    func(context.Context) (int, error) { return stock, nil },
 		Release: func(context.Context) error { return nil },
-	}, nil
-}
-
-// forUpdate locks the row of the stock in the transaction that also changes it.
-func forUpdate(p *postgresClient) (*Client, error) {
-	var tx pgx.Tx
-	stock := 0
-	lock := func(ctx context.Context, wait time.Duration, clause string) (held bool, err error) {
-		statement := selectStock + " FOR UPDATE" + clause
-		if err := p.traced("BEGIN", func() error { tx, err = p.conn.Begin(ctx); return err }); err != nil {
-			return false, err
-		}
-		p.trace.Before(statement)
-		err = pglock.Row(ctx, tx, wait, selectStock).Scan(&stock)
-		switch {
-		case errors.Is(err, snib.ErrHeld):
-			p.trace.After(statement, "the row is locked")
-			return false, p.traced("ROLLBACK", func() error { return tx.Rollback(ctx) })
-		case err != nil:
-			return false, fmt.Errorf("%s: %w", statement, err)
-		}
-		p.trace.After(statement, fmt.Sprint(stock))
-		return true, nil
-	}
-	return &Client{
-		Try: func(ctx context.Context) (bool, error) { return lock(ctx, 0, " NOWAIT") },
-		Wait: func(ctx context.Context) error {
-			_, err := lock(ctx, -1, "")
-			return err
-		},
-		Read:    func(context.Context) (int, error) { return stock, nil },
-		Release: func(ctx context.Context) error { return p.traced("COMMIT", func() error { return tx.Commit(ctx) }) },
 	}, nil
 }
 
@@ -201,18 +140,4 @@ func advisory(p *postgresClient) (*Client, error) {
 			return err
 		},
 	}, nil
-}
-
-// snibInTable is snib with a row for each lock.
-func snibInTable(p *postgresClient) (*Client, error) {
-	pool, err := pgxpool.New(context.Background(), p.URLs[0])
-	if err != nil {
-		return nil, err
-	}
-	driver, err := pglock.New(pool)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return withSnib(driver, LockName, p.Spec, p.trace) // the pool is closed with the process
 }

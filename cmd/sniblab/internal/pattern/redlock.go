@@ -218,6 +218,6 @@ func fencedRedlock(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		return nil, err
 	}
 	c.onClose(r.client.Close)
-	c.workThrough(redisGuard(r.client), l)
+	c.workThrough(r.client, l)
 	return c, nil
 }

@@ -27,7 +27,7 @@ func fencedSnib(r *redisClient) (*Client, error) {
 		return nil, err
 	}
 	c := l.client()
-	c.workThrough(redisGuard(r.client), l)
+	c.workThrough(r.client, l)
 	return c, nil
 }
 
@@ -37,15 +37,6 @@ func openSnib(r *redisClient) (*snibClient, error) {
 		return nil, err
 	}
 	return newSnibClient(driver, LockKey, r.Spec, r.trace)
-}
-
-// withSnib returns a client that locks by snib.
-func withSnib(driver snib.Driver, name string, s Spec, t Tracer) (*Client, error) {
-	c, err := newSnibClient(driver, name, s, t)
-	if err != nil {
-		return nil, err
-	}
-	return c.client(), nil
 }
 
 func newSnibClient(driver snib.Driver, name string, s Spec, t Tracer) (*snibClient, error) {

@@ -57,9 +57,9 @@ func All() []Peer {
 }
 
 func onRedis() []Peer {
-	redsync := Peer{Store: trial.Redis, Language: "Go", Library: "redsync", Version: "4.18.1", kit: golang}
-	bsm := Peer{Store: trial.Redis, Language: "Go", Library: "bsm/redislock", Version: "0.9.4", kit: golang}
-	rueidis := Peer{Store: trial.Redis, Language: "Go", Library: "rueidis/rueidislock", Version: "1.0.79", kit: golang}
+	redsync := Peer{Store: trial.Redis, Language: "Go", Library: "redsync", Version: "4.18.1", kit: linked}
+	bsm := Peer{Store: trial.Redis, Language: "Go", Library: "bsm/redislock", Version: "0.9.4", kit: linked}
+	rueidis := Peer{Store: trial.Redis, Language: "Go", Library: "rueidis/rueidislock", Version: "1.0.79", kit: linked}
 	redisson := Peer{Store: trial.Redis, Language: "Java", Library: "Redisson", Version: "3.52.0", Held: "isHeldByCurrentThread()", kit: java}
 	redisPy := Peer{Store: trial.Redis, Language: "Python", Library: "redis-py", Version: "8.1.0",
 		Held: "owned()", kit: python}
@@ -111,7 +111,7 @@ func shedlockStates() []trial.Statement {
 
 func onPostgres() []Peer {
 	shedlock := Peer{Store: trial.Postgres, Language: "Java", Library: "ShedLock", Version: "7.10.1", kit: java}
-	advisory := Peer{Store: trial.Postgres, Language: "Go", Library: "pgx", Version: "5.12.0", kit: golang}
+	advisory := Peer{Store: trial.Postgres, Language: "Go", Library: "pgx", Version: "5.12.0", kit: linked}
 	session := trial.Statement{Text: "a lock of a session is held until it is released or the session ends", Page: advisoryPage}
 	return []Peer{
 		shedlock.as("shedlock-jdbc", "lockAtMostFor 1 s, lockAtLeastFor 0, usingDbTime(); a loop of the target waits", "always yes",
@@ -122,7 +122,7 @@ func onPostgres() []Peer {
 }
 
 func onMariaDB() []Peer {
-	byHand := Peer{Store: trial.MySQL, Language: "Go", Library: "go-sql-driver/mysql", Version: "1.10.1", kit: golang}
+	byHand := Peer{Store: trial.MySQL, Language: "Go", Library: "go-sql-driver/mysql", Version: "1.10.1", kit: linked}
 	session := trial.Statement{Text: "the lock is released when the connection terminates, normally or not", Page: getLockPage}
 	return []Peer{
 		byHand.as("mariadb-get-lock", "GET_LOCK by hand, a connection for each hold", "always yes", session),
@@ -131,8 +131,8 @@ func onMariaDB() []Peer {
 }
 
 func onEtcd() []Peer {
-	mutex := Peer{Store: trial.Etcd, Language: "Go", Library: "etcd/client/v3/concurrency", Version: "3.7.3", kit: golang}
-	command := Peer{Store: trial.Etcd, Language: "shell", Library: "etcdctl", Version: "3.7.3", kit: etcdctl}
+	mutex := Peer{Store: trial.Etcd, Language: "Go", Library: "etcd/client/v3/concurrency", Version: "3.7.3", kit: linked}
+	command := Peer{Store: trial.Etcd, Language: "shell", Library: "etcdctl", Version: "as installed", kit: etcdctl}
 	lease := trial.Statement{Text: "a lease does not guarantee mutual exclusion: a client can claim a lease that the server has revoked, so the resource must check revisions", Page: etcdPage, Excludes: parted}
 	return []Peer{
 		mutex.as("etcd-concurrency", "session TTL 1 s; the revision of the grant is the token", "Session.Done()", lease).withTokens(),
@@ -142,7 +142,7 @@ func onEtcd() []Peer {
 }
 
 func onZooKeeper() []Peer {
-	zk := Peer{Store: trial.ZooKeeper, Language: "Go", Library: "go-zookeeper", Version: "1.0.4", kit: golang}
+	zk := Peer{Store: trial.ZooKeeper, Language: "Go", Library: "go-zookeeper", Version: "1.0.4", kit: linked}
 	curator := Peer{Store: trial.ZooKeeper, Language: "Java", Library: "Curator", Version: "5.9.0", kit: java}
 	kazoo := Peer{Store: trial.ZooKeeper, Language: "Python", Library: "kazoo", Version: "2.11.0", kit: python}
 	suspended := trial.Statement{Text: "a ConnectionStateListener is recommended: after SUSPENDED nobody can be certain to hold the lock until RECONNECTED, and after LOST it is not held", Page: curatorPage}
@@ -157,10 +157,10 @@ func onZooKeeper() []Peer {
 }
 
 func onFiles() []Peer {
-	flock := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux",
-		Version: "as installed", kit: golang}
+	command := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux",
+		Version: "as installed", kit: flock}
 	return []Peer{
-		flock.as("flock", "none", "whether the command under the lock runs", trial.Statement{Text: "the lock ends when the file is closed", Page: flockPage}),
+		command.as("flock", "none", "whether the command under the lock runs", trial.Statement{Text: "the lock ends when the file is closed", Page: flockPage}),
 	}
 }
 

@@ -2,12 +2,14 @@ package peers
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/peers/golang"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 	"github.com/sniblock/snib/internal/livetest"
@@ -17,6 +19,17 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
+
+// TestMain makes this process one of a target in Go.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && golang.Has(os.Args[2]) {
+		if err := golang.Serve(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // TestNode checks the targets for Node.js, whose packages package interop installs as well.
 func TestNode(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/process"
-	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -56,7 +55,7 @@ func (e *InstallError) Unwrap() error { return e.Err }
 // A kit is what the targets of a language share: their programs, and the libraries.
 type kit struct {
 	name    string
-	dir     string // of the programs, in files
+	dir     string // of the programs, in files; "" if there is nothing to install
 	needs   []need
 	version []string                           // the command whose output an installation depends on
 	steps   [][]string                         // the commands that install the libraries
@@ -69,22 +68,15 @@ type need struct{ program, pkg string }
 
 // files are the programs, and the lists of the libraries with their versions.
 //
-//go:embed _golang python/target.py python/requirements.txt
+//go:embed python/target.py python/requirements.txt
 //go:embed node/target.mjs node/package.json node/package-lock.json java/pom.xml java/jars.sha256 java/*.java
 var files embed.FS
 
 var (
-	golang = &kit{
-		name: "golang", needs: []need{{"go", "golang"}}, version: []string{"go", "env", "GOVERSION"}, dir: "_golang",
-		steps: [][]string{{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", "bin/peers", "."}},
-		env:   []string{"GOWORK=off", "GOFLAGS="}, command: runGolang,
-	}
-	etcdctl = &kit{
-		name: "etcdctl", needs: golang.needs, version: golang.version, dir: golang.dir,
-		steps: append(golang.steps[:1:1], []string{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", "bin/etcdctl", "go.etcd.io/etcd/etcdctl/v3"}),
-		env:   golang.env, command: runGolang,
-	}
-	python = &kit{
+	linked  = &kit{command: runGolang} // linked into this program
+	flock   = &kit{needs: []need{{"flock", "util-linux"}}, command: runGolang}
+	etcdctl = &kit{needs: []need{{"etcdctl", "etcd-client"}}, command: runGolang}
+	python  = &kit{
 		name: "python", needs: []need{{"python3", "python3-pip"}}, version: []string{"python3", "--version"},
 		dir: "python",
 		steps: [][]string{{"python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore",
@@ -118,43 +110,30 @@ var (
 	}
 )
 
-func runGolang(home, target string) []string {
-	return []string{filepath.Join(home, "bin", "peers"), target}
+// runGolang runs "sniblab target": see package golang.
+func runGolang(_, target string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = os.Args[0]
+	}
+	return []string{exe, "target", target}
 }
-
-// goModule is the module of the protocol's package, beside the targets in Go.
-const goModule = "module github.com/sniblock/snib/cmd/sniblab\n\ngo 1.26.0\n"
 
 // sources returns the files of the kit by their names in the folder of the installation.
 func (k *kit) sources() (map[string][]byte, error) {
 	sources := make(map[string][]byte)
-	err := readAll(sources, files, k.dir, "")
-	if k.dir == golang.dir { // go.mod itself would end the module that embeds it
-		sources["go.mod"], sources["go.sum"] = sources["peers.mod"], sources["peers.sum"]
-		sources["lab/go.mod"] = []byte(goModule)
-		err = errors.Join(err, readAll(sources, target.Source(), ".", "lab/internal/target"))
+	entries, err := fs.ReadDir(files, k.dir)
+	for _, e := range entries {
+		text, failed := fs.ReadFile(files, path.Join(k.dir, e.Name()))
+		sources[e.Name()] = text
+		err = errors.Join(err, failed)
 	}
 	return sources, err
 }
 
-// readAll reads the files of a folder.
-func readAll(into map[string][]byte, from fs.FS, folder, prefix string) error {
-	entries, err := fs.ReadDir(from, folder)
-	for _, e := range entries {
-		text, failed := fs.ReadFile(from, path.Join(folder, e.Name()))
-		into[path.Join(prefix, e.Name())] = text
-		err = errors.Join(err, failed)
-	}
-	return err
-}
-
 // Missing returns a [*MissingError] if a program is not installed that the peer needs.
 func (p Peer) Missing() error {
-	needs := p.kit.needs
-	if p.Name == "flock" {
-		needs = append(needs[:len(needs):len(needs)], need{"flock", "util-linux"})
-	}
-	for _, n := range needs {
+	for _, n := range p.kit.needs {
 		if _, err := exec.LookPath(n.program); err != nil {
 			return &MissingError{p.Name, n.program, n.pkg}
 		}
@@ -168,6 +147,9 @@ func (p Peer) Missing() error {
 func (p Peer) Install(ctx context.Context, begin func()) (command []string, err error) {
 	if err := p.Missing(); err != nil {
 		return nil, err
+	}
+	if p.kit.dir == "" {
+		return p.kit.command("", p.Name), nil
 	}
 	home, err := p.kit.install(ctx, begin)
 	if e, ok := errors.AsType[*InstallError](err); ok {

@@ -1,8 +1,8 @@
 // Package peers has targets of the lab that lock with libraries of others. [All] is the
 // catalog: which library in which version, with which settings, and what its documentation says
-// that the lock rests on. The programs are in a folder for each language. They are no part of the
-// program that runs the lab: [Install] installs the libraries, in pinned versions, into the user's
-// cache folder when a target is first run.
+// that the lock rests on. The programs are in a folder for each language. Those in Go are part of
+// the program that runs the lab. [Peer.Install] installs the other libraries, in pinned versions,
+// into the user's cache folder when a target is first run.
 package peers
 
 import (

@@ -9,10 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -35,9 +38,9 @@ func TestConformance(t *testing.T) {
 		secure := livetest.Certify(t, certs)
 		drivertest.Run(t, harness(secure, startReplica(t, memlock.New(), certs)))
 	})
-	for _, kind := range []storeKind{sqlite, redis} {
-		t.Run(string(kind), func(t *testing.T) {
-			d, err := startStore(t, kind).open(t.Context())
+	for _, kind := range []string{"sqlite", "redis"} {
+		t.Run(kind, func(t *testing.T) {
+			d, err := startStore(t, kind).Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +63,7 @@ func startReplica(t testing.TB, d driver.Driver, certs string) (addr string) {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)}
-	go func() { _ = serveOn(server, listener, certs) }() // until it is closed
+	go func() { _ = store.Listen(server, listener, certs) }() // until it is closed
 	t.Cleanup(func() {
 		_ = server.Close() // clients that have gone are of no interest
 		if err := s.Drain(t.Context()); err != nil && t.Context().Err() == nil {
@@ -71,12 +74,19 @@ func startReplica(t testing.TB, d driver.Driver, certs string) (addr string) {
 	return listener.Addr().String()
 }
 
-// serveOn serves with the certificate in a folder, and then also HTTP/2; "" means without TLS.
-func serveOn(server *http.Server, l net.Listener, certs string) error {
-	if certs == "" {
-		return server.Serve(l)
+// startStore starts a store.
+func startStore(t testing.TB, kind string) store.Store {
+	t.Helper()
+	s := store.Store{Kind: kind, SplitBrain: true}
+	switch kind {
+	case "sqlite":
+		s.Addrs = []string{filepath.Join(t.TempDir(), "locks.db")}
+	case "redis":
+		s.Addrs = []string{redistest.Single(t).Used().Addr()}
+	default:
+		s.Addrs = []string{pgtest.Start(t).Addr()}
 	}
-	return server.ServeTLS(l, filepath.Join(certs, livetest.CertFile), filepath.Join(certs, livetest.KeyFile))
+	return s
 }
 
 // urlOf returns the URL of a server. Secure is the configuration of its clients, or nil.

@@ -3,18 +3,7 @@
 // standard input and output. [Start] is the judge's side. [Serve] is that of a target in Go.
 package target
 
-import (
-	"embed"
-	"fmt"
-	"io/fs"
-)
-
-//go:embed target.go serve.go
-var source embed.FS
-
-// Source returns the code of the target's side, which needs nothing but the standard library.
-// With it, a target can be built outside of this module.
-func Source() fs.FS { return source }
+import "fmt"
 
 // A Type is the type of a message.
 type Type string

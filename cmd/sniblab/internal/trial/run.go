@@ -91,7 +91,6 @@ type Options struct {
 	Faults  []string      // nil for all
 	For     time.Duration // how long each target is run, about; a control ends when it is rejected
 	Seed    uint64
-	Plan    []Step // the faults of each trial, in place of those that the seed chooses
 }
 
 // An Outcome is what became of a target.
@@ -100,7 +99,6 @@ type Outcome struct {
 	Server string // the name and version of the store's servers, or ""
 	judge.Result
 	Seed   uint64 // of the decisive trial; if Err is set, of the trial that failed
-	Plan   []Step // of the trial that Seed is of, or a part of it that suffices
 	Trials int
 	Took   time.Duration
 	Err    error // why it could not be judged
@@ -162,18 +160,15 @@ func Run(ctx context.Context, opts Options, done func(Outcome)) ([]Outcome, erro
 
 // run runs one target, trial after trial. If ctx ends before that, the outcome says nothing.
 func run(ctx context.Context, c Target, opts Options) (o Outcome) {
-	o.Target, o.Seed, o.Plan = c, opts.Seed, opts.Plan
+	o.Target, o.Seed = c, opts.Seed
 	began := time.Now()
 	long := opts.For
 	if c.IsControl() {
 		long = controlTime
 	}
-	lastSeed, lastPlan := opts.Seed, opts.Plan // of the latest trial
+	lastSeed := opts.Seed // of the latest trial
 	err := livetest.Outside(func(t testing.TB) error {
 		faults, err := faultsFor(c, opts.Faults)
-		if err == nil {
-			err = checkPlan(c, opts.Plan)
-		}
 		if err != nil {
 			return err
 		}
@@ -181,40 +176,23 @@ func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 		if o.Server, err = s.version(); err != nil {
 			return fmt.Errorf("ask the server for its version: %w", err)
 		}
-		try := func(plan []Step, seed uint64) (judge.Result, error) {
-			lastSeed, lastPlan = seed, plan
-			b := &trial{t: t, c: c, store: s, plan: plan, seed: seed}
+		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {
+			lastSeed = seed
+			b := &trial{t: t, c: c, store: s, schedule: newSchedule(c, faults, seed), seed: seed}
 			events, err := b.run(ctx)
 			if ctx.Err() != nil { // the end of a trial that was cut short looks like a lock that is blocked
-				return judge.Result{}, context.Cause(ctx)
+				return context.Cause(ctx)
 			}
-			if err != nil {
-				return judge.Result{}, err
-			}
-			rules := judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes, Restart: c.Restart,
-				Unclaimed: c.Unclaimed}
-			return judge.Judge(events, rules), nil
-		}
-		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {
-			plan := opts.Plan
-			if plan == nil {
-				plan = newPlan(c, faults, seed)
-			}
-			last, err := try(plan, seed)
 			if err != nil {
 				return err
 			}
 			o.Trials++
-			if worse := o.Add(last); worse || o.Trials == 1 {
-				o.Seed, o.Plan = seed, plan
+			if worse := o.Add(judge.Judge(events, judge.Rules{Tokens: haveTokens(events), Bound: b.waited, Assumes: c.Assumes,
+				Restart: c.Restart, Unclaimed: c.Unclaimed})); worse || o.Trials == 1 {
+				o.Seed = seed
 			}
 			if c.IsControl() && o.AsExpected() {
 				break
-			}
-		}
-		if o.Rejected() && !c.IsControl() && o.Acquired > 0 { // or else no fault has to do with it
-			if err := o.shrink(ctx, func(plan []Step) (judge.Result, error) { return try(plan, o.Seed) }); err != nil {
-				return err
 			}
 		}
 		if o.Acquired == 0 && !o.Blocked {
@@ -231,7 +209,7 @@ func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 	case err != nil && o.Rejected(): // a later failure does not change the verdict
 		o.Late = err
 	case err != nil:
-		o.Err, o.Seed, o.Plan = err, lastSeed, lastPlan
+		o.Err, o.Seed = err, lastSeed
 	}
 	return o
 }

@@ -192,7 +192,7 @@ func (s *store) empty(ctx context.Context) error {
 	return nil
 }
 
-// resetClocks ends what earlier trials have done to clocks: the plan of a trial is all that it
+// resetClocks ends what earlier trials have done to clocks: the schedule of a trial is all that it
 // needs to be repeated.
 func (s *store) resetClocks() {
 	for _, shim := range s.clientClocks {

@@ -32,11 +32,11 @@ const handOvers = 10
 
 // A trial is one run of a target, of a few seconds.
 type trial struct {
-	t     testing.TB
-	c     Target
-	store *store
-	plan  []Step
-	seed  uint64
+	t        testing.TB
+	c        Target
+	store    *store
+	schedule []step
+	seed     uint64
 
 	began   driver.Instant
 	waited  time.Duration // for somebody to get the lock after the last fault
@@ -132,17 +132,16 @@ func (b *trial) direct(ctx context.Context) {
 	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
 	b.brisk.Store(b.isBrisk())
 	b.endless = b.store.endless()
-	if len(b.plan) == 0 { // the work itself is the schedule
+	if len(b.schedule) == 0 { // the work itself is the schedule
 		b.wait(ctx, 2*b.c.Work)
 	}
-	for _, step := range b.plan {
+	for _, step := range b.schedule {
 		if ctx.Err() != nil {
 			break
 		}
-		i := slices.IndexFunc(faults(), func(f fault) bool { return f.name == step.Fault })
-		rng := rand.New(rand.NewPCG(uint64(step.Number), 0))
+		rng := rand.New(rand.NewPCG(uint64(step.number), 0))
 		b.store.reviveAny()
-		faults()[i].do(ctx, b, b.clients[slices.Index(names[:], step.Client)], rng)
+		step.fault.do(ctx, b, b.clients[step.client], rng)
 		b.wait(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
 		if b.isBrisk() {
 			b.wait(ctx, TTL)

@@ -1,4 +1,4 @@
-package main
+package golang
 
 import (
 	"bufio"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -91,12 +90,8 @@ func openFlock(_ context.Context, m target.Message) (target.Locker, error) {
 // openEtcdctl has etcdctl, which was built beside this program. It prints a key when it has the
 // lock, and releases it when it is interrupted.
 func openEtcdctl(_ context.Context, m target.Message) (target.Locker, error) {
-	self, err := os.Executable()
+	etcdctl, err := exec.LookPath("etcdctl")
 	if err != nil {
-		return nil, err
-	}
-	etcdctl := filepath.Join(filepath.Dir(self), "etcdctl")
-	if _, err := os.Stat(etcdctl); err != nil {
 		return nil, err
 	}
 	return commandLock{release: syscall.SIGINT, command: func(time.Duration) *exec.Cmd {

@@ -1,12 +1,10 @@
-// Command peers is the process of each target that is written in Go: the lock of another
-// library, behind the protocol of package target. Its argument is the name of the target.
-// Package peers builds it in a folder of its own.
-package main
+// Package golang has the targets that lock with libraries in Go, or with a command, behind the
+// protocol of package target.
+package golang
 
 import (
 	"context"
-	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
@@ -30,15 +28,12 @@ var openers = map[string]opener{
 	"flock":                 openFlock,
 }
 
-func main() {
-	if len(os.Args) != 2 || openers[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: peers TARGET")
-		os.Exit(64)
-	}
-	if err := target.Serve(os.Stdin, os.Stdout, openers[os.Args[1]]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+// Has reports whether there is a target with a name.
+func Has(name string) bool { return openers[name] != nil }
+
+// Serve is the process of a target. It returns when its input ends.
+func Serve(name string, in io.Reader, out io.Writer) error {
+	return target.Serve(in, out, openers[name])
 }
 
 // ttl returns the TTL that the judge asks for.

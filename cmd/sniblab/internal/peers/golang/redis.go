@@ -1,4 +1,4 @@
-package main
+package golang
 
 import (
 	"context"
@@ -81,8 +81,8 @@ func openBSM(ctx context.Context, m target.Message) (target.Locker, error) {
 	}), nil
 }
 
-// openRueidislock has the lock of rueidis with that KeyMajority. The context of a hold ends when the
-// lock is lost, and when the context ends that it was taken with.
+// openRueidislock has the lock of rueidis with that KeyMajority. The context of a hold ends when
+// the lock is lost, and when the context ends that it was taken with.
 func openRueidislock(majority int32) opener {
 	return func(_ context.Context, m target.Message) (target.Locker, error) {
 		opts, err := rueidis.ParseURL(m.URL)

@@ -1,4 +1,4 @@
-package main
+package golang
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 // openAdvisory returns an opener for PostgreSQL's advisory locks, by hand: one connection for each
-// hold, lock_timeout for the wait. With ping, a holder that is asked sends an empty statement first.
+// hold, lock_timeout for the wait. With ping, a holder that is asked sends an empty statement.
 func openAdvisory(ping bool) opener {
 	return func(ctx context.Context, m target.Message) (target.Locker, error) {
 		digest := fnv.New64a()

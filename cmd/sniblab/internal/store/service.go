@@ -1,0 +1,89 @@
+//go:build unix
+
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/serve"
+)
+
+// A Service is the job of a process that is a replica of a lock service: see livetest.Main.
+type Service struct {
+	Store  Store
+	Listen string // its address
+	Certs  string // its folder of livetest.Certify, or "" without TLS
+}
+
+// NewService returns the job of a replica with an address of its own.
+func NewService(t testing.TB, behind Store, certs string) Service {
+	return Service{behind, net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t))), certs}
+}
+
+// Serve does the job until ctx is done.
+func (s Service) Serve(ctx context.Context) error {
+	d, err := s.Store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close() //nolint:errcheck // the process ends
+	handler, err := serve.New(d, serve.Options{})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", s.Listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler}
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // it says nothing of interest
+	livetest.Say("ready")
+	if err := Listen(server, listener, s.Certs); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return handler.Drain(context.Background())
+}
+
+// A Replica is the process of a [Service]. It is a pair.Server.
+type Replica struct {
+	*livetest.Child
+	t   testing.TB
+	job Service
+}
+
+// StartReplica starts a replica. The test program's livetest.Main must do a [Service], or a job
+// that has its fields.
+func StartReplica(t testing.TB, job Service) *Replica {
+	r := &Replica{t: t, job: job}
+	r.Restart()
+	return r
+}
+
+// Addr returns its address.
+func (r *Replica) Addr() string { return r.job.Listen }
+
+// Hang stops the process, and Resume lets it go on.
+func (r *Replica) Hang() { r.Signal(syscall.SIGSTOP) }
+
+// Resume is described with [Replica.Hang].
+func (r *Replica) Resume() { r.Signal(syscall.SIGCONT) }
+
+// MayEnd does nothing: a replica must not end by itself.
+func (r *Replica) MayEnd() {}
+
+// Up returns true.
+func (r *Replica) Up() bool { return true }
+
+// Restart starts the process, which was killed.
+func (r *Replica) Restart() {
+	r.t.Helper()
+	r.Child = livetest.StartChild(r.t, r.job)
+	r.Expect("ready")
+}
