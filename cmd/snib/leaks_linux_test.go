@@ -114,10 +114,6 @@ func TestLeaksFindsEachKind(t *testing.T) {
 		want = append(want, "dead killed")
 		wantLeaks(t, "after a holder was killed", nil, want...)
 	})
-	t.Run("Old", func(t *testing.T) {
-		wantLeaks(t, "with a bound", []string{"--held", "1ms", "heal"}, "old healthy")
-		wantLeaks(t, "with a bound that nothing has reached", []string{"--held", "1h", "heal"})
-	})
 	_, stopQueue := startHolder(t, "queue")
 	second := make(chan *proc, 1)
 	t.Run("Stuck", func(t *testing.T) {

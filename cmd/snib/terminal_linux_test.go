@@ -309,18 +309,3 @@ func TestReleaseAsks(t *testing.T) {
 		t.Errorf("exit code = %d, want 0", code)
 	}
 }
-
-// TestTableOnATerminal checks that a table is cut to the width of a terminal.
-func TestTableOnATerminal(t *testing.T) {
-	newStore(t)
-	if out, code := snib(t, "lock", strings.Repeat("x", 300), "--ttl", "10m"); code != 0 {
-		t.Fatal(out)
-	}
-	c := startOnTerminal(t, "snib", "ls")
-	c.awaitScreen(`(?m)^x{10,50}… .*\r\n$`)
-	for line := range strings.Lines(c.screenText()) {
-		if n := len([]rune(strings.TrimSuffix(line, "\r\n"))); n > 80 {
-			t.Errorf("%d columns on a terminal of 80: %s", n, line)
-		}
-	}
-}

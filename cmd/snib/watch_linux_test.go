@@ -186,30 +186,3 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 		t.Errorf("the outage is told of %d times", n)
 	}
 }
-
-// TestListAgain checks that snib ls --watch clears a terminal before each table, follows changes,
-// and ends with Ctrl-C. Elsewhere, a line with the time begins each table. It survives an outage.
-func TestListAgain(t *testing.T) {
-	t.Parallel()
-	node, dir := redisStore(t)
-	if out, code := snib(t, "lock", "first", "--ttl", "10m"); code != 0 {
-		t.Fatal(out)
-	}
-	c := startOnTerminal(t, "snib", "ls", "--watch=100ms")
-	c.awaitScreen(`^\x1b\[H\x1b\[J\d\d:\d\d:\d\dZ  redis://\S+\r\nNAME .*\r\nfirst +\S+ pid \d+ `)
-	log := filepath.Join(dir, "log")
-	start(t, "sh", "-c", `exec snib ls --watch >"$0" 2>&1`, log)
-	awaitText(t, log, "first ")
-	node.Kill()
-	awaitText(t, log, "still watching")
-	node.Restart()
-	awaitText(t, log, "no lock is held") // the server has forgotten everything
-	if text := read(log); !strings.HasPrefix(text, "---- ") || strings.Contains(text, "\x1b") || strings.Count(text, "still watching") != 1 {
-		t.Errorf("without a terminal: %q", text)
-	}
-	c.awaitScreen(`no lock is held`)
-	c.press(ctrlC)
-	if got := c.exitSignal(); got != syscall.SIGINT {
-		t.Errorf("snib ended with %v, want death by SIGINT", c.ProcessState)
-	}
-}

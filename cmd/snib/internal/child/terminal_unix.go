@@ -3,11 +3,11 @@
 package child
 
 import (
-	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // A terminal is the controlling terminal of this process.
@@ -55,7 +55,7 @@ func restoreTerminalStops() { signal.Reset(syscall.SIGTTOU) }
 // It may not either if somebody put us into the background as shells without job control
 // do, with SIGINT ignored.
 func mayLendAtStart() bool {
-	if signal.Ignored(syscall.SIGINT) || !IsTerminal(os.Stdin) {
+	if signal.Ignored(syscall.SIGINT) || !term.IsTerminal(syscall.Stdin) {
 		return false
 	}
 	return !isPipe(syscall.Stdout) && !isPipe(syscall.Stderr)

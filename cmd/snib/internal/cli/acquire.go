@@ -15,7 +15,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 )
@@ -124,7 +123,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	if acq.wait.set {
 		timedOut = time.After(max(acq.wait.value, feedbackInterval))
 	}
-	line := &waitLine{acq: acq}
+	line := acq.newWaitLine(nil)
 	defer line.clear()
 	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
@@ -142,7 +141,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 			}
 			return nil, fmt.Errorf("%w: %w", snib.ErrUnavailable, err)
 		case <-tick.C:
-			line.draw()
+			line.update()
 		}
 	}
 }
@@ -188,7 +187,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 		lock, err := locker.AcquireAny(ctx, names...)
 		done <- result{lock, err}
 	}()
-	line := &waitLine{acq: acq, store: s}
+	line := acq.newWaitLine(s)
 	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
 	var termSignal syscall.Signal
@@ -212,7 +211,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 				cancel()
 			}
 		case <-tick.C:
-			line.draw()
+			line.update()
 		}
 	}
 }
@@ -296,9 +295,6 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// onTerminal reports whether standard error is a terminal.
-func onTerminal() bool { return child.IsTerminal(os.Stderr) }
-
 // wanted names what the command waits for.
 func (acq *acquirer) wanted() string {
 	if len(acq.names) > 1 {
@@ -312,16 +308,20 @@ func (acq *acquirer) wanted() string {
 // printed once, and only with --verbose or if the wait is for something other than a
 // holder or a first answer.
 type waitLine struct {
+	statusLine
 	acq      *acquirer
 	store    *backend.Store // nil until the store is open
-	drawn    bool
-	done     bool          // nothing more is to be printed
-	nextDraw time.Time     // without a terminal: when to look again
-	pause    time.Duration // without a terminal: how long to wait after the last look
+	done     bool           // nothing more is to be printed
+	nextDraw time.Time      // without a terminal: when to look again
+	pause    time.Duration  // without a terminal: how long to wait after the last look
 }
 
-func (l *waitLine) draw() {
-	redraws := child.CanRedraw(os.Stderr)
+func (acq *acquirer) newWaitLine(s *backend.Store) *waitLine {
+	return &waitLine{statusLine: statusLine{out: acq.err}, acq: acq, store: s}
+}
+
+func (l *waitLine) update() {
+	redraws := canRedraw()
 	if l.done || l.acq.quiet || !redraws && (l.acq.noWait || time.Now().Before(l.nextDraw)) {
 		return
 	}
@@ -335,21 +335,10 @@ func (l *waitLine) draw() {
 	text := oneLine("snib: waiting for " + l.acq.wanted() + reason)
 	if !redraws {
 		l.done = true
-		fmt.Fprintln(l.acq.err, text)
+		fmt.Fprintln(l.out, text)
 		return
 	}
-	if width := child.Width(os.Stderr); width > 1 {
-		text = truncate(text, width-1) // a line that wraps can't be redrawn
-	}
-	fmt.Fprintf(l.acq.err, "\r\x1b[K%s", text)
-	l.drawn = true
-}
-
-// clear removes the line from the terminal.
-func (l *waitLine) clear() {
-	if l.drawn {
-		fmt.Fprint(l.acq.err, "\r\x1b[K")
-	}
+	l.draw(text)
 }
 
 // reason returns what the command waits for. usual reports whether that is a holder or a first

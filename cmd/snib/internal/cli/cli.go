@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -89,7 +90,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	version := root.Flags().BoolP("version", "V", false, "print the version of this program")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
-			return a.version("table")
+			return a.version()
 		}
 		return cmd.Help()
 	}
@@ -132,10 +133,27 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("there is no command %q; see snib help", args[0])
 }
 
+// takes returns a check of arguments that fails with the exit code of wrong usage.
+func takes(checks ...cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := cobra.MatchAll(checks...)(cmd, args); err != nil {
+			return usagef("%w; usage: %s", err, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// takesAction is takes for a command whose first argument is one of its ValidArgs, and whose second
+// one is the URL of a store.
+func takesAction(cmd *cobra.Command, args []string) error {
+	first := func(cmd *cobra.Command, args []string) error { return cobra.OnlyValidArgs(cmd, args[:1]) }
+	return takes(cobra.RangeArgs(1, 2), first)(cmd, args)
+}
+
 // oneName checks that a command gets one argument, which is a valid lock name.
 func oneName(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("%d arguments were given, but the command takes one: usage: %s", len(args), usageLine(cmd))
+	if err := takes(cobra.ExactArgs(1))(cmd, args); err != nil {
+		return err
 	}
 	if err := refuseURL(cmd, args[0], false); err != nil {
 		return err
@@ -145,20 +163,12 @@ func oneName(cmd *cobra.Command, args []string) error {
 
 // oneDisplayedName is oneName for a command that only looks at a lock.
 func oneDisplayedName(cmd *cobra.Command, args []string) error {
-	if err := oneName(cmd, args); err != nil {
-		return err
-	}
-	return refuseURL(cmd, args[0], true)
+	return cmp.Or(oneName(cmd, args), oneDisplayed(cmd, args))
 }
 
 // oneDisplayed checks that a command that only looks gets at most one argument, a prefix.
 func oneDisplayed(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		if err := refuseURL(cmd, args[0], true); err != nil {
-			return err
-		}
-	}
-	return atMostOneArg(cmd, args)
+	return cmp.Or(takes(cobra.MaximumNArgs(1))(cmd, args), refuseURL(cmd, strings.Join(args, ""), true))
 }
 
 // refuseURL refuses the URL of a store where the name of a lock belongs: its user would look at
@@ -169,22 +179,6 @@ func refuseURL(cmd *cobra.Command, name string, alsoHTTP bool) error {
 		return nil
 	}
 	return usagef("the argument is the URL of a store, and not the name of a lock: give it with --url")
-}
-
-// noArgs checks that a command gets no arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%q is one argument too many: usage: %s", args[0], usageLine(cmd))
-	}
-	return nil
-}
-
-// atMostOneArg checks that a command gets at most one argument.
-func atMostOneArg(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return noArgs(cmd, args[1:])
-	}
-	return nil
 }
 
 // open opens the store. To look at a store that does not exist, it returns an empty one.

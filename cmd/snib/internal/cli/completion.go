@@ -14,18 +14,12 @@ import (
 )
 
 func (a *app) newCompletionCommand() *cobra.Command {
-	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish|powershell",
 		Short:     "print a script that completes commands, flags and the names of locks",
 		Example:   completionExamples,
-		ValidArgs: shells,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("no shell was named: usage: %s", usageLine(cmd))
-			}
-			return nil
-		},
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      takes(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := outputWriter{a.out}
 			switch root := cmd.Root(); args[0] {
@@ -35,10 +29,9 @@ func (a *app) newCompletionCommand() *cobra.Command {
 				return root.GenZshCompletion(out)
 			case "fish":
 				return root.GenFishCompletion(out, true)
-			case "powershell":
+			default:
 				return root.GenPowerShellCompletionWithDesc(out)
 			}
-			return usagef("no completion for %q: there are bash, zsh, fish and powershell", args[0])
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -31,23 +30,7 @@ type config struct {
 	Stores map[string]string `toml:"stores"` // URLs by names
 	// The default file is no store: a host whose variable was lost must not have a lock of its own.
 	StoreRequired bool `toml:"store-required"`
-
-	Policies map[string]policy `toml:"policy"` // by the prefixes of locks' names
 }
-
-// A policy is what holds for the locks whose names begin with a prefix. It binds those who use
-// the command with this file, and nobody else.
-type policy struct {
-	TTL           duration `toml:"ttl"`      // the default of --ttl
-	MaxTTL        duration `toml:"max-ttl"`  // the longest --ttl
-	MaxHold       duration `toml:"max-hold"` // the longest --max-hold, and its default
-	RequireReason bool     `toml:"require-reason"`
-
-	origin string // for messages
-}
-
-// UnmarshalText reads a duration in the configuration file, which has the syntax of a flag.
-func (d *duration) UnmarshalText(text []byte) error { return d.Set(string(text)) }
 
 // configPath returns the file that a user means, or "" for none, and whether it must exist.
 func configPath() (path string, required bool) {
@@ -112,18 +95,6 @@ func (c *config) check() error {
 	if c.Store != "" && !strings.Contains(c.Store, ":") && c.Stores[c.Store] == "" {
 		return failf(exitConfig, "%s: store: %s", c.path, c.noStore(c.Store))
 	}
-	for prefix, p := range c.Policies {
-		switch {
-		case p.MaxTTL.set && p.MaxTTL.value < minTTL:
-			return failf(exitConfig, "%s: policy %q: max-ttl %v is shorter than %v, the shortest TTL", c.path, prefix, p.MaxTTL.value, minTTL)
-		case p.TTL.set && p.TTL.value < minTTL:
-			return failf(exitConfig, "%s: policy %q: ttl %v is shorter than %v, the shortest TTL", c.path, prefix, p.TTL.value, minTTL)
-		case p.TTL.set && p.MaxTTL.set && p.TTL.value > p.MaxTTL.value:
-			return failf(exitConfig, "%s: policy %q: ttl %v is longer than max-ttl %v", c.path, prefix, p.TTL.value, p.MaxTTL.value)
-		case p.MaxHold.set && p.MaxHold.value == 0:
-			return failf(exitConfig, "%s: policy %q: max-hold is zero", c.path, prefix)
-		}
-	}
 	return nil
 }
 
@@ -167,52 +138,6 @@ func (a *app) storeURL(given string) (string, error) {
 	return "", failf(exitConfig, "%s: %s", c.path, c.noStore(store))
 }
 
-// policy returns the policy for a lock: that of the longest prefix of its name.
-func (a *app) policy(name string) (policy, error) {
-	c, err := a.loadConfig()
-	if err != nil {
-		return policy{}, err
-	}
-	longest := -1
-	var found policy
-	for prefix, p := range c.Policies {
-		if strings.HasPrefix(name, prefix) && len(prefix) > longest {
-			longest, found = len(prefix), p
-			found.origin = "for names that begin with " + printable(prefix) + " in " + c.path
-			if prefix == "" {
-				found.origin = "for all names in " + c.path
-			}
-		}
-	}
-	return found, nil
-}
-
-// limitTTL applies a policy to --ttl, whose default may be longer than what is allowed.
-func (p policy) limitTTL(ttl *duration, usual time.Duration) error {
-	switch {
-	case ttl.set && p.MaxTTL.set && ttl.value > p.MaxTTL.value:
-		return usagef("--ttl %v is longer than %v, the max-ttl %s", ttl.value, p.MaxTTL.value, p.origin)
-	case ttl.set:
-	case p.TTL.set:
-		ttl.value, ttl.set = p.TTL.value, true
-	case p.MaxTTL.set && usual > p.MaxTTL.value:
-		ttl.value, ttl.set = p.MaxTTL.value, true
-	}
-	return nil
-}
-
-// limitHold applies a policy to the flag that says how long a lock is held at most.
-func (p policy) limitHold(flag string, hold *duration) error {
-	switch {
-	case !p.MaxHold.set:
-	case hold.set && hold.value > p.MaxHold.value:
-		return usagef("%s %v is longer than %v, the max-hold %s", flag, hold.value, p.MaxHold.value, p.origin)
-	case !hold.set:
-		hold.value, hold.set = p.MaxHold.value, true
-	}
-	return nil
-}
-
 // configFindings judges who may read the configuration file, if a URL in it has a password.
 func (a *app) configFindings() []backend.Finding {
 	c := a.config
@@ -232,13 +157,4 @@ func hasPassword(store string) bool {
 	}
 	_, has := u.User.Password()
 	return has
-}
-
-// checkReason reports that a policy wants a reason for breaking the holds of a lock.
-func (a *app) checkReason(name, reason string) error {
-	p, err := a.policy(name)
-	if err == nil && p.RequireReason && strings.TrimSpace(reason) == "" {
-		err = usagef("a reason is required %s", p.origin)
-	}
-	return err
 }

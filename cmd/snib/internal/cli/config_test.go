@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 )
 
 // TestConfigPage reads the file that docs/command.md shows.
@@ -35,11 +34,6 @@ func TestConfigPage(t *testing.T) {
 	} {
 		if url, err := a.storeURL(given); err != nil || url != want {
 			t.Errorf("the store %q is %s, %v, want %s", given, url, err, want)
-		}
-	}
-	for name, want := range map[string]time.Duration{"deploy/web": 10 * time.Minute, "deploy": time.Hour} {
-		if p, err := a.policy(name); err != nil || p.MaxTTL.value != want || p.RequireReason != (name == "deploy/web") {
-			t.Errorf("the policy for %s is %+v, %v, want a max-ttl of %v", name, p, err, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (a *app) newDoctorCommand() *cobra.Command {
 		Short:   "check a store: its promises here, and the assumptions that are not met",
 		Example: doctorExamples,
 		Long:    doctorNotes,
-		Args:    atMostOneArg,
+		Args:    takes(cobra.MaximumNArgs(1)),
 
 		ValidArgsFunction: a.completeURL,
 	}

@@ -37,19 +37,6 @@ type heldJSON struct {
 	TTL    float64 `json:"ttl"`   // how long the hold lasts
 }
 
-type runJSON struct {
-	Schema   string   `json:"schema"`
-	Time     string   `json:"time"`            // when the wait for the lock began: RFC 3339, in UTC
-	Store    string   `json:"store,omitempty"` // the URL of the store, without secrets. Missing if the lock was not held
-	Names    []string `json:"names"`           // the names of the locks, sorted; with `--any`, the one that was held
-	Token    uint64   `json:"token,omitempty"` // the fencing token of NAME. Missing if the lock was not held
-	Waited   float64  `json:"waited"`          // for the store and for the lock
-	Held     float64  `json:"held,omitempty"`  // from the grant to the end of the release. Missing if the lock was not held
-	ExitCode int      `json:"exit_code"`       // of snib
-	Lost     bool     `json:"lost"`            // whether the lock was lost while the command ran
-	Error    string   `json:"error,omitempty"` // why the command did not run
-}
-
 type releaseJSON struct {
 	Schema   string       `json:"schema"`
 	Name     string       `json:"name"`     // the name of the lock
@@ -74,7 +61,7 @@ type leaksJSON struct {
 	Schema string     `json:"schema"`
 	Store  string     `json:"store"`  // the URL of the store, without secrets
 	Looked int        `json:"looked"` // the number of locks that were examined
-	More   bool       `json:"more"`   // whether `--limit` ended the search
+	More   bool       `json:"more"`   // whether the search ended because 1,000 were found
 	Leaks  []leakJSON `json:"leaks"`  // what was found
 }
 
@@ -89,14 +76,6 @@ type redlockJSON struct {
 	Schema string     `json:"schema"`
 	Store  string     `json:"store"` // the URL of the nodes, without secrets
 	Nodes  []nodeJSON `json:"nodes"` // sorted by address
-}
-
-type versionJSON struct {
-	Schema  string `json:"schema"`
-	Version string `json:"version"`          // the version of snib
-	Commit  string `json:"commit,omitempty"` // the commit that it was built from. Missing if it is not known
-	Go      string `json:"go"`               // the version of Go
-	System  string `json:"system"`           // the operating system and the processor, such as `linux/amd64`
 }
 
 // The parts of the documents.

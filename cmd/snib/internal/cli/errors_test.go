@@ -33,7 +33,7 @@ func TestHostileErrors(t *testing.T) {
 		"wait": func() string {
 			acq := &acquirer{app: a, wait: &duration{}, req: driver.Request{Name: "x"}}
 			acq.recordFailure(err)
-			(&waitLine{acq: acq}).draw()
+			acq.newWaitLine(nil).update()
 			return out.String()
 		},
 	}

@@ -35,7 +35,7 @@ func (a *app) newExportCommand() *cobra.Command {
 		Short:   "serve metrics of a store to Prometheus",
 		Example: exportExamples,
 		Long:    exportNotes,
-		Args:    atMostOneArg,
+		Args:    takes(cobra.MaximumNArgs(1)),
 
 		ValidArgsFunction: a.completeURL,
 	}
@@ -146,8 +146,7 @@ func newLeakSearch(a *app) *leaksCommand {
 	silent := *a
 	silent.quiet = true
 	host, _ := os.Hostname() // without a host name no process is known to be gone
-	return &leaksCommand{app: &silent, held: new(duration), settle: &duration{value: defaultSettle},
-		limit: 1000, host: host}
+	return &leaksCommand{app: &silent, settle: &duration{value: defaultSettle}, host: host}
 }
 
 // examine checks the store. It takes no lock, except one for a moment in Redis and Redlock, which

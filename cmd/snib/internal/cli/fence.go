@@ -19,8 +19,6 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-const fenceUsage = "usage: snib fence FILE -- COMMAND [ARG...]"
-
 // An envHold is the hold that our environment describes.
 type envHold struct {
 	name, id string
@@ -39,13 +37,8 @@ func (a *app) newFenceCommand() *cobra.Command {
 		Example: fenceExamples,
 		Long:    fenceNotes,
 		Args: func(cmd *cobra.Command, args []string) error {
-			switch dash := cmd.ArgsLenAtDash(); {
-			case dash < 0:
-				return usagef("no -- before the command: %s", fenceUsage)
-			case dash != 1 || args[0] == "":
-				return usagef("%d files were named, but the command takes one: %s", dash, fenceUsage)
-			case len(args) == 1:
-				return usagef("no command was given: %s", fenceUsage)
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 || args[0] == "" {
+				return usagef("it takes one file, then --, then a command; usage: %s", cmd.UseLine())
 			}
 			return nil
 		},

@@ -10,14 +10,6 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 )
 
-// usageLine returns the synopsis of a command.
-func usageLine(cmd *cobra.Command) string {
-	if cmd.HasParent() {
-		return cmd.Root().Name() + " " + cmd.Use
-	}
-	return cmd.Use
-}
-
 // groups are the commands by what they are for, as the help lists them.
 var groups = []struct{ title, commands string }{
 	{"Lock:", "run hold lock unlock fence"},

@@ -131,12 +131,9 @@ const parameterNotes = `  User and password stand in the URL, redis://USER:PASSW
 const lsExamples = `  snib ls                     all locks that are held or waited for
   snib ls backup/             locks whose names start with backup/
   snib ls lock: --foreign     also those that other libraries hold in Redis
-  snib ls -o wide             a row for each hold, and more columns
-  snib ls -0 | xargs -0 ...   for pipes: exact names
   snib ls -o json             for programs
   snib ls --count             how many are held, and how many wait
   snib ls -o name | wc -l     one number
-  snib ls --watch             again each second, until Ctrl-C
 `
 
 const lsNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
@@ -146,10 +143,6 @@ const lsNotes = `  It reads the store step by step, and delays nobody. Locks tha
   With --foreign and a PREFIX, each string and each hash in Redis whose key
   begins with it counts as a lock. Without a PREFIX, only keys in the format of
   a known library do, and snib reads each key of the server.
-
-  --watch pauses for at least nine times as long as the reading took, and goes
-  on for up to a minute while the store does not answer. It clears a terminal
-  before each table; elsewhere, each table begins with a line of its own.
 `
 
 const showExamples = `  snib show deploy
@@ -267,7 +260,6 @@ const schemaNotes = `  Use it if migrations make your tables. Otherwise, snib ma
 
 const leaksExamples = `  snib leaks                  exit 1 if there are any
   snib leaks lock:            also each key lock:... without an end, in Redis
-  snib leaks --held 1h        also holds that have lasted for an hour
   snib leaks --fix            free them, after asking
   snib leaks -o json          for programs
 `
@@ -278,7 +270,6 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
            lock until they end (SQLite); --fix leaves it alone
   distant  a hold that ends in 366 days or later; --fix leaves it alone, and
            snib release --force frees it
-  old      a hold that has lasted for longer than --held; --fix leaves it alone
   stuck    waiters behind the entry of a dead waiter, or for a lock that nobody
            holds
   foreign  a key in Redis that another lock library left, and that will never
@@ -373,10 +364,6 @@ const doctorNotes = `  ok     the check found nothing wrong
 
   It takes, renews and frees a lock of its own, and makes the store's file or
   table if there is none, as snib run does.
-`
-
-const versionExamples = `  snib version
-  snib --version              the same, and so does snib -V
 `
 
 const completionExamples = `  source <(snib completion bash)      # with the package bash-completion

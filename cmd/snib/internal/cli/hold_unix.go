@@ -38,7 +38,7 @@ func (a *app) newHoldCommand() *cobra.Command {
 	unset := func() *duration { return &duration{} }
 	h := &holdCommand{runCommand: &runCommand{
 		app: a, busyCode: exitBusy, argv: []string{"snib hold"},
-		minHold: unset(), maxHold: unset(), timeout: unset(), jitter: unset(),
+		minHold: unset(), maxHold: unset(), timeout: unset(),
 	}}
 	cmd := &cobra.Command{
 		Use:               "hold NAME --pid PID",
@@ -59,7 +59,7 @@ func (a *app) newHoldCommand() *cobra.Command {
 	h.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives its keeper if that dies or hangs (not in etcd and ZooKeeper)", defaultTTL, minTTL)
 	h.onLost = addChoice(cmd, "on-lost", "", "what happens to the script when the lock is lost: TERM, or a message only", "kill", "continue")
 	f.StringVar(&h.label, "label", "", "a `TEXT` that shows others what holds the lock")
-	h.output = addOutput(cmd, "shell", "json", "name")
+	h.output = addOutput(cmd, "shell", "json")
 	return cmd
 }
 
@@ -67,9 +67,6 @@ func (h *holdCommand) hold(cmd *cobra.Command, name string) error {
 	h.name, h.names = name, []string{name}
 	if !cmd.Flags().Changed("pid") {
 		return usagef("no --pid was given: say which process holds the lock, in a shell script with --pid $$")
-	}
-	if err := h.applyPolicies(); err != nil {
-		return err
 	}
 	if err := h.checkFlagConflicts(cmd); err != nil {
 		return err
@@ -221,10 +218,8 @@ func (h *holdCommand) report(s *backend.Store, held holds, outer []outerHold) er
 		document: func() any {
 			return heldJSON{"snib.lock/1", lock.Name(), lock.ID(), lock.Token(), seconds(h.ttl.value)}
 		},
-		names: func() []string { return []string{printable(lock.Name())} },
 		text: func() string {
-			return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_ID=%s\nexport SNIB_TOKEN=%d\nexport %s=%d\n",
-				shellQuote(lock.Name()), shellQuote(lock.ID()), lock.Token(), keeperPIDVar, os.Getpid())
+			return exports(lock.Name(), lock.ID(), lock.Token()) + fmt.Sprintf("export %s=%d\n", keeperPIDVar, os.Getpid())
 		},
 	})
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -26,7 +25,6 @@ const (
 	leakDead    = "dead"    // a hold whose process, on this host, is gone
 	leakKept    = "kept"    // a hold whose process is gone, but which an heir keeps
 	leakDistant = "distant" // a hold with an absurd end
-	leakOld     = "old"     // a hold that has lasted for longer than --held
 	leakStuck   = "stuck"   // waiters that nobody serves
 	leakForeign = "foreign" // what another lock library left behind
 )
@@ -73,8 +71,7 @@ func (l leak) sameAs(other leak) bool {
 // A leaksCommand is one call of "snib leaks".
 type leaksCommand struct {
 	*app
-	held, settle      *duration
-	limit             int
+	settle            *duration
 	fix, foreign, yes bool
 	output            *choice
 
@@ -95,21 +92,17 @@ func (a *app) newLeaksCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	l.held = addDuration(cmd, "held", "", "also report holds that have lasted for longer (default: don't)", 0, 0)
 	l.settle = addDuration(cmd, "settle", "", "the longest time for which a dead hold is watched for a renewal", defaultSettle, minSettle)
-	f.IntVar(&l.limit, "limit", 1000, "stop after `N` leaks")
 	f.BoolVar(&l.fix, "fix", false, "free the leaks, after asking")
 	f.BoolVar(&l.foreign, "foreign", false, "with --fix: delete the keys of other libraries, too")
 	f.BoolVarP(&l.yes, "yes", "y", false, "don't ask")
 	l.output = addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		switch {
-		case l.limit < 1:
-			return usagef("--limit %d: give a number of at least 1", l.limit)
-		case !l.fix && (l.yes || l.foreign):
+		if !l.fix && (l.yes || l.foreign) {
 			return usagef("--yes and --foreign need --fix")
-		case l.fix && !l.yes && !child.IsTerminal(os.Stdin):
-			return usagef("there is no terminal to ask on; give --yes to fix leaks without asking")
+		}
+		if err := checkYes(l.yes || !l.fix); err != nil {
+			return err
 		}
 		l.host, _ = os.Hostname() // without a host name no process is known to be gone
 		return a.withStore(func(ctx context.Context, s *backend.Store) error { return l.run(ctx, s, strings.Join(args, "")) })
@@ -195,13 +188,16 @@ func (l *leaksCommand) awaitRenewals(ctx context.Context, suspects []leak) error
 // happens within h.Left/3.
 func renewalDue(h driver.Holding) time.Duration { return h.Left/3 + minSettle }
 
-// findSuspects looks at all locks once. It stops at --limit.
+// maxLeaks is how many leaks end the search.
+const maxLeaks = 1000
+
+// findSuspects looks at all locks once.
 func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
 	line := l.newProgressLine()
 	defer line.clear()
 	enough := func() bool {
 		line.show("%s checked, %d suspect", plural(l.examined, "lock"), len(all))
-		l.limitReached = len(all) >= l.limit
+		l.limitReached = len(all) >= maxLeaks
 		return l.limitReached
 	}
 	var failed error
@@ -241,8 +237,6 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case h.Left >= driver.LongestTTL:
 			k.kind, k.problem = leakDistant, heldBy(h)+"; "+leaseEnd(h)+", which nobody can have meant"
-		case l.held.value > 0 && h.Held > l.held.value:
-			k.kind, k.problem = leakOld, heldBy(h)
 		default:
 			continue
 		}
@@ -329,7 +323,7 @@ func confirmForeign(k leak, st driver.Status) (leak, bool) {
 // isRepairable reports whether --fix does something about a leak.
 func (l *leaksCommand) isRepairable(k leak) bool {
 	switch k.kind {
-	case leakOld, leakKept, leakDistant:
+	case leakKept, leakDistant:
 		return false // a living process may be at work
 	case leakDead:
 		return !k.maybeAlive
@@ -383,7 +377,7 @@ func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) 
 	}
 	err := breakHold(ctx, s, k.name, *k.hold)
 	if !errors.Is(err, snib.ErrLost) {
-		l.audit(s, k.name, *k.hold, "", err)
+		l.auditBreak(s, k.name, *k.hold, "", err)
 	}
 	return err
 }
@@ -396,12 +390,7 @@ func (l *leaksCommand) confirmRepair(found []leak, n int) error {
 		}
 	}
 	l.messagef("a holder that is not gone after all may still be at work, and another can then start beside it")
-	fmt.Fprintf(l.err, "type yes to free %s: ", plural(n, "lock"))
-	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil || strings.TrimSpace(text) != "yes" {
-		return usagef("that is not yes: nothing was freed")
-	}
-	return nil
+	return l.ask("type yes to free "+plural(n, "lock")+": ", "yes")
 }
 
 // unblockQueue makes the store look at a queue by acquiring the lock: the store then
@@ -436,7 +425,7 @@ func (l *leaksCommand) report(s *backend.Store, found []leak) error {
 	note := ""
 	switch {
 	case l.limitReached:
-		note = fmt.Sprintf("%d leaks were found, and there may be more: see --limit", len(found))
+		note = fmt.Sprintf("%d leaks were found, and there may be more", len(found))
 	case len(found) == 0:
 		note = fmt.Sprintf("no leak among %s in %s", plural(l.examined, "lock"), printable(s.URL))
 	}

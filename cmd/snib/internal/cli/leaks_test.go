@@ -52,8 +52,7 @@ func TestLeaksLookTwice(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{},
-				settle: &duration{}, limit: 10}
+			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{}}
 			found, err := l.find(t.Context(), &backend.Store{Driver: changingStore{listed: tt.listed, later: tt.later}}, "")
 			if err != nil || len(found) != tt.want {
 				t.Errorf("find = %+v, %v, want %d leaks", found, err, tt.want)
@@ -89,8 +88,7 @@ func (a slowStore) Status(context.Context, string) (driver.Status, error) {
 func TestLeaksWithSlowAnswers(t *testing.T) {
 	for _, delay := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{},
-				settle: &duration{value: defaultSettle}, limit: 10, host: "here"}
+			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{value: defaultSettle}, host: "here"}
 			store := slowStore{ends: time.Now().Add(time.Hour), delay: delay}
 			found, err := l.find(t.Context(), &backend.Store{Driver: store}, "")
 			if err != nil || len(found) != 1 || found[0].kind != leakDead {
@@ -156,8 +154,7 @@ func TestLeaksWatchesForRenewals(t *testing.T) {
 					store.died = time.Now()
 				}
 				l := &leaksCommand{
-					app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{},
-					settle: &duration{value: defaultSettle}, limit: 10, host: "here",
+					app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{value: defaultSettle}, host: "here",
 				}
 				began := time.Now()
 				found, err := l.find(t.Context(), &backend.Store{Driver: store}, "")
@@ -182,8 +179,7 @@ func TestLeaksEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		l := &leaksCommand{
-			app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: defaultSettle},
-			limit: 10, host: "here",
+			app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{value: defaultSettle}, host: "here",
 		}
 		began := time.Now()
 		_, err := l.find(ctx, &backend.Store{Driver: renewingStore{ttl: time.Hour, taken: began}}, "")

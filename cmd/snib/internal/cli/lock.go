@@ -63,14 +63,11 @@ func (a *app) newLockCommand() *cobra.Command {
 	l.retry = addRetry(cmd)
 	f.StringVar(&l.id, "id", "",
 		"don't take the lock, but extend the hold with this `ID`, as snib lock printed it; - for one line of standard input")
-	l.output = addOutput(cmd, "shell", "json", "table", "name")
+	l.output = addOutput(cmd, "shell", "json")
 	return cmd
 }
 
 func (l *lockCommand) lock(ctx context.Context, name string) error {
-	if err := l.applyPolicy(name); err != nil {
-		return err
-	}
 	switch {
 	case !l.ttl.set:
 		return usagef("no --ttl was given: nobody renews this lock, so say how long it may last, such as --ttl 10m")
@@ -154,19 +151,6 @@ func (a *app) reportChange(s *backend.Store, name, change string, err error) err
 	return nil
 }
 
-// applyPolicy limits the TTL to what the configuration file allows. As nobody renews the lock, its
-// TTL is how long it is held.
-func (l *lockCommand) applyPolicy(name string) error {
-	p, err := l.policy(name)
-	if err != nil {
-		return err
-	}
-	if err := p.limitTTL(l.ttl, 0); err != nil || !l.ttl.set {
-		return err
-	}
-	return p.limitHold("--ttl", l.ttl)
-}
-
 // readID returns the id that a flag names. For "-" it reads the first line of standard input, so
 // that the id appears in no command line.
 func readID(flag string) (string, error) {
@@ -232,15 +216,13 @@ func (l *lockCommand) report(lock *snib.Lock) error {
 	name, id, token := lock.Name(), lock.ID(), lock.Token()
 	return l.print(l.output.value, result{
 		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(l.ttl.value)} },
-		names:    func() []string { return []string{printable(name)} },
-		text: func() string {
-			if l.output.value == "shell" {
-				return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_ID=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(id), token)
-			}
-			return fmt.Sprintf("%-14s%s\n%-14s%s\n%-14s%d\n%-14s%s\n",
-				"name", printable(name), "id", printable(id), "token", token, "lease left", short(l.ttl.value))
-		},
+		text:     func() string { return exports(name, id, token) },
 	})
+}
+
+// exports returns the shell commands that set the variables of a hold.
+func exports(name, id string, token uint64) string {
+	return fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), idVar, shellQuote(id), token)
 }
 
 func (a *app) newUnlockCommand() *cobra.Command {

@@ -77,34 +77,6 @@ func TestWatchAfter(t *testing.T) {
 	}
 }
 
-// TestWatchFits checks that an event fits on a line of 80 columns, with room for the holder,
-// however long the lock's name is.
-func TestWatchFits(t *testing.T) {
-	long := strings.Repeat("é", 300)
-	for _, tt := range []struct {
-		name, host string
-		want       []string
-	}{
-		{long, "web-1", []string{"é…  token 1795277050060315, web-1\n"}},
-		{"job", long, []string{"  job  token 1795277050060315, é", "é…\n"}},
-		{long, long, []string{"é…  token 1795277050060315, é", "é…\n"}},
-	} {
-		e := newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, processJSON: processJSON{Host: tt.host}})
-		line := e.line(80)
-		if n := len([]rune(line)); n > 81 { // including the line feed
-			t.Errorf("%d columns: %s", n-1, line)
-		}
-		for _, want := range tt.want {
-			if !strings.Contains(line, want) {
-				t.Errorf("%q, want %q in it", line, want)
-			}
-		}
-		if whole := e.line(unlimited); !strings.HasSuffix(whole, tt.name+"  token 1795277050060315, "+tt.host+"\n") {
-			t.Errorf("without a limit: %q, want all of it", whole)
-		}
-	}
-}
-
 // TestHeldNotKnown checks that a time that the store does not know is not shown.
 func TestHeldNotKnown(t *testing.T) {
 	for held, want := range map[time.Duration]struct{ cell, since, phrase, json string }{
@@ -117,7 +89,7 @@ func TestHeldNotKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell := newTableRow(driver.Status{Holders: []driver.Holding{h}}).held
+		cell := tableRow(driver.Status{Holders: []driver.Holding{h}})[2]
 		if cell != want.cell || !strings.HasSuffix(sinceText(h), want.since) || heldBy(h) != want.phrase ||
 			!strings.HasSuffix(string(text), want.json) {
 			t.Errorf("a hold of %v is shown as %q, %q, %q, %s, want %+v", held, cell, sinceText(h), heldBy(h), text, want)
@@ -155,7 +127,7 @@ func TestListedNames(t *testing.T) {
 		l := &leaksCommand{app: a, output: &choice{value: output}}
 		leaks := []leak{{kind: leakForeign, name: evil, problem: evil, library: evil}}
 		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output),
-			a.printShow(s, st, 0, output),
+			a.printShow(s, st, 0, "table"),
 			l.report(s, leaks), l.report(s, nil))
 		if err != nil || strings.ContainsAny(out.String(), "\x1b\a\u202e") {
 			t.Errorf("-o %s prints %q, %v", output, out.String(), err)
@@ -163,46 +135,18 @@ func TestListedNames(t *testing.T) {
 	}
 }
 
-// TestTables checks that a table fits the terminal, that one without a limit and a wide one are
-// whole, and that the wide one has a row for each hold.
-func TestTables(t *testing.T) {
-	name, host := strings.Repeat("é", 300), strings.Repeat("h", 60)
-	hold := func(pid int) driver.Holding {
-		return driver.Holding{Token: 7, Holder: driver.Holder{Host: host, PID: pid}, Held: time.Minute, Left: time.Second}
-	}
-	all := []driver.Status{
-		{Name: name, Slots: 3, Holders: []driver.Holding{hold(1), hold(2)}, Waiters: []driver.Waiting{{Waited: time.Second}, {Waited: time.Hour}}},
-		{Name: "free", Waiters: []driver.Waiting{{Waited: time.Second}}},
-	}
-	for _, width := range []int{80, 200} {
-		for line := range strings.Lines(table(all, width)) {
-			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
-				t.Errorf("%d columns, want %d: %s", n, width, line)
-			}
-		}
-	}
-	if text := table(all, unlimited); !strings.Contains(text, name+"  2 of 3: "+host+" pid 1  ") {
-		t.Errorf("without a limit it is cut:\n%s", text)
-	}
-	lines := strings.Split(wideTable(all), "\n")
-	want := []string{
-		name + "  slots 2/3  " + host + " pid 1  1m00s  1s    7      2        1h00m",
-		name + "  slots 2/3  " + host + " pid 2  1m00s  1s    7      2        1h00m",
-	}
-	if len(lines) != 5 || lines[1] != want[0] || lines[2] != want[1] || !strings.HasPrefix(lines[3], "free ") || !strings.HasSuffix(lines[3], " 1s") {
-		t.Errorf("wide:\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// TestNullTerminated checks that --null prints each name exactly as it is.
-func TestNullTerminated(t *testing.T) {
-	names := []string{"plain", `"quoted"`, "a\nb", "\x1b[0m", "-x"}
-	var out bytes.Buffer
-	all := convert(names, func(name string) driver.Status { return driver.Status{Name: name} })
-	if err := (&app{out: &out}).printList(&backend.Store{Driver: memlock.New()}, all, "null"); err != nil {
-		t.Fatal(err)
-	}
-	if want := strings.Join(names, "\x00") + "\x00"; out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
+// TestTable checks what a table says of a semaphore, and of a lock that nobody holds.
+func TestTable(t *testing.T) {
+	hold := driver.Holding{Token: 7, Holder: driver.Holder{Host: "host", PID: 1}, Held: time.Minute, Left: time.Second}
+	waiting := []driver.Waiting{{Waited: time.Second}}
+	got := table([]driver.Status{
+		{Name: "pool", Slots: 3, Holders: []driver.Holding{hold, hold}},
+		{Name: "free", Waiters: waiting},
+	})
+	want := "NAME  HOLDER              HELD   LEFT  TOKEN  WAITING\n" +
+		"pool  2 of 3: host pid 1  1m00s  1s    7      0\n" +
+		"free  -                   -      -     -      1\n"
+	if got != want {
+		t.Errorf("table =\n%s\nwant\n%s", got, want)
 	}
 }

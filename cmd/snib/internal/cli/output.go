@@ -18,7 +18,6 @@ type result struct {
 	document func() any      // json: a document of docs/schemas.md
 	oneLine  bool            // json: print it on one line, because more documents follow
 	names    func() []string // name: one per line
-	raw      func() string   // null: exact names, which may upset a terminal
 	text     func() string   // table, and the other forms of text
 	note     string          // printed to standard error before the text; may be ""
 }
@@ -39,8 +38,6 @@ func (a *app) print(output string, r result) error {
 		text = string(document) + "\n"
 	case "name":
 		text = strings.Join(append(r.names(), ""), "\n")
-	case "null":
-		text = r.raw()
 	default:
 		if r.note != "" {
 			a.infof("%s", r.note)

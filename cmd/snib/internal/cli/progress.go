@@ -2,42 +2,61 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"runtime"
+	"syscall"
 	"time"
 
-	"github.com/sniblock/snib/cmd/snib/internal/child"
+	"golang.org/x/term"
 )
 
-// A progressLine is one line on standard error that is redrawn while something takes long. It
-// is disabled with --quiet, without a terminal, and on a terminal that can't redraw.
+// onTerminal reports whether standard error is a terminal.
+func onTerminal() bool { return term.IsTerminal(int(syscall.Stderr)) }
+
+// canRedraw reports whether standard error is a terminal on which a line can be drawn again. An old
+// console of Windows can't, and nothing tells which it is.
+func canRedraw() bool {
+	return onTerminal() && os.Getenv("TERM") != "dumb" && runtime.GOOS != "windows"
+}
+
+// A statusLine is one line on a terminal that is drawn again and again.
+type statusLine struct {
+	out   io.Writer
+	drawn bool
+}
+
+func (l *statusLine) draw(text string) {
+	if width, _, err := term.GetSize(int(syscall.Stderr)); err == nil {
+		text = truncate(text, width-1) // a line that wraps can't be redrawn
+	}
+	fmt.Fprintf(l.out, "\r\x1b[K%s", text)
+	l.drawn = true
+}
+
+// clear removes the line from the terminal.
+func (l *statusLine) clear() {
+	if l.drawn {
+		fmt.Fprint(l.out, "\r\x1b[K")
+	}
+}
+
+// A progressLine is a statusLine for what takes long. It is disabled with --quiet, and without a
+// terminal that can redraw.
 type progressLine struct {
-	*app
+	statusLine
 	nextDraw time.Time
-	drawn    bool
 	disabled bool
 }
 
 func (a *app) newProgressLine() *progressLine {
-	return &progressLine{app: a, nextDraw: time.Now().Add(feedbackInterval),
-		disabled: a.quiet || !child.CanRedraw(os.Stderr)}
+	return &progressLine{statusLine{out: a.err}, time.Now().Add(feedbackInterval), a.quiet || !canRedraw()}
 }
 
 // show draws the line, at most five times a second, and not at all in the first second.
 func (p *progressLine) show(format string, args ...any) {
-	if p.disabled || time.Now().Before(p.nextDraw) {
-		return
-	}
-	p.nextDraw, p.drawn = time.Now().Add(feedbackInterval/5), true
-	text := fmt.Sprintf("snib: "+format, args...)
-	if width := child.Width(os.Stderr); width > 1 {
-		text = truncate(text, width-1) // a line that wraps can't be redrawn
-	}
-	fmt.Fprintf(p.err, "\r\x1b[K%s", text)
-}
-
-// clear removes the line from the terminal.
-func (p *progressLine) clear() {
-	if p.drawn {
-		fmt.Fprint(p.err, "\r\x1b[K")
+	if !p.disabled && !time.Now().Before(p.nextDraw) {
+		p.nextDraw = time.Now().Add(feedbackInterval / 5)
+		p.draw(fmt.Sprintf("snib: "+format, args...))
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,15 +19,7 @@ func (a *app) newRedlockCommand() *cobra.Command {
 		Example:   redlockExamples,
 		Long:      redlockNotes,
 		ValidArgs: []string{"init", "status", "recover"},
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
-			}
-			if !slices.Contains(cmd.ValidArgs, args[0]) {
-				return usagef("there is no command redlock %q; usage: %s", args[0], usageLine(cmd))
-			}
-			return nil
-		},
+		Args:      takesAction,
 	}
 	output := addOutput(cmd, "table", "json")
 	wait := addDuration(cmd, "wait", "w", "recover: give up after `DURATION` (default: never)", 0, time.Millisecond)

@@ -1,19 +1,16 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
 )
 
@@ -42,13 +39,10 @@ func (a *app) newReleaseCommand() *cobra.Command {
 	f.BoolVar(&r.force, "force", false, "take it from any holder")
 	f.StringVar(&r.reason, "reason", "", "a `TEXT` for the audit line: why the lock is taken away")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
-	r.output = addOutput(cmd, "table", "json", "name")
+	r.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if r.force == (r.id != "") {
 			return usagef("no holder was named: give --id ID, or --force for any holder")
-		}
-		if err := a.checkReason(args[0], r.reason); err != nil {
-			return err
 		}
 		if r.id == "-" && !r.yes {
 			return usagef("--id - reads standard input, so snib can't ask there; give --yes")
@@ -57,8 +51,8 @@ func (a *app) newReleaseCommand() *cobra.Command {
 		if r.id, err = readID(r.id); err != nil {
 			return err
 		}
-		if !r.yes && !child.IsTerminal(os.Stdin) {
-			return usagef("there is no terminal to ask on; give --yes to release %s without asking", printable(args[0]))
+		if err := checkYes(r.yes); err != nil {
+			return err
 		}
 		return a.withStore(func(ctx context.Context, s *backend.Store) error { return r.release(ctx, s, args[0]) })
 	}
@@ -113,7 +107,7 @@ func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, hol
 		if errors.Is(err, snib.ErrLost) {
 			continue // it had ended before
 		}
-		a.audit(s, name, h, reason, err)
+		a.auditBreak(s, name, h, reason, err)
 		if err != nil {
 			return broken, err
 		}
@@ -137,13 +131,7 @@ func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) err
 		r.messagef("%s", text)
 	}
 	// A name that can't be typed may be entered in its printed form.
-	fmt.Fprintf(r.err, "type the name of the lock to release it: ")
-	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	typed := strings.TrimRight(text, "\r\n")
-	if err != nil || typed != name && typed != printable(name) {
-		return usagef("that is not the name: nothing was released")
-	}
-	return nil
+	return r.ask("type the name of the lock to release it: ", name, printable(name))
 }
 
 // unbreakableText says why a hold that isUnbreakable is not released.
@@ -168,13 +156,11 @@ func releaseWarnings(name string, holds []driver.Holding) []string {
 	return append(texts, "the holder may still be at work; another can then start beside it")
 }
 
-// audit logs who broke which hold to standard error, even with --quiet: one line of JSON. It
-// contains an error if the outcome is unknown. It contains a digest of the id, as the marks of
-// package fence do, because the id itself is enough to release the lock.
-func (a *app) audit(s *backend.Store, name string, h driver.Holding, reason string, err error) {
+// auditBreak logs who broke a hold. It has a digest of the id, as the marks of package fence do,
+// because the id itself is enough to release the lock.
+func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason string, err error) {
 	attrs := []slog.Attr{
-		slog.String("lock", name), slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL),
-		slog.Uint64("fence", h.Token), slog.String("id_digest", idDigest(h)), slog.String("holder", holderName(h)),
+		slog.String("lock", name), slog.Uint64("fence", h.Token), slog.String("id_digest", idDigest(h)), slog.String("holder", holderName(h)),
 	}
 	if h.Held != 0 { // otherwise it is unknown
 		attrs = append(attrs, slog.Duration("held", h.Held))
@@ -182,32 +168,13 @@ func (a *app) audit(s *backend.Store, name string, h driver.Holding, reason stri
 	if reason != "" {
 		attrs = append(attrs, slog.String("reason", reason))
 	}
-	outcome := "broken"
-	if err != nil {
-		outcome = "unknown"
-		attrs = append(attrs, slog.Any("err", err))
-	}
-	attrs = append(append(attrs, slog.String("outcome", outcome)), caller()...)
-	log := slog.New(slog.NewJSONHandler(a.err, nil))
-	log.LogAttrs(context.Background(), slog.LevelWarn, "hold broken by force", attrs...)
-}
-
-// caller describes who runs this command: the user, the user behind sudo, the host and the
-// process.
-func caller() []slog.Attr {
-	host, _ := os.Hostname() // only people read it
-	attrs := []slog.Attr{slog.String("by", userName()), slog.Int("by_uid", os.Getuid()), slog.String("by_host", host), slog.Int("by_pid", os.Getpid())}
-	if sudo := os.Getenv("SUDO_USER"); sudo != "" {
-		attrs = append(attrs, slog.String("by_sudo_user", sudo))
-	}
-	return attrs
+	a.audit(s, "hold broken by force", "broken", err, attrs...)
 }
 
 // report prints the holds that were broken.
 func (r *releaseCommand) report(name string, broken []driver.Holding) error {
 	return r.print(r.output.value, result{
 		document: func() any { return releaseJSON{"snib.release/1", name, convert(broken, toHolder)} },
-		names:    func() []string { return []string{printable(name)}[:min(1, len(broken))] },
 		text: func() string {
 			var b strings.Builder
 			for _, h := range broken {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -46,11 +45,10 @@ type runCommand struct {
 	try, skip, shared, fair, any bool
 	busyCode, slots              int
 	onLost                       *choice
-	shell, label, logFile        string
+	shell, label                 string
 	also                         []string
-	jitter, retry                *duration
+	retry                        *duration
 
-	log      *runLog
 	name     string
 	names    []string // name and also, each once: sorted, or with --any as given
 	argv     []string
@@ -89,9 +87,7 @@ func (a *app) newRunCommand() *cobra.Command {
 	f.StringVarP(&r.shell, "command", "c", "", "run `STRING` with sh -c")
 	f.StringArrayVar(&r.also, "also", nil, "hold the lock `NAME`, too; may be given several times")
 	f.BoolVar(&r.any, "any", false, "hold just one of NAME and --also, whichever is free first; SNIB_NAME says which")
-	r.jitter = addDuration(cmd, "jitter", "", "first sleep for a random time up to this long, so that cron jobs of many hosts don't all start at once", 0, 0)
 	f.StringVar(&r.label, "label", "", "a `TEXT` that shows others what holds the lock (default: the command's name)")
-	f.StringVar(&r.logFile, "log", "", "append a line of JSON about this run to `FILE`")
 	return cmd
 }
 
@@ -145,23 +141,6 @@ func (r *runCommand) checkAny(cmd *cobra.Command) error {
 	return r.checkNames(cmd)
 }
 
-// applyPolicies limits the flags to what the configuration file allows for all of the names.
-func (r *runCommand) applyPolicies() error {
-	for _, name := range r.names {
-		p, err := r.policy(name)
-		if err != nil {
-			return err
-		}
-		if err := p.limitTTL(r.ttl, defaultTTL); err != nil {
-			return err
-		}
-		if err := p.limitHold("--max-hold", r.maxHold); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkFlagConflicts reports flags that contradict one another.
 func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
@@ -187,9 +166,6 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 }
 
 func (r *runCommand) run(cmd *cobra.Command) error {
-	if err := r.applyPolicies(); err != nil {
-		return err
-	}
 	if err := r.checkFlagConflicts(cmd); err != nil {
 		return err
 	}
@@ -197,21 +173,12 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if r.log, err = r.openLog(); err != nil {
-		return err
-	}
-	if r.jitter.value > 0 {
-		time.Sleep(rand.N(r.jitter.value)) // a signal ends the process: it has nothing yet
-	}
 	r.sigs = make(chan os.Signal, 64)
-	r.log.begin()
 	s, locker, held, outer, err := r.acquireLocks(cmd.Context())
 	if s == nil || err != nil {
-		r.log.end(r.app, err, false)
 		return err
 	}
 	defer closeSoon(locker) // the locks are released before that
-	r.log.grant(s, held, r.lockOf(held).Token())
 	return r.runUnderLock(s, held, path, outer)
 }
 
@@ -340,7 +307,6 @@ func (r *runCommand) runUnderLock(s *backend.Store, held holds, path string, out
 	g, err := r.start(s, held, path, outer)
 	if err != nil {
 		_ = r.release(held) // it has reported its failures
-		r.log.end(r.app, err, false)
 		return err
 	}
 	end := g.supervise()
@@ -349,7 +315,6 @@ func (r *runCommand) runUnderLock(s *backend.Store, held holds, path string, out
 		r.messagef("lost %s: by force, or its lease was over, before its release; the command had ended by itself", lost)
 		end.code = exitLost
 	}
-	r.log.end(r.app, silentExit(end.code), len(lost) > 0 || g.endCode == exitLost)
 	if end.code != exitLost {
 		end.raiseSIGINT()
 	}

@@ -15,12 +15,7 @@ func (a *app) newSchemaCommand() *cobra.Command {
 		Long:      schemaNotes + "  KIND is " + strings.Join(backend.Schemas(), " or ") + ".\n",
 		Example:   schemaExamples,
 		ValidArgs: backend.Schemas(),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%d arguments were given, but the command takes one: usage: %s", len(args), usageLine(cmd))
-			}
-			return nil
-		},
+		Args:      takes(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := backend.Schema(args[0])
 			if err != nil {

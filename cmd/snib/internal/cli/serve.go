@@ -38,7 +38,7 @@ func (a *app) newServeCommand() *cobra.Command {
 		Short:   "serve the locks of a store over HTTP",
 		Example: serveExamples,
 		Long:    serveNotes,
-		Args:    atMostOneArg,
+		Args:    takes(cobra.MaximumNArgs(1)),
 
 		ValidArgsFunction: a.completeURL,
 	}

@@ -17,12 +17,7 @@ func (a *app) newServeCheckCommand() *cobra.Command {
 		Short:   "check a policy file, and show who may do what",
 		Example: serveCheckExamples,
 		Long:    serveCheckNotes,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("usage: snib serve check POLICY; give one file, such as policy.toml")
-			}
-			return nil
-		},
+		Args:    takes(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			policy, err := access.LoadPolicy(args[0])
 			if err != nil {

@@ -20,7 +20,7 @@ func (a *app) newShowCommand() *cobra.Command {
 		Args:              oneDisplayedName,
 		ValidArgsFunction: a.completeName,
 	}
-	output := addOutput(cmd, "table", "json", "name")
+	output := addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
 			st, err := status(ctx, s, args[0])
@@ -48,8 +48,7 @@ func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration,
 				info.Tenure.String(), info.Fencing.String(), info.Fairness.String(), info.Assumptions, info.Unmet,
 			}
 		},
-		names: func() []string { return []string{listedName(st.Name)} },
-		text:  func() string { return showText(s, st, grace) },
+		text: func() string { return showText(s, st, grace) },
 	})
 }
 

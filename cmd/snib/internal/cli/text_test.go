@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,27 +60,6 @@ func FuzzShellQuote(f *testing.F) {
 			t.Errorf("the shell reads %q of %s, %v; want %q", got, shellQuote(text), err, text)
 		}
 	})
-}
-
-// TestFit checks that a table fits its width as long as names and holders can be shortened.
-func TestFit(t *testing.T) {
-	long := strings.Repeat("x", 300)
-	for _, r := range [][]string{
-		{"name", "holder", "1s", "1s", "1795229475821398", "0"},
-		{long, "holder", "1s", "1s", "1795229475821398", "0"},
-		{"name", long, "1s", "1s", "1795229475821398", "0"},
-		{long, long, "59m59s", "59m59s", "1795229475821398", "10000"},
-	} {
-		rows := [][]string{slices.Clone(r)}
-		fit(rows, defaultWidth)
-		width := 5 * 2
-		for _, cell := range rows[0] {
-			width += len([]rune(cell))
-		}
-		if width > defaultWidth || rows[0][0] == "" || rows[0][1] == "" {
-			t.Errorf("fit makes %v of %v: %d columns", rows[0], r, width)
-		}
-	}
 }
 
 func TestExitCode(t *testing.T) {

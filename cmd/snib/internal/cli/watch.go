@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// How often snib watch and snib ls --watch take a snapshot. They pause for at least restFactor
-// times as long as a snapshot took, so that a big store spends at most a tenth of the time on them.
+// How often snib watch takes a snapshot. It pauses for at least restFactor times as long as a
+// snapshot took, so that a big store spends at most a tenth of the time on it.
 // Of the last two snapshots the faster one counts, and a failed one counts as 0: otherwise a store
 // that hung for a moment would delay the next snapshot for nine times as long.
 const (
@@ -97,7 +97,7 @@ func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string)
 	o := observer{
 		interval:     interval,
 		takeSnapshot: func() (snapshot, error) { return read(ctx, s, name) },
-		onOutage:     w.reportOutage,
+		onOutage:     func(err error) { w.infof("%s; still watching", message(err)) },
 		onSnapshot: func(was, now snapshot, passed time.Duration) error {
 			for _, e := range w.diff(was, now, passed) {
 				if err := w.report(e); err != nil {
@@ -153,9 +153,6 @@ type observer struct {
 	// left can't have ended in between, however slow the store was.
 	onSnapshot func(was, now snapshot, passed time.Duration) error
 }
-
-// reportOutage reports an outage during which the observer goes on.
-func (a *app) reportOutage(err error) { a.infof("%s; still watching", message(err)) }
 
 // run takes snapshots until ctx is done. It tolerates outages of up to retryTimeout, but not
 // before the first snapshot.
@@ -304,11 +301,11 @@ func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.
 
 func (w *watchCommand) report(e event) error {
 	return w.print(w.output.value,
-		result{document: func() any { return e }, oneLine: true, text: func() string { return e.line(outputWidth()) }})
+		result{document: func() any { return e }, oneLine: true, text: e.line})
 }
 
-// line returns an event on one line of at most width columns, for people.
-func (e event) line(width int) string {
+// line returns an event on one line, for people.
+func (e event) line() string {
 	who := ""
 	switch {
 	case e.Waiter != nil:
@@ -318,10 +315,7 @@ func (e event) line(width int) string {
 	default:
 		who = fmt.Sprintf("token %d, %s", e.Holder.Token, e.Holder.who())
 	}
-	head, name := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listedName(e.Name)
-	room := width - len(head) - len("  ")
-	name = truncate(name, max(room/3, room-len([]rune(who)))) // a long name leaves room for who
-	return truncate(head+name+"  "+who, width) + "\n"
+	return fmt.Sprintf("%s  %-11s  %s  %s\n", e.Time[11:23], e.Event, listedName(e.Name), who)
 }
 
 // who describes the holder.
