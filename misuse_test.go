@@ -9,8 +9,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
@@ -59,6 +61,28 @@ func TestNilLock(t *testing.T) {
 			func() {
 				defer func() {
 					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Lock") {
+						t.Errorf("%s panics with %q", what, got)
+					}
+				}()
+				use()
+			}()
+		}
+	}
+}
+
+// The same is true of the Locks of an AcquireAll that failed.
+func TestNilLocks(t *testing.T) {
+	for _, locks := range []*snib.Locks{nil, {}} {
+		if err := locks.Release(); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), "check the error of AcquireAll") {
+			t.Errorf("Release = %v", err)
+		}
+		for what, use := range map[string]func(){
+			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "All": func() { locks.All() },
+			"Token": func() { locks.Token("a") }, "Lock": func() { locks.Lock("a") },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Locks") {
 						t.Errorf("%s panics with %q", what, got)
 					}
 				}()
@@ -197,6 +221,78 @@ func TestContextOfAnEndedHold(t *testing.T) {
 	wantErr(t, "Acquire", err, snib.ErrReleased)
 	if !strings.Contains(err.Error(), "context canceled: ") {
 		t.Errorf("error = %q", err)
+	}
+}
+
+// A Locker that no New has returned is an error with a clear text, and no panic by a nil pointer.
+// The methods that return no error panic with that text.
+func TestNilLocker(t *testing.T) {
+	for _, l := range []*snib.Locker{nil, {}} {
+		ctx := t.Context()
+		_, acquireErr := l.Acquire(ctx, "a")
+		_, tryErr := l.TryAcquire(ctx, "a")
+		_, allErr := l.AcquireAll(ctx, "a")
+		_, anyErr := l.AcquireAny(ctx, "a")
+		_, tryAllErr := l.TryAcquireAll(ctx, "a")
+		_, adoptErr := l.Adopt(ctx, "a", "id")
+		_, statusErr := l.Status(ctx, "a")
+		var listErr error
+		for _, listErr = range l.List(ctx, "") {
+		}
+		for what, err := range map[string]error{
+			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr,
+			"Adopt": adoptErr, "Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil),
+			"Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
+		} {
+			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "check the error of New") {
+				t.Errorf("%s = %v", what, err)
+			}
+		}
+		for what, use := range map[string]func(){
+			"With": func() { l.With() }, "Info": func() { l.Info() }, "HoldCount": func() { l.HoldCount(ctx, "a") },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Locker") {
+						t.Errorf("%s panics with %q", what, got)
+					}
+				}()
+				use()
+			}()
+		}
+	}
+}
+
+// Do with a nil function takes no lock.
+func TestDoNothing(t *testing.T) {
+	d := newSpy(new(memlock.Store))
+	d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+		t.Error("Do with a nil function acquired the lock")
+		return nil, errors.New("not granted")
+	}
+	wantErr(t, "Do", open(t, d).Do(t.Context(), "a", nil), snib.ErrInvalid)
+}
+
+// HoldCount of a nil context is 0: it carries no hold.
+func TestHoldCountOfNilContext(t *testing.T) {
+	var none context.Context
+	if n := open(t, memlock.New()).HoldCount(none, "a"); n != 0 {
+		t.Errorf("HoldCount = %d, want 0", n)
+	}
+}
+
+// A name may come from a URL, and an error goes into logs and answers.
+func TestErrorOfALongName(t *testing.T) {
+	l := open(t, memlock.New())
+	name := strings.Repeat("é", 1<<20)
+	_, err := l.Acquire(t.Context(), name)
+	wantErr(t, "Acquire", err, snib.ErrInvalid)
+	if text := err.Error(); len(text) > 400 || !strings.Contains(text, strings.Repeat("é", 40)+"…") || !utf8.ValidString(text) {
+		t.Errorf("the error has %d bytes, want the first 80 of the name and an ellipsis: %.400s", len(text), text)
+	}
+	var details *snib.Error
+	if !errors.As(err, &details) || details.Name != name {
+		t.Error("the error does not have the whole name for programs")
 	}
 }
 

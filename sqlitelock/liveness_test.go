@@ -608,3 +608,19 @@ func TestCancelledInTransaction(t *testing.T) {
 		t.Errorf("Acquire after one whose context ended during the grant = %v", err)
 	}
 }
+
+func TestInheritStoppedWrapper(t *testing.T) {
+	t.Parallel()
+	const ttl = 300 * time.Millisecond
+	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
+		path := newPath(t)
+		d := open(t, path)
+		req := requestTTL("wrapper", ttl)
+		wrapper := start(t, "wrap", path, req)
+		child := int(wrapper.Number("child"))
+		defer syscall.Kill(child, syscall.SIGKILL)
+		wrapper.Signal(syscall.SIGSTOP)
+		_, took := awaitGrant(t, acquireLater(t, d, request("next")))
+		return took
+	})
+}
