@@ -14,9 +14,10 @@ import (
 	"testing"
 )
 
-// A part is a row of the table in docs/budget.md: folders, and how many lines they may have.
+// A part is a row of a table in docs/budget.md: folders, and how many lines they may have.
 type part struct {
 	name           string
+	isSupport      bool     // of the table of what only tests, releases and readers use
 	folders        []string // "." has the files of the root only
 	product, tests size
 }
@@ -35,9 +36,12 @@ func sizes(fsys fs.FS) (parts []*part, words size, err error) {
 		n, _ := strconv.Atoi(strings.ReplaceAll(string(text), ",", ""))
 		return n
 	}
-	for _, row := range budgetRow.FindAllSubmatch(page, -1) {
-		p := &part{name: string(row[1]), product: size{most: number(row[3])}, tests: size{most: number(row[4])}}
-		for folder := range strings.FieldsSeq(string(row[2])) {
+	supportBegins := bytes.Index(page, []byte("| support and tooling |"))
+	for _, at := range budgetRow.FindAllSubmatchIndex(page, -1) {
+		text := func(group int) []byte { return page[at[2*group]:at[2*group+1]] }
+		p := &part{name: string(text(1)), product: size{most: number(text(3))}, tests: size{most: number(text(4))}}
+		p.isSupport = supportBegins >= 0 && at[0] > supportBegins
+		for folder := range strings.FieldsSeq(string(text(2))) {
 			p.folders = append(p.folders, strings.Trim(folder, "`"))
 		}
 		parts = append(parts, p)
@@ -121,19 +125,35 @@ func TestSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.SortStableFunc(parts, func(a, b *part) int { return cmp.Compare(b.product.lines, a.product.lines) })
-	total := part{name: "all"}
-	row := func(p *part) string {
-		return fmt.Sprintf("%-20s %7d of %7d %7d of %7d\n", p.name, p.product.lines, p.product.most, p.tests.lines,
-			p.tests.most)
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-20s %18s %18s\n", "lines", "product", "tests")
-	for _, p := range parts {
-		b.WriteString(row(p))
-		total.product.lines += p.product.lines
-		total.product.most += p.product.most
-		total.tests.lines += p.tests.lines
-		total.tests.most += p.tests.most
+	row := func(p *part) {
+		fmt.Fprintf(&b, "%-20s %7d of %7d %7d of %7d\n", p.name, p.product.lines, p.product.most, p.tests.lines, p.tests.most)
 	}
-	t.Logf("\n%s%s%-20s %7d of %7d\n", &b, row(&total), "words", words.lines, words.most)
+	table := func(isSupport bool, heading string) (total part) {
+		total.name = heading
+		fmt.Fprintf(&b, "%-20s %18s %18s\n", heading, "lines", "tests")
+		for _, p := range parts {
+			if p.isSupport == isSupport {
+				row(p)
+				total.add(p)
+			}
+		}
+		row(&total)
+		return total
+	}
+	all := table(false, "product")
+	b.WriteByte('\n')
+	support := table(true, "support and tooling")
+	all.name = "all"
+	all.add(&support)
+	row(&all)
+	t.Logf("\n%s%-20s %7d of %7d", &b, "words", words.lines, words.most)
+}
+
+// add adds the sizes of another part.
+func (p *part) add(other *part) {
+	p.product.lines += other.product.lines
+	p.product.most += other.product.most
+	p.tests.lines += other.tests.lines
+	p.tests.most += other.tests.most
 }
