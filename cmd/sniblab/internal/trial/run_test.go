@@ -15,6 +15,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
 	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
@@ -253,7 +254,7 @@ func TestAccepted(t *testing.T) {
 // TestFaultsFit checks that faults that a target can't have are an error, and unknown ones
 // none of its own.
 func TestFaultsFit(t *testing.T) {
-	if !hasCompiler() {
+	if !servers.HasCompiler() {
 		t.Skip("there is no C compiler, so no clock can be set")
 	}
 	for _, tt := range []struct {
@@ -285,13 +286,13 @@ func TestFaultsFit(t *testing.T) {
 // restarts it.
 func TestZooKeeperDisk(t *testing.T) {
 	zktest.Java(t)
-	if !hasCompiler() {
+	if !servers.HasCompiler() {
 		t.Skip("there is no C compiler, so no disk can be full")
 	}
 	s := openStore(t, Target{Store: ZooKeeper})
-	server := s.hit(nil).(zooKeeper)
-	s.shim.FillDisk(true)
-	client, err := pattern.Open(t.Context(), pattern.Spec{Pattern: pattern.Unwatched, URLs: s.addrs, Client: "A", TTL: TTL}, untraced{})
+	server := s.Hit(nil)
+	s.Shim.FillDisk(true)
+	client, err := pattern.Open(t.Context(), pattern.Spec{Pattern: pattern.Unwatched, URLs: s.Addrs, Client: "A", TTL: TTL}, untraced{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +304,8 @@ func TestZooKeeperDisk(t *testing.T) {
 		}
 		return nil
 	})
-	s.shim.FillDisk(false)
-	s.revive(server)
+	s.Shim.FillDisk(false)
+	s.reviveAny()
 	if _, err := s.version(); err != nil {
 		t.Errorf("the server does not answer after its restart: %v", err)
 	}
