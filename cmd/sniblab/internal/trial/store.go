@@ -278,19 +278,3 @@ func (s *store) heal() {
 		way.Heal()
 	}
 }
-
-// endless counts the keys in Redis that never end.
-func (s *store) endless() (n int) {
-	if s.c.Store != Redis {
-		return 0
-	}
-	for _, node := range s.Nodes {
-		keys, _ := node.Must("KEYS", "*").([]any)
-		for _, key := range keys {
-			if node.Must("PTTL", fmt.Sprint(key)) == int64(-1) {
-				n++
-			}
-		}
-	}
-	return n
-}
