@@ -38,7 +38,10 @@ func startServed(start func(*world), secure bool) func(*world) {
 		w.addProxies("served", addrs...)
 		w.Store.Certs = certs
 		w.direct = behind
-		w.addSetFaults(&servers.Set{T: w.t, All: servers.List(replicas), Hit: func(rng *rand.Rand) servers.Server { return replicas[rng.IntN(len(replicas))] }})
+		w.addSetFaults(&servers.Set{
+			T: w.t, All: servers.List(replicas),
+			Hit: func(rng *rand.Rand) servers.Server { return replicas[rng.IntN(len(replicas))] },
+		})
 	}
 }
 

@@ -126,7 +126,8 @@ func startZK(kind string) func(*world) {
 		var c *zktest.Cluster
 		m := newMesh(w.t, 3, func(i int) int { return c.Servers[i].PID() })
 		c = zktest.EnsembleThrough(w.t, m.proxyAddr)
-		w.useMembers(kind, servers.OfZooKeeper(w.t, c), m, func() int { return slices.Index(c.Servers, c.Leader()) }, zkSilence)
+		leader := func() int { return slices.Index(c.Servers, c.Leader()) }
+		w.useMembers(kind, servers.OfZooKeeper(w.t, c), m, leader, zkSilence)
 	}
 }
 

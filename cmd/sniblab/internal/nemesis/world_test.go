@@ -65,7 +65,8 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk, names: strings.Fields(s.faults)}
+	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
+	w.names = strings.Fields(s.faults)
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
 	w.exclusive = s.has(servers.Forward) || s.has(servers.Back)
 	w.Abandon = !w.exclusive
