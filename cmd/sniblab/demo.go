@@ -49,7 +49,7 @@ func newDemoCommand() *cobra.Command {
 					return runDemo(ctx, s, svg)
 				}
 			}
-			return unknownDemo(args[0])
+			return usagef("there is no demo %q; see sniblab demo", args[0])
 		},
 	}
 	cmd.Flags().StringVar(&svg, "svg", "", "also draw the timeline into `FILE`")
@@ -64,18 +64,6 @@ func listDemos(all []demo.Demo) string {
 	}
 	b.WriteString("\nRun one with: sniblab demo " + all[0].Name + "\n")
 	return b.String()
-}
-
-// unknownDemo returns the error for a demo that does not exist, with similar names.
-func unknownDemo(name string) error {
-	all := &cobra.Command{SuggestionsMinimumDistance: 3}
-	for _, s := range demo.All() {
-		all.AddCommand(&cobra.Command{Use: s.Name, Run: func(*cobra.Command, []string) {}})
-	}
-	if like := all.SuggestionsFor(name); len(like) > 0 {
-		return usagef("there is no demo %q; did you mean %s?", name, strings.Join(like, " or "))
-	}
-	return usagef("there is no demo %q; see sniblab demo", name)
 }
 
 func completeDemo(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -35,8 +35,9 @@ func (l *runCommand) toVerdict(o trial.Outcome) verdictJSON {
 	v := verdictJSON{
 		Target: o.Target.Name, Title: o.Target.Title, Library: o.Target.Library, Version: o.Target.Version,
 		Settings: o.Target.Settings, Server: o.Server, Statements: o.Target.Statements, Control: o.Target.IsControl(),
-		Evidence: o.Evidence.String(), Assumption: o.Assumption, LastErrors: o.LastErrors(), Seed: o.Seed, Repeat: l.repeat(o),
-		Trials: o.Trials, Took: o.Took.Round(time.Millisecond).Seconds(), Acquired: o.Acquired, Faults: o.Faults,
+		Evidence: o.Evidence.String(), Assumption: o.Assumption, LastErrors: o.LastErrors(), Seed: o.Seed,
+		Repeat: l.repeat(o), Trials: o.Trials, Took: o.Took.Round(time.Millisecond).Seconds(), Acquired: o.Acquired,
+		Faults: o.Faults,
 	}
 	if o.Err != nil {
 		v.Error = message(o.Err)

@@ -85,7 +85,6 @@ type Result struct {
 	Back   int // tokens that are not greater than that of an earlier hold
 
 	Blocked bool
-	Leaked  int // keys that are left in the store when all targets have ended
 
 	// Errors are the last texts of the target's errors, each once, the latest one last. Those of
 	// the worst run count.
@@ -113,8 +112,6 @@ func Judge(events []history.Event, rules Rules) Result {
 			r.addOverlap(v, excused(v.Holds[0].Acquired, v.At))
 		case history.Stuck:
 			r.Blocked = true
-		case history.Leftover:
-			r.Leaked++
 		}
 	}
 	holds := make(map[[2]any]*history.Hold)
@@ -341,7 +338,6 @@ func (r *Result) Add(o Result) (worse bool) {
 	r.ToldLate, r.Untold = max(r.ToldLate, o.ToldLate), max(r.Untold, o.Untold)
 	r.Damage, r.Fenced, r.Back = r.Damage+o.Damage, r.Fenced+o.Fenced, r.Back+o.Back
 	r.Blocked = r.Blocked || o.Blocked
-	r.Leaked += o.Leaked
 	r.Excused += o.Excused
 	r.Assumption = cmp.Or(r.Assumption, o.Assumption)
 	if worse {

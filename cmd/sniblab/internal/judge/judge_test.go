@@ -214,10 +214,6 @@ func TestJudge(t *testing.T) {
 			r.work("A", 2, 2, 900, 1000)
 			r.add(history.Call, "A", 3, 3000)
 		}, Safe, "safe"},
-		{"Leak", true, func(r *run) {
-			r.work("A", 1, 1, 100, 200)
-			r.add(history.Left, "", 0, 300)
-		}, Leaks, "leaks"},
 		{"Excused", true, func(r *run) {
 			r.work("A", 1, 1, 100, 1000)
 			r.fault("forget", "", 200, 250)

@@ -15,7 +15,6 @@ const (
 	Assuming Verdict = "safe-assuming"
 	Fenced   Verdict = "safe-fenced"
 	Unfenced Verdict = "unfenced"
-	Leaks    Verdict = "leaks"
 	Back     Verdict = "tokens"
 	ToldLate Verdict = "told-late"
 	Overlap  Verdict = "overlap"
@@ -40,7 +39,6 @@ func Verdicts() []Explanation {
 			"the lock and its write, and the write arrived when somebody else held the lock. No lock can prevent that. The resource that checks " +
 			"tokens refused each of these writes.", false},
 		{Unfenced, "safe only with fencing, which it lacks", "As safe-fenced, but the lock gives no tokens that the resource could check: the writes are lost.", true},
-		{Leaks, "leaks", "When all holders had ended, and their leases too, the store had more keys that never end than before the first fault.", true},
 		{Back, "tokens go back", "A hold got a token that is not greater than that of an earlier hold, or a write was lost on the resource that checks tokens.", true},
 		{ToldLate, "told late", "Two holders believed in the lock at the same time, until one of them was told of its loss.", true},
 		{Overlap, "overlap", "Two holders believed in the lock at the same time, and neither was told.", true},
@@ -59,8 +57,6 @@ func (r Result) Verdict() Verdict {
 		return ToldLate
 	case r.Back > 0 || r.Fenced > 0:
 		return Back
-	case r.Leaked > 0:
-		return Leaks
 	case r.Damage > 0 && !r.Tokens:
 		return Unfenced
 	case r.Damage > 0:

@@ -21,7 +21,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
@@ -47,7 +47,7 @@ type siteServers struct {
 
 // A storedServer is a server that keeps its data in a folder.
 type storedServer interface {
-	pair.Server
+	servers.Server
 	Stop()
 	Dir() string
 	Addr() string
@@ -360,7 +360,7 @@ func breakPower(s *site) {
 // its memory when it restarts.
 func siteOfRedis(like store.Store, conf ...string) func(*site) {
 	return func(s *site) {
-		t, clock := newShim(s.t)
+		t, clock := servers.WithShim(s.t)
 		node := redistest.Single(t, conf...)
 		s.Store, s.clock, s.redis = newStore("redis", node.Addr()), clock, []*redistest.Node{node}
 		s.NoGrace, s.User = like.NoGrace, like.User
@@ -440,7 +440,7 @@ func forget(nodes []*redistest.Node) {
 }
 
 func siteOfSentinel(s *site) {
-	t, clock := newShim(s.t)
+	t, clock := servers.WithShim(s.t)
 	r := redistest.Sentinel(t, minReplicas...)
 	s.Store, s.clock = newStore("sentinel", r.Sentinels()...), clock
 	s.redis = r.Nodes()
@@ -453,7 +453,7 @@ func siteOfSentinel(s *site) {
 }
 
 func siteOfCluster(s *site) {
-	t, clock := newShim(s.t)
+	t, clock := servers.WithShim(s.t)
 	c := redistest.Cluster(t, minReplicas...)
 	s.Store, s.clock = newStore("cluster", c.Addrs()...), clock
 	s.NoGrace = true
@@ -466,7 +466,7 @@ func siteOfCluster(s *site) {
 }
 
 func siteOfRedlock(s *site) {
-	t, clock := newShim(s.t)
+	t, clock := servers.WithShim(s.t)
 	s.Store, s.clock = newStore("redlock"), clock
 	for range 5 {
 		n := redistest.Single(t)
@@ -562,17 +562,17 @@ func breakAttempt(s *site) {
 }
 
 func siteOfPG(s *site) {
-	t, clock := newShim(s.t)
+	t, clock := servers.WithShim(s.t)
 	server := pgtest.Start(t)
 	s.Store, s.clock, s.server = newStore(path.Base(s.t.Name()), server.Addr()), clock, server
-	s.exec = func(text string) { s.execIn(pair.ExecPostgres, server.URL(), text) }
+	s.exec = func(text string) { s.execIn(servers.ExecPostgres, server.URL(), text) }
 }
 
 func siteOfMySQL(s *site) {
-	t, clock := newShim(s.t)
+	t, clock := servers.WithShim(s.t)
 	server := mysqltest.Start(t)
 	s.Store, s.clock, s.server = newStore(path.Base(s.t.Name()), server.Addr()), clock, server
-	s.exec = func(text string) { s.execIn(pair.ExecMySQL, server.DSN(), text) }
+	s.exec = func(text string) { s.execIn(servers.ExecMySQL, server.DSN(), text) }
 }
 
 // execIn executes a statement in a database.

@@ -6,14 +6,12 @@ import (
 	"context"
 	"slices"
 	"syscall"
-	"testing"
 	"time"
 
-	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
 // A fault is something that can be done to a world. The fault has ended when run returns.
@@ -22,15 +20,9 @@ type fault struct {
 	run  func(duration time.Duration) // duration is a wish; short faults ignore it
 }
 
-// The faults that set the clock of a server.
-const (
-	forward = "store-forward"
-	back    = "store-back"
-)
-
 // lastFaults are faults whose consequences show after them. The first of them that a world has is
 // the last fault of a run.
-var lastFaults = []string{forward, back, "stop-all", "store-pause"}
+var lastFaults = []string{servers.Forward, servers.Back, "stop-all", "store-pause"}
 
 // addFault adds a fault of the store or of the network, which lasts until do returns.
 func (w *world) addFault(name string, do func(duration time.Duration)) {
@@ -108,79 +100,27 @@ func (w *world) heldLocks(ctx context.Context) []driver.Status {
 	return held
 }
 
-// addServerFaults adds the faults of servers of which one at a time may fail, or as many as
-// w.minority says. A worker may be stopped at the same time. With a shim, which the first server
-// has, there are those of its disk and of its clock, too.
-func (w *world) addServerFaults(shim *livetest.Shim, servers ...pair.Server) {
-	w.addFault("store-restart", func(duration time.Duration) {
-		dead := w.r.Perm(len(servers))[:1+w.r.IntN(max(1, w.minority))]
-		for _, i := range dead {
-			servers[i].Kill()
-		}
-		if w.r.IntN(2) == 0 { // otherwise it is back before most workers have noticed
-			w.waitDuringFault(duration / 2)
-		}
-		for _, i := range dead {
-			servers[i].Restart()
-		}
-	})
-	w.addFault("store-pause", func(duration time.Duration) {
-		s := servers[w.r.IntN(len(servers))]
-		s.Hang()
-		w.waitDuringFault(duration)
-		s.Resume()
-	})
-	w.addFault("stop-all", func(duration time.Duration) {
-		for _, s := range servers {
-			s.Hang()
-		}
-		w.waitDuringFault(duration) // mostly shorter than the timeout of a session
-		for _, s := range servers {
-			s.Resume()
-		}
-	})
-	if shim == nil {
-		return
-	}
-	// The server has to end when its disk fails. It is restarted with a healthy one.
-	w.addFault("fsync", func(duration time.Duration) {
-		servers[0].MayEnd()
-		shim.FailFsync(true)
-		w.waitDuringFault(duration)
-		shim.FailFsync(false)
-		servers[0].Kill() // if it still runs
-		servers[0].Restart()
-	})
-	step := func(d time.Duration) func(time.Duration) {
-		return func(time.Duration) {
-			w.starting.Lock()
-			defer w.starting.Unlock()
-			shim.StepClock(d)
-		}
-	}
-	w.addFault(forward, step(time.Minute)) // longer than all bounds
-	w.addFault(back, step(-time.Minute))
-}
+// faultStep is by how much clocks are set: longer than all bounds.
+const faultStep = time.Minute
 
-// addFlush adds the fault FLUSHALL on the server that one returns.
-func (w *world) addFlush(one func() *redistest.Node) {
-	w.addFault("flush", func(time.Duration) {
-		// A master refuses writes while it knows of no replica.
-		livetest.Await(w.t, "FLUSHALL", func() error { _, err := one().Do("FLUSHALL"); return err })
-	})
-}
-
-// addPartition adds the fault that a member is isolated from the others, but not from clients.
-func (w *world) addPartition(m *mesh, leader func() int, least time.Duration) {
-	w.addFault("partition", func(duration time.Duration) {
-		member := w.r.IntN(m.members)
-		if w.r.IntN(2) == 0 {
-			member = leader()
+// addSetFaults adds the faults of servers that the set-up has. A worker may be stopped at the same
+// time.
+func (w *world) addSetFaults(s *servers.Set) {
+	for _, f := range servers.Faults() {
+		if !slices.Contains(w.names, f.Name) {
+			continue
 		}
-		heal := m.cut(member)
-		w.waitDuringFault(least + duration)
-		heal()
-	})
+		w.faults = append(w.faults, fault{f.Name, func(duration time.Duration) {
+			if f.Name == servers.Forward || f.Name == servers.Back {
+				w.starting.Lock()
+				defer w.starting.Unlock()
+			}
+			s.Do(f.Name, servers.Strike{
+				Rand: w.r, Step: faultStep, Wait: func() { w.waitDuringFault(duration) },
+				Hold: func(fail func()) { w.logFault(f.Name, "", fail) },
+			})
+		}})
+	}
 }
 
 // waitDuringFault waits while a fault is active. Sometimes it stops a worker in that time.
@@ -228,17 +168,10 @@ func (w *world) addProxies(kind string, addrs ...string) {
 	})
 }
 
-// newShim returns a test whose servers run with the shim.
-func newShim(t testing.TB) (testing.TB, *livetest.Shim) {
-	t.Helper()
-	s := livetest.NewShim(t, "gcc")
-	return livetest.WithEnv(t, s.Env()...), s
-}
-
 // keepRunning restarts a server that ends by itself, as the supervisor of a system does: a
 // server may abort when its clock has gone back far enough. While it starts, the clock is not set:
 // MariaDB's recovery would abort again.
-func (w *world) keepRunning(s pair.Server) {
+func (w *world) keepRunning(s servers.Server) {
 	s.MayEnd()
 	done, ended := make(chan struct{}), make(chan struct{})
 	w.t.Cleanup(func() {

@@ -4,9 +4,11 @@ package nemesis
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
@@ -36,7 +38,10 @@ func startServed(start func(*world), secure bool) func(*world) {
 		w.addProxies("served", addrs...)
 		w.Store.Certs = certs
 		w.direct = behind
-		w.addServerFaults(nil, listOf(replicas)...)
+		w.addSetFaults(&servers.Set{
+			T: w.t, All: servers.List(replicas),
+			Hit: func(rng *rand.Rand) servers.Server { return replicas[rng.IntN(len(replicas))] },
+		})
 	}
 }
 

@@ -3,19 +3,13 @@
 package nemesis
 
 import (
-	"context"
-	"database/sql"
+	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/cmd/sniblab/internal/pair"
-	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
-	"github.com/sniblock/snib/internal/livetest/mysqltest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/redlock"
 )
@@ -30,186 +24,98 @@ var (
 	minReplicas = []string{"min-replicas-to-write 1", "min-replicas-max-lag 2"}
 )
 
+// use makes servers those of the world, whose workers reach them through proxies where possible.
+func (w *world) use(kind string, s *servers.Set) {
+	if s.Direct {
+		w.setStore(kind, s.Addrs...)
+	} else {
+		w.addProxies(kind, s.Addrs...)
+	}
+	s.Moved = func() {
+		for i, p := range w.proxies {
+			p.Redirect(s.Addrs[i])
+			p.Cut()
+		}
+	}
+	w.addSetFaults(s)
+}
+
 func startRedis(conf ...string) func(*world) {
 	return func(w *world) {
-		t, shim := newShim(w.t)
-		node := redistest.Single(t, conf...)
 		w.Mixed = true
-		w.addProxies("redis", node.Addr())
-		w.addServerFaults(shim, node)
-		w.addFlush(func() *redistest.Node { return node })
-		w.addFault("kill-session", func(time.Duration) { node.Must("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") })
+		w.use("redis", servers.Redis(w.t, conf...))
 	}
 }
 
+// startSentinel has the faults of the master last until there is another one.
 func startSentinel(conf ...string) func(*world) {
 	return func(w *world) {
-		s := redistest.Sentinel(w.t, conf...)
-		w.setStore("sentinel", s.Sentinels()...)
-		w.addFault("store-restart", func(duration time.Duration) {
-			old := s.KillMaster()
-			if w.r.IntN(3) > 0 { // otherwise it is back, and empty, before anybody has noticed
-				s.WaitForFailover(old)
-				w.waitDuringFault(duration)
-			}
-			old.Restart()
-			s.WaitForReplicas()
-		})
-		w.addFault("store-pause", func(duration time.Duration) {
-			old := s.HangMaster()
-			s.WaitForFailover(old)
-			w.waitDuringFault(duration)
-			old.Resume()
-			s.WaitForReplicas()
-		})
-		w.addFault("switch-over", func(time.Duration) { s.Failover() })
-		w.addFlush(s.Master)
+		s, r := servers.Sentinel(w.t, conf...)
+		s.Own["store-restart"] = func(k servers.Strike) {
+			k.Hold(func() {
+				old := r.KillMaster()
+				if k.Rand.IntN(3) > 0 { // otherwise it is back, and empty, before anybody has noticed
+					r.WaitForFailover(old)
+					k.Wait()
+				}
+				old.Restart()
+				r.WaitForReplicas()
+			})
+		}
+		s.Own["store-pause"] = func(k servers.Strike) {
+			k.Hold(func() {
+				old := r.HangMaster()
+				r.WaitForFailover(old)
+				k.Wait()
+				old.Resume()
+				r.WaitForReplicas()
+			})
+		}
+		w.use("sentinel", s)
 	}
 }
 
 func startCluster(w *world) {
-	c := redistest.Cluster(w.t)
-	w.setStore("cluster", c.Addrs()...)
-	slot := func() int {
-		names := []string{"plain", "fair", "slots", "shared", "minhold", "delay"}
-		return c.SlotOf(names[w.r.IntN(len(names))])
-	}
-	w.addFault("store-restart", func(duration time.Duration) {
-		s := slot()
-		old := c.KillMasterOf(s)
-		c.WaitForFailover(s, old)
-		w.waitDuringFault(duration)
-		old.Restart()
-		c.WaitUntilWell()
-	})
-	w.addFault("switch-over", func(time.Duration) {
-		c.Failover(slot())
-		c.WaitUntilWell()
-	})
-	w.addFault("move-slot", func(duration time.Duration) {
-		s := slot()
-		move := c.BeginMove(s, c.MasterOtherThan(s))
-		w.waitDuringFault(duration)
-		move.Keys()
-		w.waitDuringFault(duration / 2)
-		move.Finish()
-		c.WaitUntilWell()
-	})
-	w.addFlush(func() *redistest.Node { return c.MasterOf(slot()) })
+	w.use("cluster", servers.Cluster(w.t, []string{"plain", "fair", "slots", "shared", "minhold", "delay"}))
 }
 
-// startRedlock starts five servers, the first of them with the shim, and makes them the nodes of a
-// Redlock with this longest TTL. The nodes are known by the addresses of their proxies.
+// startRedlock starts five servers, and makes them the nodes of a Redlock with this longest TTL.
+// The nodes are known by the addresses of their proxies.
 func startRedlock(maxTTL time.Duration, conf ...string) func(*world) {
 	return func(w *world) {
-		t, shim := newShim(w.t)
-		var nodes []*redistest.Node
-		var addrs []string
-		for _, t := range []testing.TB{t, w.t, w.t, w.t, w.t} {
-			n := redistest.Single(t, conf...)
-			nodes, addrs = append(nodes, n), append(addrs, n.Addr())
+		s := servers.Redlock(w.t, 5, conf...)
+		w.Mixed = maxTTL == longTTL
+		if !w.Mixed { // a node stays away for as long as MaxTTL
+			s.Minority = 2
 		}
-		w.addProxies("redlock", addrs...)
+		w.use("redlock", s)
 		w.Store.MaxTTL = maxTTL
 		w.direct = w.Store
-		w.Mixed = maxTTL == longTTL
 		if err := redlock.Admin(w.Store.Nodes(), w.Store.RedlockOptions()...).Init(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
-		if !w.Mixed { // a node stays away for as long as MaxTTL
-			w.minority = 2
-		}
-		w.addServerFaults(shim, listOf(nodes)...)
-		w.addFlush(func() *redistest.Node { return nodes[w.r.IntN(len(nodes))] })
 	}
 }
 
-// listOf returns servers of one kind as servers of any.
-func listOf[S pair.Server](servers []S) (all []pair.Server) {
-	for _, s := range servers {
-		all = append(all, s)
-	}
-	return all
-}
-
-func startPG(kind string) func(*world) {
-	return startSQL(kind, func(t testing.TB) pair.Server { return pgtest.Start(t) }, func(addr string) error {
-		return pair.ExecPostgres(pgtest.URL(addr), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
-	})
-}
-
-func startMySQL(w *world) {
-	startSQL("mysql", func(t testing.TB) pair.Server { return mysqltest.Start(t) }, killMySQL)(w)
-}
-
-// startSQL returns how to start a database. endSessions ends about half of its sessions.
-func startSQL(kind string, start func(testing.TB) pair.Server, endSessions func(addr string) error) func(*world) {
+// startSQL returns how to start a database.
+func startSQL(kind string, start func(testing.TB) *servers.Set) func(*world) {
 	return func(w *world) {
-		t, shim := newShim(w.t)
-		s := start(t)
+		s := start(w.t)
 		w.Mixed = kind != "pgsession"
-		w.addProxies(kind, s.Addr())
-		w.addServerFaults(shim, s)
-		w.addFault("kill-session", func(time.Duration) {
-			if err := endSessions(s.Addr()); err != nil {
-				w.t.Errorf("end sessions: %v", err)
-			}
-		})
+		w.use(kind, s)
 		if w.exclusive {
-			w.keepRunning(s)
+			w.keepRunning(s.All[0])
 		}
 	}
 }
 
-func killMySQL(addr string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	db, err := sql.Open("mysql", mysqltest.DSN(addr))
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	var ids string
-	const others = "SELECT coalesce(group_concat(id), '') FROM information_schema.processlist WHERE user = ? AND id <> CONNECTION_ID() AND rand() < 0.5"
-	if err := db.QueryRowContext(ctx, others, mysqltest.User).Scan(&ids); err != nil {
-		return err
-	}
-	for _, id := range strings.FieldsFunc(ids, func(c rune) bool { return c == ',' }) {
-		_, _ = db.ExecContext(ctx, "KILL "+id) // it may have ended
-	}
-	return nil
-}
-
-func startPromotePG(lags bool) func(*world) {
+// startPair returns how to start a database with a replica, which takes its place.
+func startPair(kind string, start func(testing.TB, bool) *servers.Pair, synchronous bool) func(*world) {
 	return func(w *world) {
-		w.addPromotion("pg", pair.Postgres(w.t, !lags), lags)
+		w.Mixed = true
+		w.use(kind, servers.Replicated(w.t, start(w.t, synchronous)))
+		w.direct = w.Store // the proxies lead to the primary
 	}
-}
-
-func startPromoteMySQL(lags bool) func(*world) {
-	return func(w *world) { w.addPromotion("mysql", pair.MySQL(w.t, !lags), lags) }
-}
-
-// addPromotion sets the store, and adds the fault that a primary dies and its replica replaces it.
-// If lags is set, the replica lacks the latest changes.
-func (w *world) addPromotion(kind string, p *pair.Pair, lags bool) {
-	w.t.Helper()
-	clients := livetest.NewProxy(w.t, p.Primary.Addr())
-	w.setStore(kind, clients.Addr())
-	w.Mixed = true
-	w.addFault("failover", func(duration time.Duration) {
-		p.Failover(func() {
-			clients.Redirect(p.Primary.Addr())
-			clients.Cut()
-		}, func(fail func()) {
-			if lags {
-				w.waitDuringFault(duration)
-			}
-			fail()
-		})
-	})
 }
 
 // zkSilence is how long servers of the ensemble tolerate a silent leader.
@@ -220,9 +126,8 @@ func startZK(kind string) func(*world) {
 		var c *zktest.Cluster
 		m := newMesh(w.t, 3, func(i int) int { return c.Servers[i].PID() })
 		c = zktest.EnsembleThrough(w.t, m.proxyAddr)
-		w.addProxies(kind, c.Addrs()...)
-		w.addPartition(m, func() int { return slices.Index(c.Servers, c.Leader()) }, zkSilence)
-		w.addServerFaults(nil, listOf(c.Servers)...)
+		leader := func() int { return slices.Index(c.Servers, c.Leader()) }
+		w.useMembers(kind, servers.OfZooKeeper(w.t, c), m, leader, zkSilence)
 	}
 }
 
@@ -230,17 +135,24 @@ func startEtcd(w *world) {
 	var c *etcdtest.ClusterSetup
 	m := newMesh(w.t, 3, func(i int) int { return c.Members[i].PID() })
 	c = etcdtest.ClusterThrough(w.t, 3, m.proxyAddr)
-	w.addProxies("etcd", c.Addrs()...)
-	w.addPartition(m, func() int { return slices.Index(c.Members, c.Leader()) }, time.Second)
-	w.addServerFaults(nil, listOf(c.Members)...)
-	w.addFault("kill-session", func(time.Duration) {
-		out, err := c.Members[0].TryCtl("lease", "list")
-		if err != nil {
-			w.t.Errorf("list leases: %v", err)
+	w.useMembers("etcd", servers.OfEtcd(w.t, c), m, func() int { return slices.Index(c.Members, c.Leader()) }, time.Second)
+}
+
+// useMembers is use for members of a cluster. Faults hit any of them, and not only the leader. It
+// adds the fault that a member is isolated from the others for a time, but not from clients.
+func (w *world) useMembers(kind string, s *servers.Set, m *mesh, leader func() int, least time.Duration) {
+	s.Hit = func(rng *rand.Rand) servers.Server { return s.All[rng.IntN(len(s.All))] }
+	s.Own["partition"] = func(k servers.Strike) {
+		member := k.Rand.IntN(m.members)
+		if k.Rand.IntN(2) == 0 {
+			member = leader()
 		}
-		ids := strings.Fields(out)
-		for _, id := range ids[min(len(ids), 3):] { // "found 3 leases", and then the ids
-			_, _ = c.Members[0].TryCtl("lease", "revoke", id) // it may have ended
-		}
-	})
+		k.Hold(func() {
+			heal := m.cut(member)
+			time.Sleep(least) // the members tolerate less
+			k.Wait()
+			heal()
+		})
+	}
+	w.use(kind, s)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 )
@@ -50,6 +51,8 @@ const (
 	processes = history.KillWorker + " " + history.StopWorker
 	network   = " reset cut late-cut"
 	server    = " store-restart store-pause"
+	forward   = servers.Forward
+	back      = servers.Back
 	served    = processes + " delay lose-answer" + network + server
 )
 
@@ -62,36 +65,36 @@ var setups = []setup{
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), faults: processes + " break switch-over flush" + server,
 		allows: allow(flushed), settleTime: sentinelGrace, deadWaiterTime: redisQueue},
-	{name: "cluster", about: "three masters with a replica each", start: startCluster, faults: processes + " break store-restart switch-over move-slot flush",
+	{name: "cluster", about: "three masters with a replica each", start: startCluster, faults: processes + " break failover switch-over move-slot flush",
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock", about: "five servers that save nothing", start: startRedlock(longTTL), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "redlock-brief", about: "five servers that save nothing, two of which may be killed at a time, with a longest TTL of 2.5 s", start: startRedlock(ttl + lockDelay),
 		faults: history.StopWorker + server, brisk: true, settleTime: longTTL},
 	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(longTTL, always...), faults: processes + " break flush" + network + server, settleTime: longTTL},
-	{name: "pg", about: "rows of a server", start: startPG("pg"), faults: processes + " break kill-session fsync" + network + server},
-	{name: "pgsession", about: "advisory locks of a server, which nobody can break", start: startPG("pgsession"), faults: processes + " kill-session fsync" + network + server,
+	{name: "pg", about: "rows of a server", start: startSQL("pg", servers.Postgres), faults: processes + " break kill-session fsync" + network + server},
+	{name: "pgsession", about: "advisory locks of a server, which nobody can break", start: startSQL("pgsession", servers.Postgres), faults: processes + " kill-session fsync" + network + server,
 		allows: allow(again, cutOff("reset"), cutOff("kill-session"), sessionsEnd("fsync"), sessionsEnd("store-restart"))},
-	{name: "mysql", about: "rows of a server", start: startMySQL, faults: processes + " break kill-session fsync" + network + server, untold: true},
+	{name: "mysql", about: "rows of a server", start: startSQL("mysql", servers.MySQL), faults: processes + " break kill-session fsync" + network + server, untold: true},
 	{name: "zk", about: "an ensemble of three", start: startZK("zk"), faults: processes + " break partition stop-all" + network + server, allows: allow(again)},
 	{name: "zkkeep", about: "an ensemble of three, and KeepSuspended", start: startZK("zkkeep"), faults: processes + " break partition stop-all" + network + server, allows: allow(again)},
 	{name: "etcd", about: "a cluster of three", start: startEtcd, faults: processes + " break partition kill-session" + network + server, allows: allow(again, givenAway("kill-session", hintBound))},
-	{name: "pg-promote", about: "rows of a server with a synchronous standby", start: startPromotePG(false), faults: processes + " break failover"},
-	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPromotePG(true), faults: processes + " break failover", allows: allow(forgotten)},
-	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPromoteMySQL(false), faults: processes + " break failover", untold: true},
-	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPromoteMySQL(true), faults: processes + " break failover", untold: true, allows: allow(forgotten)},
+	{name: "pg-promote", about: "rows of a server with a synchronous standby", start: startPair("pg", servers.PostgresPair, true), faults: processes + " break failover"},
+	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPair("pg", servers.PostgresPair, false), faults: processes + " break failover", allows: allow(forgotten)},
+	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPair("mysql", servers.MySQLPair, true), faults: processes + " break failover", untold: true},
+	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPair("mysql", servers.MySQLPair, false), faults: processes + " break failover", untold: true, allows: allow(forgotten)},
 	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedis(), faults: forward + network, allows: allow(stepped), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedis(), faults: back + network + server,
 		allows: allow(keysStay, byItsClock), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlock(longTTL), faults: forward + network, allows: allow(stepped), settleTime: longTTL},
 	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlock(longTTL), faults: back + network, allows: allow(keysStay), settleTime: longTTL},
-	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startPG("pg"), faults: forward + network, allows: allow(stepped)},
-	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPG("pg"), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
-	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startMySQL, faults: forward + network, allows: allow(stepped)},
-	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQL, faults: history.KillWorker + " " + back + network, allows: allow(listed)},
+	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startSQL("pg", servers.Postgres), faults: forward + network, allows: allow(stepped)},
+	{name: "pg-back", about: "rows of a server whose clock is set back", start: startSQL("pg", servers.Postgres), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
+	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startSQL("mysql", servers.MySQL), faults: forward + network, allows: allow(stepped)},
+	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startSQL("mysql", servers.MySQL), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
 	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
 	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served, brisk: true},
 	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, brisk: true, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "served-pg", about: "two replicas of a lock service, on rows of a server", start: startServed(startPG("pg"), false), faults: served, brisk: true},
+	{name: "served-pg", about: "two replicas of a lock service, on rows of a server", start: startServed(startSQL("pg", servers.Postgres), false), faults: served, brisk: true},
 }
 
 // setupNamed returns a set-up.

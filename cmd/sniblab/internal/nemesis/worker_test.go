@@ -69,7 +69,9 @@ const (
 
 // newStore returns a store with the options of all set-ups.
 func newStore(kind string, addrs ...string) store.Store {
-	s := store.Store{Kind: kind, Addrs: addrs, GraceFloor: longTTL, MaxTTL: longTTL, Timeout: 100 * time.Millisecond, Session: ttl}
+	s := store.Store{
+		Kind: kind, Addrs: addrs, GraceFloor: longTTL, MaxTTL: longTTL, Timeout: 100 * time.Millisecond, Session: ttl,
+	}
 	if strings.HasPrefix(kind, "zk") {
 		s.Session = zkTimeout
 	}

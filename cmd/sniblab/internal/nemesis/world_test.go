@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
@@ -33,15 +34,15 @@ type world struct {
 	dir       string // of the logs
 	r         *rand.Rand
 	log       *history.Log
+	names     []string // of the faults of the set-up
 	faults    []fault
 	exclusive bool // clocks are set, and no worker is stopped during a fault
 	brisk     bool
 	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
 	ids       int64
 
-	minority int               // so many servers may be killed at the same time; 0 means 1
-	proxies  []*livetest.Proxy // of the workers, to each server
-	request  []string          // the requests whose answers are lost; none for any
+	proxies []*livetest.Proxy // of the workers, to each server
+	request []string          // the requests whose answers are lost; none for any
 
 	Job                   // of the workers; Name, Log and Seed are filled in
 	direct  store.Store   // past all proxies, for operators and for the final check
@@ -65,18 +66,18 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
+	w.names = strings.Fields(s.faults)
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
-	w.exclusive = s.has(forward) || s.has(back)
+	w.exclusive = s.has(servers.Forward) || s.has(servers.Back)
 	w.Abandon = !w.exclusive
 	w.addWorkerFaults()
 	s.start(w)
-	names := strings.Fields(s.faults)
-	for _, name := range names {
+	for _, name := range w.names {
 		if !slices.ContainsFunc(w.faults, func(f fault) bool { return f.name == name }) && name != "disk-full" { // not everybody may mount
 			t.Errorf("the servers of %s can't have the fault %q", s.name, name)
 		}
 	}
-	w.keepFaults(names)
+	w.keepFaults(w.names)
 	return w
 }
 

@@ -106,13 +106,11 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		SetNX:       onRedis(setNX),
 		NoExpiry:    onRedis(noExpiry),
 		Renewed:     onRedis(renewed),
-		Revived:     onRedis(revived),
 		Counted:     onRedis(counted),
 		Snib:        onRedis(snibLock),
 		FencedSnib:  onRedis(fencedSnib),
 
 		InsertRow:  onPostgres(insertRow),
-		LeaseRow:   onPostgres(leaseRow),
 		Autocommit: onPostgres(autocommit),
 		Advisory:   onPostgres(advisory),
 

@@ -12,16 +12,14 @@ import (
 // Patterns with PostgreSQL.
 const (
 	InsertRow  Name = "INSERT, then DELETE"
-	LeaseRow   Name = "a row with the end of the lease"
 	Autocommit Name = "FOR UPDATE outside a transaction"
 	Advisory   Name = "pg_try_advisory_lock, then pg_advisory_unlock"
 )
 
-// PostgresSchema makes the tables of the patterns: two for locks that are rows, without and with
-// an end, and one with the stock.
+// PostgresSchema makes the tables of the patterns: one for locks that are rows, and one with the
+// stock.
 const PostgresSchema = `
 CREATE TABLE locks (name text PRIMARY KEY, owner text);
-CREATE TABLE leases (name text PRIMARY KEY, owner text, ends float8);
 CREATE TABLE articles (id int PRIMARY KEY, stock int);`
 
 // A postgresClient sends one statement at a time on a connection of its own, and traces it.
@@ -84,27 +82,6 @@ func insertRow(p *postgresClient) (*Client, error) {
 		},
 		Release: func(ctx context.Context) error {
 			return p.exec(ctx, fmt.Sprintf("DELETE FROM locks WHERE name = '%s'", LockName))
-		},
-	}, nil
-}
-
-// leaseRow stores in a row the time at which the lease ends, by the clocks of the clients. A
-// client that finds a time in the past takes the lock over.
-func leaseRow(p *postgresClient) (*Client, error) {
-	return &Client{
-		Try: func(ctx context.Context) (held bool, err error) {
-			now := p.clock()
-			statement := fmt.Sprintf("INSERT INTO leases VALUES ('%s', '%s', %.3f) ON CONFLICT (name) "+
-				"DO UPDATE SET owner = EXCLUDED.owner, ends = EXCLUDED.ends WHERE leases.ends < %.3f", LockName, p.Client, now+p.TTL.Seconds(), now)
-			err = p.traced(statement, func() error {
-				tag, err := p.conn.Exec(ctx, statement)
-				held = tag.RowsAffected() == 1
-				return err
-			})
-			return held, err
-		},
-		Release: func(ctx context.Context) error {
-			return p.exec(ctx, fmt.Sprintf("DELETE FROM leases WHERE name = '%s' AND owner = '%s'", LockName, p.Client))
 		},
 	}, nil
 }

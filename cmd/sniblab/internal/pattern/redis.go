@@ -24,7 +24,6 @@ const (
 	SetNX       Name = "SET NX PX, then a script"
 	NoExpiry    Name = "SETNX without a TTL"
 	Renewed     Name = "SET NX PX, renewed by a script"
-	Revived     Name = "SET NX PX, renewed by SET"
 	Counted     Name = "SET NX PX, and a token from INCR"
 	Snib        Name = "snib"
 	FencedSnib  Name = "snib, and a guard"

@@ -24,10 +24,26 @@ const renewScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.
 // its own. It knows that the lock is lost when the script says so, or when the TTL is over since
 // the last renewal was sent.
 func renewed(r *redisClient) (*Client, error) {
-	return r.keepAlive(func(ctx context.Context) (bool, error) {
+	renew := func(ctx context.Context) (bool, error) {
 		answer, err := r.doAs(ctx, "EVAL (if GET "+LockKey+" = "+r.Client+" then PEXPIRE)", "EVAL", renewScript, "1", LockKey, r.Client, r.ttlMillis())
 		return answer == "1", err
-	}, true)
+	}
+	var k keeper
+	return &Client{
+		Try: func(ctx context.Context) (bool, error) {
+			sent := time.Now()
+			held, err := r.setIfFree(ctx)
+			if held {
+				k.start(r, sent, renew)
+			}
+			return held, err
+		},
+		Release: func(ctx context.Context) error {
+			k.stop()
+			return r.compareAndDelete(ctx)
+		},
+		Close: k.stop, Held: k.held,
+	}, nil
 }
 
 // counted is renewed, and draws a fencing token when it has the lock.
@@ -55,40 +71,6 @@ func counted(r *redisClient) (*Client, error) {
 
 // tokenKey is the key of the counter of tokens.
 const tokenKey = LockKey + ":token"
-
-// revived renews the key by setting it again, whoever has it by now, and never finds out that the
-// lock was lost.
-func revived(r *redisClient) (*Client, error) {
-	return r.keepAlive(func(ctx context.Context) (bool, error) {
-		_, err := r.do(ctx, "SET", LockKey, r.Client, "PX", r.ttlMillis())
-		return true, err
-	}, false)
-}
-
-// keepAlive returns a client that calls renew in the background while it holds the lock. If it
-// looks, it stops believing in the lock when renew returns false, or the TTL is over.
-func (r *redisClient) keepAlive(renew func(context.Context) (bool, error), looks bool) (*Client, error) {
-	var k keeper
-	c := &Client{
-		Try: func(ctx context.Context) (bool, error) {
-			sent := time.Now()
-			held, err := r.setIfFree(ctx)
-			if held {
-				k.start(r, sent, renew)
-			}
-			return held, err
-		},
-		Release: func(ctx context.Context) error {
-			k.stop()
-			return r.compareAndDelete(ctx)
-		},
-		Close: k.stop,
-	}
-	if looks {
-		c.Held = k.held
-	}
-	return c, nil
-}
 
 // A keeper renews a lease in the background.
 type keeper struct {

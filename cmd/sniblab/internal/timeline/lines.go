@@ -45,7 +45,8 @@ func (w *Writer) Event(e Event) {
 	}
 	if !w.begun {
 		w.begun = true
-		w.line(faint.Styled(fmt.Sprintf("%*s", timeWidth, "time")), faint.Styled("holds"), faint.Styled("who"), faint.Styled("what"))
+		time := fmt.Sprintf("%*s", timeWidth, "time")
+		w.line(faint.Styled(time), faint.Styled("holds"), faint.Styled("who"), faint.Styled("what"))
 	}
 	held := w.holds[lane]
 	setHolders(w.holds, w.lanes, e)

@@ -71,8 +71,6 @@ func controls() []control {
 			Page: page + "getset-timestamp", Source: setnx, Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Getset, 2 * TTL, 0},
 		{Target{Name: "no-renewal", Title: "SET NX PX without renewal", Defect: "The work takes longer than the TTL.",
 			Page: page + "no-renewal", Source: redlock, Faults: []string{}, Work: 3 * TTL / 2, Want: judge.Overlap}, pattern.SetNX, 0, 0},
-		{Target{Name: "revival", Title: "SET NX PX, renewed by SET", Defect: "After a pause, the holder renews a lock that is another's by now, and takes it away.",
-			Page: page + "no-renewal", Source: redlock, Faults: []string{"pause"}, Want: judge.Overlap}, pattern.Revived, 0, 0},
 		{Target{Name: "no-token", Title: "SET NX PX, renewed by a script", Defect: "The lock is renewed, and its holder knows when it is over. But a write that is late " +
 			"has no token by which the resource could refuse it.", Page: page + "paused-client", Source: fencing, Faults: []string{"late-write"}, Want: judge.Unfenced}, pattern.Renewed, 0, 0},
 		{Target{Name: "no-claim", Title: "SET NX PX with tokens from INCR, checked when they write", Defect: "The resource learns a token from the first write with it. " +
@@ -86,8 +84,6 @@ func controls() []control {
 			Store: Redlock, Page: page + "redlock-restart", Source: redlock, Faults: []string{"forget-quorum"}, Want: judge.Overlap}, pattern.HastyRedlock, 0, 0},
 		{Target{Name: "row-no-expiry", Title: "INSERT of a row, then DELETE", Defect: "A holder that dies leaves its row, which has no end.",
 			Store: Postgres, Page: rows, Source: shedLock + "#behavior", Faults: []string{"kill"}, Want: judge.Blocked}, pattern.InsertRow, 0, 0},
-		{Target{Name: "row-client-clock", Title: "a row with the end of the lease", Defect: "The clock of one client is ahead by two TTLs, so it takes over locks that are not over.",
-			Store: Postgres, Page: rows, Source: shedLock + "#jdbctemplate", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.LeaseRow, 2 * TTL, 0},
 		{Target{Name: "for-update", Title: "SELECT FOR UPDATE outside a transaction", Defect: "The statement is a transaction of its own, so the row is free when it is done.",
 			Store: Postgres, Page: page + "for-update", Source: "https://www.postgresql.org/docs/current/explicit-locking.html", Faults: []string{"delay"}, Want: judge.Overlap}, pattern.Autocommit, 0, 0},
 		{Target{Name: "pooler-session", Title: "pg_try_advisory_lock through PgBouncer in transaction mode", Defect: "The lock belongs to the connection of the pooler, which the next client gets, too.",

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/internal/history"
 )
 
@@ -37,7 +38,11 @@ type fault struct {
 
 // faults is the table of all faults. "sniblab list" and docs/lab.md show it.
 func faults() []fault {
-	return []fault{
+	of := map[string]need{
+		"store-pause": aServer, "store-restart": aServer, "store-forget": toForget, "forget-quorum": aMajority,
+		servers.Forward: aClock, servers.Back: aClock, "disk-full": aDisk, "failover": aReplica,
+	}
+	all := []fault{
 		{"pause", "a holder is stopped (SIGSTOP) for 0.8 to 2.2 TTLs, and then works on", "", pause},
 		{"late-write", "a holder is stopped for more than a TTL, just after it has looked at the lock; its write arrives then", "", lateWrite},
 		{"kill", "a holder is killed (kill -9), and started again", ownProcess, killHolder},
@@ -56,15 +61,13 @@ func faults() []fault {
 		{"cut", "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", anOwnWay, disconnect("cut", sever)},
 		{"late-cut", "a holder is cut off for 1.2 to 2 TTLs, and then all that was sent meanwhile arrives", anOwnWay, disconnect("late-cut", holdBack)},
 		{"no-answers", "the requests of a holder arrive, and no answers come back, for 1.2 to 2 TTLs", anOwnWay, disconnect("no-answers", swallow)},
-		{"store-pause", "the server that leads is stopped (SIGSTOP) for 0.5 to 2 TTLs", aServer, pauseStore},
-		{"store-restart", "the server that leads is killed and restarted, with its memory; a node of redlock has none", aServer, restartStore},
-		{"store-forget", "the server is killed and restarted, without its memory", toForget, forgetStore},
-		{"forget-quorum", "one node is down when a holder acquires; it comes back, and another one restarts without its memory", aMajority, forgetQuorum},
-		{"store-forward", "the clock of the server, or of one node of redlock, is set forward by 2 to 4 TTLs", aClock, stepStore("store-forward", 1)},
-		{"store-back", "the clock of the server, or of one node of redlock, is set back by 2 to 4 TTLs", aClock, stepStore("store-back", -1)},
-		{"disk-full", "the disk of the server is full for 0.5 to 2 TTLs; if that ends the server, it is restarted then", aDisk, fillDisk},
-		{"failover", "the server that leads is killed while a client holds the lock, and another one takes over", aReplica, failover},
 	}
+	for _, f := range servers.Faults() {
+		if needs, ours := of[f.Name]; ours { // the others break what locks assume: the nemesis excuses that
+			all = append(all, fault{f.Name, f.About, needs, strike(f.Name)})
+		}
+	}
+	return all
 }
 
 // A FaultInfo describes a fault.
@@ -91,9 +94,9 @@ func (f fault) fits(c Target) bool {
 	case ownProcess:
 		return !c.Together
 	case aClientClock:
-		return c.LibcClock && hasCompiler()
+		return c.LibcClock && servers.HasCompiler()
 	case aClock, aDisk:
-		return slices.Contains(kind.has, f.needs) && hasCompiler()
+		return slices.Contains(kind.has, f.needs) && servers.HasCompiler()
 	case anOwnWay:
 		return slices.Contains(kind.has, anOwnWay) && (!c.OneWay || f.name == "delay" || f.name == "stall")
 	}

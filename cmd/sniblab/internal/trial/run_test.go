@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
 	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
@@ -26,12 +26,6 @@ const targetVar = "SNIB_TEST_TARGET"
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == targetVar && strings.Contains(os.Args[2], "/") {
 		serveFile(os.Args[2])
-		os.Exit(0)
-	}
-	if len(os.Args) == 3 && os.Args[1] == targetVar && os.Args[2] == leaks {
-		_ = target.Serve(os.Stdin, os.Stdout, func(_ context.Context, m target.Message) (target.Locker, error) {
-			return &leaky{mutex{make(chan struct{}, 1)}, strings.TrimPrefix(m.URL, "redis://"), 0}, nil
-		})
 		os.Exit(0)
 	}
 	if len(os.Args) == 3 && os.Args[1] == targetVar {
@@ -84,47 +78,6 @@ func (m mutex) Release(context.Context) error {
 	return nil
 }
 
-// leaks is the name of the target that is a leaky lock.
-const leaks = "leaks"
-
-// A leaky is a lock of one process that leaves a key in Redis with each hold.
-type leaky struct {
-	mutex
-	addr string
-	n    int
-}
-
-func (l *leaky) Acquire(ctx context.Context, wait time.Duration) (target.Hold, error) {
-	h, err := l.mutex.Acquire(ctx, wait)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := net.Dial("tcp", l.addr)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	l.n++
-	if _, err := fmt.Fprintf(conn, "SET left%d x\r\n", l.n); err != nil {
-		return nil, err
-	}
-	_, err = conn.Read(make([]byte, 1))
-	return h, err
-}
-
-// TestLeak checks that keys are counted that a lock leaves in Redis.
-func TestLeak(t *testing.T) {
-	livetest.Binary(t, "redis", "redis-server")
-	c := Target{Name: leaks, Store: Redis, Together: true, Command: command(leaks)}
-	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: []string{"stop-waiter"}, Seed: 7}, observer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := outcomes[0]; o.Err != nil || o.Verdict() != judge.Leaks || o.Leaked < 1 {
-		t.Errorf("verdict %s with %d keys left (%v), want leaks", o.Verdict(), o.Leaked, o.Err)
-	}
-}
-
 // inMemory returns a target that is a mutex in the first trial, and ends in the second one.
 func inMemory(t *testing.T) Target {
 	return Target{Name: "mutex", Store: None, Together: true, Command: command(filepath.Join(t.TempDir(), "once"))}
@@ -146,26 +99,6 @@ func TestFailingTrial(t *testing.T) {
 	}
 }
 
-// TestLateFailure checks that a verdict stands when a later trial fails.
-func TestLateFailure(t *testing.T) {
-	livetest.Binary(t, "redis", "redis-server")
-	prepared := 0
-	c := Target{Name: leaks, Store: Redis, Together: true, Command: command(leaks),
-		Prepare: func(context.Context, string) error {
-			if prepared++; prepared > 1 {
-				return errors.New("no more")
-			}
-			return nil
-		}}
-	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: []string{"stop-waiter"}, Seed: 7, For: time.Hour}, observer(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := outcomes[0]; o.Err != nil || !o.Rejected() || o.Late == nil || o.Late.Error() != "no more" || o.Seed != 7 {
-		t.Errorf("%s of trial %d (%v), and then %v, want that it leaks, in trial 7, and then the error", o.Verdict(), o.Seed, o.Err, o.Late)
-	}
-}
-
 // TestInterrupt checks that a run that is interrupted has no outcomes.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,21 +110,32 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestNeverGranted checks that the errors of a target tell why it never got the lock.
-func TestNeverGranted(t *testing.T) {
+// TestLateFailure checks that a verdict stands when a later trial fails, and that the errors of a
+// target tell why it never got the lock.
+func TestLateFailure(t *testing.T) {
 	const program = `read start; echo '{"type":"ready"}'
 while read line; do
 	id=$(expr "$line" : '.*"id":\([0-9]*\)')
 	echo "{\"type\":\"error\",\"id\":$id,\"error\":\"wrong password\"}"
 done`
-	c := Target{Name: "x", Store: None, Command: []string{"sh", "-c", program}}
-	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: []string{"stop-waiter"}, Seed: 1}, observer(t))
+	prepared := 0
+	c := Target{Name: "x", Store: None, Command: []string{"sh", "-c", program},
+		Prepare: func(context.Context, string) error {
+			if prepared++; prepared > 1 {
+				return errors.New("no more")
+			}
+			return nil
+		}}
+	outcomes, err := Run(t.Context(), Options{Targets: []Target{c}, Faults: []string{"stop-waiter"}, Seed: 7, For: time.Hour}, observer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := outcomes[0]
 	if o.Err != nil || !o.Blocked || !slices.Equal(o.LastErrors(), []string{"wrong password"}) {
 		t.Errorf("blocked %v (%v), errors %q, want blocked with the error that it sent", o.Blocked, o.Err, o.LastErrors())
+	}
+	if o.Late == nil || o.Late.Error() != "no more" || o.Seed != 7 {
+		t.Errorf("seed %d, and then %v, want 7, and then the error", o.Seed, o.Late)
 	}
 }
 
@@ -208,7 +152,7 @@ func observer(t *testing.T) func(Outcome) {
 // TestControls checks that broken patterns get the verdicts that they must get. "make lab" has all.
 func TestControls(t *testing.T) {
 	names := []string{
-		"get-set", "del-anothers", "no-token", "no-expiry", "row-client-clock", "no-claim", "redlock-restart",
+		"get-set", "del-anothers", "no-token", "no-expiry", "for-update", "no-claim", "redlock-restart",
 	}
 	all := slices.DeleteFunc(Controls(command), func(c Target) bool { return !slices.Contains(names, c.Name) })
 	for _, c := range all {
@@ -253,7 +197,7 @@ func TestAccepted(t *testing.T) {
 // TestFaultsFit checks that faults that a target can't have are an error, and unknown ones
 // none of its own.
 func TestFaultsFit(t *testing.T) {
-	if !hasCompiler() {
+	if !servers.HasCompiler() {
 		t.Skip("there is no C compiler, so no clock can be set")
 	}
 	for _, tt := range []struct {
@@ -285,13 +229,13 @@ func TestFaultsFit(t *testing.T) {
 // restarts it.
 func TestZooKeeperDisk(t *testing.T) {
 	zktest.Java(t)
-	if !hasCompiler() {
+	if !servers.HasCompiler() {
 		t.Skip("there is no C compiler, so no disk can be full")
 	}
 	s := openStore(t, Target{Store: ZooKeeper})
-	server := s.hit(nil).(zooKeeper)
-	s.shim.FillDisk(true)
-	client, err := pattern.Open(t.Context(), pattern.Spec{Pattern: pattern.Unwatched, URLs: s.addrs, Client: "A", TTL: TTL}, untraced{})
+	server := s.Hit(nil)
+	s.Shim.FillDisk(true)
+	client, err := pattern.Open(t.Context(), pattern.Spec{Pattern: pattern.Unwatched, URLs: s.Addrs, Client: "A", TTL: TTL}, untraced{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,8 +247,8 @@ func TestZooKeeperDisk(t *testing.T) {
 		}
 		return nil
 	})
-	s.shim.FillDisk(false)
-	s.revive(server)
+	s.Shim.FillDisk(false)
+	s.reviveAny()
 	if _, err := s.version(); err != nil {
 		t.Errorf("the server does not answer after its restart: %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
@@ -47,7 +49,7 @@ type storeType struct {
 	url   string   // with ADDRS in place of the addresses; "" if there is no server
 	needs []string // the servers that must be installed
 	has   []need   // what faults may need
-	start func(testing.TB) *servers
+	start func(testing.TB) *servers.Set
 
 	// numbered says that the store can't be emptied, or that this would itself be a fault, so that
 	// each trial has a lock of its own.
@@ -60,21 +62,21 @@ func storeTypes() []storeType {
 	mysql := "mysql://" + mysqltest.User + ":" + mysqltest.Password() + "@ADDRS/" + mysqltest.Database
 	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
 	return []storeType{
-		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock, aDisk), start: startRedis},
+		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock, aDisk), start: func(t testing.TB) *servers.Set { return servers.Redis(t, "appendonly yes") }},
 		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel, numbered: true},
-		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startCluster},
-		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: startRedlock},
-		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock, aDisk), start: startPostgres},
-		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: startPgBouncer},
-		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(true)},
-		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: startReplicatedPostgres(false)},
-		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock, aDisk), start: startMySQL, numbered: true},
-		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(true), numbered: true},
-		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: startReplicatedMySQL(false), numbered: true},
-		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: startEtcd, numbered: true},
-		{kind: EtcdCluster, about: "three etcd servers", url: "etcd://ADDRS", needs: []string{"etcd"}, has: several, start: startEtcdCluster, numbered: true},
-		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: append(single, aDisk), start: startZooKeeper, numbered: true},
-		{kind: ZooKeepers, about: "three ZooKeeper servers", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: several, start: startZooKeepers, numbered: true},
+		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: func(t testing.TB) *servers.Set { return servers.Cluster(t, []string{lockName}, "appendonly yes") }},
+		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: func(t testing.TB) *servers.Set { return servers.Redlock(t, 3) }},
+		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock, aDisk), start: servers.Postgres},
+		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: servers.PgBouncer},
+		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.PostgresPair(t, true)) }},
+		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.PostgresPair(t, false)) }},
+		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock, aDisk), start: servers.MySQL, numbered: true},
+		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.MySQLPair(t, true)) }, numbered: true},
+		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.MySQLPair(t, false)) }, numbered: true},
+		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: servers.Etcd, numbered: true},
+		{kind: EtcdCluster, about: "three etcd servers", url: "etcd://ADDRS", needs: []string{"etcd"}, has: several, start: servers.EtcdCluster, numbered: true},
+		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: append(single, aDisk), start: servers.ZooKeeper, numbered: true},
+		{kind: ZooKeepers, about: "three ZooKeeper servers", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: several, start: servers.ZooKeepers, numbered: true},
 		{kind: File, about: "the path of a file that does not exist yet"},
 		{kind: None, about: "the target has its own"},
 	}
@@ -117,7 +119,7 @@ func (k StoreKind) Missing() error {
 
 // A store is the store of a target.
 type store struct {
-	*servers // nil if there are none
+	*servers.Set // nil if there are none
 
 	t     testing.TB
 	c     Target
@@ -132,7 +134,7 @@ type store struct {
 // openStore starts a store. It ends with t.
 func openStore(t testing.TB, c Target) *store {
 	s := &store{t: t, c: c, about: c.Store.of()}
-	if c.LibcClock && hasCompiler() {
+	if c.LibcClock && servers.HasCompiler() {
 		for i := range s.clientClocks {
 			s.clientClocks[i] = livetest.NewShim(t, "gcc")
 		}
@@ -140,15 +142,15 @@ func openStore(t testing.TB, c Target) *store {
 	if s.about.start == nil {
 		return s
 	}
-	s.servers = s.about.start(t)
-	s.moved = s.follow
+	s.Set = s.about.start(t)
+	s.Moved = s.follow
 	for i := range s.ways {
 		switch {
-		case s.direct:
+		case s.Direct:
 		case c.OneWay && i > 0:
 			s.ways[i] = s.ways[0]
 		default:
-			for _, addr := range s.addrs {
+			for _, addr := range s.Addrs {
 				s.ways[i] = append(s.ways[i], livetest.NewProxy(t, addr))
 			}
 		}
@@ -168,7 +170,7 @@ func (s *store) allWays() []*livetest.Proxy {
 func (s *store) follow() {
 	for _, ways := range s.ways {
 		for i, way := range ways {
-			way.Redirect(s.addrs[i])
+			way.Redirect(s.Addrs[i])
 			way.Cut()
 		}
 	}
@@ -183,13 +185,55 @@ func (s *store) empty(ctx context.Context) error {
 	if s.c.Store == File {
 		s.file = filepath.Join(s.t.TempDir(), "locks.db")
 	}
-	if s.servers != nil && s.clear != nil {
-		s.clear(s.c)
-	}
+	s.clear()
 	if s.c.Prepare != nil {
 		return s.c.Prepare(ctx, s.url(0))
 	}
 	return nil
+}
+
+// clear removes all data, where that is no loss of memory for the target.
+func (s *store) clear() {
+	switch s.c.Store {
+	case Redis, Redlock:
+		for _, n := range s.Nodes {
+			n.Must("FLUSHALL")
+		}
+	case Cluster:
+		for _, n := range s.Nodes {
+			_, _ = n.Do("FLUSHALL") // a replica refuses it
+		}
+	case Sentinel:
+		if s.c.IsControl() { // snib would wait for 20 s
+			s.Hit(nil).(*redistest.Node).Must("FLUSHALL")
+		}
+	case Postgres, PgBouncer, PostgresSync, PostgresAsync:
+		emptyPostgres(s.t, s.Hit(nil).Addr(), s.c)
+	}
+}
+
+// postgresDatabase is the database of a trial.
+const postgresDatabase = "lab"
+
+// emptyPostgres replaces the database, whoever still uses it.
+func emptyPostgres(t testing.TB, addr string, c Target) {
+	err := execPostgres(addr, "postgres", "DROP DATABASE IF EXISTS "+postgresDatabase+" WITH (FORCE)", "CREATE DATABASE "+postgresDatabase)
+	if err == nil && c.IsControl() {
+		err = execPostgres(addr, postgresDatabase, pattern.PostgresSchema, "INSERT INTO articles VALUES (1, 100)")
+	}
+	if err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+}
+
+// execPostgres executes statements in a database of a PostgreSQL server.
+func execPostgres(addr, database string, statements ...string) error {
+	return servers.ExecPostgres(strings.Replace(pgtest.URL(addr), "/postgres?", "/"+database+"?", 1), statements...)
+}
+
+func startSentinel(t testing.TB) *servers.Set {
+	s, _ := servers.Sentinel(t, "appendonly yes")
+	return s
 }
 
 // resetClocks ends what earlier trials have done to clocks: the schedule of a trial is all that it
@@ -200,8 +244,8 @@ func (s *store) resetClocks() {
 			shim.SetClock(0)
 		}
 	}
-	if s.servers != nil && s.shim != nil {
-		s.shim.SetClock(0)
+	if s.Set != nil && s.Shim != nil {
+		s.Shim.SetClock(0)
 	}
 }
 
@@ -215,10 +259,10 @@ func (s *store) lockName() string {
 
 // url returns the URL of the store for a client.
 func (s *store) url(client int) string {
-	if s.servers == nil {
+	if s.Set == nil {
 		return s.file
 	}
-	addrs := s.addrs
+	addrs := s.Addrs
 	if ways := s.ways[client]; len(ways) > 0 {
 		addrs = nil
 		for _, way := range ways {
@@ -233,20 +277,4 @@ func (s *store) heal() {
 	for _, way := range s.allWays() {
 		way.Heal()
 	}
-}
-
-// endless counts the keys in Redis that never end.
-func (s *store) endless() (n int) {
-	if s.servers == nil {
-		return 0
-	}
-	for _, node := range s.leaky {
-		keys, _ := node.Must("KEYS", "*").([]any)
-		for _, key := range keys {
-			if node.Must("PTTL", fmt.Sprint(key)) == int64(-1) {
-				n++
-			}
-		}
-	}
-	return n
 }

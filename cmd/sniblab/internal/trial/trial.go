@@ -40,7 +40,6 @@ type trial struct {
 
 	began   driver.Instant
 	waited  time.Duration // for somebody to get the lock after the last fault
-	endless int           // how many keys without an end there were before the first fault
 	clients []*client
 	over    chan struct{} // closed when clients are to release what they hold, and end
 	stop    context.CancelCauseFunc
@@ -83,7 +82,6 @@ func (b *trial) run(ctx context.Context) ([]history.Event, error) {
 	late := time.AfterFunc(bound, func() { b.stop(nil) }) // whoever does not answer now is unknown
 	running.Wait()
 	late.Stop()
-	b.countLeft(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := context.Cause(ctx); err != nil && err != context.Canceled { //nolint:errorlint // it is what stop was given
@@ -131,7 +129,6 @@ func (b *trial) direct(ctx context.Context) {
 	b.await(ctx, 3*TTL+b.c.Settle, func() bool { return b.grants() > 0 })
 	healthy := b.await(ctx, 3*TTL, func() bool { return b.grants() > 2*len(names) })
 	b.brisk.Store(b.isBrisk())
-	b.endless = b.store.endless()
 	if len(b.schedule) == 0 { // the work itself is the schedule
 		b.wait(ctx, 2*b.c.Work)
 	}
@@ -152,17 +149,6 @@ func (b *trial) direct(ctx context.Context) {
 	healed := b.now()
 	b.log(history.Event{Kind: history.Heal, At: healed})
 	b.waited = b.awaitGrant(ctx, healed, bound+b.c.Settle+handOvers*healthy/time.Duration(2*len(names)))
-}
-
-// countLeft counts the keys without an end that the clients have left, which have ended their work.
-func (b *trial) countLeft(ctx context.Context) {
-	b.await(ctx, 2*TTL, func() bool { return b.store.endless() <= b.endless })
-	if ctx.Err() != nil {
-		return
-	}
-	for range b.store.endless() - b.endless {
-		b.log(history.Event{Kind: history.Left, Name: lockName, Err: "a key without an end"})
-	}
 }
 
 // awaitGrant waits until somebody has got the lock after a moment, for at most d. Time in which the

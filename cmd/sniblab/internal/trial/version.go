@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"time"
@@ -30,10 +32,10 @@ const askTimeout = 5 * time.Second
 // version returns the name and version of the servers, or "" if there are none. They all have the
 // same one.
 func (s *store) version() (string, error) {
-	if s.servers == nil {
+	if s.Set == nil {
 		return "", nil
 	}
-	return versions[s.about.needs[0]](s.addrs[0])
+	return versions[s.about.needs[0]](s.Addrs[0])
 }
 
 func redisVersion(addr string) (string, error) {
@@ -97,4 +99,16 @@ func find(name, pattern string, answer any, err error) (string, error) {
 		return "", fmt.Errorf("%s answers without a version: %q", name, answer)
 	}
 	return name + " " + found[1], nil
+}
+
+// get returns what an HTTP server answers.
+func get(addr, path string) (string, error) {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get("http://" + addr + path)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return string(text), err
 }

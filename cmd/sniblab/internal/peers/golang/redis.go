@@ -64,7 +64,8 @@ func openBSM(ctx context.Context, m target.Message) (target.Locker, error) {
 	return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		lock, err := locks.Obtain(waiting, m.Name, ttl(m), &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+		retry := redislock.LinearBackoff(100 * time.Millisecond)
+		lock, err := locks.Obtain(waiting, m.Name, ttl(m), &redislock.Options{RetryStrategy: retry})
 		switch {
 		case errors.Is(err, redislock.ErrNotObtained), err != nil && waiting.Err() != nil:
 			return nil, target.ErrDenied
@@ -89,7 +90,9 @@ func openRueidislock(majority int32) opener {
 		if err != nil {
 			return nil, err
 		}
-		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: opts, KeyValidity: ttl(m), KeyMajority: majority})
+		locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
+			ClientOption: opts, KeyValidity: ttl(m), KeyMajority: majority,
+		})
 		if err != nil {
 			return nil, err
 		}

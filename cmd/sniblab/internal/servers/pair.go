@@ -1,5 +1,4 @@
-// Package pair starts a primary and the replica that takes its place, for trials and the nemesis.
-package pair
+package servers
 
 import (
 	"context"
@@ -17,19 +16,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
-
-// A Server is one of the servers of a store.
-type Server interface {
-	Addr() string
-	Hang()
-	Resume()
-	Kill()
-	Restart()
-
-	// MayEnd allows the server to end by itself, and Up reports whether it runs.
-	MayEnd()
-	Up() bool
-}
 
 // A Pair is a primary and the replica that replaces it.
 type Pair struct {
@@ -58,8 +44,8 @@ func (p *Pair) Failover(moved func(), hold func(fail func())) {
 	p.addReplica()
 }
 
-// Postgres starts a PostgreSQL server with a standby.
-func Postgres(t testing.TB, synchronous bool) *Pair {
+// PostgresPair starts a PostgreSQL server with a standby.
+func PostgresPair(t testing.TB, synchronous bool) *Pair {
 	t.Helper()
 	primary := pgtest.Start(t)
 	var standby *pgtest.Server
@@ -129,8 +115,8 @@ type mariadb struct {
 	current, replica *mysqltest.Server
 }
 
-// MySQL starts a MariaDB with a replica.
-func MySQL(t testing.TB, synchronous bool) *Pair {
+// MySQLPair starts a MariaDB with a replica.
+func MySQLPair(t testing.TB, synchronous bool) *Pair {
 	t.Helper()
 	m := &mariadb{t: t}
 	m.current = m.start()
