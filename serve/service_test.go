@@ -65,6 +65,7 @@ func TestProblems(t *testing.T) {
 		{"Traversal", "GET", "/v1/../v1/store", "", "", wire.ProblemPath},
 		{"Slashes", "GET", "//v1/store", "", "", wire.ProblemPath},
 		{"Escaped", "GET", "/v1/%2e%2e/v1/store", "", "", wire.ProblemPath},
+		{"EscapedLetter", "GET", "/v1/s%74ore", "", "", wire.ProblemPath}, // a rule of a proxy does not see it
 		{"GetAcquire", "GET", wire.PathAcquire, "", "", wire.ProblemMethod},
 		{"PostLock", "POST", wire.PathLock, wire.TypeJSON, "{}", wire.ProblemMethod},
 		{"Tokens", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","tokens":4097}`, wire.ProblemInvalid},
