@@ -69,11 +69,6 @@ func (s *Service) read(r *http.Request, p *Principal, a Action, do func(context.
 	return s.begun(r.Context(), p, a, do)
 }
 
-// toLock returns a status as p may see it, with those that wait in this replica.
-func (s *Service) toLock(p *Principal, st driver.Status) wire.Lock {
-	return lockOf(p, s.withWaiters(st))
-}
-
 // withWaiters returns a status with those that wait in this replica.
 func (s *Service) withWaiters(st driver.Status) driver.Status {
 	st.Waiters = append(slices.Clip(st.Waiters), s.waitersBehind(st)...)
@@ -223,7 +218,7 @@ func (s *Service) writePage(ctx context.Context, w http.ResponseWriter, p *Princ
 			page.After = page.Locks[i-1].Name
 			break
 		}
-		page.Locks = append(page.Locks, s.toLock(p, st))
+		page.Locks = append(page.Locks, lockOf(p, s.withWaiters(st)))
 	}
 	return writeJSON(w, http.StatusOK, page)
 }
@@ -254,7 +249,7 @@ func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Prin
 			w.WriteHeader(http.StatusOK)
 		}
 		limitWrite(w)
-		failed = lines.Encode(s.toLock(p, st))
+		failed = lines.Encode(lockOf(p, s.withWaiters(st)))
 		liftWrite(w)
 		return failed == nil && ctx.Err() == nil
 	})

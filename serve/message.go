@@ -10,6 +10,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -70,9 +71,13 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 	return decode(body, message)
 }
 
+// wholeEscapes matches JSON in which no escape is half of a surrogate pair.
+var wholeEscapes = regexp.MustCompile(`(?is)^([^\\]|\\[^u]|\\u[^d]...|\\ud[0-7]..|\\ud[89ab]..\\ud[c-f]..)*$`)
+
 // decode parses one JSON document strictly.
 func decode(body []byte, message any) error {
-	if !utf8.Valid(body) { // the decoder would replace what is invalid: that would be another name
+	// The decoder would replace what is invalid, or half of a character: that would be another name.
+	if !utf8.Valid(body) || bytes.Contains(body, []byte(`\u`)) && !wholeEscapes.Match(body) {
 		return invalidf("the body is not valid UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))

@@ -34,7 +34,7 @@ func (s *Service) Stats() Stats {
 // observe reports a request that was answered.
 func (s *Service) observe(r *http.Request, answer *statusRecorder, began time.Time) {
 	e := Exchange{Status: answer.status, Took: time.Since(began)}
-	if _, ok := routes[r.URL.Path]; ok {
+	if _, ok := routes[r.URL.EscapedPath()]; ok {
 		e.Path = r.URL.Path
 	}
 	s.opts.Observe(e)

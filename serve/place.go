@@ -331,8 +331,8 @@ func (p *place) release(h *grant) {
 // withdrawals are the acquisitions that clients have withdrawn: a request that comes late must not
 // begin anew.
 type withdrawals struct {
-	at      map[placeKey]driver.Instant
-	sweepAt int
+	at    map[placeKey]driver.Instant
+	order []placeKey // the oldest first
 }
 
 // withdrawalTimeout is how long a withdrawal is remembered: longer than a request is under way.
@@ -341,26 +341,20 @@ const withdrawalTimeout = 2 * time.Minute
 // maxWithdrawals bounds the memory for them: clients make them up.
 const maxWithdrawals = 50_000
 
+// add notes a withdrawal. One that is repeated is as old as the first: nothing was sent in between.
 func (w *withdrawals) add(key placeKey) {
-	now := driver.Now()
+	for len(w.order) > 0 && (len(w.order) >= maxWithdrawals || !w.has(w.order[0])) {
+		delete(w.at, w.order[0])
+		w.order = w.order[1:]
+	}
+	if w.has(key) {
+		return
+	}
 	if w.at == nil {
 		w.at = map[placeKey]driver.Instant{}
 	}
-	if len(w.at) >= w.sweepAt {
-		for key, at := range w.at {
-			if now.Sub(at) > withdrawalTimeout {
-				delete(w.at, key)
-			}
-		}
-		w.sweepAt = max(1024, 2*len(w.at))
-	}
-	for old := range w.at {
-		if len(w.at) < maxWithdrawals {
-			break
-		}
-		delete(w.at, old)
-	}
-	w.at[key] = now
+	w.at[key] = driver.Now()
+	w.order = append(w.order, key)
 }
 
 func (w *withdrawals) has(key placeKey) bool {

@@ -570,11 +570,19 @@ func TestPlacesOfNamespaces(t *testing.T) {
 
 // TestWithdrawalsAreBounded checks that clients can't fill the memory with withdrawals.
 func TestWithdrawalsAreBounded(t *testing.T) {
-	var w withdrawals
-	for i := range maxWithdrawals + 10 {
-		w.add(placeKey{"job", fmt.Sprint(i)})
-	}
-	if last := fmt.Sprint(maxWithdrawals + 9); len(w.at) > maxWithdrawals || !w.has(placeKey{"job", last}) {
-		t.Errorf("%d withdrawals are kept, want %d at most, with the last one", len(w.at), maxWithdrawals)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var w withdrawals
+		for i := range maxWithdrawals + 10 {
+			w.add(placeKey{"job", fmt.Sprint(i)})
+		}
+		last := placeKey{"job", fmt.Sprint(maxWithdrawals + 9)}
+		if len(w.at) > maxWithdrawals || !w.has(last) || w.has(placeKey{"job", "0"}) {
+			t.Errorf("%d withdrawals are kept, want the last %d", len(w.at), maxWithdrawals)
+		}
+		time.Sleep(withdrawalTimeout + time.Second)
+		w.add(last)
+		if len(w.at) != 1 || !w.has(last) {
+			t.Errorf("%d withdrawals are kept, want the one that is not old", len(w.at))
+		}
+	})
 }

@@ -260,7 +260,7 @@ func (s *Service) dispatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	at, ok := routes[r.URL.Path]
+	at, ok := routes[r.URL.EscapedPath()]
 	switch {
 	case !ok:
 		return errNoPath()

@@ -4,12 +4,18 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/serve"
@@ -34,7 +40,7 @@ func (s Service) Serve(ctx context.Context) error {
 		return err
 	}
 	defer d.Close() //nolint:errcheck // the process ends
-	handler, err := serve.New(d, serve.Options{})
+	handler, err := serve.New(d, serve.Options{Metrics: http.HandlerFunc(tellStats)})
 	if err != nil {
 		return err
 	}
@@ -86,4 +92,51 @@ func (r *Replica) Restart() {
 	r.t.Helper()
 	r.Child = livetest.StartChild(r.t, r.job)
 	r.Expect("ready")
+}
+
+// Stats are what a replica uses.
+type Stats struct {
+	Goroutines int
+	Memory     int64         // resident, in bytes
+	Live       int64         // the part of it that is in use, after a garbage collection
+	CPU        time.Duration // since it was started
+}
+
+// tellStats answers /metrics with the Stats of this process.
+func tellStats(w http.ResponseWriter, _ *http.Request) {
+	s := Stats{Goroutines: runtime.NumGoroutine()}
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it can't fail
+	s.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	text, _ := os.ReadFile("/proc/self/statm")
+	if fields := strings.Fields(string(text)); len(fields) > 1 {
+		pages, _ := strconv.ParseInt(fields[1], 10, 64) // 0 shows that it failed
+		s.Memory = pages * int64(os.Getpagesize())
+	}
+	var mem runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&mem)
+	s.Live = int64(mem.HeapAlloc + mem.StackInuse)
+	_ = json.NewEncoder(w).Encode(s) // the benchmark sees that it is missing
+}
+
+// Stats returns what the replica uses.
+func (r *Replica) Stats() (s Stats) {
+	r.t.Helper()
+	// The transport keeps no connection, which would count.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // on loopback
+	scheme := "http://"
+	if r.job.Certs != "" {
+		scheme = "https://"
+	}
+	resp, err := client.Get(scheme + r.job.Listen + "/metrics")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		r.t.Fatal(err)
+	}
+	return s
 }
