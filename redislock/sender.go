@@ -99,11 +99,19 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 		s.queues[slot] = q
 	}
 	q.waiting = append(q.waiting, cmd)
-	if !q.isSending {
-		q.isSending = true
-		go s.sendBatches(q)
-	}
+	isFirst := !q.isSending
+	q.isSending = true
 	s.mu.Unlock()
+	if isFirst {
+		batch := s.nextBatch(q)
+		if cmd.outlasts(ctx, batch) { // to switch between goroutines would take as long as the call
+			s.sendBatch(batch, &q.batch)
+			batch = s.nextBatch(q)
+		}
+		if batch != nil {
+			go s.sendBatches(batch, q)
+		}
+	}
 	select {
 	case <-cmd.done:
 		return cmd.err
@@ -126,13 +134,17 @@ func (s *sender) remove(q *slotQueue, cmd *command) bool {
 	return i >= 0
 }
 
-// sendBatches sends batches until no command waits.
-func (s *sender) sendBatches(q *slotQueue) {
-	for {
-		ctx := s.nextBatch(q)
-		if ctx == nil {
-			return
-		}
+// outlasts reports whether the caller of the command waits at least as long as its batch may take.
+// Nobody cancels a release, so that ends at its deadline.
+func (cmd *command) outlasts(ctx, batch context.Context) bool {
+	end, _ := batch.Deadline()
+	deadline, ok := ctx.Deadline()
+	return ctx.Done() == nil || cmd.code == codeRelease && ok && deadline.After(end)
+}
+
+// sendBatches sends a batch, and then others until no command waits.
+func (s *sender) sendBatches(ctx context.Context, q *slotQueue) {
+	for ; ctx != nil; ctx = s.nextBatch(q) {
 		s.sendBatch(ctx, &q.batch)
 	}
 }
