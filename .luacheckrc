@@ -15,14 +15,9 @@ codes = true
 
 -- The shared files provide more than these scripts use.
 files["redislock.renew.lua"].ignore = {"211", "221"}
-files["redislock.rare.lua"].ignore = {"211", "581"}
 files["redlock.admin.lua"].ignore = {"231/closed"}
 -- A claim is what admit.lua does; the KEYS and ARGV that it provides are for other scripts.
 files["redisfence.claim.lua"].ignore = {"211/KEYS", "211/ARGV"}
-
--- 581 would replace "not (x < y)" by "x >= y". The scripts compare a token from the store, which
--- may be NaN: then the first is true, and no token is given, and the second is false.
-files["redislock.full.lua"].ignore = {"581"} -- and redislock.rare.lua, above
 
 -- "if closed then" is empty in serve.lua because the answer is closed already.
 files["redlock.hold.lua"].ignore = {"542"}

@@ -8,8 +8,8 @@ func TagOf(slot uint16) string { return tagOf(slot) }
 // ConnOf returns the Conn that New makes.
 func ConnOf(client rueidis.Client) Conn { return &rueidisConn{client: client} }
 
-// FullScript is fullScript.
-var FullScript = fullScript
+// RequestScript is requestScript.
+var RequestScript = requestScript
 
 // HasLeases reports whether a driver remembers any lease.
 func HasLeases(d *Driver) bool { return d.hasLeases() }

@@ -247,6 +247,5 @@ func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 
 // uniqueRequest is a request as the core sends it.
 func uniqueRequest(name, id string) driver.Request {
-	req := request(name, id, floor)
-	return req
+	return request(name, id, floor)
 }

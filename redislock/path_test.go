@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -79,36 +78,56 @@ func TestPathsUnderLoss(t *testing.T) {
 	}
 }
 
-// TestKnownServerIsReplaced puts another server behind a driver that knows the first one: requests
-// of all kinds must notice.
+// TestKnownServerIsReplaced puts another server behind a driver that knows the first one.
 func TestKnownServerIsReplaced(t *testing.T) {
 	t.Parallel()
-	for _, unique := range []bool{false, true} {
-		t.Run(fmt.Sprint("unique=", unique), func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			d := open(t, at(node.Addr()))
-			try := func(n int) error {
-				req := request("job", fmt.Sprint("owner ", n), floor)
-				req.NoWait = true
-				l, err := d.Acquire(t.Context(), req)
-				if err == nil {
-					free(t, l)
-				}
-				return err
-			}
-			if err := try(0); err != nil {
-				t.Fatal(err)
-			}
-			node.Must("HSET", "snib.m", "r", "another server")
-			n := 0
-			livetest.Await(t, "grace period", func() error {
-				n++
-				if err := try(n); !errors.As(err, new(*redislock.GraceError)) {
-					return fmt.Errorf("Acquire = %w", err)
-				}
-				return nil
-			})
-		})
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	free(t, take(t, d, uniqueRequest("job", "before")))
+	node.Must("HSET", "snib.m", "r", "another server")
+	req := uniqueRequest("job", "after")
+	req.NoWait = true
+	if _, err := d.Acquire(t.Context(), req); !errors.As(err, new(*redislock.GraceError)) {
+		t.Errorf("Acquire on another server = %v, want a GraceError", err)
 	}
+}
+
+// A gateConn makes no call for a lock before its gate is closed.
+type gateConn struct {
+	redislock.Conn
+	began chan struct{}
+	gates map[string]chan struct{}
+}
+
+func (c gateConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	c.began <- struct{}{}
+	<-c.gates[calls[0].Keys[2]]
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestCallerSendsOneBatch has a caller who sends its batch itself, because nobody can cancel its
+// context. It does not wait for the batch of those that came meanwhile.
+func TestCallerSendsOneBatch(t *testing.T) {
+	t.Parallel()
+	gates := map[string]chan struct{}{"one": make(chan struct{}), "two": make(chan struct{})}
+	conn := gateConn{nil, make(chan struct{}, 100), gates}
+	d := openOn(t, used(t, redistest.Single(t)), func(c redislock.Conn) redislock.Conn { conn.Conn = c; return conn })
+	acquire := func(name string) <-chan struct{} {
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			if _, err := d.Acquire(context.Background(), uniqueRequest(name, "owner")); err != nil {
+				t.Error(err)
+			}
+		}()
+		return answered
+	}
+	first := acquire("one")
+	<-conn.began
+	second := acquire("two")
+	time.Sleep(10 * time.Millisecond) // so that it has most likely gathered, which is not visible
+	close(gates["one"])
+	awaitClosed(t, first, "the answer to the caller who does not wait for another batch")
+	close(gates["two"])
+	awaitClosed(t, second, "the answer to the second caller")
 }

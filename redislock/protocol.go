@@ -1,6 +1,6 @@
 package redislock
 
-// The words of the protocol with fullScript and rareScript; script/full.lua says what each means.
+// The words of the protocol with requestScript; script/batch.lua says what each means.
 
 // Codes of commands.
 const (

@@ -477,7 +477,7 @@ func TestReadersAreServedTogether(t *testing.T) {
 	ask := func(id, mode, waits string) string {
 		rest := `"mode":"` + mode +
 			`","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"snib.c:x","blind":true,"pid":1}`
-		answers, _ := node.Must("EVAL", redislock.FullScript.Text(), 6, "snib.m", "snib.g", "job", "snib.r:{job}",
+		answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 6, "snib.m", "snib.g", "job", "snib.r:{job}",
 			"snib.q:{job}", "snib.w:{job}",
 			"off", "3600000", "0", "A", "6", strconv.Quote(id), mode, "60000", "1", waits, rest).([]any)
 		return fmt.Sprint(answers...)[:1]

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"embed"
-	"slices"
 
 	"github.com/sniblock/snib/redislock/rediskit"
 )
@@ -15,13 +14,16 @@ import (
 // all their keys, which lie in one slot, except those of Redisson (script/redisson.lua). The files
 // say what their arguments and answers are.
 var (
-	// fullScript acquires and releases locks, and rareScript serves all other requests. Redis makes
-	// every function of a script anew in each call, so the two have only what they need.
-	fullScript = requestScript("place", "acquire", "release")
-	rareScript = requestScript("release", "check", "holder", "withdraw", "redisson", "break")
+	// requestScript serves a batch of requests.
+	requestScript = rediskit.NewScript(scripts,
+		"clock", "limits", "memory", "grace", "keys", "grant", "acquire", "release", // what a free lock needs
+		"contended", "entry", "found", "hint", "queue", "contend", // a held one
+		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "withdraw", "redisson", "break",
+		"made",
+		"batch")
 
 	// renewScript extends leases.
-	renewScript = rediskit.NewScript(scripts, "clock", "limits", "longlease", "keys", "entry", "mode", "grant", "renew")
+	renewScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "entry", "longlease", "grant", "found", "renew")
 
 	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
 	forgetScript  = rediskit.NewScript(scripts, "clock", "forget")
@@ -33,14 +35,6 @@ var (
 	ownScript      = rediskit.NewScript(scripts, "own")
 	foreignScript  = rediskit.NewScript(scripts, "foreign")
 )
-
-// requestScript returns a script that serves a batch of requests, which the given files handle.
-func requestScript(files ...string) *Script {
-	return rediskit.NewScript(scripts, slices.Concat([]string{
-		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
-		"keys", "token", "entry", "mode", "grant", "hint", "hold", "queue", // of a lock
-	}, files, []string{"full"})...)
-}
 
 //go:embed script/*.lua
 var scripts embed.FS

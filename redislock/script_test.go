@@ -8,7 +8,7 @@ import (
 
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{
-		"full": fullScript.Text(), "rare": rareScript.Text(), "renew": renewScript.Text(),
+		"request": requestScript.Text(), "renew": renewScript.Text(),
 		"forget": forgetScript.Text(), "longest": longestScript.Text(), "snapshot": snapshotScript.Text(), "own": ownScript.Text(),
 		"foreign": foreignScript.Text(),
 	})

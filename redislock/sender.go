@@ -13,10 +13,9 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// A sender sends commands to scripts. Commands that come while a batch for their slot is in flight
-// gather, and those for one script go together in the next: the more there are, the less each
-// costs. A release can't overtake the request that it releases, because it is sent after that was
-// answered.
+// A sender sends commands to a script. Commands that come while a batch for their slot is in flight
+// gather, and go together in the next: the more there are, the less each costs. A release can't
+// overtake the request that it releases, because it is sent after that was answered.
 type sender struct {
 	conn          Conn
 	metaKey       func(slot uint16) string // key of what the store knows about itself
@@ -49,7 +48,7 @@ type batch struct {
 	call       [1]Call
 }
 
-// A command is one request to a script, and its answer.
+// A command is one request to the script, and its answer.
 type command struct {
 	keys  *[4]string
 	code  string    // of its function in the script
@@ -71,14 +70,6 @@ func newCommand(keys *[4]string, code string, args ...string) command {
 	cmd := command{keys: keys, code: code}
 	cmd.n = copy(cmd.args[:], args)
 	return cmd
-}
-
-// script returns the script that serves the command.
-func (cmd *command) script() *Script {
-	if cmd.code == codeAcquire || cmd.code == codeRelease {
-		return fullScript
-	}
-	return rareScript
 }
 
 const (
@@ -108,11 +99,19 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 		s.queues[slot] = q
 	}
 	q.waiting = append(q.waiting, cmd)
-	if !q.isSending {
-		q.isSending = true
-		go s.sendBatches(q)
-	}
+	isFirst := !q.isSending
+	q.isSending = true
 	s.mu.Unlock()
+	if isFirst {
+		batch := s.nextBatch(q)
+		if cmd.outlasts(ctx, batch) { // to switch between goroutines would take as long as the call
+			s.sendBatch(batch, &q.batch)
+			batch = s.nextBatch(q)
+		}
+		if batch != nil {
+			go s.sendBatches(batch, q)
+		}
+	}
 	select {
 	case <-cmd.done:
 		return cmd.err
@@ -135,13 +134,17 @@ func (s *sender) remove(q *slotQueue, cmd *command) bool {
 	return i >= 0
 }
 
-// sendBatches sends batches until no command waits.
-func (s *sender) sendBatches(q *slotQueue) {
-	for {
-		ctx := s.nextBatch(q)
-		if ctx == nil {
-			return
-		}
+// outlasts reports whether the caller of the command waits at least as long as its batch may take.
+// Nobody cancels a release, so that ends at its deadline.
+func (cmd *command) outlasts(ctx, batch context.Context) bool {
+	end, _ := batch.Deadline()
+	deadline, ok := ctx.Deadline()
+	return ctx.Done() == nil || cmd.code == codeRelease && ok && deadline.After(end)
+}
+
+// sendBatches sends a batch, and then others until no command waits.
+func (s *sender) sendBatches(ctx context.Context, q *slotQueue) {
+	for ; ctx != nil; ctx = s.nextBatch(q) {
 		s.sendBatch(ctx, &q.batch)
 	}
 }
@@ -151,10 +154,7 @@ func (s *sender) sendBatches(q *slotQueue) {
 func (s *sender) nextBatch(q *slotQueue) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for n < min(len(q.waiting), maxBatch) && q.waiting[n].script() == q.waiting[0].script() {
-		n++
-	}
+	n := min(len(q.waiting), maxBatch)
 	if n == 0 {
 		clear(q.batch.commands) // for the garbage collector
 		q.isSending = false
@@ -196,7 +196,7 @@ func (s *sender) fillCall(b *batch) {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.n)), cmd.args[:cmd.n]...)
 	}
-	b.call[0] = Call{Script: b.commands[0].script(), Keys: b.keys, Args: b.args}
+	b.call[0] = Call{Script: requestScript, Keys: b.keys, Args: b.args}
 }
 
 // deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have

@@ -3,8 +3,7 @@
 -- KEYS      lock, grants, queue, requests
 -- ARGV      id, and the same without quotes: if another library holds the lock, that is the lock's
 --           value, or the field of a hash of Redisson
--- Expects   all files before this one
--- Provides  handlers.b(id, raw)
+-- Provides  breakHold(id, raw)
 -- Answer    o, or l if that hold does not exist
 
 -- breakRedisson does what Redisson does when a hold of its ends, and wakes its waiters.
@@ -39,7 +38,7 @@ local function findKept(value, id)
   if string.sub(json, 1, #kept) == kept then return json, field end
 end
 
-function handlers.b(id, raw)
+local function breakHold(id, raw)
   local value, keyType = lockValue()
   if keyType == 'hash' then return breakRedisson(raw) end
   if value and value == raw and not parseGrant(value) and not isMulti(value) then

@@ -1,9 +1,6 @@
 -- Reads the server's clock, when a time is needed. All times in the scripts are read from it.
 --
--- KEYS      not used
--- ARGV      not used
 -- Provides  now()  microseconds since the Unix epoch, the same in the whole call
--- Answer    none: the files after this one answer
 
 local micros
 

@@ -3,15 +3,18 @@
 -- written is treated as if it did not exist.
 --
 -- KEYS      requests
--- ARGV      not used
 -- Expects   now, maxTTL, requests
--- Provides  newEntry(time, json)  an entry
+-- Provides  extendTo(key, ms)     makes a key last for at least ms
+--           newEntry(time, json)  an entry
 --           entryTime(entry)      its time; 0, which is long over, if it has none
 --           entryJSON(entry)      its object
 --           parseRequest(json)    the request that a JSON object describes, or nil
 --           parseGrant(json)      the grant that a JSON object describes, or nil
 --           findRequest(id)       the request of a waiter, and its entry, or nil
--- Answer    none: the files after this one answer
+
+local function extendTo(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+end
 
 local function newEntry(at, json) return string.format('%016d', at) .. json end
 local function entryTime(entry)

@@ -3,7 +3,6 @@
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS[2]  the long leases, see longlease.lua
--- ARGV     not used
 -- Expects  now
 -- Answer   o
 

@@ -2,29 +2,20 @@
 -- and ends nothing: its receiver asks the store. So an error, such as a missing permission, is
 -- ignored.
 --
--- KEYS      not used
--- ARGV      not used
--- Provides  wake(request)        word k: tells a waiter to send its request again. It returns how
---                                many connections heard it, or an error
+-- Provides  wake(request)        word k: tells a waiter to send its request again. It reports
+--                                whether the waiter's process may have heard that
 --           hint(request, word)  word w: tells a holder that another process waits
 --                                word b: tells a holder that its hold may have been broken
---           isListening(request) reports whether a waiter's process listens to this server
--- Answer    none: the files after this one answer
 
-local function isSharded(request) return string.find(request.channel, '{', 1, true) end
-
+-- wake is told how many listen to this server, to the channel or to a pattern. A blind request may
+-- listen to another server.
 local function wake(request)
-  return redis.pcall(isSharded(request) and 'SPUBLISH' or 'PUBLISH', request.channel,
+  local isSharded = string.find(request.channel, '{', 1, true)
+  local heard = redis.pcall(isSharded and 'SPUBLISH' or 'PUBLISH', request.channel,
     request.attempt .. ' k')
+  return request.blind or heard ~= 0
 end
 
 local function hint(request, word)
   redis.pcall('PUBLISH', request.process or request.channel, request.attempt .. ' ' .. word)
-end
-
--- The count that PUBLISH returns is no substitute: it comes too late, and it leaves out who
--- listens to a replica.
-local function isListening(request)
-  return redis.call('PUBSUB', isSharded(request) and 'SHARDNUMSUB' or 'NUMSUB',
-    request.channel)[2] > 0
 end

@@ -1,10 +1,16 @@
--- Changes what a grant says of its holder.
+-- Serves a holder: tells it whether it still has its hold, and whether another process waits, or
+-- changes what its grant says of it.
 --
 -- KEYS      lock, grants, queue, requests
--- ARGV      id, the holder as JSON fields
--- Expects   lock, grants, newEntry, findGrant
--- Provides  handlers.L(id, holder)
--- Answer    o or l, see full.lua
+-- ARGV      id; the channel of the holder's process, or the holder as JSON fields
+-- Expects   lock, grants, newEntry, othersWait, findGrant
+-- Provides  check(id, channel), setHolder(id, holder)
+-- Answer    l, w or o, see batch.lua
+
+local function check(id, channel)
+  if not findGrant(id) then return 'l' end
+  return othersWait(channel) and 'w' or 'o'
+end
 
 -- withHolder changes a grant. The fields of the holder are its last ones, and begin with the pid.
 -- No text of a grant contains these quotes, because JSON escapes them.
@@ -12,7 +18,7 @@ local function withHolder(json, holder)
   return string.sub(json, 1, string.find(json, ',"pid":', 1, true)) .. holder
 end
 
-function handlers.L(id, holder)
+local function setHolder(id, holder)
   local json, expiry = findGrant(id)
   if not json then return 'l' end
   if expiry then

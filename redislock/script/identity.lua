@@ -1,15 +1,10 @@
--- Finds out whether this server wrote last, and from when on its memory is complete.
+-- Notes that another server wrote last, and from when on the memory of this one is complete.
 --
 -- KEYS[2]   the long leases, see longlease.lua
 -- ARGV[3]   1 if grants and renewals count only when they are in the append-only file (DurableAOF)
--- Expects   now, memory, setMeta
--- Provides  identify()  sets start and unknown, and the fields r, c and x if the server changed
---           start       when the memory begins, in microseconds; nil before identify
---           unknown     for how long from start leases may live that the memory does not contain,
---                       in milliseconds; nil before identify
--- Answer    none: the files after this one answer
-
-local start, unknown
+-- Expects   now, memory, setMeta, start, unknown
+-- Provides  identify(info)  sets start and unknown, and the fields r, c and x. The argument is what
+--                           INFO says of the server
 
 -- keptAll reports whether the server has restarted with all grants and renewals that count. It has
 -- read the append-only file then, and not a snapshot, and has not been a replica: one that is
@@ -25,16 +20,11 @@ local function keptAll()
   return true
 end
 
-local function identify()
-  local past = memory()
-  start, unknown = tonumber(past[3]) or 0, tonumber(past[4]) or 0
-  local info = redis.call('INFO', 'server')
-  if past[2] and string.find(info, past[2], 1, true) then return end
-  if past[2] and keptAll() then
-    setMeta('r', string.match(info, 'run_id:(%w+)'))
-    return
-  end
-  if past[2] then
+local function identify(info)
+  setMeta('r', string.match(info, 'run_id:(%w+)'))
+  local knew = memory()[2]
+  if knew and keptAll() then return end
+  if knew then
     -- The server restarted with its memory, or was promoted. Writes that were not persisted or
     -- replicated in time are lost.
     start, unknown = now(), math.max(0, math.ceil((start - now()) / 1000 + unknown))
@@ -50,5 +40,4 @@ local function identify()
   end
   setMeta('c', start)
   setMeta('x', unknown)
-  setMeta('r', string.match(info, 'run_id:(%w+)'))
 end

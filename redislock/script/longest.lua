@@ -1,7 +1,6 @@
 -- Finds the longest TTL of the long leases that still live. It writes nothing.
 --
 -- KEYS[2]  the long leases, see longlease.lua
--- ARGV     not used
 -- Expects  now
 -- Answer   the TTL in ms, or 0
 

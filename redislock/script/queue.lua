@@ -1,17 +1,41 @@
--- Serves the queue of a lock in order of arrival. Numbers in commands are texts where they can be:
--- Redis converts others by printf.
+-- Keeps the queue of a lock, and serves it in order of arrival. Numbers in commands are texts where
+-- they can be: Redis converts others by printf.
 --
 -- KEYS      queue, requests
--- ARGV      not used
--- Expects   now, absence, handOverTTL, extendTo, grace, queue, requests; token.lua, entry.lua,
---           hint.lua and hold.lua
--- Provides  dequeue(id)             removes a waiter
---           firstWaiter()           the id at the head of the queue, or nil
---           yieldLeft()             for how many ms waiters must leave the lock free, or nil
---           yieldIfDue(json, every) makes waiters leave the lock free for a moment
---           serveQueue(self, value) grants the lock to waiters for as long as that is possible. The
---                                   value is that of the lock's key, or nil if it is not known
--- Answer    none: the files after this one answer
+-- Expects   now, extendTo, grace, nextToken, writeHold, queue, requests; entry.lua, found.lua and
+--           hint.lua; rare().hasRoomBeside
+-- Provides  absence, handOverTTL
+--           enqueue(id, rest)     adds a waiter unless it is there, and notes that it lives. It
+--                                 reports whether the waiter is new, and whether it is alone
+--           dequeue(id)           removes a waiter
+--           firstWaiter()         the id at the head of the queue, or nil
+--           yieldLeft()           for how many ms waiters must leave the lock free, or nil
+--           othersWait(channel)   reports whether another process than the channel's waits
+--           grantAnswer(token, channel)  answers a granted request; no channel if nobody waits
+--           hasRoom(mode, value)  reports whether a hold of this mode fits beside the value of the
+--                                 lock's key, which is nil if it is not known
+--           serveQueue(self, value, first)  grants the lock to waiters as long as that is possible.
+--                                 First is the head of the queue, or nil if it is not known
+
+-- absence is after how long a waiter is removed that has not sent its request again, in
+-- microseconds; waiters send it three times as often. handOverTTL is how long a lock is held for
+-- a waiter that was handed it and has not sent its request again, in milliseconds.
+local absence, handOverTTL = 15000000, 3000
+
+-- enqueue makes the keys last for twice as long as a waiter that is silent. They are extended once
+-- in a third of its time: by each waiter behind a tail that came in the third before.
+local function enqueue(id, rest)
+  local tail = tonumber(redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2])
+  local place = math.max(now(), tail and tail + 1 or 0)
+  local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), id) == 1
+  redis.call('HSET', requests, id, newEntry(now(), '{"id":' .. id .. ',' .. rest))
+  local third = absence / 3
+  if not tail or math.floor(tail / third) ~= math.floor(now() / third) then
+    redis.call('PEXPIRE', queue, absence / 500)
+    redis.call('PEXPIRE', requests, absence / 500)
+  end
+  return new, not tail
+end
 
 local function dequeue(id)
   redis.call('ZREM', queue, id)
@@ -37,53 +61,55 @@ local function yieldLeft()
   return left > 0 and left <= yieldTime and left or nil
 end
 
--- yieldIfDue is called with a grant that has just ended. It does nothing unless a multiple of every
--- ms, by the clock, lies in its hold. Holds follow each other without a gap while others wait, so
--- that happens once in every ms. It wakes the first waiter that it can reach, which then asks again
--- when the time is over.
-local function yieldIfDue(json, every)
-  if not every or every == '0' then return end
-  every = every * 1000
-  if math.floor(numberIn(json, 'since') / every) >= math.floor(now() / every) then return end
-  redis.call('ZADD', queue, string.format('%d', -now() - yieldTime * 1000), yieldMark)
-  extendTo(queue, yieldTime)
-  for first in firstWaiter do
-    local request, entry = findRequest(first)
-    if request and entryTime(entry) + absence >= now()
-      and (request.blind or isListening(request)) then return wake(request) end
-    dequeue(first)
+-- othersWait looks at the first 32 waiters. If these are all of the channel's process, and more
+-- may follow, it returns true without looking at them.
+local function othersWait(channel)
+  local waiters = redis.call('ZRANGE', queue, '0', '31')
+  for i = 1, #waiters do
+    local request = findRequest(waiters[i])
+    if request and request.channel ~= channel then return true end
   end
+  return #waiters == 32
+end
+
+local function grantAnswer(token, channel)
+  return string.format('g %d %d', token, channel and othersWait(channel) and 1 or 0)
+end
+
+local function hasRoom(mode, value)
+  if value == nil then value = lockValue() end
+  if not value then return value == false end
+  return isMulti(value) and rare().hasRoomBeside(mode, value)
 end
 
 -- serveQueue skips waiters that it can't reach. It wakes each waiter that it grants the lock,
 -- except the one with the id self, whose request is being served: it returns the answer to that.
-local function serveQueue(self, value)
+local function serveQueue(self, value, first)
   local mine
   while true do
-    local first = redis.call('ZRANGE', queue, '0', '0')[1]
+    first = first or redis.call('ZRANGE', queue, '0', '0')[1]
     if not first or first == yieldMark and yieldLeft() then return mine end
     local request, entry = findRequest(first)
     if not request or entryTime(entry) + absence < now() then
       dequeue(first)
-    elseif exhausted() then
-      return mine
-    elseif not hasRoom(request.mode, value) or grace(request.ttl) > 0 then
+    elseif not nextToken() or not hasRoom(request.mode, value) or grace(request.ttl) > 0 then
       return mine
     else
       -- The wake-up comes first: while the slot is moving, Redis may break off the rest. A waiter
       -- that listens to another server sends its request again, and is served then.
-      if first ~= self then wake(request) end
+      local hears = first == self or wake(request)
       dequeue(first)
-      if first == self or request.blind or isListening(request) then
-        local token = reserve(request.tokens)
+      if hears then
+        local token = nextToken()
         local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
         -- The rest of the entry follows its time, the opening brace and the id.
-        writeHold(token, now(), first, request.mode, ttl, string.sub(entry, 24 + #first))
-        if first == self then mine = grantAnswer(token, othersWait(request.channel)) end
+        writeHold(token, request.tokens, first, request.mode, ttl, string.sub(entry, 24 + #first))
+        if first == self then mine = grantAnswer(token, request.channel) end
         -- Another waiter sends its request again, which extends the lease. The answer is the grant.
         if request.mode == 'x' then return mine end -- no other hold fits
         value = nil
       end
     end
+    first = nil
   end
 end

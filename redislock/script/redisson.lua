@@ -2,11 +2,7 @@
 -- its own, because they need not exist or lie in the lock's slot, and because the user may lack
 -- the right to them. So it calls them by redis.pcall, and goes without them if that fails.
 --
--- KEYS      not used
--- ARGV      not used
--- Expects   nothing
 -- Provides  redissonName(prefix, name)  the key or channel that begins with prefix
--- Answer    none: the files after this one answer
 
 local function redissonName(prefix, name)
   return prefix .. ':' .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')

@@ -1,80 +1,28 @@
 -- Releases a hold.
 --
--- KEYS[1]   the server's memory, see memory.lua
--- KEYS      lock, grants, queue, requests
--- ARGV[3]   1 with DurableAOF, see full.lua
+-- KEYS      lock, queue
 -- ARGV      id, how often to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
--- Expects   all files before this one
--- Provides  wakeFirst()         makes the head of the queue send its request again
---           removeHold(id, json, field, yieldEvery)
---                               removes a hold, and serves the queue. The field is that of the
---                               hash grants if others may hold the lock, too
---           answerLost()        serves the queue and returns the answer l
---           handlers.R(id, yieldEvery)
--- Answer    o or l, see full.lua
+-- Expects   lock, queue, isLong, grantHead, numberIn; contended().serveQueue, rare().R,
+--           rare().removeLongLease, rare().yieldIfDue
+-- Provides  removeExclusive(id, json, yieldEvery)  removes an exclusive hold, and serves the queue
+--           release(id, yieldEvery)
+-- Answer    o or l, see batch.lua
 
--- wakeFirst is called after a change of the time for which the head of the queue has to wait.
-local function wakeFirst()
-  local first = firstWaiter()
-  local request = first and findRequest(first)
-  if request then wake(request) end
-end
-
--- keepHold keeps a released hold until it has lasted for its MinHold. It returns false if that time
--- is over. If multi is set, others may hold the lock, too.
-local function keepHold(id, json, multi)
-  local minHold = numberIn(json, 'minhold')
-  if minHold == 0 then return false end
-  local expiry = numberIn(json, 'since') + minHold * 1000
-  if expiry <= now() then return false end
-  local ms = math.ceil((expiry - now()) / 1000)
-  if multi then
-    redis.call('HDEL', grants, id)
-    redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
-    local _, _, final = removeEnded()
-    ms = math.ceil((final - now()) / 1000)
-    redis.call('PEXPIRE', lock, ms)
-    redis.call('PEXPIRE', grants, ms) -- which may be sooner than the lease would have ended
-  else
-    redis.call('SET', lock, keptJSON(json), 'PX', ms)
-  end
-  wakeFirst()
-  return true
-end
-
--- removeHold is given yieldEvery only if the holder itself releases.
-local function removeHold(id, json, field, yieldEvery)
-  removeLongLease(id, json)
-  if field then
-    redis.call('HDEL', grants, field)
-    if redis.call('EXISTS', grants) == 1 then
-      serveQueue()
-      return 'o'
-    end
-  end
+-- removeExclusive is given yieldEvery only if the holder itself releases.
+local function removeExclusive(id, json, yieldEvery)
+  if isLong(numberIn(json, 'ttl')) then contended().rare().removeLongLease(id, json) end
   redis.call('DEL', lock)
-  yieldIfDue(json, yieldEvery)
-  serveQueue(nil, false)
+  if yieldEvery and yieldEvery ~= '0' then contended().rare().yieldIfDue(json, yieldEvery) end
+  local first = redis.call('ZRANGE', queue, '0', '0')[1]
+  if first then contended().serveQueue(nil, false, first) end
   return 'o'
 end
 
--- answerLost is for a request whose hold does not exist. An earlier try of the same request may
--- have ended the hold and then been broken off by Redis, because its slot is moving, before it
--- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this
--- connection has written, and so for all that was written before that.
-local function answerLost()
-  local token = ARGV[3] == '1' and memory()[1]
-  if token then redis.call('HSET', KEYS[1], 't', token) end
-  serveQueue()
-  return 'l'
-end
-
-function handlers.R(id, yieldEvery)
-  local json, multi = findGrant(id)
-  if not json then return answerLost() end
-  if keepHold(id, json, multi) then
-    removeLongLease(id, json)
-    return 'o'
+local function release(id, yieldEvery)
+  local json = redis.pcall('GET', lock)
+  if type(json) ~= 'string' or string.find(json, grantHead(id), 1, true) ~= 1
+    or numberIn(json, 'minhold') > 0 then
+    return contended().rare().R(id, yieldEvery)
   end
-  return removeHold(id, json, multi and id, yieldEvery)
+  return removeExclusive(id, json, yieldEvery)
 end

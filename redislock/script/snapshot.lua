@@ -1,7 +1,6 @@
 -- Reads locks, their holders and their waiters. It writes nothing.
 --
 -- KEYS    for each lock: the lock, its grants, its queue, the requests of its waiters
--- ARGV    not used
 -- Expects redissonName
 -- Answer  for each lock a JSON object:
 --           type, left  type of the lock's key, and what PTTL says of it

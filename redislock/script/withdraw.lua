@@ -3,11 +3,10 @@
 --
 -- KEYS      lock, grants, queue, requests
 -- ARGV      id; 1 if another process withdraws the request, which ends no hold
--- Expects   all files before this one
--- Provides  handlers.w(id, byOther)
+-- Provides  withdraw(id, byOther)
 -- Answer    o
 
-function handlers.w(id, byOther)
+local function withdraw(id, byOther)
   local first = firstWaiter() == id
   dequeue(id)
   local json, multi = findGrant(id)

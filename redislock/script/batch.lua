@@ -8,8 +8,8 @@
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  1 with DurableAOF, see identity.lua
 -- ARGV     then for each request: its code, the number of its arguments, and these.
---          The code is that of a handler, whose arguments stand in its own file
--- Expects  all files before this one
+--          The code is A for acquire, R for release, or a name in made.lua. The arguments stand
+--          in the file of the function
 -- Answer   one text for each request:
 --            g TOKEN WANTED         granted; WANTED is 1 if another process waits
 --            q LEFT PLACE           in the queue. LEFT is for how many ms the present holders keep
@@ -29,7 +29,9 @@ local answers, arg = {}, 4
 for k = 3, #KEYS, 4 do
   lock, grants, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
-  local ok, answer = pcall(handlers[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
+  local code = ARGV[arg]
+  local serve = code == 'A' and acquire or code == 'R' and release or contended().rare()[code]
+  local ok, answer = pcall(serve, unpack(ARGV, arg + 2, arg + 1 + n))
   if not ok then
     local text = type(answer) == 'table' and answer.err or tostring(answer)
     -- The server is a replica, so no request was served, and the client must leave it.
@@ -40,8 +42,6 @@ for k = 3, #KEYS, 4 do
   answers[#answers + 1] = answer
   arg = arg + 2 + n
 end
-if lastToken and lastToken ~= (tonumber(memory()[1]) or 0) and not exhausted() then
-  setMeta('t', lastToken)
-end
-saveMeta()
+if lastToken then setMeta('t', lastToken) end
+if #changes > 0 then redis.call('HSET', KEYS[1], unpack(changes)) end
 return answers

@@ -1,0 +1,78 @@
+-- Acquires a lock that is not free, or puts the request into the queue.
+--
+-- KEYS      lock, grants, queue, requests
+-- ARGV      those of acquire.lua
+-- Provides  acquireHeld(id, mode, ttl, tokens, waits, rest)
+-- Answer    g, q, n, h, e or k, see batch.lua
+
+-- reacquire answers a request that was granted before: the answer was lost, or a release has handed
+-- the lock over. It returns nil if there is no such grant.
+local function reacquire(id, mode, ttl, value)
+  local json, expiry = findGrant(id, value)
+  local grant = json and parseGrant(json)
+  if not grant or grant.mode ~= mode then return end
+  extendGrant(id, json, expiry, ttl)
+  if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
+  return grantAnswer(grant.token, grant.channel)
+end
+
+-- timeLeft returns for how many ms the present holders keep a request of this mode out.
+local function timeLeft(value, mode)
+  if value and isMulti(value) then return rare().timeLeftBeside(mode, value) end
+  return not value and yieldLeft() or redis.call('PTTL', lock)
+end
+
+local function acquireHeld(id, mode, ttl, tokens, waits, rest)
+  local value, keyType = lockValue()
+  local answer = value and reacquire(id, mode, ttl, value)
+  if answer then return answer end -- also in the grace period: it is held already
+  if not value or isMulti(value) then -- otherwise this request is not granted in any case
+    local wait = grace(ttl)
+    if wait > 0 then
+      if value and waits == '0' and not hasRoom(mode, value) then
+        return 'h ' .. timeLeft(value, mode)
+      end
+      return 'e ' .. wait
+    end
+    if not nextToken() then rare().refuse() end
+  end
+  if value == nil then return 'k a ' .. keyType end
+  if value and isMulti(value) and rare().areOver(mode, value) then value = false end
+  if not value then
+    answer = serveQueue(id, value)
+    if answer then return answer end
+    value = lockValue()
+  end
+  if waits == '2' and not findRequest(id) then return 'n' end
+  -- An exclusive hold conflicts with a semaphore only.
+  local kind = (not value or isMulti(value) or tonumber(mode))
+    and rare().conflictingKind(value, mode)
+  -- A request that is queued waits on if a client of another library takes the lock, which is then
+  -- of the other kind.
+  if kind and not findRequest(id) then return 'k ' .. kind end
+  if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
+    local token = nextToken()
+    writeHold(token, tokens, id, mode, ttl, rest)
+    return grantAnswer(token)
+  end
+  if waits == '0' then return 'h ' .. timeLeft(value, mode) end
+  local new, alone = enqueue(id, rest)
+  if not value or isMulti(value) then -- otherwise there is no room for any waiter
+    answer = serveQueue(id)
+    if answer then return answer end
+    value = lockValue()
+  end
+  local grant = value and not isMulti(value) and parseGrant(value)
+  local isForeign = grant == nil
+  if new and value and not isForeign then
+    local channel = parseRequest('{' .. rest).channel
+    if not grant then
+      rare().hintSharers(channel)
+    elseif grant.channel ~= channel then
+      hint(grant, 'w')
+    end
+  end
+  local first = alone or firstWaiter() == id
+  return string.format('q %d %d', timeLeft(value, mode),
+    first and (isForeign and 2 or 1) or 0)
+end

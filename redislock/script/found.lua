@@ -1,0 +1,45 @@
+-- Reads the value of the lock's key, and finds grants. The value is the grant if the hold is
+-- exclusive (grant.lua), and the same for all holders of a shared lock or semaphore (shared.lua).
+--
+-- KEYS      lock, grants
+-- Expects   now, extendTo, lock, grants; entry.lua and grant.lua
+-- Provides  isMulti(value)                     reports whether several may hold the lock
+--           lockValue()                        the present value
+--           findGrant(id, value)               the grant as text, and its end if others may hold
+--                                              the lock, too; nil if there is no such grant. The
+--                                              value is that of the lock's key, or nil if it is
+--                                              not known
+--           extendGrant(id, json, expiry, ttl) makes a grant that was found last for at least ttl
+--                                              ms. It writes in any case, so that WAITAOF waits
+
+local function isMulti(value)
+  return value == 'snib:shared' or string.sub(value, 1, 11) == 'snib:slots:'
+end
+
+-- lockValue returns false if the key does not exist, and nil and the key's type if it is not a
+-- string.
+local function lockValue()
+  local value = redis.pcall('GET', lock)
+  if type(value) == 'table' then return nil, redis.call('TYPE', lock).ok end
+  return value
+end
+
+local function isGrant(json, id) return string.find(json, grantHead(id), 1, true) == 1 end
+
+local function findGrant(id, value)
+  if value == nil then value = lockValue() end
+  if not value then return end
+  if not isMulti(value) then return isGrant(value, id) and value or nil end
+  local entry = redis.call('HGET', grants, id)
+  if not entry or entryTime(entry) <= now() then return end
+  local json = entryJSON(entry)
+  if isGrant(json, id) then return json, entryTime(entry) end
+end
+
+local function extendGrant(id, json, expiry, ttl)
+  if expiry then
+    redis.call('HSET', grants, id, newEntry(math.max(expiry, now() + ttl * 1000), json))
+    extendTo(grants, ttl)
+  end
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl))
+end
