@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
@@ -90,5 +91,40 @@ func TestUnavailable(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStatementTimeout locks the row, and then holds the lock, for much longer than the user's time
+// limits.
+func TestStatementTimeout(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	pool := dial(t, server.URL())
+	limits := settings("statement_timeout", "600ms", "lock_timeout", "500ms")
+	t.Run("RowIsLocked", func(t *testing.T) {
+		d := newDriver(t, dialWith(t, server.URL(), limits))
+		release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
+		tx := begin(t, pool, "")
+		locked, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'limited'")
+		if err != nil || locked.RowsAffected() != 1 {
+			t.Fatalf("%v, %v", locked, err)
+		}
+		w := jobtest.Acquiring(t, d, request("limited", "b"))
+		time.Sleep(3 * time.Second) // several times the limits
+		w.Running(t, "while its row is locked")
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release(t, w.Get(t))
+	})
+	for _, kind := range tenures {
+		t.Run(kind.name, func(t *testing.T) {
+			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
+			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
+			time.Sleep(3 * time.Second) // several times the limits
+			w.Running(t, "while another holds")
+			release(t, l)
+			release(t, w.Get(t))
+		})
 	}
 }
