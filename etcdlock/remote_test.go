@@ -7,12 +7,14 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
 // TestLeaseByID releases leases of another driver by their ids.
 func TestLeaseByID(t *testing.T) {
 	t.Parallel()
-	jobtest.SessionLeaseByID(t, open(t, dialShared(t)), open(t, dialShared(t)))
+	server := etcdtest.Start(t)
+	jobtest.SessionLeaseByID(t, open(t, dial(t, server)), open(t, dial(t, server)))
 }
 
 // TestMinHoldByID releases a hold that had to wait, by its id, through another driver. MinHold

@@ -12,9 +12,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// soonEnough is how long something that happens at once may take on a busy machine.
-const soonEnough = 3 * time.Second
-
 // A RowDriver is a driver that keeps each lock in a row of a database.
 type RowDriver interface {
 	driver.Driver
