@@ -25,6 +25,8 @@ func shared(t testing.TB) *etcdtest.Server {
 }
 
 // dialShared returns a client of the server that tests share. It sees the keys of its test only.
+// What watches the keys of holds does not go through it: a test whose holder must be told needs a
+// server of its own.
 func dialShared(t testing.TB) *clientv3.Client {
 	t.Helper()
 	client := dial(t, shared(t))

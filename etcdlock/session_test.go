@@ -151,3 +151,24 @@ func TestTimeout(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyDeleted deletes the key of a waiter, which queues again.
+func TestKeyDeleted(t *testing.T) {
+	t.Parallel()
+	client := dialShared(t)
+	d := open(t, client)
+	l := acquire(t, d, request("deleted", "holder"))
+	w := jobtest.Waiting(t, d, request("deleted", "waiter"))
+	if _, err := client.Delete(t.Context(), keys(t, client, "deleted")[1]); err != nil {
+		t.Fatal(err)
+	}
+	livetest.Await(t, "new key", func() error {
+		if got := keys(t, client, "deleted"); len(got) != 2 {
+			return fmt.Errorf("there are %q", got)
+		}
+		return nil
+	})
+	w.Running(t, "while another holds")
+	release(t, l)
+	release(t, w.Get(t))
+}

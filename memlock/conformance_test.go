@@ -53,12 +53,3 @@ func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 		return jobtest.Keep(t, s.Open(), req)
 	}
 }
-
-func TestStaleHandOver(t *testing.T) {
-	store := new(memlock.Store)
-	jobtest.StaleHandOver(t, func() driver.Driver { return store.Open() }, func(name, id string) {
-		if err := store.Open().Break(t.Context(), name, id); err != nil {
-			t.Fatal(err)
-		}
-	})
-}

@@ -8,7 +8,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-// TestRefusals checks what the errors of acquisitions say while the lock is held, and while the
+// TestRefusals checks what the errors of acquisitions say while the
 // server refuses the password, hangs, and is dead. It has no grace period.
 func TestRefusals(t *testing.T) {
 	const secret = "a-secret-of-the-program"

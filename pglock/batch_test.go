@@ -13,7 +13,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
 func TestBatchBesideLockedRows(t *testing.T) {
@@ -21,7 +20,7 @@ func TestBatchBesideLockedRows(t *testing.T) {
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
 	for _, mode := range modes {
 		t.Run(mode.String(), func(t *testing.T) {
-			server := pgtest.Start(t)
+			server := database(t)
 			admin := dial(t, server.URL())
 			d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
 				c.MaxConns = 8
@@ -46,52 +45,6 @@ func batchTest(t *testing.T, d driver.Driver, admin *pgxpool.Pool) jobtest.Batch
 		LockRow: func(name string) func() { return lockRow(t, admin, "snib_locks", name) },
 		Blocked: func() int { return blocked(t, admin) },
 	}
-}
-
-// TestCrashAfterBatch kills the server as soon as it has answered a batch, as [TestCrash] does.
-// Some of the rows are new. Two requests that wait for their rows make the others gather.
-func TestCrashAfterBatch(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t, "wal_writer_delay=10s")
-	admin := dial(t, server.URL())
-	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
-		settings("synchronous_commit", "off")(c)
-		c.MaxConns = 8
-	}))
-	defer batchTest(t, d, admin).Gather(t)()
-	const n = 20
-	for i := range n / 2 {
-		must(t, admin, "INSERT INTO snib_locks VALUES ($1, 1, 0, '[]', '[]', 1)", fmt.Sprint("name ", i))
-	}
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			if _, err := d.Acquire(t.Context(), request(fmt.Sprint("name ", i), "a")); err != nil {
-				t.Errorf("Acquire = %v", err)
-			}
-		})
-	}
-	all.Wait()
-	server.Kill()
-	server.Restart()
-	other := newDriver(t, dial(t, server.URL()))
-	for i := range n {
-		mustBeHeld(t, other, fmt.Sprint("name ", i), "of what was granted in a batch just before the crash")
-	}
-}
-
-// TestBatchOfWildRows takes and frees many locks at once. Rows with which the server can't compute
-// fail only their own requests.
-func TestBatchOfWildRows(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	admin := dial(t, server.URL())
-	update := func(set string) func(name string) {
-		return func(name string) { must(t, admin, "UPDATE snib_locks SET "+set+" WHERE name = $1", name) }
-	}
-	batchTest(t, newDriver(t, admin), admin).RunMalformed(t,
-		update("token = 9223372036854775807"), update("token = 1"),
-		update(`holders = jsonb_set(holders, '{0,until}', '"soon"')`))
 }
 
 // TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before

@@ -5,12 +5,11 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
 func TestEmptied(t *testing.T) {
-	server := pgtest.Start(t)
+	server := database(t)
 	admin := dial(t, server.URL())
 	open := func(t *testing.T, table string) driver.Driver {
 		return newDriver(t, dial(t, server.URL()), pglock.Table(table))

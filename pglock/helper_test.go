@@ -2,7 +2,6 @@ package pglock_test
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,18 +108,6 @@ func goAcquire(ctx context.Context, d driver.Driver, req driver.Request) <-chan 
 		answer <- err
 	}()
 	return answer
-}
-
-// awaitHolder waits until the row of a lock has a holder.
-func awaitHolder(t testing.TB, d *pglock.Driver, name string) {
-	t.Helper()
-	livetest.Await(t, "holder", func() error {
-		st, err := d.Status(t.Context(), name)
-		if err == nil && len(st.Holders) == 0 {
-			err = errors.New("there is none")
-		}
-		return err
-	})
 }
 
 // awaitFree waits until a lock can be acquired, and releases it again.

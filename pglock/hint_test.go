@@ -12,7 +12,6 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/pglock"
 )
 
 // tenures are the kinds of drivers.
@@ -28,28 +27,6 @@ var tenures = []struct {
 func as(t testing.TB, server *pgtest.Server, role string) *pgxpool.Pool {
 	t.Helper()
 	return dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.User = role })
-}
-
-// TestListenerReconnects ends the connection for notifications again and again. The driver has
-// another one soon each time, because without it a holder does not learn that its lease was broken.
-func TestListenerReconnects(t *testing.T) {
-	pool := dial(t, pgtest.Start(t).URL())
-	release(t, acquire(t, newDriver(t, pool), request("held", "first")))
-	req := request("held", "a")
-	req.OnLost = func(error) {} // who wants to be told of a loss
-	acquire(t, newDriver(t, pool), req)
-	slack := livetest.Slack(t)
-	began, last := time.Now(), 0
-	for range 12 {
-		livetest.Await(t, "another listener", func() error {
-			const end = `SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND pid <> $1 AND pg_terminate_backend(pid)`
-			return pool.QueryRow(t.Context(), end, last).Scan(&last)
-		})
-	}
-	// Each pause is half a second at most. If they doubled, they would take 31 s in all.
-	if took := time.Since(began); took > 25*time.Second+slack() {
-		t.Errorf("the listener came back 11 times in %v", took)
-	}
 }
 
 // TestForgedNotifications has a role that may only read the table send false notifications to
@@ -118,61 +95,5 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 			err = errors.New("nobody listens")
 		}
 		return err
-	})
-}
-
-// A hold that ended only in the process lasts in the store for its TTL, and not as long as the
-// session.
-func TestLapse(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	t.Run("Rows", func(t *testing.T) {
-		jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })
-	})
-	t.Run("Session", func(t *testing.T) {
-		jobtest.Lapse(t, func() driver.Driver { return newSession(t, dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
-	})
-}
-
-// TestHandOverWindow measures for how long a broken lease is still handed over in its process.
-func TestHandOverWindow(t *testing.T) {
-	t.Parallel()
-	livetest.Long(t)
-	server := database(t)
-	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return newDriver(t, dial(t, server.URL())) })
-}
-
-// TestStaleHandOver has the server end a lease while goroutines of one process queue for the
-// lock.
-func TestStaleHandOver(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := dial(t, server.URL())
-	t.Run("RowsBroken", func(t *testing.T) {
-		open := func() driver.Driver { return newDriver(t, dial(t, server.URL())) }
-		operator := newDriver(t, pool)
-		jobtest.StaleHandOver(t, open, func(name, id string) {
-			if err := operator.Break(t.Context(), name, id); err != nil {
-				t.Errorf("Break = %v", err)
-			}
-		})
-	})
-	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
-		jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) }, func(name, _ string) {
-			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", name)
-		})
-	})
-	t.Run("SessionTerminated", func(t *testing.T) {
-		first := true
-		open := func() driver.Driver {
-			name := "theirs"
-			if first {
-				first, name = false, "ours"
-			}
-			return newSession(t, named(t, server, name))
-		}
-		jobtest.StaleHandOver(t, open, func(string, string) {
-			must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '% ours'")
-		})
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
 // kindsOfLocks are changes of a request for each kind of lock.
@@ -19,7 +18,7 @@ var kindsOfLocks = map[string]func(driver.Request) driver.Request{
 // TestLeaseByID has a process use leases that another one has acquired, by their ids.
 func TestLeaseByID(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t)
+	server := database(t)
 	d, other := newDriver(t, dial(t, server.URL())), newDriver(t, dial(t, server.URL()))
 	for kind, modify := range kindsOfLocks {
 		t.Run(kind, func(t *testing.T) {
@@ -95,28 +94,5 @@ func TestRenewDoesNotShorten(t *testing.T) {
 	}
 	if got := left(); got < 90*time.Minute {
 		t.Errorf("%v are left after a renewal for two hours", got)
-	}
-}
-
-// TestMinHoldByID releases a lease from another process, which does not know its MinHold.
-func TestMinHoldByID(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	d, other := newDriver(t, dial(t, server.URL())), newDriver(t, dial(t, server.URL()))
-	for kind, modify := range kindsOfLocks {
-		t.Run(kind, func(t *testing.T) {
-			req := modify(request("kept "+kind, "a"))
-			req.MinHold = time.Hour
-			acquire(t, d, req)
-			release(t, other.Lease(req.Name, "a", longTTL))
-			st, err := other.Status(t.Context(), req.Name)
-			if err != nil || len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Minute {
-				t.Errorf("Status = %+v, %v; want a holder for an hour", st, err)
-			}
-			if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, "a", longTTL)})[0].Err; !errors.Is(err,
-				driver.ErrLost) {
-				t.Errorf("Renew of what MinHold keeps = %v, want ErrLost", err)
-			}
-		})
 	}
 }

@@ -62,15 +62,6 @@ func TestWildRow(t *testing.T) {
 	jobtest.MalformedRows(t, lockTable(t, server, dial(t, server.URL()), "wild_rows"), wildRows, false, nil)
 }
 
-// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
-// it.
-func TestWildEnd(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end"),
-		`holders = jsonb_set(holders #- '{0,ttl}', '{0,until}', '9223372036854775807')`)
-}
-
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
 // say why. All other locks are renewed, granted in the order of arrival, listed and pruned.
 func TestMalformedRow(t *testing.T) {

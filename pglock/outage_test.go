@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,54 +13,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
-	"github.com/sniblock/snib/pglock"
 )
-
-// TestStaleConnections has the server end all connections of a pool. The pool notices that only
-// when it uses them, but no call of the driver may fail because of that.
-func TestStaleConnections(t *testing.T) {
-	t.Parallel()
-	const conns = 4
-	server := pgtest.Start(t)
-	terminate := func(t *testing.T) {
-		operator := dial(t, server.URL())
-		defer operator.Close()
-		must(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stale'")
-	}
-	restart := func(*testing.T) {
-		server.Kill()
-		server.Restart()
-	}
-	for _, kind := range tenures {
-		for how, end := range map[string]func(*testing.T){"Terminated": terminate, "Restarted": restart} {
-			t.Run(kind.name+how, func(t *testing.T) {
-				pool := dialWith(t, server.URL(), func(c *pgxpool.Config) {
-					c.MaxConns = conns
-					c.ConnConfig.RuntimeParams["application_name"] = "stale"
-				})
-				d := kind.open(t, pool)
-				if rows, ok := d.(*pglock.Driver); ok {
-					pool = rows.Pool()
-				}
-				// A server that is killed may forget the releases of the tests before.
-				l := acquire(t, d, request("stale "+t.Name(), "a"))
-				openConns(t, pool, conns)
-				end(t)
-				if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && d.Info().Tenure == driver.TenureLease {
-					t.Errorf("Renew on stale connections = %v", err)
-				}
-				if err := l.Release(t.Context()); err != nil && d.Info().Tenure == driver.TenureLease {
-					t.Errorf("Release on stale connections = %v", err)
-				}
-				openConns(t, pool, conns)
-				end(t)
-				for i := range conns {
-					release(t, acquire(t, d, noWait(fmt.Sprint("fresh ", i, t.Name()), "a")))
-				}
-			})
-		}
-	}
-}
 
 // openConns opens all connections of a pool.
 func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
@@ -84,41 +35,6 @@ func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 	}
 	for _, conn := range all {
 		conn.Release()
-	}
-}
-
-// TestStatementTimeout locks the row, and then holds the lock, for much longer than the user's time
-// limits.
-func TestStatementTimeout(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	pool := dial(t, server.URL())
-	limits := settings("statement_timeout", "600ms", "lock_timeout", "500ms")
-	t.Run("RowIsLocked", func(t *testing.T) {
-		d := newDriver(t, dialWith(t, server.URL(), limits))
-		release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
-		tx := begin(t, pool, "")
-		locked, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'limited'")
-		if err != nil || locked.RowsAffected() != 1 {
-			t.Fatalf("%v, %v", locked, err)
-		}
-		w := jobtest.Acquiring(t, d, request("limited", "b"))
-		time.Sleep(3 * time.Second) // several times the limits
-		w.Running(t, "while its row is locked")
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		release(t, w.Get(t))
-	})
-	for _, kind := range tenures {
-		t.Run(kind.name, func(t *testing.T) {
-			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
-			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
-			time.Sleep(3 * time.Second) // several times the limits
-			w.Running(t, "while another holds")
-			release(t, l)
-			release(t, w.Get(t))
-		})
 	}
 }
 
@@ -178,44 +94,37 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestCrowd lets three times as many programs contend for a lock as the server has connections:
-// all of them get it.
-func TestCrowd(t *testing.T) {
+// TestStatementTimeout locks the row, and then holds the lock, for much longer than the user's time
+// limits.
+func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, "max_connections=20")
+	server := database(t)
+	pool := dial(t, server.URL())
+	limits := settings("statement_timeout", "600ms", "lock_timeout", "500ms")
+	t.Run("RowIsLocked", func(t *testing.T) {
+		d := newDriver(t, dialWith(t, server.URL(), limits))
+		release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
+		tx := begin(t, pool, "")
+		locked, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'limited'")
+		if err != nil || locked.RowsAffected() != 1 {
+			t.Fatalf("%v, %v", locked, err)
+		}
+		w := jobtest.Acquiring(t, d, request("limited", "b"))
+		time.Sleep(3 * time.Second) // several times the limits
+		w.Running(t, "while its row is locked")
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		release(t, w.Get(t))
+	})
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "guarded")
-			const programs = 60
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // ample
-			defer cancel()
-			var all sync.WaitGroup
-			for i := range programs {
-				all.Go(func() {
-					pool, err := pgxpool.New(t.Context(), server.URL())
-					if err != nil {
-						t.Errorf("pool = %v", err)
-						return
-					}
-					defer pool.Close()
-					d := kind.open(t, pool)
-					defer d.Close()
-					l, err := d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
-					// The machine may be too busy for answers in time.
-					for errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrFull) && ctx.Err() == nil {
-						l, err = d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
-					}
-					if err != nil {
-						t.Errorf("Acquire = %v", err)
-						return
-					}
-					if err := errors.Join(jobtest.Append(path, l.Grant().Token), l.Release(t.Context())); err != nil {
-						t.Errorf("append and Release = %v", err)
-					}
-				})
-			}
-			all.Wait()
-			jobtest.Rising(t, path, programs)
+			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
+			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
+			time.Sleep(3 * time.Second) // several times the limits
+			w.Running(t, "while another holds")
+			release(t, l)
+			release(t, w.Get(t))
 		})
 	}
 }

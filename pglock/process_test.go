@@ -29,13 +29,9 @@ type job struct {
 	jobtest.Job
 	URL     string
 	Session bool
-	Kind    string // of the contender, for "exchange"
 }
 
 func (j job) do(ctx context.Context) error {
-	if j.Role == "exchange" {
-		return jobtest.Answer(ctx, opener(j.Kind, j.URL))
-	}
 	pool, err := pgxpool.New(ctx, j.URL)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestRefusals checks what the errors of acquisitions say while the lock is held, and while the
+// TestRefusals checks what the errors of acquisitions say while the
 // server refuses the password, hangs, and is dead. It has no grace period.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	jobtest.RefusalTest{
-		Open: kinds, Secret: secret, Anonymous: []string{"Session"},
+		Open: kinds, Secret: secret,
 		Outages: []jobtest.Outage{
 			{Name: "Password", Denied: true, Says: "password authentication failed", Begin: func(t *testing.T) func() {
 				setPassword(t, "another")

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -204,12 +201,7 @@ func TestRows(t *testing.T) {
 		{"TokenAheadOfClock", tokenAheadOfClock},
 		{"PruneKeepsTokens", pruneKeepsTokens},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
-		{"ManyWaiters", manyWaiters},
-		{"WithdrawnLate", withdrawnLate},
-		{"RefusalWritesNothing", refusalWritesNothing},
-		{"Wanted", wanted},
 		{"WantedBeforeListening", wantedBeforeListening},
-		{"Reserved", reserved},
 		{"BreakEndsMinHold", breakEndsMinHold},
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
@@ -280,99 +272,6 @@ func pruneIgnoresHugeTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.P
 	jobtest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged"))
 }
 
-// manyWaiters has 200 waiters in one process, for locks that another process holds.
-func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	const n = 200
-	holder := newDriver(t, pool)
-	count := &counter{}
-	waiter := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
-		c.MaxConns = 1
-		c.ConnConfig.RuntimeParams["application_name"] = "waiter"
-		c.ConnConfig.Tracer = count
-	}))
-	var leases []driver.Lease
-	var waiters []*jobtest.Waiter
-	for i := range n {
-		name := fmt.Sprint("many ", i)
-		leases = append(leases, acquire(t, holder, request(name, "holder")))
-		waiters = append(waiters, jobtest.Acquiring(t, waiter, request(name, "waiter")))
-	}
-	for queued := 0; queued < n; { // one connection takes its time for all of them on a busy machine
-		livetest.Await(t, "longer queue", func() error {
-			got := query[int](t, pool, "SELECT count(*) FROM snib_locks WHERE name LIKE 'many %' AND waiters <> '[]'")
-			if got <= queued {
-				return fmt.Errorf("%d wait", got)
-			}
-			queued = got
-			return nil
-		})
-	}
-	if rate := count.rate(3 * time.Second); rate > 10 {
-		t.Errorf("%d waiters sent %.1f statements a second, want at most 10", n, rate)
-	}
-	if got := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiter'"); got > 2 {
-		t.Errorf("%d waiters use %d connections, want at most 2", n, got)
-	}
-	for i, l := range leases {
-		release(t, l)
-		waiters[i].Get(t)
-	}
-}
-
-// withdrawnLate gives up a wait while the server can't be reached, while another attempt of the
-// same process waits for the same lock. The heartbeats for that attempt must not keep the
-// abandoned place in the queue alive.
-func withdrawnLate(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	proxy := livetest.NewProxy(t, server.Addr())
-	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, pgtest.URL(proxy.Addr())))
-	l := acquire(t, d1, request("late", "holder"))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	gone := make(chan error, 1)
-	go func() {
-		_, err := d2.Acquire(ctx, request("late", "first"))
-		gone <- err
-	}()
-	livetest.Await(t, "first waiter", func() error {
-		st, err := d1.Status(t.Context(), "late")
-		if err == nil && len(st.Waiters) == 0 {
-			err = driver.ErrLost
-		}
-		return err
-	})
-	second := jobtest.Waiting(t, d2, request("late", "second"))
-	heal := proxy.Sever()
-	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("Acquire that was given up = %v, want Canceled", err)
-	}
-	heal()
-	release(t, l)
-	began := time.Now()
-	release(t, second.Get(t))
-	t.Logf("granted after %v", time.Since(began))
-}
-
-// refusalWritesNothing tries to acquire a held lock without waiting.
-func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool)
-	l := acquire(t, d, request("quiet", "a"))
-	const version = "SELECT xmin::text || ' ' || xmax::text || ' ' || ctid::text FROM snib_locks WHERE name = 'quiet'"
-	before := query[string](t, pool, version)
-	for range 10 {
-		mustBeHeld(t, d, "quiet", "of a lock that is held")
-	}
-	if got := query[string](t, pool, version); got != before {
-		t.Errorf("after tries that were refused the row is %s, want it untouched: %s", got, before)
-	}
-	release(t, l)
-}
-
-// wanted checks that a holder with a token block is told when another process waits.
-func wanted(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
-	jobtest.Wanted(t, func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) })
-}
-
 // wantedBeforeListening has the other process wait before the holder's connection for
 // notifications is ready.
 func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
@@ -395,22 +294,6 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	}
 	release(t, l)
 	release(t, w.Get(t))
-}
-
-// reserved acquires leases with token blocks.
-func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool)
-	var next uint64
-	for i := range 3 {
-		req := request("reserved", fmt.Sprint("a", i))
-		req.Tokens = 1000
-		l := acquire(t, d, req)
-		if g := l.Grant(); g.Tokens != req.Tokens || g.Token < next {
-			t.Errorf("Grant of %d tokens = %d from %d on, want all from %d on", req.Tokens, g.Tokens, g.Token, next)
-		}
-		next = l.Grant().Token + uint64(req.Tokens)
-		release(t, l)
-	}
 }
 
 // blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
@@ -625,93 +508,4 @@ func TestProcesses(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestCancelled gives up while another transaction has locked the row, for example that of an
-// operator.
-func TestCancelled(t *testing.T) {
-	server := database(t)
-	pool := dial(t, server.URL())
-	d := newDriver(t, pool)
-	release(t, acquire(t, d, request("stuck", "a")))
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'stuck'"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	slack := livetest.Slack(t)
-	began := time.Now()
-	if _, err := d.Acquire(ctx, request("stuck", "b")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Acquire = %v, want DeadlineExceeded", err)
-	}
-	if took := time.Since(began); took > 3*time.Second+slack() {
-		t.Errorf("Acquire took %v after its context was done", took)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	awaitFree(t, d, "stuck")
-}
-
-// If an abandoned request can't be withdrawn because the server can't be reached, it is withdrawn
-// later. Until then the server may grant it, because it does not know that nobody waits.
-func TestWithdrawnLater(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := dial(t, server.URL())
-	var down atomic.Bool
-	var refused atomic.Int32 // number of refused connections
-	conf := func(c *pgxpool.Config) {
-		c.MaxConns = 1 // so that the withdrawal needs a new connection
-		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if down.Load() {
-				refused.Add(1)
-				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-			}
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}
-	}
-	d, other := newDriver(t, dialWith(t, server.URL(), conf)), newDriver(t, pool)
-	release(t, acquire(t, d, request("late", "first")))
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'late'"); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	req := request("late", "a")
-	req.TTL = 10 * time.Minute // so that the lease does not end by itself
-	answer := goAcquire(ctx, d, req)
-	livetest.Await(t, "request that waits for the row", func() error {
-		if blocked(t, pool) == 0 {
-			return errors.New("nobody waits")
-		}
-		return nil
-	})
-	down.Store(true)
-	cancel()
-	if err := <-answer; !errors.Is(err, context.Canceled) {
-		t.Errorf("Acquire = %v, want Canceled", err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	awaitHolder(t, other, "late")
-	livetest.Await(t, "withdrawal, and cancel request of the client, that fail", func() error {
-		if n := refused.Load(); n < 2 {
-			return fmt.Errorf("%d connections were refused", n)
-		}
-		return nil
-	})
-	down.Store(false)
-	awaitFree(t, other, "late")
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
-	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -21,7 +20,7 @@ import (
 // lib/pq.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	pool := dial(t, pgtest.Start(t).URL())
+	pool := dial(t, database(t).URL())
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { db.Close() })
 	for name, begin := range map[string]func(testing.TB) *jobtest.Transaction{

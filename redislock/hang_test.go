@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,16 +17,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
-
-// A held is a hold of TestHungServer.
-type held struct {
-	lock    *snib.Lock
-	name    string
-	early   time.Time // deadline of the hold, before the server was examined
-	end     time.Time // deadline of the hold, when the server hung
-	expires time.Time // end of the lease at the server, or later
-	told    atomic.Pointer[time.Time]
-}
 
 // TestHungServerBounded sends requests to a server that hangs. The goroutines that they leave
 // behind must not add up.

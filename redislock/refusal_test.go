@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestRefusals checks what the errors of acquisitions say while the lock is held, and while the
+// TestRefusals checks what the errors of acquisitions say while the
 // server refuses the password, or to write, is in its grace period, hangs, and is dead.
 func TestRefusals(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password), "user program on >"+password+" ~* &* +@all"))
@@ -33,7 +33,7 @@ func TestRefusals(t *testing.T) {
 				node.Must("ACL", "SETUSER", "program", "-set")
 				return func() { node.Must("ACL", "SETUSER", "program", "+set") }
 			}},
-			{Name: "Grace", Answers: true, Says: "grants nothing for another ", Has: hasEnd, Begin: func(*testing.T) func() {
+			{Name: "Grace", Says: "grants nothing for another ", Has: hasEnd, Begin: func(*testing.T) func() {
 				node.Kill()
 				node.Restart()
 				return func() { used(t, node) }

@@ -7,7 +7,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 )
 
-// TestRefusals checks what the errors of acquisitions say while the lock is held, and while a
+// TestRefusals checks what the errors of acquisitions say while a
 // majority of the nodes refuses the password, or to write, is kept out after a restart, hangs, and
 // is dead.
 func TestRefusals(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 				setRights("-set")
 				return func() { setRights("+set") }
 			}},
-			{Name: "Grace", Answers: true, Says: "they take part within ", Begin: func(t *testing.T) func() {
+			{Name: "Grace", Says: "they take part within ", Begin: func(t *testing.T) func() {
 				for _, n := range majority {
 					n.Kill()
 					n.Restart()

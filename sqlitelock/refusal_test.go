@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 )
 
-// TestRefusals checks what the errors of acquisitions say while the lock is held, while a process
+// TestRefusals checks what the errors of acquisitions say while a process
 // that writes the file is stopped, and when the file is gone or replaced by a folder. There is no
 // password, no grace period, and no server that could be dead.
 func TestRefusals(t *testing.T) {

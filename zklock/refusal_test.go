@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// TestRefusals checks what the errors of acquisitions say while the lock is held, while the root
+// TestRefusals checks what the errors of acquisitions say while the root
 // refuses the password, and while the server hangs and is dead. A ZooKeeper accepts any password at
 // the login; its ACLs refuse it. It has no grace period.
 func TestRefusals(t *testing.T) {

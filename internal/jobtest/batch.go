@@ -93,52 +93,6 @@ func (b BatchTest) awaitBlocked(t *testing.T) {
 	})
 }
 
-// RunMalformed takes and releases many locks at once. spoil makes a row one with which the store
-// can't take the lock, repair undoes that, and spoilHeld makes it one with which the store can't
-// release it. Such rows fail only their own requests.
-func (b BatchTest) RunMalformed(t *testing.T, spoil, repair, spoilHeld func(name string)) {
-	const n = 40
-	isWild := func(i int) bool { return i%10 == 7 }
-	name := func(i int) string { return fmt.Sprint("name ", i) }
-	leases, errs := make([]driver.Lease, n), make([]error, n)
-	each := func(fn func(i int) error) {
-		t.Helper()
-		var all sync.WaitGroup
-		for i := range n {
-			all.Go(func() { errs[i] = fn(i) })
-		}
-		all.Wait()
-		for i, err := range errs {
-			if isWild(i) != (err != nil) {
-				t.Errorf("request %d = %v; its row is wild: %v", i, err, isWild(i))
-			}
-		}
-	}
-	for i := range n {
-		Release(t, Acquire(t, b.Driver, rowRequest(name(i), "first")))
-		if isWild(i) {
-			spoil(name(i))
-		}
-	}
-	each(func(i int) (err error) {
-		req := rowRequest(name(i), "second")
-		req.NoWait = true
-		leases[i], err = b.Driver.Acquire(t.Context(), req)
-		return err
-	})
-	if t.Failed() {
-		return
-	}
-	for i := range n {
-		if isWild(i) {
-			repair(name(i))
-			leases[i] = Acquire(t, b.Driver, rowRequest(name(i), "second"))
-			spoilHeld(name(i))
-		}
-	}
-	each(func(i int) error { return leases[i].Release(t.Context()) })
-}
-
 // besideLocked calls fn for each name in a goroutine of its own, while the rows of the first three
 // are locked.
 func (b BatchTest) besideLocked(t *testing.T, names []string, fn func(name string) error) {

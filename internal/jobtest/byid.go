@@ -85,18 +85,3 @@ func SessionLeaseByID(t *testing.T, holder, other driver.Driver) {
 		Release(t, own)
 	})
 }
-
-// BreakKept breaks what MinHold keeps of a released hold.
-func BreakKept(t *testing.T, d, other driver.Driver) {
-	t.Helper()
-	req := driver.Request{Name: "kept", ID: "kept", TTL: time.Minute, MinHold: time.Hour}
-	Release(t, Acquire(t, d, req))
-	st, err := other.Status(t.Context(), req.Name)
-	if err != nil || len(st.Holders) != 1 {
-		t.Fatalf("Status = %v, %v, want the hold that MinHold keeps", st.Holders, err)
-	}
-	if err := other.Break(t.Context(), req.Name, st.Holders[0].ID); err != nil {
-		t.Fatalf("Break of what MinHold keeps = %v", err)
-	}
-	Release(t, Acquire(t, other, driver.Request{Name: req.Name, ID: "next", TTL: time.Minute}))
-}

@@ -16,9 +16,8 @@ const behind = -time.Hour
 type ClockTest struct {
 	Clock *livetest.Shim
 
-	// Open and OpenSession return another driver, with connections of its own. OpenSession is nil
-	// if there are no sessions.
-	Open, OpenSession func(t *testing.T) RowDriver
+	// Open returns another driver, with connections of its own.
+	Open func(t *testing.T) RowDriver
 
 	// Hold starts a process that acquires a lock with a driver as Open returns it.
 	Hold func(t *testing.T, req driver.Request) *livetest.Child
@@ -34,11 +33,7 @@ func ClockBack(t *testing.T, c ClockTest) {
 		{"Released", releasedBeforeStep},
 		{"MinHold", keptAfterStep},
 		{"KeptBefore", keptAcrossStep},
-		{"KeptSession", keptSession},
-		{"ReadersAndSlots", readersAndSlots},
 		{"Killed", killedBeforeStep},
-		{"KilledBeforeWait", killedBeforeWait},
-		{"KilledReaderAndSlot", killedReaderAndSlot},
 		{"KilledTried", triedAfterStep},
 		{"Alive", livesAcrossStep},
 		{"DeadWaiter", deadWaiter},
@@ -152,44 +147,6 @@ func keptAcrossStep(t *testing.T, c ClockTest) {
 	}
 }
 
-// keptSession is keptAcrossStep for locks of a session, which have no other end by a clock. The
-// first request waited before the step.
-func keptSession(t *testing.T, c ClockTest) {
-	if c.OpenSession == nil {
-		t.Skip("there are no sessions whose locks are in rows")
-	}
-	d, other := c.OpenSession(t), c.OpenSession(t)
-	req := rowRequest("kept session", "a")
-	req.MinHold = time.Second
-	Release(t, Acquire(t, d, req))
-	w := Waiting(t, other, rowRequest("kept session", "b"))
-	c.Clock.SetClock(behind)
-	Release(t, w.Get(t))
-	Release(t, Acquire(t, d, req))
-	c.Clock.SetClock(2 * behind)
-	mustBeHeld(t, d, rowRequest("kept session", "b"))
-	livetest.Await(t, "lease", func() error {
-		l, err := tryAcquire(t, d, rowRequest("kept session", "b"))
-		if err != nil {
-			return err
-		}
-		return l.Release(t.Context())
-	})
-}
-
-func readersAndSlots(t *testing.T, c ClockTest) {
-	d, other := c.Open(t), c.Open(t)
-	slot, reader := rowRequest("slot", "a"), rowRequest("reader", "a")
-	slot.Slots, reader.Shared = 1, true
-	inSlot, reading := Acquire(t, d, slot), Acquire(t, d, reader)
-	c.Clock.SetClock(behind)
-	Release(t, inSlot)
-	Release(t, reading)
-	slot.ID, reader.ID, reader.Shared = "b", "b", false
-	Release(t, Acquire(t, other, slot))
-	Release(t, Acquire(t, other, reader))
-}
-
 // killedBeforeStep has a waiter, which takes the lock of a killed holder after its TTL by the
 // waiter's own clock.
 func killedBeforeStep(t *testing.T, c ClockTest) {
@@ -207,32 +164,6 @@ func killedBeforeStep(t *testing.T, c ClockTest) {
 		t.Errorf("granted %v too early", early)
 	}
 	Release(t, next)
-}
-
-// killedBeforeWait has a waiter that has not seen the holder alive.
-func killedBeforeWait(t *testing.T, c ClockTest) {
-	req := rowRequest("died", "a")
-	req.TTL = 2 * time.Second
-	Keep(t, c.Open(t), req)()
-	w := Waiting(t, c.Open(t), rowRequest("died", "b"))
-	c.Clock.SetClock(behind)
-	Release(t, w.Get(t))
-}
-
-// killedReaderAndSlot is killedBeforeStep for a reader and the holder of a slot.
-func killedReaderAndSlot(t *testing.T, c ClockTest) {
-	slot, reader := briefRequest("killed slot", "a"), briefRequest("killed reader", "a")
-	slot.Slots, reader.Shared = 1, true
-	d := c.Open(t)
-	abandonSlot, abandonReader := Keep(t, d, slot), Keep(t, d, reader)
-	slot.ID, reader.ID, reader.Shared = "b", "b", false
-	slot.TTL, reader.TTL = time.Minute, time.Minute
-	inSlot, writes := Waiting(t, c.Open(t), slot), Waiting(t, c.Open(t), reader)
-	abandonSlot()
-	abandonReader()
-	c.Clock.SetClock(behind)
-	Release(t, inSlot.Get(t))
-	Release(t, writes.Get(t))
 }
 
 // triedAfterStep has no waiter: requests that don't wait are enough to free the locks of killed

@@ -5,10 +5,8 @@ package jobtest
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -64,29 +62,6 @@ func (c Crowd) HandOver(t *testing.T) {
 	t.Logf("%d hand-overs within a process; at most %d turns in a row beside another process", handedOver, most)
 	if handedOver < 2*turns {
 		t.Errorf("%d hand-overs within a process beside %d turns of another one, want many more", handedOver, turns)
-	}
-}
-
-// NobodyStarves has the crowd use the lock for a while each. Each of their leases could be handed
-// over for longer than the one before, up to seconds. Another process is served nevertheless.
-func (c Crowd) NobodyStarves(t *testing.T) {
-	t.Helper()
-	const name = "starve"
-	few := locker(t, c.Few)
-	var took []time.Duration
-	machine := livetest.Lateness()
-	work := func(*snib.Lock) {
-		timer := time.NewTimer(time.Millisecond)
-		<-timer.C
-	}
-	c.beside(t, name, work, func() {
-		for range 12 {
-			began := time.Now()
-			turn(t, few, name, func(*snib.Lock) { took = append(took, time.Since(began)) })
-		}
-	})
-	if longest, late := slices.Max(took), machine(); longest > 2*time.Second+10*late {
-		t.Errorf("another process waited %v for its turns, want milliseconds, on a machine that was late by %v", took, late)
 	}
 }
 

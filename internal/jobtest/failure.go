@@ -125,3 +125,13 @@ func acquireLater(t *testing.T, l *snib.Locker) <-chan error {
 	go func() { got <- l.Do(ctx, "held", func(context.Context, *snib.Lock) error { return nil }) }()
 	return got
 }
+
+func locker(t testing.TB, d driver.Driver) *snib.Locker {
+	t.Helper()
+	l, err := snib.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}

@@ -1,6 +1,6 @@
-// Package jobtest has what tests of backends do with a driver: they wait for a lock, keep one,
-// and measure. It also has the jobs that they give to other processes, in a [livetest.Child]:
-// hold a lock, and contend for a lock that guards a file.
+// Package jobtest has what tests of backends do with a driver: they wait for a lock, and keep one.
+// It also has the jobs that they give to other processes, in a [livetest.Child]: hold a lock, and
+// contend for a lock that guards a file.
 package jobtest
 
 import (

@@ -158,23 +158,3 @@ func mustRenewOthers(t *testing.T, d driver.Driver, held map[string]driver.Lease
 		}
 	}
 }
-
-// WildEnd has change write an end in the far future into the row of a lock whose holder has died.
-// Only this lock stays taken, until the hold is broken.
-func WildEnd(t *testing.T, tb Table, change string) {
-	d, other := tb.Open(), tb.Open()
-	Acquire(t, d, briefRequest("wild", "dead"))
-	Acquire(t, d, briefRequest("other", "dead"))
-	tb.Exec(fmt.Sprintf("UPDATE %s SET %s WHERE name = 'wild'", tb.Name, change))
-	w := Waiting(t, other, rowRequest("wild", "waiter"))
-	Release(t, Acquire(t, other, rowRequest("other", "waiter"))) // when the TTL is over
-	mustBeHeld(t, other, rowRequest("wild", "another"))
-	w.Running(t, "although the hold has no end")
-	if st, err := other.Status(t.Context(), "wild"); err != nil || len(st.Holders) != 1 || st.Holders[0].Left < time.Hour {
-		t.Errorf("Status = %+v, %v, want the end that was written", st, err)
-	}
-	if err := other.Break(t.Context(), "wild", "dead"); err != nil {
-		t.Fatalf("Break = %v", err)
-	}
-	Release(t, w.Get(t))
-}

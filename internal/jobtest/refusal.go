@@ -1,14 +1,12 @@
 package jobtest
 
-// This file checks what the errors of acquisitions say: during an outage that the store is
-// unavailable, and why; of a lock that is held, who holds it.
+// This file checks what the errors of acquisitions say during an outage: that the store is
+// unavailable, and why.
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,9 +24,6 @@ type RefusalTest struct {
 	// It is closed with t at the latest.
 	Open map[string]func(t *testing.T) driver.Driver
 
-	// Anonymous are the kinds whose store does not know the token and the label of a holder.
-	Anonymous []string
-
 	Secret  string   // no error contains it; "" if there is none
 	Outages []Outage // in this order; the store need not come back after the last one
 }
@@ -42,10 +37,9 @@ type Outage struct {
 	// called before Begin.
 	Open func(t *testing.T) driver.Driver
 
-	Says    string           // the cause, as part of each error's text
-	Has     func(error) bool // whether the cause is in the error's chain; nil if the client loses it
-	Denied  bool             // a retry does not help: the errors do not match ErrUnavailable
-	Answers bool             // the store says when it will grant: RetryTimeout does not apply
+	Says   string           // the cause, as part of each error's text
+	Has    func(error) bool // whether the cause is in the error's chain; nil if the client loses it
+	Denied bool             // a retry does not help: the errors do not match ErrUnavailable
 }
 
 // Hung returns the outage of servers that are stopped.
@@ -75,104 +69,40 @@ func Dead(servers ...Stoppable) Outage {
 // Is returns a function that reports whether an error matches target.
 func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 
-// Run runs each way to acquire a lock that is held, and then each way in each outage.
+// Run runs each way to acquire a lock in each outage.
 func (c RefusalTest) Run(t *testing.T) {
-	for kind, open := range c.Open {
-		if slices.Contains(c.Anonymous, kind) {
-			continue
-		}
-		t.Run(kind+"/Held", func(t *testing.T) { c.held(t, open) })
-	}
 	for _, o := range c.Outages {
 		t.Run(o.Name, func(t *testing.T) { c.outage(t, o) })
 	}
 }
 
-// A form is one way to acquire a lock.
+// A form is one way to acquire a lock. The tests of package snib try the others: what the error
+// says of the outage is up to the driver.
 type form struct {
 	name string
-	ends error         // of package context: how the caller's context ends; nil if it lives on
+	ends error         // how the caller's context ends; nil if it lives on
 	says string        // what the error says of the end of the wait, with the time that was waited
 	min  time.Duration // the driver may take so long, although the caller wants to wait for less
-
-	// With tries, the answer of the store may come before the end of the wait, and the error then
-	// does not match ends. With behind, an error may be that of a goroutine that waited in the
-	// queue of its process, for another one that had no answer yet.
-	tries, behind bool
-
-	call func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error
+	call func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) (*snib.Lock, error)
 }
 
-// errGivenUp is the cause with which a caller's context is canceled.
-var errGivenUp = errors.New("the caller has given up")
-
-func forms() []form {
-	one := func(l *snib.Locker, ctx context.Context, name string) []error {
-		_, err := l.Acquire(ctx, name)
-		return []error{err}
-	}
-	all := func(l *snib.Locker, ctx context.Context, name string) []error {
-		_, err := l.AcquireAll(ctx, name, name+" and another")
-		return []error{err}
-	}
-	type caller = func(context.Context, *snib.Locker, time.Duration, string) []error
-	deadline := func(acquire func(*snib.Locker, context.Context, string) []error) caller {
-		return func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
-			ctx, cancel := context.WithTimeout(ctx, wait)
-			defer cancel()
-			return acquire(l, ctx, name)
-		}
-	}
-	return []form{
-		{name: "Try", min: driver.AnswerTimeout, call: func(ctx context.Context, l *snib.Locker, _ time.Duration, name string) []error {
-			_, err := l.TryAcquire(ctx, name)
-			return []error{err}
-		}},
-		{name: "TryAll", min: driver.AnswerTimeout, call: func(ctx context.Context, l *snib.Locker, _ time.Duration, name string) []error {
-			_, err := l.TryAcquireAll(ctx, name, name+" and another")
-			return []error{err}
-		}},
-		{name: "TryDeadline", tries: true, ends: context.DeadlineExceeded, call: deadline(func(l *snib.Locker, ctx context.Context, name string) []error {
-			_, err := l.TryAcquire(ctx, name)
-			return []error{err}
-		})},
-		{name: "MaxWait", says: "waited for %v", call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
-			return one(l.With(snib.MaxWait(wait)), ctx, name)
-		}},
-		{name: "MaxWaitAll", says: "waited for %v", call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
-			return all(l.With(snib.MaxWait(wait)), ctx, name)
-		}},
-		{name: "Deadline", ends: context.DeadlineExceeded, says: "context deadline exceeded", call: deadline(one)},
-		{name: "DeadlineAll", ends: context.DeadlineExceeded, says: "context deadline exceeded", call: deadline(all)},
-		{name: "Queued", behind: true, ends: context.DeadlineExceeded, says: "context deadline exceeded", call: deadline(func(l *snib.Locker, ctx context.Context, name string) []error {
-			other := make(chan []error, 1)
-			go func() { other <- one(l, ctx, name) }()
-			return append(one(l, ctx, name), <-other...)
-		})},
-		{name: "QueuedMaxWait", behind: true, says: "waited for %v", call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
-			patient, cancel := context.WithCancel(ctx)
-			other := make(chan []error, 1)
-			go func() { other <- one(l, patient, name) }()
-			errs := one(l.With(snib.MaxWait(wait)), ctx, name)
-			cancel()
-			<-other
-			return errs
-		}},
-		{name: "Cancel", ends: context.Canceled, says: errGivenUp.Error(), call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			defer time.AfterFunc(wait, func() { cancel(errGivenUp) }).Stop()
-			return one(l, ctx, name)
-		}},
-		{name: "RetryTimeout", says: "gave up after ", min: driver.AnswerTimeout, call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) []error {
-			return one(l.With(snib.RetryTimeout(wait)), ctx, name)
-		}},
-	}
+var forms = []form{
+	{name: "Try", min: driver.AnswerTimeout, call: func(ctx context.Context, l *snib.Locker, _ time.Duration, name string) (*snib.Lock, error) {
+		return l.TryAcquire(ctx, name)
+	}},
+	{name: "MaxWait", says: "waited for %v", call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) (*snib.Lock, error) {
+		return l.With(snib.MaxWait(wait)).Acquire(ctx, name)
+	}},
+	{name: "Deadline", ends: context.DeadlineExceeded, says: "context deadline exceeded", call: func(ctx context.Context, l *snib.Locker, wait time.Duration, name string) (*snib.Lock, error) {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		return l.Acquire(ctx, name)
+	}},
 }
 
 const (
-	// shortWait is how long the acquisitions of a test wait at first, and longestWait at most.
-	shortWait   = 500 * time.Millisecond
-	longestWait = 4 * time.Second
+	// shortWait is how long the acquisitions of a test wait at first.
+	shortWait = 500 * time.Millisecond
 
 	// lateBy is how late an acquisition may return on a busy machine. It is much less than
 	// AnswerTimeout: who waits for a store that hangs does not wait for its answer.
@@ -182,16 +112,15 @@ const (
 // A refusedCall is one acquisition during an outage.
 type refusedCall struct {
 	form
-	kind   string
-	used   bool // the driver has acquired a lock before
+	name   string // of the lock, and of the test
+	used   bool   // the driver has acquired a lock before
 	locker *snib.Locker
-	errs   []error
+	err    error
 	wait   time.Duration // of the last try
-	took   time.Duration // by the last try
 	late   time.Duration // by which the slowest try was late
 }
 
-// run acquires. Unless each error says the cause, it acquires again, after a pause and for longer:
+// run acquires. Unless the error says the cause, it acquires again, after a pause and for longer:
 // a busy machine may not have found out in time, a connection that was cut may be noticed only when
 // it is used, and a client that met a dying server knows of it what it saw last, until it connects
 // again.
@@ -202,14 +131,14 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 	}
 	for try, first := 1, time.Now(); ; try++ {
 		began := time.Now()
-		c.errs = c.call(ctx, c.locker, c.wait, fmt.Sprintf("%s/%s/%v", c.kind, c.name, c.used))
-		c.took = time.Since(began)
-		c.late = max(c.late, c.took-max(c.min, c.wait))
-		last, pause := try == 4, c.wait-c.took
+		_, c.err = c.call(ctx, c.locker, c.wait, c.name)
+		took := time.Since(began)
+		c.late = max(c.late, took-max(c.min, c.wait))
+		last, pause := try == 4, c.wait-took
 		if o.Denied {
 			last, pause = time.Since(first) > livetest.Patience, shortWait
 		}
-		if last || !slices.ContainsFunc(c.errs, func(err error) bool { return c.knows(err) && !o.isCauseOf(err) }) {
+		if last || o.isCauseOf(c.err) {
 			return
 		}
 		select {
@@ -221,12 +150,6 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 			c.wait *= 2
 		}
 	}
-}
-
-// knows reports whether err must say the cause of the outage: it is not that of a goroutine that
-// waited for another one.
-func (c *refusedCall) knows(err error) bool {
-	return !c.behind || err == nil || !strings.Contains(err.Error(), "another goroutine")
 }
 
 // isCauseOf reports whether err says the cause of the outage.
@@ -243,16 +166,14 @@ func (c RefusalTest) outage(t *testing.T, o Outage) {
 	var calls []*refusedCall
 	var drivers []driver.Driver
 	for kind, open := range kinds {
-		for _, f := range forms() {
-			for _, used := range []bool{false, true} {
-				isBasic := slices.Contains([]string{"Try", "MaxWait", "Deadline"}, f.name)
-				if used && o.Open != nil || !used && o.Open == nil && !isBasic || o.Answers && f.name == "RetryTimeout" {
+		for _, f := range forms {
+			for how, used := range map[string]bool{"Fresh": false, "Used": true} {
+				if used && o.Open != nil {
 					continue
 				}
 				d := open(t)
-				l := locker(t, d)
 				drivers = append(drivers, d)
-				calls = append(calls, &refusedCall{form: f, kind: kind, used: used, locker: l})
+				calls = append(calls, &refusedCall{form: f, name: kind + how + "/" + f.name, used: used, locker: locker(t, d)})
 			}
 		}
 	}
@@ -271,11 +192,7 @@ func (c RefusalTest) outage(t *testing.T, o Outage) {
 	}
 	running.Wait()
 	for _, call := range calls {
-		how := "Fresh"
-		if call.used {
-			how = "Used"
-		}
-		t.Run(call.kind+how+"/"+call.name, func(t *testing.T) { c.check(t, o, call) })
+		t.Run(call.name, func(t *testing.T) { c.check(t, o, call) })
 	}
 }
 
@@ -287,7 +204,7 @@ func useAll(t *testing.T, calls []*refusedCall) {
 	for i, c := range calls {
 		if c.used {
 			using.Go(func() {
-				errs[i] = c.locker.Do(t.Context(), c.kind+"/"+c.name, func(context.Context, *snib.Lock) error { return nil })
+				errs[i] = c.locker.Do(t.Context(), c.name, func(context.Context, *snib.Lock) error { return nil })
 			})
 		}
 	}
@@ -297,10 +214,10 @@ func useAll(t *testing.T, calls []*refusedCall) {
 	}
 }
 
-// check checks what the errors of one acquisition match and say.
+// check checks what the error of an acquisition matches and says: one line, without the secret.
 func (c RefusalTest) check(t *testing.T, o Outage, call *refusedCall) {
 	ends, says := call.ends, call.says
-	if o.Denied || call.tries && !errors.Is(call.errs[0], ends) && call.took < call.wait+lateBy {
+	if o.Denied {
 		ends, says = nil, ""
 	}
 	if strings.Contains(says, "%v") {
@@ -309,137 +226,26 @@ func (c RefusalTest) check(t *testing.T, o Outage, call *refusedCall) {
 	if call.late > lateBy {
 		t.Errorf("it returned %v late, want at most %v", call.late, lateBy)
 	}
-	for _, err := range call.errs {
-		t.Log(err)
-		if err == nil {
-			t.Error("there is no error")
-			continue
-		}
-		knows := call.knows(err)
-		for _, kind := range []struct {
-			err  error
-			want bool
-		}{
-			{snib.ErrHeld, false}, {snib.ErrUnavailable, !o.Denied}, {snib.ErrLost, false},
-			{context.DeadlineExceeded, ends == context.DeadlineExceeded}, //nolint:errorlint // as forms has it
-			{context.Canceled, ends == context.Canceled},                 //nolint:errorlint // likewise
-			{errGivenUp, ends == context.Canceled},                       //nolint:errorlint // likewise
-		} {
-			if errors.Is(err, kind.err) != kind.want {
-				t.Errorf("%v\nmatches %v: %v, want %v", err, kind.err, !kind.want, kind.want)
-			}
-		}
-		if knows && o.Has != nil && !o.Has(err) {
-			t.Errorf("%v\nhas lost the cause", err)
-		}
-		if knows {
-			c.checkText(t, err.Error(), o.Says)
-		}
-		c.checkText(t, err.Error(), says)
+	err := call.err
+	if err == nil {
+		t.Fatal("there is no error")
 	}
-}
-
-// checkText checks that the text of an error is one line that says certain things and has no
-// secrets.
-func (c RefusalTest) checkText(t *testing.T, text string, says ...string) {
-	t.Helper()
-	for _, part := range says {
-		if !strings.Contains(text, part) {
-			t.Errorf("%s\ndoes not say %q", text, part)
-		}
-	}
-	if strings.ContainsAny(text, "\r\n") {
-		t.Errorf("%q has several lines", text)
-	}
-	if c.Secret != "" && strings.Contains(text, c.Secret) {
-		t.Errorf("%q contains the secret", text)
-	}
-}
-
-// held runs the forms that end while somebody else holds the lock, and checks that their errors say
-// who that is.
-func (c RefusalTest) held(t *testing.T, open func(*testing.T) driver.Driver) {
-	const name, label = "held", "order 17"
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	holder := locker(t, open(t)).With(snib.Label(label))
-	lock, err := holder.Acquire(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	waits, giveUp := context.WithCancel(t.Context())
-	waiter := locker(t, open(t))
-	waiting := make(chan error, 1)
-	go func() {
-		_, err := waiter.Acquire(waits, name)
-		waiting <- err
-	}()
-
-	type result struct {
-		name string
+	t.Log(err)
+	for _, kind := range []struct {
 		err  error
-	}
-	var results []result
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	for who, l := range map[string]*snib.Locker{"Local": holder, "Remote": locker(t, open(t))} {
-		for _, f := range forms() {
-			if f.ends != nil || f.name == "RetryTimeout" {
-				continue // its error is the context's, or it waits
-			}
-			running.Go(func() {
-				errs := f.call(t.Context(), l, shortWait, name)
-				for wait := 2 * shortWait; errors.Is(errs[0], snib.ErrUnavailable) && wait <= longestWait; wait *= 2 {
-					errs = f.call(t.Context(), l, wait, name) // a busy machine did not answer in time
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				results = append(results, result{who + "/" + f.name, errs[0]})
-			})
+		want bool
+	}{
+		{snib.ErrHeld, false}, {snib.ErrUnavailable, !o.Denied}, {snib.ErrLost, false},
+		{context.DeadlineExceeded, ends != nil}, {context.Canceled, false},
+	} {
+		if errors.Is(err, kind.err) != kind.want {
+			t.Errorf("%v\nmatches %v: %v, want %v", err, kind.err, !kind.want, kind.want)
 		}
 	}
-	running.Wait()
-	for _, r := range results {
-		t.Run(r.name, func(t *testing.T) {
-			var held *snib.HeldError
-			if !errors.As(r.err, &held) || !errors.Is(r.err, snib.ErrHeld) || errors.Is(r.err, snib.ErrUnavailable) {
-				t.Fatalf("%v\nis not only a *HeldError", r.err)
-			}
-			t.Log(r.err)
-			var info snib.HeldInfo
-			livetest.Await(t, "holder and waiter", func() error {
-				// The other acquisitions of this test may be withdrawn a little later.
-				if info, err = held.Info(t.Context()); err == nil && (len(info.Holders) != 1 || info.Waiters != 1) {
-					err = fmt.Errorf("its Info is %+v, want one holder and one waiter", info)
-				}
-				return err
-			})
-			t.Log(info)
-			h := info.Holders[0]
-			if h.Label != label || h.Host != host || h.PID != os.Getpid() || h.Token != lock.Token() {
-				t.Errorf("the holder is %+v, want %q on %s with the token %d", h, label, host, lock.Token())
-			}
-			if h.Held <= 0 || h.Held > time.Since(began)+time.Second {
-				t.Errorf("held for %v, want at most %v", h.Held, time.Since(began))
-			}
-			if h.Left <= 0 {
-				t.Errorf("the lease ends in %v", h.Left)
-			}
-			for _, text := range []string{r.err.Error(), info.String()} {
-				c.checkText(t, text)
-				if strings.Contains(text, lock.ID()) {
-					t.Errorf("%q contains the id", text)
-				}
-			}
-			c.checkText(t, info.String(), label)
-		})
+	if !o.isCauseOf(err) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v\nhas lost the cause, or does not say %q and %q", err, o.Says, says)
 	}
-	giveUp()
-	<-waiting //nolint:errcheck // giveUp ended it
-	if err := lock.Release(); err != nil {
-		t.Errorf("Release = %v", err)
+	if strings.ContainsAny(err.Error(), "\r\n") || c.Secret != "" && strings.Contains(err.Error(), c.Secret) {
+		t.Errorf("%q has several lines, or contains the secret", err)
 	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// soonEnough is how long something that happens at once may take on a busy machine.
-const soonEnough = 3 * time.Second
-
 // A RowDriver is a driver that keeps each lock in a row of a database.
 type RowDriver interface {
 	driver.Driver
@@ -134,44 +131,6 @@ func PruneOthers(t *testing.T, tb Table, d RowDriver) {
 	if prune(t, d, 2); all() != before-1 {
 		t.Errorf("Prune deleted %d rows, want the one that nobody has used", before-all())
 	}
-}
-
-// Wanted checks that a holder with a token block is told of other waiters: of those that come, and
-// of those that were there when it was granted. open returns another driver.
-func Wanted(t *testing.T, open func() RowDriver) {
-	block := func(id string) (driver.Request, <-chan struct{}) {
-		req := rowRequest("wanted", id)
-		req.Tokens = 10
-		return WithWanted(req)
-	}
-	told := func(what string, wanted <-chan struct{}) {
-		t.Helper()
-		select {
-		case <-wanted:
-		case <-time.After(soonEnough):
-			t.Errorf("%s: not told within %v", what, soonEnough)
-		}
-	}
-	first, wanted := block("a")
-	l := Acquire(t, open(), first)
-	time.Sleep(200 * time.Millisecond) // nothing happens
-	select {
-	case <-wanted:
-		t.Error("wanted by nobody")
-	default:
-	}
-	second, secondWanted := block("b")
-	third, _ := block("c")
-	waiter2, waiter3 := Waiting(t, open(), second), Waiting(t, open(), third)
-	told("one that came", wanted)
-	Release(t, l)
-	next := waiter2.Get(t)
-	if g := next.Grant(); g.Tokens != 10 || g.Token < l.Grant().Token+10 {
-		t.Errorf("tokens %d from %d, want 10 from %d or more", g.Tokens, g.Token, l.Grant().Token+10)
-	}
-	told("one that was there", secondWanted)
-	Release(t, next)
-	Release(t, waiter3.Get(t))
 }
 
 // Processes lets four processes contend for a lock that guards a file. One of them is killed
