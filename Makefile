@@ -134,7 +134,7 @@ attack: deps ## attack running stores, guards and the command as strangers with 
 nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=store-restart choose
 	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls|TestAssumptions)$$' -v ./cmd/sniblab/internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'
 
-million: deps ## a million names locked by a process: its memory; a million locks in Redis, and a busy store for a minute: what snib ls --count and snib leaks take, and find
+million: deps ## a million names locked by a process: its memory; a million locks in Redis, and a busy store for a minute: what snib leaks takes, and find
 	SNIB_LOCKS=1000000 go test -count=1 -v -run '^TestManyNames$$' .
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
 

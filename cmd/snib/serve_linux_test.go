@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -102,8 +101,7 @@ func TestServeOtherStore(t *testing.T) {
 	url := map[string]string{}
 	for name, store := range map[string]string{
 		"first": "sqlite:" + dir + "/a.db", "replica": "sqlite:" + dir + "/a.db",
-		"file":   "sqlite:" + dir + "/b.db",
-		"memory": "memory:?failover-grace=off", "forgetful": "memory:?failover-grace=off",
+		"file": "sqlite:" + dir + "/b.db",
 	} {
 		_, at := startService(t, store)
 		url[name] = strings.TrimPrefix(at, "http://")
@@ -113,7 +111,6 @@ func TestServeOtherStore(t *testing.T) {
 		isSame      bool
 	}{
 		{"first", "replica", true}, {"first", "file", false},
-		{"memory", "memory", true}, {"memory", "forgetful", false},
 	} {
 		t.Run(tt.first+" "+tt.then, func(t *testing.T) {
 			proxy := livetest.NewProxy(t, url[tt.first])
@@ -338,21 +335,14 @@ func TestServeManyConnections(t *testing.T) {
 	}
 }
 
-// TestServeTells checks what an operator reads about a service without a policy: that a store in
-// memory forgets, and who broke which hold and why.
+// TestServeTells checks what an operator reads about a service without a policy: who broke which
+// hold and why.
 func TestServeTells(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "log")
-	_, graceful := startLogged(t, file+"0", "memory:")
-	status, body := post(t, graceful, `{"name":"deploy"}`)
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, "restarted") {
-		t.Errorf("acquire at the start = %d %s, want 503 that tells of a restart", status, body)
-	}
-	if log := read(file + "0"); !strings.Contains(log, "grants nothing for 30s") {
-		t.Errorf("the log does not tell of the grace period: %s", log)
-	}
-	p, url := startLogged(t, file, "memory:?failover-grace=off")
-	status, body = post(t, url, `{"name":"deploy"}`)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "log")
+	p, url := startLogged(t, file, "sqlite:"+filepath.Join(dir, "locks.db"))
+	status, body := post(t, url, `{"name":"deploy"}`)
 	var g struct{ Token json.Number }
 	if err := json.Unmarshal([]byte(body), &g); status != http.StatusOK || err != nil {
 		t.Fatalf("acquire = %d %s, %v", status, body, err)
@@ -365,51 +355,9 @@ func TestServeTells(t *testing.T) {
 	p.signal(syscall.SIGINT)
 	p.wait()
 	log := read(file)
-	for _, want := range []string{"a restart forgets", `"outcome":"done"`, `"reason":"test at 3 am"`} {
+	for _, want := range []string{`"outcome":"done"`, `"reason":"test at 3 am"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %q: %s", want, log)
 		}
-	}
-}
-
-// TestServeSocket serves on a Unix socket, which only its user can open. A socket that was left
-// there is replaced, and one on which somebody listens is not.
-func TestServeSocket(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	socket, store := filepath.Join(dir, "snib.sock"), "sqlite:"+filepath.Join(dir, "locks.db")
-	serve := func() *proc {
-		t.Helper()
-		p := start(t, "snib", "serve", "--listen", "unix:"+socket, "--url", store)
-		await(t, "socket", func() bool {
-			conn, err := net.Dial("unix", socket)
-			return err == nil && conn.Close() == nil
-		})
-		return p
-	}
-	p := serve()
-	info, err := os.Stat(socket)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("the socket is %+v, %v, want mode 0600", info, err)
-	}
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context,
-		_, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Post("http://localhost/v1/acquire", "application/json", strings.NewReader(`{"name":"deploy"}`))
-	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
-		t.Errorf("acquire through the socket = %+v, %v, want 200", resp, err)
-	}
-	if out, code := snib(t, "serve", "--listen", "unix:"+socket, "--url", store); code != 64 || !strings.Contains(out, "another program listens there") {
-		t.Errorf("a second service on the socket = %d %s, want 64", code, out)
-	}
-	p.signal(syscall.SIGKILL)
-	p.wait()
-	p = serve() // the file is still there
-	p.signal(syscall.SIGINT)
-	p.wait()
-	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after the end, the socket is there: %v", err)
 	}
 }

@@ -51,14 +51,6 @@ func (a *Access) Reload() error {
 	return nil
 }
 
-// LongestTTL returns the greatest max-ttl of the policy; zero if it has none.
-func (a *Access) LongestTTL() (longest time.Duration) {
-	for _, n := range a.policy.Load().namespaces {
-		longest = max(longest, n.MaxTTL)
-	}
-	return longest
-}
-
 // An admission is what a principal was admitted with.
 type admission struct {
 	identity identity

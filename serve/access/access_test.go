@@ -286,9 +286,6 @@ namespace = "small"
 `)
 	p := a.admit(request(token))
 	const most, long = time.Minute, time.Minute + 1
-	if got := a.LongestTTL(); got != most {
-		t.Errorf("LongestTTL = %v, want %v", got, most)
-	}
 	for _, tt := range []struct {
 		name string
 		act  serve.Action

@@ -61,21 +61,19 @@ type Redlock struct {
 // Nodes returns the nodes of a URL of Redlock. It contacts none of them.
 func Nodes(url string) (*Redlock, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
-	for _, k := range []urlKind{redlockNodes, redlockNodes.secure()} {
-		if k.scheme != scheme {
-			continue
-		}
-		u, err := k.parse(rest)
-		if err != nil {
-			return nil, err
-		}
-		servers, opts, err := u.nodeOptions()
-		if err != nil {
-			return nil, err
-		}
-		return &Redlock{URL: u.String(), url: u, admin: redlock.Admin(servers, opts...)}, nil
+	k, ok := kindOf(scheme)
+	if !ok || k.family != redlockFamily {
+		return nil, fmt.Errorf("%w URL: it is not a URL of Redlock; the form is redlock://[USER:PASSWORD@]HOST[:PORT],...", ErrConfig)
 	}
-	return nil, fmt.Errorf("%w URL: it is not a URL of Redlock; the form is %s", ErrConfig, redlockNodes.syntax)
+	u, err := k.parse(rest)
+	if err != nil {
+		return nil, err
+	}
+	servers, opts, err := u.nodeOptions()
+	if err != nil {
+		return nil, err
+	}
+	return &Redlock{URL: u.String(), url: u, admin: redlock.Admin(servers, opts...)}, nil
 }
 
 // Init makes new servers the nodes of a cluster.

@@ -21,12 +21,7 @@ type showJSON struct {
 	Schema string `json:"schema"`
 	Store  string `json:"store"` // the URL of the store, without secrets
 	lockJSON
-	Grace       float64  `json:"restart_grace,omitempty"` // how long a restart would withhold all locks, if it would
-	Tenure      string   `json:"tenure"`                  // what ends the grant of a dead holder: `lease` or `session`
-	Fencing     string   `json:"fencing"`                 // the strength of tokens: `none`, `clock` or `durable`
-	Fairness    string   `json:"fairness"`                // whether waiters are served in order: `always` or `never`
-	Assumptions []string `json:"assumptions"`             // the conditions of the promises
-	Unmet       []string `json:"unmet,omitempty"`         // what breaks a promise here
+	Grace float64 `json:"restart_grace,omitempty"` // how long a restart would withhold all locks, if it would
 }
 
 type heldJSON struct {
@@ -35,26 +30,6 @@ type heldJSON struct {
 	ID     string  `json:"id"`    // of the hold
 	Token  uint64  `json:"token"` // its fencing token
 	TTL    float64 `json:"ttl"`   // how long the hold lasts
-}
-
-type releaseJSON struct {
-	Schema   string       `json:"schema"`
-	Name     string       `json:"name"`     // the name of the lock
-	Released []holderJSON `json:"released"` // those whose holds were broken
-}
-
-type countJSON struct {
-	Schema  string `json:"schema"`
-	Store   string `json:"store"`   // the URL of the store, without secrets
-	Prefix  string `json:"prefix"`  // locks were counted if their names begin with it
-	Locks   int    `json:"locks"`   // locks that are held or waited for
-	Held    int    `json:"held"`    // locks that are held
-	Shared  int    `json:"shared"`  // those of the held locks that are shared
-	Slots   int    `json:"slots"`   // those of the held locks that are semaphores
-	Holders int    `json:"holders"` // the holders of all these locks
-	Waiters int    `json:"waiters"` // the waiters of all these locks
-	// those of the held locks that snib did not take, if there are any: with `--foreign`
-	Foreign int `json:"foreign,omitempty"`
 }
 
 type leaksJSON struct {
@@ -70,12 +45,6 @@ type doctorJSON struct {
 	Store  string `json:"store"` // the URL of the store, without secrets
 	promisesJSON
 	Checks []backend.Finding `json:"checks"` // what was found
-}
-
-type redlockJSON struct {
-	Schema string     `json:"schema"`
-	Store  string     `json:"store"` // the URL of the nodes, without secrets
-	Nodes  []nodeJSON `json:"nodes"` // sorted by address
 }
 
 // The parts of the documents.
@@ -140,22 +109,15 @@ type leakJSON struct {
 }
 
 type promisesJSON struct {
-	Backend     string         `json:"backend"`           // the kind of store
-	Tenure      string         `json:"tenure"`            // what ends the grant of a dead holder: `lease` or `session`
-	Fencing     string         `json:"fencing"`           // the strength of tokens: `none`, `clock` or `durable`
-	Fairness    string         `json:"fairness"`          // whether waiters are served in order: `always` or `never`
-	Shared      bool           `json:"shared"`            // whether locks can be shared
-	Slots       bool           `json:"slots"`             // whether there are semaphores
-	MinTTL      float64        `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
-	MaxTTL      float64        `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
-	Assumptions []string       `json:"assumptions"`       // the conditions of the promises
-	Faults      backend.Faults `json:"faults"`            // what becomes of a lock under each fault: clauses
-}
-
-type nodeJSON struct {
-	Address string `json:"address"`         // the address of the node
-	State   string `json:"state"`           // `admitted`, `waiting`, `blank`, `refused` or `unreachable`
-	Error   string `json:"error,omitempty"` // what is wrong, if anything is
+	Backend     string   `json:"backend"`           // the kind of store
+	Tenure      string   `json:"tenure"`            // what ends the grant of a dead holder: `lease` or `session`
+	Fencing     string   `json:"fencing"`           // the strength of tokens: `none`, `clock` or `durable`
+	Fairness    string   `json:"fairness"`          // whether waiters are served in order: `always` or `never`
+	Shared      bool     `json:"shared"`            // whether locks can be shared
+	Slots       bool     `json:"slots"`             // whether there are semaphores
+	MinTTL      float64  `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
+	MaxTTL      float64  `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
+	Assumptions []string `json:"assumptions"`       // the conditions of the promises
 }
 
 // toLock returns a lock as a document has it. holder is toHolder or toHolderWithHeirs.
@@ -192,11 +154,11 @@ func toWaiter(w driver.Waiting) waiterJSON {
 	return waiterJSON{driver.Digest(w.ID), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
 }
 
-func toPromises(i driver.Info, f backend.Faults) promisesJSON {
+func toPromises(i driver.Info) promisesJSON {
 	return promisesJSON{
 		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL),
 		seconds(i.MaxTTL),
-		slices.Concat([]string{}, i.Assumptions), f,
+		slices.Concat([]string{}, i.Assumptions),
 	}
 }
 

@@ -132,13 +132,11 @@ const lsExamples = `  snib ls                     all locks that are held or wai
   snib ls backup/             locks whose names start with backup/
   snib ls lock: --foreign     also those that other libraries hold in Redis
   snib ls -o json             for programs
-  snib ls --count             how many are held, and how many wait
   snib ls -o name | wc -l     one number
 `
 
 const lsNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
-  freed in the meantime may or may not be listed. --count keeps no list of them
-  in memory.
+  freed in the meantime may or may not be listed.
 
   With --foreign and a PREFIX, each string and each hash in Redis whose key
   begins with it counts as a lock. Without a PREFIX, only keys in the format of
@@ -336,8 +334,7 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   docs/serve.md has all requests.
 
   Without --policy, it admits everybody on this host, and nobody else, so
-  ADDRESS must be a loopback address, or a Unix socket, which only its user can
-  open: curl --unix-socket PATH. With --policy, it allows nothing that the
+  ADDRESS must be a loopback address. With --policy, it allows nothing that the
   file does not allow; docs/serve-access.md describes the file. HUP makes it
   read the policy and the certificates again, and open the audit log again. A
   bad file changes nothing.
@@ -346,8 +343,9 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   stay in the store, and their clients go on at another replica.
 
   Scripts ask /v1/fence whether a later hold has come to a resource. The service
-  keeps marks for that in its database. In Redis they would not last, so there
-  --fence names a place: sqlite:PATH, postgres://, mysql://, or dir:FOLDER.
+  keeps marks for that in its database. In Redis they would not last, so it has
+  none there: a service of a SQLite file or of a database guards any resource,
+  wherever its locks are.
 
   In ZooKeeper and etcd, a lock ends with the session of the process that took
   it, so they can't be served.

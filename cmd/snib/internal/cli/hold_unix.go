@@ -135,10 +135,6 @@ func (h *holdCommand) keep(ctx context.Context) error {
 	}
 	close(granted)
 	defer closeSoon(locker)
-	if s.Private() {
-		held.release()
-		return failf(exitConfig, "no other process sees %s; choose another with --url", s.URL)
-	}
 	err = h.report(s, held, outer)
 	if err == nil {
 		err = os.Stdout.Close() // tells the parent that this was all

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,18 +25,10 @@ func (a *app) newLsCommand() *cobra.Command {
 		Args:              oneDisplayed,
 	}
 	foreign := cmd.Flags().Bool("foreign", false, "also locks of other libraries, in Redis")
-	count := cmd.Flags().Bool("count", false, "only how many locks, holders and waiters there are")
 	output := addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if *count && output.value == "name" {
-			return usagef("--count prints one table, or -o json: drop -o name")
-		}
-		prefix := strings.Join(args, "")
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			if *count {
-				return a.count(ctx, s, prefix, *foreign, output.value)
-			}
-			return a.ls(ctx, s, prefix, *foreign, output.value)
+			return a.ls(ctx, s, strings.Join(args, ""), *foreign, output.value)
 		})
 	}
 	return cmd
@@ -54,12 +47,16 @@ func (a *app) ls(ctx context.Context, s *backend.Store, prefix string, foreign b
 }
 
 // list returns the locks whose names start with prefix, sorted by name, each once. It includes
-// those of other libraries if foreign is set.
+// those of other libraries if foreign is set; snib knows such a lock, too, if it waits for it.
 func list(ctx context.Context, s *backend.Store, prefix string, foreign bool) ([]driver.Status, error) {
 	var all []driver.Status
-	err := forEachLockOf(ctx, s, prefix, foreign, func(st driver.Status) {
-		all = append(all, st)
-	})
+	add := func(st driver.Status) bool { all = append(all, st); return true }
+	err := forEachLock(ctx, s, prefix, add)
+	if err == nil && foreign {
+		if err = s.Foreign(ctx, prefix, add); errors.Is(err, errors.ErrUnsupported) {
+			err = failf(exitConfig, "--foreign: only in Redis can locks of other libraries be listed beside those of snib")
+		}
+	}
 	slices.SortStableFunc(all, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b driver.Status) bool { return a.Name == b.Name }), err
 }
@@ -132,4 +129,13 @@ func columns(rows [][]string) string {
 	}
 	_ = w.Flush() // a strings.Builder does not fail
 	return b.String()
+}
+
+// forEachLock calls fn for the locks whose names start with prefix, one at a
+// time, until fn returns false.
+func forEachLock(ctx context.Context, s *backend.Store, prefix string, fn func(driver.Status) bool) error {
+	if err := s.List(ctx, prefix, fn); err != nil {
+		return fmt.Errorf("%s: %w", s.URL, err)
+	}
+	return nil
 }

@@ -67,8 +67,8 @@ func TestWatchAfter(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
-		h := toHolder(driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held})
-		if err := w.report(newEvent(eventReleased, "job", &h)); err != nil {
+		h := driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held}
+		if err := w.report(newHoldEvent(eventReleased, "job", h)); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(out.String(), want) {

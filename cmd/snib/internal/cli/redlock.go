@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +21,6 @@ func (a *app) newRedlockCommand() *cobra.Command {
 		ValidArgs: []string{"init", "status", "recover"},
 		Args:      takesAction,
 	}
-	output := addOutput(cmd, "table", "json")
 	wait := addDuration(cmd, "wait", "w", "recover: give up after `DURATION` (default: never)", 0, time.Millisecond)
 	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -46,7 +45,7 @@ func (a *app) newRedlockCommand() *cobra.Command {
 				return err
 			}
 		}
-		return a.reportNodes(ctx, nodes, output.value)
+		return a.reportNodes(ctx, nodes)
 	}
 	return cmd
 }
@@ -80,60 +79,32 @@ func (a *app) openNodes(args []string) (*backend.Redlock, error) {
 	return backend.Nodes(url)
 }
 
-// reportNodes prints the state of the nodes. It fails if no majority takes part.
-func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock, output string) error {
+// reportNodes prints the state of the nodes, one on a line. It fails if no majority takes part.
+func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock) error {
 	all, err := nodes.Examine(ctx)
 	if err != nil {
 		return err
 	}
-	admitted, denied := 0, false
-	list := make([]nodeJSON, len(all))
+	admitted, code := 0, exitUnavailable
+	rows := make([][]string, len(all))
 	for i, n := range all {
-		list[i] = nodeJSON{Address: n.Address, State: n.State.String()}
-		if n.Counters != nil {
-			list[i].Error = message(n.Counters)
+		text := n.State.String()
+		if problem := cmp.Or(n.Err, n.Counters); problem != nil {
+			text += ": " + message(problem)
 		}
-		if n.Err != nil {
-			list[i].Error = message(n.Err)
-			denied = denied || backend.Denied(n.Err)
-		}
+		rows[i] = []string{n.Address, printable(text)}
 		if n.State == redlockadmin.NodeAdmitted {
 			admitted++
 		}
+		if backend.Denied(n.Err) {
+			code = exitNotAllowed
+		}
 	}
-	if err := a.printNodes(nodes.URL, list, output); err != nil {
+	if err := a.printf("%s", columns(rows)); err != nil {
 		return err
 	}
 	if admitted <= len(all)/2 {
-		code := exitUnavailable
-		if denied {
-			code = exitNotAllowed
-		}
 		return failf(code, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
 	}
 	return nil
-}
-
-func (a *app) printNodes(url string, list []nodeJSON, output string) error {
-	return a.print(output, result{
-		document: func() any { return redlockJSON{"snib.redlock/1", url, list} },
-		text:     func() string { return describeNodes(list) },
-	})
-}
-
-// describeNodes returns the state of the nodes for people, one on a line.
-func describeNodes(list []nodeJSON) string {
-	widest := 0
-	for _, n := range list {
-		widest = max(widest, len(n.Address))
-	}
-	var b strings.Builder
-	for _, n := range list {
-		text := n.State
-		if n.Error != "" {
-			text += ": " + n.Error
-		}
-		writeTerm(&b, n.Address, printable(text), widest+len("  "))
-	}
-	return b.String()
 }

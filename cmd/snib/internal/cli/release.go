@@ -20,7 +20,6 @@ type releaseCommand struct {
 	id         string
 	reason     string
 	force, yes bool
-	output     *choice
 }
 
 func (a *app) newReleaseCommand() *cobra.Command {
@@ -39,7 +38,6 @@ func (a *app) newReleaseCommand() *cobra.Command {
 	f.BoolVar(&r.force, "force", false, "take it from any holder")
 	f.StringVar(&r.reason, "reason", "", "a `TEXT` for the audit line: why the lock is taken away")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
-	r.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if r.force == (r.id != "") {
 			return usagef("no holder was named: give --id ID, or --force for any holder")
@@ -173,15 +171,10 @@ func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason
 
 // report prints the holds that were broken.
 func (r *releaseCommand) report(name string, broken []driver.Holding) error {
-	return r.print(r.output.value, result{
-		document: func() any { return releaseJSON{"snib.release/1", name, convert(broken, toHolder)} },
-		text: func() string {
-			var b strings.Builder
-			for _, h := range broken {
-				writeField(&b, "released", printable(name))
-				writeHolder(&b, h)
-			}
-			return b.String()
-		},
-	})
+	var b strings.Builder
+	for _, h := range broken {
+		writeField(&b, "released", printable(name))
+		writeHolder(&b, h)
+	}
+	return r.printf("%s", b.String())
 }

@@ -27,7 +27,6 @@ const drainTimeout = 10 * time.Second
 type serveCommand struct {
 	*app
 	listen string
-	fence  string // where marks are kept; "": in the store, if it is a database
 	flags  accessFlags
 }
 
@@ -42,8 +41,7 @@ func (a *app) newServeCommand() *cobra.Command {
 
 		ValidArgsFunction: a.completeURL,
 	}
-	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on, HOST:PORT or unix:PATH; without --policy, it must be a loopback address, or a socket, which only its user can open")
-	cmd.Flags().StringVar(&c.fence, "fence", "", "keep the marks of /v1/fence at `URL`, or in a folder, dir:PATH (default: in the store, if it is a database)")
+	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on, HOST:PORT; without --policy, it must be a loopback address")
 	c.flags.register(cmd.Flags())
 	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -84,25 +82,23 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if err != nil {
 		return err
 	}
-	guard, err := c.openGuard(s)
-	if err != nil {
-		return err
-	}
-	defer guard.close()
-	if s.Private() {
-		c.messagef("the store is in memory: a restart forgets all holds and reservations")
-	}
-	if grace := max(wire.DefaultTTL, access.longestTTL); s.Withhold(grace) {
-		c.messagef("it grants nothing for %v; former holds that last longer may overlap with new ones", grace)
-	}
 	checks := serveChecks{c.app, s}
-	service, err := serve.New(s.Driver, serve.Options{
-		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
+	options := serve.Options{
+		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks,
 		Metrics: metrics.handler(), Observe: metrics.observe,
 		Log:      func(line string) { c.messagef("%s", line) },
 		Identity: func(ctx context.Context) (string, error) { return c.identity(ctx, s) },
 		Grace:    func(err error) time.Duration { left, _ := backend.Grace(err); return left },
-	})
+	}
+	guard, err := s.Guard()
+	if err != nil {
+		return err
+	}
+	if guard != nil { // in Redis, marks would be gone with its memory
+		defer guard.Close() //nolint:errcheck // nobody uses it any more
+		options.Fence = &serviceGuard{Guard: guard, app: c.app, printed: map[string]time.Time{}}
+	}
+	service, err := serve.New(s.Driver, options)
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
 	}
@@ -122,9 +118,6 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app)
-	if _, isSocket := socketPath(c.listen); isSocket {
-		scheme = "unix"
-	}
 	c.infof("serving %s://%s for %s", scheme, listener.Addr(), printable(s.URL))
 	if scheme == "http" && !wire.IsLoopback(c.listen) {
 		c.messagef("tokens come over the network in clear text: give --tls-cert and --tls-key, unless a proxy with TLS is before this port")

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,9 +33,8 @@ func (f *accessFlags) register(flags *pflag.FlagSet) {
 
 // check reports flags that can't be right together.
 func (f *accessFlags) check(listen string) error {
-	_, isSocket := socketPath(listen)
 	switch {
-	case f.policy == "" && !isSocket && !wire.IsLoopback(listen):
+	case f.policy == "" && !wire.IsLoopback(listen):
 		return usagef("--listen %s is not a loopback address, so --policy must say who may do what; see docs/serve-access.md", printable(listen))
 	case (f.tls.Cert == "") != (f.tls.Key == ""):
 		return usagef("--tls-cert and --tls-key belong together; give both")
@@ -56,8 +54,7 @@ type serviceAccess struct {
 
 	// The policy, or what admits those clients.
 	serve.Authorizer
-	recent     func(p *serve.Principal, n int) []wire.AuditEvent // of the audit log
-	longestTTL time.Duration                                     // the greatest max-ttl; zero: none
+	recent func(p *serve.Principal, n int) []wire.AuditEvent // of the audit log
 }
 
 // open reads the files.
@@ -88,7 +85,7 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}
-	s.Authorizer, s.recent, s.longestTTL = s.policy, s.policy.Recent, s.policy.LongestTTL()
+	s.Authorizer, s.recent = s.policy, s.policy.Recent
 	return s, nil
 }
 

@@ -3,18 +3,14 @@ package cli
 import (
 	"errors"
 	"net"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 )
 
 // listener listens on the address of --listen.
 func (c *serveCommand) listener() (net.Listener, error) {
-	l, err := listenOn(c.listen)
+	l, err := net.Listen("tcp", c.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, usagef("--listen %s: another program listens there; stop it, or give another address", printable(c.listen))
 	}
@@ -24,61 +20,10 @@ func (c *serveCommand) listener() (net.Listener, error) {
 	return l, nil
 }
 
-func listenOn(address string) (net.Listener, error) {
-	if path, ok := socketPath(address); ok {
-		return listenOnSocket(path)
-	}
-	return net.Listen("tcp", address)
-}
-
-// socketPath returns the path of an address unix:PATH.
-func socketPath(address string) (string, bool) { return strings.CutPrefix(address, "unix:") }
-
 // checkListen refuses an address that can't be right.
 func checkListen(address string) error {
-	if path, ok := socketPath(address); ok && path != "" {
-		return nil
-	}
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
-		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s, or unix:PATH", printable(address), backend.ServicePort)
+		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(address), backend.ServicePort)
 	}
 	return nil
 }
-
-// listenOnSocket listens on a Unix socket that only its user can connect to. It makes the socket in
-// a folder of its own and moves it: at no moment may others connect. A socket that a service has
-// left there is replaced, unless somebody listens on it.
-func listenOnSocket(path string) (net.Listener, error) {
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = conn.Close() // it was only to see whether somebody listens
-		return nil, syscall.EADDRINUSE
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".snib-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is empty but after an error
-	hidden := filepath.Join(dir, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // it has another name by then
-	if err := errors.Join(os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
-		_ = l.Close()
-		return nil, err
-	}
-	return &socket{l, path}, nil
-}
-
-// A socket removes its file in the end.
-type socket struct {
-	*net.UnixListener
-	path string
-}
-
-// Close implements [net.Listener].
-func (s *socket) Close() error { return errors.Join(s.UnixListener.Close(), os.Remove(s.path)) }
-
-// Addr implements [net.Listener].
-func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }

@@ -36,6 +36,9 @@ type event struct {
 	Holder *holderJSON `json:"holder,omitempty"` // the holder, if the event is about a hold
 	From   *holderJSON `json:"from,omitempty"`   // the holder before, if the lock was handed over
 	Waiter *waiterJSON `json:"waiter,omitempty"` // the waiter, if the event is about one
+
+	hold   driver.Holding
+	waiter driver.Waiting
 }
 
 // The kinds of events.
@@ -213,15 +216,11 @@ func namesIn(was, now snapshot) []string {
 // holdEvents returns the events of the holds of one lock.
 func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	ended, begun := holdsNotIn(was[name].Holders, now[name].Holders), holdsNotIn(now[name].Holders, was[name].Holders)
-	one := func(kind string, h driver.Holding) event {
-		j := toHolder(h)
-		return newEvent(kind, name, &j)
-	}
+	one := func(kind string, h driver.Holding) event { return newHoldEvent(kind, name, h) }
 	exclusive := mode(was[name]) == "exclusive" && mode(now[name]) == "exclusive"
 	if exclusive && len(ended) == 1 && len(begun) == 1 && ended[0].Left > passed {
 		e := one(eventHanded, begun[0])
-		from := toHolder(ended[0])
-		e.From = &from
+		e.From = new(toHolder(ended[0]))
 		return []event{e}
 	}
 	var all []event
@@ -253,9 +252,8 @@ func holdsNotIn(some, others []driver.Holding) []driver.Holding {
 // without being seen as a holder. In the first snapshot all waiters begin.
 func waitEvents(name string, was, now driver.Status) []event {
 	one := func(kind string, waiter driver.Waiting) event {
-		e := newEvent(kind, name, nil)
-		j := toWaiter(waiter)
-		e.Waiter = &j
+		e := newEvent(kind, name)
+		e.Waiter, e.waiter = new(toWaiter(waiter)), waiter
 		return e
 	}
 	in := func(all []driver.Waiting, id string) bool {
@@ -292,12 +290,16 @@ func wasKeptOut(was, now driver.Status, waiter driver.Waiting) bool {
 	return stayed > 0
 }
 
-func newEvent(kind, name string, h *holderJSON) event {
-	return event{Schema: "snib.watch/1", Time: timestamp(time.Now()), Event: kind, Name: name, Holder: h}
+func newHoldEvent(kind, name string, h driver.Holding) event {
+	e := newEvent(kind, name)
+	e.Holder, e.hold = new(toHolder(h)), h
+	return e
 }
 
-// timestamp formats a time for JSON.
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func newEvent(kind, name string) event {
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+	return event{Schema: "snib.watch/1", Time: now, Event: kind, Name: name}
+}
 
 func (w *watchCommand) report(e event) error {
 	return w.print(w.output.value,
@@ -306,32 +308,13 @@ func (w *watchCommand) report(e event) error {
 
 // line returns an event on one line, for people.
 func (e event) line() string {
-	who := ""
-	switch {
-	case e.Waiter != nil:
-		who = describeHolder(driver.Holder(e.Waiter.processJSON))
-	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), e.Holder.who())
-	default:
-		who = fmt.Sprintf("token %d, %s", e.Holder.Token, e.Holder.who())
+	who := describeHolder(e.waiter.Holder)
+	if e.Waiter == nil {
+		who = fmt.Sprintf("token %d, ", e.hold.Token)
+		if ended := e.Event == eventReleased || e.Event == eventLost; ended && e.hold.Held != 0 { // otherwise it is unknown
+			who += fmt.Sprintf("after %s, ", short(e.hold.Held))
+		}
+		who += holderName(e.hold)
 	}
 	return fmt.Sprintf("%s  %-11s  %s  %s\n", e.Time[11:23], e.Event, listedName(e.Name), who)
-}
-
-// who describes the holder.
-func (h *holderJSON) who() string {
-	known := driver.Holding{Token: h.Token, Holder: driver.Holder(h.processJSON), Foreign: h.Foreign}
-	if h.Held != nil {
-		known.Held = time.Duration(*h.Held * float64(time.Second))
-	}
-	return holderName(known)
-}
-
-// heldPhrase says how long a hold lasted, for the middle of a line. It returns "" if that is
-// unknown.
-func (h *holderJSON) heldPhrase() string {
-	if h.Held == nil {
-		return ""
-	}
-	return fmt.Sprintf("after %s, ", short(time.Duration(*h.Held*float64(time.Second))))
 }
