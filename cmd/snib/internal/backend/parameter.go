@@ -44,21 +44,16 @@ func Parameters() []Parameter { return new(serverURL).parameters() }
 
 // Stores returns whose parameter it is, for people.
 func (p *Parameter) Stores() string {
-	switch p.of {
-	case redisFamily:
-		return "Redis"
-	case anyRedis:
-		return "Redis, Redlock"
-	case zkFamily:
-		return "ZooKeeper"
-	case zkFamily | etcdFamily:
-		return "ZooKeeper, etcd"
-	case serviceFamily:
-		return "lock service"
-	case withLogins:
-		return "all but the lock service"
+	if p.of == anyServer {
+		return "all"
 	}
-	return "all"
+	var names []string
+	for i, name := range []string{"Redis", "Redlock", "ZooKeeper", "etcd", "lock service"} { // as the families
+		if p.of&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // parameters returns all parameters of the URLs that we parse. Their set functions store the

@@ -66,8 +66,7 @@ type holderJSON struct {
 	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
 	Held *float64 `json:"held,omitempty"`
 	Left float64  `json:"left"` // the time until the lease ends if it is not renewed
-	// in `ls`, `show` and `leaks`: true if the holder is gone and its heirs keep the lock. Then
-	// `left` says nothing
+	// true if the holder is gone and its heirs keep the lock. Then `left` says nothing
 	Inherited bool       `json:"inherited,omitempty"`
 	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
 	// in Redis and Redlock, who has a hold that snib did not take, in words. Missing if that is not
@@ -120,14 +119,14 @@ type promisesJSON struct {
 	Assumptions []string `json:"assumptions"`       // the conditions of the promises
 }
 
-// toLock returns a lock as a document has it. holder is toHolder or toHolderWithHeirs.
-func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
-	return lockJSON{st.Name, mode(st), st.Slots, convert(st.Holders, holder), convert(st.Waiters, toWaiter)}
+func toLock(st driver.Status) lockJSON {
+	return lockJSON{st.Name, mode(st), st.Slots, convert(st.Holders, toHolder), convert(st.Waiters, toWaiter)}
 }
 
 func toHolder(h driver.Holding) holderJSON {
 	j := holderJSON{IDDigest: idDigest(h), Token: h.Token, processJSON: processJSON(h.Holder),
-		Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
+		Left: seconds(min(h.Left, endlessLeft)), Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count,
+		Heirs: convert(h.Heirs, func(k driver.Holder) heirJSON { return heirJSON{k.PID, k.Label} })}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held
@@ -141,13 +140,6 @@ func idDigest(h driver.Holding) string {
 		return ""
 	}
 	return driver.Digest(h.ID)
-}
-
-func toHolderWithHeirs(h driver.Holding) holderJSON {
-	j := toHolder(h)
-	j.Inherited = h.Inherited
-	j.Heirs = convert(h.Heirs, func(k driver.Holder) heirJSON { return heirJSON{k.PID, k.Label} })
-	return j
 }
 
 func toWaiter(w driver.Waiting) waiterJSON {

@@ -100,10 +100,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if err != nil {
 		err = acq.explainRefusal(err, s)
 		if t, ok := errors.AsType[takenError](err); ok {
-			if l.quiet {
-				return silentExit(exitBusy)
-			}
-			return failf(exitBusy, "%s", t.text)
+			return l.taken(exitBusy, t.text)
 		}
 		return err
 	}

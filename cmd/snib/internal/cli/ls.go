@@ -67,12 +67,10 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 		note = "no lock is held or waited for in " + printable(s.URL)
 	}
 	return a.print(output, result{
-		document: func() any {
-			return lsJSON{"snib.ls/1", s.URL, convert(all, func(st driver.Status) lockJSON { return toLock(st, toHolderWithHeirs) })}
-		},
-		names: func() []string { return convert(all, func(st driver.Status) string { return listedName(st.Name) }) },
-		text:  func() string { return table(all) },
-		note:  note,
+		document: func() any { return lsJSON{"snib.ls/1", s.URL, convert(all, toLock)} },
+		names:    func() []string { return convert(all, func(st driver.Status) string { return listedName(st.Name) }) },
+		text:     func() string { return table(all) },
+		note:     note,
 	})
 }
 

@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,6 @@ func (a *app) newRedlockCommand() *cobra.Command {
 		ValidArgs: []string{"init", "status", "recover"},
 		Args:      takesAction,
 	}
-	wait := addDuration(cmd, "wait", "w", "recover: give up after `DURATION` (default: never)", 0, time.Millisecond)
 	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		nodes, err := a.openNodes(args[1:])
@@ -31,7 +28,7 @@ func (a *app) newRedlockCommand() *cobra.Command {
 		ctx := cmd.Context()
 		switch args[0] {
 		case "init":
-			if err := nodes.Init(ctx); err != nil {
+			if err := nodes.Explain(nodes.Init(ctx)); err != nil {
 				return err
 			}
 		case "recover":
@@ -41,30 +38,16 @@ func (a *app) newRedlockCommand() *cobra.Command {
 			if err := nodes.Reach(ctx); err != nil {
 				return err
 			}
-			if err := a.recoverNodes(ctx, nodes, *floor, wait.value); err != nil {
+			if a.verbose || onTerminal() {
+				a.infof("waiting for max-ttl, until no lease is left that the servers may have forgotten")
+			}
+			if err := nodes.Explain(nodes.Recover(ctx, *floor)); err != nil {
 				return err
 			}
 		}
 		return a.reportNodes(ctx, nodes)
 	}
 	return cmd
-}
-
-// recoverNodes admits the nodes that are kept out. It waits without a limit if wait is 0.
-func (a *app) recoverNodes(ctx context.Context, nodes *backend.Redlock, floor uint64, wait time.Duration) error {
-	if wait > 0 {
-		inner, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		ctx = inner
-	}
-	if a.verbose || onTerminal() {
-		a.infof("waiting for max-ttl, until no lease is left that the servers may have forgotten")
-	}
-	err := nodes.Recover(ctx, floor)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failf(exitUnavailable, "%v", err) // %v: the message must not say "does not answer"
-	}
-	return err
 }
 
 // openNodes returns the nodes of the URL in args, or of the URL that all commands use.
@@ -83,7 +66,7 @@ func (a *app) openNodes(args []string) (*backend.Redlock, error) {
 func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock) error {
 	all, err := nodes.Examine(ctx)
 	if err != nil {
-		return err
+		return nodes.Explain(err)
 	}
 	admitted, code := 0, exitUnavailable
 	rows := make([][]string, len(all))

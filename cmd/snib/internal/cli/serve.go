@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -141,4 +142,51 @@ func (c *serveCommand) drain(service *serve.Service, server *http.Server) error 
 		c.infof("some requests had no answer within %v", drainTimeout)
 	}
 	return nil
+}
+
+// listener listens on the address of --listen.
+func (c *serveCommand) listener() (net.Listener, error) {
+	l, err := net.Listen("tcp", c.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, usagef("--listen %s: another program listens there; stop it, or give another address", printable(c.listen))
+	}
+	if err != nil {
+		return nil, usagef("--listen %s: %w", printable(c.listen), err)
+	}
+	return l, nil
+}
+
+// checkListen refuses an address that can't be right.
+func checkListen(address string) error {
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:%s", printable(address), backend.ServicePort)
+	}
+	return nil
+}
+
+// serveChecks are what the commands doctor and leaks find in the store of a service.
+type serveChecks struct {
+	app   *app
+	store *backend.Store
+}
+
+// doctor examines the store.
+func (c serveChecks) doctor(ctx context.Context) ([]wire.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	found, _, err := diagnose(ctx, c.store, nil) // that no lock could be taken is among the findings
+	return convert(found, func(f backend.Finding) wire.Finding {
+		return wire.Finding{Check: f.Check, Verdict: string(f.Verdict), Value: f.Value, Advice: f.Advice}
+	}), err
+}
+
+// leaks searches the store. The clients of a service run on hosts of their own, or in containers,
+// so it does not look for their processes on this one.
+func (c serveChecks) leaks(ctx context.Context) ([]wire.Leak, error) {
+	search := newLeakSearch(c.app)
+	search.host = ""
+	found, err := search.find(ctx, c.store, "")
+	return convert(found, func(k leak) wire.Leak {
+		return wire.Leak{Kind: k.kind, Name: k.name, Problem: k.problem, Library: k.library, Unsure: k.unsure}
+	}), err
 }

@@ -41,7 +41,7 @@ func (a *app) newShowCommand() *cobra.Command {
 // printShow prints a lock. grace is how long a restart of the store would withhold all locks.
 func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration, output string) error {
 	return a.print(output, result{
-		document: func() any { return showJSON{"snib.show/1", s.URL, toLock(st, toHolderWithHeirs), grace.Seconds()} },
+		document: func() any { return showJSON{"snib.show/1", s.URL, toLock(st), grace.Seconds()} },
 		text:     func() string { return lockText(st, grace) },
 	})
 }

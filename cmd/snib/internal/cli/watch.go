@@ -97,26 +97,14 @@ func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string)
 	if w.exact {
 		read, interval = snapshotOne, oneInterval
 	}
-	o := observer{
-		interval:     interval,
-		takeSnapshot: func() (snapshot, error) { return read(ctx, s, name) },
-		onOutage:     func(err error) { w.infof("%s; still watching", message(err)) },
-		onSnapshot: func(was, now snapshot, passed time.Duration) error {
-			for _, e := range w.diff(was, now, passed) {
-				if err := w.report(e); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
+	o := observer{interval, func() (snapshot, error) { return read(ctx, s, name) }, w.report}
 	if !w.runFor.set {
-		return o.run(ctx)
+		return o.run(ctx, w.app)
 	}
 	// The deadline bounds the pauses only, so that at least one snapshot is taken.
 	bounded, cancel := context.WithTimeout(ctx, w.runFor.value)
 	defer cancel()
-	return o.run(bounded)
+	return o.run(bounded, w.app)
 }
 
 // A snapshot is what one look at the store showed: locks by their names.
@@ -149,7 +137,6 @@ func snapshotOne(ctx context.Context, s *backend.Store, name string) (snapshot, 
 type observer struct {
 	interval     time.Duration // at least
 	takeSnapshot func() (snapshot, error)
-	onOutage     func(error) // called at the beginning of each outage
 
 	// onSnapshot is called with each snapshot, the one before, which is nil at first, and the
 	// time from the start of the earlier to the end of the later. A lease that had more time
@@ -159,7 +146,7 @@ type observer struct {
 
 // run takes snapshots until ctx is done. It tolerates outages of up to retryTimeout, but not
 // before the first snapshot.
-func (o *observer) run(ctx context.Context) error {
+func (o *observer) run(ctx context.Context, a *app) error {
 	var was snapshot
 	var last time.Time
 	var tookBefore time.Duration // how long the snapshot before took
@@ -175,7 +162,7 @@ func (o *observer) run(ctx context.Context) error {
 			return err
 		case err != nil:
 			if !failing {
-				o.onOutage(err)
+				a.infof("%s; still watching", message(err))
 			}
 			failing, took = true, 0
 		default:
@@ -193,9 +180,9 @@ func (o *observer) run(ctx context.Context) error {
 	}
 }
 
-// diff returns what happened between two snapshots. It does not see what began and ended in
+// report prints what happened between two snapshots. It does not see what began and ended in
 // between.
-func (w *watchCommand) diff(was, now snapshot, passed time.Duration) []event {
+func (w *watchCommand) report(was, now snapshot, passed time.Duration) error {
 	var all []event
 	for _, name := range namesIn(was, now) {
 		all = append(all, holdEvents(name, was, now, passed)...)
@@ -203,7 +190,13 @@ func (w *watchCommand) diff(was, now snapshot, passed time.Duration) []event {
 			all = append(all, waitEvents(name, was[name], now[name])...)
 		}
 	}
-	return all
+	for _, e := range all {
+		r := result{document: func() any { return e }, oneLine: true, text: e.line}
+		if err := w.print(w.output.value, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // namesIn returns the names of the locks in two snapshots, sorted, each once.
@@ -299,11 +292,6 @@ func newHoldEvent(kind, name string, h driver.Holding) event {
 func newEvent(kind, name string) event {
 	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
 	return event{Schema: "snib.watch/1", Time: now, Event: kind, Name: name}
-}
-
-func (w *watchCommand) report(e event) error {
-	return w.print(w.output.value,
-		result{document: func() any { return e }, oneLine: true, text: e.line})
 }
 
 // line returns an event on one line, for people.
