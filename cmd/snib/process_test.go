@@ -452,10 +452,9 @@ func TestLoss(t *testing.T) {
 	}
 	const ended, killed = "terminated\n", "" // what the child logs
 	for _, tt := range []lossTest{
-		{"Forced", nil, force, "snib: lost name: ", killed},
-		{"ForcedContinue", []string{"--on-lost", "continue"}, force, "the command goes on without it", ended},
-		{"MaxHold", nil, none, "its --max-hold is nearly over; ending the command", ended},
-		{"StoreGone", nil, unlink, "snib: about to lose name: its lease can't be renewed: ", ended},
+		{"Forced", force, "snib: lost name: ", killed},
+		{"MaxHold", none, "its --max-hold is nearly over; ending the command", ended},
+		{"StoreGone", unlink, "snib: about to lose name: its lease can't be renewed: ", ended},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := newStore(t)
@@ -480,7 +479,6 @@ func TestLoss(t *testing.T) {
 // A lossTest is a way in which snib run loses its hold.
 type lossTest struct {
 	name    string
-	flags   []string
 	lose    func(t *testing.T, dir string)
 	message string
 	says    string // the signals that the command gets, as it logs them
@@ -489,7 +487,7 @@ type lossTest struct {
 // run has a command lose its hold, and returns what was wrong.
 func (l lossTest) run(t *testing.T, dir string, ttl time.Duration) error {
 	log := filepath.Join(dir, "signals with "+ttl.String())
-	args := append([]string{"snib", "run", "--ttl", ttl.String(), "name"}, l.flags...)
+	args := []string{"snib", "run", "--ttl", ttl.String(), "name"}
 	if l.name == "MaxHold" {
 		args = append(args, "--max-hold", (ttl * 4 / 3).String()) // in three quarters of which the command has to start
 	}
@@ -498,13 +496,6 @@ func (l lossTest) run(t *testing.T, dir string, ttl time.Duration) error {
 		return fmt.Errorf("the command did not start: %s", p.out.String())
 	}
 	l.lose(t, dir)
-	if l.name == "ForcedContinue" {
-		if out, code := snib(t, "run", "-w", "15s", "name", "--", "true"); code != 0 {
-			return fmt.Errorf("the next holder exits %d: %s", code, out)
-		}
-		p.awaitOutput(l.message)
-		p.signal(syscall.SIGTERM)
-	}
 	code := p.wait()
 	_, got, _ := strings.Cut(read(log), "\n")
 	got = strings.ReplaceAll(got, "continued\n", "")

@@ -167,7 +167,7 @@ func TestHungStore(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	ways := [][]string{
-		{"ls"}, {"show", "name"}, {"ls", "--count"}, {"leaks"}, {"wait", "name"}, {"wait", "-w", "1", "name"}, {"release", "name", "--id", "me", "--yes"},
+		{"ls"}, {"show", "name"}, {"leaks"}, {"wait", "name"}, {"wait", "-w", "1", "name"}, {"release", "name", "--id", "me", "--yes"},
 		{"release", "name", "--force", "--yes"}, {"run", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"},
 		{"run", "--skip", "-q", "name", "--", "true"}, {"run", "--skip", "-q", "-w", "0.5", "name", "--", "true"}, {"run", "-q", "-w", "0.5", "name", "--", "true"},
 	}
@@ -396,9 +396,9 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	}
 	commands := [][]string{
 		{"run", "-v", "-n", "name", "--", "sh", "-c", "echo $SNIB_HELD"}, {"lock", "-v", "-n", "name", "--ttl", "1m"}, {"ls", "-o", "json"},
-		{"show", "name", "-v", "-o", "json"}, {"run", "-n", "name", "--", "true"}, {"wait", "-w", "0", "name"}, {"ls", "--count", "-o", "json"},
+		{"show", "name", "-v", "-o", "json"}, {"run", "-n", "name", "--", "true"}, {"wait", "-w", "0", "name"},
 		{"leaks", "-o", "json"}, {"watch", "-o", "json", "--for", "10ms"}, {"doctor", "-o", "json"},
-		{"release", "name", "--id", "me", "--yes", "-o", "json"}, {"unlock", "-v", "name", "--id", "me"}, {"__complete", "show", ""},
+		{"release", "name", "--id", "me", "--yes"}, {"unlock", "-v", "name", "--id", "me"}, {"__complete", "show", ""},
 	}
 	try := func(url string, refused bool) {
 		t.Helper()

@@ -53,7 +53,9 @@ func TestNotAllowed(t *testing.T) {
 		}
 		return cmd
 	}
-	if out, err := run("memory:").CombinedOutput(); err != nil {
+	try := run("sqlite:" + filepath.Join(dir, "none.db"))
+	try.Args = []string{bin, "version"}
+	if out, err := try.CombinedOutput(); err != nil {
 		t.Skipf("another user can't run the test program: %v: %s", err, out)
 	}
 	sealed := filepath.Join(dir, "sealed")

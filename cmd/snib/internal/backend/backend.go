@@ -35,10 +35,10 @@ type Scheme struct {
 
 // Prefix returns the beginning of the scheme's URLs.
 func (s Scheme) Prefix() string {
-	if strings.HasPrefix(s.Syntax, s.Name+"://") {
-		return s.Name + "://"
+	if s.Name == sqliteScheme || s.Name == memoryScheme {
+		return s.Name + ":"
 	}
-	return s.Name + ":"
+	return s.Name + "://"
 }
 
 // A location is where a store is. Nothing has been opened or created yet.
@@ -57,27 +57,18 @@ type location struct {
 
 // Schemes returns the kinds of stores, in the order in which the help shows them.
 func Schemes() []Scheme {
-	all := []Scheme{{"sqlite", "sqlite:PATH", "a SQLite file on this host; the default", resolveSQLite}}
-	add := func(k urlKind, syntax, doc string) {
-		all = append(all, Scheme{k.scheme, syntax, doc, k.resolve}, Scheme{k.secure().scheme, withTLS(syntax), "", k.secure().resolve})
+	all := []Scheme{{sqliteScheme, sqliteSyntax, "a SQLite file on this host; the default", resolveSQLite}}
+	for _, k := range serverKinds() {
+		all = append(all, Scheme{k.scheme, k.syntax, k.doc, k.resolve})
+		if !k.socket {
+			all = append(all, Scheme{k.secure().scheme, k.secure().syntax, "", k.secure().resolve})
+		}
 	}
-	add(singleRedis, "redis://HOST:PORT/DB", "one Redis server; rediss:// is with TLS, here and below")
-	all = append(all, Scheme{redisSocket.scheme, "redis+unix:///PATH?db=NUMBER", "the same through a Unix socket", redisSocket.resolve})
-	add(redisSentinel, "redis+sentinel://HOST:PORT,.../MASTER/DB", "the Redis that these Sentinels call MASTER")
-	add(redisCluster, "redis+cluster://HOST:PORT,...", "a Redis Cluster, known by some of its nodes")
 	return append(all,
-		Scheme{"redlock", "redlock://HOST:PORT,...", "a majority of independent Redis servers; redlocks:// is with TLS", redlockNodes.resolve},
-		Scheme{"redlocks", "redlocks://HOST:PORT,...", "", redlockNodes.secure().resolve},
-		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", resolvePostgres},
-		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", resolvePostgres},
-		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MariaDB", resolveMySQL},
-		Scheme{"zk", "zk://HOST:PORT,.../ROOT", "a ZooKeeper ensemble; zks:// is with TLS", zooKeeper.resolve},
-		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", zooKeeper.secure().resolve},
-		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},
-		Scheme{"etcds", "etcds://HOST:PORT,...", "", etcd.secure().resolve},
-		Scheme{"http", "http://HOST:PORT,...", "a lock service, snib serve, at the addresses of its replicas; https:// is with TLS", lockService.resolve},
-		Scheme{"https", "https://HOST:PORT,...", "", lockService.secure().resolve},
-		Scheme{"memory", "memory:", "in the memory of this process, for trials: it excludes no other process", resolveMemory})
+		Scheme{"postgres", "postgres" + sqlSyntax, "a table in PostgreSQL", resolvePostgres},
+		Scheme{"postgresql", "postgresql" + sqlSyntax, "", resolvePostgres},
+		Scheme{"mysql", "mysql" + sqlSyntax, "a table in MariaDB", resolveMySQL},
+		Scheme{memoryScheme, memoryScheme + ":", "in the memory of this process, for trials: it excludes no other process", resolveMemory})
 }
 
 // A Store is an open driver and the URL that it came from.
@@ -174,7 +165,7 @@ func resolve(url string) (location, error) {
 	}
 	name, rest, ok := strings.Cut(url, ":")
 	if !ok || strings.ContainsFunc(name, notInScheme) {
-		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest("", url))
+		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest(url))
 	}
 	for _, s := range Schemes() {
 		if s.Name == knownScheme(name) {
@@ -182,7 +173,7 @@ func resolve(url string) (location, error) {
 		}
 	}
 	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
-		meant := suggest("", "")
+		meant := suggest("")
 		switch port {
 		case "6379":
 			meant = fmt.Sprintf("did you mean redis://%s:%s?", name, port)
@@ -192,7 +183,7 @@ func resolve(url string) (location, error) {
 		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, meant)
 	}
 	// The message repeats only the scheme: the rest may contain a password.
-	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(name, ""))
+	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(""))
 }
 
 // knownScheme returns the scheme that a URL means. Valkey's mean those of Redis, and unix is what
@@ -202,7 +193,7 @@ func knownScheme(name string) string {
 		return "redis" + other
 	}
 	if name == "unix" {
-		return redisSocket.scheme
+		return redisSocket
 	}
 	return name
 }
@@ -212,7 +203,7 @@ func IsURL(text string) bool {
 	name, rest, ok := strings.Cut(text, ":")
 	for _, s := range Schemes() {
 		if ok && s.Name == knownScheme(name) {
-			return strings.HasPrefix(rest, "//") || s.Name == "sqlite" || text == "memory:"
+			return strings.HasPrefix(rest, "//") || s.Name == sqliteScheme || text == memoryScheme+":"
 		}
 	}
 	return false
@@ -222,26 +213,19 @@ func notInScheme(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("+-._", r))
 }
 
-// suggest says which URL may have been meant. It does not repeat the path if
-// that may contain a password.
-func suggest(name, path string) string {
-	best, near := Scheme{}, 3
-	var all []string
-	for _, s := range Schemes() {
-		if d := distance(name, s.Name); name != "" && d < near {
-			best, near = s, d
-		}
-		if s.Doc != "" {
-			all = append(all, s.Syntax)
-		}
-	}
-	switch {
-	case best.Name != "":
-		return fmt.Sprintf("did you mean %s?", best.Syntax)
-	case strings.ContainsRune(path, '/') && !strings.ContainsAny(path, "@:"):
+// suggest says which URL may have been meant. It does not repeat a path that may contain a
+// password.
+func suggest(path string) string {
+	if strings.ContainsRune(path, '/') && !strings.ContainsAny(path, "@:") {
 		return fmt.Sprintf("did you mean sqlite:%s?", path)
 	}
-	return "there are " + strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+	var all []string
+	for _, s := range Schemes() {
+		if s.Doc != "" {
+			all = append(all, s.Prefix())
+		}
+	}
+	return "there are " + strings.Join(all, ", ") + "; see snib help stores"
 }
 
 // DefaultFile returns the SQLite file that is used if no URL is given.
@@ -275,7 +259,11 @@ func makeStateFolder() error {
 	return checkStateFolder(dir, info)
 }
 
-const sqliteSyntax = "sqlite:PATH[?mode=0660]"
+const (
+	sqliteScheme = "sqlite"
+	memoryScheme = "memory"
+	sqliteSyntax = "sqlite:PATH[?mode=0660]"
+)
 
 // resolveSQLite is the resolve function of a SQLite file. Parameters follow the last question
 // mark.
@@ -370,24 +358,4 @@ func withURL(url string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", url, err)
-}
-
-// distance returns the number of letters to insert, delete or replace to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -24,16 +23,12 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []struct{ name, url, want string }{
-		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
-		{"Unknown", "consul://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+unix:///PATH?db=NUMBER, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
-			"redis+cluster://HOST:PORT,..., redlock://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, zk://HOST:PORT,.../ROOT, etcd://HOST:PORT,..., http://HOST:PORT,... and memory:"},
-		{"Nearly", "redis-cluster://h", "did you mean redis+cluster://HOST:PORT,...?"},
-		{"NearlyTLS", "rediss-cluster://h", "did you mean rediss+cluster://HOST:PORT,...?"},
+		{"Typo", "sqltie:x", `unknown scheme "sqltie"; there are sqlite:, redis://, redis+unix://, redis+sentinel://, redis+cluster://, ` +
+			"redlock://, zk://, etcd://, http://, postgres://, mysql://, memory:; see snib help stores"},
 		{"Port", "localhost:6379", "did you mean redis://localhost:6379?"},
 		{"Path", "/x/y.db", "did you mean sqlite:/x/y.db?"},
-		{"Word", "locks", "there are sqlite:PATH"},
+		{"Word", "locks", "there are sqlite:, "},
 		{"NoPath", "sqlite:", "needs a path"},
-		{"MemoryPath", "memory:x", "takes nothing after the colon"},
 		{"NoFolder", "sqlite:" + dir + "/no/x.db", "folder does not exist"},
 		{"Foreign", "sqlite:" + foreign, "name another file"},
 	}
@@ -139,21 +134,6 @@ func TestStateFolder(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	tests := []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"sqlite", "sqlite", 0}, {"sqlit", "sqlite", 1},
-		{"sqltie", "sqlite", 2}, {"memory", "sqlite", 6},
-	}
-	for _, tt := range tests {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}
-
 // TestDatabaseURL checks that the shown URLs of databases contain no password.
 func TestDatabaseURL(t *testing.T) {
 	for _, tt := range []struct{ url, want string }{
@@ -189,7 +169,7 @@ func TestDatabaseURL(t *testing.T) {
 func TestNoPartOfAPassword(t *testing.T) {
 	shapes := []string{
 		"//app:%s@db.example:1234/locks", "//:%s@db.example/0", "//app:%s@a.example,b.example,c.example", "//app:%s@[::1]:99/x?a=b",
-		"//app:%s@/locks?host=/run", "//db.example/1?password=%s", "//db.example/1?sentinel-password=%s&client-name=x",
+		"//app:%s@/locks?host=/run", "//db.example/1?password=%s", "//db.example/1?sentinel-password=%s&prefix=x",
 		"//app:%s@db.example/locks?sslmode=none&parseTime=maybe&timeout=x&sslrootcert=none", "//app:%s@db.example:none/%%zz", "app:%s@db.example/x",
 	}
 	seps := []string{
@@ -204,7 +184,7 @@ func TestNoPartOfAPassword(t *testing.T) {
 	parts := regexp.MustCompile("qzq|wvw|jkj|1971|1872")
 	refused := 0
 	for _, s := range Schemes() {
-		if s.Name == "sqlite" || s.Name == "memory" { // they have no password
+		if s.Name == "sqlite" { // it has no password
 			continue
 		}
 		for _, shape := range shapes {
@@ -272,7 +252,7 @@ func TestForeignParameters(t *testing.T) {
 		{"mysql://app@db/x?ssl-mode=VERIFY_CA", "parameter ssl-mode: it is DISABLED"},
 		{"mysql://app@db/x?ssl-cert=a.pem", "parameters ssl-cert and ssl-key belong together"},
 		{"mysql://app@db/x?timeout=soon", "parameter timeout: "},
-		{"valkey://h:1/2?client-name=a", ""},
+		{"valkey://h:1/2?prefix=a", ""},
 		{"valkeys://h", ""},
 		{"valkey+sentinel://h/m", ""},
 		{"unix:///run/redis.sock?db=2", ""},
@@ -306,32 +286,5 @@ func TestEndlessFile(t *testing.T) {
 		case <-time.After(livetest.Patience):
 			t.Fatalf("Open(%s) does not return", url)
 		}
-	}
-}
-
-// TestWithhold checks that a service in memory grants nothing until holds of a former process have
-// ended, and that its URL can turn that off.
-func TestWithhold(t *testing.T) {
-	for _, url := range []string{"memory:", "memory:?failover-grace=off"} {
-		synctest.Test(t, func(t *testing.T) {
-			s, err := Open(t.Context(), url, Take)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			withholds := s.Withhold(time.Minute)
-			if withholds != (url == "memory:") || s.URL != "memory:" {
-				t.Errorf("Withhold of %s = %v at %s", url, withholds, s.URL)
-			}
-			time.Sleep(time.Minute - time.Second) // fake time
-			_, err = s.Acquire(t.Context(), driver.Request{Name: "a", ID: "1", TTL: time.Hour})
-			if left, ok := Grace(err); ok != withholds || ok && left != time.Second {
-				t.Errorf("Acquire after 59 s = %v, want that %s withholds: %v", err, url, withholds)
-			}
-			time.Sleep(time.Second)
-			if _, err := s.Acquire(t.Context(), driver.Request{Name: "b", ID: "2", TTL: time.Hour}); err != nil {
-				t.Errorf("Acquire after a minute = %v", err)
-			}
-		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/ncruces/go-sqlite3"
 	sqlite "github.com/ncruces/go-sqlite3/driver"
@@ -22,89 +21,36 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// guardSyntax lists the places that can keep marks.
-const guardSyntax = "sqlite:PATH, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, or dir:FOLDER"
-
 // guardTable is the table of marks. It is not that of guards which programs use beside their data.
 const guardTable = "snib_marks"
 
 // guardConns bounds the connections of a guard to its server, and so of each replica.
 const guardConns = 8
 
-// A Guard lets holds in to resources, and keeps their marks. Those in a database are shared by all
-// processes that reach it.
-type Guard struct {
-	fence.Guard
-	URL   string // canonical, without secrets
-	close func() error
-}
+// A Guard lets holds in to resources, and keeps their marks in the database of a store, as durably
+// as its locks. It creates its table when it is first needed, and its errors match
+// [driver.ErrUnavailable] if a retry may succeed.
+type Guard struct{ fence.SQL }
 
-// Close closes what the guard uses.
-func (g *Guard) Close() error { return g.close() }
-
-// Guard returns a guard that keeps its marks in the store, as durably as its locks; nil if the
-// store is no database.
+// Guard returns the guard of the store, which does not connect before it is used; nil if the store
+// is no database.
 func (s *Store) Guard() (*Guard, error) {
 	if s.openMarks == nil {
 		return nil, nil
 	}
-	return newGuard(s.URL, s.openMarks)
-}
-
-// OpenGuard returns a guard that keeps its marks at url: in the database of a store, or in a
-// folder. The error matches [ErrConfig] if they can't be kept there. A server that can't be reached
-// now is no error.
-func OpenGuard(ctx context.Context, url string) (*Guard, error) {
-	if folder, ok := strings.CutPrefix(url, "dir:"); ok {
-		return openFolder(folder)
-	}
-	at, err := resolve(url)
-	if err != nil {
-		return nil, err
-	}
-	if at.openMarks == nil {
-		return nil, fmt.Errorf("%w: %s can't keep marks for good; there are %s", ErrConfig, at.url, guardSyntax)
-	}
-	g, err := newGuard(at.url, at.openMarks)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, sqlDialTimeout)
-	defer cancel()
-	if err := g.Guard.(sqlGuard).DB.PingContext(ctx); err != nil && !mayRecover(err) && !isTransient(err) {
-		return nil, errors.Join(withURL(at.url, err), g.Close())
-	}
-	return g, nil
-}
-
-// newGuard returns a guard in a database. It does not connect.
-func newGuard(url string, open func() (*sql.DB, fence.Dialect, error)) (*Guard, error) {
-	db, dialect, err := open()
+	db, dialect, err := s.openMarks()
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(guardConns)
-	return &Guard{sqlGuard{fence.SQL{DB: db, Dialect: dialect, Table: guardTable}}, url, db.Close}, nil
+	return &Guard{fence.SQL{DB: db, Dialect: dialect, Table: guardTable}}, nil
 }
 
-// openFolder returns a guard whose marks are files in a folder.
-func openFolder(folder string) (*Guard, error) {
-	folder, err := canonical(folder)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%w dir:%s: there is no such folder; make it, for this user only", ErrConfig, folder)
-	}
-	return &Guard{fence.Dir{Path: folder}, "dir:" + folder, func() error { return nil }}, nil
-}
-
-// A sqlGuard is a guard in a database. It creates its table when it is first needed, and its errors
-// match [driver.ErrUnavailable] if a retry may succeed.
-type sqlGuard struct{ fence.SQL }
+// Close closes the connections of the guard.
+func (g *Guard) Close() error { return g.DB.Close() }
 
 // Do implements [fence.Guard].
-func (g sqlGuard) Do(ctx context.Context, m fence.Mark, fn func(context.Context) error) error {
+func (g *Guard) Do(ctx context.Context, m fence.Mark, fn func(context.Context) error) error {
 	err := g.SQL.Do(ctx, m, fn)
 	if isNoTable(err) {
 		// Another process may create the table at the same time, which makes one of both fail.
@@ -160,16 +106,10 @@ func openSQLiteMarks(file string) (*sql.DB, fence.Dialect, error) {
 	return db, fence.SQLite, err
 }
 
-// memoryIdentity is that of a store in the memory of this process.
-var memoryIdentity = sync.OnceValue(rand.Text)
-
 // Identity returns what tells the store from all others: for a database, the owner of a mark in it,
 // which the first service makes up. Its token is greater than any that a client may send, so it
 // does not change. The identity is "" for a store that keeps no marks.
 func (s *Store) Identity(ctx context.Context) (string, error) {
-	if s.Private() {
-		return memoryIdentity(), nil
-	}
 	g, err := s.Guard()
 	if g == nil || err != nil {
 		return "", err

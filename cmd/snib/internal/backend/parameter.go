@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,21 +44,16 @@ func Parameters() []Parameter { return new(serverURL).parameters() }
 
 // Stores returns whose parameter it is, for people.
 func (p *Parameter) Stores() string {
-	switch p.of {
-	case redisFamily:
-		return "Redis"
-	case anyRedis:
-		return "Redis, Redlock"
-	case zkFamily:
-		return "ZooKeeper"
-	case zkFamily | etcdFamily:
-		return "ZooKeeper, etcd"
-	case serviceFamily:
-		return "lock service"
-	case withLogins:
-		return "all but the lock service"
+	if p.of == anyServer {
+		return "all"
 	}
-	return "all"
+	var names []string
+	for i, name := range []string{"Redis", "Redlock", "ZooKeeper", "etcd", "lock service"} { // as the families
+		if p.of&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // parameters returns all parameters of the URLs that we parse. Their set functions store the
@@ -91,7 +85,6 @@ func (u *serverURL) parameters() []Parameter {
 		{Syntax: "dial-timeout=DURATION", of: anyServer, set: span(&u.dialTimeout, time.Hour),
 			Doc: "how long to try to connect (default 5s; lock service 2s)"},
 		{Syntax: "db=NUMBER", of: redisFamily, socket: true, Doc: "the database, behind a Unix socket", set: u.setDatabase},
-		{Syntax: "client-name=NAME", of: anyRedis, Doc: "the name of this client in CLIENT LIST", set: u.setClientName},
 		{Syntax: "max-ttl=DURATION", of: anyRedis, set: span(&u.maxTTL, maxTTL),
 			Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)"},
 		{Syntax: "failover-grace=on|off", of: redisFamily, set: choice(&u.graceOff, "off", "on"),
@@ -141,18 +134,6 @@ func parseDuration(text string, max time.Duration) (time.Duration, error) {
 		return 0, fmt.Errorf("it is not a duration of up to %v; give one such as 20s", max)
 	}
 	return d, nil
-}
-
-// setClientName refuses what Redis refuses: "Client names cannot contain spaces,
-// newlines or special characters".
-func (u *serverURL) setClientName(value string) error {
-	for _, r := range value {
-		if r <= ' ' || r > '~' {
-			return errors.New("it must be ASCII without spaces")
-		}
-	}
-	u.clientName = value
-	return nil
 }
 
 func (u *serverURL) setDatabase(value string) error {
@@ -211,7 +192,7 @@ func (k urlKind) eachParameter(query string, fn func(name, value, shown string) 
 
 // findParameter returns the parameter with that name, if the URL may have it.
 func (u *serverURL) findParameter(name, shown string) (*Parameter, error) {
-	var names, close []string
+	var names []string
 	for _, p := range u.parameters() {
 		given := p.name() == name
 		switch {
@@ -229,12 +210,6 @@ func (u *serverURL) findParameter(name, shown string) (*Parameter, error) {
 			return &p, nil
 		}
 		names = append(names, p.name())
-		if distance(name, p.name()) <= 2 {
-			close = append(close, p.name())
-		}
-	}
-	if slices.Sort(close); len(close) > 0 {
-		return nil, fmt.Errorf("%w URL: %s is unknown; did you mean %s?", ErrConfig, shown, strings.Join(close, " or "))
 	}
 	return nil, fmt.Errorf("%w URL: %s is unknown; there are %s", ErrConfig, shown, strings.Join(names, ", "))
 }

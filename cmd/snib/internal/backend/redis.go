@@ -48,7 +48,7 @@ func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, 
 	dialer := net.Dialer{Timeout: cmp.Or(u.dialTimeout, defaultDialTimeout)}
 	o = rueidis.ClientOption{
 		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.database,
-		ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
+		TLSConfig: secure, Dialer: dialer,
 	}
 	if u.socket {
 		o.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -65,7 +65,7 @@ func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, 
 	if u.hasMaster {
 		o.Sentinel = rueidis.SentinelOption{
 			MasterSet: u.masterName, Username: u.sentinelUser, Password: sentinelPassword,
-			ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
+			TLSConfig: secure, Dialer: dialer,
 		}
 	}
 	if u.maxTTL > 0 {

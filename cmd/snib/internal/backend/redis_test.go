@@ -19,14 +19,11 @@ import (
 // parseRedis parses a whole URL.
 func parseRedis(text string) (*serverURL, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
-	for _, k := range []urlKind{singleRedis, redisSocket, redisSentinel, redisCluster} {
-		for _, k := range []urlKind{k, k.secure()} {
-			if k.scheme == scheme {
-				return k.parse(rest)
-			}
-		}
+	k, ok := kindOf(scheme)
+	if !ok {
+		return nil, errors.New("no scheme of Redis")
 	}
-	return nil, errors.New("no scheme of Redis")
+	return k.parse(rest)
 }
 
 func TestRedisURL(t *testing.T) {
@@ -50,8 +47,8 @@ func TestRedisURL(t *testing.T) {
 			return o.TLSConfig.ServerName == "x.org" && !o.TLSConfig.InsecureSkipVerify
 		}},
 		{"rediss://h?insecure=on", "rediss://h:6379/0", func(o rueidis.ClientOption) bool { return o.TLSConfig.InsecureSkipVerify }},
-		{"redis://h?dial-timeout=2&client-name=cron", "redis://h:6379/0", func(o rueidis.ClientOption) bool {
-			return o.Dialer.Timeout == 2*time.Second && o.ClientName == "cron"
+		{"redis://h?dial-timeout=2", "redis://h:6379/0", func(o rueidis.ClientOption) bool {
+			return o.Dialer.Timeout == 2*time.Second
 		}},
 		{
 			"rediss+sentinel://u:p@b,a:1,b:26379/my%20master/2?sentinel-user=su&sentinel-password=sp&dial-timeout=300ms",
@@ -131,7 +128,7 @@ func FuzzRedisURL(f *testing.F) {
 	const secret = "s3cr3t"
 	f.Add("redis", "user:", "", "localhost:6379/0")
 	f.Add("rediss+sentinel", ":", "%", "[::1]:1,h/master/1?dial-timeout=2s")
-	f.Add("redis+cluster", ":/", "?#", "a,b?failover-grace=off&client-name=x")
+	f.Add("redis+cluster", ":/", "?#", "a,b?failover-grace=off&prefix=x")
 	f.Fuzz(func(t *testing.T, scheme, before, after, rest string) {
 		u, err := parseRedis(scheme + "://" + before + secret + after + "@" + rest)
 		if err != nil {

@@ -53,40 +53,27 @@ func (u *serverURL) explainNodes(err error) error {
 // Redlock is the set of nodes that a URL names, for their operator.
 type Redlock struct {
 	URL string // canonical, without secrets
+	redlockadmin.Admin
 
-	url   *serverURL
-	admin redlockadmin.Admin
+	url *serverURL
 }
 
 // Nodes returns the nodes of a URL of Redlock. It contacts none of them.
 func Nodes(url string) (*Redlock, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
-	for _, k := range []urlKind{redlockNodes, redlockNodes.secure()} {
-		if k.scheme != scheme {
-			continue
-		}
-		u, err := k.parse(rest)
-		if err != nil {
-			return nil, err
-		}
-		servers, opts, err := u.nodeOptions()
-		if err != nil {
-			return nil, err
-		}
-		return &Redlock{URL: u.String(), url: u, admin: redlock.Admin(servers, opts...)}, nil
+	k, ok := kindOf(scheme)
+	if !ok || k.family != redlockFamily {
+		return nil, fmt.Errorf("%w URL: it is not a URL of Redlock; one begins with redlock:// or redlocks://", ErrConfig)
 	}
-	return nil, fmt.Errorf("%w URL: it is not a URL of Redlock; the form is %s", ErrConfig, redlockNodes.syntax)
-}
-
-// Init makes new servers the nodes of a cluster.
-func (r *Redlock) Init(ctx context.Context) error {
-	return r.explain(r.admin.Init(ctx))
-}
-
-// Examine returns the state of the nodes.
-func (r *Redlock) Examine(ctx context.Context) ([]redlockadmin.NodeStatus, error) {
-	all, err := r.admin.Examine(ctx)
-	return all, r.explain(err)
+	u, err := k.parse(rest)
+	if err != nil {
+		return nil, err
+	}
+	servers, opts, err := u.nodeOptions()
+	if err != nil {
+		return nil, err
+	}
+	return &Redlock{URL: u.String(), url: u, Admin: redlock.Admin(servers, opts...)}, nil
 }
 
 // Reach reports a problem that waiting does not solve: a node denies access, or
@@ -96,26 +83,17 @@ func (r *Redlock) Reach(ctx context.Context) error {
 	var silent []error
 	for _, n := range all {
 		if Denied(n.Err) {
-			return r.explain(fmt.Errorf("%s: %w", n.Address, n.Err))
+			return r.Explain(fmt.Errorf("%s: %w", n.Address, n.Err))
 		}
 		if n.State == redlockadmin.NodeUnreachable {
 			silent = append(silent, fmt.Errorf("%s: %w", n.Address, n.Err))
 		}
 	}
 	if len(silent) > len(all)/2 {
-		return r.explain(fmt.Errorf("%d of %d nodes do not answer: %w", len(silent), len(all), errors.Join(silent...)))
+		err = fmt.Errorf("%d of %d nodes do not answer: %w", len(silent), len(all), errors.Join(silent...))
 	}
-	return err
+	return r.Explain(err)
 }
 
-// Recover admits the nodes that are kept out, with counters that start at floor.
-func (r *Redlock) Recover(ctx context.Context, floor uint64) error {
-	return r.explain(r.admin.Recover(ctx, floor))
-}
-
-func (r *Redlock) explain(err error) error {
-	if err == nil {
-		return nil
-	}
-	return r.url.explainNodes(err)
-}
+// Explain adds the URL to an error about the nodes.
+func (r *Redlock) Explain(err error) error { return r.url.explainNodes(err) }

@@ -25,7 +25,8 @@ import (
 // form.
 type urlKind struct {
 	scheme    string
-	syntax    string // the form of its URLs, for messages
+	syntax    string // the form of its URLs
+	doc       string // one line for the help
 	family    family
 	port      string // the default port of its servers
 	tls       bool
@@ -33,6 +34,8 @@ type urlKind struct {
 	hasMaster bool // the path begins with the master's name
 	hasDB     bool // the path may contain the number of a database
 	socket    bool // there is no host, and the path is that of a Unix socket
+
+	open func(*serverURL, context.Context) (driver.Driver, error)
 }
 
 const (
@@ -40,32 +43,63 @@ const (
 	sentinelPort = "26379"
 )
 
-var (
-	singleRedis = urlKind{
-		scheme: "redis", syntax: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]", family: redisFamily, port: redisPort, hasDB: true,
+// serverKinds returns the kinds of servers, without their variants with TLS, in the order in which
+// the help shows them.
+func serverKinds() []urlKind {
+	return []urlKind{
+		{
+			scheme: "redis", syntax: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]", doc: "one Redis server; rediss:// is with TLS",
+			family: redisFamily, port: redisPort, hasDB: true, open: (*serverURL).openRedis,
+		},
+		{
+			scheme: redisSocket, syntax: "redis+unix://[USER:PASSWORD@]/PATH[?db=NUMBER]", doc: "the same through a Unix socket",
+			family: redisFamily, socket: true, open: (*serverURL).openRedis,
+		},
+		{
+			scheme: "redis+sentinel", syntax: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]",
+			doc:    "the Redis that these Sentinels call MASTER; rediss+sentinel:// is with TLS",
+			family: redisFamily, port: sentinelPort, manyHosts: true, hasMaster: true, hasDB: true, open: (*serverURL).openRedis,
+		},
+		{
+			scheme: "redis+cluster", syntax: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...",
+			doc:    "a Redis Cluster, known by some of its nodes; rediss+cluster:// is with TLS",
+			family: redisFamily, port: redisPort, manyHosts: true, open: (*serverURL).openRedis,
+		},
+		{
+			scheme: "redlock", syntax: "redlock://[USER:PASSWORD@]HOST[:PORT],...",
+			doc:    "a majority of independent Redis servers; redlocks:// is with TLS",
+			family: redlockFamily, port: redisPort, manyHosts: true, open: (*serverURL).openNodes,
+		},
+		{
+			scheme: "zk", syntax: "zk://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", doc: "a ZooKeeper ensemble; zks:// is with TLS",
+			family: zkFamily, port: "2181", manyHosts: true, open: (*serverURL).openZooKeeper,
+		},
+		{
+			scheme: "etcd", syntax: "etcd://[USER:PASSWORD@]HOST[:PORT],...", doc: "an etcd cluster; etcds:// is with TLS",
+			family: etcdFamily, port: "2379", manyHosts: true, open: (*serverURL).openEtcd,
+		},
+		{
+			scheme: "http", syntax: "http://HOST[:PORT],...",
+			doc:    "a lock service, snib serve, at the addresses of its replicas; https:// is with TLS",
+			family: serviceFamily, port: ServicePort, manyHosts: true, open: (*serverURL).openService,
+		},
 	}
-	redisSocket = urlKind{
-		scheme: "redis+unix", syntax: "redis+unix://[USER:PASSWORD@]/PATH[?db=NUMBER]", family: redisFamily, socket: true,
+}
+
+// kindOf returns the kind of servers with a scheme.
+func kindOf(scheme string) (urlKind, bool) {
+	for _, k := range serverKinds() {
+		for _, k := range []urlKind{k, k.secure()} {
+			if k.scheme == scheme {
+				return k, true
+			}
+		}
 	}
-	redisSentinel = urlKind{
-		scheme: "redis+sentinel", syntax: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]", family: redisFamily,
-		port: sentinelPort, manyHosts: true, hasMaster: true, hasDB: true,
-	}
-	redisCluster = urlKind{
-		scheme: "redis+cluster", syntax: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...", family: redisFamily, port: redisPort,
-		manyHosts: true,
-	}
-	redlockNodes = urlKind{
-		scheme: "redlock", syntax: "redlock://[USER:PASSWORD@]HOST[:PORT],...", family: redlockFamily, port: redisPort, manyHosts: true,
-	}
-	zooKeeper = urlKind{
-		scheme: "zk", syntax: "zk://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", family: zkFamily, port: "2181", manyHosts: true,
-	}
-	etcd = urlKind{
-		scheme: "etcd", syntax: "etcd://[USER:PASSWORD@]HOST[:PORT],...", family: etcdFamily, port: "2379", manyHosts: true,
-	}
-	lockService = urlKind{scheme: "http", syntax: "http://HOST[:PORT],...", family: serviceFamily, port: ServicePort, manyHosts: true}
-)
+	return urlKind{}, false
+}
+
+// redisSocket is the scheme of a Redis behind a Unix socket.
+const redisSocket = "redis+unix"
 
 // secure returns the same kind with TLS.
 func (k urlKind) secure() urlKind {
@@ -100,7 +134,6 @@ type serverURL struct {
 	passwordFile, tokenFile        string
 	ca, cert, key, serverName      string
 	insecure                       bool
-	clientName                     string
 	graceOff, durable              bool
 	allowSplitBrain                bool
 	maxTTL, graceFloor, yieldEvery time.Duration
@@ -123,21 +156,8 @@ func (k urlKind) resolve(rest string) (location, error) {
 	if k.family&anyRedis != 0 {
 		loginAdvice = "set requirepass, or users with ACL"
 	}
-	return location{url: u.String(), open: u.open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff}, nil
-}
-
-func (u *serverURL) open(ctx context.Context) (driver.Driver, error) {
-	switch u.family {
-	case redlockFamily:
-		return u.openNodes(ctx)
-	case zkFamily:
-		return u.openZooKeeper(ctx)
-	case etcdFamily:
-		return u.openEtcd(ctx)
-	case serviceFamily:
-		return u.openService(ctx)
-	}
-	return u.openRedis(ctx)
+	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
+	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.

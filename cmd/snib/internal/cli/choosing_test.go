@@ -94,7 +94,7 @@ func TestPromises(t *testing.T) {
 // would look like a promise.
 func TestFaults(t *testing.T) {
 	for _, i := range promises() {
-		checkClauses(t, i.Backend, backend.FaultsOf(i.Backend))
+		checkClauses(t, i.Backend, faultsOf[i.Backend])
 	}
 }
 
@@ -195,7 +195,7 @@ func choosingTables(all []driver.Info) string {
 	b.WriteString("\n## What becomes of a lock when something goes wrong\n\n")
 	rows = [][]string{{"backend", "pause", "crash", "failover", "partition", "clock jump"}}
 	for _, i := range all {
-		f := backend.FaultsOf(i.Backend)
+		f := faultsOf[i.Backend]
 		rows = append(rows, []string{i.Backend, f.Pause, f.Crash, f.Failover, f.Partition, f.ClockJump})
 	}
 	writeTable(&b, rows)

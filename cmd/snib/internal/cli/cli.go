@@ -192,14 +192,6 @@ func (a *app) open(purpose backend.Purpose) (*backend.Store, error) {
 		return nil, err
 	}
 	a.verbosef("store %s", s.URL)
-	if purpose != backend.Look && a.verbose {
-		ctx, cancel := briefly()
-		defer cancel()
-		// A grace longer than a minute surprises most people.
-		if grace, err := s.RestartGrace(ctx); err == nil && grace > time.Minute {
-			a.verbosef("a restart of the store now would withhold all locks for %s", short(grace))
-		}
-	}
 	if purpose != backend.Look {
 		for _, w := range s.Info().Unmet {
 			a.verbosef("warning: %s", w)

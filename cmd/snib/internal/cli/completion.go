@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/driver"
 )
 
 func (a *app) newCompletionCommand() *cobra.Command {
@@ -49,8 +47,12 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 		_ = a.withStore(func(ctx context.Context, s *backend.Store) error {
 			all, err := list(ctx, s, prefix, false)
 			for _, st := range all {
+				who := plural(len(st.Waiters), "waiter")
+				if len(st.Holders) > 0 {
+					who = heldBy(st.Holders[0])
+				}
 				if shellQuote(st.Name) == st.Name { // shells insert other names unquoted
-					names = append(names, cobra.CompletionWithDesc(st.Name, describeLock(st)))
+					names = append(names, cobra.CompletionWithDesc(st.Name, who))
 				}
 			}
 			return err
@@ -77,17 +79,4 @@ func (a *app) completeURL(*cobra.Command, []string, string) ([]string, cobra.She
 		schemes = append(schemes, cobra.CompletionWithDesc(s.Prefix(), s.Doc))
 	}
 	return schemes, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-}
-
-// describeLock describes a lock for the completion of its name.
-func describeLock(st driver.Status) string {
-	switch n := len(st.Holders); n {
-	case 0:
-		return plural(len(st.Waiters), "waiter")
-	case 1:
-		h := st.Holders[0]
-		return fmt.Sprintf("held by %s, %s left", holderName(h), leaseLeft(h))
-	default:
-		return fmt.Sprintf("held by %s and %d more", holderName(st.Holders[0]), n-1)
-	}
 }

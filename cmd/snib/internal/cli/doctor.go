@@ -165,7 +165,7 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 
 func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output string) error {
 	return a.print(output, result{
-		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info(), s.Faults()), found} },
+		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info()), found} },
 		text:     func() string { return describeStore(s, found) },
 	})
 }
@@ -186,15 +186,5 @@ func describeStore(s *backend.Store, found []backend.Finding) string {
 	for _, text := range info.Assumptions { // what is unmet is among the findings
 		writeField(&b, "rests on", printable(text))
 	}
-	writeFaults(&b, s.Faults())
 	return b.String()
-}
-
-// writeFaults writes what happens to a lock under each fault.
-func writeFaults(b *strings.Builder, f backend.Faults) {
-	writeField(b, "on pause", f.Pause)
-	writeField(b, "on crash", f.Crash)
-	writeField(b, "on failover", f.Failover)
-	writeField(b, "on partition", f.Partition)
-	writeField(b, "on clock jump", f.ClockJump)
 }

@@ -21,12 +21,7 @@ type showJSON struct {
 	Schema string `json:"schema"`
 	Store  string `json:"store"` // the URL of the store, without secrets
 	lockJSON
-	Grace       float64  `json:"restart_grace,omitempty"` // how long a restart would withhold all locks, if it would
-	Tenure      string   `json:"tenure"`                  // what ends the grant of a dead holder: `lease` or `session`
-	Fencing     string   `json:"fencing"`                 // the strength of tokens: `none`, `clock` or `durable`
-	Fairness    string   `json:"fairness"`                // whether waiters are served in order: `always` or `never`
-	Assumptions []string `json:"assumptions"`             // the conditions of the promises
-	Unmet       []string `json:"unmet,omitempty"`         // what breaks a promise here
+	Grace float64 `json:"restart_grace,omitempty"` // how long a restart would withhold all locks, if it would
 }
 
 type heldJSON struct {
@@ -37,10 +32,12 @@ type heldJSON struct {
 	TTL    float64 `json:"ttl"`   // how long the hold lasts
 }
 
-type releaseJSON struct {
-	Schema   string       `json:"schema"`
-	Name     string       `json:"name"`     // the name of the lock
-	Released []holderJSON `json:"released"` // those whose holds were broken
+type leaksJSON struct {
+	Schema string     `json:"schema"`
+	Store  string     `json:"store"`  // the URL of the store, without secrets
+	Looked int        `json:"looked"` // the number of locks that were examined
+	More   bool       `json:"more"`   // whether the search ended because 1,000 were found
+	Leaks  []leakJSON `json:"leaks"`  // what was found
 }
 
 type countJSON struct {
@@ -57,25 +54,11 @@ type countJSON struct {
 	Foreign int `json:"foreign,omitempty"`
 }
 
-type leaksJSON struct {
-	Schema string     `json:"schema"`
-	Store  string     `json:"store"`  // the URL of the store, without secrets
-	Looked int        `json:"looked"` // the number of locks that were examined
-	More   bool       `json:"more"`   // whether the search ended because 1,000 were found
-	Leaks  []leakJSON `json:"leaks"`  // what was found
-}
-
 type doctorJSON struct {
 	Schema string `json:"schema"`
 	Store  string `json:"store"` // the URL of the store, without secrets
 	promisesJSON
 	Checks []backend.Finding `json:"checks"` // what was found
-}
-
-type redlockJSON struct {
-	Schema string     `json:"schema"`
-	Store  string     `json:"store"` // the URL of the nodes, without secrets
-	Nodes  []nodeJSON `json:"nodes"` // sorted by address
 }
 
 // The parts of the documents.
@@ -97,8 +80,7 @@ type holderJSON struct {
 	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
 	Held *float64 `json:"held,omitempty"`
 	Left float64  `json:"left"` // the time until the lease ends if it is not renewed
-	// in `ls`, `show` and `leaks`: true if the holder is gone and its heirs keep the lock. Then
-	// `left` says nothing
+	// true if the holder is gone and its heirs keep the lock. Then `left` says nothing
 	Inherited bool       `json:"inherited,omitempty"`
 	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
 	// in Redis and Redlock, who has a hold that snib did not take, in words. Missing if that is not
@@ -140,32 +122,25 @@ type leakJSON struct {
 }
 
 type promisesJSON struct {
-	Backend     string         `json:"backend"`           // the kind of store
-	Tenure      string         `json:"tenure"`            // what ends the grant of a dead holder: `lease` or `session`
-	Fencing     string         `json:"fencing"`           // the strength of tokens: `none`, `clock` or `durable`
-	Fairness    string         `json:"fairness"`          // whether waiters are served in order: `always` or `never`
-	Shared      bool           `json:"shared"`            // whether locks can be shared
-	Slots       bool           `json:"slots"`             // whether there are semaphores
-	MinTTL      float64        `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
-	MaxTTL      float64        `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
-	Assumptions []string       `json:"assumptions"`       // the conditions of the promises
-	Faults      backend.Faults `json:"faults"`            // what becomes of a lock under each fault: clauses
+	Backend     string   `json:"backend"`           // the kind of store
+	Tenure      string   `json:"tenure"`            // what ends the grant of a dead holder: `lease` or `session`
+	Fencing     string   `json:"fencing"`           // the strength of tokens: `none`, `clock` or `durable`
+	Fairness    string   `json:"fairness"`          // whether waiters are served in order: `always` or `never`
+	Shared      bool     `json:"shared"`            // whether locks can be shared
+	Slots       bool     `json:"slots"`             // whether there are semaphores
+	MinTTL      float64  `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
+	MaxTTL      float64  `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
+	Assumptions []string `json:"assumptions"`       // the conditions of the promises
 }
 
-type nodeJSON struct {
-	Address string `json:"address"`         // the address of the node
-	State   string `json:"state"`           // `admitted`, `waiting`, `blank`, `refused` or `unreachable`
-	Error   string `json:"error,omitempty"` // what is wrong, if anything is
-}
-
-// toLock returns a lock as a document has it. holder is toHolder or toHolderWithHeirs.
-func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
-	return lockJSON{st.Name, mode(st), st.Slots, convert(st.Holders, holder), convert(st.Waiters, toWaiter)}
+func toLock(st driver.Status) lockJSON {
+	return lockJSON{st.Name, mode(st), st.Slots, convert(st.Holders, toHolder), convert(st.Waiters, toWaiter)}
 }
 
 func toHolder(h driver.Holding) holderJSON {
 	j := holderJSON{IDDigest: idDigest(h), Token: h.Token, processJSON: processJSON(h.Holder),
-		Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
+		Left: seconds(min(h.Left, endlessLeft)), Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count,
+		Heirs: convert(h.Heirs, func(k driver.Holder) heirJSON { return heirJSON{k.PID, k.Label} })}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held
@@ -181,22 +156,15 @@ func idDigest(h driver.Holding) string {
 	return driver.Digest(h.ID)
 }
 
-func toHolderWithHeirs(h driver.Holding) holderJSON {
-	j := toHolder(h)
-	j.Inherited = h.Inherited
-	j.Heirs = convert(h.Heirs, func(k driver.Holder) heirJSON { return heirJSON{k.PID, k.Label} })
-	return j
-}
-
 func toWaiter(w driver.Waiting) waiterJSON {
 	return waiterJSON{driver.Digest(w.ID), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
 }
 
-func toPromises(i driver.Info, f backend.Faults) promisesJSON {
+func toPromises(i driver.Info) promisesJSON {
 	return promisesJSON{
 		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL),
 		seconds(i.MaxTTL),
-		slices.Concat([]string{}, i.Assumptions), f,
+		slices.Concat([]string{}, i.Assumptions),
 	}
 }
 

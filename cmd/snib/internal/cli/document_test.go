@@ -96,7 +96,7 @@ func (r *reference) rows(t *testing.T, name string) string {
 	for _, f := range r.types[name].(*ast.StructType).Fields.List {
 		meaning := strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " ")
 		switch key, optional := jsonKey(f); {
-		case key == "schema":
+		case key == "schema", f.Tag == nil && f.Names != nil: // not in JSON
 		case f.Names == nil:
 			b.WriteString(r.rows(t, f.Type.(*ast.Ident).Name)) // JSON has them here, too
 		case meaning == "":

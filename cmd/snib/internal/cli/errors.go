@@ -62,6 +62,14 @@ func silentExit(code int) error {
 	return &exitError{code: code}
 }
 
+// taken returns the error for a lock that somebody holds. With --quiet, nothing is said.
+func (a *app) taken(code int, text string) error {
+	if a.quiet {
+		return silentExit(code)
+	}
+	return failf(code, "%s", text)
+}
+
 func isSilent(err error) bool {
 	var f *exitError
 	return errors.As(err, &f) && f.err == nil

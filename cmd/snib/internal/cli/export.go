@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -67,9 +69,8 @@ func (e *exportCommand) export(ctx context.Context, s *backend.Store) error {
 	if err != nil {
 		return err
 	}
-	checker := &storeChecker{app: e.app, store: s, leaks: newLeakSearch(e.app), failing: make(map[string]bool)}
-	registry := prometheus.NewRegistry()
-	if err := errors.Join(registry.Register(collector), registry.Register(checker)); err != nil {
+	checker := newStoreChecker(e.app, s)
+	if err := checker.registry.Register(collector); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", e.listen)
@@ -77,7 +78,7 @@ func (e *exportCommand) export(ctx context.Context, s *backend.Store) error {
 		return usagef("--listen %s: %w", printable(e.listen), err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(checker.registry, promhttp.HandlerOpts{}))
 	mux.Handle("/{$}", http.RedirectHandler("/metrics", http.StatusFound))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	e.infof("serving http://%s/metrics for %s", listener.Addr(), printable(s.URL))
@@ -123,22 +124,37 @@ func repeat(ctx context.Context, interval time.Duration, do func(context.Context
 // leaks. The results of the last success stay, with their time, when the store does not answer.
 type storeChecker struct {
 	*app
-	store *backend.Store
-	leaks *leaksCommand
+	store    *backend.Store
+	leaks    *leaksCommand
+	registry *prometheus.Registry
 
-	mu       sync.Mutex
-	failing  map[string]bool // what failed when it was last tried
-	checks   checks
-	found    map[string]int // leaks by kind
-	searched time.Time
+	graceEnd atomic.Int64 // Unix time in milliseconds
+	check, ahead, restartGrace, examined,
+	found, searched *prometheus.GaugeVec // without labels, a vector has no series before its first value
+
+	examineFailed, searchFailed bool // when that was last tried
 }
 
-// checks are the results of an examination.
-type checks struct {
-	at           time.Time // zero if there was none
-	findings     []backend.Finding
-	grace        time.Duration  // for how long the store granted nothing then
-	restartGrace *time.Duration // the same after a restart; nil if this user may not ask
+func newStoreChecker(a *app, s *backend.Store) *storeChecker {
+	c := &storeChecker{app: a, store: s, leaks: newLeakSearch(a), registry: prometheus.NewRegistry()}
+	opts := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Name: "snib_store_" + name, Help: help, ConstLabels: prometheus.Labels{"backend": s.Info().Backend}}
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(opts(name, help), labels)
+		c.registry.MustRegister(g)
+		return g
+	}
+	c.check = gauge("check", "1 for the verdict of each check of snib doctor, and 0 for the others.", "check", "verdict")
+	c.ahead = gauge("clock_ahead_seconds", "For how long the server's clock is ahead of that of this host.", "check")
+	c.restartGrace = gauge("restart_grace_seconds", "For how long a restart would make the store grant nothing.")
+	c.examined = gauge("check_timestamp_seconds", "When the store was last examined.")
+	c.found = gauge("leaks", "Leaks that the last search found, by kind.", "kind")
+	c.searched = gauge("leaks_timestamp_seconds", "When the last search for leaks ended.")
+	c.registry.MustRegister(prometheus.NewGaugeFunc(
+		opts("grace_seconds", "For how long the store will grant nothing, because it has restarted."),
+		func() float64 { return max(0, time.Until(time.UnixMilli(c.graceEnd.Load())).Seconds()) }))
+	return c
 }
 
 // newLeakSearch returns a search for leaks that prints nothing.
@@ -154,125 +170,63 @@ func newLeakSearch(a *app) *leaksCommand {
 func (c *storeChecker) examine(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	now := checks{at: time.Now()}
-	var err, graceErr error
-	now.findings, err = c.store.Examine(ctx)
-	now.grace, graceErr = c.store.Grace(ctx, driver.Request{Name: "snib-export", TTL: defaultTTLFor(c.store.Info())})
+	findings, err := c.store.Examine(ctx)
+	grace, graceErr := c.store.Grace(ctx, driver.Request{Name: "snib-export", TTL: defaultTTLFor(c.store.Info())})
+	if !c.succeeded(&c.examineFailed, "the store can't be examined", errors.Join(err, graceErr)) {
+		return
+	}
+	c.graceEnd.Store(time.Now().Add(grace).UnixMilli())
+	c.restartGrace.Reset() // this user may not be allowed to ask any more
 	if left, err := c.store.RestartGrace(ctx); err == nil {
-		now.restartGrace = &left
+		c.restartGrace.WithLabelValues().Set(left.Seconds())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.succeeded("the store can't be examined", errors.Join(err, graceErr)) {
-		c.checks = now
-	}
+	c.export(findings)
+	c.examined.WithLabelValues().SetToCurrentTime()
 }
 
 // searchLeaks searches the store for leaks.
 func (c *storeChecker) searchLeaks(ctx context.Context) {
 	all, err := c.leaks.find(ctx, c.store, "")
-	found := make(map[string]int)
-	for _, kind := range []string{leakEndless, leakDead, leakKept, leakDistant, leakStuck, leakForeign} {
-		found[kind] = 0 // so that an alert sees the first one as an increase
+	if !c.succeeded(&c.searchFailed, "the store can't be searched for leaks", err) {
+		return
 	}
+	found := make(map[string]int)
 	for _, l := range all {
 		found[l.kind]++
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.succeeded("the store can't be searched for leaks", err) {
-		c.found, c.searched = found, time.Now()
+	for _, kind := range []string{leakEndless, leakDead, leakKept, leakDistant, leakStuck, leakForeign} {
+		c.found.WithLabelValues(kind).Set(float64(found[kind])) // 0, so that an alert sees the first one as an increase
 	}
+	c.searched.WithLabelValues().SetToCurrentTime()
 }
 
 // succeeded reports whether err is nil. It prints the first of several errors in a row, unless that
-// only says that the command ends. The caller holds mu.
-func (c *storeChecker) succeeded(problem string, err error) bool {
-	if err != nil && !c.failing[problem] && !errors.Is(err, context.Canceled) {
+// only says that the command ends.
+func (c *storeChecker) succeeded(failed *bool, problem string, err error) bool {
+	if err != nil && !*failed && !errors.Is(err, context.Canceled) {
 		c.infof("%s: %s", problem, message(err))
 	}
-	c.failing[problem] = err != nil
+	*failed = err != nil
 	return err == nil
 }
 
-// newStoreDesc describes a metric of a store.
-func newStoreDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("snib_store_"+name, help, append([]string{"backend"}, labels...), nil)
-}
-
-// descs are the descriptions of the metrics of a storeChecker.
-type descs struct{ check, ahead, grace, restartGrace, examined, leaks, searched *prometheus.Desc }
-
-func newDescs() descs {
-	return descs{
-		check:        newStoreDesc("check", "1 for the verdict of each check of snib doctor, and 0 for the others.", "check", "verdict"),
-		ahead:        newStoreDesc("clock_ahead_seconds", "For how long the server's clock is ahead of that of this host.", "check"),
-		grace:        newStoreDesc("grace_seconds", "For how long the store will grant nothing, because it has restarted."),
-		restartGrace: newStoreDesc("restart_grace_seconds", "For how long a restart would make the store grant nothing."),
-		examined:     newStoreDesc("check_timestamp_seconds", "When the store was last examined."),
-		leaks:        newStoreDesc("leaks", "Leaks that the last search found, by kind.", "kind"),
-		searched:     newStoreDesc("leaks_timestamp_seconds", "When the last search for leaks ended."),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *storeChecker) Describe(ch chan<- *prometheus.Desc) {
-	d := newDescs()
-	for _, desc := range []*prometheus.Desc{d.check, d.ahead, d.grace, d.restartGrace, d.examined, d.leaks, d.searched} {
-		ch <- desc
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *storeChecker) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d, name := newDescs(), c.store.Info().Backend
-	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
-	}
-	if !c.checks.at.IsZero() {
-		gauge(d.examined, float64(c.checks.at.UnixMilli())/1000)
-		gauge(d.grace, max(0, c.checks.grace-time.Since(c.checks.at)).Seconds())
-		if left := c.checks.restartGrace; left != nil {
-			gauge(d.restartGrace, left.Seconds())
-		}
-		c.collectFindings(gauge, &d)
-	}
-	if !c.searched.IsZero() {
-		gauge(d.searched, float64(c.searched.UnixMilli())/1000)
-		for kind, n := range c.found {
-			gauge(d.leaks, float64(n), kind)
-		}
-	}
-}
-
-// collectFindings exports the worst verdict of each check, because a check may have several
-// findings, and the clocks.
-func (c *storeChecker) collectFindings(gauge func(*prometheus.Desc, float64, ...string), d *descs) {
+// export exports the worst verdict of each check, because a check may have several findings, and
+// the clocks.
+func (c *storeChecker) export(findings []backend.Finding) {
 	verdicts := []backend.Verdict{backend.Good, backend.Note, backend.Unmet} // the worst last
-	worst, ahead := make(map[string]int), make(map[string]float64)
-	for _, f := range c.checks.findings {
+	worst := make(map[string]int)
+	c.check.Reset()
+	c.ahead.Reset()
+	for _, f := range findings {
 		check := printable(f.Check)
-		for i, v := range verdicts {
-			if f.Verdict == v {
-				worst[check] = max(worst[check], i)
-			}
-		}
+		worst[check] = max(worst[check], slices.Index(verdicts, f.Verdict))
 		if f.Ahead != nil {
-			ahead[check] = *f.Ahead
+			c.ahead.WithLabelValues(check).Set(*f.Ahead)
 		}
-	}
-	for check, offset := range ahead {
-		gauge(d.ahead, offset, check)
 	}
 	for check, w := range worst {
 		for i, v := range verdicts {
-			value := 0.0
-			if i == w {
-				value = 1
-			}
-			gauge(d.check, value, check, string(v))
+			c.check.WithLabelValues(check, string(v)).Set(map[bool]float64{true: 1}[i == w])
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -151,14 +150,17 @@ func (f findingsStore) Status(_ context.Context, name string) (driver.Status, er
 // TestExportOfVerdicts checks that each check has one series for each verdict, and that the worst
 // of several findings counts.
 func TestExportOfVerdicts(t *testing.T) {
-	c := &storeChecker{store: &backend.Store{Driver: memlock.New()}}
-	c.checks = checks{at: time.Now(), grace: time.Hour, findings: []backend.Finding{
+	c := newStoreChecker(&app{}, &backend.Store{Driver: memlock.New()})
+	c.graceEnd.Store(time.Now().Add(time.Hour).UnixMilli())
+	c.export([]backend.Finding{
 		{Check: "clock", Verdict: backend.Note, Ahead: new(-0.25)},
 		{Check: "node a:1: clock", Verdict: backend.Good, Ahead: new(0.0)},
 		{Check: "standby", Verdict: backend.Unmet},
 		{Check: "standby", Verdict: backend.Good},
-	}}
-	text := gather(t, c)
+	})
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	text := answer.Body.String()
 	for _, want := range []string{
 		`snib_store_check{backend="memory",check="clock",verdict="note"} 1`,
 		`snib_store_check{backend="memory",check="clock",verdict="unmet"} 0`,
@@ -182,25 +184,13 @@ func TestExportOfVerdicts(t *testing.T) {
 // TestExportReportsAnOutageOnce checks that an outage is told once, and again after it has ended.
 func TestExportReportsAnOutageOnce(t *testing.T) {
 	var out strings.Builder
-	c := &storeChecker{app: &app{err: &out}, failing: make(map[string]bool)}
+	c, failed := &storeChecker{app: &app{err: &out}}, false
 	for _, err := range []error{errHalf, errHalf, nil, errHalf, context.Canceled} {
-		if ok := c.succeeded("looking failed", err); ok != (err == nil) {
+		if ok := c.succeeded(&failed, "looking failed", err); ok != (err == nil) {
 			t.Errorf("succeeded(%v) = %v", err, ok)
 		}
 	}
 	if want := strings.Repeat("snib: looking failed: the other half is down\n", 2); out.String() != want {
 		t.Errorf("it says %q, want %q", out.String(), want)
 	}
-}
-
-// gather returns what a collector exports, in the text format.
-func gather(t *testing.T, c prometheus.Collector) string {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(c); err != nil {
-		t.Fatal(err)
-	}
-	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-	return answer.Body.String()
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,43 +64,30 @@ func parseDuration(text string) (time.Duration, error) {
 type choice struct {
 	value   string
 	allowed []string
-	kind    string // what the help calls the value; "" for the list of what is allowed
 }
 
 func (c *choice) String() string { return c.value }
 
-func (c *choice) Type() string {
-	if c.kind != "" {
-		return c.kind
-	}
-	return strings.Join(c.allowed, "|")
-}
+func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
 
 func (c *choice) Set(text string) error {
-	for _, a := range c.allowed {
-		if a == text {
-			c.value = text
-			return nil
-		}
+	if !slices.Contains(c.allowed, text) {
+		return fmt.Errorf("it is not one of %s", c.Type())
 	}
-	return fmt.Errorf("it is not one of %s", strings.Join(c.allowed, "|"))
+	c.value = text
+	return nil
 }
 
-// addChoice adds a flag with a few allowed values to cmd. The first is the
-// default. Shells complete them.
-func addChoice(cmd *cobra.Command, name, short, usage string, allowed ...string) *choice {
+// addOutput adds the flag -o with a few allowed values. The first is the default. Shells complete
+// them.
+func addOutput(cmd *cobra.Command, allowed ...string) *choice {
 	c := &choice{value: allowed[0], allowed: allowed}
-	cmd.Flags().VarP(c, name, short, usage)
+	cmd.Flags().VarP(c, "output", "o", "the format of the result")
 	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
 		panic(err) // the flag exists
 	}
 	return c
-}
-
-// addOutput adds the flag -o.
-func addOutput(cmd *cobra.Command, allowed ...string) *choice {
-	return addChoice(cmd, "output", "o", "the format of the result", allowed...)
 }
 
 // addRetry adds the flag that says how long the store may be unavailable.

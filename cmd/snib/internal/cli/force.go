@@ -17,7 +17,7 @@ import (
 
 // checkYes refuses a command that has to ask where nobody can answer. yes is the flag --yes.
 func checkYes(yes bool) error {
-	if !yes && !term.IsTerminal(int(syscall.Stdin)) {
+	if !yes && !term.IsTerminal(int(syscall.Stdin)) { //nolint:unconvert // a handle on Windows
 		return usagef("there is no terminal to ask on; give --yes to go on without asking")
 	}
 	return nil

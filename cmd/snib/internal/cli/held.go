@@ -82,21 +82,8 @@ func findHold(st driver.Status, id string) *driver.Holding {
 // environ returns our environment with vars added, each "NAME=value". They replace
 // variables with the same names.
 func environ(vars ...string) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !overridden(kv, vars) {
-			env = append(env, kv)
-		}
-	}
-	return append(env, vars...)
-}
-
-func overridden(kv string, vars []string) bool {
-	name, _, _ := strings.Cut(kv, "=")
-	for _, v := range vars {
-		if strings.HasPrefix(v, name+"=") {
-			return true
-		}
-	}
-	return false
+	return append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(vars, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	}), vars...)
 }

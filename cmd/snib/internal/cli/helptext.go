@@ -28,57 +28,38 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
   snib's standard input, output and error, and a process group of its own. The
   -- may be omitted: flags after the first word of the command belong to it.
 
-  Several locks. --also NAME holds further locks under the same flags. snib
-  acquires all of them in the order of their names, so that callers with names
-  in common don't wait for each other. If one can't be had, it gives back the
-  others. If one is lost, that is a loss. With --any it holds only one, the
-  one that is free first, in the given order if several are.
+  Several locks. --also NAME holds further locks under the same flags. If one
+  can't be had, snib gives back the others. If one is lost, that is a loss. With
+  --any it holds only one, the one that is free first.
 
-  Signals. snib passes TERM, HUP, INT, QUIT, USR1, USR2, WINCH and CONT on to
-  that group. After the first TERM, HUP, INT or QUIT, the command has the time
-  of --kill-after to end; then snib kills the rest of it. Further signals are
-  passed on and don't extend that time. snib keeps the lock until then. If a
-  program uses HUP or QUIT for something else, send the signal to the program
-  itself, or give a long --kill-after. Once the command has ended by itself,
-  the lock no longer guards the processes that it left in the background.
+  Signals. snib passes signals on to that group. After the first TERM, HUP, INT
+  or QUIT, the command has the time of --kill-after to end; then snib kills the
+  rest of it, and frees the lock.
 
   Nothing outlives the lock. Whenever snib ends the command, it ends all that
   the command started, on Linux also what timeout, set -m, setsid or su put
   into groups and sessions of their own. Elsewhere, snib finds only the
-  process group (Windows: the job). It can't end processes of users whom it
-  may not signal, nor what another program, such as cron, at or a container
-  engine, starts for the command.
+  process group (Windows: the job, which gets Ctrl-Break in place of TERM). Once
+  the command has ended by itself, the lock no longer guards what it left in
+  the background.
 
   Waiting. A store that is out of reach, or that grants nothing after a
   restart, does not mean that the lock is taken. A run that may wait retries
   for a minute, and prints the reason after a second. With --try or --skip, or
   when --wait runs out, it prints the reason and exits 69.
 
-  snib ends at most 6 s after the command, even if the store hangs. The lock
-  then lapses by itself.
-
   Loss. While renewals fail, the command gets TERM when only --kill-after of
   the lease is left (or a third of --ttl, if that is less), and KILL before the
-  lease ends. If the lock is already lost, because somebody released it by
-  force, or because snib was stopped for longer than the lease lasted, snib
-  kills the command at once: another command may be running. The exit code is
-  79. While snib is stopped (SIGSTOP), it can't stop the command; with
-  SNIB_TOKEN, the resource can refuse what the command then does.
+  lease ends. If the lock is already lost, by force or because snib was stopped
+  for too long, snib kills the command at once: another command may be running.
+  The exit code is 79. With SNIB_TOKEN, the resource can refuse a late command.
 
-  If snib is killed, the command is killed, too (Linux). The processes that the
-  command started are not killed. In a SQLite store, they keep the lock until
-  the last of them has ended, except programs that close the descriptors they
-  inherit. In other stores, the lock stays taken for the rest of --ttl.
+  If snib is killed, the command is killed, too (Linux, Windows). The lock then
+  stays taken for the rest of --ttl; in a SQLite store, until the last process
+  that the command started has ended.
 
-  Windows. There are no signals. Where the command would get TERM, it gets
-  Ctrl-Break. If snib is killed, so are the command and all that it started.
-  There is no Ctrl-Z.
-
-  Terminal. Ctrl-C reaches the command once, and snib waits for it. Ctrl-Z
-  stops the command but not snib, which keeps the lock, so there is no prompt.
-  Another Ctrl-Z continues the command, and Ctrl-C ends it. If the command dies
-  of Ctrl-C, so does snib ($? is 130 either way), and a script or a loop around
-  snib ends as well.
+  Terminal. Ctrl-C reaches the command once, and snib waits for it. Ctrl-Z stops
+  the command but not snib, which keeps the lock. Another Ctrl-Z continues it.
 
   Durations are written 30s, 5m, 1h30m; a bare number is seconds. Exit codes:
   snib help exit-codes. What the command sees: snib help environment.
@@ -133,7 +114,6 @@ const lsExamples = `  snib ls                     all locks that are held or wai
   snib ls lock: --foreign     also those that other libraries hold in Redis
   snib ls -o json             for programs
   snib ls --count             how many are held, and how many wait
-  snib ls -o name | wc -l     one number
 `
 
 const lsNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
@@ -166,9 +146,7 @@ const holdNotes = `  snib hold returns when the lock is held. A process in the b
   While renewals fail, and when the lock is lost, that process sends TERM to the
   script, to its process group if it leads one, and on Linux to what it started.
   It can't wait until they have ended, nor find what was left in the background.
-  So prefer snib run, which does, where the work is one command. If the process
-  itself is killed, the lock ends after --ttl, and nobody tells the script: give
-  SNIB_TOKEN to the resource.
+  So prefer snib run, which does, where the work is one command.
 `
 
 const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
@@ -207,22 +185,18 @@ const fenceExamples = `  snib run counter -- snib fence count.txt -- awk '{n=$1}
   snib run report -- snib fence report.html -- ./make-report
 `
 
-const fenceNotes = `  The command reads the old contents of FILE as its input; without a FILE, the
-  input is empty. Its output replaces the contents at once and as a whole. If
-  the command fails, FILE stays as it was.
+const fenceNotes = `  The command reads the old contents of FILE as its input. Its output replaces
+  the contents at once and as a whole. If the command fails, FILE stays as it
+  was.
 
   FILE.fence contains the highest token that was seen. A hold with a lower
-  token is refused, with exit code 79, even if it held the lock when it began:
-  a process that was stopped for longer than its lease lasted can't harm FILE
-  any more. The hold is that of the snib run, hold or lock around this command,
-  from SNIB_NAME, SNIB_TOKEN and SNIB_ID.
+  token is refused, with exit code 79. The hold is that of the snib run, hold or
+  lock around this command, from SNIB_NAME, SNIB_TOKEN and SNIB_ID.
 
   A FILE that exists without FILE.fence is refused: somebody may have removed
   FILE.fence, and then an old hold would be let in. If nobody has guarded FILE
-  yet, give --adopt the first time.
-
-  All programs that write FILE have to do it this way, under the same lock, on
-  one host.
+  yet, give --adopt the first time. All programs that write FILE have to do it
+  this way, under the same lock, on one host.
 `
 
 const redisExamples = `  snib redis forget redis://cache:6379     grant locks again, at once
@@ -241,9 +215,7 @@ const redlockExamples = `  snib redlock init redlock://a:6379,b:6379,c:6379     
 
 const redlockNotes = `  init lets new servers take part at once. They must be new: nobody may hold a
   lock that one of them has forgotten. Without init, clients let them in when
-  max-ttl is over, as they do with a server that restarted.
-
-  status exits 69 unless a majority takes part.
+  max-ttl is over. status exits 69 unless a majority takes part.
 
   recover lets servers in although no majority knows their counters, which go
   on from the floor. It takes max-ttl and 2 %. Stop the clients before: they
@@ -268,27 +240,22 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
   dead     a hold of a process of this host that does not exist any more
   kept     a hold whose holder is gone, but processes that it started keep the
            lock until they end (SQLite); --fix leaves it alone
-  distant  a hold that ends in 366 days or later; --fix leaves it alone, and
-           snib release --force frees it
+  distant  a hold that ends in 366 days or later; --fix leaves it alone
   stuck    waiters behind the entry of a dead waiter, or for a lock that nobody
            holds
   foreign  a key in Redis that another lock library left, and that will never
            end; with a PREFIX, any string and any hash without an end
 
-  A leak is reported only if it was seen twice, a second apart. Holds of snib
-  lock are meant to outlive their process, and are not dead. Processes are
+  A leak is reported only if it was seen twice, a second apart. Processes are
   looked up on this host only: run it on each host, as a user who may see all
-  processes.
+  processes. A process in another container may have this host's name and be
+  alive, so a dead hold is watched until it would have been renewed, but for no
+  longer than --settle.
 
-  A process in another container may have this host's name and be alive. So a
-  dead hold is watched until it would have been renewed, for a third of what is
-  left of its lease, but for no longer than --settle. --fix leaves a hold alone
-  that was not watched for long enough; snib release --force frees it.
-
-  --fix frees exactly what was found: a hold that changed in the meantime is
-  left alone. Keys of other libraries are deleted with --foreign only, after a
-  check of their value, and only if they are strings in the format of a known
-  library. The others are shown: snib release NAME --force deletes one of them.
+  --fix frees exactly what was found: a hold that changed in the meantime, or
+  was not watched for long enough, is left alone. Keys of other libraries are
+  deleted with --foreign only, if they are strings in the format of a known
+  library. snib release NAME --force frees what --fix leaves alone.
 `
 
 const watchExamples = `  snib watch                  all locks
@@ -300,9 +267,7 @@ const watchExamples = `  snib watch                  all locks
 const watchNotes = `  It reads the store once a second, or ten times with --exact, and then pauses
   for at least nine times as long as the reading took. It does not see what
   begins and ends between two readings. A hold that was broken by force counts
-  as released. With --waiters, the waiters of the first reading are reported as
-  waiting, and a waiter that is gone is reported as left if it may have had the
-  lock in the meantime. -o json prints one document per line.
+  as released. -o json prints one document per line.
 `
 
 const exportExamples = `  snib export                 serve http://127.0.0.1:9877/metrics
@@ -310,15 +275,13 @@ const exportExamples = `  snib export                 serve http://127.0.0.1:987
 `
 
 const exportNotes = `  It runs until it gets INT or TERM. One for each store is enough. It counts
-  holds and waiters by classes of names, says how long somebody has waited at
-  most, and has the verdicts of snib doctor, the clocks of servers, the grace
-  period, and what snib leaks finds. docs/metrics.md lists the metrics.
+  holds and waiters by classes of names, and has what snib doctor and snib leaks
+  find; docs/metrics.md lists the metrics. If the store does not answer later,
+  the last results stay, with their time.
 
-  If the store does not answer later, the last results stay, with their time.
-  Dead holds and waiters are found on this host only, as by snib leaks. Anybody
-  who reaches ADDRESS can read the metrics; they have no names of locks in full,
-  no holders and no ids. In Redis and Redlock, it takes and frees a lock of
-  its own at each reading.
+  Anybody who reaches ADDRESS can read the metrics; they have no names of locks
+  in full, no holders and no ids. In Redis and Redlock, it takes and frees a lock
+  of its own at each reading.
 `
 
 const serveExamples = `  snib serve                  http://127.0.0.1:7420 for the default store
@@ -339,18 +302,11 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   ADDRESS must be a loopback address, or a Unix socket, which only its user can
   open: curl --unix-socket PATH. With --policy, it allows nothing that the
   file does not allow; docs/serve-access.md describes the file. HUP makes it
-  read the policy and the certificates again, and open the audit log again. A
-  bad file changes nothing.
-
-  After a signal, it answers requests that wait, and refuses new ones. Holds
-  stay in the store, and their clients go on at another replica.
-
-  Scripts ask /v1/fence whether a later hold has come to a resource. The service
-  keeps marks for that in its database. In Redis they would not last, so there
-  --fence names a place: sqlite:PATH, postgres://, mysql://, or dir:FOLDER.
+  read the policy and the certificates again, and open the audit log again.
 
   In ZooKeeper and etcd, a lock ends with the session of the process that took
-  it, so they can't be served.
+  it, so they can't be served. In Redis there is no place for the marks of
+  /v1/fence; a service of a database guards any resource.
 `
 
 const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL

@@ -57,7 +57,6 @@ func (a *app) newHoldCommand() *cobra.Command {
 	h.retry = addRetry(cmd)
 	f.BoolVarP(&h.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
 	h.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives its keeper if that dies or hangs (not in etcd and ZooKeeper)", defaultTTL, minTTL)
-	h.onLost = addChoice(cmd, "on-lost", "", "what happens to the script when the lock is lost: TERM, or a message only", "kill", "continue")
 	f.StringVar(&h.label, "label", "", "a `TEXT` that shows others what holds the lock")
 	h.output = addOutput(cmd, "shell", "json")
 	return cmd
@@ -135,10 +134,6 @@ func (h *holdCommand) keep(ctx context.Context) error {
 	}
 	close(granted)
 	defer closeSoon(locker)
-	if s.Private() {
-		held.release()
-		return failf(exitConfig, "no other process sees %s; choose another with --url", s.URL)
-	}
 	err = h.report(s, held, outer)
 	if err == nil {
 		err = os.Stdout.Close() // tells the parent that this was all
@@ -202,13 +197,8 @@ func (h *holdCommand) endScript(asked *bool, format string, args ...any) {
 		return
 	}
 	*asked = true
-	text := fmt.Sprintf(format, args...)
-	if h.onLost.value == "continue" {
-		h.messagef("%s; the script goes on without it, as --on-lost says", text)
-		return
-	}
 	h.script.Terminate()
-	h.messagef("%s; sent TERM to the script, pid %d", text, h.pid)
+	h.messagef("%s; sent TERM to the script, pid %d", fmt.Sprintf(format, args...), h.pid)
 }
 
 // report prints what the script needs to know of its hold.

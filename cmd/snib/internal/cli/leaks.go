@@ -442,8 +442,7 @@ func (l *leaksCommand) report(s *backend.Store, found []leak) error {
 func toLeak(k leak) leakJSON {
 	j := leakJSON{k.kind, k.name, k.problem, k.library, k.unsure, nil, len(k.status.Waiters), k.fixed}
 	if h := k.holder(); h != nil {
-		shown := toHolderWithHeirs(*h)
-		j.Holder = &shown
+		j.Holder = new(toHolder(*h))
 	}
 	return j
 }

@@ -88,7 +88,8 @@ func (a slowStore) Status(context.Context, string) (driver.Status, error) {
 func TestLeaksWithSlowAnswers(t *testing.T) {
 	for _, delay := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{value: defaultSettle}, host: "here"}
+			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, host: "here",
+				settle: &duration{value: defaultSettle}}
 			store := slowStore{ends: time.Now().Add(time.Hour), delay: delay}
 			found, err := l.find(t.Context(), &backend.Store{Driver: store}, "")
 			if err != nil || len(found) != 1 || found[0].kind != leakDead {

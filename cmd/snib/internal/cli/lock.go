@@ -100,10 +100,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if err != nil {
 		err = acq.explainRefusal(err, s)
 		if t, ok := errors.AsType[takenError](err); ok {
-			if l.quiet {
-				return silentExit(exitBusy)
-			}
-			return failf(exitBusy, "%s", t.text)
+			return l.taken(exitBusy, t.text)
 		}
 		return err
 	}
@@ -116,9 +113,6 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 
 // checkStore reports a store in which a hold can't outlive this process, or not with this TTL.
 func (l *lockCommand) checkStore(s *backend.Store) error {
-	if s.Private() {
-		return failf(exitConfig, "%s ends with this process, and the lock with it; choose another with --url", s.URL)
-	}
 	if s.Info().Tenure == driver.TenureSession {
 		return failf(exitConfig, "in a store of the kind %s a lock ends with the process that took it: use snib run, or choose another "+
 			"store with --url", s.Info().Backend)

@@ -71,7 +71,7 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 	}
 	return a.print(output, result{
 		document: func() any {
-			return lsJSON{"snib.ls/1", s.URL, convert(all, func(st driver.Status) lockJSON { return toLock(st, toHolderWithHeirs) })}
+			return lsJSON{"snib.ls/1", s.URL, convert(all, func(st driver.Status) lockJSON { return toLock(st) })}
 		},
 		names: func() []string { return convert(all, func(st driver.Status) string { return listedName(st.Name) }) },
 		text:  func() string { return table(all) },

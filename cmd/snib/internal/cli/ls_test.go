@@ -65,14 +65,9 @@ func TestWatchAfter(t *testing.T) {
 		time.Microsecond:        "released     job  token 7, after 0ms, host\n",
 		1500 * time.Millisecond: "released     job  token 7, after 1s, host\n",
 	} {
-		var out bytes.Buffer
-		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
-		h := toHolder(driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held})
-		if err := w.report(newEvent(eventReleased, "job", &h)); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasSuffix(out.String(), want) {
-			t.Errorf("of a hold of %v: %q, want the end %q", held, out.String(), want)
+		h := driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held}
+		if got := newHoldEvent(eventReleased, "job", h).line(); !strings.HasSuffix(got, want) {
+			t.Errorf("of a hold of %v: %q, want the end %q", held, got, want)
 		}
 	}
 }

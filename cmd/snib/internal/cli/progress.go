@@ -12,7 +12,7 @@ import (
 )
 
 // onTerminal reports whether standard error is a terminal.
-func onTerminal() bool { return term.IsTerminal(int(syscall.Stderr)) }
+func onTerminal() bool { return term.IsTerminal(int(syscall.Stderr)) } //nolint:unconvert // a handle on Windows
 
 // canRedraw reports whether standard error is a terminal on which a line can be drawn again. An old
 // console of Windows can't, and nothing tells which it is.
@@ -27,7 +27,7 @@ type statusLine struct {
 }
 
 func (l *statusLine) draw(text string) {
-	if width, _, err := term.GetSize(int(syscall.Stderr)); err == nil {
+	if width, _, err := term.GetSize(int(syscall.Stderr)); err == nil { //nolint:unconvert // as above
 		text = truncate(text, width-1) // a line that wraps can't be redrawn
 	}
 	fmt.Fprintf(l.out, "\r\x1b[K%s", text)

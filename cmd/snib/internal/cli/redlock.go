@@ -1,10 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +19,6 @@ func (a *app) newRedlockCommand() *cobra.Command {
 		ValidArgs: []string{"init", "status", "recover"},
 		Args:      takesAction,
 	}
-	output := addOutput(cmd, "table", "json")
-	wait := addDuration(cmd, "wait", "w", "recover: give up after `DURATION` (default: never)", 0, time.Millisecond)
 	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		nodes, err := a.openNodes(args[1:])
@@ -32,7 +28,7 @@ func (a *app) newRedlockCommand() *cobra.Command {
 		ctx := cmd.Context()
 		switch args[0] {
 		case "init":
-			if err := nodes.Init(ctx); err != nil {
+			if err := nodes.Explain(nodes.Init(ctx)); err != nil {
 				return err
 			}
 		case "recover":
@@ -42,30 +38,16 @@ func (a *app) newRedlockCommand() *cobra.Command {
 			if err := nodes.Reach(ctx); err != nil {
 				return err
 			}
-			if err := a.recoverNodes(ctx, nodes, *floor, wait.value); err != nil {
+			if a.verbose || onTerminal() {
+				a.infof("waiting for max-ttl, until no lease is left that the servers may have forgotten")
+			}
+			if err := nodes.Explain(nodes.Recover(ctx, *floor)); err != nil {
 				return err
 			}
 		}
-		return a.reportNodes(ctx, nodes, output.value)
+		return a.reportNodes(ctx, nodes)
 	}
 	return cmd
-}
-
-// recoverNodes admits the nodes that are kept out. It waits without a limit if wait is 0.
-func (a *app) recoverNodes(ctx context.Context, nodes *backend.Redlock, floor uint64, wait time.Duration) error {
-	if wait > 0 {
-		inner, cancel := context.WithTimeout(ctx, wait)
-		defer cancel()
-		ctx = inner
-	}
-	if a.verbose || onTerminal() {
-		a.infof("waiting for max-ttl, until no lease is left that the servers may have forgotten")
-	}
-	err := nodes.Recover(ctx, floor)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failf(exitUnavailable, "%v", err) // %v: the message must not say "does not answer"
-	}
-	return err
 }
 
 // openNodes returns the nodes of the URL in args, or of the URL that all commands use.
@@ -80,60 +62,32 @@ func (a *app) openNodes(args []string) (*backend.Redlock, error) {
 	return backend.Nodes(url)
 }
 
-// reportNodes prints the state of the nodes. It fails if no majority takes part.
-func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock, output string) error {
+// reportNodes prints the state of the nodes, one on a line. It fails if no majority takes part.
+func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock) error {
 	all, err := nodes.Examine(ctx)
 	if err != nil {
-		return err
+		return nodes.Explain(err)
 	}
-	admitted, denied := 0, false
-	list := make([]nodeJSON, len(all))
+	admitted, code := 0, exitUnavailable
+	rows := make([][]string, len(all))
 	for i, n := range all {
-		list[i] = nodeJSON{Address: n.Address, State: n.State.String()}
-		if n.Counters != nil {
-			list[i].Error = message(n.Counters)
+		text := n.State.String()
+		if problem := cmp.Or(n.Err, n.Counters); problem != nil {
+			text += ": " + message(problem)
 		}
-		if n.Err != nil {
-			list[i].Error = message(n.Err)
-			denied = denied || backend.Denied(n.Err)
-		}
+		rows[i] = []string{n.Address, printable(text)}
 		if n.State == redlockadmin.NodeAdmitted {
 			admitted++
 		}
+		if backend.Denied(n.Err) {
+			code = exitNotAllowed
+		}
 	}
-	if err := a.printNodes(nodes.URL, list, output); err != nil {
+	if err := a.printf("%s", columns(rows)); err != nil {
 		return err
 	}
 	if admitted <= len(all)/2 {
-		code := exitUnavailable
-		if denied {
-			code = exitNotAllowed
-		}
 		return failf(code, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
 	}
 	return nil
-}
-
-func (a *app) printNodes(url string, list []nodeJSON, output string) error {
-	return a.print(output, result{
-		document: func() any { return redlockJSON{"snib.redlock/1", url, list} },
-		text:     func() string { return describeNodes(list) },
-	})
-}
-
-// describeNodes returns the state of the nodes for people, one on a line.
-func describeNodes(list []nodeJSON) string {
-	widest := 0
-	for _, n := range list {
-		widest = max(widest, len(n.Address))
-	}
-	var b strings.Builder
-	for _, n := range list {
-		text := n.State
-		if n.Error != "" {
-			text += ": " + n.Error
-		}
-		writeTerm(&b, n.Address, printable(text), widest+len("  "))
-	}
-	return b.String()
 }

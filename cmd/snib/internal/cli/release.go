@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 
@@ -20,7 +19,6 @@ type releaseCommand struct {
 	id         string
 	reason     string
 	force, yes bool
-	output     *choice
 }
 
 func (a *app) newReleaseCommand() *cobra.Command {
@@ -39,7 +37,6 @@ func (a *app) newReleaseCommand() *cobra.Command {
 	f.BoolVar(&r.force, "force", false, "take it from any holder")
 	f.StringVar(&r.reason, "reason", "", "a `TEXT` for the audit line: why the lock is taken away")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
-	r.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if r.force == (r.id != "") {
 			return usagef("no holder was named: give --id ID, or --force for any holder")
@@ -72,11 +69,14 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 		}
 	}
 	if len(holds) == 0 {
-		return failf(exitNotHeld, "%s is not held%s", printable(name), r.idClause())
+		if r.id != "" { // which may be somebody's secret
+			return failf(exitNotHeld, "%s is not held under this id", printable(name))
+		}
+		return failf(exitNotHeld, "%s is not held", printable(name))
 	}
 	switch {
 	case isUnbreakable(holds[0]):
-		return failf(exitConfig, "%s %s", printable(name), unbreakableText(holds[0]))
+		return failf(exitConfig, "%s may not be a lock: it is %s, which snib does not delete", printable(name), holderName(holds[0]))
 	case !r.yes:
 		if err := r.confirmRelease(name, holds); err != nil {
 			return err
@@ -93,7 +93,8 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 		return err
 	}
 	if len(broken) < len(holds) {
-		return failf(exitBusy, "%s; see snib show", changedText(name, broken, holds))
+		return failf(exitBusy, "the holder of %s changed meanwhile: %s of %d released; see snib show",
+			printable(name), plural(len(broken), "hold"), len(holds))
 	}
 	return nil
 }
@@ -116,44 +117,17 @@ func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, hol
 	return broken, nil
 }
 
-// idClause returns the part of a message that says that the user named a hold. It does not repeat
-// the id, which may be somebody's secret.
-func (r *releaseCommand) idClause() string {
-	if r.id == "" {
-		return ""
-	}
-	return " under this id"
-}
-
 // confirmRelease shows the holds, and asks the user to type the lock's name.
 func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) error {
-	for _, text := range releaseWarnings(name, holds) {
-		r.messagef("%s", text)
-	}
-	// A name that can't be typed may be entered in its printed form.
-	return r.ask("type the name of the lock to release it: ", name, printable(name))
-}
-
-// unbreakableText says why a hold that isUnbreakable is not released.
-func unbreakableText(h driver.Holding) string {
-	return fmt.Sprintf("may not be a lock: it is %s, which snib does not delete", holderName(h))
-}
-
-// changedText says that only some of the holds that were to be broken were still there.
-func changedText(name string, broken, holds []driver.Holding) string {
-	return fmt.Sprintf("the holder of %s changed meanwhile: %s of %d released", printable(name), plural(len(broken), "hold"), len(holds))
-}
-
-// releaseWarnings returns what a user has to know before the holds of a lock are broken.
-func releaseWarnings(name string, holds []driver.Holding) []string {
-	var texts []string
 	for _, h := range holds {
-		texts = append(texts, fmt.Sprintf("%s is %s, and %s", printable(name), heldBy(h), describeEnd(h)))
+		r.messagef("%s is %s, and %s", printable(name), heldBy(h), describeEnd(h))
 		if isForeign(h) {
-			texts = append(texts, "snib did not write it: to release it means to delete it from the store, whether it is a lock or not")
+			r.messagef("snib did not write it: to release it means to delete it from the store, whether it is a lock or not")
 		}
 	}
-	return append(texts, "the holder may still be at work; another can then start beside it")
+	r.messagef("the holder may still be at work; another can then start beside it")
+	// A name that can't be typed may be entered in its printed form.
+	return r.ask("type the name of the lock to release it: ", name, printable(name))
 }
 
 // auditBreak logs who broke a hold. It has a digest of the id, as the marks of package fence do,
@@ -173,15 +147,10 @@ func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason
 
 // report prints the holds that were broken.
 func (r *releaseCommand) report(name string, broken []driver.Holding) error {
-	return r.print(r.output.value, result{
-		document: func() any { return releaseJSON{"snib.release/1", name, convert(broken, toHolder)} },
-		text: func() string {
-			var b strings.Builder
-			for _, h := range broken {
-				writeField(&b, "released", printable(name))
-				writeHolder(&b, h)
-			}
-			return b.String()
-		},
-	})
+	var b strings.Builder
+	for _, h := range broken {
+		writeField(&b, "released", printable(name))
+		writeHolder(&b, h)
+	}
+	return r.printf("%s", b.String())
 }

@@ -44,7 +44,6 @@ type runCommand struct {
 
 	try, skip, shared, fair, any bool
 	busyCode, slots              int
-	onLost                       *choice
 	shell, label                 string
 	also                         []string
 	retry                        *duration
@@ -83,7 +82,6 @@ func (a *app) newRunCommand() *cobra.Command {
 	r.maxHold = addDuration(cmd, "max-hold", "", "give the lock up after this long: end the command and exit 79", 0, 1)
 	r.timeout = addDuration(cmd, "timeout", "", "end the command after this long and exit 124", 0, 1)
 	r.killAfter = addDuration(cmd, "kill-after", "k", "how long a command has between the first signal and KILL", 5*time.Second, 0)
-	r.onLost = addChoice(cmd, "on-lost", "", "what happens to the command when the lock is lost", "kill", "continue")
 	f.StringVarP(&r.shell, "command", "c", "", "run `STRING` with sh -c")
 	f.StringArrayVar(&r.also, "also", nil, "hold the lock `NAME`, too; may be given several times")
 	f.BoolVar(&r.any, "any", false, "hold just one of NAME and --also, whichever is free first; SNIB_NAME says which")
@@ -287,14 +285,11 @@ func (r *runCommand) checkSupport(info driver.Info) error {
 // lock that somebody holds, not to an outage.
 func (r *runCommand) handleTaken(name string, err error) error {
 	if t, ok := errors.AsType[takenError](err); ok {
-		switch {
-		case r.skip:
-			r.verbosef("%s is taken: skipped", printable(name))
-			return nil
-		case r.quiet:
-			return silentExit(r.busyCode)
+		if !r.skip {
+			return r.taken(r.busyCode, t.text)
 		}
-		return failf(r.busyCode, "%s", t.text)
+		r.verbosef("%s is taken: skipped", printable(name))
+		return nil
 	}
 	return err
 }

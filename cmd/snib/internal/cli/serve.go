@@ -27,7 +27,6 @@ const drainTimeout = 10 * time.Second
 type serveCommand struct {
 	*app
 	listen string
-	fence  string // where marks are kept; "": in the store, if it is a database
 	flags  accessFlags
 }
 
@@ -43,7 +42,6 @@ func (a *app) newServeCommand() *cobra.Command {
 		ValidArgsFunction: a.completeURL,
 	}
 	cmd.Flags().StringVar(&c.listen, "listen", "127.0.0.1:"+backend.ServicePort, "`ADDRESS` to serve on, HOST:PORT or unix:PATH; without --policy, it must be a loopback address, or a socket, which only its user can open")
-	cmd.Flags().StringVar(&c.fence, "fence", "", "keep the marks of /v1/fence at `URL`, or in a folder, dir:PATH (default: in the store, if it is a database)")
 	c.flags.register(cmd.Flags())
 	cmd.AddCommand(a.newServeTokenCommand(), a.newServeCheckCommand())
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -84,11 +82,6 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	if err != nil {
 		return err
 	}
-	guard, err := c.openGuard(s)
-	if err != nil {
-		return err
-	}
-	defer guard.close()
 	if s.Private() {
 		c.messagef("the store is in memory: a restart forgets all holds and reservations")
 	}
@@ -96,16 +89,24 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		c.messagef("it grants nothing for %v; former holds that last longer may overlap with new ones", grace)
 	}
 	checks := serveChecks{c.app, s}
-	opts := serve.Options{
-		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks, Fence: guard.fence(),
+	options := serve.Options{
+		Access: access.Authorizer, Audit: access.recent, Doctor: checks.doctor, Leaks: checks.leaks,
 		Metrics: metrics.handler(), Observe: metrics.observe,
 		Log:      func(line string) { c.messagef("%s", line) },
 		Identity: func(ctx context.Context) (string, error) { return c.identity(ctx, s) },
 	}
 	if s.Withholds() {
-		opts.Grace = func(err error) time.Duration { left, _ := backend.Grace(err); return left }
+		options.Grace = func(err error) time.Duration { left, _ := backend.Grace(err); return left }
 	}
-	service, err := serve.New(s.Driver, opts)
+	guard, err := s.Guard()
+	if err != nil {
+		return err
+	}
+	if guard != nil { // in Redis, marks would be gone with its memory
+		defer guard.Close() //nolint:errcheck // nobody uses it any more
+		options.Fence = &serviceGuard{Guard: guard, app: c.app, printed: map[string]time.Time{}}
+	}
+	service, err := serve.New(s.Driver, options)
 	if errors.Is(err, driver.ErrInvalid) {
 		return failf(exitConfig, "%s: %w", s.URL, err)
 	}
@@ -151,4 +152,31 @@ func (c *serveCommand) drain(service *serve.Service, server *http.Server) error 
 		c.infof("some requests had no answer within %v", drainTimeout)
 	}
 	return nil
+}
+
+// serveChecks are what the commands doctor and leaks find in the store of a service.
+type serveChecks struct {
+	app   *app
+	store *backend.Store
+}
+
+// doctor examines the store.
+func (c serveChecks) doctor(ctx context.Context) ([]wire.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	found, _, err := diagnose(ctx, c.store, nil) // that no lock could be taken is among the findings
+	return convert(found, func(f backend.Finding) wire.Finding {
+		return wire.Finding{Check: f.Check, Verdict: string(f.Verdict), Value: f.Value, Advice: f.Advice}
+	}), err
+}
+
+// leaks searches the store. The clients of a service run on hosts of their own, or in containers,
+// so it does not look for their processes on this one.
+func (c serveChecks) leaks(ctx context.Context) ([]wire.Leak, error) {
+	search := newLeakSearch(c.app)
+	search.host = ""
+	found, err := search.find(ctx, c.store, "")
+	return convert(found, func(k leak) wire.Leak {
+		return wire.Leak{Kind: k.kind, Name: k.name, Problem: k.problem, Library: k.library, Unsure: k.unsure}
+	}), err
 }

@@ -121,8 +121,8 @@ func (s *serviceAccess) reload() error {
 // reloadOnSignal reloads at each SIGHUP until ctx is done.
 func (s *serviceAccess) reloadOnSignal(ctx context.Context, a *app) {
 	signals := make(chan os.Signal, 1)
-	if all := reloadSignals(); len(all) > 0 {
-		signal.Notify(signals, all...) // without a signal, Notify would relay all of them
+	if len(reloadSignals) > 0 { // without a signal, Notify would relay all of them
+		signal.Notify(signals, reloadSignals...)
 	}
 	defer signal.Stop(signals)
 	for {

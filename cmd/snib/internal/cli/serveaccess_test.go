@@ -21,7 +21,6 @@ func TestAccessFlags(t *testing.T) {
 		{"Local", "127.0.0.1:7420", accessFlags{}, ""},
 		{"LocalIPv6", "[::1]:7420", accessFlags{}, ""},
 		{"LocalName", "localhost:7420", accessFlags{}, ""},
-		{"Socket", "unix:/run/snib.sock", accessFlags{}, ""},
 		{"All", ":7420", accessFlags{}, "--policy must say"},
 		{"AllIPv4", "0.0.0.0:7420", accessFlags{}, "--policy must say"},
 		{"Name", "db.example.com:7420", accessFlags{}, "--policy must say"},

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
@@ -13,26 +14,34 @@ import (
 // A serviceGuard lets holds in to the resources of a service. It prints why it failed, because the
 // clients are not told.
 type serviceGuard struct {
-	*backend.Guard // nil: the service has none
-	app            *app
-	printed        seldom
+	*backend.Guard
+	app *app
+
+	mu      sync.Mutex
+	printed map[string]time.Time // when each problem was printed last
 }
 
-// openGuard opens the guard that the flags ask for. In Redis, marks would be gone with its memory,
-// so a service of Redis has none unless --fence names a place for them.
-func (c *serveCommand) openGuard(s *backend.Store) (*serviceGuard, error) {
-	g := &serviceGuard{app: c.app}
-	var err error
-	if c.fence == "" {
-		g.Guard, err = s.Guard()
-		return g, err
+// Do implements [fence.Guard].
+func (g *serviceGuard) Do(ctx context.Context, m fence.Mark, fn func(context.Context) error) error {
+	err := g.Guard.Do(ctx, m, fn)
+	switch {
+	case err == nil, errors.Is(err, fence.ErrStale), errors.Is(err, context.Canceled):
+	case errors.Is(err, fence.ErrConflict):
+		g.print("conflict", err) // worth an alarm, unless clients show a wrong id
+	default:
+		g.print("failure", err)
 	}
-	url, err := c.storeURL(c.fence)
-	if err != nil {
-		return nil, err
+	return err
+}
+
+// print prints a problem at most once a minute.
+func (g *serviceGuard) print(problem string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last, ok := g.printed[problem]; !ok || time.Since(last) >= time.Minute {
+		g.printed[problem] = time.Now()
+		g.app.messagef("fence: %s", message(err))
 	}
-	g.Guard, err = backend.OpenGuard(context.Background(), url)
-	return g, err
 }
 
 // identity returns the identity of a store; "" if it keeps none.
@@ -43,35 +52,4 @@ func (c *serveCommand) identity(ctx context.Context, s *backend.Store) (string, 
 	}
 	c.messagef("the store has no id that clients could compare: %s", message(err))
 	return "", nil
-}
-
-// fence returns the guard for the service.
-func (g *serviceGuard) fence() fence.Guard {
-	if g.Guard == nil {
-		return nil
-	}
-	return g
-}
-
-// close closes the guard.
-func (g *serviceGuard) close() {
-	if g.Guard != nil {
-		_ = g.Guard.Close() // nobody uses it any more
-	}
-}
-
-// Do implements [fence.Guard].
-func (g *serviceGuard) Do(ctx context.Context, m fence.Mark, fn func(context.Context) error) error {
-	err := g.Guard.Do(ctx, m, fn)
-	subject := "failure"
-	switch {
-	case err == nil, errors.Is(err, fence.ErrStale), errors.Is(err, context.Canceled):
-		return err
-	case errors.Is(err, fence.ErrConflict):
-		subject = "conflict" // worth an alarm, unless clients show a wrong id
-	}
-	if g.printed.allows(subject, time.Now()) {
-		g.app.messagef("fence: %s: %s", g.URL, message(err))
-	}
-	return err
 }

@@ -15,7 +15,7 @@ import (
 func (a *app) newShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME",
-		Short:             "print all about one lock: holder, lease, token, queue, and the promises of the store",
+		Short:             "print all about one lock: holder, lease, token and queue",
 		Example:           showExamples,
 		Args:              oneDisplayedName,
 		ValidArgsFunction: a.completeName,
@@ -40,31 +40,14 @@ func (a *app) newShowCommand() *cobra.Command {
 
 // printShow prints a lock. grace is how long a restart of the store would withhold all locks.
 func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration, output string) error {
-	info := s.Info()
 	return a.print(output, result{
-		document: func() any {
-			return showJSON{
-				"snib.show/1", s.URL, toLock(st, toHolderWithHeirs), grace.Seconds(),
-				info.Tenure.String(), info.Fencing.String(), info.Fairness.String(), info.Assumptions, info.Unmet,
-			}
-		},
-		text: func() string { return showText(s, st, grace) },
+		document: func() any { return showJSON{"snib.show/1", s.URL, toLock(st), grace.Seconds()} },
+		text:     func() string { return lockText(st, grace) },
 	})
 }
 
-// showText returns all about a lock, for people.
-func showText(s *backend.Store, st driver.Status, grace time.Duration) string {
-	var b strings.Builder
-	b.WriteString(lockText(st))
-	if grace > 0 {
-		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
-	}
-	writePromises(&b, s.URL, s.Info())
-	return b.String()
-}
-
 // lockText returns who holds a lock and who waits for it.
-func lockText(st driver.Status) string {
+func lockText(st driver.Status, grace time.Duration) string {
 	var b strings.Builder
 	writeField(&b, "name", listedName(st.Name))
 	writeField(&b, "mode", describeMode(st))
@@ -82,6 +65,9 @@ func lockText(st driver.Status) string {
 			text += ", shared"
 		}
 		writeField(&b, "waiting", text)
+	}
+	if grace > 0 {
+		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
 	}
 	return b.String()
 }
@@ -109,18 +95,6 @@ func sinceText(h driver.Holding) string {
 		return "-"
 	}
 	return fmt.Sprintf("%s (%s)", time.Now().Add(-h.Held).UTC().Format(time.RFC3339), short(h.Held))
-}
-
-// writePromises writes what the store promises and the assumptions behind it.
-func writePromises(b *strings.Builder, url string, info driver.Info) {
-	writeField(b, "store", printable(url))
-	writeField(b, "fencing", describeFencing(info.Fencing))
-	for _, text := range info.Assumptions {
-		writeField(b, "rests on", printable(text))
-	}
-	for _, text := range info.Unmet {
-		writeField(b, "warning", printable(text))
-	}
 }
 
 func writeField(b *strings.Builder, name, value string) { writeTerm(b, name, value, 14) }

@@ -91,8 +91,7 @@ func (g *supervisor) supervise() exitStatus {
 	}
 }
 
-// checkValidity checks how long the hold is still valid. If that is too short it ends the command,
-// unless --on-lost says otherwise.
+// checkValidity checks how long the hold is still valid. If that is too short it ends the command.
 func (g *supervisor) checkValidity() {
 	left := g.held.validity()
 	next := left - max(g.termThreshold, g.killThreshold)
@@ -103,9 +102,7 @@ func (g *supervisor) checkValidity() {
 		g.handleLoss()
 		return
 	case left <= g.termThreshold:
-		if g.run.onLost.value == "kill" {
-			g.endBeforeExpiry(left)
-		}
+		g.endBeforeExpiry(left)
 		next = left - g.killThreshold
 	}
 	g.validityTimer.Reset(max(next, time.Millisecond))
@@ -130,10 +127,6 @@ func (g *supervisor) endBeforeExpiry(left time.Duration) {
 // command gets no time to end.
 func (g *supervisor) handleLoss() {
 	g.lost = true
-	if g.run.onLost.value == "continue" {
-		g.run.messagef("lost %s: %s; the command goes on without it, as --on-lost says", g.held, g.cause())
-		return
-	}
 	g.endCode = exitLost
 	g.child.Signal(syscall.SIGKILL)
 	g.run.messagef("lost %s: %s; killed the command", g.held, g.cause())
@@ -185,7 +178,7 @@ func (g *supervisor) forwardSignal(s syscall.Signal) {
 	// This process may have been stopped for longer than the lease lasted. Then
 	// the command must not go on.
 	g.checkValidity()
-	if g.lost && g.endCode != 0 {
+	if g.lost {
 		return
 	}
 	switch {
@@ -242,7 +235,7 @@ func (g *supervisor) handleEvent(e child.Event) (end exitStatus, over bool) {
 // handleStop handles a command that a signal stopped.
 func (g *supervisor) handleStop(by syscall.Signal) {
 	g.checkValidity() // see forwardSignal
-	if g.lost && g.endCode != 0 {
+	if g.lost {
 		return // it is being killed
 	}
 	again := g.stopSignal == by

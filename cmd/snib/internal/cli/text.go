@@ -132,18 +132,13 @@ func holderName(h driver.Holding) string {
 	return describeHolder(h.Holder)
 }
 
-// heldBy says who the holder is, and for how long.
+// heldBy says who the holder is, and for how long if that is known. Until the first renewal, etcd
+// does not know it for a lock that was waited for.
 func heldBy(h driver.Holding) string {
-	return "held by " + holderName(h) + heldFor(h)
-}
-
-// heldFor says how long a hold has lasted, for the end of a phrase. It returns "" if that is
-// unknown: etcd does not know it for a lock that was waited for, until the first renewal.
-func heldFor(h driver.Holding) string {
 	if h.Held == 0 {
-		return ""
+		return "held by " + holderName(h)
 	}
-	return " for " + short(h.Held)
+	return "held by " + holderName(h) + " for " + short(h.Held)
 }
 
 // leaseLeft returns how long a hold lasts if it is not renewed.
@@ -160,6 +155,30 @@ func leaseEnd(h driver.Holding) string {
 		return "its lease never ends"
 	}
 	return "its lease ends in " + leaseLeft(h)
+}
+
+// describeHeirs names the processes that keep a hold whose own process is gone.
+func describeHeirs(h driver.Holding) string {
+	var all []string
+	for _, k := range h.Heirs {
+		text := fmt.Sprintf("pid %d", k.PID)
+		if k.Label != "" {
+			text += " (" + k.Label + ")"
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return "a process that can't be seen"
+	}
+	return printable(strings.Join(all, ", "))
+}
+
+// describeEnd says when a hold ends, for the end of a sentence about it.
+func describeEnd(h driver.Holding) string {
+	if h.Inherited {
+		return "that process is gone, but processes that it started keep the lock: " + describeHeirs(h)
+	}
+	return leaseEnd(h)
 }
 
 // tokenText returns the fencing token as text.

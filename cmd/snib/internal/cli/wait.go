@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 				return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(name), withheldText(grace))
 			}
 			if left <= 0 {
-				return a.stillTaken(name, st.Holders[0])
+				return a.taken(exitBusy, fmt.Sprintf("%s is taken: %s", printable(name), heldBy(st.Holders[0])))
 			}
 			pause = min(pause, left)
 		}
@@ -71,12 +72,4 @@ func defaultTTLFor(info driver.Info) time.Duration {
 		ttl = min(ttl, info.MaxTTL)
 	}
 	return ttl
-}
-
-// stillTaken returns the error for a lock that somebody holds.
-func (a *app) stillTaken(name string, h driver.Holding) error {
-	if a.quiet {
-		return silentExit(exitBusy)
-	}
-	return failf(exitBusy, "%s is taken: %s", printable(name), heldBy(h))
 }

@@ -36,6 +36,9 @@ type event struct {
 	Holder *holderJSON `json:"holder,omitempty"` // the holder, if the event is about a hold
 	From   *holderJSON `json:"from,omitempty"`   // the holder before, if the lock was handed over
 	Waiter *waiterJSON `json:"waiter,omitempty"` // the waiter, if the event is about one
+
+	hold   driver.Holding
+	waiter driver.Waiting
 }
 
 // The kinds of events.
@@ -94,26 +97,14 @@ func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string)
 	if w.exact {
 		read, interval = snapshotOne, oneInterval
 	}
-	o := observer{
-		interval:     interval,
-		takeSnapshot: func() (snapshot, error) { return read(ctx, s, name) },
-		onOutage:     func(err error) { w.infof("%s; still watching", message(err)) },
-		onSnapshot: func(was, now snapshot, passed time.Duration) error {
-			for _, e := range w.diff(was, now, passed) {
-				if err := w.report(e); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
+	o := observer{interval, func() (snapshot, error) { return read(ctx, s, name) }, w.report}
 	if !w.runFor.set {
-		return o.run(ctx)
+		return o.run(ctx, w.app)
 	}
 	// The deadline bounds the pauses only, so that at least one snapshot is taken.
 	bounded, cancel := context.WithTimeout(ctx, w.runFor.value)
 	defer cancel()
-	return o.run(bounded)
+	return o.run(bounded, w.app)
 }
 
 // A snapshot is what one look at the store showed: locks by their names.
@@ -146,7 +137,6 @@ func snapshotOne(ctx context.Context, s *backend.Store, name string) (snapshot, 
 type observer struct {
 	interval     time.Duration // at least
 	takeSnapshot func() (snapshot, error)
-	onOutage     func(error) // called at the beginning of each outage
 
 	// onSnapshot is called with each snapshot, the one before, which is nil at first, and the
 	// time from the start of the earlier to the end of the later. A lease that had more time
@@ -156,7 +146,7 @@ type observer struct {
 
 // run takes snapshots until ctx is done. It tolerates outages of up to retryTimeout, but not
 // before the first snapshot.
-func (o *observer) run(ctx context.Context) error {
+func (o *observer) run(ctx context.Context, a *app) error {
 	var was snapshot
 	var last time.Time
 	var tookBefore time.Duration // how long the snapshot before took
@@ -172,7 +162,7 @@ func (o *observer) run(ctx context.Context) error {
 			return err
 		case err != nil:
 			if !failing {
-				o.onOutage(err)
+				a.infof("%s; still watching", message(err))
 			}
 			failing, took = true, 0
 		default:
@@ -190,9 +180,9 @@ func (o *observer) run(ctx context.Context) error {
 	}
 }
 
-// diff returns what happened between two snapshots. It does not see what began and ended in
+// report prints what happened between two snapshots. It does not see what began and ended in
 // between.
-func (w *watchCommand) diff(was, now snapshot, passed time.Duration) []event {
+func (w *watchCommand) report(was, now snapshot, passed time.Duration) error {
 	var all []event
 	for _, name := range namesIn(was, now) {
 		all = append(all, holdEvents(name, was, now, passed)...)
@@ -200,7 +190,13 @@ func (w *watchCommand) diff(was, now snapshot, passed time.Duration) []event {
 			all = append(all, waitEvents(name, was[name], now[name])...)
 		}
 	}
-	return all
+	for _, e := range all {
+		r := result{document: func() any { return e }, oneLine: true, text: e.line}
+		if err := w.print(w.output.value, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // namesIn returns the names of the locks in two snapshots, sorted, each once.
@@ -213,15 +209,11 @@ func namesIn(was, now snapshot) []string {
 // holdEvents returns the events of the holds of one lock.
 func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	ended, begun := holdsNotIn(was[name].Holders, now[name].Holders), holdsNotIn(now[name].Holders, was[name].Holders)
-	one := func(kind string, h driver.Holding) event {
-		j := toHolder(h)
-		return newEvent(kind, name, &j)
-	}
+	one := func(kind string, h driver.Holding) event { return newHoldEvent(kind, name, h) }
 	exclusive := mode(was[name]) == "exclusive" && mode(now[name]) == "exclusive"
 	if exclusive && len(ended) == 1 && len(begun) == 1 && ended[0].Left > passed {
 		e := one(eventHanded, begun[0])
-		from := toHolder(ended[0])
-		e.From = &from
+		e.From = new(toHolder(ended[0]))
 		return []event{e}
 	}
 	var all []event
@@ -253,9 +245,8 @@ func holdsNotIn(some, others []driver.Holding) []driver.Holding {
 // without being seen as a holder. In the first snapshot all waiters begin.
 func waitEvents(name string, was, now driver.Status) []event {
 	one := func(kind string, waiter driver.Waiting) event {
-		e := newEvent(kind, name, nil)
-		j := toWaiter(waiter)
-		e.Waiter = &j
+		e := newEvent(kind, name)
+		e.Waiter, e.waiter = new(toWaiter(waiter)), waiter
 		return e
 	}
 	in := func(all []driver.Waiting, id string) bool {
@@ -292,46 +283,26 @@ func wasKeptOut(was, now driver.Status, waiter driver.Waiting) bool {
 	return stayed > 0
 }
 
-func newEvent(kind, name string, h *holderJSON) event {
-	return event{Schema: "snib.watch/1", Time: timestamp(time.Now()), Event: kind, Name: name, Holder: h}
+func newHoldEvent(kind, name string, h driver.Holding) event {
+	e := newEvent(kind, name)
+	e.Holder, e.hold = new(toHolder(h)), h
+	return e
 }
 
-// timestamp formats a time for JSON.
-func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-func (w *watchCommand) report(e event) error {
-	return w.print(w.output.value,
-		result{document: func() any { return e }, oneLine: true, text: e.line})
+func newEvent(kind, name string) event {
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+	return event{Schema: "snib.watch/1", Time: now, Event: kind, Name: name}
 }
 
 // line returns an event on one line, for people.
 func (e event) line() string {
-	who := ""
-	switch {
-	case e.Waiter != nil:
-		who = describeHolder(driver.Holder(e.Waiter.processJSON))
-	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), e.Holder.who())
-	default:
-		who = fmt.Sprintf("token %d, %s", e.Holder.Token, e.Holder.who())
+	who := describeHolder(e.waiter.Holder)
+	if e.Waiter == nil {
+		who = fmt.Sprintf("token %d, ", e.hold.Token)
+		if ended := e.Event == eventReleased || e.Event == eventLost; ended && e.hold.Held != 0 { // otherwise it is unknown
+			who += fmt.Sprintf("after %s, ", short(e.hold.Held))
+		}
+		who += holderName(e.hold)
 	}
 	return fmt.Sprintf("%s  %-11s  %s  %s\n", e.Time[11:23], e.Event, listedName(e.Name), who)
-}
-
-// who describes the holder.
-func (h *holderJSON) who() string {
-	known := driver.Holding{Token: h.Token, Holder: driver.Holder(h.processJSON), Foreign: h.Foreign}
-	if h.Held != nil {
-		known.Held = time.Duration(*h.Held * float64(time.Second))
-	}
-	return holderName(known)
-}
-
-// heldPhrase says how long a hold lasted, for the middle of a line. It returns "" if that is
-// unknown.
-func (h *holderJSON) heldPhrase() string {
-	if h.Held == nil {
-		return ""
-	}
-	return fmt.Sprintf("after %s, ", short(time.Duration(*h.Held*float64(time.Second))))
 }

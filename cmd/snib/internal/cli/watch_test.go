@@ -55,10 +55,9 @@ func TestObserverRests(t *testing.T) {
 						}
 						return snapshot{}, nil
 					},
-					onOutage:   func(error) {},
 					onSnapshot: func(_, _ snapshot, _ time.Duration) error { return nil },
 				}
-				if err := o.run(ctx); err != nil {
+				if err := o.run(ctx, &app{quiet: true}); err != nil {
 					t.Errorf("run = %v", err)
 				}
 			})

@@ -5,7 +5,6 @@ package cli
 import (
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -17,13 +16,23 @@ var otherSignals = []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SI
 var stopSignals = []syscall.Signal{syscall.SIGTSTP}
 
 // isStop reports whether s is a signal with which the keyboard stops a program.
-func isStop(s syscall.Signal) bool { return slices.Contains(stopSignals, s) }
+func isStop(s syscall.Signal) bool { return s == syscall.SIGTSTP }
 
 // isContinue reports whether s continues a stopped program.
 func isContinue(s syscall.Signal) bool { return s == syscall.SIGCONT }
 
 // wantsTerminal reports whether s stops a program because it used a terminal that it doesn't have.
 func wantsTerminal(s syscall.Signal) bool { return s == syscall.SIGTTIN || s == syscall.SIGTTOU }
+
+// reloadSignals are those that make snib serve read its files again.
+var reloadSignals = []os.Signal{syscall.SIGHUP}
+
+// findsInCurrentFolder says that a command without a path may be one of the current folder: "." is
+// in PATH on purpose.
+const findsInCurrentFolder = true
+
+// notExecutable follows the name of a file that can't be run.
+const notExecutable = "is not executable; chmod +x it?"
 
 // askToEnd asks a process that we started to end.
 func askToEnd(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

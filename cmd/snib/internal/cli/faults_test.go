@@ -1,15 +1,13 @@
-package backend
+package cli
 
-import "github.com/sniblock/snib/driver"
-
-// Faults says, for people who choose a store, what happens to a lock under each kind of fault: a
+// faults says, for people who choose a store, what happens to a lock under each kind of fault: a
 // clause on one line, in lower case and without a full stop.
-type Faults struct {
-	Pause     string `json:"pause"`      // a holder stops for longer than its lease, and then goes on
-	Crash     string `json:"crash"`      // a holder's process or host dies
-	Failover  string `json:"failover"`   // the store restarts, or another server takes its place
-	Partition string `json:"partition"`  // a holder, or a part of the store, is cut off
-	ClockJump string `json:"clock_jump"` // a wall clock is set
+type faults struct {
+	Pause     string // a holder stops for longer than its lease, and then goes on
+	Crash     string // a holder's process or host dies
+	Failover  string // the store restarts, or another server takes its place
+	Partition string // a holder, or a part of the store, is cut off
+	ClockJump string // a wall clock is set
 }
 
 // The faults that are the same on several backends.
@@ -21,8 +19,8 @@ const (
 	oldPrimary  = "a holder that is cut off is told before its lease ends; a primary that does not know that it was replaced goes on granting"
 )
 
-// faults are those of each backend, by the name in its Info.
-var faults = map[string]Faults{
+// faultsOf are the faults of each backend, by the name in its Info.
+var faultsOf = map[string]faults{
 	"memory": {
 		Pause:     "the whole process stops, and all contenders with it; a hold whose lease ended in the meantime is lost when it goes on",
 		Crash:     "all contenders die with the holder",
@@ -80,27 +78,4 @@ var faults = map[string]Faults{
 		Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
 		ClockJump: "no effect: members count by a clock that nobody sets",
 	},
-	"remote": {
-		Pause:     leaseEnds,
-		Crash:     freeAtEnd,
-		Failover:  "if a replica of the service dies, holds go on at another one, and waiters lose their places; if the store fails over, what its own page says",
-		Partition: "a holder that is cut off from the service is told before its lease ends; if a replica is cut off from its store, its clients go on at another one",
-		ClockJump: "clocks of clients and of the service don't matter; that of the store may, as its own page says",
-	},
-}
-
-// FaultsOf returns the faults of a backend, by the name in its Info.
-func FaultsOf(name string) Faults { return faults[name] }
-
-// Faults returns the faults of the store, with the options of its URL.
-func (s *Store) Faults() Faults {
-	f := FaultsOf(s.Info().Backend)
-	switch {
-	case s.Info().Backend == "redis" && s.Info().Fencing == driver.FencingDurable:
-		f.Failover = "a server that restarts with its append-only file goes on with leases and tokens; one without it grants nothing until the leases that " +
-			"may be forgotten are over; if a copy or a replica takes its place, holds can overlap"
-	case s.graceOff && !s.Private():
-		f.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
-	}
-	return f
 }

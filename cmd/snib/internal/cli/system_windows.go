@@ -23,6 +23,16 @@ func isContinue(syscall.Signal) bool { return false }
 // wantsTerminal returns false, because each program on a console may read from it.
 func wantsTerminal(syscall.Signal) bool { return false }
 
+// reloadSignals is empty: Windows has no signal that means to read files again.
+var reloadSignals []os.Signal
+
+// findsInCurrentFolder says that commands without a path are not looked up in the current folder.
+// Windows would look there first, so that whoever may write there could replace any command.
+const findsInCurrentFolder = false
+
+// notExecutable follows the name of a file that can't be run.
+const notExecutable = "is not executable; rename it, so that it ends as PATHEXT says?"
+
 // askToEnd does nothing: a process that is on our console, and in our process group, has got the
 // same Ctrl-C as we have.
 func askToEnd(*os.Process) error { return nil }
