@@ -191,7 +191,7 @@ func TestStaleHandOver(t *testing.T) {
 	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
 		admin := dial(t, server.DSN())
 		jobtest.StaleHandOver(t, open, func(name, _ string) {
-			must(t, admin, "UPDATE snib_locks SET version = version + 1, held = 0, ends = 0 WHERE name = ?", []byte(name))
+			must(t, admin, "UPDATE snib_locks SET version = version + 1, ends = 0 WHERE name = ?", []byte(name))
 		})
 	})
 }
