@@ -59,7 +59,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, write bool, err error) {
 	req, ttl := a.Req, a.Req.TTL.Microseconds()
 	if h = s.HolderOf(a.Entry.Nonce); h != nil { // the answer to an earlier request was lost
-		extend(h, s.Now, ttl)
+		extend(h, s.latest, ttl)
 		return h, true, nil
 	}
 	if !s.Fits(req) {
@@ -95,7 +95,7 @@ func extend(e *entry, now, ttl int64) {
 // grant makes a holder of a waiter or a newcomer.
 func (s *state) grant(e entry, ttl int64) *entry {
 	s.removeWaiter(e.Nonce)
-	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.Now, s.Now+ttl
+	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.Now, s.latest+ttl
 	s.Holders = append(s.Holders, e)
 	s.signalFirst()
 	return &s.Holders[len(s.Holders)-1]

@@ -61,9 +61,8 @@ func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err err
 			return false, nil
 		}
 		h.Since = min(h.Since, s.Now) // the clock may have been set back since
-		if h.Until, h.Kept = h.Since+h.MinHold, true; h.Until <= s.Now {
-			s.removeHolder(h.Token)
-		}
+		h.Until, h.Kept = h.Since+h.MinHold, true
+		s.removeEnded()
 		s.signalFirst()
 		return true, nil
 	})
@@ -194,7 +193,7 @@ func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 		err := d.change(ctx, r.Req.Name, func(s *state) (bool, error) {
 			h := s.holder(r.Lease)
 			if held, last = h != nil, s; held {
-				extend(h, s.Now, r.Req.TTL.Microseconds())
+				extend(h, s.latest, r.Req.TTL.Microseconds())
 			}
 			return held, nil
 		})

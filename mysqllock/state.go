@@ -88,9 +88,10 @@ type state struct {
 
 	readOnly bool // the server has set read_only
 
-	floor int64          // tokens of new rows are greater
-	start driver.Instant // our clock when the server's was Now, or before
-	at    time.Time      // after that
+	floor  int64          // tokens of new rows are greater
+	latest int64          // the server's time, or later, where Now is that time or earlier
+	start  driver.Instant // our clock when the server's was latest, or before
+	at     time.Time      // our clock when the server's was Now, or later
 }
 
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
@@ -105,7 +106,7 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	s.known = len(waiters)
+	s.latest, s.known = s.Now, len(waiters)
 	err = s.parse(entry{ID: id.String, TTL: ttl.Int64, Until: ends.Int64}, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
 		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
@@ -169,11 +170,6 @@ func (s *state) queueArgs() []any {
 	}
 	return []any{added, []byte(s.signaled), first, added, []byte(called), encodeEntries(s.Waiters), added,
 		[]byte(s.Name)}
-}
-
-// removeHolder removes the holder with this token.
-func (s *state) removeHolder(token uint64) {
-	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Token == token })
 }
 
 // signalFirst signals the driver of the first waiter if that waiter can be granted. If it can't,
@@ -287,31 +283,32 @@ func (l *rowMutexes) offer(s *state) {
 // again.
 const maxStateAge = 10 * time.Second
 
-// recall returns the row as this process knows it, at the present time, or nil. The time is a bit
-// earlier than that of the server, unless the server's clock was set back.
+// recall returns the row as this process knows it, at the present time, or nil.
 func (m *rowMutex) recall() *state {
-	s := m.last
+	s, now := m.last, driver.Now()
 	m.last = nil // the caller owns it
 	if s == nil || time.Since(s.at) > maxStateAge {
 		return nil
 	}
-	s.Now, s.start, s.recalled = s.Now+time.Since(s.at).Microseconds(), driver.Now(), true
+	s.latest, s.start, s.recalled = s.Now+now.Sub(s.start).Microseconds(), now, true
+	s.Now += time.Since(s.at).Microseconds()
 	s.removeEnded()
 	return s
 }
 
-// remember remembers a state that a statement wrote at the server's time now, and that was sent at
-// sent. It corrects the start of s: a holder must not rely on its lease for longer than the server
-// grants it, even if the server's clock was set forward since s was read or recalled.
-func (m *rowMutex) remember(s *state, sent driver.Instant, now int64) {
-	if start := sent.Add(time.Duration(s.Now-now) * time.Microsecond); start.Before(s.start) {
+// remember remembers a state that a statement wrote. It corrects the start of s: a holder must not
+// rely on its lease for longer than the server grants it, even if the server's clock was set
+// forward since s was read or recalled.
+func (m *rowMutex) remember(s *state, res execResult) {
+	now := res.id // the server's
+	if start := res.sent.Add(time.Duration(s.latest-now) * time.Microsecond); start.Before(s.start) {
 		s.start = start
 	}
 	if now == 0 {
 		return // a proxy hides it
 	}
 	m.last = &state{State: s.State, exists: true, version: s.version, token: s.token, signaled: s.signaled,
-		known: len(encodeEntries(s.Waiters)), at: time.Now()}
+		known: len(encodeEntries(s.Waiters)), start: res.sent, at: time.Now()}
 	m.last.Now = now
 }
 
@@ -344,7 +341,8 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 }
 
 // changeLocked is change for callers that have locked m, the mutex of the name.
-func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex, fn func(*state) (write bool, err error)) error {
+func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex,
+	fn func(*state) (write bool, err error)) error {
 	maybeWritten := false
 	for lost := 0; ; {
 		s, err := m.recall(), error(nil)
@@ -367,13 +365,12 @@ func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex, fn 
 		if !write && !s.capped {
 			return refusal
 		}
-		sent := driver.Now()
 		res, err := d.save(ctx, s)
 		maybeWritten = maybeWritten || res.repeated
 		if err == nil && res.rows == 1 {
 			switch {
 			case s.newcomer == nil:
-				m.remember(s, sent, res.id)
+				m.remember(s, res)
 			case res.id != s.version:
 				continue // it is queued, and may be the first now
 			}

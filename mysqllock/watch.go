@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
@@ -119,7 +120,7 @@ func (d *Driver) awaitSignal(conn *sql.Conn, pause time.Duration) (row *state, e
 	}
 	return row, forEachRow(found, func(found *sql.Rows) error {
 		s, err := d.scanState(found)
-		s.at, row = time.Now(), &s
+		s.start, s.at, row = driver.Now(), time.Now(), &s
 		return err
 	})
 }
