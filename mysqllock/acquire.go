@@ -9,19 +9,12 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// maxTokens is the most tokens that one lease gets. Without a bound, two requests could use up the
-// tokens of a lock.
-const maxTokens = 4096
-
 // request sends the request of an attempt: it reads the row, decides, and writes a grant or a place
 // in the queue, unless the row has changed since.
 func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
-	if err := d.prepareFor(ctx); err != nil {
-		return nil, err
-	}
-	a.Entry.Tokens = min(a.Req.Tokens, maxTokens)
+	a.Entry.Tokens = a.Req.Tokens
 	a.Entry.TTL = a.Req.TTL.Microseconds()
-	unlock, err := d.rowMutexes.lock(ctx, a.Req.Name) // outside the time limit of Detached
+	m, unlock, err := d.rowMutexes.lock(ctx, a.Req.Name) // outside the time limit of Detached
 	if err != nil {
 		return nil, err
 	}
@@ -33,43 +26,32 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	defer leave()
 	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	var snapshot state // as it was read
-	var h *entry       // the entry that was granted
-	err = d.changeLocked(ctx, a.Req.Name, func(s *state) (write bool, err error) {
-		snapshot = *s
+	if err := d.prepare(ctx); err != nil {
+		return nil, err
+	}
+	var last *state // as it was written, if a change was necessary
+	var h *entry    // the entry that was granted
+	isNew := false
+	err = d.changeLocked(ctx, a.Req.Name, m, func(s *state) (write bool, err error) {
+		last, isNew = s, !s.exists
 		h, write, err = d.decide(ctx, a, s)
 		if write {
 			a.MarkSent()
 		}
 		return write, err
 	})
-	if h == nil {
-		_ = d.capProcesses(ctx, &snapshot) // if this fails, the next request tries again
+	if h == nil && last != nil {
+		_ = d.capProcesses(ctx, last) // if this fails, the next request tries again
 	}
 	switch {
 	case err != nil:
 		return nil, err
 	case h == nil:
 		return nil, driver.ErrHeld
-	case !snapshot.exists:
+	case isNew:
 		d.rows.CountNewRow()
 	}
-	return a.Grant(*h, snapshot.start, snapshot.OthersWait(d.rows.ID)), nil
-}
-
-// prepareFor is prepare for a request whose context is ctx.
-func (d *Driver) prepareFor(ctx context.Context) error {
-	if d.store.ready.Load() {
-		return nil
-	}
-	leave, err := d.acquiring.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	ctx, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	return d.prepare(ctx)
+	return a.Grant(*h, last.start, last.OthersWait(d.rows.ID)), nil
 }
 
 // decide changes the state s as the attempt requests. It returns the entry that holds the lock
@@ -77,7 +59,7 @@ func (d *Driver) prepareFor(ctx context.Context) error {
 func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, write bool, err error) {
 	req, ttl := a.Req, a.Req.TTL.Microseconds()
 	if h = s.HolderOf(a.Entry.Nonce); h != nil { // the answer to an earlier request was lost
-		extend(h, s.Now, ttl)
+		extend(h, s.latest, ttl)
 		return h, true, nil
 	}
 	if !s.Fits(req) {
@@ -87,6 +69,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 	place, grantable, delay := s.Position(a.Entry.Nonce, req.Shared)
 	switch {
 	case grantable:
+		s.complete = place < 0 // nobody may be ahead of a newcomer
 		return s.grant(a.Entry, ttl), true, nil
 	case req.NoWait:
 		return nil, false, driver.ErrHeld
@@ -112,7 +95,7 @@ func extend(e *entry, now, ttl int64) {
 // grant makes a holder of a waiter or a newcomer.
 func (s *state) grant(e entry, ttl int64) *entry {
 	s.removeWaiter(e.Nonce)
-	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.Now, s.Now+ttl
+	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.Now, s.latest+ttl
 	s.Holders = append(s.Holders, e)
 	s.signalFirst()
 	return &s.Holders[len(s.Holders)-1]
@@ -133,9 +116,9 @@ func (s *state) nextTokens(n int) uint64 {
 // asked for that.
 func (s *state) addWaiter(e entry) {
 	e.Since = s.Now
-	s.Waiters = append(s.Waiters, e)
+	s.newcomer, s.signaled = &e, ""
 	for _, h := range s.Holders {
-		if s.signaled == "" && h.Tell && h.Process() != e.Process() {
+		if h.Tell && h.Process() != e.Process() {
 			s.signaled = h.Process()
 		}
 	}
@@ -169,6 +152,7 @@ func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
 		s.removeWaiter(nonce)
 		s.signalFirst()
+		s.complete = true // the entry is not among waiters that were added since
 		return true, nil
 	})
 }

@@ -1,5 +1,5 @@
 // Package mysqllock keeps locks in MariaDB: as lease rows ([New]), or for as long as a transaction
-// of the caller ([Tx]). It was not tested on MySQL.
+// of the caller ([Tx]).
 //
 //	db, err := sql.Open("mysql", dsn)
 //	...

@@ -16,10 +16,9 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// Error numbers that the driver tells apart. They are the same in MySQL and MariaDB unless a
-// comment says otherwise.
+// Error numbers that the driver tells apart.
 const (
-	changedSinceRead   = 1020 // MariaDB 11, innodb_snapshot_isolation
+	changedSinceRead   = 1020 // innodb_snapshot_isolation
 	tooManyConnections = 1040
 	dbAccessDenied     = 1044
 	notReady           = 1047 // Galera: the node is in no cluster with a quorum
@@ -32,7 +31,7 @@ const (
 	noSuchTable        = 1146
 	unknownVariable    = 1193 // parameters of the data source name that are none of the client become variables
 	tooManyOfUser      = 1203 // max_user_connections
-	lockWaitTimeout    = 1205 // innodb_lock_wait_timeout, or NOWAIT in MariaDB
+	lockWaitTimeout    = 1205 // innodb_lock_wait_timeout, or NOWAIT
 	deadlock           = 1213
 	userLimit          = 1226 // max_user_connections of an account, and its limits per hour
 	wrongValue         = 1231 // of a variable
@@ -41,21 +40,16 @@ const (
 	unknownTimeZone    = 1298
 	queryInterrupted   = 1317
 	viewNotUpdatable   = 1348
-	outOfRange         = 1690 // the result of a computation
-	manyPrepared       = 1461 // max_prepared_stmt_count
 	readOnlySession    = 1792 // the transaction, by transaction_read_only
 	readOnlyMode       = 1836
 	readOnlyInnoDB     = 1874 // innodb_read_only
-	connectionKilled   = 1927 // MariaDB
-	statementTimeout   = 1969 // max_statement_time, in MariaDB
+	connectionKilled   = 1927
+	statementTimeout   = 1969 // max_statement_time
 	cantConnectSocket  = 2002 // from proxies, like the next four
 	cantConnect        = 2003
 	serverGone         = 2006
 	serverLost         = 2013
 	serverLostAt       = 2055
-	queryTimeout       = 3024 // max_execution_time, in MySQL
-	lockNoWait         = 3572 // NOWAIT, in MySQL
-	idleDisconnected   = 4031 // wait_timeout, in MySQL 8.0.24 and later
 )
 
 // code returns the server's number of an error, or 0 if err does not come from the server.
@@ -81,7 +75,7 @@ func isOutOfConnections(err error) bool {
 // isConnectionError reports whether a connection failed while it was used. The connection may
 // have been dead for long, or the server has executed the statement and its answer is lost.
 func isConnectionError(err error) bool {
-	if slices.Contains([]uint16{connectionKilled, serverGone, serverLost, serverLostAt, idleDisconnected}, code(err)) {
+	if slices.Contains([]uint16{connectionKilled, serverGone, serverLost, serverLostAt}, code(err)) {
 		return true
 	}
 	var op *net.OpError
@@ -110,9 +104,8 @@ func isTransient(err error) bool {
 	var unknown *net.DNSError
 	switch {
 	case code(err) != 0:
-		return slices.Contains([]uint16{serverShutdown, queryInterrupted, queryTimeout, statementTimeout, cantConnectSocket,
-			cantConnect,
-			manyPrepared}, code(err))
+		return slices.Contains([]uint16{serverShutdown, queryInterrupted, statementTimeout, cantConnectSocket,
+			cantConnect}, code(err))
 	case errors.As(err, &unknown):
 		return !unknown.IsNotFound
 	case errors.As(err, &op):
@@ -126,9 +119,8 @@ type parseError struct{ error }
 
 func (e parseError) Unwrap() error { return e.error }
 
-// isMalformed reports whether the server could not compute with what is in a row, or the driver
-// could not read it.
-func isMalformed(err error) bool { return code(err) == outOfRange || errors.As(err, new(parseError)) }
+// isMalformed reports whether the driver could not read what is in a row.
+func isMalformed(err error) bool { return errors.As(err, new(parseError)) }
 
 // rowError returns err, the result of a statement about one lock. If the row is malformed, the
 // error says so and names the row.

@@ -37,7 +37,7 @@ func TestServerKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := elsewhere.Exec("INSERT INTO snib_locks VALUES (?, 1, 1, 0, '', 0, 0, 0, 0, 0, 0, '', '', '', NULL, 0)",
+		if _, err := elsewhere.Exec("INSERT INTO snib_locks VALUES (?, 1, 1, 0, '', 0, 0, '', '', NULL, 0)",
 			fmt.Sprint("open ", round)); err != nil {
 			t.Fatal(err)
 		}

@@ -61,9 +61,8 @@ func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err err
 			return false, nil
 		}
 		h.Since = min(h.Since, s.Now) // the clock may have been set back since
-		if h.Until, h.Kept = h.Since+h.MinHold, true; h.Until <= s.Now {
-			s.removeHolder(h.Token)
-		}
+		h.Until, h.Kept = h.Since+h.MinHold, true
+		s.removeEnded()
 		s.signalFirst()
 		return true, nil
 	})
@@ -89,9 +88,6 @@ func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool,
 // leases take two statements each.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
-	if len(due) == 0 {
-		return answers
-	}
 	err := d.rows.Life.Ready(ctx)
 	inner, cancel := driverkit.Detached(urgent(ctx))
 	defer cancel()
@@ -155,24 +151,19 @@ func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
 	r.setAnswer(s != nil && s.holder(r.Lease) != nil, start)
 }
 
-// extend extends exclusive leases together. A malformed row fails only its own renewal.
+// extend extends exclusive leases, with one statement if all are still held.
 func (d *Driver) extend(ctx context.Context, all []renewal) error {
-	return driverkit.Isolate(all, isMalformed,
-		func(some []renewal) error { return d.extendBatch(ctx, some) },
-		func(r renewal, err error) { r.answer.Err = d.rowError(r.Req.Name, err) })
-}
-
-// extendBatch extends exclusive leases, with one statement if all are still held.
-func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 	var ttls, ids, named []any
+	var names []string
 	for _, r := range all {
 		name := []byte(r.Req.Name)
 		ttls = append(ttls, name, r.Req.TTL.Microseconds())
 		ids = append(ids, name, []byte(r.ID()))
-		named = append(named, name)
+		named, names = append(named, name), append(names, r.Req.Name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)), slices.Concat(ttls, ttls, named, ids)...)
+	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)),
+		slices.Concat([]any{newVersion()}, ttls, ttls, named, ids)...)
 	if err != nil {
 		return err
 	}
@@ -184,7 +175,7 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 	}
 	// Some are lost. Those that are still in their rows were extended: one that had ended does
 	// not begin again.
-	found, err := d.read(ctx, namesOf(all))
+	found, err := d.read(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -198,11 +189,11 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 	for _, r := range all {
 		held := false
-		var start driver.Instant
+		var last *state
 		err := d.change(ctx, r.Req.Name, func(s *state) (bool, error) {
 			h := s.holder(r.Lease)
-			if held, start = h != nil, s.start; held {
-				extend(h, s.Now, r.Req.TTL.Microseconds())
+			if held, last = h != nil, s; held {
+				extend(h, s.latest, r.Req.TTL.Microseconds())
 			}
 			return held, nil
 		})
@@ -213,15 +204,7 @@ func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 		if err != nil {
 			return err
 		}
-		r.setAnswer(held, start)
+		r.setAnswer(held, last.start)
 	}
 	return nil
-}
-
-func namesOf(all []renewal) []string {
-	names := make([]string, len(all))
-	for i, r := range all {
-		names[i] = r.Req.Name
-	}
-	return names
 }

@@ -62,11 +62,6 @@ func (d *Driver) readLocked(ctx context.Context, tx *sql.Tx, name string) (s sta
 	if err != nil {
 		return s, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err has said it
-	for rows.Next() {
-		if s, err = d.scanState(rows); err != nil {
-			return s, err
-		}
-	}
-	return s, rows.Err()
+	err = forEachRow(rows, func(rows *sql.Rows) (err error) { s, err = d.scanState(rows); return err })
+	return s, err
 }

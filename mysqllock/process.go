@@ -20,12 +20,12 @@ type processes struct {
 	mu     sync.Mutex
 	others map[string]processRow // by id
 
-	heartbeatLock chan struct{} // capacity 1: serializes heartbeats
-	lastHeartbeat time.Time     // when this process sent its last heartbeat
+	heartbeatLock semaphore // serializes heartbeats
+	lastHeartbeat time.Time // when this process sent its last heartbeat
 }
 
 func (w *processes) init() {
-	w.others, w.heartbeatLock = map[string]processRow{}, make(chan struct{}, 1)
+	w.others, w.heartbeatLock = map[string]processRow{}, make(semaphore, 1)
 }
 
 // poll reads the rows that attempts wait for. If a heartbeat of this process is due, it sends that
@@ -45,12 +45,11 @@ func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (m
 
 // ensureHeartbeat sends a heartbeat of this process, unless there was one recently.
 func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
-	select {
-	case w.heartbeatLock <- struct{}{}:
-		defer func() { <-w.heartbeatLock }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	leave, err := w.heartbeatLock.enter(ctx)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	w.mu.Lock()
 	recent := time.Since(w.lastHeartbeat) < rows.HeartbeatInterval*9/10
 	w.mu.Unlock()
@@ -58,7 +57,7 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 		return nil
 	}
 	sentAt, timeout := time.Now(), rows.HeartbeatTimeout.Microseconds()
-	_, err := d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	_, err = d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
 	if err == nil {
 		w.mu.Lock()
 		w.lastHeartbeat = sentAt

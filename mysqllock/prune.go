@@ -23,7 +23,11 @@ func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 
 func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	old := unused.Microseconds()
-	found, err := d.stale(ctx, old)
+	var found []string
+	err := d.query(ctx, d.sql.Stale, []any{old, old}, func(row *sql.Rows) error {
+		found = append(found, "")
+		return row.Scan(&found[len(found)-1])
+	})
 	if err != nil {
 		return err
 	}
@@ -37,18 +41,7 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()},
 		func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
-		_, err = d.exec(ctx, d.sql.SetFloor, highest, highest)
+		_, err = d.exec(ctx, d.sql.SetFloor, newVersion(), highest, highest)
 	}
 	return err
-}
-
-// stale returns the names of rows that may be deleted. It locks no rows.
-func (d *Driver) stale(ctx context.Context, old int64) (found []string, err error) {
-	err = d.query(ctx, d.sql.Stale, []any{old, old}, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		found = append(found, name)
-		return err
-	})
-	return found, err
 }

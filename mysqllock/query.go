@@ -33,7 +33,8 @@ func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
 // driver's statements change each row that they find.
 type execResult struct {
 	rows int64
-	id   int64 // the value of LAST_INSERT_ID
+	id   int64          // the value of LAST_INSERT_ID
+	sent driver.Instant // when the statement was sent, the last time
 
 	// repeated means that the statement was sent again after its connection had failed. It may
 	// have been executed twice: if it changed no rows, the first execution may have changed them.
@@ -50,6 +51,7 @@ type querier interface {
 func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
 	text := complete(statement, args...)
 	repeated, err := d.run(ctx, func(ctx context.Context, conn querier) error {
+		out.sent = driver.Now()
 		res, err := conn.ExecContext(ctx, text)
 		if err != nil {
 			return err
@@ -170,8 +172,6 @@ func complete(statement string, args ...any) string {
 // quote, a backslash, or bytes that are not ASCII becomes hexadecimal.
 func literal(value any) string {
 	switch v := value.(type) {
-	case nil:
-		return "NULL"
 	case int:
 		return strconv.Itoa(v)
 	case int64:

@@ -98,25 +98,14 @@ func (d *Driver) checkEngine(ctx context.Context) error {
 	return err
 }
 
-// usable refuses servers that are older than the versions we know.
+// usable refuses servers whose SQL is not that of our statements.
 func usable(name string) error {
 	var major, minor int
-	if err := parseVersion(name, &major, &minor); err != nil {
-		return err
-	}
-	least, product := 507, "MySQL 5.7"
-	if strings.Contains(name, "MariaDB") {
-		least, product = 1002, "MariaDB 10.2"
-	}
-	if major*100+minor < least {
-		return driver.Invalidf("server: it is %s, and %s is the oldest supported version", name, product)
-	}
-	return nil
-}
-
-func parseVersion(name string, major, minor *int) error {
-	if _, err := fmt.Sscanf(strings.TrimPrefix(name, "5.5.5-"), "%d.%d", major, minor); err != nil {
+	if _, err := fmt.Sscanf(strings.TrimPrefix(name, "5.5.5-"), "%d.%d", &major, &minor); err != nil {
 		return driver.Invalidf("server: its version %q can't be read", name)
+	}
+	if !strings.Contains(name, "MariaDB") || major*100+minor < 1002 {
+		return driver.Invalidf("server: it is %s; it has to be MariaDB 10.2 or later", name)
 	}
 	return nil
 }

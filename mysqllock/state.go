@@ -7,8 +7,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -20,9 +22,9 @@ type (
 	attempt = rows.Attempt
 )
 
-// encode returns the entry as a line of a column. The id, the token and the times of an exclusive
-// holder are stored in columns of their own, so that one statement can change them. Waiters have no
-// end of their own, see reapDead.
+// encode returns the entry as a line of a column. The id, the TTL and the end of an exclusive
+// holder are in columns of their own, so that one statement can renew many. Waiters have no end of
+// their own, see reapDead.
 func encode(e entry) []byte {
 	o := object{e, e.ID, e.Shared}
 	o.Nonce = ""
@@ -78,35 +80,36 @@ type state struct {
 	signaled     string // the driver whose waiter should run a round; column called
 	capped       bool   // capEnds has changed an end, so it differs from the row
 	reaped       bool   // dead waiters were removed, so it differs from the row
+	known        int    // length of the column waiters; others may have added waiters behind that
+	complete     bool   // a change is right only if they have not
+	recalled     bool   // it was not read just now, see rowMutex
+	newcomer     *entry // to be added to the waiters; nothing else has changed
 	maybeWritten bool   // a try to write our change that got no answer may have succeeded
 
 	readOnly bool // the server has set read_only
 
-	floor int64          // tokens of new rows are greater
-	start driver.Instant // our clock before the row was read
+	floor  int64          // tokens of new rows are greater
+	latest int64          // the server's time, or later, where Now is that time or earlier
+	start  driver.Instant // our clock when the server's was latest, or before
+	at     time.Time      // our clock when the server's was Now, or later
 }
 
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
 // has neither holders nor waiters, and Err is the reason.
 func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	var name, id, called sql.NullString
-	var version, token, slots, held, ttl, minHold, kept, since, ends sql.NullInt64
-	var holder, holders, waiters []byte
-	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &held, &ttl, &minHold, &kept,
-		&since, &ends, &holder, &holders,
+	var version, token, slots, ttl, ends sql.NullInt64
+	var holders, waiters []byte
+	if err := rows.Scan(&s.floor, &s.Now, &s.readOnly, &name, &version, &token, &slots, &id, &ttl, &ends, &holders,
 		&waiters, &called); err != nil {
 		return s, err
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.Slots, s.signaled = int(slots.Int64), called.String
-	exclusive := entry{ID: id.String, Token: uint64(held.Int64), TTL: ttl.Int64, MinHold: minHold.Int64,
-		Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
-	err = s.parse(exclusive, holder, holders, waiters)
+	s.latest, s.known = s.Now, len(waiters)
+	err = s.parse(entry{ID: id.String, TTL: ttl.Int64, Until: ends.Int64}, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
 		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
-	}
-	if kept.Int64 != 0 && kept.Int64 != 1 {
-		err = parseError{fmt.Errorf("kept is %d, and has to be 0 or 1", kept.Int64)}
 	}
 	if err != nil {
 		s.Holders, s.Waiters, s.Err = nil, nil, d.rowError(s.Name, err)
@@ -114,9 +117,9 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	return s, nil
 }
 
-// parse parses the columns for holders and waiters. If exclusive has a token, there is an exclusive
-// holder: exclusive has what is in columns of their own, and the line holder has the rest.
-func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err error) {
+// parse parses the columns for holders and waiters. If exclusive has an id, it completes the only
+// holder.
+func (s *state) parse(exclusive entry, holders, waiters []byte) (err error) {
 	if s.token >= tooHigh {
 		return parseError{fmt.Errorf("its token %d is too high", int64(s.token))}
 	}
@@ -126,42 +129,47 @@ func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err err
 	if s.Holders, err = parseEntries(holders); err != nil {
 		return parseError{fmt.Errorf("its holders can't be read: %w", err)}
 	}
-	if exclusive.Token != 0 {
-		if s.Holders, err = parseEntries(holder); err != nil || len(s.Holders) != 1 {
-			return parseError{fmt.Errorf("its holder can't be read: %w",
-				cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
+	if exclusive.ID != "" {
+		if len(s.Holders) != 1 {
+			return parseError{fmt.Errorf("it has an exclusive holder's id, and %d holders", len(s.Holders))}
 		}
 		h := &s.Holders[0]
-		h.ID, h.Token, h.TTL, h.MinHold = exclusive.ID, exclusive.Token, exclusive.TTL, exclusive.MinHold
-		h.Kept, h.Since, h.Until = exclusive.Kept, exclusive.Since, exclusive.Until
+		h.ID, h.TTL, h.Until = exclusive.ID, exclusive.TTL, exclusive.Until
 	}
-	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
+	s.removeEnded()
 	return nil
 }
 
-// args returns the state as arguments of the statements save and insert.
-func (s *state) args() []any {
-	var id string
-	var held, ttl, minHold, since, ends int64
-	var kept bool
-	holder, holders := []byte{}, encodeEntries(s.Holders)
-	if len(s.Holders) == 1 && !s.Holders[0].Shared && s.Slots == 0 {
-		h := s.Holders[0]
-		id, held, ttl, minHold, kept, since, ends = h.ID, int64(h.Token), h.TTL, h.MinHold, h.Kept, h.Since, h.Until
-		h.ID, h.Token, h.TTL, h.MinHold, h.Kept, h.Since, h.Until = "", 0, 0, 0, false, 0, 0
-		holder, holders = encode(h), []byte{}
-	}
-	var called any
-	if s.signaled != "" {
-		called = []byte(s.signaled)
-	}
-	return []any{int64(s.token), s.Slots, []byte(id), held, ttl, minHold, kept, since, ends, holder, holders,
-		encodeEntries(s.Waiters), called, s.Now}
+// removeEnded removes the holders whose time is over.
+func (s *state) removeEnded() {
+	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
 }
 
-// removeHolder removes the holder with this token.
-func (s *state) removeHolder(token uint64) {
-	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Token == token })
+// args returns the holders of the state as arguments of the statements save and insert.
+func (s *state) args() []any {
+	exclusive, holders := entry{}, encodeEntries(s.Holders)
+	if len(s.Holders) == 1 && !s.Holders[0].Shared && !s.Holders[0].Kept && s.Slots == 0 {
+		exclusive = s.Holders[0]
+		h := exclusive
+		h.ID, h.TTL, h.Until = "", 0, 0
+		holders = encode(h)
+	}
+	return []any{s.version, int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, exclusive.Until, holders}
+}
+
+// queueArgs returns the queue of the state as arguments of the statement save.
+func (s *state) queueArgs() []any {
+	added, first, called := s.known+1, false, s.signaled // called is for the case that waiters were added
+	for _, h := range s.Holders {
+		if called == "" && h.Tell {
+			called = h.Process()
+		}
+	}
+	if len(s.Waiters) == 0 { // the first of those that were added is the first of all
+		_, first, _ = s.Position("", true)
+	}
+	return []any{added, []byte(s.signaled), first, added, []byte(called), encodeEntries(s.Waiters), added,
+		[]byte(s.Name)}
 }
 
 // signalFirst signals the driver of the first waiter if that waiter can be granted. If it can't,
@@ -236,63 +244,113 @@ func statesOf(found map[string]*state) map[string]*rows.State {
 	return states
 }
 
-// rowMutexes has a mutex for each name whose row a goroutine of this process wants to change. If
-// these goroutines raced, all but one would fail.
+// rowMutexes has a mutex for each name whose row this process changes. If its goroutines raced, all
+// but one would fail.
 type rowMutexes struct {
 	mu  sync.Mutex
 	all map[string]*rowMutex
 }
 
-// A rowMutex exists while a goroutine has locked it or wants to lock it.
+// maxRowMutexes bounds how many names are remembered.
+const maxRowMutexes = 4096
+
+// A rowMutex remembers the row as this process wrote it, or as the watcher saw it, so that the next
+// change need not read it.
 type rowMutex struct {
 	semaphore
 
-	users int
+	last *state // nil if it is not known; only for who has locked the mutex
 }
 
 func (l *rowMutexes) init() { l.all = map[string]*rowMutex{} }
 
-// lock locks the mutex of a name, and returns a function that unlocks it.
-func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err error) {
+// offer has the next change of a row begin with a state that the watcher has seen. It does nothing
+// if a change is under way.
+func (l *rowMutexes) offer(s *state) {
 	l.mu.Lock()
-	m := l.all[name]
-	if m == nil {
+	defer l.mu.Unlock()
+	if m := l.all[s.Name]; m != nil && s.Err == nil {
+		select {
+		case m.semaphore <- struct{}{}:
+			m.last = s
+			<-m.semaphore
+		default:
+		}
+	}
+}
+
+// maxStateAge bounds how far the clocks of server and client can drift apart before a row is read
+// again.
+const maxStateAge = 10 * time.Second
+
+// recall returns the row as this process knows it, at the present time, or nil.
+func (m *rowMutex) recall() *state {
+	s, now := m.last, driver.Now()
+	m.last = nil // the caller owns it
+	if s == nil || time.Since(s.at) > maxStateAge {
+		return nil
+	}
+	s.latest, s.start, s.recalled = s.Now+now.Sub(s.start).Microseconds(), now, true
+	s.Now += time.Since(s.at).Microseconds()
+	s.removeEnded()
+	return s
+}
+
+// remember remembers a state that a statement wrote. It corrects the start of s: a holder must not
+// rely on its lease for longer than the server grants it, even if the server's clock was set
+// forward since s was read or recalled.
+func (m *rowMutex) remember(s *state, res execResult) {
+	now := res.id // the server's
+	if start := res.sent.Add(time.Duration(s.latest-now) * time.Microsecond); start.Before(s.start) {
+		s.start = start
+	}
+	if now == 0 {
+		return // a proxy hides it
+	}
+	m.last = &state{State: s.State, exists: true, version: s.version, token: s.token, signaled: s.signaled,
+		known: len(encodeEntries(s.Waiters)), start: res.sent, at: time.Now()}
+	m.last.Now = now
+}
+
+// lock locks the mutex of a name, and returns it and a function that unlocks it. If there are too
+// many names, it forgets all mutexes. Then two goroutines may race, and one of them starts over.
+func (l *rowMutexes) lock(ctx context.Context, name string) (m *rowMutex, unlock func(), err error) {
+	l.mu.Lock()
+	if m = l.all[name]; m == nil {
+		if len(l.all) >= maxRowMutexes {
+			clear(l.all)
+		}
 		m = &rowMutex{semaphore: make(semaphore, 1)}
 		l.all[name] = m
 	}
-	m.users++
 	l.mu.Unlock()
-	forget := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if m.users--; m.users == 0 {
-			delete(l.all, name)
-		}
-	}
-	leave, err := m.enter(ctx)
-	if err != nil {
-		forget()
-		return nil, err
-	}
-	return func() { leave(); forget() }, nil
+	unlock, err = m.enter(ctx)
+	return m, unlock, err
 }
 
-// change reads a row, lets fn change its state, and writes the state if fn returns true, or if the
-// row has ends that are too late. If another client changed the row in between, change starts over.
+// change lets fn change the state of a row, and writes the state if fn returns true, or if the row
+// has ends that are too late. If another client changed the row in between, change starts over. fn
+// gets the row as this process has last written it, if that is known, and otherwise as it is.
 func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
-	unlock, err := d.rowMutexes.lock(ctx, name)
+	m, unlock, err := d.rowMutexes.lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return d.changeLocked(ctx, name, fn)
+	return d.changeLocked(ctx, name, m, fn)
 }
 
-// changeLocked is change for callers that have locked the mutex of the name.
-func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
+// changeLocked is change for callers that have locked m, the mutex of the name.
+func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex,
+	fn func(*state) (write bool, err error)) error {
 	maybeWritten := false
-	for try := 0; ; try++ {
-		s, err := d.readCommitted(ctx, name)
+	for lost := 0; ; {
+		s, err := m.recall(), error(nil)
+		if s != nil {
+			err = d.reapDead(ctx, map[string]*state{name: s})
+		} else {
+			s, err = d.readCommitted(ctx, name)
+		}
 		if err != nil {
 			return err
 		}
@@ -301,28 +359,49 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 		}
 		s.maybeWritten = maybeWritten
 		write, refusal := fn(s)
+		if !write && s.recalled {
+			continue // the row may have changed since
+		}
 		if !write && !s.capped {
 			return refusal
 		}
 		res, err := d.save(ctx, s)
 		maybeWritten = maybeWritten || res.repeated
+		if err == nil && res.rows == 1 {
+			switch {
+			case s.newcomer == nil:
+				m.remember(s, res)
+			case res.id != s.version:
+				continue // it is queued, and may be the first now
+			}
+		}
 		if err != nil || res.rows == 1 {
 			return cmp.Or(refusal, d.rowError(name, err))
 		}
-		if err := backOff(ctx, try); err != nil {
-			return err
+		if !s.recalled {
+			if err := backOff(ctx, lost); err != nil {
+				return err
+			}
+			lost++
 		}
 	}
 }
 
-// save writes a state, unless the row has changed since it was read.
-func (d *Driver) save(ctx context.Context, s *state) (execResult, error) {
-	if s.exists {
-		return d.exec(ctx, d.sql.Save, append(s.args(), []byte(s.Name), s.version)...)
+// newVersion returns a version that no state of any row has.
+func newVersion() int64 { return rand.Int64() }
+
+// save writes a state, unless the row has changed since it was read. Versions are random, so no two
+// states of a row have the same one, whatever a server forgets or rolls back.
+func (d *Driver) save(ctx context.Context, s *state) (res execResult, err error) {
+	if w := s.newcomer; w != nil {
+		return d.exec(ctx, d.sql.Enqueue, []byte(s.signaled), encode(*w), []byte(s.Name), s.Slots, []byte(w.Nonce+" "))
 	}
-	// Versions contain the time, so that no two rows of one name ever have the same version.
-	args := append([]any{[]byte(s.Name), s.Now}, s.args()...)
-	res, err := d.exec(ctx, d.sql.Insert, append(args, s.floor)...)
+	last := s.version
+	s.version = newVersion()
+	if s.exists {
+		return d.exec(ctx, d.sql.Save, slices.Concat(s.args(), s.queueArgs(), []any{last, !s.complete, s.known + 1})...)
+	}
+	res, err = d.exec(ctx, d.sql.Insert, append(append([]any{[]byte(s.Name)}, s.args()...), s.floor)...)
 	if code(err) == duplicateKey {
 		return execResult{repeated: res.repeated}, nil
 	}

@@ -10,14 +10,16 @@ import (
 )
 
 // The statements are in the files of the folder sql. One row stores all that is known of a lock.
-// To take a lock, to free it, and to change anything else, the driver reads the row, decides in
-// Go, and writes the row with an UPDATE that finds it only if its version is still the one that
-// was read. So a request that the server executes late, after another one, changes nothing. And no
+// To take a lock, to free it, and to change anything else, the driver decides in Go, and writes the
+// row with an UPDATE that finds it only if its version is still the one that the decision is about.
+// It reads the row only if this process does not know it, if the row has changed, or if there would
+// be nothing to write. So a request that the server executes late changes nothing. And no
 // statement leaves a transaction open, which would keep its rows locked until the server notices
 // that the client is stopped or cut off. Only renewals of exclusive leases are one UPDATE without
 // a read.
 //
-// Each change of a row raises its version. Holders and waiters are lines: a nonce, a space, an
+// Each change gives a row another version, a random number. So no two states of a row have the same
+// one, even if a server forgets changes. Holders and waiters are lines: a nonce, a space, an
 // [entry] as JSON, a newline.
 //
 // An expression in SET reads a column only before it is assigned, or one that is not assigned at
@@ -59,7 +61,7 @@ func text(name string) string {
 type statements struct {
 	Inspect, Engine, CreateTable, FillTable       string
 	Read, ReadCommitted, ReadLocked, List         string
-	Save, Insert, Renew, NextToken                string
+	Save, Insert, Enqueue, Renew                  string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string
 	Stale, Prune, SetFloor, HighestToken          string
 	Watch, TryTxRow, LockTxRow, Touch             string

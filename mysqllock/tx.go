@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -145,7 +144,7 @@ func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn fun
 	for {
 		err := fn()
 		switch {
-		case !slices.Contains([]uint16{lockWaitTimeout, lockNoWait}, code(err)):
+		case code(err) != lockWaitTimeout:
 			return err
 		case wait >= 0:
 			return fmt.Errorf("%w: %w", driver.ErrHeld, err)
@@ -168,11 +167,7 @@ func (d *Driver) Token(ctx context.Context, name string) (token uint64, err erro
 		return 0, err
 	}
 	err = d.rows.Inspect(ctx, func(ctx context.Context) error {
-		out, err := d.exec(ctx, d.sql.NextToken, []byte(name))
-		if token = uint64(out.id); err != nil || out.rows == 1 {
-			return d.rowError(name, err)
-		}
-		return d.change(ctx, name, func(s *state) (bool, error) { // there was no row
+		return d.change(ctx, name, func(s *state) (bool, error) {
 			token = s.nextTokens(1)
 			return true, nil
 		})

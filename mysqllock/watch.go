@@ -4,10 +4,11 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
@@ -45,19 +46,19 @@ func (d *Driver) watch() error {
 			return rows.ErrYielded
 		}
 		pause := min(max(time.Since(lastSignal)/100, minWatchPause), maxWatchPause)
-		hit, err := d.awaitSignal(conn, pause)
-		if err != nil {
+		row, err := d.awaitSignal(conn, pause)
+		switch {
+		case err != nil:
 			return err
-		}
-		switch hit {
-		case "":
+		case row == nil:
 			continue
-		case "-":
+		case row.Name == "":
 			return errReadOnly // the next connection may lead to the primary
 		}
+		hit := fmt.Sprint(row.version, row.known, row.Name)
 		if lastSignal = time.Now(); hit != lastHit {
-			_, name, _ := strings.Cut(hit, " ")
-			d.onSignal(name)
+			d.rowMutexes.offer(row)
+			d.onSignal(row.Name)
 			lastHit, repeats = hit, 0
 			continue
 		}
@@ -88,6 +89,9 @@ func (d *Driver) onSignal(name string) {
 	defer cancel()
 	// If this fails, renewals and the poller find out.
 	_ = d.change(ctx, name, func(s *state) (bool, error) {
+		if s.recalled {
+			return false, nil // the signal is about a change of another process
+		}
 		for _, l := range leases {
 			if s.OthersWait(d.rows.ID) {
 				l.NotifyWanted()
@@ -104,17 +108,21 @@ func (d *Driver) connectWatcher() (*sql.Conn, error) {
 	return d.dial(ctx)
 }
 
-// awaitSignal runs one statement, and returns the version and the name of a row that signals this
-// driver, or "".
-func (d *Driver) awaitSignal(conn *sql.Conn, pause time.Duration) (hit string, err error) {
+// awaitSignal runs one statement, and returns a row that signals this driver, or nil. The row may
+// not be committed yet.
+func (d *Driver) awaitSignal(conn *sql.Conn, pause time.Duration) (row *state, err error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), watchDuration+rows.HeartbeatTimeout)
 	defer cancel()
-	looks := min(max(int(watchDuration/pause), 1), 1000)
-	found, err := conn.QueryContext(ctx, complete(d.sql.Watch, []byte(d.rows.ID), looks, pause.Seconds()))
+	checks := min(int(watchDuration/pause), 1000)
+	found, err := conn.QueryContext(ctx, complete(d.sql.Watch, checks, pause.Seconds(), []byte(d.rows.ID)))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return hit, forEachRow(found, func(row *sql.Rows) error { return row.Scan(&hit) })
+	return row, forEachRow(found, func(found *sql.Rows) error {
+		s, err := d.scanState(found)
+		s.start, s.at, row = driver.Now(), time.Now(), &s
+		return err
+	})
 }
 
 // dial takes a connection out of the user's pool, and removes the limits that the user's settings
@@ -126,15 +134,12 @@ func (d *Driver) dial(ctx context.Context) (*sql.Conn, error) {
 	}
 	for _, set := range []string{
 		`SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
-		`SET SESSION autocommit = 1`,
+		`SET SESSION autocommit = 1, time_zone = '+00:00', max_statement_time = 0`,
 	} {
 		if _, err := conn.ExecContext(ctx, set); err != nil {
 			hangUp(conn)
 			return nil, err
 		}
-	}
-	for _, set := range []string{`SET SESSION max_statement_time = 0`, `SET SESSION max_execution_time = 0`} {
-		_, _ = conn.ExecContext(ctx, set) // MariaDB has the first one, MySQL the second
 	}
 	return conn, nil
 }

@@ -1,4 +1,5 @@
 -- Creates a row, if the floor of tokens is still the same and the server has not set read_only.
--- Parameters: name, version, state, floor.
+-- The answer has the clock. Parameters: name, version and holders, floor.
 INSERT INTO {table} (name, {columns})
-SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM {table} WHERE name = '' AND token = ? AND NOT @@global.read_only
+SELECT ?, ?, ?, ?, ?, ?, ?, ?, '', NULL, LAST_INSERT_ID({clock})
+FROM {table} WHERE name = '' AND token = ? AND NOT @@global.read_only

@@ -1,2 +1,2 @@
--- Notes the greatest token that a later prune may delete. Parameters: token, twice.
-UPDATE {table} SET version = {next_version}, token = ? WHERE name = '' AND token < ?
+-- Notes the greatest token that a later prune may delete. Parameters: a new version; token, twice.
+UPDATE {table} SET version = ?, token = ? WHERE name = '' AND token < ?

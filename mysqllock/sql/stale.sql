@@ -2,5 +2,5 @@
 -- Parameters: the time, twice.
 SELECT l.name FROM {table} l, {table} f
 WHERE f.name = '' AND l.name <> '' AND l.used < {clock} - ? AND l.ends < {clock} - ?
-	AND l.token <= f.token AND l.holders = '' AND l.waiters = ''
+	AND l.token <= f.token AND (l.holders = '' OR l.id <> '') AND l.waiters = ''
 LIMIT 1000

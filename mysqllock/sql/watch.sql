@@ -1,9 +1,16 @@
--- Returns as soon as a row signals a driver, or after a while. Parameters: driver, number of
--- checks (at most 1000), seconds between two checks. The server checks within one statement. Its
--- session is READ UNCOMMITTED, so it sees a signal before that is committed, and the signaled
--- driver already waits for the row when the row is unlocked. The subquery refers to the number of
--- the check, so that the server does not evaluate it only once. If the server has set read_only,
--- the result is "-".
-SELECT IF(@@global.read_only, '-', (SELECT CONCAT(p.version, ' ', p.name) FROM {table} p WHERE p.called = ? AND looks.i >= 0 LIMIT 1)) AS hit
-FROM (SELECT a.i + 10 * b.i + 100 * c.i AS i FROM {digits} a, {digits} b, {digits} c) looks
-WHERE looks.i < ? AND SLEEP(?) = 0 HAVING hit IS NOT NULL LIMIT 1
+-- Returns a row that signals a driver as soon as there is one, or nothing after a while. Parameters:
+-- number of checks, seconds before each check, driver. The server checks within one statement. Its
+-- session is READ UNCOMMITTED, so it sees a signal before that is committed, and the signaled driver
+-- already waits for the row when the row is unlocked. Its time zone is UTC, and SYSDATE is the present
+-- time. If the server has set read_only, the row is the
+-- one with the empty name.
+BEGIN NOT ATOMIC
+	DECLARE hit VARBINARY(767);
+	DECLARE checks INT DEFAULT ?;
+	WHILE checks > 0 AND hit IS NULL DO
+		DO SLEEP(?);
+		SET hit = IF(@@global.read_only, '', (SELECT name FROM {table} WHERE called = ? LIMIT 1));
+		SET checks = checks - 1;
+	END WHILE;
+	SELECT 0, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)), 0, {row} FROM {table} l WHERE l.name = hit;
+END
