@@ -114,11 +114,12 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		return err
 	}
 	metrics.service = service
+	server := service.NewServer()
+	defer c.drain(service, server) // it uses the store, which is closed then
 	listener, err := c.listener()
 	if err != nil {
 		return err
 	}
-	server := service.NewServer()
 	failed := make(chan error, 1)
 	scheme := "http"
 	if secure := access.tlsConfig(); secure != nil {
@@ -140,18 +141,17 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	stop()
 	c.infof("ending; another signal ends at once")
-	return c.drain(service, server)
+	return nil
 }
 
 // drain ends the service and its server.
-func (c *serveCommand) drain(service *serve.Service, server *http.Server) error {
+func (c *serveCommand) drain(service *serve.Service, server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if err := errors.Join(service.Drain(ctx), server.Shutdown(ctx)); err != nil {
 		_ = server.Close() // what is under way has had its time
 		c.infof("some requests had no answer within %v", drainTimeout)
 	}
-	return nil
 }
 
 // serveChecks are what the commands doctor and leaks find in the store of a service.
