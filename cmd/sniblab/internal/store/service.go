@@ -134,7 +134,7 @@ func (r *Replica) Stats() (s Stats) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it was read
+	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
 		r.t.Fatal(err)
 	}
