@@ -25,7 +25,7 @@ const (
 // commonScripts are the scripts that behave the same on every store. kindScripts are those of
 // them that differ most between kinds of Redis.
 var (
-	commonScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "leaks", "doctor",
+	commonScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "count", "doctor",
 		"hold", "also"}
 	kindScripts = commonScripts[:3]
 )

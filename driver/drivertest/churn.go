@@ -169,7 +169,8 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 	var givenUp time.Time
 	stop := time.AfterFunc(limit, func() { givenUp = time.Now(); cancel(why) })
 	defer stop.Stop()
-	l, err := d.Acquire(ctx, j.req)
+	var l driver.Lease
+	err := untilAnswered(ctx, func() (err error) { l, err = d.Acquire(ctx, j.req); return err })
 	switch {
 	case err != nil && j.giveUpAfter > 0 && ctx.Err() != nil:
 		reg.noteGiveUp(time.Since(givenUp))
@@ -179,7 +180,19 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 		return
 	}
 	reg.use(j, l.Grant().Token)
-	if err := l.Release(context.WithoutCancel(ctx)); err != nil {
+	if err := untilAnswered(ctx, func() error { return l.Release(context.WithoutCancel(ctx)) }); err != nil {
 		reg.fail("Release = %v", err)
+	}
+}
+
+// untilAnswered repeats a call to a store that did not answer, as the core does: the disk of a busy
+// machine may stall for seconds.
+func untilAnswered(ctx context.Context, call func() error) error {
+	for {
+		err := call()
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

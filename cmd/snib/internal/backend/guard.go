@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/ncruces/go-sqlite3"
 	sqlite "github.com/ncruces/go-sqlite3/driver"
@@ -106,10 +107,16 @@ func openSQLiteMarks(file string) (*sql.DB, fence.Dialect, error) {
 	return db, fence.SQLite, err
 }
 
+// memoryIdentity is that of a store in the memory of this process.
+var memoryIdentity = sync.OnceValue(rand.Text)
+
 // Identity returns what tells the store from all others: for a database, the owner of a mark in it,
 // which the first service makes up. Its token is greater than any that a client may send, so it
 // does not change. The identity is "" for a store that keeps no marks.
 func (s *Store) Identity(ctx context.Context) (string, error) {
+	if s.Private() {
+		return memoryIdentity(), nil
+	}
 	g, err := s.Guard()
 	if g == nil || err != nil {
 		return "", err
