@@ -112,13 +112,20 @@ func (s *state) nextTokens(n int) uint64 {
 	return first
 }
 
-// addWaiter adds a newcomer at the end of the queue, and signals a holder in another process that
-// asked for that.
+// addWaiter adds a newcomer at the end of the queue, and signals the first waiter if that can be
+// granted, or else a holder in another process that asked for that. If dead waiters were removed,
+// the row is written whole, without them. After a failover, a server that had not got the last
+// changes has waiters of live processes that wait no more: only these processes remove them.
 func (s *state) addWaiter(e entry) {
 	e.Since = s.Now
-	s.newcomer, s.signaled = &e, ""
+	if s.reaped {
+		s.Waiters = append(s.Waiters, e)
+	} else {
+		s.newcomer = &e
+	}
+	s.signalFirst()
 	for _, h := range s.Holders {
-		if h.Tell && h.Process() != e.Process() {
+		if s.signaled == "" && h.Tell && h.Process() != e.Process() {
 			s.signaled = h.Process()
 		}
 	}
