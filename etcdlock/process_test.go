@@ -24,9 +24,8 @@ func shared(t testing.TB) *etcdtest.Server {
 	return oneServer.Get(t, func(t testing.TB) *etcdtest.Server { return etcdtest.Start(t) })
 }
 
-// dialShared returns a client of the server that tests share. It sees the keys of its test only.
-// What watches the keys of holds does not go through it: a test whose holder must be told needs a
-// server of its own.
+// dialShared returns a client of the server that tests share. It sees the keys of its test only,
+// but the watches of held keys do not: a test whose holder must be told needs a server of its own.
 func dialShared(t testing.TB) *clientv3.Client {
 	t.Helper()
 	client := dial(t, shared(t))

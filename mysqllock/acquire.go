@@ -9,8 +9,8 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// request sends the request of an attempt: it reads the row, decides, and writes a grant or a place
-// in the queue, unless the row has changed since.
+// request sends the request of an attempt: it decides about the row as this process knows it, and
+// writes a grant or a place in the queue, unless the row has changed since.
 func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	a.Entry.Tokens = a.Req.Tokens
 	a.Entry.TTL = a.Req.TTL.Microseconds()

@@ -170,7 +170,7 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 	stop := time.AfterFunc(limit, func() { givenUp = time.Now(); cancel(why) })
 	defer stop.Stop()
 	var l driver.Lease
-	err := untilAnswered(ctx, func() (err error) { l, err = d.Acquire(ctx, j.req); return err })
+	err := t.retryIfLate(func() (err error) { l, err = d.Acquire(ctx, j.req); return err })
 	switch {
 	case err != nil && j.giveUpAfter > 0 && ctx.Err() != nil:
 		reg.noteGiveUp(time.Since(givenUp))
@@ -180,19 +180,7 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 		return
 	}
 	reg.use(j, l.Grant().Token)
-	if err := untilAnswered(ctx, func() error { return l.Release(context.WithoutCancel(ctx)) }); err != nil {
+	if err := t.retryIfLate(func() error { return l.Release(context.WithoutCancel(ctx)) }); err != nil {
 		reg.fail("Release = %v", err)
-	}
-}
-
-// untilAnswered repeats a call to a store that did not answer, as the core does: the disk of a busy
-// machine may stall for seconds.
-func untilAnswered(ctx context.Context, call func() error) error {
-	for {
-		err := call()
-		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -63,7 +63,7 @@ type Damage struct {
 // A Disorder is a token that is not greater than that of an earlier hold, or the same one.
 type Disorder struct{ Hold, Before *history.Hold }
 
-// The Evidence of a run is what decided about its verdict. What there is none of is nil.
+// The Evidence of a run is what decided its verdict. A field is nil if nothing like it was found.
 type Evidence struct {
 	Worst    *history.Violation // the longest overlap, of those of which nobody was told if there are any
 	Disorder *Disorder          // the first token that goes back

@@ -57,7 +57,7 @@ func (s Service) Serve(ctx context.Context) error {
 	return handler.Drain(context.Background())
 }
 
-// A Replica is the process of a [Service]. It is a pair.Server.
+// A Replica is the process of a [Service]. It is a servers.Server.
 type Replica struct {
 	*livetest.Child
 	t   testing.TB
