@@ -92,12 +92,12 @@ func (c *core) confirmLocked(h *hold, now driver.Instant) (confirmed bool, _ dri
 	}
 	le.renewing = true
 	c.scheduleLocked(le)
-	before, timeout := le.confirmedAt, min(releaseTimeout/2, h.deadline().Left(now)/2)
+	asked, timeout := now, min(releaseTimeout/2, h.deadline().Left(now)/2)
 	c.mu.Unlock()
 	c.renewBatch([]*lease{le}, []driver.Lease{le.granted}, timeout)
 	now = driver.Now()
 	c.mu.Lock()
-	return h.cause == nil && le.confirmedAt != before, now
+	return h.cause == nil && asked.Sub(le.confirmedAt) < confirmInterval, now
 }
 
 // successor returns the local waiter to which the lease may be handed over, or nil.

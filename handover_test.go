@@ -214,6 +214,34 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
+// TestStaleHandOverOfAll confirms a lease for a hand-over, which fails. Meanwhile the answer to an
+// old renewal of all leases arrives, which does not confirm the lease as it is now.
+func TestStaleHandOverOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.together = true
+		until := make(chan struct{})
+		d.renew = func(ctx context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
+			if len(due) == 0 {
+				defer func() { <-until }()
+				return send()
+			}
+			close(until)
+			synctest.Wait()
+			return unreachable(ctx, due, send)
+		}
+		first, got := acquireWithWaiters(t, open(t, d), "a")
+		time.Sleep(ttl / 2)
+		before, _ := d.count()
+		release(t, first)
+		next := <-got
+		if after, _ := d.count(); after == before {
+			t.Errorf("the lease was handed over %v after its last confirmation", ttl/6)
+		}
+		release(t, next)
+	})
+}
+
 // The confirmation costs one renewal for each interval, not for each hand-over. Without a
 // confirmation the lease is released in the store.
 func TestConfirmation(t *testing.T) {

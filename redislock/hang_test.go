@@ -133,6 +133,37 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
+// TestHoldersOnFullServer checks that no holder loses its lock because the server's memory is full:
+// each can renew its lease, and release it.
+func TestHoldersOnFullServer(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	leases := make(map[string]driver.Lease)
+	for name, req := range map[string]driver.Request{
+		"Exclusive":       {},
+		"Long":            {TTL: 10 * time.Minute},
+		"Shared":          {Shared: true},
+		"Semaphore":       {Slots: 3},
+		"MinHold":         {MinHold: time.Hour},
+		"MinHoldOfReader": {MinHold: time.Hour, Shared: true},
+	} {
+		req.Name, req.ID, req.TTL = name, name, max(req.TTL, time.Minute)
+		leases[name] = take(t, d, req)
+	}
+	node.Must("CONFIG", "SET", "maxmemory", 1)
+	for name, l := range leases {
+		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+			t.Errorf("Renew of %s = %v", name, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
+		if err := l.Release(ctx); err != nil {
+			t.Errorf("Release of %s = %v", name, err)
+		}
+		cancel()
+	}
+}
+
 // TestReleaseUnavailable checks that a Release that the server could not carry out says that
 // the store is unavailable, whether the server answered so or is gone.
 func TestReleaseUnavailable(t *testing.T) {

@@ -47,7 +47,8 @@ local function keepHold(id, json, multi)
     redis.call('PEXPIRE', lock, ms)
     redis.call('PEXPIRE', grants, ms) -- which may be sooner than the lease would have ended
   else
-    redis.call('SET', lock, keptJSON(json), 'PX', ms)
+    redis.call('PEXPIRE', lock, ms) -- first: see extendGrant
+    redis.call('SET', lock, keptJSON(json), 'KEEPTTL')
   end
   wakeFirst()
   return true

@@ -10,7 +10,9 @@
 --                                              value is that of the lock's key, or nil if it is
 --                                              not known
 --           extendGrant(id, json, expiry, ttl) makes a grant that was found last for at least ttl
---                                              ms. It writes in any case, so that WAITAOF waits
+--                                              ms. It writes in any case, so that WAITAOF waits.
+--                                              PEXPIRE comes first: a server whose memory is full
+--                                              executes it, and then all that the script writes
 
 local function isMulti(value)
   return value == 'snib:shared' or string.sub(value, 1, 11) == 'snib:slots:'
@@ -37,9 +39,9 @@ local function findGrant(id, value)
 end
 
 local function extendGrant(id, json, expiry, ttl)
+  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl))
   if expiry then
     redis.call('HSET', grants, id, newEntry(math.max(expiry, now() + ttl * 1000), json))
     extendTo(grants, ttl)
   end
-  redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl))
 end
