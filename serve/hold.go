@@ -76,47 +76,38 @@ func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) er
 // renewed renews holds and returns the answers, or the error of a single one.
 func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewable,
 	isBatch bool) ([]wire.Renewed, error) {
-	all, ttls := make([]ref, len(msgs)), make([]time.Duration, len(msgs))
+	all := make([]renewal, len(msgs))
 	for i, m := range msgs {
 		var err, ttlErr error
-		all[i], err = refOf(p, m.Lease)
-		ttls[i], ttlErr = ttlOf(m.TTL)
+		all[i].ref, err = refOf(p, m.Lease)
+		all[i].ttl, ttlErr = ttlOf(m.TTL)
 		if err := errors.Join(err, ttlErr); err != nil {
 			return nil, err
 		}
 	}
-	errs, ends := make([]error, len(msgs)), make([]func(Outcome), len(msgs))
-	var due []ref
-	var dueTTLs []time.Duration
-	var places []int
 	for i, m := range msgs {
-		action := Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, TTL: ttls[i]}
-		if errs[i] = s.checkTTL(ttls[i]); errs[i] == nil {
-			ends[i], errs[i] = s.opts.Access.Begin(ctx, p, action)
-		}
-		if errs[i] == nil {
-			due, dueTTLs, places = append(due, all[i]), append(dueTTLs, ttls[i]), append(places, i)
+		r := &all[i]
+		if r.err = s.checkTTL(r.ttl); r.err == nil {
+			r.end, r.err = s.opts.Access.Begin(ctx, p, Action{Verb: VerbAcquire, Op: OpRenew, Name: m.Name, TTL: r.ttl})
 		}
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	for j, err := range s.renewAll(ctx, due, dueTTLs) {
-		errs[places[j]] = err
-		if end := ends[places[j]]; end != nil {
-			end(Outcome{Err: err})
+	s.renewAll(ctx, all)
+	results := make([]wire.Renewed, len(all))
+	for i, r := range all {
+		if r.end != nil {
+			r.end(Outcome{Err: r.err})
 		}
-	}
-	results := make([]wire.Renewed, len(msgs))
-	for i, err := range errs {
-		if err == nil {
-			results[i].TTL = int64(ttls[i] / time.Millisecond)
-			continue
+		switch {
+		case r.err == nil:
+			results[i].TTL = int64(r.ttl / time.Millisecond)
+		case !isBatch:
+			return nil, r.err
+		default:
+			problem := s.problemOf(r.err)
+			results[i] = wire.Renewed{Type: problem.Type, Detail: problem.Detail}
 		}
-		if !isBatch {
-			return nil, err
-		}
-		problem := s.problemOf(err)
-		results[i] = wire.Renewed{Type: problem.Type, Detail: problem.Detail}
 	}
 	return results, nil
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"encoding/json"
 	"errors"
@@ -197,21 +196,23 @@ func (s *Service) each(ctx context.Context, p *Principal, l listing, yield func(
 // writePage reads the whole list and keeps the first locks in the order of their names, because
 // most stores have no order.
 func (s *Service) writePage(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
-	first := lastFirst{}
+	var first []driver.Status
+	trim := func() {
+		slices.SortFunc(first, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+		// A store that is being reorganised may show a lock twice.
+		first = slices.CompactFunc(first, func(a, b driver.Status) bool { return a.Name == b.Name })
+		first = first[:min(len(first), l.limit+1)]
+	}
 	err := s.each(ctx, p, l, func(st driver.Status) bool {
-		if i := slices.IndexFunc(first, func(other driver.Status) bool { return other.Name == st.Name }); i >= 0 {
-			return true // a store that is being reorganised may show a lock twice
-		}
-		heap.Push(&first, st)
-		if len(first) > l.limit+1 {
-			heap.Pop(&first)
+		if first = append(first, st); len(first) > 2*l.limit+2 {
+			trim()
 		}
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(first, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+	trim()
 	page := wire.Page{Locks: []wire.Lock{}}
 	for i, st := range first {
 		if i == l.limit {
@@ -221,19 +222,6 @@ func (s *Service) writePage(ctx context.Context, w http.ResponseWriter, p *Princ
 		page.Locks = append(page.Locks, lockOf(p, s.withWaiters(st)))
 	}
 	return writeJSON(w, http.StatusOK, page)
-}
-
-// lastFirst is a heap of locks whose top has the last name.
-type lastFirst []driver.Status
-
-func (h lastFirst) Len() int           { return len(h) }
-func (h lastFirst) Less(i, j int) bool { return h[i].Name > h[j].Name }
-func (h lastFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *lastFirst) Push(x any)        { *h = append(*h, x.(driver.Status)) }
-func (h *lastFirst) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }
 
 // writeLines writes each lock on a line of its own, as the store lists it. If the list fails in

@@ -70,42 +70,50 @@ func (s *Service) lease(ctx context.Context, r ref, ttl time.Duration) (driver.L
 	return s.driver.Lease(r.name, h.ID, ttl), nil
 }
 
+// A renewal is a hold that is to be renewed.
+type renewal struct {
+	ref
+	ttl   time.Duration
+	end   func(Outcome) // of the Authorizer, or nil
+	lease driver.Lease
+	err   error
+}
+
 // maxLookups is how many holds of one batch are looked up at a time.
 const maxLookups = 64
 
-// leases is lease for many holds. It returns an error for each.
-func (s *Service) leases(ctx context.Context, all []ref, ttls []time.Duration) ([]driver.Lease, []error) {
-	leases, errs := make([]driver.Lease, len(all)), make([]error, len(all))
-	var working sync.WaitGroup
+// renewAll renews the holds that have no error yet, together, and notes the error of each.
+func (s *Service) renewAll(ctx context.Context, all []renewal) {
+	var finding sync.WaitGroup
 	slots := make(chan struct{}, maxLookups)
-	for i, r := range all {
-		slots <- struct{}{}
-		working.Go(func() {
-			defer func() { <-slots }()
-			leases[i], errs[i] = s.lease(ctx, r, ttls[i])
-		})
+	for i := range all {
+		r := &all[i]
+		switch {
+		case r.err != nil:
+		case r.id.nonce != "": // the store need not be asked
+			r.lease, r.err = s.lease(ctx, r.ref, r.ttl)
+		default:
+			slots <- struct{}{}
+			finding.Go(func() {
+				defer func() { <-slots }()
+				r.lease, r.err = s.lease(ctx, r.ref, r.ttl)
+			})
+		}
 	}
-	working.Wait()
-	return leases, errs
-}
-
-// renewAll renews holds, together, and returns one error for each.
-func (s *Service) renewAll(ctx context.Context, all []ref, ttls []time.Duration) []error {
-	leases, errs := s.leases(ctx, all, ttls)
-	var due []driver.Lease
-	var places []int // of each lease of due in all
-	for i, l := range leases {
-		if errs[i] == nil {
-			due, places = append(due, l), append(places, i)
+	finding.Wait()
+	var leases []driver.Lease
+	var due []*renewal
+	for i := range all {
+		if r := &all[i]; r.err == nil {
+			leases, due = append(leases, r.lease), append(due, r)
 		}
 	}
 	if len(due) == 0 {
-		return errs
+		return
 	}
-	for j, answer := range s.driver.Renew(ctx, due) {
-		errs[places[j]] = answer.Err
+	for i, answer := range s.driver.Renew(ctx, leases) {
+		due[i].err = answer.Err
 	}
-	return errs
 }
 
 // end releases a hold.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,6 +75,9 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 // wholeEscapes matches JSON in which no escape is half of a surrogate pair.
 var wholeEscapes = regexp.MustCompile(`(?is)^([^\\]|\\[^u]|\\u[^d]...|\\ud[0-7]..|\\ud[89ab]..\\ud[c-f]..)*$`)
 
+// jsonSpace is what may stand between the parts of a JSON document.
+const jsonSpace = " \t\r\n"
+
 // decode parses one JSON document strictly.
 func decode(body []byte, message any) error {
 	// The decoder would replace what is invalid, or half of a character: that would be another name.
@@ -85,10 +89,34 @@ func decode(body []byte, message any) error {
 	if err := d.Decode(message); err != nil {
 		return invalidf("the body is not what is expected here: %s", explainJSON(err))
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	switch {
+	case len(bytes.TrimLeft(body[d.InputOffset():], jsonSpace)) > 0:
 		return invalidf("something follows the JSON object in the body")
+	case !hasPlainNames(body):
+		return invalidf("the names of fields are in lower case")
 	}
 	return nil
+}
+
+// hasPlainNames reports whether all fields in a JSON document have names as the API writes them.
+// The decoder takes NAME for name, which a proxy that looks at requests does not.
+func hasPlainNames(document []byte) bool {
+	for {
+		_, rest, found := bytes.Cut(document, []byte{'"'})
+		if !found {
+			return true
+		}
+		end := 0
+		for ; rest[end] != '"'; end++ {
+			if rest[end] == '\\' {
+				end++ // what it escapes may be a quote
+			}
+		}
+		document = bytes.TrimLeft(rest[end+1:], jsonSpace)
+		if bytes.HasPrefix(document, []byte{':'}) && len(bytes.Trim(rest[:end], "abcdefghijklmnopqrstuvwxyz_")) > 0 {
+			return false
+		}
+	}
 }
 
 // explainJSON returns an error of the decoder without the names of Go types.
@@ -229,12 +257,9 @@ func ttlOf(ms int64) (time.Duration, error) {
 // checkTTL reports a TTL that the store does not take. A driver need not check what the core has
 // checked.
 func (s *Service) checkTTL(ttl time.Duration) error {
-	least, most := s.info.MinTTL, s.info.MaxTTL
-	switch {
-	case ttl >= least && (most == 0 || ttl <= most):
+	least, most := s.info.MinTTL, cmp.Or(s.info.MaxTTL, driver.LongestTTL)
+	if ttl >= least && ttl <= most {
 		return nil
-	case most == 0:
-		return invalidf("ttl_ms: this store takes %d or more", wire.Millis(least))
 	}
 	return invalidf("ttl_ms: this store takes from %d to %d", wire.Millis(least), most.Milliseconds())
 }

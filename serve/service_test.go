@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,6 +31,11 @@ func TestProblems(t *testing.T) {
 		{"Early", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x"`, wire.ProblemInvalid},
 		{"Two", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x"}{"name":"y"}`, wire.ProblemInvalid},
 		{"UnknownField", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","ttl":5}`, wire.ProblemInvalid},
+		{"CaseOfField", "POST", wire.PathAcquire, wire.TypeJSON, `{"NAME":"x"}`, wire.ProblemInvalid},
+		{"CaseOfSecondField", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","Name":"y"}`, wire.ProblemInvalid},
+		{"KelvinInField", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","Kind":""}`, wire.ProblemInvalid},
+		{"EscapeInField", "POST", wire.PathAcquire, wire.TypeJSON, `{"na\u006de":"x"}`, wire.ProblemInvalid},
+		{"CaseInBatch", "POST", wire.PathRenew, wire.TypeJSON, `{"leases":[{"name":"\"x\\" , "ID" :"o-------------------"}]}`, wire.ProblemInvalid},
 		{"WrongType", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":5}`, wire.ProblemInvalid},
 		{"NotUTF8", "POST", wire.PathAcquire, wire.TypeJSON, "{\"name\":\"\xff\"}", wire.ProblemInvalid},
 		{"NoName", "POST", wire.PathAcquire, wire.TypeJSON, `{}`, wire.ProblemInvalid},
@@ -75,7 +81,7 @@ func TestProblems(t *testing.T) {
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},
 		{"Limit", "GET", wire.PathLocks + "?limit=0", "", "", wire.ProblemInvalid},
 		{"State", "GET", wire.PathLocks + "?state=odd", "", "", wire.ProblemInvalid},
-		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"x","id":"o-------------------"}`, wire.ProblemLost},
+		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"\":\"X\\" , "id":"o-------------------"}`, wire.ProblemLost},
 		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemChanged},
 	}
 	for _, tt := range tests {
@@ -458,17 +464,19 @@ func TestTTLRange(t *testing.T) {
 		max  time.Duration
 		want string
 	}{
-		{0, "ttl_ms: this store takes 1000 or more"},
+		{0, "ttl_ms: this store takes from 1000 to 31622400000"},
 		{time.Hour, "ttl_ms: this store takes from 1000 to 3600000"},
 	} {
 		r := startReplicaOf(t, limited{memlock.New(), tt.max}, Options{})
 		g := r.acquire(msg("held", "a"))
-		for path, message := range map[string]any{
-			wire.PathAcquire: wire.Acquire{Name: "x", TTL: 1},
-			wire.PathRenew:   wire.Renew{Lease: new(lease(g)), TTL: 1},
-		} {
-			if a := r.post(path, message, http.StatusBadRequest); a.problem.Detail != tt.want {
-				t.Errorf("%s: detail = %q, want %q", path, a.problem.Detail, tt.want)
+		for _, ttl := range []int64{1, math.MaxInt64} {
+			for path, message := range map[string]any{
+				wire.PathAcquire: wire.Acquire{Name: "x", TTL: ttl},
+				wire.PathRenew:   wire.Renew{Lease: new(lease(g)), TTL: ttl},
+			} {
+				if a := r.post(path, message, http.StatusBadRequest); a.problem.Detail != tt.want {
+					t.Errorf("%s: detail = %q, want %q", path, a.problem.Detail, tt.want)
+				}
 			}
 		}
 	}

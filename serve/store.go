@@ -53,9 +53,10 @@ const probeInterval = time.Second
 
 // A probe is a question whether the store answers.
 type probe struct {
-	began driver.Instant
-	ended chan struct{}
-	err   error // once ended is closed
+	began  driver.Instant
+	isOver bool // guarded by storeWatch.mu
+	ended  chan struct{}
+	err    error // once ended is closed
 }
 
 // explain says to clients why the store is unavailable, without names of servers.
@@ -152,21 +153,12 @@ func (w *storeWatch) check(ctx context.Context) (storeState, error) {
 func (w *storeWatch) latest() *probe {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.asking; p == nil || driver.Now().Sub(p.began) >= probeInterval && p.hasEnded() {
+	if p := w.asking; p == nil || driver.Now().Sub(p.began) >= probeInterval && p.isOver {
 		p = &probe{began: driver.Now(), ended: make(chan struct{})}
 		w.asking = p
 		w.start(func() { w.ask(p) })
 	}
 	return w.asking
-}
-
-func (p *probe) hasEnded() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // ask asks the store.
@@ -183,6 +175,7 @@ func (w *storeWatch) ask(p *probe) {
 	if grace == 0 { // otherwise the store answers
 		p.err = err
 	}
+	p.isOver = true
 	close(p.ended)
 }
 

@@ -40,6 +40,7 @@ var checks = []struct {
 	{"docs/serve-access.md", []string{"text"}, nil, "calls with the files of a service that runs elsewhere"},
 	{"docs/stores.md", []string{"sh"}, []string{"TestPageBlocks"}, ""},
 	{"docs/serve.md", []string{"sh"}, []string{"TestServePage"}, ""},
+	{"docs/serve.md", []string{"python"}, []string{"TestClientOnPage"}, ""},
 	{"docs/serve.md", []string{"text"}, nil, "calls with stores that run elsewhere"},
 	{"docs/metrics.md", []string{"go"}, []string{"TestGoBlocks"}, ""},
 	{"docs/defaults.md", []string{"go"}, []string{"TestGoBlocks"}, ""},

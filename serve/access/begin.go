@@ -21,11 +21,11 @@ func (a *Access) Begin(_ context.Context, p *serve.Principal, act serve.Action) 
 	switch most := policy.namespaces[rights.Namespace].MaxTTL; {
 	case err != nil:
 	case !rights.allows(act):
-		err = &forbiddenError{rights.describe(act)}
+		err = rights.describe(act)
 	case most > 0 && act.MinHold > most:
-		err = &forbiddenError{fmt.Sprintf("min_hold_ms: [namespace.%s] allows %v at most", rights.Namespace, most)}
+		err = fmt.Errorf("min_hold_ms: [namespace.%s] allows %v at most", rights.Namespace, most)
 	case most > 0 && act.TTL > most && act.Verb != serve.VerbReserve: // whoever may reserve a lock says for how long
-		err = &forbiddenError{fmt.Sprintf("ttl_ms: [namespace.%s] allows %v at most", rights.Namespace, most)}
+		err = fmt.Errorf("ttl_ms: [namespace.%s] allows %v at most", rights.Namespace, most)
 	}
 	if err != nil {
 		return nil, a.refuse(event, err)
@@ -88,21 +88,15 @@ func unrecorded() error {
 	}
 }
 
-// A forbiddenError reports an action that somebody may not do.
-type forbiddenError struct{ text string }
-
-// Error implements the error interface.
-func (e *forbiddenError) Error() string { return e.text }
-
-// describe says that the rights do not allow an action.
-func (r Rights) describe(act serve.Action) string {
+// describe returns the error that the rights do not allow an action.
+func (r Rights) describe(act serve.Action) error {
 	switch {
 	case act.List && act.Name == "": // whoever has the verb gets a list of what it covers
-		return fmt.Sprintf("%s does not have the verb %s", r.Name, act.Verb)
+		return fmt.Errorf("%s does not have the verb %s", r.Name, act.Verb)
 	case act.List:
-		return fmt.Sprintf("%s may not %s locks whose names begin with %q", r.Name, act.Verb, act.Name)
+		return fmt.Errorf("%s may not %s locks whose names begin with %q", r.Name, act.Verb, act.Name)
 	}
-	return fmt.Sprintf("%s may not %s %q", r.Name, act.Verb, act.Name)
+	return fmt.Errorf("%s may not %s %q", r.Name, act.Verb, act.Name)
 }
 
 // eventOf returns what the audit log says of an action. Nothing in it is a secret.

@@ -1,18 +1,13 @@
 package access
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"slices"
 
 	"github.com/sniblock/snib/remotelock/wire"
 )
-
-// An originError reports a request that a page of somebody else may have caused in a browser.
-type originError struct{ text string }
-
-// Error implements the error interface.
-func (e *originError) Error() string { return e.text }
 
 // checkOrigin refuses what a page of somebody else causes through the browser of a principal.
 //
@@ -23,10 +18,10 @@ func (e *originError) Error() string { return e.text }
 func (p *Policy) checkOrigin(r *http.Request) error {
 	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !wire.IsLoopback(r.Host) &&
 		!slices.Contains(p.hosts, wire.HostName(r.Host)) {
-		return &originError{"the host in the URL is not one of this service; use localhost, or add it to hosts in the policy"}
+		return errors.New("the host in the URL is not one of this service; use localhost, or add it to hosts in the policy")
 	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return &originError{"a page of another site caused this request"}
+		return errors.New("a page of another site caused this request")
 	}
 	return nil
 }

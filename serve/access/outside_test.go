@@ -656,7 +656,7 @@ func TestServiceInBrowsers(t *testing.T) {
 	}
 	for _, path := range []string{wire.PathLocks, "/nothing", wire.PathHealth} {
 		h := s.send("GET", path, tokens["ci"], nil).header
-		for _, name := range []string{"Content-Security-Policy", "X-Frame-Options", "X-Content-Type-Options", "Referrer-Policy"} {
+		for _, name := range []string{"Content-Security-Policy", "Cross-Origin-Resource-Policy", "X-Content-Type-Options"} {
 			if h.Get(name) == "" {
 				t.Errorf("%s: the answer has no %s", path, name)
 			}

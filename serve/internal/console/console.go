@@ -66,6 +66,8 @@ func nameOf(urlPath string) (string, bool) {
 func Serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
 	name, ok := nameOf(r.URL.Path)
 	if !ok {
 		h.Set("Location", "console/") // relative: a proxy may have added a prefix

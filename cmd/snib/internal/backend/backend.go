@@ -53,6 +53,7 @@ type location struct {
 
 	transport *transport // nil if there is no server
 	graceOff  bool       // Redis, or a service in memory, grants locks at once after a restart
+	unserved  string     // see urlKind
 }
 
 // Schemes returns the kinds of stores, in the order in which the help shows them.
@@ -110,8 +111,9 @@ func (w withholding) Acquire(ctx context.Context, req driver.Request) (driver.Le
 type Purpose uint8
 
 const (
-	Look Purpose = iota // to look at locks: a store that does not exist is not created
-	Take                // to take locks
+	Look  Purpose = iota // to look at locks: a store that does not exist is not created
+	Take                 // to take locks
+	Serve                // to take locks for clients of a service
 )
 
 // Open opens the store at url, or the default store if url is empty. To [Look] at a store that
@@ -126,6 +128,9 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	at, err := resolve(url)
 	if err != nil {
 		return nil, err
+	}
+	if at.unserved != "" && purpose == Serve {
+		return nil, fmt.Errorf("%w %s: %s", ErrConfig, at.url, at.unserved)
 	}
 	if at.empty && purpose == Look {
 		return &Store{Driver: memlock.New(), URL: at.url}, nil

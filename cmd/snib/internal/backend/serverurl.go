@@ -30,10 +30,11 @@ type urlKind struct {
 	family    family
 	port      string // the default port of its servers
 	tls       bool
-	manyHosts bool // several hosts are allowed
-	hasMaster bool // the path begins with the master's name
-	hasDB     bool // the path may contain the number of a database
-	socket    bool // there is no host, and the path is that of a Unix socket
+	manyHosts bool   // several hosts are allowed
+	hasMaster bool   // the path begins with the master's name
+	hasDB     bool   // the path may contain the number of a database
+	socket    bool   // there is no host, and the path is that of a Unix socket
+	unserved  string // why no lock service can serve its locks
 
 	open func(*serverURL, context.Context) (driver.Driver, error)
 }
@@ -72,19 +73,23 @@ func serverKinds() []urlKind {
 		},
 		{
 			scheme: "zk", syntax: "zk://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", doc: "a ZooKeeper ensemble; zks:// is with TLS",
-			family: zkFamily, port: "2181", manyHosts: true, open: (*serverURL).openZooKeeper,
+			family: zkFamily, port: "2181", manyHosts: true, open: (*serverURL).openZooKeeper, unserved: mortalLocks,
 		},
 		{
 			scheme: "etcd", syntax: "etcd://[USER:PASSWORD@]HOST[:PORT],...", doc: "an etcd cluster; etcds:// is with TLS",
-			family: etcdFamily, port: "2379", manyHosts: true, open: (*serverURL).openEtcd,
+			family: etcdFamily, port: "2379", manyHosts: true, open: (*serverURL).openEtcd, unserved: mortalLocks,
 		},
 		{
 			scheme: "http", syntax: "http://HOST[:PORT],...",
 			doc:    "a lock service, snib serve, at the addresses of its replicas; https:// is with TLS",
 			family: serviceFamily, port: ServicePort, manyHosts: true, open: (*serverURL).openService,
+			unserved: "it is a lock service already; give the store that it serves",
 		},
 	}
 }
+
+// mortalLocks is why a store is [urlKind.unserved].
+const mortalLocks = "its locks end with the session of the process that took them, so a lock service could not keep them for its clients"
 
 // kindOf returns the kind of servers with a scheme.
 func kindOf(scheme string) (urlKind, bool) {
@@ -157,7 +162,7 @@ func (k urlKind) resolve(rest string) (location, error) {
 		loginAdvice = "set requirepass, or users with ACL"
 	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
-	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff}, nil
+	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff, unserved: k.unserved}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.

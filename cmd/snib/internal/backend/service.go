@@ -63,12 +63,6 @@ func (u *serverURL) openService(ctx context.Context) (driver.Driver, error) {
 	return d, nil
 }
 
-// IsService reports whether the store is a lock service.
-func (s *Store) IsService() bool {
-	_, ok := s.Driver.(*remotelock.Driver)
-	return ok
-}
-
 // examineService asks the service for a lock: it answers only if its store does.
 func examineService(ctx context.Context, d *remotelock.Driver) ([]Finding, error) {
 	if _, err := d.Status(ctx, "snib-doctor"); err != nil {

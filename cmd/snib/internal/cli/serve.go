@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
@@ -51,7 +50,7 @@ func (a *app) newServeCommand() *cobra.Command {
 		if err := c.check(); err != nil {
 			return err
 		}
-		s, err := a.open(backend.Take)
+		s, err := a.open(backend.Serve)
 		if err != nil {
 			return err
 		}
@@ -70,9 +69,6 @@ func (c *serveCommand) check() error {
 
 // serve serves the locks of s until ctx is done. A second signal ends the process at once.
 func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store) error {
-	if s.IsService() {
-		return failf(exitConfig, "%s is a lock service already; give the store that it serves", s.URL)
-	}
 	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
@@ -107,9 +103,6 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		options.Fence = &serviceGuard{Guard: guard, app: c.app, printed: map[string]time.Time{}}
 	}
 	service, err := serve.New(s.Driver, options)
-	if errors.Is(err, driver.ErrInvalid) {
-		return failf(exitConfig, "%s: %w", s.URL, err)
-	}
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,8 @@ var setups = []setup{
 	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
 	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served, brisk: true},
 	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, brisk: true, settleTime: longTTL, deadWaiterTime: redisQueue},
-	{name: "served-pg", about: "two replicas of a lock service, on rows of a server", start: startServed(startSQL("pg", servers.Postgres), false), faults: served, brisk: true},
+	{name: "served-pg", about: "two replicas of a lock service, on rows of PostgreSQL", start: startServed(startSQL("pg", servers.Postgres), false), faults: served, brisk: true},
+	{name: "served-mysql", about: "two replicas of a lock service, on rows of MariaDB", start: startServed(startSQL("mysql", servers.MySQL), false), faults: served, brisk: true},
 }
 
 // setupNamed returns a set-up.

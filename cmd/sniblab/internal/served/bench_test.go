@@ -4,11 +4,10 @@ package served
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,66 +15,61 @@ import (
 	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/remotelock"
 )
 
 const (
-	loadClients = 1000 // each with a connection of its own
-	loadHolds   = 10   // of each client
+	loadHolders = 1000 // clients that hold locks, each with a connection of its own
+	loadHolds   = 10   // of each of them
 	loadPolls   = 5000 // acquisitions that wait
 	loadNames   = 500  // that they wait for
 	loadStarts  = 50   // acquisitions that begin at a time
 )
 
 // BenchmarkLoad measures acquisitions beside 10,000 holds of 1,000 clients, which renew them every
-// third of 30 s: through a replica over Redis where 5,000 others wait, and in Redis itself. A lost
-// hold fails it.
+// third of 30 s, and 5,000 acquisitions that wait: at the replica that serves all of them, and past
+// it, in its Redis. The same goroutines make both in turn, and a process of its own makes the load.
+// A lost hold fails it. Each round takes a minute and logs what the replica uses, so -benchtime 30x
+// shows whether its memory grows.
 func BenchmarkLoad(b *testing.B) {
-	b.Run("Service", func(b *testing.B) {
-		p := store.StartReplica(b, store.NewService(b, startStore(b, "redis"), ""))
-		holdAll(b, func() driver.Driver { return client(b, p, nil) })
-		defer startWaiters(b, client(b, p, nil))()
-		b.ReportMetric(0, "ns/op")
-		cpu := p.Stats().CPU
+	behind := startStore(b, "redis")
+	p := store.StartReplica(b, store.NewService(b, behind, ""))
+	through := store.Store{Kind: "served", Addrs: []string{p.Addr()}}
+	crowd := startClients(b, clients{Store: through, Holders: loadHolders})
+	service, direct := &measurement{locker: openLocker(b, through)}, &measurement{locker: openLocker(b, behind)}
+	for cpu := p.Stats().CPU; b.Loop(); {
 		began := time.Now()
-		measureAcquire(b, client(b, p, nil))
+		acquireInTurn(b, service, direct)
 		s := p.Stats()
-		b.ReportMetric(100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(), "service-cpu%")
-		b.ReportMetric(float64(s.Memory)/(1<<20), "service-MiB")
-		b.ReportMetric(float64(s.Goroutines), "service-goroutines")
-	})
-	b.Run("Store", func(b *testing.B) {
-		s := startStore(b, "redis")
-		open := func() driver.Driver {
-			d, err := s.Open(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = d.Close() })
-			return d
-		}
-		holdAll(b, open)
-		measureAcquire(b, open())
-	})
+		b.Logf("after %v: %d KiB in memory, %d KiB live, %d goroutines, %.0f%% of a processor; p99 %v, in the store %v", b.Elapsed().Round(time.Second),
+			s.Memory>>10, s.Live>>10, s.Goroutines, 100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(), service.quantile(99), direct.quantile(99))
+		cpu = s.CPU
+	}
+	crowd.End()
+	crowd.Wait()
+	b.ReportMetric(0, "ns/op")
+	service.report(b, "service")
+	direct.report(b, "store")
+	b.ReportMetric(float64(service.quantile(99))/float64(direct.quantile(99)), "p99/store-p99")
+	b.ReportMetric(float64(p.Stats().Memory)/(1<<20), "MiB")
 }
 
 // BenchmarkPolls measures what 5,000 acquisitions that wait for 500 names cost a replica: over
 // HTTP/1.1, and over HTTP/2 with TLS.
 func BenchmarkPolls(b *testing.B) {
-	b.Run("HTTP1", func(b *testing.B) { measurePolls(b, "", nil) })
+	b.Run("HTTP1", func(b *testing.B) { measurePolls(b, "") })
 	b.Run("HTTP2", func(b *testing.B) {
 		certs := b.TempDir()
-		secure := livetest.Certify(b, certs)
-		measurePolls(b, certs, secure)
+		livetest.Certify(b, certs)
+		measurePolls(b, certs)
 	})
 }
 
-func measurePolls(b *testing.B, certs string, secure *tls.Config) {
+func measurePolls(b *testing.B, certs string) {
 	b.Helper()
 	behind := startStore(b, "redis")
 	p := store.StartReplica(b, store.NewService(b, behind, certs))
 	idle := p.Stats()
-	defer startWaiters(b, client(b, p, secure))()
+	startClients(b, clients{Store: store.Store{Kind: "served", Addrs: []string{p.Addr()}, Certs: certs}})
 	began, cpu := time.Now(), p.Stats().CPU
 	for b.Loop() {
 		time.Sleep(30 * time.Second) // the processor time of that is measured; each poll begins anew after 20 s
@@ -88,29 +82,184 @@ func measurePolls(b *testing.B, certs string, secure *tls.Config) {
 	b.ReportMetric(float64(storeWaiters(b, behind))/loadNames, "waiters-in-store/name")
 }
 
-// startWaiters starts acquisitions that wait until the func is called that it returns.
-func startWaiters(b *testing.B, d driver.Driver) (stop func()) {
-	b.Helper()
-	for i := range loadNames {
-		if _, err := d.Acquire(b.Context(), driver.Request{Name: fmt.Sprint(i), ID: longID(fmt.Sprint("holder", i)), TTL: time.Hour}); err != nil {
-			b.Fatal(err)
-		}
+// A job is what another process of this test program does: it is a replica, or the clients of one.
+type job struct {
+	store.Service
+	Clients *clients
+}
+
+func (j job) do(ctx context.Context) error {
+	if j.Clients != nil {
+		return j.Clients.run(ctx)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
-	var queued, ended sync.WaitGroup
-	var told [loadPolls]sync.Once
-	queued.Add(loadPolls)
-	starting := make(chan struct{}, loadStarts)
-	for i := range loadPolls {
-		starting <- struct{}{}
-		ended.Go(func() {
-			req := driver.Request{Name: fmt.Sprint(i % loadNames), ID: longID(fmt.Sprint("waiter", i)), TTL: time.Hour}
-			req.OnWait = func(error) { told[i].Do(func() { queued.Done(); <-starting }) }
-			_, _ = d.Acquire(ctx, req) // it ends with ctx
+	return j.Serve(ctx)
+}
+
+// The clients are the load of a replica, made by one process.
+type clients struct {
+	Store   store.Store // the replica
+	Holders int
+}
+
+// startClients starts clients, and returns when all of them have or wait for their locks.
+func startClients(b *testing.B, c clients) *livetest.Child {
+	b.Helper()
+	child := livetest.StartChild(b, job{Clients: &c})
+	child.Expect("ready")
+	return child
+}
+
+// run holds locks, and waits for others, until ctx is done. It fails if a hold is lost.
+func (c clients) run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var starting sync.WaitGroup
+	turns := make(chan struct{}, loadStarts)
+	start := func(do func() error) {
+		turns <- struct{}{}
+		starting.Go(func() {
+			defer func() { <-turns }()
+			if err := do(); err != nil {
+				fail(err)
+			}
 		})
 	}
-	queued.Wait()
-	return func() { cancel(); ended.Wait() }
+	for n := range c.Holders {
+		start(func() error { return c.hold(ctx, n, fail) })
+	}
+	d, err := c.Store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range loadNames {
+		start(func() error { return holdForAnHour(ctx, d, fmt.Sprint(i)) })
+	}
+	starting.Wait()
+	for i := range loadPolls {
+		start(func() error { return startWaiter(ctx, d, fmt.Sprint(i%loadNames), i) })
+	}
+	starting.Wait()
+	livetest.Say("ready")
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// hold takes the locks of one client, which are held until ctx is done. If one is lost, fail is
+// called.
+func (c clients) hold(ctx context.Context, number int, fail func(error)) error {
+	l, err := c.Store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	locker, err := snib.New(l, snib.TTL(30*time.Second))
+	for i := range loadHolds {
+		if err != nil {
+			return err
+		}
+		var lock *snib.Lock
+		if lock, err = locker.Acquire(ctx, fmt.Sprintf("held/%d/%d", number, i)); err == nil {
+			context.AfterFunc(lock.Context(), func() { fail(context.Cause(lock.Context())) })
+		}
+	}
+	return err
+}
+
+// holdForAnHour takes a lock that others wait for.
+func holdForAnHour(ctx context.Context, d driver.Driver, name string) error {
+	_, err := d.Acquire(ctx, driver.Request{Name: name, ID: longID("holder" + name), TTL: time.Hour})
+	return err
+}
+
+// startWaiter starts an acquisition that waits until ctx is done, and returns when it is queued.
+func startWaiter(ctx context.Context, d driver.Driver, name string, number int) error {
+	queued := make(chan error, 2)
+	req := driver.Request{Name: name, ID: longID(fmt.Sprint("waiter", number)), TTL: time.Hour}
+	req.OnWait = func(err error) {
+		select {
+		case queued <- err:
+		default: // this was told before
+		}
+	}
+	go func() {
+		_, err := d.Acquire(ctx, req)
+		queued <- fmt.Errorf("a waiter has ended: %w", err)
+	}()
+	return <-queued
+}
+
+// A measurement is how long acquisitions took.
+type measurement struct {
+	locker *snib.Locker
+
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+// openLocker returns a Locker on a store.
+func openLocker(b *testing.B, s store.Store) *snib.Locker {
+	b.Helper()
+	d, err := s.Open(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := snib.New(d, snib.TTL(30*time.Second))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = l.Close() }) // what it uses ends, too
+	return l
+}
+
+// acquireInTurn takes locks for a minute, by 8 goroutines that pause in between, so that the
+// service is not saturated.
+func acquireInTurn(b *testing.B, all ...*measurement) {
+	b.Helper()
+	var workers sync.WaitGroup
+	for w := range 8 {
+		workers.Go(func() {
+			for end, i := time.Now().Add(time.Minute), 0; time.Now().Before(end); i++ {
+				if err := all[i%len(all)].acquire(b.Context(), fmt.Sprintf("measured/%d/%d", w, i)); err != nil {
+					b.Error(err)
+					return
+				}
+				time.Sleep(10 * time.Millisecond) // see above
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// acquire takes and releases one lock.
+func (m *measurement) acquire(ctx context.Context, name string) error {
+	began := time.Now()
+	lock, err := m.locker.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	m.note(time.Since(began))
+	return lock.Release()
+}
+
+func (m *measurement) note(took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.took = append(m.took, took)
+}
+
+// quantile returns how long the percentage of acquisitions took at most.
+func (m *measurement) quantile(percent int) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.Sort(m.took)
+	return m.took[len(m.took)*percent/100]
+}
+
+func (m *measurement) report(b *testing.B, name string) {
+	b.ReportMetric(float64(m.quantile(50).Microseconds()), name+"-p50-µs")
+	b.ReportMetric(float64(m.quantile(99).Microseconds()), name+"-p99-µs")
 }
 
 // storeWaiters returns how many requests wait in a store.
@@ -129,91 +278,4 @@ func storeWaiters(b *testing.B, s store.Store) (n int) {
 		b.Fatal(err)
 	}
 	return n
-}
-
-// client returns a driver for a replica, with a connection of its own.
-func client(b *testing.B, p *store.Replica, secure *tls.Config) driver.Driver {
-	b.Helper()
-	d, err := remotelock.Open(b.Context(), remotelock.Config{Servers: []string{urlOf(p.Addr(), secure)}, TLS: secure})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = d.Close() })
-	return d
-}
-
-// holdAll takes the locks of all clients, which are held until the end. A hold that ends fails b.
-func holdAll(b *testing.B, open func() driver.Driver) {
-	b.Helper()
-	var done atomic.Bool
-	b.Cleanup(func() { done.Store(true) })
-	clients := make(chan *snib.Locker, loadClients)
-	for range loadClients {
-		l, err := snib.New(open(), snib.TTL(30*time.Second))
-		if err != nil {
-			b.Fatal(err)
-		}
-		clients <- l
-	}
-	close(clients)
-	var workers sync.WaitGroup
-	var number atomic.Int64
-	for range 32 {
-		workers.Go(func() {
-			for l := range clients {
-				for range loadHolds {
-					lock, err := l.Acquire(b.Context(), fmt.Sprint("held/", number.Add(1)))
-					if err != nil {
-						b.Error(err)
-						return
-					}
-					context.AfterFunc(lock.Context(), func() {
-						if !done.Load() {
-							b.Errorf("%s: %v", lock.Name(), context.Cause(lock.Context()))
-						}
-					})
-				}
-			}
-		})
-	}
-	workers.Wait()
-}
-
-// measureAcquire reports how long acquisitions take, of 8 goroutines that pause between them so
-// that the service is not saturated.
-func measureAcquire(b *testing.B, d driver.Driver) {
-	b.Helper()
-	l, err := snib.New(d, snib.TTL(30*time.Second))
-	if err != nil {
-		b.Fatal(err)
-	}
-	var mu sync.Mutex
-	var took []time.Duration
-	var workers sync.WaitGroup
-	end := time.Now().Add(45 * time.Second) // each hold is renewed several times
-	for w := range 8 {
-		workers.Go(func() {
-			for i := 0; time.Now().Before(end); i++ {
-				began := time.Now()
-				lock, err := l.Acquire(b.Context(), fmt.Sprintf("measured/%d/%d", w, i))
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				t := time.Since(began)
-				mu.Lock()
-				took = append(took, t)
-				mu.Unlock()
-				if err := lock.Release(); err != nil {
-					b.Error(err)
-				}
-				time.Sleep(10 * time.Millisecond) // see above
-			}
-		})
-	}
-	workers.Wait()
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-	b.ReportMetric(float64(len(took)), "acquisitions")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(livetest.Main(m, store.Service.Serve)) }
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 
 // TestConformancePostgres runs the suite through a replica in a process of its own. In this one,
 // its pool might start a goroutine at any time, which the suite would take for one of the driver.

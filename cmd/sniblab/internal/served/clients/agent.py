@@ -1,0 +1,25 @@
+"""Does what it is told with a lock of examples/python, and says what comes of it."""
+
+import sys
+
+from service_lock import Lock
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+lock = Lock(sys.argv[1:], "job", ttl=5.0, on_lost=lambda: say("lost"))
+does = {
+    "acquire": lambda: lock.acquire(20),
+    "try": lock.acquire,
+    "check": lock.check,
+    "fence": lambda: lock.fence("disk"),
+    "release": lock.release,
+}
+for line in sys.stdin:
+    try:
+        does[line.strip()]()
+        say("done", lock.token)
+    except Exception as e:
+        say(type(e).__name__)

@@ -1,0 +1,128 @@
+// Locks of a lock service, snib serve, over HTTP, for Node.js 20 or later and for browsers.
+
+// LockHeld means that somebody else holds the lock.
+export class LockHeld extends Error {}
+
+// LockLost means that the hold ended before its release: somebody else may have held the lock since.
+export class LockLost extends Error {}
+
+// Unavailable means that no replica of the service answers, or that its store does not.
+export class Unavailable extends Error {}
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// A Lock is one hold on a lock, which a timer renews. Make a new Lock for each hold.
+export class Lock {
+  #ended = new AbortController();
+  #timer;
+  #deadline = 0;
+
+  constructor(urls, name, { ttl = 30_000, credential } = {}) {
+    Object.assign(this, { urls: [...urls], name, ttl, credential });
+    this.id = crypto.randomUUID(); // a secret: whoever knows it can release the lock
+  }
+
+  // left is for how many milliseconds the lock can still be relied on: 0 once the hold may have ended. Its clock may
+  // stand still while the machine is suspended.
+  get left() {
+    return this.#ended.signal.aborted ? 0 : Math.max(0, this.#deadline - performance.now());
+  }
+
+  // signal is aborted when the hold ends, but late if the event loop is blocked. Pass it to what is done under the lock.
+  get signal() {
+    return this.#ended.signal;
+  }
+
+  // check throws LockLost unless the lock can be relied on. Call it right before each step that others see.
+  check() {
+    if (!this.left) throw new LockLost(this.name);
+  }
+
+  // acquire acquires the lock, and waits for it for so many milliseconds at most. It throws LockHeld after that.
+  async acquire(wait = 0) {
+    const giveUp = performance.now() + wait;
+    try {
+      while (!(await this.#tryAcquire(Math.max(0, giveUp - performance.now())))) {
+        if (performance.now() >= giveUp) throw new LockHeld(this.name);
+      }
+    } catch (e) {
+      await this.#send("withdraw", 5000).catch(() => {}); // a grant that is on its way must not stay
+      throw e;
+    }
+  }
+
+  async #tryAcquire(left) {
+    const wait_ms = Math.ceil(Math.min(20_000, left));
+    let got = { status: 429 };
+    try { // the id is the same each time: after a lost answer, the client gets the hold that it has, or keeps its place
+      got = await this.#send("acquire", wait_ms + 5000, { ttl_ms: this.ttl, wait_ms });
+    } catch (e) {
+      if (!(e instanceof Unavailable) || !left) throw e;
+    }
+    if (got.status === 200) {
+      Object.assign(this, { id: got.answer.id, token: got.answer.token }); // the token is for fencing
+      this.#setDeadline(got.sent + got.answer.waited_ms, this.ttl / 3);
+      return this.left > 0;
+    }
+    if (![202, 409, 423, 429].includes(got.status)) throw new Error(got.answer.detail);
+    if (got.status !== 202) await sleep(Math.min(left, 500)); // 202 is a place in the queue, and no hold: ask again
+    return false;
+  }
+
+  // fence keeps all earlier holds away from a resource. It throws LockLost if a later hold has come to it.
+  async fence(resource) {
+    const { status } = await this.#send("fence", 5000, { name: undefined, resource, token: this.token });
+    if (status !== 200) throw new LockLost(this.name);
+  }
+
+  // release gives the lock up.
+  async release() {
+    const lost = !this.left;
+    this.#end("released");
+    const { status, repeated } = await this.#send("release", 5000);
+    // Otherwise a request whose answer was lost has released it.
+    if (status !== 204 && (lost || !repeated)) throw new LockLost(this.name);
+  }
+
+  #end(why) {
+    clearTimeout(this.#timer);
+    this.#ended.abort(why);
+  }
+
+  #setDeadline(start, pause) {
+    this.#deadline = start + this.ttl * 0.99 - 2; // clocks differ, and this process needs time to notice
+    this.#renewAfter(pause);
+  }
+
+  #renewAfter(pause) {
+    if (this.signal.aborted) return;
+    this.#timer = setTimeout(() => this.#renew(), Math.min(pause, this.left));
+  }
+
+  async #renew() {
+    if (!this.left) return this.#end(new LockLost(this.name));
+    const timeout = Math.max(50, this.left / this.urls.length);
+    const got = await this.#send("renew", timeout, { ttl_ms: this.ttl }).catch(() => ({}));
+    if (got.status === 200) return this.#setDeadline(got.sent, this.ttl / 3);
+    if (got.status === 410) return this.#end(new LockLost(this.name));
+    this.#renewAfter(this.ttl / 20);
+  }
+
+  // #send posts a message to one replica after the other until one answers in time.
+  async #send(operation, timeout, fields) {
+    const body = JSON.stringify({ name: this.name, id: this.id, ...fields });
+    const headers = { "Content-Type": "application/json" };
+    if (this.credential) headers.Authorization = `Bearer ${this.credential}`;
+    for (let tries = 0; tries < this.urls.length; tries++) {
+      const sent = performance.now();
+      try {
+        const signal = AbortSignal.timeout(Math.ceil(timeout));
+        const response = await fetch(`${this.urls[0]}/v1/${operation}`, { method: "POST", body, headers, signal });
+        const text = await response.text();
+        if (response.status < 500) return { status: response.status, answer: JSON.parse(text || "{}"), sent, repeated: tries > 0 };
+      } catch {} // no answer, or half of one
+      this.urls.push(this.urls.shift()); // the next replica, which later requests stay with
+    }
+    throw new Unavailable(this.name);
+  }
+}

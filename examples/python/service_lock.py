@@ -1,0 +1,133 @@
+"""Locks of a lock service, snib serve, over HTTP. They need nothing but Python 3.8 or later."""
+
+import contextlib
+import http.client
+import json
+import secrets
+import threading
+import time
+import urllib.error
+import urllib.request
+
+
+class LockHeld(Exception):
+    """Somebody else holds the lock."""
+
+
+class LockLost(Exception):
+    """The hold ended before its release: somebody else may have held the lock since."""
+
+
+class Unavailable(Exception):
+    """No replica of the service answers, or its store does not."""
+
+
+def now():
+    """Read a clock that goes on while the machine is suspended, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Lock:
+    """One hold on a lock. A thread renews it, and calls on_lost if it is lost. Make a new Lock for each hold."""
+
+    def __init__(self, urls, name, ttl=30.0, credential=None, on_lost=lambda: None):
+        self.urls, self.name, self.ttl, self.credential, self.on_lost = list(urls), name, ttl, credential, on_lost
+        self.id = secrets.token_hex(16)  # a secret: whoever knows it can release the lock
+        self.token = None  # the fencing token
+        self.deadline, self.ended = 0.0, threading.Event()
+
+    def acquire(self, wait=0.0):
+        """Acquire the lock, and wait for it for so many seconds at most. Raise LockHeld after that."""
+        give_up = now() + wait
+        try:
+            while not self._try_acquire(max(0.0, give_up - now())):
+                if now() >= give_up:
+                    raise LockHeld(self.name)
+        except BaseException:
+            with contextlib.suppress(Unavailable):
+                self._send("withdraw", 5)  # a grant that is on its way must not stay
+            raise
+        threading.Thread(target=self._renew, daemon=True).start()
+
+    def _try_acquire(self, left):
+        wait = min(20.0, left)
+        try:  # the id is the same each time: after a lost answer, the client gets the hold that it has, or keeps its place
+            status, got, sent, _ = self._send("acquire", wait + 5, ttl_ms=self._ttl_ms(), wait_ms=int(1000 * wait))
+        except Unavailable:
+            if not left:
+                raise
+            status = 429
+        if status == 200:
+            self.id, self.token = got["id"], got["token"]
+            self._set_deadline(sent + got["waited_ms"] / 1000)
+            return self.left() > 0
+        if status not in (202, 409, 423, 429):
+            raise ValueError(got.get("detail", status))
+        if status != 202:  # that is a place in the queue, and no hold: the next request keeps it
+            time.sleep(min(left, 0.5))
+        return False
+
+    def left(self):
+        """Return for how many seconds the lock can still be relied on: 0 once the hold may have ended."""
+        return 0.0 if self.ended.is_set() else max(0.0, self.deadline - now())
+
+    def check(self):
+        """Raise LockLost unless the lock can be relied on. Call it right before each step that others see."""
+        if not self.left():
+            raise LockLost(self.name)
+
+    def fence(self, resource):
+        """Keep all earlier holds away from a resource. Raise LockLost if a later hold has come to it."""
+        if self._send("fence", 5, name=None, resource=resource, token=self.token)[0] != 200:
+            raise LockLost(self.name)
+
+    def release(self):
+        """Give the lock up."""
+        lost = not self.left()
+        self.ended.set()
+        status, _, _, repeated = self._send("release", 5)
+        if status != 204 and (lost or not repeated):  # else a request whose answer was lost has released it
+            raise LockLost(self.name)
+
+    def _renew(self):
+        pause = self.ttl / 3
+        while self.left() and not self.ended.wait(min(pause, self.left())):
+            pause = self.ttl / 20
+            with contextlib.suppress(Unavailable):
+                status, _, sent, _ = self._send("renew", max(0.05, self.left() / len(self.urls)), ttl_ms=self._ttl_ms())
+                if status == 200:
+                    self._set_deadline(sent)
+                    pause = self.ttl / 3
+                elif status == 410:
+                    self.deadline = 0.0
+        if not self.ended.is_set():
+            self.on_lost()
+
+    def _ttl_ms(self):
+        return int(self.ttl * 1000)
+
+    def _set_deadline(self, start):
+        self.deadline = start + self.ttl * 0.99 - 0.002  # clocks differ, and this process needs time to notice
+
+    def _send(self, operation, timeout, **fields):
+        """Post a message to one replica after the other until one answers in time.
+
+        Return the status, the answer, when it was sent, and whether it was sent before without an answer.
+        """
+        message = {"name": self.name, "id": self.id, **fields}
+        body = json.dumps({k: v for k, v in message.items() if v is not None}).encode()
+        headers = {"Content-Type": "application/json"}
+        if self.credential:
+            headers["Authorization"] = "Bearer " + self.credential
+        for tries in range(len(self.urls)):
+            request, sent = urllib.request.Request(f"{self.urls[0]}/v1/{operation}", body, headers), now()
+            try:
+                with urllib.request.urlopen(request, timeout=timeout) as response:
+                    return response.status, json.loads(response.read() or b"{}"), sent, tries > 0
+            except urllib.error.HTTPError as e:
+                if e.code < 500:
+                    return e.code, json.loads(e.read()), sent, tries > 0
+            except (OSError, ValueError, http.client.HTTPException):
+                pass  # no answer, or half of one
+            self.urls.append(self.urls.pop(0))  # the next replica, which later requests stay with
+        raise Unavailable(self.name)
