@@ -51,12 +51,8 @@ func TestModes(t *testing.T) {
 	if err = h.Write(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	marks := fence.Dir{Path: dir}
-	if err := marks.Do(ctx, mark(t, 7, "a"), nil); err != nil {
-		t.Fatal(err)
-	}
 	for path, want := range map[string]fs.FileMode{
-		path: 0o644, path + ".fence": 0o600, shared: 0o660, shared + ".fence": 0o660, marks.File("account/42"): 0o600,
+		path: 0o644, path + ".fence": 0o600, shared: 0o660, shared + ".fence": 0o660,
 	} {
 		if got := modeOf(t, path); got != want {
 			t.Errorf("the mode of %s is %v, want %v", path, got, want)
@@ -153,24 +149,53 @@ func TestMarksAreGone(t *testing.T) {
 // If the marks are replaced while a hold waits for them, it goes on with the new ones, and only
 // they decide.
 func TestMarksAreReplaced(t *testing.T) {
-	ctx, dir := t.Context(), t.TempDir()
-	g := fence.Dir{Path: dir}
-	name := g.File("account/42")
+	path := filepath.Join(t.TempDir(), "state")
+	name := path + ".fence"
+	openFile(t, path, 7, "a")
+	unlock := operate(t, name)
 	first := make(chan error, 1)
-	err := g.Do(ctx, mark(t, 7, "a"), func(context.Context) error {
-		go func() { first <- g.Do(ctx, mark(t, 8, "b"), nil) }()
-		waitForOpen(t, name)
-		if err := os.Rename(name, name+".old"); err != nil {
-			return err
-		}
-		return g.Do(ctx, mark(t, 9, "c"), nil) // creates another file
+	go func() {
+		_, err := fence.File{Path: path}.Open(t.Context(), hold{"state", 8, "b"})
+		first <- err
+	}()
+	waitForOpen(t, name)
+	if err := os.Rename(name, name+".old"); err != nil {
+		t.Fatal(err)
+	}
+	openFile(t, path, 9, "c") // creates another file
+	unlock()
+	if err := <-first; !errors.Is(err, fence.ErrStale) {
+		t.Errorf("Open behind marks that were replaced = %v, want ErrStale by the new ones", err)
+	}
+}
+
+// While an operation runs, a later hold is not let in; its wait ends with its context.
+func TestFileExcludes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	old := openFile(t, path, 7, "old")
+	unlock := operate(t, path+".fence")
+	mustWait(t, func(ctx context.Context) error {
+		_, err := fence.File{Path: path}.Open(ctx, hold{"state", 8, "later"})
+		return err
 	})
+	unlock()
+	if err := old.Write(t.Context(), nil); err != nil {
+		t.Errorf("Write after a later hold gave up: %v", err)
+	}
+}
+
+// operate locks a file of marks, as an operation in another process does.
+func operate(t *testing.T, marks string) (unlock func()) {
+	t.Helper()
+	file, err := os.Open(marks)
+	if err == nil {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-first; !errors.Is(err, fence.ErrStale) {
-		t.Errorf("Do behind marks that were replaced = %v, want ErrStale by the new ones", err)
-	}
+	t.Cleanup(func() { file.Close() })
+	return func() { file.Close() }
 }
 
 // waitForOpen waits until two of our file descriptors refer to the file.

@@ -40,7 +40,7 @@
 // reach a guard may claim what it guards with a token of their own choice, and so shut out
 // everyone who comes with a lesser one. So control access to the resource, and to the place
 // where the marks are kept, as you would without a guard: by authentication before a [Server],
-// the rights of a table for [SQL], the mode of the folder for [File] and [Dir].
+// the rights of a table for [SQL], the mode of the folder for [File].
 //
 // A guard is as strong as the tokens: see [driver.Fencing], and snib.RequireFencing.
 package fence

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -174,36 +172,6 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// Dir keeps the marks of many locks in a folder, durably. It is for guards of a resource that
-// several processes of one machine reach: a [Server], for example. It makes a file of 8 KiB for
-// each lock, and never removes it: if strangers may make up names, they can fill the disk.
-//
-// Nobody else may read these files or write to the folder, for the reasons given at [File]. If
-// a file is missing, its lock is treated as new. So keep programs that tidy up away from the
-// folder, and restore it from a backup only together with what it guards.
-type Dir struct {
-	Path string      // must exist
-	Mode fs.FileMode // of new files; zero means 0600
-}
-
-// File returns the name of the file of a lock's marks.
-func (g Dir) File(lock string) string {
-	sum := sha256.Sum256([]byte(lock))
-	return filepath.Join(g.Path, hex.EncodeToString(sum[:16])+".fence")
-}
-
-// Do implements [Guard].
-func (g Dir) Do(ctx context.Context, m Mark, fn func(context.Context) error) error {
-	if err := m.Check(); err != nil {
-		return err
-	}
-	f := markFile{path: g.File(m.Lock), lock: m.Lock, mode: cmp.Or(g.Mode, 0o600), checkNew: func() error { return nil }}
-	return f.do(ctx, m, fn)
-}
-
-// Open claims what the caller guards with g; see [Open].
-func (g Dir) Open(ctx context.Context, h Hold) (*Handle, error) { return Open(ctx, g, h) }
-
 // syncDir makes the names in a folder durable.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
@@ -226,7 +194,7 @@ type markFile struct {
 
 const slotSize = 4096
 
-// do implements [Guard.Do].
+// do does what [Guard.Do] says, for one lock.
 func (f markFile) do(ctx context.Context, m Mark, fn func(context.Context) error) error {
 	file, err := f.openLocked(ctx)
 	if err != nil {

@@ -2,7 +2,6 @@ package fence_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -135,8 +134,7 @@ func TestForeignMarkFile(t *testing.T) {
 			t.Error("the file was changed")
 		}
 	}
-	if err := (fence.Dir{Path: filepath.Join(path, "missing")}).Do(context.Background(), mark(t, 1, "a"),
-		nil); err == nil {
-		t.Error("Do in a folder that does not exist = nil")
+	if _, err := (fence.File{Path: filepath.Join(path, "missing", "state")}).Open(t.Context(), hold{"state", 1, "a"}); err == nil {
+		t.Error("Open in a folder that does not exist = nil")
 	}
 }

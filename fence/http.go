@@ -171,11 +171,10 @@ func ClockToken() uint64 { return driver.NextToken(0, time.Now().Add(25*time.Hou
 //
 // A mark can be too great because a client lied or the lock's store lost its memory. Repair it
 // where the Guard keeps it, while no hold is active: delete or lower the row of the lock in the
-// table of [SQL], remove the lock's file in the folder of [Dir] ([Dir.File]), or restart the
-// process with [Memory].
+// table of [SQL], or restart the process with [Memory].
 type Server struct {
 	// Guard keeps the marks. It must last as long as the resource does: [Memory] is for
-	// resources in this process, [SQL] and [Dir] for others.
+	// resources in this process, [SQL] for others.
 	Guard Guard
 
 	// Lock returns the name of the lock that guards the resource of a request, or "" if there

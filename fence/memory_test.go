@@ -15,95 +15,88 @@ import (
 
 var _ fence.Hold = (*snib.Lock)(nil)
 
-// guards returns the guards that need no server. Each is tested for everything that a Guard
-// promises.
-func guards(t *testing.T) map[string]fence.Guard {
-	return map[string]fence.Guard{"Memory": new(fence.Memory), "Dir": fence.Dir{Path: t.TempDir()}}
-}
-
-func TestGuards(t *testing.T) {
-	for name, g := range guards(t) {
-		t.Run(name, func(t *testing.T) {
-			ctx := t.Context()
-			old, err := fence.Open(ctx, g, hold{"a", 7, "old"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ran := 0
-			count := func(context.Context) error { ran++; return nil }
-			for range 2 {
-				if err = old.Do(ctx, count); err != nil {
-					t.Errorf("Do of the last hold: %v", err)
-				}
-			}
-			if _, err = fence.Open(ctx, g, hold{"a", 7, "another"}); !errors.Is(err, fence.ErrConflict) {
-				t.Errorf("Open of a hold with the same token = %v, want ErrConflict", err)
-			}
-			if _, err = fence.Open(ctx, g, hold{"b", 1, "elsewhere"}); err != nil {
-				t.Errorf("Open under another lock: %v", err)
-			}
-			later, err := fence.Open(ctx, g, hold{"a", 8, "later"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = old.Do(ctx, count)
-			var refused *fence.RefusedError
-			if !errors.Is(err, fence.ErrStale) || !errors.As(err, &refused) || refused.Last != later.Mark() {
-				t.Errorf("Do of an old hold = %v, want ErrStale with the last mark", err)
-			}
-			if err = later.Do(ctx, count); err != nil || ran != 3 {
-				t.Errorf("Do of the later hold = %v, and %d ran, want 3", err, ran)
-			}
-			wrong := errors.New("wrong")
-			if err = later.Do(ctx, func(context.Context) error { return wrong }); !errors.Is(err, wrong) {
-				t.Errorf("Do = %v, want the function's error", err)
-			}
-			if _, err = fence.Open(ctx, g, hold{"a", 0, "none"}); !errors.Is(err, driver.ErrInvalid) {
-				t.Errorf("Open without a token = %v, want ErrInvalid", err)
-			}
-			if err = g.Do(ctx, fence.Mark{Lock: "a", Token: 9, Owner: "plain text"}, count); !errors.Is(err, driver.ErrInvalid) {
-				t.Errorf("Do with an owner that is no digest = %v, want ErrInvalid", err)
-			}
-		})
+func TestMemory(t *testing.T) {
+	ctx, g := t.Context(), new(fence.Memory)
+	old, err := g.Open(ctx, hold{"a", 7, "old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	count := func(context.Context) error { ran++; return nil }
+	for range 2 {
+		if err = old.Do(ctx, count); err != nil {
+			t.Errorf("Do of the last hold: %v", err)
+		}
+	}
+	if _, err = g.Open(ctx, hold{"a", 7, "another"}); !errors.Is(err, fence.ErrConflict) {
+		t.Errorf("Open of a hold with the same token = %v, want ErrConflict", err)
+	}
+	if _, err = g.Open(ctx, hold{"b", 1, "elsewhere"}); err != nil {
+		t.Errorf("Open under another lock: %v", err)
+	}
+	later, err := g.Open(ctx, hold{"a", 8, "later"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = old.Do(ctx, count)
+	var refused *fence.RefusedError
+	if !errors.Is(err, fence.ErrStale) || !errors.As(err, &refused) || refused.Last != later.Mark() {
+		t.Errorf("Do of an old hold = %v, want ErrStale with the last mark", err)
+	}
+	if err = later.Do(ctx, count); err != nil || ran != 3 {
+		t.Errorf("Do of the later hold = %v, and %d ran, want 3", err, ran)
+	}
+	wrong := errors.New("wrong")
+	if err = later.Do(ctx, func(context.Context) error { return wrong }); !errors.Is(err, wrong) {
+		t.Errorf("Do = %v, want the function's error", err)
+	}
+	if _, err = g.Open(ctx, hold{"a", 0, "none"}); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Open without a token = %v, want ErrInvalid", err)
+	}
+	if err = g.Do(ctx, fence.Mark{Lock: "a", Token: 9, Owner: "plain text"}, count); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Do with an owner that is no digest = %v, want ErrInvalid", err)
 	}
 }
 
 // While an operation runs, a later hold is not let in; its wait ends with its context.
-func TestGuardsExclude(t *testing.T) {
-	for name, g := range guards(t) {
-		t.Run(name, func(t *testing.T) {
-			old, err := fence.Open(t.Context(), g, hold{"a", 7, "old"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = old.Do(t.Context(), func(context.Context) error {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				gaveUp := errors.New("gave up")
-				result := make(chan error)
-				go func() {
-					_, err := fence.Open(ctx, g, hold{"a", 8, "later"})
-					result <- err
-				}()
-				select {
-				case err := <-result:
-					t.Errorf("Open during an operation of an older hold = %v, want it to wait", err)
-					return nil
-				case <-time.After(50 * time.Millisecond): // it waits
-				}
-				cancel(gaveUp)
-				if err := <-result; !errors.Is(err, gaveUp) {
-					t.Errorf("Open during an operation of an older hold = %v, want the context's cause", err)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-			if err = old.Do(t.Context(), nil); err != nil {
-				t.Errorf("Do after a later hold gave up: %v", err)
-			}
+func TestMemoryExcludes(t *testing.T) {
+	g := new(fence.Memory)
+	old, err := g.Open(t.Context(), hold{"a", 7, "old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = old.Do(t.Context(), func(context.Context) error {
+		mustWait(t, func(ctx context.Context) error {
+			_, err := g.Open(ctx, hold{"a", 8, "later"})
+			return err
 		})
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err = old.Do(t.Context(), nil); err != nil {
+		t.Errorf("Do after a later hold gave up: %v", err)
+	}
+}
+
+// mustWait checks that open waits until its context is cancelled.
+func mustWait(t *testing.T, open func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	gaveUp := errors.New("gave up")
+	result := make(chan error)
+	go func() { result <- open(ctx) }()
+	select {
+	case err := <-result:
+		t.Errorf("Open during an operation of an older hold = %v, want it to wait", err)
+		return
+	case <-time.After(50 * time.Millisecond): // it waits
+	}
+	cancel(gaveUp)
+	if err := <-result; !errors.Is(err, gaveUp) {
+		t.Errorf("Open during an operation of an older hold = %v, want the context's cause", err)
 	}
 }
 

@@ -22,7 +22,7 @@ var helperMutants = []mutant{
 		in:    "Memory.Do",
 		old:   "defer func() { s.free <- struct{}{} }()",
 		new:   "s.free <- struct{}{}",
-		tests: "TestGuardsExclude/Memory",
+		tests: "TestMemoryExcludes",
 	},
 	{
 		guarantee: "torn marks", pkg: "fence",

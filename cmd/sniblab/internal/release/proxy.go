@@ -33,7 +33,7 @@ func (r *release) fillProxy(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			return err
 		}
-		want, err := r.sum(ctx, m)
+		want, err := r.sum(m, "HEAD")
 		if err != nil {
 			return err
 		}

@@ -32,8 +32,11 @@ func (r *release) addSums(ctx context.Context) error {
 		if _, err := git(ctx, r.clone, "add", "--all"); err != nil { // the file may be new
 			return err
 		}
-		var err error
-		if sums[m.path], err = r.sum(ctx, m); err != nil {
+		tree, err := git(ctx, r.clone, "write-tree")
+		if err != nil {
+			return err
+		}
+		if sums[m.path], err = r.sum(m, tree); err != nil {
 			return err
 		}
 	}
@@ -58,20 +61,17 @@ func addLines(name string, lines []string) error {
 	return os.WriteFile(name, []byte(strings.Join(slices.Compact(all), "\n")+"\n"), 0o644)
 }
 
-// sum returns the lines that go.sum has for m. fillProxy checks that the go command comes to
-// the same sum.
-func (r *release) sum(ctx context.Context, m module) ([]string, error) {
-	files, err := r.files(ctx, m)
-	if err != nil {
-		return nil, err
-	}
+// sum returns the lines that go.sum has for m as it is in a tree or commit, whose go.mod is checked
+// out. fillProxy checks that the go command comes to the same sum.
+func (r *release) sum(m module, revision string) ([]string, error) {
 	name := filepath.Join(r.tmp, "module.zip")
 	w, err := os.Create(name)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	if err := zip.Create(w, xmodule.Version{Path: m.path, Version: r.version}, files); err != nil {
+	dir := strings.TrimPrefix(m.dir, ".") // the root module has none
+	if err := zip.CreateFromVCS(w, xmodule.Version{Path: m.path, Version: r.version}, r.clone, revision, dir); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {
@@ -91,50 +91,4 @@ func (r *release) sum(ctx context.Context, m module) ([]string, error) {
 		fmt.Sprintf("%s %s %s", m.path, r.version, all),
 		fmt.Sprintf("%s %s/go.mod %s", m.path, r.version, mod),
 	}, nil
-}
-
-// A file is one file of a module's zip.
-type file struct{ path, disk string }
-
-func (f file) Path() string                 { return f.path }
-func (f file) Lstat() (os.FileInfo, error)  { return os.Lstat(f.disk) }
-func (f file) Open() (io.ReadCloser, error) { return os.Open(f.disk) }
-
-// files returns the files of m: those of git below its folder that belong to no other module, and
-// the licence of the root, which the go command adds to each module that has none.
-func (r *release) files(ctx context.Context, m module) ([]zip.File, error) {
-	list, err := git(ctx, r.clone, "ls-files", "-z", "--", m.dir)
-	if err != nil {
-		return nil, err
-	}
-	var files []zip.File
-	licensed := false
-	for _, name := range strings.Split(strings.Trim(list, "\x00"), "\x00") {
-		if r.moduleOf(name).path != m.path {
-			continue
-		}
-		in := name
-		if m.dir != "." {
-			in = strings.TrimPrefix(name, m.dir+"/")
-		}
-		licensed = licensed || in == "LICENSE"
-		files = append(files, file{in, filepath.Join(r.clone, name)})
-	}
-	if license := filepath.Join(r.clone, "LICENSE"); !licensed {
-		if _, err := os.Stat(license); err == nil {
-			files = append(files, file{"LICENSE", license})
-		}
-	}
-	return files, nil
-}
-
-// moduleOf returns the module that the file belongs to: the one with the longest folder above it.
-func (r *release) moduleOf(name string) module {
-	var of module
-	for _, m := range r.modules {
-		if (m.dir == "." || strings.HasPrefix(name, m.dir+"/")) && len(m.path) > len(of.path) {
-			of = m
-		}
-	}
-	return of
 }
