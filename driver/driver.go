@@ -179,8 +179,8 @@ type Request struct {
 	MinHold time.Duration
 
 	// Tokens is how many consecutive fencing tokens the caller can use, for holds that it hands
-	// over by itself under this one lease. 0 and 1 ask for one. A driver grants 4096 at most,
-	// and one if it can't reserve tokens.
+	// over by itself under this one lease. 0 and 1 ask for one. A driver grants [MaxTokens] at
+	// most, and one if it can't reserve tokens. See [Request.TokenBlock].
 	Tokens int
 
 	// Detached asks for a lease that outlives the process that took it: only its TTL, Release
@@ -246,6 +246,13 @@ func (r Request) NoteWait(err error) {
 		r.OnWait(err)
 	}
 }
+
+// MaxTokens is how many tokens a driver may reserve for a lease. Each token puts the store's
+// numbers ahead of its clock by a microsecond, and an unlimited block would leave none for later.
+const MaxTokens = 4096
+
+// TokenBlock returns how many tokens to reserve: 1 to [MaxTokens].
+func (r Request) TokenBlock() int { return min(max(r.Tokens, 1), MaxTokens) }
 
 // RetryLimit returns how long the request is retried while the store is unavailable.
 func (r Request) RetryLimit() time.Duration {

@@ -313,7 +313,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 	}
 	l := &lease{
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision,
-		blockSize: blockSizeOf(a.req), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
+		blockSize: a.req.TokenBlock(), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
 	}
 	if a.recorded {
 		l.info.Held = l.info.Asked

@@ -2,17 +2,12 @@ package etcdlock
 
 import (
 	"fmt"
-
-	"github.com/sniblock/snib/driver"
 )
 
 // A token is the create revision of a key, followed by indexBits bits: the index in the block
 // of tokens that the hold has reserved. So the tokens of a hold lie between those of the keys
 // before and after it, even if other programs have put these keys.
 const indexBits = 16
-
-// maxTokens is how many tokens a hold can reserve.
-const maxTokens = 4096
 
 // maxRevision is the greatest revision that leaves room for the index in a number of 63 bits,
 // which is what databases have. At a thousand writes a second etcd gets there in 4,000 years.
@@ -37,6 +32,3 @@ func checkRevision(revision int64) error {
 	}
 	return nil
 }
-
-// blockSizeOf returns how many tokens a request can get.
-func blockSizeOf(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }

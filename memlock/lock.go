@@ -9,10 +9,6 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// maxTokens is how many tokens a lease may reserve. It keeps the counter, which all names share,
-// near the clock and far from its end.
-const maxTokens = 4096
-
 // A lock is a name that somebody holds or waits for. It is guarded by the store's mutex.
 type lock struct {
 	store       *Store
@@ -90,7 +86,7 @@ func (k *lock) grant(w *waiter, now driver.Instant) bool {
 	if !k.admits(w.req) {
 		return false
 	}
-	g := k.store.tokens(w.req.Tokens)
+	g := k.store.tokens(w.req.TokenBlock())
 	g.Start, g.TellsWanted = now, true
 	w.lease = &lease{driver: w.driver, req: w.req, grant: g, end: now.Add(w.req.TTL)}
 	k.holders = append(k.holders, w.lease)
@@ -100,7 +96,6 @@ func (k *lock) grant(w *waiter, now driver.Instant) bool {
 
 // tokens returns a grant of new tokens.
 func (s *Store) tokens(n int) driver.Grant {
-	n = min(max(n, 1), maxTokens)
 	first := driver.NextToken(s.lastToken, time.Now())
 	s.lastToken = first + uint64(n) - 1
 	return driver.Grant{Token: first, Tokens: n}

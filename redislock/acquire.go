@@ -127,12 +127,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return nil, err
 }
 
-// tokenBlockSize returns how many tokens to reserve.
-func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
-
-// maxTokens is how many tokens a request may reserve.
-const maxTokens = 4096
-
 // acquireOnce runs one round. With queue set, the request enters the queue if the lock is held.
 // Once it is there, the rounds are heartbeats: one that the network delivers when all is over
 // takes neither the lock nor a place.
@@ -147,7 +141,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	cmd := newCommand(&a.keys, codeAcquire, a.jsonID, mode(a.req), a.ttl,
-		strconv.Itoa(tokenBlockSize(a.req)), waits, a.encode())
+		strconv.Itoa(a.req.TokenBlock()), waits, a.encode())
 	cmd.saved = true
 	if err := a.send(ctx, &cmd); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 	}
 	l := &a.lease
 	l.attempt = a
-	l.grant = driver.Grant{Token: token, Tokens: tokenBlockSize(a.req), Start: a.sent, TellsWanted: true}
+	l.grant = driver.Grant{Token: token, Tokens: a.req.TokenBlock(), Start: a.sent, TellsWanted: true}
 	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil

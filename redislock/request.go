@@ -69,7 +69,7 @@ func (a *attempt) encode() string {
 	b.WriteString(`,"minhold":`)
 	b.WriteString(rediskit.Millis(a.req.MinHold))
 	b.WriteString(`,"tokens":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(a.req)), 10))
+	b.Write(strconv.AppendInt(digits[:0], int64(a.req.TokenBlock()), 10))
 	b.WriteString(`,"channel":`)
 	writeJSONString(&b, channel)
 	if channel != l.process {

@@ -152,6 +152,6 @@ func (g *foundLease) request() driver.Request {
 	h := &g.holder
 	return driver.Request{
 		ID: h.ID, Holder: h.toDriver(), MinHold: millis(h.MinHold),
-		Tokens: int(min(h.Tokens, maxTokens)), //nolint:gosec // it is small
+		Tokens: int(min(h.Tokens, driver.MaxTokens)), //nolint:gosec // it is small
 	}
 }

@@ -58,7 +58,7 @@ func encodeHolder(req *driver.Request, set int64) string {
 			b = appendJSONString(b, f.value)
 		}
 	}
-	if n := tokenCount(req); n > 1 {
+	if n := req.TokenBlock(); n > 1 {
 		b = append(b, `,"tokens":`...)
 		b = strconv.AppendInt(b, int64(n), 10)
 	}

@@ -45,7 +45,7 @@ type lease struct {
 }
 
 func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64) *lease {
-	tokens := tokenCount(&req)
+	tokens := req.TokenBlock()
 	le := &lease{
 		d: d, req: req, lock: l, round: r, lastToken: strconv.FormatUint(lastToken, 10),
 		grant:    driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},

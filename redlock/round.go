@@ -65,7 +65,7 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 	r.quorum = d.params.Attempt(r.start, req.TTL)
 	code, n := byte(codeTake), 4
 	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req, 0)}
-	if tokens := tokenCount(req); enlist || tokens > 1 {
+	if tokens := req.TokenBlock(); enlist || tokens > 1 {
 		code, n = codeTakeMany, 6
 		args[4] = strconv.Itoa(tokens)
 		if enlist {
@@ -96,13 +96,6 @@ func (r *round) send() {
 
 // errDown is the answer of a node that was not asked because it is down.
 const errDown driver.Sentinel = "it is down"
-
-// maxTokens limits the tokens of a lease. Each token puts the counters ahead of the clock
-// by one microsecond.
-const maxTokens = 1 << 12
-
-// tokenCount returns how many tokens to reserve for a request.
-func tokenCount(req *driver.Request) int { return min(max(req.Tokens, 1), maxTokens) }
 
 // onAnswer implements [receiver].
 func (r *round) onAnswer(cmd *command, text string, err error) {

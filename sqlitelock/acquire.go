@@ -225,13 +225,9 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 	return err
 }
 
-// maxTokens is how many tokens a lease may reserve. It keeps the counter, which all names share,
-// near the clock and far from its end.
-const maxTokens = 4096
-
 // grant adds a new lease.
 func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
-	block := min(max(a.req.Tokens, 1), maxTokens)
+	block := a.req.TokenBlock()
 	at, err := a.lockByte(t)
 	if err != nil {
 		return err

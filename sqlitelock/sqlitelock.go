@@ -119,8 +119,8 @@ func (d *Driver) open(path string) (err error) {
 
 // start opens the sidecar of an open database and records the identities of all files.
 func (d *Driver) start(db conn) (err error) {
-	// The writer raises it for durable transactions.
-	if _, err := db.exec(syncNormal); err != nil {
+	// The first transaction is durable, as it grants a lease; the writer lowers it for others.
+	if _, err := db.exec(syncFull); err != nil {
 		return d.explain(err)
 	}
 	if err := d.makeFile(liveSuffix); err != nil {

@@ -96,7 +96,7 @@ func (o *op) abandon(cause error) error {
 func (d *Driver) runWriter(db conn) {
 	defer close(d.writerDone)
 	defer db.close() //nolint:errcheck // committed data is safe, and leases end with the process's locks on bytes
-	w := &writer{d: d, db: db}
+	w := &writer{d: d, db: db, durable: true}
 	for {
 		select {
 		case o := <-d.ops:

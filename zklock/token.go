@@ -41,5 +41,5 @@ func blockSizeOf(req driver.Request) int {
 	if req.Shared || req.Slots > 0 {
 		return 1
 	}
-	return min(max(req.Tokens, 1), maxBlock)
+	return min(req.TokenBlock(), maxBlock)
 }

@@ -89,7 +89,7 @@ func fencingClauses() []clause {
 				var last uint64
 				for i := range 3 {
 					req := t.req(fmt.Sprint("a", i))
-					req.Tokens = maxTokens // no clock catches up with them by chance
+					req.Tokens = driver.MaxTokens // no clock catches up with them by chance
 					l := t.acquire(d1, req)
 					g := l.Grant()
 					if g.Tokens < 0 || g.Tokens > req.Tokens {
@@ -114,8 +114,8 @@ func fencingClauses() []clause {
 					req.Tokens, req.Shared = math.MaxInt, shared
 					l := t.acquire(d, req)
 					g := l.Grant()
-					if g.Tokens > maxTokens {
-						t.Fatalf("Tokens = %d, want %d at most", g.Tokens, maxTokens)
+					if g.Tokens > driver.MaxTokens {
+						t.Fatalf("Tokens = %d, want %d at most", g.Tokens, driver.MaxTokens)
 					}
 					t.release(l)
 					last := g.Token + uint64(max(g.Tokens, 1)) - 1
@@ -127,9 +127,6 @@ func fencingClauses() []clause {
 		},
 	}
 }
-
-// maxTokens is the most tokens that a driver reserves for a lease: the core asks for no more.
-const maxTokens = 4096
 
 // nextToken takes and releases a lease, whose token must be greater than last, and returns its
 // token.

@@ -11,7 +11,7 @@ import (
 
 // An Attempt is one try of Acquire to get the lock.
 type Attempt struct {
-	Req    driver.Request // Tokens is 1 to maxTokens
+	Req    driver.Request // Tokens is 1 to driver.MaxTokens
 	Entry  Entry          // to be stored; the store may complete it
 	Queued bool           // the store has queued the attempt
 
@@ -52,13 +52,9 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return d.newAttempt(req).acquire(ctx)
 }
 
-// maxTokens is the largest block of tokens that a lease gets. The store adds the block to the token
-// of the row, so an unlimited block would leave no tokens for the leases after it.
-const maxTokens = 4096
-
 // newAttempt returns an attempt.
 func (d *Driver) newAttempt(req driver.Request) *Attempt {
-	req.Tokens = min(max(req.Tokens, 1), maxTokens)
+	req.Tokens = req.TokenBlock()
 	return &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1)}
 }
 
