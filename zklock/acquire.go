@@ -84,7 +84,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return h, nil
 	}
 	if ctx.Err() != nil {
-		err = contextError(ctx, err, a.wasQueued)
+		err = contextError(context.Cause(ctx), err, a.wasQueued)
 	}
 	a.cleanUp()
 	return nil, d.explain(err, a.folder)

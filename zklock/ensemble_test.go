@@ -137,6 +137,7 @@ func TestMinority(t *testing.T) {
 	ensemble := zktest.Ensemble(t)
 	leader := ensemble.Leader()
 	d := newDriver(t, []string{leader.Addr()}, zklock.Timeout(timeout), zklock.DialTimeout(time.Second))
+	livetest.Await(t, "connection", func() error { return d.Ping(t.Context()) }) // a busy machine needs more than a second
 	_, lost := jobtest.AcquireTold(t, d, request("job", "a"))
 	for _, s := range ensemble.Followers() {
 		s.Kill()

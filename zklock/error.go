@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 const (
@@ -42,22 +42,17 @@ func classify(err error) error {
 	return err
 }
 
-// contextError returns the error of an acquisition whose context has ended and which failed
-// with err. If it was not queued by then, the ensemble has not answered it, and nobody is known to
-// hold the lock.
-func contextError(ctx context.Context, err error, queued bool) error {
-	cause := context.Cause(ctx)
+// contextError returns the error of an acquisition whose context has ended with cause, and which
+// failed with err. If it was not queued by then, the ensemble has not answered it, and nobody is
+// known to hold the lock.
+func contextError(cause, err error, queued bool) error {
 	switch {
-	case errors.Is(cause, driver.ErrClosed):
-		return cause
-	case !errors.Is(err, errDisconnected) && !queued:
-		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, cause)
-	case !errors.Is(err, errDisconnected):
-		return cause
-	case errors.Is(err, cause):
-		return err
+	case errors.Is(err, errDisconnected):
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	case !queued:
+		err = fmt.Errorf("%w: no answer", driver.ErrUnavailable)
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return driverkit.EndOfWait(cause, err)
 }
 
 // isPermanent reports whether a server can't be reached for a reason that does not pass by

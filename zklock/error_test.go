@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -21,8 +20,6 @@ func TestEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	errEnough := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errEnough)
 	for _, tt := range []struct {
 		err    error
 		outage bool
@@ -31,7 +28,7 @@ func TestEnded(t *testing.T) {
 		{classify(zk.ErrNoNode), false},
 		{errEnough, false},
 	} {
-		err := d.explain(contextError(ctx, tt.err, true), "/snib")
+		err := d.explain(contextError(errEnough, tt.err, true), "/snib")
 		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err,

@@ -14,15 +14,14 @@ import (
 
 // keepForMinHold replaces the node of a hold by one that belongs to no session and takes the
 // same place in the queue. The new node stays for the time left, because this process may end
-// before. After that time, the next contender that finds the node deletes it. So does this
-// driver, if it still runs, in its next session if this one has ended. If the node of the hold has
-// gone, the error matches ErrLost.
+// before. After that time, the next contender that finds the node deletes it, or this session if it
+// still lives. If the node of the hold has gone, the error matches ErrLost.
 //
 // The name of the new node says that it is kept, and its data says for how long. Waiters that
 // watch the old node find the new one when they check the queue again.
 func (s *session) keepForMinHold(ctx context.Context, path string, data info, left time.Duration) error {
 	kept := &orphan{
-		folder: path[:strings.LastIndexByte(path, '/')], kept: true, due: driver.Now().Add(left),
+		folder: path[:strings.LastIndexByte(path, '/')], due: driver.Now().Add(left),
 		path: path[:strings.LastIndexByte(path, '/')+1] + keptPrefix + newID() +
 			strings.TrimPrefix(baseName(path), nodePrefix)[idLength:],
 	}

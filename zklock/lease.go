@@ -27,15 +27,19 @@ type lease struct {
 	start      driver.Instant // from which the session is certain to live for leaseTTL; see driver.Grant
 	grantedAt  driver.Instant // when the node was seen to be first: at the grant or later
 	queued     time.Duration  // from the creation of the node until then, or longer
-	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
 	done       chan struct{}  // closed when the lease has ended
+	watchTimer *time.Timer    // has its node watched
 
 	mu             sync.Mutex
 	state          state
 	watchedOn      int     // the connSeq on which its node is watched; 0 for none
 	pendingCleanup *orphan // its node, after a release that was not answered
 }
+
+// minWatchAge is how old a lease is when its node is watched, so that shorter holds cost no request
+// for that.
+const minWatchAge = 20 * time.Millisecond
 
 // A state says whether a lease lives, and how it ended if not.
 type state uint8
@@ -64,14 +68,7 @@ func (s *session) register(l *lease, connSeq int) error {
 	if !s.isUp() || s.connSeq != connSeq {
 		return errDisconnected
 	}
-	s.leases[l.path] = l
-	if !s.monitoring {
-		s.monitoring = s.d.life.Go(s.monitorLeases)
-	}
-	select {
-	case s.newLease <- struct{}{}:
-	default:
-	}
+	l.watchTimer = time.AfterFunc(minWatchAge, func() { s.d.life.Go(l.watchUnlessWatched) })
 	s.d.leasesMu.Lock()
 	defer s.d.leasesMu.Unlock()
 	s.d.leases[l.path] = l
@@ -111,10 +108,8 @@ func (l *lease) end(to state, why error) bool {
 		l.req.OnLost(why)
 	}
 	l.mu.Unlock()
+	l.watchTimer.Stop()
 	close(l.done)
-	l.s.mu.Lock()
-	delete(l.s.leases, l.path)
-	l.s.mu.Unlock()
 	d := l.s.d
 	d.leasesMu.Lock()
 	defer d.leasesMu.Unlock()
@@ -253,47 +248,29 @@ func (l *lease) notifyNextWaiter() { startCall(l.s, setNode(l.path, l.info().enc
 
 // Renew implements [driver.Driver]. It asks the leader once for all leases. The leader answers
 // if the session lives. When the answer arrives, all earlier changes of watched nodes have been
-// reported, such as the deletion of one. So each node needs a watch: Renew sets those that
-// monitorLeases has not set yet.
+// reported, such as the deletion of one. So each node needs a watch: Renew sets those that are
+// missing.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	if len(due) == 0 {
 		return []driver.Renewal{d.renewAll(ctx)}
 	}
-	answers := make([]driver.Renewal, len(due))
-	sessions := map[*session][]*lease{}
-	notReady := d.life.Ready(ctx)
+	s := d.latestSession()
+	var leases []*lease // those of an earlier session are lost
 	for _, one := range due {
-		if h, ok := one.(*handle); ok && !h.ended() {
-			sessions[h.s] = append(sessions[h.s], h.lease)
+		if h, ok := one.(*handle); ok && h.s == s && !h.ended() {
+			leases = append(leases, h.lease)
 		}
 	}
-	type outcome struct {
-		start driver.Instant
-		err   error
+	answer := driver.Renewal{Err: d.life.Ready(ctx)}
+	if answer.Err == nil && len(leases) > 0 {
+		answer = s.renew(ctx, leases)
 	}
-	outcomes := map[*session]outcome{}
-	for s, leases := range sessions {
-		o := outcome{err: notReady}
-		if notReady == nil {
-			o.start, o.err = s.renew(ctx, leases)
-		}
-		s.recordRenewal(leases, o.start, o.err)
-		outcomes[s] = o
-	}
+	answers := slices.Repeat([]driver.Renewal{answer}, len(due))
 	for i, one := range due {
-		h, ok := one.(*handle)
-		if !ok {
-			answers[i].Err = driverkit.RemoteError()
-			continue
-		}
-		o := outcomes[h.s]
-		switch {
-		case h.ended() || errors.Is(o.err, errSessionOver):
-			answers[i].Err = driver.ErrLost
-		case o.err != nil:
-			answers[i].Err = o.err
-		default:
-			answers[i].Start = o.start
+		if h, ok := one.(*handle); !ok {
+			answers[i] = driver.Renewal{Err: driverkit.RemoteError()}
+		} else if h.s != s || h.ended() || errors.Is(answer.Err, errSessionOver) {
+			answers[i] = driver.Renewal{Err: driver.ErrLost}
 		}
 	}
 	return answers
@@ -304,9 +281,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	if err := d.life.Ready(ctx); err != nil {
 		return driver.Renewal{Err: err}
 	}
-	d.mu.Lock()
-	s := d.current
-	d.mu.Unlock()
+	s := d.latestSession()
 	if s == nil {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
@@ -316,18 +291,14 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 		}
 	}
 	leases := s.heldLeases()
-	start, err := s.renew(ctx, leases)
-	s.recordRenewal(leases, start, err)
-	switch {
-	case errors.Is(err, errSessionOver):
+	answer := s.renew(ctx, leases)
+	if errors.Is(answer.Err, errSessionOver) {
 		for _, l := range leases {
-			l.loseWithSession(err)
+			l.loseWithSession(answer.Err)
 		}
-		return driver.Renewal{Err: fmt.Errorf("the session has ended: %v", err)} //nolint:errorlint // it may match ErrLost
-	case err != nil:
-		return driver.Renewal{Err: err}
+		answer.Err = fmt.Errorf("the session has ended: %v", answer.Err) //nolint:errorlint // it may match ErrLost
 	}
-	return driver.Renewal{Start: start}
+	return answer
 }
 
 func (d *Driver) allLeases() []*lease {
@@ -339,10 +310,10 @@ func (d *Driver) allLeases() []*lease {
 // renew confirms the session, and makes sure that all leases are watched when the answer
 // arrives. If a watch has fired by then, later changes of that node were not reported, so renew
 // starts over.
-func (s *session) renew(ctx context.Context, leases []*lease) (driver.Instant, error) {
+func (s *session) renew(ctx context.Context, leases []*lease) driver.Renewal {
 	for {
 		if s.ctx.Err() != nil {
-			return driver.Instant{}, errSessionOver
+			return driver.Renewal{Err: errSessionOver}
 		}
 		connSeq := s.currentConnSeq()
 		awaitWatches := s.startWatches(ctx, leases, connSeq)
@@ -351,8 +322,11 @@ func (s *session) renew(ctx context.Context, leases []*lease) (driver.Instant, e
 		if err == nil && s.currentConnSeq() != connSeq {
 			err = errDisconnected // changes between two connections are reported late
 		}
-		if err != nil || !slices.ContainsFunc(leases, func(l *lease) bool { return l.needsWatch(connSeq) }) {
-			return start, err
+		switch {
+		case err != nil:
+			return driver.Renewal{Err: err}
+		case !slices.ContainsFunc(leases, func(l *lease) bool { return l.needsWatch(connSeq) }):
+			return driver.Renewal{Start: start}
 		}
 	}
 }
@@ -409,16 +383,28 @@ func (l *lease) watch(ctx context.Context, connSeq int) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !ev.fired() { // it may have fired before we came here
+	if ev.fired() { // before we came here
+		l.watchTimer.Reset(minWatchAge)
+	} else {
 		l.watchedOn = connSeq
 	}
 	return nil
 }
 
+// watchUnlessWatched makes sure that the connection reports the end of the node. If it fails, the
+// next renewal tries again.
+func (l *lease) watchUnlessWatched() {
+	if connSeq := l.s.currentConnSeq(); l.needsWatch(connSeq) {
+		_ = l.watch(l.s.ctx, connSeq) // see above
+	}
+}
+
+// clearWatch records that the watch has fired, and must be set again.
 func (l *lease) clearWatch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watchedOn = 0
+	l.watchTimer.Reset(minWatchAge)
 }
 
 // hasToken reports whether a token belongs to the lease.

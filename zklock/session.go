@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,10 +39,6 @@ type session struct {
 	silentFrom    time.Time           // see silentSince; zero if nothing is unanswered
 	connErr       error               // of the last try to connect; nil while connected
 	unusable      map[string]struct{} // servers that can't be reached for a permanent reason
-	leases        map[string]*lease   // by path
-	monitoring    bool                // monitorLeases runs
-	lastCheck     driver.Instant      // when monitorLeases last checked the leases
-	newLease      chan struct{}       // of capacity 1: there is another lease
 	watches       map[watchKey]*watchEvent
 
 	// lastTransaction is the greatest zxid of an answer. The client library keeps it, too, but
@@ -58,8 +53,7 @@ type session struct {
 func (d *Driver) openSession() *session {
 	s := &session{
 		d: d, authenticated: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
-		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1),
-		watches: map[watchKey]*watchEvent{},
+		unusable: map[string]struct{}{}, watches: map[watchKey]*watchEvent{},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hostProvider{done: s.ctx.Done()}),
@@ -283,6 +277,9 @@ func (s *session) onConnected() {
 	if !s.isUp() { // or the library did not report the loss of the last one
 		close(s.up)
 	}
+	for _, l := range s.heldLeases() { // the last connection watched their nodes
+		l.watchTimer.Reset(minWatchAge)
+	}
 }
 
 // onDisconnected handles the loss of the connection, or another failure to get one. Each
@@ -350,9 +347,7 @@ func (s *session) terminate(cause error) {
 }
 
 func (s *session) heldLeases() []*lease {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.leases))
+	return slices.DeleteFunc(s.d.allLeases(), func(l *lease) bool { return l.s != s })
 }
 
 // loseWithSession ends a lease whose session is over, or in doubt. If its node still exists, it

@@ -18,7 +18,6 @@ type orphan struct {
 	id       string        // in its name
 	path     string        // "" if not known
 	creation *call[string] // creates the node; nil if its outcome is known
-	kept     bool          // it belongs to no session: see lease.keepForMinHold
 	due      driver.Instant
 	deleted  chan struct{} // closed when the node is known not to exist
 }
@@ -34,11 +33,9 @@ type sweeper struct {
 // sweepRetryDelay is the pause between two tries.
 const sweepRetryDelay = 50 * time.Millisecond
 
-// keptRetryTimeout is how long after its time a kept node is passed on to the next session.
-const keptRetryTimeout = 5 * time.Minute
-
 // addOrphan has the sweeper delete a node, for as long as the session lives. When the session
-// ends, the ensemble deletes its nodes anyway.
+// ends, the ensemble deletes its nodes anyway, except one that MinHold keeps: the next acquisition
+// that meets that one deletes it.
 func (s *session) addOrphan(o *orphan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +83,10 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
-		s.passOnOrphans()
+		for _, o := range s.sweeper.orphans {
+			close(o.deleted)
+		}
+		s.sweeper.orphans = nil
 	}
 	if len(s.sweeper.orphans) == 0 {
 		s.sweeper.running = false
@@ -99,40 +99,6 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 		return 1
 	})
 	return first, first.due.Left(driver.Now())
-}
-
-// passOnOrphans leaves the kept nodes to the next session, because they do not go with this
-// one. It is called with the mutex held.
-func (s *session) passOnOrphans() {
-	var kept []*orphan
-	now := driver.Now()
-	for _, o := range s.sweeper.orphans {
-		close(o.deleted)
-		if o.kept && !o.due.Add(keptRetryTimeout).Reached(now) {
-			kept = append(kept, o)
-		}
-	}
-	s.sweeper.orphans = nil
-	if len(kept) > 0 {
-		s.d.life.Go(func() { s.d.adoptOrphans(kept) })
-	}
-}
-
-// adoptOrphans has a new session delete the kept nodes of one that is over.
-func (d *Driver) adoptOrphans(orphans []*orphan) {
-	timer := time.NewTimer(reconnectDelay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-d.life.Done():
-		return
-	}
-	s, _ := d.session(d.life.Context()) // errors are transient: the session continues to connect
-	for _, o := range orphans {
-		if s != nil {
-			s.addOrphan(o)
-		}
-	}
 }
 
 func (s *session) removeOrphan(o *orphan) {

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -149,28 +145,6 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	tree.awaitChildren("/snib/minHoldOutlivesProcess", 0)
 }
 
-// TestMinHoldOfWaiter checks that MinHold of a hold that had to wait counts from the grant, and not
-// from the last confirmation of the session, which the waiter got when it began to wait.
-func TestMinHoldOfWaiter(t *testing.T) {
-	t.Parallel()
-	server := shared(t)
-	tree := newTree(t, server.Addr())
-	first, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	l := acquire(t, first, request("minHoldOfWaiter", "first"))
-	req := request("minHoldOfWaiter", "waiter")
-	req.MinHold = 2 * time.Second
-	waiting := jobtest.Acquiring(t, d, req)
-	tree.awaitChildren("/snib/minHoldOfWaiter", 2)
-	time.Sleep(time.Second) // the wait, which must not count
-	freed := driver.Now()
-	release(t, l)
-	release(t, waiting.Get(t))
-	release(t, acquire(t, first, request("minHoldOfWaiter", "next")))
-	if kept := driver.Now().Sub(freed); kept < req.MinHold {
-		t.Errorf("the lock was given to the next %v after the grant at the earliest, want %v", kept, req.MinHold)
-	}
-}
-
 // TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.
 // It is not shown as a hold, and an acquisition with NoWait succeeds.
 func TestMinHoldLapsed(t *testing.T) {
@@ -201,31 +175,6 @@ func TestMinHoldLapsed(t *testing.T) {
 	req = driver.Request{Name: "minHoldLapsed slots", ID: "b", TTL: time.Minute, Slots: 1, NoWait: true}
 	if _, err := d.Acquire(t.Context(), req); err != nil {
 		t.Errorf("Acquire with NoWait of a slot = %v, want it", err)
-	}
-}
-
-// TestMinHoldOutlivesSession checks that a process deletes its kept nodes although its session
-// has ended meanwhile. Foreign clients would wait for them for ever.
-func TestMinHoldOutlivesSession(t *testing.T) {
-	t.Parallel()
-	w := newTestbed(t, shared(t))
-	req := request("minHoldOutlivesSession", "d")
-	req.MinHold = 3 * timeout
-	release(t, acquire(t, w.d, req))
-	node := w.tree.awaitChildren("/snib/minHoldOutlivesSession", 1)[0]
-	other := acquire(t, w.d, request("of the session", "d"))
-	heal := w.proxy.Sever()
-	w.tree.awaitChildren("/snib/of%20the%20session", 0)
-	_ = other
-	heal()
-	livetest.Await(t, "deletion of the kept node", func() error {
-		if names := w.tree.children("/snib/minHoldOutlivesSession"); slices.Contains(names, node) {
-			return fmt.Errorf("there are %q", names)
-		}
-		return nil
-	})
-	if kept := driver.Now().Sub(other.Grant().Start); kept < timeout {
-		t.Errorf("it was kept for %v only", kept)
 	}
 }
 
@@ -315,77 +264,5 @@ func TestLockerKnowsFirst(t *testing.T) {
 			}
 			next.Get(t)
 		})
-	}
-}
-
-// TestTokenIsCzxidInTurn checks that the token is made of the Czxid of the node when callers of one
-// session follow each other closely.
-func TestTokenIsCzxidInTurn(t *testing.T) {
-	t.Parallel()
-	server := shared(t)
-	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
-	var running sync.WaitGroup
-	for i := range 3 {
-		running.Go(func() {
-			for n := range 40 {
-				id := fmt.Sprint(i, " ", n)
-				l, err := d.Acquire(t.Context(), request("tokenIsCzxidInTurn", id))
-				if err != nil {
-					t.Errorf("Acquire = %v", err)
-					return
-				}
-				st, err := other.Status(t.Context(), "tokenIsCzxidInTurn")
-				if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != id || st.Holders[0].Token != l.Grant().Token {
-					t.Errorf("Status = %+v, %v; want %q with the token %d", st.Holders, err, id, l.Grant().Token)
-				}
-				if err := l.Release(t.Context()); err != nil {
-					t.Errorf("Release = %v", err)
-				}
-			}
-		})
-	}
-	running.Wait()
-}
-
-// TestTokenIsCzxid checks that the token is made of the Czxid of the node, whichever clients come
-// and go in between.
-func TestTokenIsCzxid(t *testing.T) {
-	t.Parallel()
-	server := shared(t)
-	tree := newTree(t, server.Addr())
-	d := newDriver(t, []string{server.Addr()})
-	createForeign := func() {
-		made, err := tree.Create("/snib/tokenIsCzxid/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		if errors.Is(err, zk.ErrNoNode) {
-			return // the server has removed the folder, which was empty
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tree.Delete(made, -1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 40 {
-		l := acquire(t, d, request("tokenIsCzxid", "a"))
-		_, stat, err := tree.Exists("/snib/tokenIsCzxid/" + tree.children("/snib/tokenIsCzxid")[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := zklock.Zxid(l.Grant().Token); got != stat.Czxid {
-			t.Errorf("Zxid of the token of hold %d = %d, want the Czxid %d", i, got, stat.Czxid)
-		}
-		if i%4 == 1 {
-			createForeign()
-		}
-		release(t, l)
-		if i%4 == 2 {
-			createForeign()
-		}
-		if i%8 == 5 { // with a new folder, the numbers restart
-			if err := tree.Delete("/snib/tokenIsCzxid", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				t.Fatal(err)
-			}
-		}
 	}
 }

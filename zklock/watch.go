@@ -117,16 +117,18 @@ func (s *session) onNodeEvent(e zk.Event) {
 	s.mu.Lock()
 	deleted := e.Type == zk.EventNodeDeleted
 	s.wake(watchKey{e.Path, e.Type == zk.EventNodeChildrenChanged})
-	l := s.leases[e.Path]
 	if deleted {
 		s.wake(watchKey{e.Path, true})
 	}
 	s.mu.Unlock()
+	s.d.leasesMu.Lock()
+	l := s.d.leases[e.Path]
+	s.d.leasesMu.Unlock()
 	switch {
 	case l == nil:
 	case deleted:
 		l.lose(driver.ErrLost, driver.Instant{})
-	default: // the watch has fired and must be set again
+	default:
 		l.clearWatch()
 	}
 }

@@ -67,14 +67,18 @@ func (d *Driver) Info() driver.Info {
 // the session after its timeout.
 func (d *Driver) Close() error {
 	d.life.End(func() {
-		d.mu.Lock()
-		s := d.current
-		d.mu.Unlock()
-		if s != nil {
+		if s := d.latestSession(); s != nil {
 			s.terminate(driver.ErrClosed)
 		}
 	})
 	return nil
+}
+
+// latestSession returns the latest session, or nil before the first call.
+func (d *Driver) latestSession() *session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.current
 }
 
 // check returns an error if the driver can't serve req.

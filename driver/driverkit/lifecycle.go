@@ -7,7 +7,6 @@
 //   - [RemoteLease] is a lease of another process, where leases belong to sessions.
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [Batcher] runs the operations of concurrent callers together.
-//   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.
 //   - [Isolate] and [RowError] keep a malformed row from harming other locks.
 //
 // Package driverkit/rows has the common parts of drivers that keep each lock in one row of a

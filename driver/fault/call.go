@@ -49,8 +49,8 @@ func call[T any](ctx context.Context, d *Driver, op Op, inner func(context.Conte
 	switch rule.Effect {
 	case Fail:
 		return none, rule.Err
-	case Hang, Deaf:
-		return none, d.failCall(ctx, networkState{effect: rule.Effect, healed: state.healed})
+	case Hang:
+		return none, d.failCall(ctx, networkState{effect: Hang, healed: state.healed})
 	}
 	if ctx.Err() != nil { // the inner driver would notice a moment later, and grant in between
 		return none, context.Cause(ctx)
@@ -141,16 +141,11 @@ func (d *Driver) whenHealed(f func()) {
 // failCall ends a call that does not reach the store: it waits as long as the effect says, and
 // returns the error.
 func (d *Driver) failCall(ctx context.Context, state networkState) error {
-	done := ctx.Done()
-	switch state.effect {
-	case Deaf:
-		done = nil
-	// Pass: the network came up again just now, but not for a call that was under way.
-	case Fail, Pass:
+	if state.effect != Hang { // Pass: it came up again just now, but not for a call under way
 		return errSevered()
 	}
 	select {
-	case <-done:
+	case <-ctx.Done():
 		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 	case <-state.healed:
 		return errSevered()

@@ -1,16 +1,12 @@
 // Package fault wraps a driver so that its store seems slow, failing, silent or gone. It is
 // used to test what is built on drivers.
 //
-// A [Plan] says which calls get which fault, by number or at random. The fault of the k-th call
-// of an operation is a function of the plan and of k alone: it does not depend on how
-// goroutines interleave, so a failure that was found with a seed can be reproduced with it.
-// [Driver.Sever] cuts the wrapped driver off from its store, which lives on, until
-// [Driver.Heal].
+// A [Plan] says which calls get which fault. [Driver.Sever] cuts the wrapped driver off from its
+// store, which lives on, until [Driver.Heal].
 package fault
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -45,14 +41,12 @@ const (
 	Fail               // the call never reaches the store: an error at once
 	Drop               // the store does it, but the answer is lost: an error instead
 	Hang               // the call never reaches the store, and returns when its context is done
-	Deaf               // like Hang, but it ignores its context: it returns only on Heal or Close
 )
 
-// A Rule says what happens to some calls. The zero values of Op, Call and Rate mean "any".
+// A Rule says what happens to some calls. The zero values of Op and Call mean "any".
 type Rule struct {
 	Op   Op
-	Call int     // only the call with this number among those of Op, counted from 1
-	Rate float64 // only this share of the calls, between 0 and 1, picked by Plan.Seed
+	Call int // only the call with this number among those of Op, counted from 1
 
 	Effect Effect
 	Before time.Duration // delay before the call goes to the store
@@ -62,19 +56,12 @@ type Rule struct {
 
 // A Plan is a list of rules. The first rule that matches a call applies. The zero Plan has no
 // faults.
-type Plan struct {
-	Seed  uint64 // for rules with a Rate; a test that picks a random seed prints it
-	Rules []Rule
-}
+type Plan struct{ Rules []Rule }
 
 // rule returns the rule for the k-th call of op.
 func (p Plan) rule(op Op, k int) Rule {
-	rng := rand.New(rand.NewPCG(p.Seed, uint64(op)<<56|uint64(k)))
 	for _, r := range p.Rules {
-		// Drawn for each rule, so that one rule's match does not shift the chances of another.
-		x := rng.Float64()
-		switch {
-		case r.Op != 0 && r.Op != op, r.Call != 0 && r.Call != k, r.Rate != 0 && x >= r.Rate:
+		if r.Op != 0 && r.Op != op || r.Call != 0 && r.Call != k {
 			continue
 		}
 		if r.Err == nil {
@@ -97,7 +84,7 @@ type Driver struct {
 	calls          [SetHolder + 1]int
 	severed        chan struct{} // closed by Sever, replaced by Heal
 	healed         chan struct{} // closed by Heal, which replaces it
-	effect         Effect        // Fail, Hang or Deaf while severed; else Pass
+	effect         Effect        // Fail or Hang while severed; else Pass
 	pendingCleanup []func()      // run by Heal: each ends a call that Sever cut off
 }
 
@@ -120,16 +107,13 @@ func (d *Driver) Calls(op Op) int {
 }
 
 // Sever makes each call, also those under way, find the network down until Heal: with Fail it
-// gets ErrSevered at once, with Hang it waits for its context, with Deaf it does not even do
-// that. The store is not told: a lease stays in it, and so does the place of a waiter, whose
-// grant then reaches nobody and lapses.
+// gets ErrSevered at once, with Hang it waits for its context. The store is not told: a lease
+// stays in it, and so does the place of a waiter, whose grant then reaches nobody and lapses.
 //
 // Reports of the driver by Request.OnLost and Request.OnWanted still arrive.
 func (d *Driver) Sever(effect Effect) {
-	switch effect {
-	case Fail, Hang, Deaf:
-	default:
-		panic("fault: Sever takes Fail, Hang or Deaf")
+	if effect != Fail && effect != Hang {
+		panic("fault: Sever takes Fail or Hang")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

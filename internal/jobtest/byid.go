@@ -85,3 +85,37 @@ func SessionLeaseByID(t *testing.T, holder, other driver.Driver) {
 		Release(t, own)
 	})
 }
+
+// MinHoldOfWaiter releases a hold that had to wait: by itself, and through another driver by its
+// id. MinHold counts from the grant, and not from the beginning of the wait.
+func MinHoldOfWaiter(t *testing.T, holder, other driver.Driver) {
+	t.Helper()
+	for name, byID := range map[string]bool{"Itself": false, "ByID": true} {
+		t.Run(name, func(t *testing.T) {
+			newRequest := func(id string) driver.Request {
+				return driver.Request{Name: "min hold " + name, ID: id, TTL: time.Minute}
+			}
+			first, req := Acquire(t, holder, newRequest("first")), newRequest("waiter")
+			req.MinHold = 2 * time.Second
+			waiting := Waiting(t, holder, req)
+			time.Sleep(time.Second) // the wait, which must not count
+			freed := driver.Now()
+			Release(t, first)
+			l := waiting.Get(t)
+			if byID {
+				Release(t, other.Lease(req.Name, req.ID, time.Minute))
+				for what, late := range map[string]driver.Lease{"of the holder": l, "by id, again,": other.Lease(req.Name, req.ID, time.Minute)} {
+					if err := late.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+						t.Errorf("Release %s after a release by id = %v, want ErrLost", what, err)
+					}
+				}
+			} else {
+				Release(t, l)
+			}
+			Release(t, Acquire(t, other, newRequest("next")))
+			if kept := driver.Now().Sub(freed); kept < req.MinHold {
+				t.Errorf("the lock was given to the next %v after the grant at the earliest, want %v", kept, req.MinHold)
+			}
+		})
+	}
+}

@@ -17,10 +17,17 @@ const (
 	MaxTokenLead = 24 * time.Hour
 )
 
-// CountNewRow counts a row that the driver has created, and prunes after every 4096 rows.
+// CountNewRow counts a row that the driver has created, and prunes in the background after every
+// 4096 rows, unless it still does.
 func (d *Driver) CountNewRow() {
-	// If pruning fails, the next call tries again.
-	d.prunes.Note(pruneAfter, d.Life, func() { _ = d.backend.Prune(d.Life.Context(), pruneAge) })
+	if d.newRows.Add(1) < pruneAfter || !d.pruning.CompareAndSwap(false, true) {
+		return
+	}
+	d.newRows.Store(0)
+	d.Life.Go(func() {
+		defer d.pruning.Store(false)
+		_ = d.backend.Prune(d.Life.Context(), pruneAge) // if it fails, the next one will do
+	})
 }
 
 // Prune forgets the locks that nobody holds or waits for, and that have not been used for the

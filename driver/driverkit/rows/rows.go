@@ -120,7 +120,8 @@ type Driver struct {
 	opts     Options
 	serial   atomic.Uint64
 	registry registry
-	prunes   driverkit.Every
+	newRows  atomic.Int64 // since the driver last pruned
+	pruning  atomic.Bool
 	lastFull atomic.Pointer[time.Time] // when a request last met a full server, or nil; see MustYield
 }
 

@@ -666,3 +666,29 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 }
+
+// TestCountNewRow creates rows: a driver prunes once in 4096, and never twice at a time.
+func TestCountNewRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prunes, done := 0, make(chan struct{})
+		b := newTable().backend()
+		b.Prune = func(context.Context, time.Duration) error { prunes++; <-done; return nil }
+		d := newDriver(t, b)
+		create := func(n, want int) {
+			t.Helper()
+			for range n {
+				d.CountNewRow()
+			}
+			if synctest.Wait(); prunes != want {
+				t.Errorf("after %d more rows, the driver has pruned %d times, want %d", n, prunes, want)
+			}
+		}
+		create(4095, 0)
+		create(5000, 1)
+		close(done)
+		synctest.Wait()
+		create(1, 2)
+		d.Close()
+		create(4096, 2)
+	})
+}
