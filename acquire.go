@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Acquire waits for the lock and takes it. The context bounds the wait only, not
@@ -145,8 +146,11 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool,
 	defer cancel()
 	for late := 1; ; late++ {
 		h, origin, err = l.acquireOnce(ctx, name, noWait, began)
-		if !errors.Is(err, errLate) || noWait || late == maxLateGrants || ctx.Err() != nil {
+		switch {
+		case !errors.Is(err, errLate) || noWait || late == maxLateGrants:
 			return h, origin, err
+		case ctx.Err() != nil:
+			return nil, origin, driverkit.EndOfWait(context.Cause(ctx), err)
 		}
 	}
 }
@@ -156,7 +160,8 @@ func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool,
 	began clockReading) (*hold, holdOrigin, error) {
 	p, h, err := l.enqueue(ctx, name, noWait, began)
 	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
-		l.core.decline(h)
+		declined := h
+		tidyUp(ctx, func() { l.core.decline(declined) })
 		h = nil
 		if errors.Is(err, ErrLost) && ctx.Err() == nil { // nobody has used it: this wait goes on
 			p, h, err = l.enqueue(ctx, name, noWait, began)

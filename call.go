@@ -25,6 +25,24 @@ func (c *core) releaseLease(ctx context.Context, granted driver.Lease) (sent tim
 	return sent, err
 }
 
+// tidyUp runs fn, which releases what an acquisition with the context ctx must not keep. It returns
+// when that is done, or [driver.CancelTimeout] after the end of ctx; fn then goes on.
+func tidyUp(ctx context.Context, fn func()) {
+	done := make(chan struct{})
+	go func() { defer close(done); fn() }()
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(driver.CancelTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
 // callerError returns the error of an acquisition in terms of the caller, whose
 // context is ctx. If a context ended inside the driver while ctx still lives, the
 // caller must not see a context error.

@@ -201,6 +201,20 @@ func TestAdoptedIsNotDetached(t *testing.T) {
 	release(t, adopted)
 }
 
+// TestAdoptWithoutAnswer loses the answer by which the store confirms the new holder. The hold may
+// be broken then.
+func TestAdoptWithoutAnswer(t *testing.T) {
+	store := new(memlock.Store)
+	lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+	d := fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Effect: fault.Drop, Err: snib.ErrUnavailable}}})
+	l := open(t, d)
+	_, err := l.Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "Adopt without an answer", err, snib.ErrUnavailable)
+	_, err = l.Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "Adopt again", err, snib.ErrInvalid)
+	wantErr(t, "Break", l.Break(t.Context(), "a", lock.ID()), nil)
+}
+
 // A store may show no ids, as a lock service does to those who are no administrators. That the hold
 // exists is then not denied.
 func TestAdoptWithoutSight(t *testing.T) {

@@ -17,7 +17,7 @@ func (l *Locker) install(ctx context.Context, le *lease, granted driver.Lease) (
 	h, err := l.checkAndInstall(ctx, le, granted)
 	if err != nil && granted != nil {
 		// The caller gets err. If this release fails, the lease lapses by itself.
-		_, _ = l.core.releaseLease(l.core.releases.Context(time.Now()), granted)
+		tidyUp(ctx, func() { _, _ = l.core.releaseLease(l.core.releases.Context(time.Now()), granted) })
 	}
 	return h, err
 }

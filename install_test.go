@@ -117,3 +117,61 @@ func (l *oldTokenLease) Grant() driver.Grant {
 	g.Token = l.token
 	return g
 }
+
+// TestReturnsWhileTheStoreHangs gives acquisitions holds that they must not keep, while the store
+// does not answer releases. Acquire returns soon after the end of its context.
+func TestReturnsWhileTheStoreHangs(t *testing.T) {
+	t.Run("Late", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+				l, err := send()
+				time.Sleep(ttl)
+				return l, err
+			}
+			d.release = silent
+			end := time.Now().Add(ttl + time.Second)
+			ctx, cancel := context.WithDeadline(t.Context(), end)
+			defer cancel()
+			_, err := open(t, d).Acquire(ctx, "a")
+			wantErr(t, "Acquire", err, context.DeadlineExceeded)
+			if late := time.Since(end); late > driver.CancelTimeout {
+				t.Errorf("Acquire returned %v after the end of its context", late)
+			}
+			time.Sleep(time.Minute) // the release goes on
+		})
+	})
+	t.Run("HandedOver", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			l := open(t, d)
+			first := acquire(t, l, "a")
+			got, ended := make(chan *snib.Lock), make(chan time.Time)
+			go func() { got <- acquire(t, l, "a") }()
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				_, err := l.Acquire(ctx, "a")
+				wantErr(t, "Acquire", err, context.Canceled)
+				ended <- time.Now()
+			}()
+			synctest.Wait()
+			release(t, first)
+			second := <-got
+			d.release = silent
+			began := time.Now()
+			cancel()
+			go second.Release() // it hands the hold over, unless the waiter has left already
+			if late := (<-ended).Sub(began); late > driver.CancelTimeout {
+				t.Errorf("Acquire returned %v after the end of its context", late)
+			}
+			time.Sleep(time.Minute)
+		})
+	})
+}
+
+// silent is a release that is not answered.
+func silent(ctx context.Context, _ func() error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}

@@ -84,8 +84,9 @@ func isConnectionError(err error) bool {
 }
 
 // errReadOnly means that the server has set read_only, whether or not this user may write all the
-// same: another server is, or will be, the primary.
-const errReadOnly driver.Sentinel = "the server has set read_only"
+// same: another server is, or will be, the primary. Or what is written on the connection would not
+// be committed, see sql/commits.sql.
+const errReadOnly driver.Sentinel = "the server has set read_only, or a transaction is open on the connection"
 
 // refusesWrites reports whether the server accepts no writes. A new connection may lead to another
 // server.

@@ -68,6 +68,17 @@ func TestReplacedPrimary(t *testing.T) {
 	}
 }
 
+// TestStatementFormat has a server send its statements to replicas, where they find read_only set,
+// and change nothing. Such a replica would be promoted without a lock.
+func TestStatementFormat(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t, "log-bin=log", "binlog-format=STATEMENT")
+	if _, err := tryAcquire(t, newDriver(t, dial(t, server.DSN())), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire = %v, want ErrInvalid", err)
+	}
+	release(t, acquire(t, newDriver(t, dial(t, server.DSN("binlog_format=MIXED"))), request("a", "a")))
+}
+
 // fillPool opens connections that then are idle.
 func fillPool(t *testing.T, db *sql.DB, n int) {
 	t.Helper()

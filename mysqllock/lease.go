@@ -142,13 +142,23 @@ func (r renewal) setAnswer(held bool, start driver.Instant) {
 }
 
 // setAnswerFrom sets the answer by the row's state, which is nil if there is no row. The driver
-// can't tell whether a lease in a malformed row is still held.
+// can't tell whether a lease in a malformed row is still held. It promises no more time than the
+// row has: the statement may have met a server that was replaced, and extended nothing.
 func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
 	if s != nil && s.Err != nil && !r.HasEnded() {
 		r.answer.Err = s.Err
 		return
 	}
-	r.setAnswer(s != nil && s.holder(r.Lease) != nil, start)
+	var h *entry
+	if s != nil {
+		h = s.holder(r.Lease)
+	}
+	if h != nil {
+		if confirmed := s.start.Add(rows.Between(s.Now, h.Until) - r.Req.TTL); confirmed.Before(start) {
+			start = confirmed
+		}
+	}
+	r.setAnswer(h != nil, start)
 }
 
 // extend extends exclusive leases, with one statement if all are still held.
@@ -173,8 +183,7 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 		}
 		return nil
 	}
-	// Some are lost. Those that are still in their rows were extended: one that had ended does
-	// not begin again.
+	// Some are lost, or the server has set read_only.
 	found, err := d.read(ctx, names)
 	if err != nil {
 		return err

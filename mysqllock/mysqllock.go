@@ -42,6 +42,9 @@ type Driver struct {
 // them is a [driver.ErrFull], and waits for one as it waits for a holder. If the program waits for
 // a lock while it uses all connections that db may open, it waits for itself.
 //
+// The driver closes a connection that the program has returned to db with an open transaction, or
+// without autocommit: a lock that is taken there could be rolled back.
+//
 // New does not contact the server. An invalid option, or a db with one connection, is a
 // [driver.ErrInvalid].
 func New(db *sql.DB, opts ...Option) (*Driver, error) {

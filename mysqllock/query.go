@@ -49,7 +49,7 @@ type querier interface {
 
 // exec runs a statement that writes.
 func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
-	text := complete(statement, args...)
+	text := complete(d.withAlone(statement), args...)
 	repeated, err := d.run(ctx, func(ctx context.Context, conn querier) error {
 		out.sent = driver.Now()
 		res, err := conn.ExecContext(ctx, text)
@@ -68,7 +68,7 @@ func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out e
 
 // query runs a statement that reads, and calls scan for each row.
 func (d *Driver) query(ctx context.Context, statement string, args []any, scan func(*sql.Rows) error) error {
-	text := complete(statement, args...)
+	text := complete(d.withAlone(statement), args...)
 	_, err := d.run(ctx, func(ctx context.Context, conn querier) error {
 		rows, err := conn.QueryContext(ctx, text)
 		if err != nil {
@@ -147,6 +147,15 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) 
 		return err
 	}
 	return tx.Commit()
+}
+
+// withAlone fills in the part {alone} of a statement, see sql/commits.sql.
+func (d *Driver) withAlone(statement string) string {
+	alone := " AND @@autocommit AND NOT @@in_transaction"
+	if d.store.explicit.Load() {
+		alone = ""
+	}
+	return strings.ReplaceAll(statement, "{alone}", alone)
 }
 
 // complete inserts arguments into a statement. The driver does not prepare statements: the server

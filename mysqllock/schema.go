@@ -62,12 +62,16 @@ func (d *Driver) prepare(ctx context.Context) error {
 // examine checks that the server and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var name string
-	var commits bool
-	if err := d.db.QueryRowContext(ctx, `SELECT @@version, @@autocommit`).Scan(&name, &commits); err != nil {
+	var commits, logsStatements bool
+	const settings = `SELECT @@version, @@autocommit, @@log_bin AND @@binlog_format = 'STATEMENT'`
+	if err := d.db.QueryRowContext(ctx, settings).Scan(&name, &commits, &logsStatements); err != nil {
 		return d.explain(ctx, err)
 	}
 	if err := usable(name); err != nil {
 		return err
+	}
+	if logsStatements { // which change nothing on a replica, because it has set read_only
+		return driver.Invalidf("server: its binlog_format is STATEMENT, so its replicas would know of no lock; set it to MIXED or ROW")
 	}
 	d.store.explicit.Store(!commits)
 	found := -1

@@ -91,6 +91,25 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestOpenTransaction has the program leave a transaction open on a connection of the pool, and
+// roll it back later. That undoes no grant.
+func TestOpenTransaction(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	for _, statement := range []string{"START TRANSACTION", "SET autocommit = 0"} {
+		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
+			db := dial(t, server.DSN())
+			d := newDriver(t, db)
+			release(t, acquire(t, d, request(statement, "warm"))) // it knows the row, and has its spare
+			must(t, db, statement)
+			acquire(t, d, request(statement, "a"))
+			must(t, db, "ROLLBACK")
+			mustBeHeld(t, newDriver(t, dial(t, server.DSN())), request(statement, "b"))
+		})
+	}
+}
+
 // TestMisconfigured checks that what only another configuration can mend is an error at once.
 func TestMisconfigured(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ type state struct {
 	newcomer     *entry // to be added to the waiters; nothing else has changed
 	maybeWritten bool   // a try to write our change that got no answer may have succeeded
 
-	readOnly bool // the server has set read_only
+	readOnly bool // a write would not be committed, see sql/commits.sql
 
 	floor  int64          // tokens of new rows are greater
 	latest int64          // the server's time, or later, where Now is that time or earlier

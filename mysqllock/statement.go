@@ -48,7 +48,7 @@ func text(name string) string {
 	}
 	return placeholder.ReplaceAllStringFunc(strings.TrimSpace(strings.Join(lines, "")), func(match string) string {
 		switch part := strings.Trim(match, "{}"); part {
-		case "table", "names", "cases":
+		case "table", "names", "cases", "alone":
 			return match
 		default:
 			return text(part)

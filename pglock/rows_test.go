@@ -47,11 +47,22 @@ func TestCrash(t *testing.T) {
 	held := acquire(t, d, request("held", "a"))
 	// This waiter waits across the crash.
 	w := jobtest.Waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b"))
+	short := request("kept", "a")
+	short.TTL, short.MinHold = time.Second, time.Hour
+	release(t, acquire(t, d, short))
 	server.Kill()
 	server.Restart()
 
 	other := newDriver(t, dial(t, server.URL()))
 	mustBeHeld(t, other, "held", "of what was granted just before the crash")
+	livetest.Await(t, "end of what MinHold does not keep", func() error {
+		st, err := other.Status(t.Context(), "kept")
+		if err == nil && len(st.Holders) > 0 && st.Holders[0].Left <= short.TTL {
+			err = fmt.Errorf("it is held for another %v", st.Holders[0].Left)
+		}
+		return err
+	})
+	mustBeHeld(t, other, "kept", "of what MinHold kept just before the crash")
 	if got := acquire(t, other, request("cycle", "b")).Grant().Token; got <= last {
 		t.Errorf("Token after the crash = %d, want more than %d", got, last)
 	}

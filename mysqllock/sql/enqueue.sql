@@ -4,4 +4,4 @@
 -- signal or '', waiter, name, whether it is a semaphore, beginning of the waiter.
 UPDATE {table} SET called = COALESCE(called, NULLIF(?, '')), waiters = CONCAT(waiters, ?), used = {clock},
 	version = LAST_INSERT_ID(version)
-WHERE name = ? AND (slots > 0) = ? AND NOT LOCATE(?, waiters) AND NOT @@global.read_only
+WHERE name = ? AND (slots > 0) = ? AND NOT LOCATE(?, waiters) AND {commits}

@@ -2,4 +2,4 @@
 -- The answer has the clock. Parameters: name, version and holders, floor.
 INSERT INTO {table} (name, {columns})
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, '', NULL, LAST_INSERT_ID({clock})
-FROM {table} WHERE name = '' AND token = ? AND NOT @@global.read_only
+FROM {table} WHERE name = '' AND token = ? AND {commits}

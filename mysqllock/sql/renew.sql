@@ -3,4 +3,4 @@
 UPDATE {table} SET version = ?, ttl = GREATEST(ttl, CASE name {cases} END),
 	ends = GREATEST(ends, {clock} + CASE name {cases} END)
 WHERE name IN ({names}) AND id = CASE name {cases} END
-	AND ends > {clock} AND NOT @@global.read_only
+	AND ends > {clock} AND {commits}

@@ -7,4 +7,4 @@ UPDATE {table} SET version = ?, token = ?, slots = ?, id = ?, ttl = ?, ends = ?,
 	called = NULLIF(IF(SUBSTRING(waiters, ?) = '', ?,
 		IF(?, LEFT(SUBSTRING_INDEX(SUBSTRING(waiters, ?), '-', 1), 32), ?)), ''),
 	waiters = CONCAT(?, SUBSTRING(waiters, ?)), used = LAST_INSERT_ID({clock})
-WHERE name = ? AND version = ? AND (? OR SUBSTRING(waiters, ?) = '') AND NOT @@global.read_only
+WHERE name = ? AND version = ? AND (? OR SUBSTRING(waiters, ?) = '') AND {commits}
