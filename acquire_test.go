@@ -132,7 +132,7 @@ func TestSharedAndSlots(t *testing.T) {
 		_, err = pool.Acquire(t.Context(), "pool")
 		wantErr(t, "third of two", err, snib.ErrHeld)
 		_, err = l.With(snib.Slots(3)).TryAcquire(t.Context(), "pool")
-		wantErr(t, "another size", err, snib.ErrKind)
+		wantErr(t, "another size", err, snib.ErrHeld)
 	})
 }
 

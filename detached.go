@@ -135,7 +135,7 @@ var errNoSuchHold = fmt.Errorf("%w: there is no hold with this id", ErrLost)
 
 // checkKind returns ErrKind if st is of another kind of lock than c acquires.
 func (c *config) checkKind(st Status) error {
-	if st.Shared == c.shared && st.Slots == c.slots {
+	if st.Shared == c.shared && (st.Slots > 0) == (c.slots > 0) {
 		return nil
 	}
 	return fmt.Errorf("%w: held with Shared %t and %d slots, and asked for with Shared %t and %d slots",

@@ -111,6 +111,16 @@ func TestDetachedRefused(t *testing.T) {
 	wantErr(t, "New with Detached in a session", err, snib.ErrInvalid)
 }
 
+// TestAdoptAmongSizes adopts a hold of a semaphore beside one that asked for another number.
+func TestAdoptAmongSizes(t *testing.T) {
+	store := new(memlock.Store)
+	detached := open(t, store.Open(), snib.Detached())
+	slot := acquire(t, detached.With(snib.Slots(4)), "pool")
+	acquire(t, detached.With(snib.Slots(2)), "pool")
+	_, err := open(t, store.Open(), snib.Slots(4)).Adopt(t.Context(), "pool", slot.ID())
+	wantErr(t, "Adopt", err, nil)
+}
+
 func TestAdoptFails(t *testing.T) {
 	store := new(memlock.Store)
 	detached := open(t, store.Open(), snib.Detached())

@@ -51,8 +51,7 @@ const (
 	// without it, only [Trace] reports the regression.
 	ErrRegressed driver.Sentinel = "the fencing token went back"
 
-	// ErrKind means that the name is in use as another kind of lock, such as
-	// a semaphore of another size.
+	// ErrKind means that the name is in use as another kind of lock, such as a semaphore.
 	ErrKind = driver.ErrKind
 
 	// ErrInvalid means that a name or an option can't be used. A retry will not help.

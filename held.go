@@ -72,7 +72,7 @@ func (e *HeldError) Info(ctx context.Context) (info HeldInfo, err error) {
 type HeldInfo struct {
 	Holders []HolderInfo // empty if nobody holds the lock any more
 	Shared  bool         // held on the read side
-	Slots   int          // the semaphore's size; 0 if it is none
+	Slots   int          // of a semaphore, the least number that a holder asked for; 0 if it is none
 
 	// Waiters is the number of waiters in the store, where most processes have one at a time, and
 	// of the goroutines that wait behind it in this process.

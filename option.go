@@ -159,9 +159,10 @@ func Shared() Option {
 	return newOption(func(c *config) { c.shared = true })
 }
 
-// Slots makes the name a semaphore with n holders at a time. All contenders for the name must
-// give the same n; while somebody holds it, another number, or none, is an [ErrKind]. An n that
-// is not positive is an [ErrInvalid].
+// Slots makes the name a semaphore with n holders at a time. If callers give several numbers, as in
+// a rolling deploy that changes n, there are never more holders than any of them asked for, and the
+// others wait. While somebody holds the name, a request without Slots is an [ErrKind]. An n that is
+// not positive is an [ErrInvalid]. A slot has no number; [Locker.AcquireAny] takes one of n names.
 func Slots(n int) Option {
 	return Option{func(c *config) error {
 		if n <= 0 {

@@ -169,9 +169,9 @@ type Request struct {
 	// the write side MUST NOT starve behind a stream of readers.
 	Shared bool
 
-	// Slots, if positive, makes the name a semaphore of that many leases. While anybody holds
-	// it, all contenders must give the same number; another number, or a request of another
-	// kind, is [ErrKind].
+	// Slots, if positive, makes the name a semaphore. It never has more leases than any of their
+	// requests asked for: of several numbers, the least counts, and who does not fit waits. While
+	// anybody holds it, a request of another kind is [ErrKind].
 	Slots int
 
 	// MinHold keeps the lock taken, after Release, until it has been held this long by the

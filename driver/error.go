@@ -32,8 +32,8 @@ const (
 	// ErrLost means that the hold had ended before: by expiry, by force, or with its session.
 	ErrLost Sentinel = "the lock was lost"
 
-	// ErrKind means that the name is in use as a lock of another kind: a semaphore, a semaphore
-	// of another size, or a value that is no lock at all.
+	// ErrKind means that the name is in use as a lock of another kind, such as a semaphore, or
+	// has a value that is no lock at all.
 	ErrKind Sentinel = "the lock is of another kind"
 
 	// ErrInvalid means that a name, an option or a setting can't be used. Trying again will not

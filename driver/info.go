@@ -112,7 +112,7 @@ func (f Fairness) String() string {
 type Status struct {
 	Name    string
 	Shared  bool // held, or first waited for, on the read side
-	Slots   int  // the semaphore's size; 0 if it is none
+	Slots   int  // of a semaphore, the least number that a holder or else the first waiter asked for; 0 if it is none
 	Holders []Holding
 	Waiters []Waiting // in the order in which the store would serve them
 }

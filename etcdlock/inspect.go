@@ -50,6 +50,7 @@ func (d *Driver) status(ctx context.Context, name string, q queue, ttls ttls) (d
 	}
 	holders, waiters := q.split()
 	for _, e := range holders {
+		st.Slots = min(st.Slots, e.info.Slots)
 		left, err := d.timeLeft(ctx, e.etcdLease, ttls)
 		if err != nil {
 			return driver.Status{}, explain(err)

@@ -150,20 +150,23 @@ const (
 // A holderSet describes the holders before a place in a queue.
 type holderSet struct {
 	count     int
-	exclusive bool // one of them shares with nobody
+	least     int  // number of slots that one of them asked for; 0 if they are no semaphore
+	exclusive bool // one of them admits no reader
 }
 
 // add adds e to the holders.
 func (s *holderSet) add(e entry) {
-	s.count++
-	s.exclusive = s.exclusive || !e.info.Shared && e.info.Slots == 0
+	if s.count++; s.count == 1 || e.info.Slots < s.least {
+		s.least = e.info.Slots
+	}
+	s.exclusive = s.exclusive || !e.info.Shared
 }
 
 // admits reports whether one more holder of this kind can hold the lock beside the others.
 func (s *holderSet) admits(i info) bool {
 	switch {
 	case i.Slots > 0:
-		return s.count < i.Slots
+		return s.count == 0 || s.count < min(s.least, i.Slots)
 	case i.Shared:
 		return !s.exclusive
 	}
@@ -177,7 +180,7 @@ func (q queue) judge(i info) verdict {
 	var holders holderSet
 	mixed := false
 	for k, e := range q {
-		clash := e.info.Slots != i.Slots
+		clash := (e.info.Slots > 0) != (i.Slots > 0)
 		if e.etcdLease == 0 || k == 0 && clash {
 			return kindClash
 		}
@@ -196,11 +199,11 @@ func (q queue) kindError(i info) error {
 		switch {
 		case e.etcdLease == 0:
 			return fmt.Errorf("%w: the key %q is no lock: it has no lease", driver.ErrKind, e.key)
-		case e.info.Slots == i.Slots:
+		case (e.info.Slots > 0) == (i.Slots > 0):
 		case e.info.Slots == 0:
 			return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
 		default:
-			return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, e.info.Slots)
+			return fmt.Errorf("%w: the name is in use as a semaphore", driver.ErrKind)
 		}
 	}
 	return driver.ErrKind

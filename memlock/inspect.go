@@ -76,9 +76,11 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 
 // status returns the status of the lock.
 func (k *lock) status(now driver.Instant) driver.Status {
-	st := driver.Status{Name: k.name, Slots: k.slots}
-	for _, l := range k.holders {
-		st.Shared = l.req.Shared
+	st := driver.Status{Name: k.name}
+	for i, l := range k.holders {
+		if st.Shared = l.req.Shared; i == 0 || l.req.Slots < st.Slots {
+			st.Slots = l.req.Slots
+		}
 		st.Holders = append(st.Holders, driver.Holding{
 			ID: l.req.ID, Token: l.grant.Token, Holder: l.req.Holder,
 			Held: max(1, now.Sub(l.grant.Start)), Left: l.end.Left(now), // 0 would mean that nobody knows
@@ -86,7 +88,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 	}
 	for i, w := range k.queue {
 		if i == 0 && len(k.holders) == 0 {
-			st.Shared = w.req.Shared
+			st.Shared, st.Slots = w.req.Shared, w.req.Slots
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
 			ID: w.req.ID, Shared: w.req.Shared, Holder: w.req.Holder, Waited: now.Sub(w.since),

@@ -15,12 +15,12 @@ const maxTokens = 4096
 
 // A lock is a name that somebody holds or waits for. It is guarded by the store's mutex.
 type lock struct {
-	store   *Store
-	name    string
-	slots   int // size of the semaphore, or 0 if it is no semaphore
-	holders []*lease
-	queue   []*waiter
-	timer   *time.Timer // fires when the next lease ends, while somebody waits
+	store       *Store
+	name        string
+	isSemaphore bool
+	holders     []*lease
+	queue       []*waiter
+	timer       *time.Timer // fires when the next lease ends, while somebody waits
 }
 
 // A waiter is a request that is not granted yet.
@@ -74,6 +74,9 @@ func (k *lock) lease(id string) *lease {
 // admits reports whether the current holders leave room for req.
 func (k *lock) admits(req driver.Request) bool {
 	if req.Slots > 0 {
+		for _, l := range k.holders {
+			req.Slots = min(req.Slots, l.req.Slots)
+		}
 		return len(k.holders) < req.Slots
 	}
 	if req.Shared {
@@ -90,7 +93,7 @@ func (k *lock) grant(w *waiter, now driver.Instant) bool {
 	g := k.store.tokens(w.req.Tokens)
 	g.Start, g.TellsWanted = now, true
 	w.lease = &lease{driver: w.driver, req: w.req, grant: g, end: now.Add(w.req.TTL)}
-	k.slots, k.holders = w.req.Slots, append(k.holders, w.lease)
+	k.holders = append(k.holders, w.lease)
 	w.granted <- g
 	return true
 }
@@ -170,16 +173,17 @@ func (k *lock) armTimer(now driver.Instant) {
 
 // checkKind returns an error if the name is in use as another kind of lock than requested.
 func (k *lock) checkKind(req driver.Request) error {
-	if len(k.holders)+len(k.queue) == 0 || k.slots == req.Slots {
-		k.slots = req.Slots
+	isSemaphore := req.Slots > 0
+	if len(k.holders)+len(k.queue) == 0 || k.isSemaphore == isSemaphore {
+		k.isSemaphore = isSemaphore
 		return nil
 	}
-	return fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, kindName(k.slots), kindName(req.Slots))
+	return fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, kindName(k.isSemaphore), kindName(isSemaphore))
 }
 
-func kindName(slots int) string {
-	if slots == 0 {
-		return "a lock"
+func kindName(isSemaphore bool) string {
+	if isSemaphore {
+		return "a semaphore"
 	}
-	return fmt.Sprintf("a semaphore of %d", slots)
+	return "a lock"
 }

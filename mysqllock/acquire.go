@@ -66,7 +66,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		return nil, false, s.Refusal(req)
 	}
 	s.Slots = req.Slots
-	place, grantable, delay := s.Position(a.Entry.Nonce, req.Shared)
+	place, grantable, delay := s.Position(a.Entry)
 	switch {
 	case grantable:
 		s.complete = place < 0 // nobody may be ahead of a newcomer

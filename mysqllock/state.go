@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -166,7 +167,7 @@ func (s *state) queueArgs() []any {
 		}
 	}
 	if len(s.Waiters) == 0 { // the first of those that were added is the first of all
-		_, first, _ = s.Position("", true)
+		_, first, _ = s.Position(entry{Shared: true, Slots: math.MaxInt})
 	}
 	return []any{added, []byte(s.signaled), first, added, []byte(called), encodeEntries(s.Waiters), added,
 		[]byte(s.Name)}
@@ -179,7 +180,7 @@ func (s *state) signalFirst() {
 	if len(s.Waiters) == 0 {
 		return
 	}
-	if _, grantable, _ := s.Position(s.Waiters[0].Nonce, false); grantable {
+	if _, grantable, _ := s.Position(s.Waiters[0]); grantable {
 		s.signaled = s.Waiters[0].Process()
 	}
 }
@@ -394,7 +395,7 @@ func newVersion() int64 { return rand.Int64() }
 // states of a row have the same one, whatever a server forgets or rolls back.
 func (d *Driver) save(ctx context.Context, s *state) (res execResult, err error) {
 	if w := s.newcomer; w != nil {
-		return d.exec(ctx, d.sql.Enqueue, []byte(s.signaled), encode(*w), []byte(s.Name), s.Slots, []byte(w.Nonce+" "))
+		return d.exec(ctx, d.sql.Enqueue, []byte(s.signaled), encode(*w), []byte(s.Name), s.Slots > 0, []byte(w.Nonce+" "))
 	}
 	last := s.version
 	s.version = newVersion()

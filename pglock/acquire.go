@@ -33,7 +33,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		}
 		return a.Grant(*h, start, s.OthersWait(d.rows.ID)), nil
 	}
-	if place, _, delay := s.Position(a.Entry.Nonce, false); place >= 0 {
+	if place, _, delay := s.Position(a.Entry); place >= 0 {
 		a.Wait(delay)
 	}
 	return nil, s.Refusal(a.Req)

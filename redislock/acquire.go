@@ -203,7 +203,7 @@ func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error
 
 func kindName(req driver.Request) string {
 	if req.Slots > 0 {
-		return fmt.Sprintf("a semaphore of %d", req.Slots)
+		return "a semaphore"
 	}
 	return "a lock"
 }

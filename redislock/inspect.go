@@ -77,10 +77,13 @@ func (s snapshot) status(name string) driver.Status {
 	switch own, isOwn := parseGrant(string(s.Value)); {
 	case s.Type == "none":
 	case isSemaphore || s.Value == "snib:shared":
-		st.Slots, _ = strconv.Atoi(slots)
+		st.Slots, _ = strconv.Atoi(slots) // or less than the least, see shared.lua
 		st.Shared = !isSemaphore
 		for _, text := range s.Grants {
 			if end, r, ok := parseEntry(text); ok && end > now {
+				if n, _ := strconv.Atoi(r.Mode); len(st.Holders) == 0 || n < st.Slots {
+					st.Slots = n
+				}
 				st.Holders = append(st.Holders, r.holding(now, micros(end-now)))
 			}
 		}

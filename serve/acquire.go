@@ -235,7 +235,7 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 	if err != nil {
 		return nil, err
 	}
-	isSame := st.Shared == req.Shared && st.Slots == req.Slots
+	isSame := st.Shared == req.Shared && (st.Slots > 0) == (req.Slots > 0)
 	h, err := findIn(st, func(h driver.Holding) bool {
 		return isSame && grantID{client: key.id}.isFinal(h) && isReserved(h.Holder) == isReserved(req.Holder)
 	})

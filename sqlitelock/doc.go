@@ -9,7 +9,7 @@
 // A name is stored unchanged and compared byte by byte: case and spaces count. A free lock has
 // no row, so the file does not grow with the names that were ever used. Exclusive and shared
 // leases of a name are one kind of lock, semaphores are another. While anybody holds the name
-// or waits for it, a request of the other kind, or for another number of slots, fails with
+// or waits for it, a request of the other kind fails with
 // [driver.ErrKind]. The tables are described in docs/backends/sqlitelock.md.
 //
 // # Waiting

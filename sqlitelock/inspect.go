@@ -90,7 +90,9 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 		if d.side.ended(l, now) {
 			continue
 		}
-		st.Shared, st.Slots = l.shared, int(l.slots)
+		if st.Shared = l.shared; len(st.Holders) == 0 || int(l.slots) < st.Slots {
+			st.Slots = int(l.slots)
+		}
 		h := driver.Holding{
 			ID: l.id, Token: uint64(l.token), Holder: l.holder,
 			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),

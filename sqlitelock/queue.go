@@ -137,12 +137,12 @@ func (q *queue) cutLast(ticket int64) bool {
 // waiters of the name.
 func (q *queue) kindConflict(slots int64) error {
 	for _, l := range q.leases {
-		if l.slots != slots {
+		if (l.slots > 0) != (slots > 0) {
 			return kindError(l.slots)
 		}
 	}
 	for _, w := range q.waiters {
-		if w.slots != slots {
+		if (w.slots > 0) != (slots > 0) {
 			return kindError(w.slots)
 		}
 	}
@@ -153,33 +153,34 @@ func kindError(slots int64) error {
 	if slots == 0 {
 		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
 	}
-	return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, slots)
+	return fmt.Errorf("%w: the name is in use as a semaphore", driver.ErrKind)
 }
 
 // A room tracks what may still be granted of a name.
 type room struct {
-	slots     int64 // 0 for a lock
 	leases    int64
-	exclusive bool // one of the leases is
+	least     int64 // number of slots that one of the leases asked for, if this is a semaphore
+	exclusive bool  // one of the leases is
 }
 
-func (q *queue) room(slots int64) room {
-	r := room{slots: slots}
+func (q *queue) room() room {
+	r := room{least: math.MaxInt64}
 	for _, l := range q.leases {
-		r.take(l.shared)
+		r.take(l.slots, l.shared)
 	}
 	return r
 }
 
-func (r *room) take(shared bool) {
+func (r *room) take(slots int64, shared bool) {
 	r.leases++
+	r.least = min(r.least, slots)
 	r.exclusive = r.exclusive || !shared
 }
 
-func (r *room) fits(shared bool) bool {
+func (r *room) fits(slots int64, shared bool) bool {
 	switch {
-	case r.slots > 0:
-		return r.leases < r.slots
+	case slots > 0:
+		return r.leases < min(r.least, slots)
 	case shared:
 		return !r.exclusive
 	default:
@@ -191,7 +192,7 @@ func (r *room) fits(shared bool) bool {
 // now. A waiter that leaves the lock unused is marked as called in its row, and
 // passed when passTimeout is over.
 func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, error) {
-	r := q.room(slots)
+	r := q.room()
 	ahead := q.waiters[:0:0]
 	blocked := false
 	for _, w := range q.waiters {
@@ -199,10 +200,10 @@ func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, er
 			continue // ignored until it shows that it lives
 		}
 		ahead = append(ahead, w)
-		if blocked = blocked || !r.fits(w.shared); blocked {
+		if blocked = blocked || !r.fits(w.slots, w.shared); blocked {
 			continue
 		}
-		r.take(w.shared)
+		r.take(w.slots, w.shared)
 		if w.called != 0 {
 			continue
 		}
@@ -211,7 +212,7 @@ func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, er
 		}
 	}
 	q.waiters = ahead
-	return !blocked && r.fits(shared), nil
+	return !blocked && r.fits(slots, shared), nil
 }
 
 // markCalled records that a waiter may take the lock now.

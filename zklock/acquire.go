@@ -442,7 +442,11 @@ func (a *attempt) wait(ctx context.Context, st queueStatus) error {
 func (a *attempt) hasMoved(names []string) bool {
 	all := parseQueue(names)
 	mine := slices.IndexFunc(all, func(c contender) bool { return c.node == a.node })
-	return mine != a.req.Slots
+	if mine < 0 {
+		return true
+	}
+	v, err := judge(all[mine], all[:mine])
+	return err != nil || !v.watchFolder
 }
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.

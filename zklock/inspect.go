@@ -204,7 +204,11 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []hel
 		if snaps[i].stat.Czxid == 0 || c.lapsed(snaps[i]) {
 			continue
 		}
+		if len(ahead) == 0 {
+			st.Shared, st.Slots = c.mode == modeShared, c.slots
+		}
 		if v, err := judge(c, ahead); err == nil && v.granted {
+			st.Slots = min(st.Slots, c.slots)
 			nodes = append(nodes, heldNode{c, snaps[i]})
 			st.Holders = append(st.Holders, s.newHolding(c, snaps[i]))
 		} else {
@@ -212,9 +216,6 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []hel
 			st.Waiters = append(st.Waiters, driver.Waiting{
 				ID: in.id(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(snaps[i].stat),
 			})
-		}
-		if len(ahead) == 0 {
-			st.Shared, st.Slots = c.mode == modeShared, c.slots
 		}
 		ahead = append(ahead, c)
 	}

@@ -151,10 +151,9 @@ type verdict struct {
 // judge decides whether a contender holds the lock, given the contenders that came before it.
 // Contenders behind it do not matter.
 //
-// A lock and a semaphore, or semaphores of different sizes, can't share a name. The first in
-// the queue decides, and contenders of another kind leave when they notice. Until they have
-// left, those behind wait for them: such a contender may not have checked yet, and may find
-// itself first when it does.
+// A lock and a semaphore can't share a name. The first in the queue decides, and contenders of
+// another kind leave when they notice. Until they have left, those behind wait for them: such a
+// contender may not have checked yet, and may find itself first when it does.
 func judge(me contender, ahead []contender) (verdict, error) {
 	if len(ahead) == 0 {
 		return verdict{granted: true}, nil
@@ -180,21 +179,25 @@ func judge(me contender, ahead []contender) (verdict, error) {
 		}
 		return verdict{granted: true}, nil
 	case modeSlot:
+		least := ahead[0].slots
+		for _, c := range ahead {
+			least = min(least, c.slots)
+		}
 		switch {
-		case len(ahead) < me.slots:
+		case len(ahead) < min(least, me.slots):
 			return verdict{granted: true}, nil
-		case len(ahead) == me.slots: // the first waiter: any of the holders may leave next
+		case len(ahead) <= least: // the first waiter: any of the holders may leave next
 			return verdict{watchFolder: true}, nil
 		}
 	}
 	return verdict{watch: ahead[len(ahead)-1].node}, nil
 }
 
-func (c contender) sameKind(d contender) bool { return c.slots == d.slots }
+func (c contender) sameKind(d contender) bool { return (c.slots > 0) == (d.slots > 0) }
 
 func (c contender) kind() string {
 	if c.mode == modeSlot {
-		return fmt.Sprintf("a semaphore of %d slots", c.slots)
+		return "a semaphore"
 	}
 	return "a lock"
 }

@@ -238,6 +238,27 @@ func slotsMutants() []mutant {
 					req.Slots = st.Slots
 				}
 				return req
+			}).alsoFailing("the other sizes are in no hold that Status could show", "Inspect/Modes"),
+		mutateAcquire("another size is another kind", "Slots/OtherSize",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if st := w.status(req.Name); len(st.Holders) > 0 && st.Slots != req.Slots {
+					return nil, driver.ErrKind
+				}
+				return b.acquire(ctx, req)
+			}).alsoFailing("holds of several sizes are never shown", "Inspect/Modes"),
+		mutateAcquire("the number of the request alone decides", "Slots/OtherSize",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if st := w.status(req.Name); st.Slots == 2 && len(st.Holders) == 2 && req.Slots > 2 {
+					return b.fake(req), nil
+				}
+				return b.acquire(ctx, req)
+			}),
+		mutateRequest("a semaphore keeps the least size for as long as anybody holds it", "Slots/OtherSize",
+			func(w *world, req driver.Request) driver.Request {
+				if st := w.status(req.Name); st.Slots > 0 && req.Slots > 0 {
+					req.Slots = min(req.Slots, st.Slots)
+				}
+				return req
 			}),
 		mutateAcquire("another kind is just held", "Slots/OtherKind",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
@@ -258,7 +279,7 @@ func slotsMutants() []mutant {
 							kind[req.Name] = req.Slots
 						}
 						w.mu.Unlock()
-						if ok && n != req.Slots {
+						if ok && (n > 0) != (req.Slots > 0) {
 							return nil, driver.ErrKind
 						}
 						return b.acquire(ctx, req)
@@ -444,6 +465,11 @@ func inspectMutants() []mutant {
 			slices.Reverse(st.Waiters)
 		}),
 		mutateStatus("the size of a semaphore is not shown", "Inspect/Modes", func(st *driver.Status) { st.Slots = 0 }),
+		mutateStatus("the first holder's size is shown", "Inspect/Modes", func(st *driver.Status) {
+			if st.Slots > 0 && len(st.Holders) > 1 {
+				st.Slots++
+			}
+		}),
 		withGranted("List shows locks that nobody has", "Inspect/List",
 			func(w *world, b *brokenDriver, used map[string]*lease) {
 				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {

@@ -19,15 +19,15 @@ func churnClauses() []clause {
 			name: "Churn/Counter",
 			why:  "under contention too there is one holder at a time, each with a greater token, and all get their turn",
 			run: func(t *trial) {
-				t.churn(1, func(*rand.Rand) job { return job{req: t.req(""), weight: 1, writes: true} })
+				t.churn(func(*rand.Rand) job { return job{req: t.req(""), weight: 1, most: 1, writes: true} })
 			},
 		},
 		{
 			name: "Churn/Cancels",
 			why:  "waits that are given up all the time, at any moment, neither let two in nor leave the lock to nobody",
 			run: func(t *trial) {
-				t.churn(1, func(rnd *rand.Rand) job {
-					j := job{req: t.req(""), weight: 1, writes: true}
+				t.churn(func(rnd *rand.Rand) job {
+					j := job{req: t.req(""), weight: 1, most: 1, writes: true}
 					if rnd.IntN(3) > 0 {
 						j.giveUpAfter = time.Duration(1 + rnd.Int64N(int64(t.wakeLimit())))
 					}
@@ -43,21 +43,23 @@ func churnClauses() []clause {
 			gate: shared(),
 			run: func(t *trial) {
 				const most = 100
-				t.churn(most, func(rnd *rand.Rand) job {
+				t.churn(func(rnd *rand.Rand) job {
 					if rnd.IntN(3) == 0 {
-						return job{req: t.req(""), weight: most, writes: true}
+						return job{req: t.req(""), weight: most, most: most, writes: true}
 					}
-					return job{req: t.sharedReq(""), weight: 1, hold: time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))}
+					return job{req: t.sharedReq(""), weight: 1, most: most, hold: time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))}
 				})
 			},
 		},
 		{
 			name: "Churn/Slots",
-			why:  "a semaphore whose holders come and go all the time is never overfull, and all get their turn",
+			why: "a semaphore whose holders come and go all the time is never overfull for one of them, though they ask " +
+				"for different sizes, and all get their turn",
 			gate: slots(),
 			run: func(t *trial) {
-				t.churn(3, func(rnd *rand.Rand) job {
-					return job{req: t.slotReq("", 3), weight: 1, hold: time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))}
+				t.churn(func(rnd *rand.Rand) job {
+					n := 2 + rnd.IntN(3)
+					return job{req: t.slotReq("", n), weight: 1, most: int32(n), hold: time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))}
 				})
 			},
 		},
@@ -68,6 +70,7 @@ func churnClauses() []clause {
 type job struct {
 	req         driver.Request // without the id's suffix
 	weight      int32          // how much of the lock it takes
+	most        int32          // how much all that hold it at once may take
 	writes      bool           // it holds the lock alone, so that it may write
 	giveUpAfter time.Duration  // how long it waits; 0 means that it must be served
 	hold        time.Duration
@@ -77,11 +80,10 @@ type job struct {
 // writers at once lose an update. The numbers are atomic, because the race detector does not see
 // the order that a store makes.
 type guardedCounter struct {
-	maxWeight int32 // the greatest sum of the weights of those inside
-	inside    atomic.Int32
-	value     atomic.Int64
-	writes    atomic.Int64 // what value must be in the end
-	token     atomic.Uint64
+	inside atomic.Int32 // the sum of the weights
+	value  atomic.Int64
+	writes atomic.Int64 // what value must be in the end
+	token  atomic.Uint64
 
 	mu            sync.Mutex
 	failures      []string
@@ -89,10 +91,13 @@ type guardedCounter struct {
 }
 
 func (r *guardedCounter) use(j job, token uint64) {
-	defer r.inside.Add(-j.weight)
-	if r.inside.Add(j.weight) > r.maxWeight {
-		r.fail("there are more holders at once than the lock allows")
+	check := func(inside int32) {
+		if inside > j.most {
+			r.fail("there are more holders at once than the lock allows")
+		}
 	}
+	defer func() { check(r.inside.Add(-j.weight) + j.weight) }() // somebody may have come since
+	check(r.inside.Add(j.weight))
 	if !j.writes {
 		time.Sleep(j.hold)
 		return
@@ -121,7 +126,7 @@ func (r *guardedCounter) fail(format string, args ...any) {
 }
 
 // churn lets goroutines of several drivers contend for the lock.
-func (t *trial) churn(most int32, next func(rnd *rand.Rand) job) {
+func (t *trial) churn(next func(rnd *rand.Rand) job) {
 	t.Helper()
 	drivers := []driver.Driver{t.open(), t.open(), t.open()}
 	seed := rand.Uint64()
@@ -129,7 +134,7 @@ func (t *trial) churn(most int32, next func(rnd *rand.Rand) job) {
 	if t.h.Bubble {
 		jobs = 12
 	}
-	reg := guardedCounter{maxWeight: most}
+	var reg guardedCounter
 	var wg sync.WaitGroup
 	for i := range goroutines {
 		wg.Add(1)

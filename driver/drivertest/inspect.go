@@ -75,10 +75,11 @@ func inspectClauses() []clause {
 				}
 				t.lockName = t.name("slots")
 				if t.info.Slots {
-					t.acquire(d, t.slotReq("a", 3))
-					t.acquire(d, t.slotReq("b", 3))
-					if st := t.status(d); st.Shared || st.Slots != 3 || len(st.Holders) != 2 {
-						t.Errorf("Status with two of three slots taken = %+v, want Slots 3 and two Holders", st)
+					for i, n := range []int{4, 3, 5} {
+						t.acquire(d, t.slotReq(fmt.Sprint(i), n))
+					}
+					if st := t.status(d); st.Shared || st.Slots != 3 || len(st.Holders) != 3 {
+						t.Errorf("Status with holders that asked for 4, 3 and 5 slots = %+v, want Slots 3 and three Holders", st)
 					}
 				}
 			},

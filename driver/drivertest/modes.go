@@ -259,14 +259,26 @@ func slotsClauses() []clause {
 		},
 		{
 			name: "Slots/OtherSize",
-			why:  "contenders that disagree on the size hold more than either allows: it is refused while anybody holds",
+			why: "in a rolling deploy that changes the size, there are never more holders than one of them asked for; " +
+				"whoever does not fit waits and does not fail, and all are served once they fit",
 			gate: slots(),
 			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.slotReq("a", 3))
-				for _, n := range []int{1, 2, 4} {
-					t.mustBeOtherKind(d2, t.slotReq(fmt.Sprint("b", n), n), fmt.Sprintf("of %d slots of a semaphore of 3", n))
+				d1, d2, d3, d4, d5 := t.open(), t.open(), t.open(), t.open(), t.open()
+				a, b := t.acquire(d1, t.slotReq("a", 4)), t.acquire(d2, t.slotReq("b", 4))
+				t.acquire(d3, t.slotReq("c", 4))
+				t.mustBeHeld(d4, t.slotReq("d", 2), "for 2, while three hold for 4")
+				fewer := t.startWaiting(d4, t.slotReq("e", 2))
+				t.release(a)
+				t.release(b)
+				e := t.mustBeGranted(fewer)
+				t.mustBeHeld(d1, t.slotReq("f", 4), "for 4, while one of two holds for 2")
+				more := []*waiter{t.startWaiting(d1, t.slotReq("g", 4)), t.startWaiting(d2, t.slotReq("h", 4))}
+				t.release(e)
+				for _, w := range more {
+					t.mustBeGranted(w)
 				}
+				t.acquire(d4, t.slotReq("i", 4))
+				t.mustBeHeld(d5, t.slotReq("j", 4), "for 4, while four hold")
 			},
 		},
 		{

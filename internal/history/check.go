@@ -176,27 +176,27 @@ func findOverlaps(holds []*Hold) []Violation {
 	return found
 }
 
-// findSlotOverflows finds times at which a semaphore has more holders than slots.
+// findSlotOverflows finds times at which a semaphore has more holders than one of them asked for.
 func findSlotOverflows(holds []*Hold) []Violation {
 	var found []Violation
 	for _, h := range holds {
 		if h.Slots == 0 {
 			continue
 		}
-		n, until := 0, int64(math.MaxInt64)
+		n, least, until := 0, h.Slots, int64(math.MaxInt64)
 		for _, o := range holds {
 			believes := span{o.Acquired, min(o.End, o.Sure)}
 			if believes.from > h.Acquired || believes.until <= h.Acquired {
 				continue
 			}
 			if pieces := (span{h.Acquired, believes.until}).without(o.pauses); len(pieces) > 0 && pieces[0].from == h.Acquired {
-				n++
+				n, least = n+1, min(least, o.Slots)
 				until = min(until, pieces[0].until)
 			}
 		}
-		if n > h.Slots {
+		if n > least {
 			found = append(found, Violation{Fact: Exclusion, Name: h.Name, At: h.Acquired, Until: until,
-				Text: fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h)})
+				Text: fmt.Sprintf("%d hold %d slots; the last is %v", n, least, h)})
 		}
 	}
 	return found

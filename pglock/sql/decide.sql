@@ -14,13 +14,14 @@ SELECT v.granted, v.mine, v.fits, w.place,
 	c.now AS used
 FROM (SELECT {clock} AS now) c
 CROSS JOIN LATERAL (
-	SELECT count(*) AS n, coalesce(bool_or(NOT (e->>'shared')::bool), false) AS alone, coalesce(bool_or(x.mine), false) AS mine,
+	SELECT count(*) AS n, min((e->>'slots')::int) AS slots, coalesce(bool_or(NOT (e->>'shared')::bool), false) AS alone, coalesce(bool_or(x.mine), false) AS mine,
 		coalesce(jsonb_agg(CASE WHEN x.mine THEN e || jsonb_build_object('until', c.now + $4::bigint) ELSE {capped} END ORDER BY i), '[]') AS live
 	FROM (SELECT e, i, e->>'nonce' = $2::text AND NOT e ? 'kept' AS mine
 		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE {live}) x) h
 CROSS JOIN LATERAL (
 	SELECT max(place) AS place, count(*) FILTER (WHERE i IS DISTINCT FROM place) AS n,
 		count(*) FILTER (WHERE place IS NULL OR i < place) AS ahead,
+		min((e->>'slots')::int) FILTER (WHERE place IS NULL OR i < place) AS slots,
 		coalesce(bool_or(NOT (e->>'shared')::bool) FILTER (WHERE place IS NULL OR i < place), false) AS alone,
 		coalesce(jsonb_agg(e ORDER BY i), '[]') AS live,
 		coalesce(jsonb_agg(e ORDER BY i) FILTER (WHERE i IS DISTINCT FROM place), '[]') AS others
@@ -28,7 +29,7 @@ CROSS JOIN LATERAL (
 		FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}) x) w
 CROSS JOIN LATERAL (
 	SELECT k.fits, h.mine, greatest(l.token + 1, c.now) AS token, k.fits AND NOT h.mine AND CASE
-		WHEN $3::int > 0 THEN h.n + w.ahead < $3::int
+		WHEN $3::int > 0 THEN h.n + w.ahead < least($3::int, h.slots, w.slots)
 		WHEN $7::bool THEN NOT (h.alone OR w.alone)
 		ELSE h.n + w.ahead = 0 END AS granted
-	FROM (SELECT l.slots = $3::int OR h.n + w.n = 0 AS fits) k) v
+	FROM (SELECT (l.slots > 0) = ($3::int > 0) OR h.n + w.n = 0 AS fits) k) v

@@ -71,7 +71,7 @@ func (tb *table) request(_ context.Context, a *rows.Attempt) (*rows.Lease, error
 	if h := s.HolderOf(a.Entry.Nonce); h != nil {
 		return a.Grant(*h, driver.Now(), false), nil
 	}
-	place, grantable, delay := s.Position(a.Entry.Nonce, a.Req.Shared)
+	place, grantable, delay := s.Position(a.Entry)
 	switch {
 	case grantable:
 		s.Waiters = without(s.Waiters, a.Entry.Nonce)
@@ -611,32 +611,36 @@ func TestListener(t *testing.T) {
 func TestPosition(t *testing.T) {
 	const now = 1000
 	holder, reader := rows.Entry{Until: now + 5000}, rows.Entry{Shared: true, Until: now + 7000}
+	slot := func(n int) rows.Entry { return rows.Entry{Slots: n, Until: now + 5000} }
 	waiting := func(nonce string, shared bool, until int64) rows.Entry {
 		return rows.Entry{Nonce: nonce, Shared: shared, Until: until}
 	}
 	for _, tt := range []struct {
 		name      string
 		state     rows.State
-		shared    bool // of a new waiter
+		newcomer  rows.Entry
 		place     int
 		grantable bool
 		delay     time.Duration
 	}{
-		{"Free", rows.State{}, false, -1, true, time.Hour},
-		{"Held", rows.State{Holders: []rows.Entry{holder}}, false, -1, false, 5 * time.Millisecond},
-		{"Reader", rows.State{Holders: []rows.Entry{reader}}, true, -1, true, 7 * time.Millisecond},
-		{"ReaderBehindWriter", rows.State{Holders: []rows.Entry{reader}, Waiters: []rows.Entry{waiting("x", false, 0)}}, true,
+		{"Free", rows.State{}, holder, -1, true, time.Hour},
+		{"Held", rows.State{Holders: []rows.Entry{holder}}, holder, -1, false, 5 * time.Millisecond},
+		{"Reader", rows.State{Holders: []rows.Entry{reader}}, reader, -1, true, 7 * time.Millisecond},
+		{"ReaderBehindWriter", rows.State{Holders: []rows.Entry{reader}, Waiters: []rows.Entry{waiting("x", false, 0)}}, reader,
 			-1, false, 7 * time.Millisecond},
-		{"First", rows.State{Waiters: []rows.Entry{waiting("n", false, 0)}}, false, 0, true, time.Hour},
-		{"Second", rows.State{Waiters: []rows.Entry{waiting("x", false, now+3000), waiting("n", true, now+1000)}}, false, 1,
+		{"First", rows.State{Waiters: []rows.Entry{waiting("n", false, 0)}}, holder, 0, true, time.Hour},
+		{"Second", rows.State{Waiters: []rows.Entry{waiting("x", false, now+3000), waiting("n", true, now+1000)}}, holder, 1,
 			false, 3 * time.Millisecond},
-		{"Slot", rows.State{Slots: 2, Holders: []rows.Entry{holder}}, false, -1, true, 5 * time.Millisecond},
-		{"NoSlot", rows.State{Slots: 1, Holders: []rows.Entry{holder}, Waiters: []rows.Entry{waiting("n", false, 0)}}, false,
-			0, false, 5 * time.Millisecond},
+		{"Slot", rows.State{Slots: 2, Holders: []rows.Entry{slot(2)}}, slot(2), -1, true, 5 * time.Millisecond},
+		{"NoSlot", rows.State{Slots: 1, Holders: []rows.Entry{slot(1)}}, slot(1), -1, false, 5 * time.Millisecond},
+		{"LessSlots", rows.State{Slots: 1, Holders: []rows.Entry{slot(2)}}, slot(1), -1, false, 5 * time.Millisecond},
+		{"MoreSlots", rows.State{Slots: 2, Holders: []rows.Entry{slot(1)}}, slot(2), -1, false, 5 * time.Millisecond},
+		{"LessSlotsAhead", rows.State{Slots: 3, Holders: []rows.Entry{slot(3)}, Waiters: []rows.Entry{slot(2)}}, slot(3), -1, false,
+			5 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.state.Now = now
-			place, grantable, delay := tt.state.Position("n", tt.shared)
+			tt.state.Now, tt.newcomer.Nonce = now, "n"
+			place, grantable, delay := tt.state.Position(tt.newcomer)
 			if place != tt.place || grantable != tt.grantable || delay != tt.delay {
 				t.Errorf("Position = %d, %v, %v, want %d, %v, %v", place, grantable, delay, tt.place, tt.grantable, tt.delay)
 			}
@@ -654,7 +658,8 @@ func TestRefusal(t *testing.T) {
 		{rows.State{Holders: one}, 0, driver.ErrHeld},
 		{rows.State{Slots: 3}, 0, driver.ErrHeld},
 		{rows.State{Holders: one}, 2, driver.ErrKind},
-		{rows.State{Slots: 3, Waiters: one}, 2, driver.ErrKind},
+		{rows.State{Slots: 3, Waiters: one}, 2, driver.ErrHeld},
+		{rows.State{Slots: 3, Waiters: one}, 0, driver.ErrKind},
 	} {
 		if got := tt.state.Refusal(driver.Request{Slots: tt.slots}); !errors.Is(got, tt.want) {
 			t.Errorf("Refusal of %d slots in %+v = %v, want %v", tt.slots, tt.state, got, tt.want)

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ type Entry struct {
 	ID     string `json:"id"`
 	Nonce  string `json:"nonce,omitempty"` // of the attempt that made it, unique
 	Shared bool   `json:"shared"`          // on the read side
+	Slots  int    `json:"slots,omitempty"` // of the request, if the lock is a semaphore
 	Tell   bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
 	Kept   bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
 
@@ -37,7 +39,7 @@ type Entry struct {
 func newEntry(req driver.Request, nonce string) Entry {
 	h := req.Holder
 	return Entry{
-		ID: req.ID, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
+		ID: req.ID, Nonce: nonce, Shared: req.Shared, Slots: req.Slots, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
 		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label), Kind: h.Kind,
 	}
 }
@@ -65,7 +67,7 @@ func (e *Entry) holder() driver.Holder {
 // malformed, the state has neither holders nor waiters.
 type State struct {
 	Name    string
-	Slots   int
+	Slots   int // of the latest request; 0 for a lock
 	Holders []Entry
 	Waiters []Entry
 	Now     int64
@@ -84,7 +86,7 @@ func (s *State) HolderOf(nonce string) *Entry {
 
 // Fits reports whether the kind of req is allowed for the name at present.
 func (s *State) Fits(req driver.Request) bool {
-	return s.Slots == req.Slots || len(s.Holders)+len(s.Waiters) == 0
+	return (s.Slots > 0) == (req.Slots > 0) || len(s.Holders)+len(s.Waiters) == 0
 }
 
 // Refusal returns the reason why a request was not granted in this state.
@@ -95,35 +97,35 @@ func (s *State) Refusal(req driver.Request) error {
 	case s.Slots == 0:
 		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
 	default:
-		return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, s.Slots)
+		return fmt.Errorf("%w: the name is in use as a semaphore", driver.ErrKind)
 	}
 }
 
-// Position returns how many waiters are ahead of the one with this nonce, whether that waiter can
-// be granted the lock, and if not, after which delay the state may change by itself. If there is no
-// such waiter, place is -1, and the other results are for a new waiter at the end of the queue.
-func (s *State) Position(nonce string, shared bool) (place int, grantable bool, delay time.Duration) {
-	ahead, exclusive := len(s.Holders), false
+// Position returns how many waiters are ahead of e, whether e can be granted the lock, and if not,
+// after which delay the state may change by itself. If no waiter has the nonce of e, place is -1,
+// and the other results are for e at the end of the queue.
+func (s *State) Position(e Entry) (place int, grantable bool, delay time.Duration) {
+	ahead, exclusive, least := len(s.Holders), false, math.MaxInt
 	firstEnd := s.Now + time.Hour.Microseconds()
 	for _, h := range s.Holders {
-		exclusive = exclusive || !h.Shared
+		exclusive, least = exclusive || !h.Shared, min(least, h.Slots)
 		firstEnd = min(firstEnd, h.Until)
 	}
 	place = -1
 	for i, w := range s.Waiters {
-		if w.Nonce == nonce {
-			place, shared = i, w.Shared
+		if w.Nonce == e.Nonce {
+			place, e = i, w
 			break
 		}
 		ahead++
-		exclusive = exclusive || !w.Shared
+		exclusive, least = exclusive || !w.Shared, min(least, w.Slots)
 		if w.Until > 0 {
 			firstEnd = min(firstEnd, w.Until)
 		}
 	}
-	grantable = ahead == 0 || shared && !exclusive
+	grantable = ahead == 0 || e.Shared && !exclusive
 	if s.Slots > 0 {
-		grantable = ahead < s.Slots
+		grantable = ahead < min(least, e.Slots)
 	}
 	return place, grantable, time.Duration(firstEnd-s.Now) * time.Microsecond
 }
@@ -136,14 +138,13 @@ func (s *State) OthersWait(id string) bool {
 // status describes the state for people.
 func (s *State) status() driver.Status {
 	st := driver.Status{Name: s.Name}
-	if len(s.Holders)+len(s.Waiters) > 0 {
-		st.Slots = s.Slots
-	}
 	if len(s.Waiters) > 0 {
-		st.Shared = s.Waiters[0].Shared
+		st.Shared, st.Slots = s.Waiters[0].Shared, s.Waiters[0].Slots
 	}
-	for _, h := range s.Holders {
-		st.Shared = h.Shared
+	for i, h := range s.Holders {
+		if st.Shared = h.Shared; i == 0 || h.Slots < st.Slots {
+			st.Slots = h.Slots
+		}
 		st.Holders = append(st.Holders, driver.Holding{
 			ID: h.ID, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: Between(s.Now, h.Until),
 		})

@@ -66,7 +66,7 @@ type doctorJSON struct {
 type lockJSON struct {
 	Name    string       `json:"name"`            // the name of the lock
 	Mode    string       `json:"mode"`            // `free`, `exclusive`, `shared` or `slots`
-	Slots   int          `json:"slots,omitempty"` // the number of slots, if the lock is a semaphore
+	Slots   int          `json:"slots,omitempty"` // the least number that a holder of a semaphore asked for
 	Holders []holderJSON `json:"holders"`         // who holds it
 	Waiters []waiterJSON `json:"waiters"`         // who waits for it
 }

@@ -75,7 +75,7 @@ func (a *app) newRunCommand() *cobra.Command {
 	f.BoolVar(&r.skip, "skip", false, "if somebody holds the lock, exit 0 and say nothing (for cron); doesn't wait without -w")
 	f.IntVarP(&r.busyCode, "busy-exit-code", "E", exitBusy, "exit code `N` when the lock is taken")
 	f.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
-	f.IntVar(&r.slots, "slots", 0, "a semaphore: `N` callers hold the lock at once; all must give the same number")
+	f.IntVar(&r.slots, "slots", 0, "a semaphore: `N` callers hold the lock at once; while callers give several numbers, never more than a holder gave")
 	f.BoolVar(&r.fair, "fair", false, "serve all waiters with --fair strictly in order of arrival")
 	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives snib if it dies or hangs (not in etcd and ZooKeeper: see -v)", defaultTTL, minTTL)
 	r.minHold = addDuration(cmd, "min-hold", "", "keep the lock taken for this long, also if the command is faster", 0, 1)
