@@ -28,6 +28,7 @@ type pageSection struct {
 }
 
 var pageSections = []pageSection{
+	{"command.md", "Arguments of `snib run`", "", nil, startNothing},
 	{"command.md", "Files: `snib fence FILE -- COMMAND`", "awk", []string{"awk"}, startCount},
 	{"command.md", "The rest of a script: `snib hold`", "", nil, startNothing},
 	{"coming-from-commands.md", "flock", "flock", []string{"flock"}, startNothing},
