@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -190,6 +191,42 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkRefused(t, filepath.Join(dir, "locks.db"), fs.ErrPermission, "read-only")
+}
+
+// TestBecomesReadOnly has a file system that the kernel makes read-only, because its disk failed.
+// While files are open for writing, nothing else does.
+func TestBecomesReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	image, disk := write(t, filepath.Join(dir, "image"), string(make([]byte, 4<<20))), filepath.Join(dir, "disk")
+	must(t, os.Mkdir(disk, 0o700))
+	for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop,errors=remount-ro", image, disk}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("no file system of our own: %v: %s", err, out)
+		}
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
+	device, err := exec.Command("findmnt", "-no", "SOURCE", disk).Output()
+	must(t, err)
+	path := filepath.Join(disk, "locks.db")
+	d := open(t, path)
+	l, waiter := acquire(t, d, requestTTL("holder", 2*time.Second)), make(chan error, 1)
+	go func() {
+		_, err := d.Acquire(t.Context(), request("waiter"))
+		waiter <- err
+	}()
+	awaitQueued(t, d, "waiter")
+	fail := filepath.Join("/sys/fs/ext4", filepath.Base(strings.TrimSpace(string(device))), "trigger_fs_error")
+	if err := os.WriteFile(fail, []byte("broken"), 0); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Open(t.Context(), path); err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("Open = %v, want an error that says read-only, and that a retry does not help", err)
+	}
+	for who, err := range map[string]error{"Renew": d.Renew(t.Context(), []driver.Lease{l})[0].Err, "Acquire of the waiter": <-waiter} {
+		if err == nil || errors.Is(err, driver.ErrLost) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s = %v, want an error that leaves the outcome open", who, err)
+		}
+	}
 }
 
 func TestFullDisk(t *testing.T) {

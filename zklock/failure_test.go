@@ -52,6 +52,21 @@ func TestFailures(t *testing.T) {
 			})
 			return func() {}
 		}},
+		jobtest.Failure{Name: "Password", Renews: true, Denied: true, Begin: func(t *testing.T) func() {
+			tr := newTree(t, server.Addr())
+			if err := tr.AddAuth("digest", []byte("snib:another")); err != nil {
+				t.Fatal(err)
+			}
+			setPassword := func(p string) {
+				for _, path := range []string{"/snib", "/snib/held"} { // where the password is: in the lists of who may do what
+					if _, err := tr.SetACL(path, zk.DigestACL(zk.PermAll, "snib", p), -1); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			setPassword("another")
+			return func() { setPassword(secret) }
+		}},
 		jobtest.Failure{Name: "FullDisk", Lost: true, Begin: func(*testing.T) func() {
 			server.MayEnd() // it ends when it can't write its log
 			shim.FillDisk(true)

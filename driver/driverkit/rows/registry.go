@@ -499,7 +499,7 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 			a.checkAt = time.Now().Add(HeartbeatInterval)
 			continue
 		}
-		place, grantable, delay := s.Position(a.Entry)
+		place, grantable, delay := s.Position(Entry{Nonce: nonce})
 		a.ahead = max(place, 0)
 		if a.checkAt = time.Now().Add(delay); grantable || place < 0 {
 			a.checkAt = time.Now().Add(HeartbeatInterval)
