@@ -379,16 +379,18 @@ func TestBreak(t *testing.T) {
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusGone)
 }
 
-// TestBreakOfKept ends by force what MinHold keeps after a release.
+// TestBreakOfKept ends by force what MinHold keeps after a release at another replica.
 func TestBreakOfKept(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{})
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	m := msg("job", "a")
 	m.MinHold = long
-	g := r.acquire(m)
-	r.release(g)
-	r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
-	r.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token, Reason: "it is needed"}, http.StatusNoContent)
-	r.acquire(msg("job", "b"))
+	g := r1.acquire(m)
+	r2.release(g)
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
+	r1.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
+	r1.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token, Reason: "it is needed"}, http.StatusNoContent)
+	r1.acquire(msg("job", "b"))
 }
 
 // TestReservation reserves a lock at one replica, and takes it over and hands it back at another
@@ -532,8 +534,8 @@ func TestReservationsRefused(t *testing.T) {
 	}
 }
 
-// TestReplicaServesOthers renews, labels and releases at a replica what another one granted.
-func TestReplicaServesOthers(t *testing.T) {
+// TestBatchOfOthers renews together, at a replica, what another one has granted.
+func TestBatchOfOthers(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	const holds = 200
@@ -562,27 +564,6 @@ func TestReplicaServesOthers(t *testing.T) {
 	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Second {
 		t.Errorf("after a renewal the lock is %+v", st)
 	}
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(all[1]), Process: wire.Process{Label: "half"}}, http.StatusNoContent)
-	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != "half" {
-		t.Errorf("after a new label the lock is %+v", st)
-	}
-	r2.release(all[1])
-	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(all[1])), TTL: long}, http.StatusGone)
-	if st := status(t, store, "job1"); len(st.Holders) != 0 {
-		t.Errorf("after a release the lock is %+v", st)
-	}
-}
-
-// TestMinHoldElsewhere releases a hold at another replica before its MinHold is over.
-func TestMinHoldElsewhere(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	m := msg("job", "a")
-	m.MinHold = long
-	g := r1.acquire(m)
-	r2.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
-	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
-	r1.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
 }
 
 // TestAuthorizer checks what an Authorizer is asked, and that it is heeded.

@@ -22,6 +22,7 @@ func TestOn(t *testing.T) {
 		{"GrantForRequest", polled, StoreGranted, Confirming, []Action{Confirm}},
 		{"GrantWhileAway", waits, StorePromised, Granted, nil},
 		{"PromiseNobodyWants", with(waits, func(s *State) { s.GaveUp = Abandoned }), StorePromised, Releasing, []Action{Release}},
+		{"GrantWithoutRequest", waits, StoreGranted, Ended, []Action{End}},
 		{"GrantNobodyWants", with(waits, func(s *State) { s.GaveUp = Abandoned }), StoreGranted, Ended, []Action{End}},
 		{"GrantAfterWithdrawal", with(waits, func(s *State) { s.GaveUp = Withdrawn }), StoreGranted, Releasing, []Action{Release}},
 		{"Confirmed", confirming, Confirmed, Ended, []Action{AnswerGrant, End}},
