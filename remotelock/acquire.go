@@ -92,7 +92,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		}
 		a.down = err
 		a.req.NoteWait(err)
-		if sleep(ctx, retryInterval) != nil {
+		if pause(ctx); ctx.Err() != nil {
 			return nil, a.ended(ctx)
 		}
 	}
@@ -108,14 +108,11 @@ func (a *attempt) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", a.down, cause)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// pause takes retryInterval, unless ctx is done before.
+func pause(ctx context.Context) {
 	select {
-	case <-timer.C:
-		return nil
+	case <-time.After(retryInterval):
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -204,7 +201,7 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 		if !errors.As(err, &failed) || !failed.sent && a.isElsewhere() {
 			return
 		}
-		_ = sleep(ctx, retryInterval) // the loop ends with ctx
+		pause(ctx)
 	}
 }
 

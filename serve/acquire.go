@@ -25,17 +25,19 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
+	ctx := r.Context()
 	action := Action{
 		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, TTL: req.TTL, MinHold: req.MinHold,
 	}
 	if msg.Reserve {
 		action.Verb, action.Why = VerbReserve, msg.Label
+		ctx = context.WithoutCancel(ctx) // as in act
 	}
-	end, err := s.opts.Access.Begin(r.Context(), p, action)
+	end, err := s.opts.Access.Begin(ctx, p, action)
 	if err != nil {
 		return err
 	}
-	h, err := s.get(r.Context(), key, p.Prefix, req, &msg, arrived)
+	h, err := s.get(ctx, key, p.Prefix, req, &msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
 		outcome.Token = h.token

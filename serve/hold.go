@@ -11,10 +11,11 @@ import (
 	"github.com/sniblock/snib/serve/internal/events"
 )
 
-// act does an action on a hold that has no answer but its success.
+// act does an action on a hold that has no answer but its success. It goes on if the client has
+// gone: the audit log has what came of it.
 func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action,
 	do func(context.Context) error) error {
-	ctx, cancel := bounded(r.Context())
+	ctx, cancel := unbroken(r.Context())
 	defer cancel()
 	if err := s.begun(ctx, p, a, do); err != nil {
 		return err

@@ -10,9 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -603,6 +605,39 @@ func TestAuthorizer(t *testing.T) {
 		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}
+}
+
+// TestGoneClientIsRecorded lets the clients of a break and of a reservation go, while the store
+// works on it. The outcome is what the store did.
+func TestGoneClientIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plan := fault.Plan{Rules: []fault.Rule{
+			{Op: fault.Acquire, Call: 1, After: 2 * time.Second}, {Op: fault.Inspect, Call: 2, Before: 2 * time.Second},
+		}}
+		store := memlock.New()
+		s := newService(t, fault.Wrap(store, plan), Options{})
+		var outcomes []Outcome
+		s.opts.Access.(*testAccess).begin = func(Action) (func(Outcome), error) {
+			return func(o Outcome) { outcomes = append(outcomes, o) }, nil
+		}
+		send := func(path, message string) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			post(ctx, s, path, message)
+		}
+		send(wire.PathAcquire, `{"name":"db","reserve":true,"label":"new disks"}`)
+		st, err := store.Status(t.Context(), "db")
+		if err != nil || len(st.Holders) != 1 {
+			t.Fatalf("the lock is %+v, %v, want that it is reserved", st, err)
+		}
+		send(wire.PathBreak, fmt.Sprintf(`{"name":"db","token":%d,"reason":"it is done"}`, st.Holders[0].Token))
+		if st, err = store.Status(t.Context(), "db"); err != nil || len(st.Holders) != 0 {
+			t.Errorf("the lock is %+v, %v, want it free", st, err)
+		}
+		if len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[0].Token == 0 || outcomes[1].Err != nil {
+			t.Errorf("the outcomes are %+v, want that the reservation and the break succeeded", outcomes)
+		}
+	})
 }
 
 // TestSessionsAreRefused checks that a store whose leases end with a session is refused.
