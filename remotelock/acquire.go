@@ -198,12 +198,9 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 			return err
 		})
 		var failed *attemptError
-		if !errors.As(err, &failed) || !failed.sent && a.isElsewhere() {
+		if !errors.As(err, &failed) || !failed.sent && len(a.servers) > 1 { // the attempt went on elsewhere
 			return
 		}
 		pause(ctx)
 	}
 }
-
-// isElsewhere reports whether the attempt went on at another server, after one that has ended.
-func (a *attempt) isElsewhere() bool { return len(a.servers) > 1 }

@@ -124,7 +124,13 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref) })
+	return s.act(w, r, p, a, func(ctx context.Context) error {
+		err := s.end(ctx, ref)
+		if err == nil {
+			s.giveUp(placeKey{ref.name, ref.id.client}) // a copy of its request may be on its way
+		}
+		return err
+	})
 }
 
 // label serves wire.Label.

@@ -300,6 +300,7 @@ func TestLateRequests(t *testing.T) {
 	r2.release(old)
 	late := func() {
 		t.Helper()
+		r2.post(wire.PathAcquire, msg("job", "a"), http.StatusGone) // a proxy has sent it again
 		for _, r := range []*replica{r1, r2} {
 			for _, id := range []string{old.ID, longID("a")} {
 				l := wire.Lease{Name: "job", ID: id}
