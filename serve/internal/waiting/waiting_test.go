@@ -131,6 +131,8 @@ func (w world) on(e Event) (next world, wrong string) {
 		return next, "a request without an answer"
 	case ended && next.working != End:
 		return next, "an end while something is under way"
+	case next.Phase == Granted && !next.timer:
+		return next, "a grant that is kept for nobody, without an end"
 	case ended && next.grant && (!next.Final || next.GaveUp == Withdrawn):
 		return next, "an end that leaves a grant which no client may get"
 	case next.Phase < Releasing && next.GaveUp == Wanted && !next.Polled && !next.timer:
