@@ -92,7 +92,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		}
 		a.down = err
 		a.req.NoteWait(err)
-		if sleep(ctx, retryInterval) != nil {
+		if pause(ctx); ctx.Err() != nil {
 			return nil, a.ended(ctx)
 		}
 	}
@@ -108,14 +108,11 @@ func (a *attempt) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", a.down, cause)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+// pause takes retryInterval, unless ctx is done before.
+func pause(ctx context.Context) {
 	select {
-	case <-timer.C:
-		return nil
+	case <-time.After(retryInterval):
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -201,12 +198,9 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 			return err
 		})
 		var failed *attemptError
-		if !errors.As(err, &failed) || !failed.sent && a.isElsewhere() {
+		if !errors.As(err, &failed) || !failed.sent && len(a.servers) > 1 { // the attempt went on elsewhere
 			return
 		}
-		_ = sleep(ctx, retryInterval) // the loop ends with ctx
+		pause(ctx)
 	}
 }
-
-// isElsewhere reports whether the attempt went on at another server, after one that has ended.
-func (a *attempt) isElsewhere() bool { return len(a.servers) > 1 }

@@ -25,17 +25,19 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
+	ctx := r.Context()
 	action := Action{
 		Verb: VerbAcquire, Op: OpAcquire, Name: msg.Name, TTL: req.TTL, MinHold: req.MinHold,
 	}
 	if msg.Reserve {
 		action.Verb, action.Why = VerbReserve, msg.Label
+		ctx = context.WithoutCancel(ctx) // as in act
 	}
-	end, err := s.opts.Access.Begin(r.Context(), p, action)
+	end, err := s.opts.Access.Begin(ctx, p, action)
 	if err != nil {
 		return err
 	}
-	h, err := s.get(r.Context(), key, p.Prefix, req, &msg, arrived)
+	h, err := s.get(ctx, key, p.Prefix, req, &msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
 		outcome.Token = h.token
@@ -167,7 +169,7 @@ func (s *Service) attach(key placeKey, namespace string, req driver.Request, wai
 	case s.isDraining():
 		return nil, nil, errDraining()
 	case s.withdrawn.has(key):
-		return nil, nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition; begin another one, with a new id", 0)
+		return nil, nil, wire.NewProblem(wire.ProblemWithdrawn, "the client has withdrawn this acquisition, or released its hold; begin another one, with a new id", 0)
 	case isNew && waits && s.isFullLocked(namespace):
 		return nil, nil, wire.NewProblem(wire.ProblemQuota, "too many requests wait at this replica", time.Second)
 	case isNew:
@@ -339,8 +341,7 @@ func (s *Service) takeBack(ctx context.Context, key placeKey) error {
 	return s.takeBackInStore(ctx, key)
 }
 
-// giveUp remembers that an acquisition was withdrawn. It returns the place that it has here, or
-// nil.
+// giveUp remembers that an acquisition is over. It returns the place that it has here, or nil.
 func (s *Service) giveUp(key placeKey) *place {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,10 +11,11 @@ import (
 	"github.com/sniblock/snib/serve/internal/events"
 )
 
-// act does an action on a hold that has no answer but its success.
+// act does an action on a hold that has no answer but its success. It goes on if the client has
+// gone: the audit log has what came of it.
 func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action,
 	do func(context.Context) error) error {
-	ctx, cancel := bounded(r.Context())
+	ctx, cancel := unbroken(r.Context())
 	defer cancel()
 	if err := s.begun(ctx, p, a, do); err != nil {
 		return err
@@ -123,7 +124,13 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.end(ctx, ref) })
+	return s.act(w, r, p, a, func(ctx context.Context) error {
+		err := s.end(ctx, ref)
+		if err == nil {
+			s.giveUp(placeKey{ref.name, ref.id.client}) // a copy of its request may be on its way
+		}
+		return err
+	})
 }
 
 // label serves wire.Label.

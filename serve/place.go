@@ -328,8 +328,8 @@ func (p *place) release(h *grant) {
 	p.on(waiting.Released)
 }
 
-// withdrawals are the acquisitions that clients have withdrawn: a request that comes late must not
-// begin anew.
+// withdrawals are the acquisitions that clients have withdrawn, or whose holds they have released.
+// A request that comes late must not begin anew.
 type withdrawals struct {
 	at    map[placeKey]driver.Instant
 	order []placeKey // the oldest first

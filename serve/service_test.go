@@ -10,9 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -298,6 +300,7 @@ func TestLateRequests(t *testing.T) {
 	r2.release(old)
 	late := func() {
 		t.Helper()
+		r2.post(wire.PathAcquire, msg("job", "a"), http.StatusGone) // a proxy has sent it again
 		for _, r := range []*replica{r1, r2} {
 			for _, id := range []string{old.ID, longID("a")} {
 				l := wire.Lease{Name: "job", ID: id}
@@ -379,16 +382,18 @@ func TestBreak(t *testing.T) {
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusGone)
 }
 
-// TestBreakOfKept ends by force what MinHold keeps after a release.
+// TestBreakOfKept ends by force what MinHold keeps after a release at another replica.
 func TestBreakOfKept(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{})
+	store := new(memlock.Store)
+	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	m := msg("job", "a")
 	m.MinHold = long
-	g := r.acquire(m)
-	r.release(g)
-	r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
-	r.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token, Reason: "it is needed"}, http.StatusNoContent)
-	r.acquire(msg("job", "b"))
+	g := r1.acquire(m)
+	r2.release(g)
+	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
+	r1.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
+	r1.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token, Reason: "it is needed"}, http.StatusNoContent)
+	r1.acquire(msg("job", "b"))
 }
 
 // TestReservation reserves a lock at one replica, and takes it over and hands it back at another
@@ -532,8 +537,8 @@ func TestReservationsRefused(t *testing.T) {
 	}
 }
 
-// TestReplicaServesOthers renews, labels and releases at a replica what another one granted.
-func TestReplicaServesOthers(t *testing.T) {
+// TestBatchOfOthers renews together, at a replica, what another one has granted.
+func TestBatchOfOthers(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	const holds = 200
@@ -562,27 +567,6 @@ func TestReplicaServesOthers(t *testing.T) {
 	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Second {
 		t.Errorf("after a renewal the lock is %+v", st)
 	}
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(all[1]), Process: wire.Process{Label: "half"}}, http.StatusNoContent)
-	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != "half" {
-		t.Errorf("after a new label the lock is %+v", st)
-	}
-	r2.release(all[1])
-	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(all[1])), TTL: long}, http.StatusGone)
-	if st := status(t, store, "job1"); len(st.Holders) != 0 {
-		t.Errorf("after a release the lock is %+v", st)
-	}
-}
-
-// TestMinHoldElsewhere releases a hold at another replica before its MinHold is over.
-func TestMinHoldElsewhere(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	m := msg("job", "a")
-	m.MinHold = long
-	g := r1.acquire(m)
-	r2.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
-	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
-	r1.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
 }
 
 // TestAuthorizer checks what an Authorizer is asked, and that it is heeded.
@@ -622,6 +606,39 @@ func TestAuthorizer(t *testing.T) {
 		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}
+}
+
+// TestGoneClientIsRecorded lets the clients of a break and of a reservation go, while the store
+// works on it. The outcome is what the store did.
+func TestGoneClientIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plan := fault.Plan{Rules: []fault.Rule{
+			{Op: fault.Acquire, Call: 1, After: 2 * time.Second}, {Op: fault.Inspect, Call: 2, Before: 2 * time.Second},
+		}}
+		store := memlock.New()
+		s := newService(t, fault.Wrap(store, plan), Options{})
+		var outcomes []Outcome
+		s.opts.Access.(*testAccess).begin = func(Action) (func(Outcome), error) {
+			return func(o Outcome) { outcomes = append(outcomes, o) }, nil
+		}
+		send := func(path, message string) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			post(ctx, s, path, message)
+		}
+		send(wire.PathAcquire, `{"name":"db","reserve":true,"label":"new disks"}`)
+		st, err := store.Status(t.Context(), "db")
+		if err != nil || len(st.Holders) != 1 {
+			t.Fatalf("the lock is %+v, %v, want that it is reserved", st, err)
+		}
+		send(wire.PathBreak, fmt.Sprintf(`{"name":"db","token":%d,"reason":"it is done"}`, st.Holders[0].Token))
+		if st, err = store.Status(t.Context(), "db"); err != nil || len(st.Holders) != 0 {
+			t.Errorf("the lock is %+v, %v, want it free", st, err)
+		}
+		if len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[0].Token == 0 || outcomes[1].Err != nil {
+			t.Errorf("the outcomes are %+v, want that the reservation and the break succeeded", outcomes)
+		}
+	})
 }
 
 // TestSessionsAreRefused checks that a store whose leases end with a session is refused.

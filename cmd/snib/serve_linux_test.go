@@ -359,7 +359,7 @@ func TestServeTells(t *testing.T) {
 }
 
 // TestServeSocket serves on a Unix socket, which only its user can open. A socket that was left
-// there is replaced, and one on which somebody listens is not.
+// there is replaced; one on which somebody listens, and any other file, is not.
 func TestServeSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -372,6 +372,12 @@ func TestServeSocket(t *testing.T) {
 			return err == nil && conn.Close() == nil
 		})
 		return p
+	}
+	if err := os.WriteFile(filepath.Join(dir, "note"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := snib(t, "serve", "--listen", "unix:"+filepath.Join(dir, "note"), "--url", store); code != 64 || !strings.Contains(out, "no socket") {
+		t.Errorf("a service in place of a file = %d %s, want 64", code, out)
 	}
 	p := serve()
 	info, err := os.Stat(socket)

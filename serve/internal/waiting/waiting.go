@@ -161,11 +161,11 @@ func (s State) granted(final bool) (State, []Action) {
 	switch {
 	case s.GaveUp == Withdrawn, s.GaveUp != Wanted && !final:
 		return s.release()
-	case s.GaveUp != Wanted: // the client may get the hold at another replica; else it lapses
-		return s.end(AnswerQueued)
 	case s.Polled:
 		s.Phase = Confirming
 		return s, []Action{Confirm}
+	case final: // the client gets the hold by its next request, at any replica; else it lapses
+		return s.end(AnswerQueued)
 	}
 	s.Phase = Granted
 	return s, nil

@@ -22,6 +22,7 @@ func TestOn(t *testing.T) {
 		{"GrantForRequest", polled, StoreGranted, Confirming, []Action{Confirm}},
 		{"GrantWhileAway", waits, StorePromised, Granted, nil},
 		{"PromiseNobodyWants", with(waits, func(s *State) { s.GaveUp = Abandoned }), StorePromised, Releasing, []Action{Release}},
+		{"GrantWithoutRequest", waits, StoreGranted, Ended, []Action{End}},
 		{"GrantNobodyWants", with(waits, func(s *State) { s.GaveUp = Abandoned }), StoreGranted, Ended, []Action{End}},
 		{"GrantAfterWithdrawal", with(waits, func(s *State) { s.GaveUp = Withdrawn }), StoreGranted, Releasing, []Action{Release}},
 		{"Confirmed", confirming, Confirmed, Ended, []Action{AnswerGrant, End}},
@@ -130,6 +131,8 @@ func (w world) on(e Event) (next world, wrong string) {
 		return next, "a request without an answer"
 	case ended && next.working != End:
 		return next, "an end while something is under way"
+	case next.Phase == Granted && !next.timer:
+		return next, "a grant that is kept for nobody, without an end"
 	case ended && next.grant && (!next.Final || next.GaveUp == Withdrawn):
 		return next, "an end that leaves a grant which no client may get"
 	case next.Phase < Releasing && next.GaveUp == Wanted && !next.Polled && !next.timer:

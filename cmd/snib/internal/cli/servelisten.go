@@ -47,11 +47,14 @@ func checkListen(address string) error {
 
 // listenOnSocket listens on a Unix socket that only its user can connect to. It makes the socket in
 // a folder of its own and moves it: at no moment may others connect. A socket that a service has
-// left there is replaced, unless somebody listens on it.
+// left there is replaced, unless somebody listens on it, and no other file is.
 func listenOnSocket(path string) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		_ = conn.Close() // it was only to see whether somebody listens
 		return nil, syscall.EADDRINUSE
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+		return nil, errors.New("there is a file that is no socket")
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".snib-")
 	if err != nil {

@@ -136,7 +136,7 @@ func (c clients) run(ctx context.Context) error {
 	}
 	starting.Wait()
 	for i := range loadPolls {
-		start(func() error { return startWaiter(ctx, d, fmt.Sprint(i%loadNames), i) })
+		start(func() error { return startWaiter(ctx, d, i, fail) })
 	}
 	starting.Wait()
 	livetest.Say("ready")
@@ -173,21 +173,21 @@ func holdForAnHour(ctx context.Context, d driver.Driver, name string) error {
 	return err
 }
 
-// startWaiter starts an acquisition that waits until ctx is done, and returns when it is queued.
-func startWaiter(ctx context.Context, d driver.Driver, name string, number int) error {
-	queued := make(chan error, 2)
-	req := driver.Request{Name: name, ID: longID(fmt.Sprint("waiter", number)), TTL: time.Hour}
-	req.OnWait = func(err error) {
-		select {
-		case queued <- err:
-		default: // this was told before
-		}
-	}
+// startWaiter starts an acquisition that waits until ctx is done, and returns when it is queued. If
+// it ends before, fail is called.
+func startWaiter(ctx context.Context, d driver.Driver, number int, fail func(error)) error {
+	queued := make(chan struct{})
+	req := driver.Request{Name: fmt.Sprint(number % loadNames), ID: longID(fmt.Sprint("waiter", number)), TTL: time.Hour}
+	tell := sync.OnceFunc(func() { close(queued) })
+	req.OnWait = func(error) { tell() }
 	go func() {
-		_, err := d.Acquire(ctx, req)
-		queued <- fmt.Errorf("a waiter has ended: %w", err)
+		defer tell()
+		if _, err := d.Acquire(ctx, req); ctx.Err() == nil {
+			fail(fmt.Errorf("a waiter has ended: %w", err))
+		}
 	}()
-	return <-queued
+	<-queued
+	return context.Cause(ctx)
 }
 
 // A measurement is how long acquisitions took.
