@@ -20,21 +20,22 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, "--bcrypt-cost=4", "--quota-backend-bytes=8388608")
 	server.RequireLogin()
+	const secret = "a secret of the program"
 	addUser := func(password string) {
 		server.Ctl("user", "add", "program:"+password)
 		server.Ctl("user", "grant-role", "program", "root")
 	}
-	addUser("old")
+	addUser(secret)
 	open := func(t *testing.T) driver.Driver {
 		client, err := clientv3.New(clientv3.Config{
 			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-			Username: "program", Password: "old",
+			Username: "program", Password: secret,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { client.Close() })
-		d := newDriver(t, client, etcdlock.Timeout(time.Minute))
+		d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 		t.Cleanup(func() { d.Close() })
 		return d
 	}
@@ -42,11 +43,13 @@ func TestFailures(t *testing.T) {
 		server.Ctl("user", "delete", "program") // which ends its logins
 		addUser(password)
 	}
-	jobtest.Failures(t, open,
-		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
-			setPassword("new")
-			return func() { setPassword("old") }
+	jobtest.Store{Open: open, Secret: secret}.Failures(t,
+		jobtest.Failure{Name: "Password", Denied: true, Says: "invalid user ID or password", Begin: func(*testing.T) func() {
+			setPassword("another")
+			return func() { setPassword(secret) }
 		}},
+		jobtest.Hung("answer", server),
+		jobtest.Restarted(server),
 		jobtest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(*testing.T) func() {
 			server.Ctl("del", "", "--prefix")
 			return func() {}

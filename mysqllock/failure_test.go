@@ -13,30 +13,33 @@ import (
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	shim := livetest.NewShim(t, "mysql")
-	server := mysqltest.Start(livetest.WithEnv(t, shim.Env()...), "max-connections=20")
+	server := mysqltest.Start(livetest.WithEnv(t, shim.Env()...), "max-connections=60")
 	admin := dial(t, server.DSN())
 	admin.SetMaxOpenConns(1)
 	admin.SetMaxIdleConns(1)
-	must(t, admin, "CREATE USER program@'%' IDENTIFIED BY 'old'")
+	const secret = "a-secret-of-the-program"
+	must(t, admin, "CREATE USER program@'%' IDENTIFIED BY '"+secret+"'")
 	must(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON snib.* TO program@'%'")
-	dsn := "program:old@tcp(" + server.Addr() + ")/" + mysqltest.Database
+	dsn := "program:" + secret + "@tcp(" + server.Addr() + ")/" + mysqltest.Database
 	setPassword := func(password string) {
 		must(t, admin, "ALTER USER program@'%' IDENTIFIED BY '"+password+"'")
 		must(t, admin, "KILL USER program")
 	}
-	open := func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) }
-	jobtest.Failures(t, open,
-		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
-			setPassword("new")
-			return func() { setPassword("old") }
+	store := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) }}
+	store.Failures(t,
+		jobtest.Failure{Name: "Password", Denied: true, Says: "Access denied", Begin: func(*testing.T) func() {
+			setPassword("another")
+			return func() { setPassword(secret) }
 		}},
+		jobtest.Hung("no answer", server),
+		jobtest.Restarted(server),
 		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
 			Begin: func(*testing.T) func() {
 				filler := dial(t, dsn)
 				for err := error(nil); err == nil; {
 					_, err = filler.Conn(t.Context()) // it stays open
 				}
-				return func() { must(t, admin, "SET GLOBAL max_connections = 40") }
+				return func() { must(t, admin, "SET GLOBAL max_connections = 80") }
 			}},
 		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
 			must(t, admin, "SET GLOBAL read_only = 1")
@@ -50,10 +53,6 @@ func TestFailures(t *testing.T) {
 				server.Kill() // it may be about to end
 				server.Restart()
 			}
-		}},
-		jobtest.Failure{Name: "Restart", Begin: func(*testing.T) func() {
-			server.Kill()
-			return server.Restart
 		}},
 	)
 }

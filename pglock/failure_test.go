@@ -16,19 +16,16 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	shim := livetest.NewShim(t, "postgres")
 	server := pgtest.Start(livetest.WithEnv(t, shim.Env()...), "wal_level=replica",
-		"max_connections=20", "superuser_reserved_connections=2")
+		"max_connections=60", "superuser_reserved_connections=2")
 	admin := dial(t, server.URL())
-	must(t, admin, `CREATE ROLE program LOGIN PASSWORD 'old';
-		GRANT CREATE ON SCHEMA public TO program`)
+	const secret = "a secret of the program"
+	must(t, admin, "CREATE ROLE program LOGIN PASSWORD '"+secret+"'; GRANT CREATE ON SCHEMA public TO program")
 	must(t, admin, `DO $$ BEGIN EXECUTE format('COPY (VALUES (''host all program all password''),
 		(''host all all all trust''), (''host replication all all trust'')) TO %L',
 		current_setting('hba_file')); END $$`)
 	must(t, admin, "SELECT pg_reload_conf()")
-	proxy := livetest.NewProxy(t, server.Addr())
-	open := func(t *testing.T) driver.Driver {
-		return newDriver(t, dialWith(t, pgtest.URL(proxy.Addr()), func(c *pgxpool.Config) {
-			c.ConnConfig.User, c.ConnConfig.Password = "program", "old"
-		}))
+	dialAt := func(t *testing.T, url string) *pgxpool.Pool {
+		return dialWith(t, url, func(c *pgxpool.Config) { c.ConnConfig.User, c.ConnConfig.Password = "program", secret })
 	}
 	set := func(setting string) {
 		must(t, admin, "ALTER SYSTEM "+setting)
@@ -38,16 +35,18 @@ func TestFailures(t *testing.T) {
 		must(t, admin, "ALTER ROLE program PASSWORD '"+password+"'")
 		must(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'program'")
 	}
-	jobtest.Failures(t, open,
-		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
-			setPassword("new")
-			return func() { setPassword("old") }
-		}},
+	password := jobtest.Failure{Name: "Password", Denied: true, Says: "password authentication failed", Begin: func(*testing.T) func() {
+		setPassword("another")
+		return func() { setPassword(secret) }
+	}}
+	hung, restart := jobtest.Hung("no answer", server), jobtest.Restarted(server)
+	rows := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, server.URL())) }}
+	rows.Failures(t, password, hung, restart,
 		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
 			Begin: func(*testing.T) func() {
 				var all []*pgxpool.Conn
 				filler := dialWith(t, server.URL(), func(c *pgxpool.Config) {
-					c.ConnConfig.User, c.ConnConfig.Password, c.MaxConns = "program", "old", 20
+					c.ConnConfig.User, c.ConnConfig.Password, c.MaxConns = "program", secret, 60
 				})
 				for {
 					conn, err := filler.Acquire(t.Context())
@@ -73,10 +72,14 @@ func TestFailures(t *testing.T) {
 			shim.FillDisk(true)
 			return func() { shim.FillDisk(false) }
 		}},
-		jobtest.Failure{Name: "Restart", Begin: func(*testing.T) func() {
-			server.Kill()
-			return server.Restart
-		}},
+	)
+	t.Run("Session", func(t *testing.T) { // it ends with its connection, so a hold of it is no case
+		session := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newSession(t, dialAt(t, server.URL())) }}
+		session.Errors(t, password, hung, restart)
+	})
+	proxy := livetest.NewProxy(t, server.Addr())
+	replicated := jobtest.Store{Open: func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, pgtest.URL(proxy.Addr()))) }}
+	replicated.Failures(t,
 		jobtest.Failure{Name: "Failover", Begin: func(t *testing.T) func() {
 			standby := pgtest.Standby(t, server.Addr())
 			must(t, dial(t, server.URL()), "SELECT pg_switch_wal()")

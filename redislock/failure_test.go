@@ -1,12 +1,15 @@
 package redislock_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
 )
 
 // TestFailures proves cells of Redis in docs/failures.md; other tests prove the rest.
@@ -23,11 +26,29 @@ func TestFailures(t *testing.T) {
 		node.Must("CLIENT", "KILL", "USER", "program")
 	}
 	openOne := func(t *testing.T) driver.Driver { return open(t, o) }
-	jobtest.Failures(t, openOne,
-		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
+	restart := jobtest.Restarted(node)
+	killed := restart.Begin
+	restart.Begin = func(t *testing.T) func() {
+		end := killed(t)
+		return func() { end(); used(t, node) }
+	}
+	store := jobtest.Store{Open: openOne, Secret: password}
+	store.Errors(t, jobtest.Failure{Name: "NoWrites", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
+		node.Must("ACL", "SETUSER", "program", "-set")
+		return func() { node.Must("ACL", "SETUSER", "program", "+set") }
+	}})
+	store.Failures(t,
+		jobtest.Failure{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
 			setPassword("another")
 			return func() { setPassword(password) }
 		}},
+		jobtest.Failure{Name: "Grace", Says: "grants nothing for another ", Has: hasEnd, Renews: true, Begin: func(*testing.T) func() {
+			node.Kill()
+			node.Restart()
+			return func() { used(t, node) }
+		}},
+		jobtest.Hung("no answer", node),
+		restart,
 		jobtest.Failure{Name: "FullPool", Begin: func(*testing.T) func() { return node.Crowd() }},
 		jobtest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
 			set("maxmemory", 1)
@@ -43,4 +64,10 @@ func TestFailures(t *testing.T) {
 			return func() { node.Must("REPLICAOF", "NO", "ONE") }
 		}},
 	)
+}
+
+// hasEnd reports whether an error says when the grace period ends.
+func hasEnd(err error) bool {
+	grace, ok := errors.AsType[*redislock.GraceError](err)
+	return ok && grace.Left > 0 && grace.Left < time.Minute
 }

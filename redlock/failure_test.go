@@ -30,11 +30,40 @@ func TestFailures(t *testing.T) {
 		must("CLIENT", "KILL", "USER", "program")
 	}
 	openOne := func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) }
-	jobtest.Failures(t, openOne,
-		jobtest.Failure{Name: "Password", Denied: true, Begin: func(*testing.T) func() {
+	store := jobtest.Store{Open: openOne, Secret: password}
+	// After a restart, the nodes would stay away for MaxTTL.
+	reset := func() {
+		for _, n := range c.nodes {
+			n.Must("FLUSHALL")
+		}
+		c.init(t)
+	}
+	restart := jobtest.Restarted(c.nodes[1], c.nodes[2])
+	killed := restart.Begin
+	restart.Begin = func(t *testing.T) func() {
+		end := killed(t)
+		return func() { end(); reset() }
+	}
+	store.Errors(t,
+		jobtest.Failure{Name: "NoWrites", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
+			must("ACL", "SETUSER", "program", "-set")
+			return func() { must("ACL", "SETUSER", "program", "+set") }
+		}},
+		jobtest.Failure{Name: "Grace", Says: "they take part within ", Begin: func(*testing.T) func() {
+			for _, n := range c.nodes[1:] {
+				n.Kill()
+				n.Restart()
+			}
+			return reset
+		}},
+		restart,
+	)
+	store.Failures(t,
+		jobtest.Failure{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
 			setPassword("another")
 			return func() { setPassword(password) }
 		}},
+		jobtest.Hung("it does not answer", c.nodes[1], c.nodes[2]),
 		jobtest.Failure{Name: "FullPool", Begin: func(*testing.T) func() {
 			first, second := c.nodes[1].Crowd(), c.nodes[2].Crowd()
 			return func() {
@@ -69,7 +98,7 @@ func TestEmptied(t *testing.T) {
 	c.opts = []redlock.Option{redlock.MaxTTL(ttl)}
 	c.init(t)
 	openOne := func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) }
-	jobtest.Failures(t, openOne, jobtest.Failure{Name: "Majority", Lost: true, TTL: ttl, Begin: func(*testing.T) func() {
+	jobtest.Store{Open: openOne}.Failures(t, jobtest.Failure{Name: "Majority", Lost: true, TTL: ttl, Begin: func(*testing.T) func() {
 		for _, n := range c.nodes[1:] {
 			n.Must("FLUSHALL")
 		}

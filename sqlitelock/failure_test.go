@@ -5,6 +5,7 @@ package sqlitelock
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/sniblock/snib/driver"
@@ -16,7 +17,8 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "size=1m")
 	path, filler := filepath.Join(dir, "locks.db"), filepath.Join(dir, "filler")
-	jobtest.Failures(t, func(t *testing.T) driver.Driver { return open(t, path) },
+	store := jobtest.Store{Open: func(t *testing.T) driver.Driver { return open(t, path) }}
+	store.Failures(t,
 		jobtest.Failure{Name: "FullDisk", Begin: func(t *testing.T) func() {
 			f, err := os.Create(filler)
 			must(t, err)
@@ -27,4 +29,31 @@ func TestFailures(t *testing.T) {
 			return func() { must(t, os.Remove(filler)) }
 		}},
 	)
+	// There is no password, no grace period, and no server that could be dead.
+	move := func(*testing.T) func() {
+		must(t, os.Rename(path, path+".old"))
+		return func() { must(t, os.RemoveAll(path)); must(t, os.Rename(path+".old", path)) }
+	}
+	store.Errors(t,
+		jobtest.Failure{Name: "Hung", Says: "no answer within ", Begin: func(t *testing.T) func() {
+			p, _ := startStopped(t, "stop in transaction", path)
+			return func() {
+				p.Signal(syscall.SIGCONT)
+				p.Expect("resumed")
+			}
+		}},
+		jobtest.Failure{Name: "Gone", Denied: true, Says: "replaced or deleted", Begin: move},
+		jobtest.Failure{Name: "Folder", Denied: true, Says: "replaced or deleted", Begin: func(t *testing.T) func() {
+			end := move(t)
+			must(t, os.Mkdir(path, 0o700))
+			return end
+		}},
+	)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

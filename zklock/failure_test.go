@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
 )
 
 // TestFailures proves cells of ZooKeeper in docs/failures.md; other tests prove the rest.
@@ -21,25 +22,22 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	shim := livetest.NewShim(t, "zookeeper")
 	server := zktest.Single(livetest.WithEnv(t, shim.Env()...))
-	open := func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }
-	restart := func() {
-		shim.FillDisk(false)
-		server.Restart()
-	}
+	createRoot(t, newStranger(t, server.Addr()), secret)
+	store := jobtest.Store{Open: func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }, Secret: secret}
+	restart := jobtest.Restarted(server)
+	restart.Lost = true
 	full := zktest.Single(t, "maxClientCnxns=4", "nio.sessionlessCnxnTimeout=600000")
 	openFull := func(t *testing.T) driver.Driver { return newDriver(t, []string{full.Addr()}) }
-	jobtest.Failures(t, openFull, jobtest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
+	jobtest.Store{Open: openFull}.Failures(t, jobtest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
 		first, second := occupy(t, full.Addr()), occupy(t, full.Addr()) // beside the holder and the waiter
 		return func() {
 			first.Close()
 			second.Close()
 		}
 	}})
-	jobtest.Failures(t, open,
-		jobtest.Failure{Name: "Restart", Lost: true, Begin: func(*testing.T) func() {
-			server.Kill()
-			return restart
-		}},
+	store.Errors(t, jobtest.Hung("answer", server)) // a session may outlive it
+	store.Failures(t,
+		restart,
 		jobtest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(t *testing.T) func() {
 			tr := newTree(t, server.Addr())
 			livetest.Await(t, "removal of all nodes at once", func() error { // a waiter may queue meanwhile
@@ -70,9 +68,18 @@ func TestFailures(t *testing.T) {
 		jobtest.Failure{Name: "FullDisk", Lost: true, Begin: func(*testing.T) func() {
 			server.MayEnd() // it ends when it can't write its log
 			shim.FillDisk(true)
-			return restart
+			return func() {
+				shim.FillDisk(false)
+				server.Restart()
+			}
 		}},
 	)
+
+	// A ZooKeeper accepts any password at the login; its ACLs refuse it.
+	stranger := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver {
+		return newDriver(t, []string{server.Addr()}, zklock.Digest("snib", "wrong"))
+	}}
+	stranger.Errors(t, jobtest.Failure{Name: "Stranger", Denied: true, Says: "the password may be wrong", Has: jobtest.Is(zk.ErrNoAuth)})
 }
 
 // occupy takes the place of a client. A server that is full accepts a connection, and hangs up.

@@ -18,49 +18,80 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// TestEnds checks that no process and no folder is left when a run of the lab is interrupted,
-// and no process when it is killed.
+// TestEnds checks that no process and no folder is left when a run of the lab, or a demo in which a
+// client waits, is interrupted, and no process when it is killed.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	livetest.Binary(t, "redis", "redis-server")
-	for _, tt := range []struct {
-		signal syscall.Signal
-		want   int // exit code, or -1 if the signal ends the process
+	for _, program := range []struct {
+		name, args string
+		processes  int    // so many run
+		says       string // when it is interrupted
 	}{
-		{syscall.SIGINT, 130},
-		{syscall.SIGKILL, -1},
+		{"Run", "run --fault pause", 1 + 4*4, ""}, // the lab, and four controls, each with a server and three clients
+		{"Demo", "demo setnx-expire", 3, "waits for the lock"},
 	} {
-		t.Run(tt.signal.String(), func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			tmp := filepath.Join(dir, "tmp")
-			if err := os.Mkdir(tmp, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.Command("sniblab", "run", "--fault", "pause")
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+tmp)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			const some = 1 + 4*4 // the lab, and four controls, each with a server and three clients
-			if !poll(func() bool { return processesIn(t, dir) >= some }) {
-				t.Errorf("%d processes run, want %d", processesIn(t, dir), some)
-			}
-			if err := cmd.Process.Signal(tt.signal); err != nil {
-				t.Error(err)
-			}
-			_ = cmd.Wait() // its state says the same
-			if got := cmd.ProcessState.ExitCode(); got != tt.want {
-				t.Errorf("exit code = %d, want %d", got, tt.want)
-			}
-			if !poll(func() bool { return processesIn(t, dir) == 0 }) {
-				t.Error("processes of the run are left")
-			}
-			if left, err := os.ReadDir(tmp); tt.want >= 0 && (err != nil || len(left) > 0) {
-				t.Errorf("the run left %v (%v)", left, err)
-			}
-		})
+		for _, end := range []struct {
+			signal syscall.Signal
+			want   int // exit code, or -1 if the signal ends the process
+		}{
+			{syscall.SIGINT, 130},
+			{syscall.SIGKILL, -1},
+		} {
+			t.Run(program.name+"/"+end.signal.String(), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				tmp := filepath.Join(dir, "tmp")
+				if err := os.Mkdir(tmp, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				out, err := os.Create(filepath.Join(dir, "out"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer out.Close()
+				cmd := exec.Command("sniblab", strings.Fields(program.args)...)
+				cmd.Dir, cmd.Stdout, cmd.Env = dir, out, append(os.Environ(), "TMPDIR="+tmp)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if !poll(func() bool {
+					said, _ := os.ReadFile(out.Name()) // it exists
+					return strings.Contains(string(said), program.says) && processesIn(t, dir) >= program.processes
+				}) {
+					t.Errorf("%d processes run, want %d", processesIn(t, dir), program.processes)
+				}
+				if err := cmd.Process.Signal(end.signal); err != nil {
+					t.Error(err)
+				}
+				_ = cmd.Wait() // its state says the same
+				if got := cmd.ProcessState.ExitCode(); got != end.want {
+					t.Errorf("exit code = %d, want %d", got, end.want)
+				}
+				if !poll(func() bool { return processesIn(t, dir) == 0 }) {
+					t.Error("processes are left")
+				}
+				if left, err := os.ReadDir(tmp); end.want >= 0 && (err != nil || len(left) > 0) {
+					t.Errorf("%v are left (%v)", left, err)
+				}
+			})
+		}
 	}
+}
+
+// processesIn counts the processes whose working folder is in dir.
+func processesIn(t *testing.T, dir string) (n int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range all {
+		if folder, err := os.Readlink(link); err == nil && strings.HasPrefix(folder, dir) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestStores judges snib on each store with one server, after a restart of it. "make lab" does all

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -339,29 +340,20 @@ func leaveGhosts(name, fails string,
 	becomes func(w *world, req driver.Request, waited time.Duration, err error) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*brokenDriver) {
-			ghost := make(map[string]bool)
-			return func(b *brokenDriver) {
-				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					start := time.Now()
-					l, err := b.acquire(ctx, req)
-					if err != nil && ctx.Err() != nil && !req.NoWait && becomes(w, req, time.Since(start), err) {
-						w.mu.Lock()
-						ghost[req.Name] = true
-						w.mu.Unlock()
-					}
-					return l, err
+		set: func(w *world, b *brokenDriver) {
+			b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+				start := time.Now()
+				l, err := b.acquire(ctx, req)
+				if err != nil && ctx.Err() != nil && !req.NoWait && becomes(w, req, time.Since(start), err) {
+					w.setFlag(req.Name, true)
 				}
-				b.onRelease = func(ctx context.Context, l *lease) error {
-					w.mu.Lock()
-					lost := ghost[l.req.Name]
-					delete(ghost, l.req.Name)
-					w.mu.Unlock()
-					if lost {
-						return nil
-					}
-					return l.release(ctx)
+				return l, err
+			}
+			b.onRelease = func(ctx context.Context, l *lease) error {
+				if w.setFlag(l.req.Name, false) {
+					return nil
 				}
+				return l.release(ctx)
 			}
 		},
 	}
@@ -538,21 +530,16 @@ func closeMutants() []mutant {
 	return []mutant{
 		{
 			name: "waiters notice Close after a second", fails: []string{"Close/WakesWaiters"},
-			set: func(w *world, b *brokenDriver) {
-				closed := false
+			set: func(_ *world, b *brokenDriver) {
+				var closed atomic.Bool
 				b.onClose = func() error {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					if !closed {
+					if !closed.Swap(true) {
 						time.AfterFunc(time.Second, func() { _ = b.inner.Close() })
 					}
-					closed = true
 					return nil
 				}
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					over := false
-					w.withLock(func() { over = closed })
-					if over {
+					if closed.Load() {
 						return nil, driver.ErrClosed
 					}
 					return b.acquire(ctx, req)
@@ -570,41 +557,32 @@ func closeMutants() []mutant {
 			}),
 		{
 			name: "a waiter that Close ended gets the lock", fails: []string{"Close/WithdrawsWaiters"},
-			make: func(w *world) func(*brokenDriver) {
-				ghost := make(map[string]bool)
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						l, err := b.acquire(ctx, req)
-						if errors.Is(err, driver.ErrClosed) && ctx.Err() == nil && len(w.status(req.Name).Holders) > 0 {
-							w.mu.Lock()
-							ghost[req.Name] = true
-							w.mu.Unlock()
-						}
-						return l, err
+			set: func(w *world, b *brokenDriver) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					l, err := b.acquire(ctx, req)
+					if errors.Is(err, driver.ErrClosed) && ctx.Err() == nil && len(w.status(req.Name).Holders) > 0 {
+						w.setFlag(req.Name, true)
 					}
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						w.mu.Lock()
-						defer w.mu.Unlock()
-						if ghost[l.req.Name] {
-							return nil
-						}
-						return l.release(ctx)
+					return l, err
+				}
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					if w.setFlag(l.req.Name, false) {
+						return nil
 					}
+					return l.release(ctx)
 				}
 			},
 		},
 		{
 			name: "a closed driver says something odd", fails: []string{"Close/EndsAcquire"},
-			set: func(w *world, b *brokenDriver) {
-				closed := false
+			set: func(_ *world, b *brokenDriver) {
+				var closed atomic.Bool
 				b.onClose = func() error {
-					w.withLock(func() { closed = true })
+					closed.Store(true)
 					return b.inner.Close()
 				}
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					over := false
-					w.withLock(func() { over = closed })
-					if over {
+					if closed.Load() {
 						return nil, errors.New("invalid memory address")
 					}
 					return b.acquire(ctx, req)

@@ -63,24 +63,18 @@ func sharedMutants() []mutant {
 			}),
 		{
 			name: "the first reader that leaves lets a writer in", fails: []string{"Shared/ReadersExcludeWriter"},
-			make: func(w *world) func(*brokenDriver) {
-				left := make(map[string]bool)
-				return func(b *brokenDriver) {
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						w.mu.Lock()
-						left[l.req.Name] = l.req.Shared
-						w.mu.Unlock()
-						return l.release(ctx)
+			set: func(w *world, b *brokenDriver) {
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					w.setFlag(l.req.Name, l.req.Shared)
+					return l.release(ctx)
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					left := false
+					w.withLock(func() { left = w.flags[req.Name] })
+					if left && !req.Shared && req.NoWait {
+						return b.fake(req), nil
 					}
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						w.mu.Lock()
-						in := left[req.Name] && !req.Shared && req.NoWait
-						w.mu.Unlock()
-						if in {
-							return b.fake(req), nil
-						}
-						return b.acquire(ctx, req)
-					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
@@ -93,29 +87,15 @@ func sharedMutants() []mutant {
 				}
 				return l, err
 			}),
-		{
-			name: "a writer that is done wakes one reader", fails: []string{"Shared/ReadersResume"},
-			make: func(w *world) func(*brokenDriver) {
-				woken := make(map[string]bool)
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						before := w.status(req.Name)
-						l, err := b.acquire(ctx, req)
-						if err != nil || !req.Shared || len(before.Holders) == 0 || before.Shared {
-							return l, err
-						}
-						w.mu.Lock()
-						second := woken[req.Name]
-						woken[req.Name] = true
-						w.mu.Unlock()
-						if second {
-							return withhold(ctx, l)
-						}
-						return l, err
-					}
+		mutateAcquire("a writer that is done wakes one reader", "Shared/ReadersResume",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				before := w.status(req.Name)
+				l, err := b.acquire(ctx, req)
+				if err == nil && req.Shared && len(before.Holders) > 0 && !before.Shared && w.setFlag(req.Name, true) {
+					return withhold(ctx, l)
 				}
-			},
-		},
+				return l, err
+			}),
 		mutateAcquire("readers do not see a writer that waits", "Shared/WriterNotStarved",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				if req.NoWait || req.Shared || !w.status(req.Name).Shared {
@@ -131,29 +111,15 @@ func sharedMutants() []mutant {
 					time.Sleep(time.Millisecond)
 				}
 			}),
-		{
-			name: "readers wait for a writer that gave up", fails: []string{"Shared/WriterGivesUp"},
-			make: func(w *world) func(*brokenDriver) {
-				gaveUp := make(map[string]bool)
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						before := w.status(req.Name)
-						behind := len(before.Waiters) > 0 && !before.Waiters[0].Shared && before.Shared
-						l, err := b.acquire(ctx, req)
-						w.mu.Lock()
-						if err != nil && !req.Shared && !req.NoWait && before.Shared {
-							gaveUp[req.Name] = true
-						}
-						stuck := err == nil && req.Shared && behind
-						w.mu.Unlock()
-						if stuck {
-							return withhold(ctx, l)
-						}
-						return l, err
-					}
+		mutateAcquire("readers wait for a writer that gave up", "Shared/WriterGivesUp",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				before := w.status(req.Name)
+				l, err := b.acquire(ctx, req)
+				if err == nil && req.Shared && before.Shared && len(before.Waiters) > 0 && !before.Waiters[0].Shared {
+					return withhold(ctx, l)
 				}
-			},
-		},
+				return l, err
+			}),
 		mutateRenewal("readers share one TTL", "Shared/DeadReader",
 			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				expired := errors.Is(sound.Err, driver.ErrLost) && l.released.Load() == 0 && l.ended()

@@ -209,11 +209,12 @@ type world struct {
 	setUp   func(*brokenDriver)
 	restart func() // set by a mutant; called by Harness.Restart
 
-	mu sync.Mutex // guards the state of mutants
+	mu    sync.Mutex      // guards the state of mutants
+	flags map[string]bool // such state, by the name of a lock: see setFlag
 }
 
 func newWorld(t *testing.T, m mutant) *world {
-	w := &world{t: t, mutant: m, store: new(memlock.Store)}
+	w := &world{t: t, mutant: m, store: new(memlock.Store), flags: make(map[string]bool)}
 	if m.base == nil {
 		w.mutant.base = func(w *world) driver.Driver { return w.store.Open() }
 	}
@@ -261,6 +262,15 @@ func (w *world) open() *brokenDriver {
 		w.setUp(b)
 	}
 	return b
+}
+
+// setFlag sets or clears the flag of a lock, and returns whether it was set before.
+func (w *world) setFlag(name string, on bool) (before bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before = w.flags[name]
+	w.flags[name] = on
+	return before
 }
 
 // withLock calls f with the lock of the mutants' state held.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,32 +14,100 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
+// A Store is a store that fails.
+type Store struct {
+	Open   func(t *testing.T) driver.Driver // opens a driver with connections of its own, which t closes
+	Secret string                           // no error contains it; "" if there is none
+}
+
 // A Failure is what happens to a store under a holder and a waiter, as a cell of docs/failures.md
 // says.
 type Failure struct {
 	Name   string
-	Begin  func(t *testing.T) (end func())
-	Renews bool          // leases are renewed meanwhile
-	Lost   bool          // the hold is lost by the end of the failure
-	Denied bool          // a retry does not help: the errors do not match ErrUnavailable, and waits end
-	Grants bool          // the next one gets a lock that is free
-	Next   error         // what else the error of the next one matches
-	TTL    time.Duration // of the hold; 0: a minute
+	Begin  func(t *testing.T) (end func()) // nil, for Errors: the store fails all the time
+	Renews bool                            // leases are renewed meanwhile
+	Lost   bool                            // the hold is lost by the end of the failure
+	Denied bool                            // a retry does not help: the errors do not match ErrUnavailable, and waits end
+	Grants bool                            // the next one gets a lock that is free
+	Silent bool                            // the store does not answer, and Ping says so
+	Next   error                           // what else the error of the next one matches
+	TTL    time.Duration                   // of the hold; 0: a minute
+
+	// Says is the cause, as part of the text of each error of an acquisition. If it is "", nobody but
+	// the next one is tried. Has reports whether the cause is in the error's chain; it is nil if the
+	// client loses it.
+	Says string
+	Has  func(error) bool
 }
 
+// A Stoppable server can hang and die. A *livetest.Process is one.
+type Stoppable interface {
+	Hang()
+	Resume()
+	Kill()
+	Restart()
+}
+
+// Hung returns the failure of servers that are stopped.
+func Hung(says string, servers ...Stoppable) Failure {
+	return Failure{Name: "Hung", Silent: true, Says: says, Begin: func(*testing.T) func() {
+		for _, s := range servers {
+			s.Hang()
+		}
+		return func() {
+			for _, s := range servers {
+				s.Resume()
+			}
+		}
+	}}
+}
+
+// Restarted returns the failure of servers that are killed, and later restarted.
+func Restarted(servers ...Stoppable) Failure {
+	return Failure{Name: "Restart", Silent: true, Says: "connection refused", Has: Is(syscall.ECONNREFUSED), Begin: func(*testing.T) func() {
+		for _, s := range servers {
+			s.Kill()
+		}
+		return func() {
+			for _, s := range servers {
+				s.Restart()
+			}
+		}
+	}}
+}
+
+// Is returns a function that reports whether an error matches target.
+func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+
 // Failures runs each failure with drivers of its own. A waiter comes before it, and one meanwhile:
-// both get the lock in the end, unless the store denies it to them.
-func Failures(t *testing.T, open func(*testing.T) driver.Driver, all ...Failure) {
+// both get the lock in the end, unless the store denies it to them. Others are told why they don't
+// get theirs.
+func (s Store) Failures(t *testing.T, all ...Failure) {
+	for _, f := range all {
+		t.Run(f.Name, func(t *testing.T) { s.fail(t, f) })
+	}
+}
+
+// Errors checks for each failure what the errors of acquisitions say, and no more.
+func (s Store) Errors(t *testing.T, all ...Failure) {
 	for _, f := range all {
 		t.Run(f.Name, func(t *testing.T) {
-			f.run(t, open, driver.Request{Name: "held", ID: f.Name, TTL: cmp.Or(f.TTL, time.Minute)})
+			calls := s.refusedCalls(t, f.Begin != nil)
+			if f.Begin != nil {
+				defer f.Begin(t)()
+			}
+			s.checkErrors(t, f, calls)
+			if f.Silent {
+				f.ping(t, calls[0].locker)
+			}
 		})
 	}
 }
 
-func (f Failure) run(t *testing.T, open func(*testing.T) driver.Driver, req driver.Request) {
-	d := open(t)
-	before, meanwhile, next := locker(t, open(t)), locker(t, open(t)), locker(t, open(t))
+func (s Store) fail(t *testing.T, f Failure) {
+	req := driver.Request{Name: "held", ID: f.Name, TTL: cmp.Or(f.TTL, time.Minute)}
+	d := s.Open(t)
+	before, meanwhile, next := locker(t, s.Open(t)), locker(t, s.Open(t)), locker(t, s.Open(t))
 	held, told := AcquireTold(t, d, req)
 	leases := []driver.Lease{held}
 	first := acquireLater(t, before)
@@ -49,6 +118,10 @@ func (f Failure) run(t *testing.T, open func(*testing.T) driver.Driver, req driv
 		}
 		return err
 	})
+	var calls []*refusedCall
+	if f.Says != "" {
+		calls = s.refusedCalls(t, true)
+	}
 	end := f.Begin(t)
 	livetest.Await(t, "answer to the next one", func() error {
 		lock, err := next.TryAcquire(t.Context(), "free")
@@ -57,13 +130,21 @@ func (f Failure) run(t *testing.T, open func(*testing.T) driver.Driver, req driv
 		}
 		return f.check("TryAcquire", err, f.Grants, f.Next)
 	})
+	if f.Silent {
+		f.ping(t, next)
+	}
 	if !f.Lost {
 		livetest.Await(t, "answer to the holder", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
 			defer cancel()
-			return f.check("Renew", d.Renew(ctx, leases)[0].Err, f.Renews, nil)
+			err := d.Renew(ctx, leases)[0].Err
+			if f.Silent && ctx.Err() != nil && !errors.Is(err, driver.ErrLost) {
+				return nil // the wait for an answer has ended, which is all that it may say
+			}
+			return f.check("Renew", err, f.Renews, nil)
 		})
 	}
+	s.checkErrors(t, f, calls)
 	late := acquireLater(t, meanwhile)
 	if f.Denied && !f.Grants {
 		if err := f.check("Acquire", <-late, false, nil); err != nil {
@@ -96,6 +177,7 @@ func (f Failure) run(t *testing.T, open func(*testing.T) driver.Driver, req driv
 			t.Errorf("Acquire of the waiter that came %s = %v", who, err)
 		}
 	}
+	livetest.Await(t, "Ping without an error", func() error { return next.Ping(t.Context()) })
 }
 
 // check reports whether err is what the failure says, or nil, if it succeeds.
@@ -108,6 +190,19 @@ func (f Failure) check(what string, err error, succeeds bool, is error) error {
 		return fmt.Errorf("%s = %w; want success: %v, denied: %v, %w", what, err, succeeds, f.Denied, is)
 	}
 	return nil
+}
+
+// ping checks that Ping says in time that a store does not answer.
+func (f Failure) ping(t *testing.T, l *snib.Locker) {
+	t.Helper()
+	began := time.Now()
+	if err := l.Ping(t.Context()); !errors.Is(err, snib.ErrUnavailable) || errors.Is(err, snib.ErrHeld) {
+		t.Errorf("Ping = %v, want ErrUnavailable", err)
+	}
+	// A busy machine may be late.
+	if took := time.Since(began); took > 6*driver.AnswerTimeout {
+		t.Errorf("Ping took %v", took)
+	}
 }
 
 func checkLost(err error) error {

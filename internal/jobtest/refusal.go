@@ -1,6 +1,6 @@
 package jobtest
 
-// This file checks what the errors of acquisitions say during an outage: that the store is
+// This file checks what the errors of acquisitions say during a failure: that the store is
 // unavailable, and why.
 
 import (
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,64 +16,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 )
-
-// A RefusalTest says how to open a store, and how to make it refuse all acquisitions.
-type RefusalTest struct {
-	// Open opens a driver of each kind that the backend has. Each driver has connections of its own.
-	// It is closed with t at the latest.
-	Open map[string]func(t *testing.T) driver.Driver
-
-	Secret  string   // no error contains it; "" if there is none
-	Outages []Outage // in this order; the store need not come back after the last one
-}
-
-// An Outage is a state in which a store grants nothing.
-type Outage struct {
-	Name  string
-	Begin func(t *testing.T) (end func())
-
-	// Open opens a driver that the store refuses, or is nil if the store refuses all drivers. It is
-	// called before Begin.
-	Open func(t *testing.T) driver.Driver
-
-	Says   string           // the cause, as part of each error's text
-	Has    func(error) bool // whether the cause is in the error's chain; nil if the client loses it
-	Denied bool             // a retry does not help: the errors do not match ErrUnavailable
-}
-
-// Hung returns the outage of servers that are stopped.
-func Hung(says string, servers ...Stoppable) Outage {
-	return Outage{Name: "Hung", Says: says, Begin: func(*testing.T) func() {
-		for _, s := range servers {
-			s.Hang()
-		}
-		return func() {
-			for _, s := range servers {
-				s.Resume()
-			}
-		}
-	}}
-}
-
-// Dead returns the outage of servers that were killed. They stay dead.
-func Dead(servers ...Stoppable) Outage {
-	return Outage{Name: "Dead", Says: "connection refused", Has: Is(syscall.ECONNREFUSED), Begin: func(*testing.T) func() {
-		for _, s := range servers {
-			s.Kill()
-		}
-		return func() {}
-	}}
-}
-
-// Is returns a function that reports whether an error matches target.
-func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
-
-// Run runs each way to acquire a lock in each outage.
-func (c RefusalTest) Run(t *testing.T) {
-	for _, o := range c.Outages {
-		t.Run(o.Name, func(t *testing.T) { c.outage(t, o) })
-	}
-}
 
 // A form is one way to acquire a lock. The tests of package snib try the others: what the error
 // says of the outage is up to the driver.
@@ -109,24 +50,42 @@ const (
 	lateBy = 3 * time.Second
 )
 
-// A refusedCall is one acquisition during an outage.
+// A refusedCall is one acquisition during a failure.
 type refusedCall struct {
 	form
 	name   string // of the lock, and of the test
-	used   bool   // the driver has acquired a lock before
 	locker *snib.Locker
 	err    error
 	wait   time.Duration // of the last try
 	late   time.Duration // by which the slowest try was late
 }
 
+// refusedCalls returns an acquisition of each form by a driver that is new and, if the store works
+// now, by one that has acquired a lock before.
+func (s Store) refusedCalls(t *testing.T, works bool) []*refusedCall {
+	t.Helper()
+	var calls []*refusedCall
+	for _, f := range forms {
+		calls = append(calls, &refusedCall{form: f, name: "New/" + f.name, locker: locker(t, s.Open(t))})
+		if !works {
+			continue
+		}
+		used := &refusedCall{form: f, name: "Used/" + f.name, locker: locker(t, s.Open(t))}
+		if err := used.locker.Do(t.Context(), used.name, func(context.Context, *snib.Lock) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, used)
+	}
+	return calls
+}
+
 // run acquires. Unless the error says the cause, it acquires again, after a pause and for longer:
 // a busy machine may not have found out in time, a connection that was cut may be noticed only when
 // it is used, and a client that met a dying server knows of it what it saw last, until it connects
 // again.
-func (c *refusedCall) run(ctx context.Context, o Outage) {
+func (c *refusedCall) run(ctx context.Context, f Failure) {
 	c.wait = shortWait
-	if o.Denied {
+	if f.Denied {
 		c.wait = livetest.Patience // the answer ends it
 	}
 	for try, first := 1, time.Now(); ; try++ {
@@ -135,10 +94,10 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 		took := time.Since(began)
 		c.late = max(c.late, took-max(c.min, c.wait))
 		last, pause := try == 4, c.wait-took
-		if o.Denied {
+		if f.Denied {
 			last, pause = time.Since(first) > livetest.Patience, shortWait
 		}
-		if last || o.isCauseOf(c.err) {
+		if last || f.isCauseOf(c.err) {
 			return
 		}
 		select {
@@ -146,78 +105,40 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 		case <-ctx.Done():
 			return
 		}
-		if !o.Denied {
+		if !f.Denied {
 			c.wait *= 2
 		}
 	}
 }
 
-// isCauseOf reports whether err says the cause of the outage.
-func (o Outage) isCauseOf(err error) bool {
-	return err != nil && strings.Contains(err.Error(), o.Says) && (o.Has == nil || o.Has(err))
+// isCauseOf reports whether err says the cause of the failure. Of several nodes that deny access,
+// one may have cut the connection, which is noticed when it is used: then a retry may help.
+func (f Failure) isCauseOf(err error) bool {
+	if f.Denied && errors.Is(err, driver.ErrUnavailable) {
+		return false
+	}
+	return err != nil && strings.Contains(err.Error(), f.Says) && (f.Has == nil || f.Has(err))
 }
 
-// outage runs all forms at the same time, each with a driver of its own, and checks their errors.
-func (c RefusalTest) outage(t *testing.T, o Outage) {
-	kinds := c.Open
-	if o.Open != nil {
-		kinds = map[string]func(*testing.T) driver.Driver{"Stranger": o.Open}
-	}
-	var calls []*refusedCall
-	var drivers []driver.Driver
-	for kind, open := range kinds {
-		for _, f := range forms {
-			for how, used := range map[string]bool{"Fresh": false, "Used": true} {
-				if used && o.Open != nil {
-					continue
-				}
-				d := open(t)
-				drivers = append(drivers, d)
-				calls = append(calls, &refusedCall{form: f, name: kind + how + "/" + f.name, used: used, locker: locker(t, d)})
-			}
-		}
-	}
-	useAll(t, calls)
-	end := o.Begin(t)
+// checkErrors makes all calls at the same time, during a failure, and checks their errors.
+func (s Store) checkErrors(t *testing.T, f Failure, calls []*refusedCall) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var running sync.WaitGroup
 	for _, call := range calls {
-		running.Go(func() { call.run(ctx, o) })
-	}
-	running.Wait()
-	end()
-	for _, d := range drivers { // one after another, they would take long without a server
-		running.Go(func() { _ = d.Close() })
+		running.Go(func() { call.run(ctx, f) })
 	}
 	running.Wait()
 	for _, call := range calls {
-		t.Run(call.name, func(t *testing.T) { c.check(t, o, call) })
+		t.Run(call.name, func(t *testing.T) { s.checkError(t, f, call) })
 	}
 }
 
-// useAll acquires and releases a lock with each driver that is to be used before the outage.
-func useAll(t *testing.T, calls []*refusedCall) {
-	t.Helper()
-	errs := make([]error, len(calls))
-	var using sync.WaitGroup
-	for i, c := range calls {
-		if c.used {
-			using.Go(func() {
-				errs[i] = c.locker.Do(t.Context(), c.name, func(context.Context, *snib.Lock) error { return nil })
-			})
-		}
-	}
-	using.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// check checks what the error of an acquisition matches and says: one line, without the secret.
-func (c RefusalTest) check(t *testing.T, o Outage, call *refusedCall) {
+// checkError checks what the error of an acquisition matches, and says in one line, without the
+// secret.
+func (s Store) checkError(t *testing.T, f Failure, call *refusedCall) {
 	ends, says := call.ends, call.says
-	if o.Denied {
+	if f.Denied {
 		ends, says = nil, ""
 	}
 	if strings.Contains(says, "%v") {
@@ -235,17 +156,17 @@ func (c RefusalTest) check(t *testing.T, o Outage, call *refusedCall) {
 		err  error
 		want bool
 	}{
-		{snib.ErrHeld, false}, {snib.ErrUnavailable, !o.Denied}, {snib.ErrLost, false},
+		{snib.ErrHeld, false}, {snib.ErrUnavailable, !f.Denied}, {snib.ErrLost, false},
 		{context.DeadlineExceeded, ends != nil}, {context.Canceled, false},
 	} {
 		if errors.Is(err, kind.err) != kind.want {
 			t.Errorf("%v\nmatches %v: %v, want %v", err, kind.err, !kind.want, kind.want)
 		}
 	}
-	if !o.isCauseOf(err) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%v\nhas lost the cause, or does not say %q and %q", err, o.Says, says)
+	if !f.isCauseOf(err) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v\nhas lost the cause, or does not say %q and %q", err, f.Says, says)
 	}
-	if strings.ContainsAny(err.Error(), "\r\n") || c.Secret != "" && strings.Contains(err.Error(), c.Secret) {
+	if strings.ContainsAny(err.Error(), "\r\n") || s.Secret != "" && strings.Contains(err.Error(), s.Secret) {
 		t.Errorf("%q has several lines, or contains the secret", err)
 	}
 }

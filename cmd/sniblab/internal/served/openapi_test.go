@@ -206,7 +206,26 @@ func someMetrics(w http.ResponseWriter, _ *http.Request) {
 func (a *api) ask(method, path, body string, header http.Header) int {
 	a.t.Helper()
 	body = strings.ReplaceAll(body, "TOKEN", strconv.FormatUint(a.token, 10))
-	req, err := http.NewRequestWithContext(a.t.Context(), method, a.server.URL+path, strings.NewReader(body))
+	resp := a.send(a.t.Context(), method, path, body, header)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.doc.compare(resp.Request, []byte(body), resp, answer); err != nil {
+		a.t.Errorf("%s %s %.200s: %v; the answer is %d %s", method, path, body, err, resp.StatusCode, answer)
+	}
+	var granted wire.Granted
+	if resp.StatusCode == http.StatusOK && json.Unmarshal(answer, &granted) == nil && granted.Token > 0 {
+		a.token = granted.Token
+	}
+	return resp.StatusCode
+}
+
+// send sends a request. The caller closes the body of the answer.
+func (a *api) send(ctx context.Context, method, path, body string, header http.Header) *http.Response {
+	a.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, a.server.URL+path, strings.NewReader(body))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -218,19 +237,7 @@ func (a *api) ask(method, path, body string, header http.Header) int {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if err := a.doc.compare(req, []byte(body), resp, answer); err != nil {
-		a.t.Errorf("%s %s %.200s: %v; the answer is %d %s", method, path, body, err, resp.StatusCode, answer)
-	}
-	var granted wire.Granted
-	if resp.StatusCode == http.StatusOK && json.Unmarshal(answer, &granted) == nil && granted.Token > 0 {
-		a.token = granted.Token
-	}
-	return resp.StatusCode
+	return resp
 }
 
 // listen compares the begin of the stream of events with the description.
@@ -241,14 +248,7 @@ func (a *api) listen() {
 	}
 	ctx, cancel := context.WithCancel(a.t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server.URL+wire.PathEvents+"?format=ndjson", nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	resp, err := a.server.Client().Do(req)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	resp := a.send(ctx, http.MethodGet, wire.PathEvents+"?format=ndjson", "", nil)
 	defer resp.Body.Close()
 	if kind := resp.Header.Get("Content-Type"); kind != wire.TypeLines {
 		a.t.Errorf("the content type of events is %s, want %s", kind, wire.TypeLines)
@@ -277,14 +277,7 @@ func (a *api) check(op operation, status int, header http.Header) {
 // method sends a request with a method that the path does not have.
 func (a *api) method(op operation) {
 	a.t.Helper()
-	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodPut, a.server.URL+op.path, nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	resp, err := a.server.Client().Do(req)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	resp := a.send(a.t.Context(), http.MethodPut, op.path, "", nil)
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != op.method {
 		a.t.Errorf("PUT %s = %d, Allow: %q; want 405, %q", op.path, resp.StatusCode, resp.Header.Get("Allow"), op.method)
