@@ -63,49 +63,31 @@ func TestWaitErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, where := range []string{"InProcess", "InStore"} {
-			t.Run(tt.name+where, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := new(memlock.Store)
-					l := open(t, store.Open(), tt.opts...)
-					holder := l
-					if where == "InStore" {
-						holder = open(t, store.Open())
-					}
-					lock := acquire(t, holder, "a")
-					ctx := t.Context()
-					if tt.ctx != nil {
-						c, cancel := tt.ctx(ctx)
-						defer cancel()
-						ctx = c
-					}
-					_, err := l.Acquire(ctx, "a")
-					wantErr(t, "Acquire of a held lock", err, tt.want)
-					var e *snib.Error
-					if !errors.As(err, &e) || e.Op != "acquire" || e.Name != "a" || e.Backend != "memory" {
-						t.Errorf("error %#v does not say operation, name and backend", err)
-					}
-					release(t, lock)
-					release(t, acquire(t, l, "a")) // nothing was left behind
-				})
+			bubble(t, tt.name+where, func(t *testing.T) {
+				store := new(memlock.Store)
+				l := open(t, store.Open(), tt.opts...)
+				holder := l
+				if where == "InStore" {
+					holder = open(t, store.Open())
+				}
+				lock := acquire(t, holder, "a")
+				ctx := t.Context()
+				if tt.ctx != nil {
+					c, cancel := tt.ctx(ctx)
+					defer cancel()
+					ctx = c
+				}
+				_, err := l.Acquire(ctx, "a")
+				wantErr(t, "Acquire of a held lock", err, tt.want)
+				var e *snib.Error
+				if !errors.As(err, &e) || e.Op != "acquire" || e.Name != "a" || e.Backend != "memory" {
+					t.Errorf("error %#v does not say operation, name and backend", err)
+				}
+				release(t, lock)
+				release(t, acquire(t, l, "a")) // nothing was left behind
 			})
 		}
 	}
-}
-
-// MaxWait behind a holder is ErrHeld, in the local queue and in that of the store.
-func TestMaxWaitIsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		ours, theirs := open(t, store.Open()), open(t, store.Open())
-		acquire(t, ours, "a")
-		for _, l := range []*snib.Locker{ours, theirs} {
-			_, err := l.With(snib.MaxWait(time.Second)).Acquire(t.Context(), "a")
-			wantErr(t, "Acquire", err, snib.ErrHeld)
-			if errors.Is(err, snib.ErrUnavailable) {
-				t.Errorf("Acquire = %v, which matches ErrUnavailable", err)
-			}
-		}
-	})
 }
 
 func TestSharedAndSlots(t *testing.T) {

@@ -69,29 +69,27 @@ func TestOutcomesAreApart(t *testing.T) {
 		{"LostInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang); time.Sleep(time.Minute) }, snib.ErrLost},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := fault.Wrap(memlock.New(), fault.Plan{})
-				l := open(t, d, snib.NoWait())
-				if tt.before != nil {
-					tt.before(d)
-				}
-				done := false
-				err := l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error {
-					tt.after(d)
-					done = true
-					return nil
-				})
-				if done != (tt.after != nil) {
-					t.Errorf("the function was called: %t", done)
-				}
-				for _, outcome := range outcomes {
-					if got := errors.Is(err, outcome); got != errors.Is(tt.want, outcome) {
-						t.Errorf("Do = %v; whether it matches %q: %t", err, outcome, got)
-					}
-				}
-				time.Sleep(time.Minute) // what hangs ends
+		bubble(t, tt.name, func(t *testing.T) {
+			d := fault.Wrap(memlock.New(), fault.Plan{})
+			l := open(t, d, snib.NoWait())
+			if tt.before != nil {
+				tt.before(d)
+			}
+			done := false
+			err := l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error {
+				tt.after(d)
+				done = true
+				return nil
 			})
+			if done != (tt.after != nil) {
+				t.Errorf("the function was called: %t", done)
+			}
+			for _, outcome := range outcomes {
+				if got := errors.Is(err, outcome); got != errors.Is(tt.want, outcome) {
+					t.Errorf("Do = %v; whether it matches %q: %t", err, outcome, got)
+				}
+			}
+			time.Sleep(time.Minute) // what hangs ends
 		})
 	}
 }

@@ -61,40 +61,38 @@ func TestLocalRunEnds(t *testing.T) {
 		{name: "Fair", opts: []snib.Option{snib.Fair()}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				here := open(t, store.Open())
-				outside := here.With(tt.opts...)
-				if tt.otherProcess {
-					outside = open(t, store.Open())
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				var holds atomic.Int64
-				for range 4 {
-					wg.Go(func() {
-						for ctx.Err() == nil {
-							lock := acquire(t, here, "a")
-							holds.Add(1)
-							time.Sleep(time.Millisecond)
-							release(t, lock)
-						}
-					})
-				}
-				time.Sleep(time.Second)
-				before := holds.Load()
-				lock := acquire(t, outside, "a")
-				if n := holds.Load() - before; n > 10 { // those of 5 ms, and those already begun
-					t.Errorf("the lock was granted after %d more holds of the local run", n)
-				}
-				release(t, lock)
-				cancel()
-				wg.Wait()
-				if before < 500 {
-					t.Errorf("only %d holds in a second of 1 ms holds", before)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			store := new(memlock.Store)
+			here := open(t, store.Open())
+			outside := here.With(tt.opts...)
+			if tt.otherProcess {
+				outside = open(t, store.Open())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			var holds atomic.Int64
+			for range 4 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						lock := acquire(t, here, "a")
+						holds.Add(1)
+						time.Sleep(time.Millisecond)
+						release(t, lock)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			before := holds.Load()
+			lock := acquire(t, outside, "a")
+			if n := holds.Load() - before; n > 10 { // those of 5 ms, and those already begun
+				t.Errorf("the lock was granted after %d more holds of the local run", n)
+			}
+			release(t, lock)
+			cancel()
+			wg.Wait()
+			if before < 500 {
+				t.Errorf("only %d holds in a second of 1 ms holds", before)
+			}
 		})
 	}
 }
@@ -114,25 +112,23 @@ func TestNoLocalHandOver(t *testing.T) {
 		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-					time.Sleep(time.Millisecond) // the store's clock gets ahead of the many tokens
-					l, err := send()
-					return &manyTokensLease{l}, err
-				}
-				l := open(t, d)
-				first := acquire(t, l.With(tt.first...), "a")
-				done := make(chan *snib.Lock)
-				go func() { done <- acquire(t, l.With(tt.next...), "a") }()
-				synctest.Wait()
-				release(t, first)
-				release(t, <-done)
-				if n, _ := d.count(); n != 2 {
-					t.Errorf("the store was asked %d times, want twice", n)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+				time.Sleep(time.Millisecond) // the store's clock gets ahead of the many tokens
+				l, err := send()
+				return &manyTokensLease{l}, err
+			}
+			l := open(t, d)
+			first := acquire(t, l.With(tt.first...), "a")
+			done := make(chan *snib.Lock)
+			go func() { done <- acquire(t, l.With(tt.next...), "a") }()
+			synctest.Wait()
+			release(t, first)
+			release(t, <-done)
+			if n, _ := d.count(); n != 2 {
+				t.Errorf("the store was asked %d times, want twice", n)
+			}
 		})
 	}
 }
@@ -181,35 +177,33 @@ func (l *manyTokensLease) Grant() driver.Grant {
 // The store of this test reports a Break in renewals only.
 func TestStaleHandOver(t *testing.T) {
 	for _, held := range []time.Duration{0, 20 * time.Millisecond, ttl / 4} {
-		t.Run(held.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				d := newSpy(store)
-				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
-					req.OnLost = nil
-					return d.Driver.Acquire(ctx, req)
-				}
-				ours, theirs := open(t, d), open(t, store.Open())
-				first, got := acquireWithWaiters(t, ours, "a")
-				if err := store.Open().Break(t.Context(), "a", first.ID()); err != nil {
-					t.Fatal(err)
-				}
-				other := acquire(t, theirs, "a")
-				release(t, other)
-				time.Sleep(held)
-				err := first.Release()
-				next := <-got
-				// This is within confirmInterval: a resource that checks
-				// tokens refuses the next hold.
-				if held == 0 {
-					return
-				}
-				wantErr(t, "Release of a hold whose lease the store had ended", err, snib.ErrLost)
-				if next.Token() <= other.Token() {
-					t.Errorf("token of the next local hold = %d, want more than %d, which another process had", next.Token(),
-						other.Token())
-				}
-			})
+		bubble(t, held.String(), func(t *testing.T) {
+			store := new(memlock.Store)
+			d := newSpy(store)
+			d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+				req.OnLost = nil
+				return d.Driver.Acquire(ctx, req)
+			}
+			ours, theirs := open(t, d), open(t, store.Open())
+			first, got := acquireWithWaiters(t, ours, "a")
+			if err := store.Open().Break(t.Context(), "a", first.ID()); err != nil {
+				t.Fatal(err)
+			}
+			other := acquire(t, theirs, "a")
+			release(t, other)
+			time.Sleep(held)
+			err := first.Release()
+			next := <-got
+			// This is within confirmInterval: a resource that checks
+			// tokens refuses the next hold.
+			if held == 0 {
+				return
+			}
+			wantErr(t, "Release of a hold whose lease the store had ended", err, snib.ErrLost)
+			if next.Token() <= other.Token() {
+				t.Errorf("token of the next local hold = %d, want more than %d, which another process had", next.Token(),
+					other.Token())
+			}
 		})
 	}
 }
@@ -257,20 +251,18 @@ func TestConfirmation(t *testing.T) {
 		{name: "Unanswered", renew: unreachable, pause: 20 * time.Millisecond, renewals: 1, releases: 3},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.renew = tt.renew
-				first, got := acquireWithWaiters(t, open(t, d), "a")
-				time.Sleep(tt.pause)
-				release(t, first)
-				next := <-got
-				release(t, next)
-				_, releases := d.count()
-				if len(d.batches) != tt.renewals || releases != tt.releases {
-					t.Errorf("%d renewals and %d releases, want %d and %d", len(d.batches), releases, tt.renewals, tt.releases)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.renew = tt.renew
+			first, got := acquireWithWaiters(t, open(t, d), "a")
+			time.Sleep(tt.pause)
+			release(t, first)
+			next := <-got
+			release(t, next)
+			_, releases := d.count()
+			if len(d.batches) != tt.renewals || releases != tt.releases {
+				t.Errorf("%d renewals and %d releases, want %d and %d", len(d.batches), releases, tt.renewals, tt.releases)
+			}
 		})
 	}
 }

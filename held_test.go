@@ -60,55 +60,53 @@ func TestHeldError(t *testing.T) {
 	}
 	for _, local := range []bool{false, true} {
 		for _, tt := range ways {
-			t.Run(fmt.Sprintf("%s/local=%v", tt.name, local), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := new(memlock.Store)
-					holder := open(t, store.Open(), snib.Label("order 17"), snib.Prefix("p:"))
-					l := open(t, store.Open(), snib.Prefix("p:"))
-					if local {
-						l = holder
+			bubble(t, fmt.Sprintf("%s/local=%v", tt.name, local), func(t *testing.T) {
+				store := new(memlock.Store)
+				holder := open(t, store.Open(), snib.Label("order 17"), snib.Prefix("p:"))
+				l := open(t, store.Open(), snib.Prefix("p:"))
+				if local {
+					l = holder
+				}
+				lock := acquire(t, holder, "a")
+				ctx, cancel := context.WithCancel(t.Context())
+				for range 2 {
+					go l.Acquire(ctx, "a")
+				}
+				time.Sleep(3 * time.Second)
+				err := tt.call(t.Context(), l)
+				held := mustBeHeldError(t, tt.name, err)
+				if held.Waited != tt.waited {
+					t.Errorf("Waited = %v, want %v", held.Waited, tt.waited)
+				}
+				info, infoErr := held.Info(t.Context())
+				if infoErr != nil || len(info.Holders) != 1 || info.Waiters != 2 {
+					t.Fatalf("Info = %+v, %v; want one holder and two waiters", info, infoErr)
+				}
+				h, host := info.Holders[0], mustHost(t)
+				if h.Host != host || h.PID != os.Getpid() || h.Label != "order 17" || h.Token != lock.Token() {
+					t.Errorf("Holders[0] = %+v", h)
+				}
+				if want := 3*time.Second + tt.waited; h.Held != want || h.Left <= 0 || h.Left > ttl {
+					t.Errorf("held for %v with %v left, want %v and up to %v", h.Held, h.Left, want, ttl)
+				}
+				if want := 3*time.Second + tt.waited; info.RetryAfter() != want {
+					t.Errorf("RetryAfter = %v, want %v as the lock was held so far", info.RetryAfter(), want)
+				}
+				for _, text := range []string{err.Error(), fmt.Sprintf("%+v %v", info, h)} {
+					if strings.Contains(text, lock.ID()) {
+						t.Errorf("%q contains the id", text)
 					}
-					lock := acquire(t, holder, "a")
-					ctx, cancel := context.WithCancel(t.Context())
-					for range 2 {
-						go l.Acquire(ctx, "a")
-					}
-					time.Sleep(3 * time.Second)
-					err := tt.call(t.Context(), l)
-					held := mustBeHeldError(t, tt.name, err)
-					if held.Waited != tt.waited {
-						t.Errorf("Waited = %v, want %v", held.Waited, tt.waited)
-					}
-					info, infoErr := held.Info(t.Context())
-					if infoErr != nil || len(info.Holders) != 1 || info.Waiters != 2 {
-						t.Fatalf("Info = %+v, %v; want one holder and two waiters", info, infoErr)
-					}
-					h, host := info.Holders[0], mustHost(t)
-					if h.Host != host || h.PID != os.Getpid() || h.Label != "order 17" || h.Token != lock.Token() {
-						t.Errorf("Holders[0] = %+v", h)
-					}
-					if want := 3*time.Second + tt.waited; h.Held != want || h.Left <= 0 || h.Left > ttl {
-						t.Errorf("held for %v with %v left, want %v and up to %v", h.Held, h.Left, want, ttl)
-					}
-					if want := 3*time.Second + tt.waited; info.RetryAfter() != want {
-						t.Errorf("RetryAfter = %v, want %v as the lock was held so far", info.RetryAfter(), want)
-					}
-					for _, text := range []string{err.Error(), fmt.Sprintf("%+v %v", info, h)} {
-						if strings.Contains(text, lock.ID()) {
-							t.Errorf("%q contains the id", text)
-						}
-					}
-					if want := "held by " + host; !strings.HasPrefix(info.String(), want) ||
-						!strings.Contains(info.String(), "(order 17) for ") || !strings.HasSuffix(info.String(), "; waiting: 2") {
-						t.Errorf("String = %q", info)
-					}
-					cancel()
-					synctest.Wait()
-					release(t, lock)
-					if info, err := held.Info(t.Context()); err != nil || len(info.Holders) > 0 || info.RetryAfter() != time.Second {
-						t.Errorf("Info after the release = %+v, %v; want no holder, and to retry after 1s", info, err)
-					}
-				})
+				}
+				if want := "held by " + host; !strings.HasPrefix(info.String(), want) ||
+					!strings.Contains(info.String(), "(order 17) for ") || !strings.HasSuffix(info.String(), "; waiting: 2") {
+					t.Errorf("String = %q", info)
+				}
+				cancel()
+				synctest.Wait()
+				release(t, lock)
+				if info, err := held.Info(t.Context()); err != nil || len(info.Holders) > 0 || info.RetryAfter() != time.Second {
+					t.Errorf("Info after the release = %+v, %v; want no holder, and to retry after 1s", info, err)
+				}
 			})
 		}
 	}

@@ -55,6 +55,12 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
+// bubble runs a subtest in fake time.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -90,13 +96,11 @@ func newSpy(s *memlock.Store) *spy {
 func eachKeeper(t *testing.T, test func(t *testing.T, d *spy, store *memlock.Store)) {
 	t.Helper()
 	for _, together := range []bool{false, true} {
-		t.Run(fmt.Sprintf("Together=%t", together), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				d := newSpy(store)
-				d.together = together
-				test(t, d, store)
-			})
+		bubble(t, fmt.Sprintf("Together=%t", together), func(t *testing.T) {
+			store := new(memlock.Store)
+			d := newSpy(store)
+			d.together = together
+			test(t, d, store)
 		})
 	}
 }

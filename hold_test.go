@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib"
@@ -28,23 +27,21 @@ func TestLostLeaseOfSession(t *testing.T) {
 		{"DelayReleased", []snib.Option{snib.LockDelay(delay)}, true, session},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				d := newSpy(store)
-				endlessSession(d, session)
-				ours, theirs := open(t, d, append(test.opts, snib.MaxHold(maxHold))...), open(t, store.Open())
-				lock, began := acquire(t, ours, "a"), time.Now()
-				<-lock.Lost()
-				if test.release {
-					wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
-				}
-				release(t, acquire(t, theirs, "a"))
-				if got := time.Since(began); got != test.closed {
-					t.Errorf("the lock was closed for %v, want %v", got, test.closed)
-				}
+		bubble(t, test.name, func(t *testing.T) {
+			store := new(memlock.Store)
+			d := newSpy(store)
+			endlessSession(d, session)
+			ours, theirs := open(t, d, append(test.opts, snib.MaxHold(maxHold))...), open(t, store.Open())
+			lock, began := acquire(t, ours, "a"), time.Now()
+			<-lock.Lost()
+			if test.release {
 				wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
-			})
+			}
+			release(t, acquire(t, theirs, "a"))
+			if got := time.Since(began); got != test.closed {
+				t.Errorf("the lock was closed for %v, want %v", got, test.closed)
+			}
+			wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
 		})
 	}
 }

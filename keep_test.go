@@ -81,33 +81,31 @@ func TestNoRenewal(t *testing.T) {
 		{"LateMaxHold", []snib.Option{snib.MaxHold(time.Hour)}, true, ttl},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				d := newSpy(store)
-				if tt.session {
-					endlessSession(d, ttl/3)
-				}
-				ours, theirs := open(t, d, append(tt.opts, snib.NoRenewal())...), open(t, store.Open())
-				lock, began := acquire(t, ours, "a"), time.Now()
-				<-lock.Context().Done()
-				if got, want := time.Since(began), ttl-ttl/100-2*time.Millisecond; got != want {
-					t.Errorf("the holder was told after %v, want %v", got, want)
-				}
-				if got := context.Cause(lock.Context()); !errors.Is(got, snib.ErrLost) ||
-					!strings.Contains(got.Error(), "TTL of 30s") {
-					t.Errorf("cause = %v, want ErrLost and the TTL", got)
-				}
-				next := acquire(t, theirs, "a")
-				if got := time.Since(began); got != tt.closed {
-					t.Errorf("the lock was closed for %v, want %v", got, tt.closed)
-				}
-				if renewals := len(d.batches); (renewals > 0) != tt.session {
-					t.Errorf("the store got %d renewals; session: %v", renewals, tt.session)
-				}
-				wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
-				release(t, next)
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			store := new(memlock.Store)
+			d := newSpy(store)
+			if tt.session {
+				endlessSession(d, ttl/3)
+			}
+			ours, theirs := open(t, d, append(tt.opts, snib.NoRenewal())...), open(t, store.Open())
+			lock, began := acquire(t, ours, "a"), time.Now()
+			<-lock.Context().Done()
+			if got, want := time.Since(began), ttl-ttl/100-2*time.Millisecond; got != want {
+				t.Errorf("the holder was told after %v, want %v", got, want)
+			}
+			if got := context.Cause(lock.Context()); !errors.Is(got, snib.ErrLost) ||
+				!strings.Contains(got.Error(), "TTL of 30s") {
+				t.Errorf("cause = %v, want ErrLost and the TTL", got)
+			}
+			next := acquire(t, theirs, "a")
+			if got := time.Since(began); got != tt.closed {
+				t.Errorf("the lock was closed for %v, want %v", got, tt.closed)
+			}
+			if renewals := len(d.batches); (renewals > 0) != tt.session {
+				t.Errorf("the store got %d renewals; session: %v", renewals, tt.session)
+			}
+			wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
+			release(t, next)
 		})
 	}
 }
@@ -155,30 +153,28 @@ func TestNoRenewalIsNotHandedOver(t *testing.T) {
 // the driver tells it.
 func TestNoRenewalOfBrokenLease(t *testing.T) {
 	for _, tells := range []bool{true, false} {
-		t.Run(fmt.Sprintf("TellsLoss=%t", tells), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
-					if !tells {
-						req.OnLost = func(error) {}
-					}
-					return d.Driver.Acquire(ctx, req)
+		bubble(t, fmt.Sprintf("TellsLoss=%t", tells), func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+				if !tells {
+					req.OnLost = func(error) {}
 				}
-				l := open(t, d, snib.NoRenewal())
-				lock, began := acquire(t, l, "a"), time.Now()
-				if err := d.Driver.Break(t.Context(), "a", lock.ID()); err != nil {
-					t.Fatalf("Break = %v", err)
-				}
-				<-lock.Context().Done()
-				want := ttl - ttl/100 - 2*time.Millisecond
-				if tells {
-					want = 0
-				}
-				if got := time.Since(began); got != want {
-					t.Errorf("the holder was told after %v, want %v", got, want)
-				}
-				wantErr(t, "Release", lock.Release(), snib.ErrLost)
-			})
+				return d.Driver.Acquire(ctx, req)
+			}
+			l := open(t, d, snib.NoRenewal())
+			lock, began := acquire(t, l, "a"), time.Now()
+			if err := d.Driver.Break(t.Context(), "a", lock.ID()); err != nil {
+				t.Fatalf("Break = %v", err)
+			}
+			<-lock.Context().Done()
+			want := ttl - ttl/100 - 2*time.Millisecond
+			if tells {
+				want = 0
+			}
+			if got := time.Since(began); got != want {
+				t.Errorf("the holder was told after %v, want %v", got, want)
+			}
+			wantErr(t, "Release", lock.Release(), snib.ErrLost)
 		})
 	}
 }

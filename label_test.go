@@ -52,31 +52,29 @@ func TestSetLabel(t *testing.T) {
 // would be shown with that label.
 func TestSetLabelEndsRun(t *testing.T) {
 	for _, changes := range []bool{false, true} {
-		t.Run(fmt.Sprintf("Changes=%v", changes), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var last snib.AcquiredEvent
-				trace := &snib.Trace{Acquired: func(e snib.AcquiredEvent) { last = e }}
-				l := open(t, new(memlock.Store).Open(), snib.Label("import"), snib.Tracing(trace))
-				first, next := acquire(t, l, "a"), make(chan *snib.Lock)
-				for range 2 {
-					go func() { next <- acquire(t, l, "a") }()
-				}
-				synctest.Wait()
-				release(t, first)
-				second := <-next // its lease has a token for the third
-				if changes {
-					wantErr(t, "SetLabel", second.SetLabel(t.Context(), "half"), nil)
-				}
-				release(t, second)
-				third := <-next
-				if last.Local == changes {
-					t.Errorf("the hold after one that changed its label (%v) was handed over: %v", changes, last.Local)
-				}
-				if got := labelOf(t, l, "a"); got != "import" {
-					t.Errorf("the next hold is shown as %q", got)
-				}
-				release(t, third)
-			})
+		bubble(t, fmt.Sprintf("Changes=%v", changes), func(t *testing.T) {
+			var last snib.AcquiredEvent
+			trace := &snib.Trace{Acquired: func(e snib.AcquiredEvent) { last = e }}
+			l := open(t, new(memlock.Store).Open(), snib.Label("import"), snib.Tracing(trace))
+			first, next := acquire(t, l, "a"), make(chan *snib.Lock)
+			for range 2 {
+				go func() { next <- acquire(t, l, "a") }()
+			}
+			synctest.Wait()
+			release(t, first)
+			second := <-next // its lease has a token for the third
+			if changes {
+				wantErr(t, "SetLabel", second.SetLabel(t.Context(), "half"), nil)
+			}
+			release(t, second)
+			third := <-next
+			if last.Local == changes {
+				t.Errorf("the hold after one that changed its label (%v) was handed over: %v", changes, last.Local)
+			}
+			if got := labelOf(t, l, "a"); got != "import" {
+				t.Errorf("the next hold is shown as %q", got)
+			}
+			release(t, third)
 		})
 	}
 }

@@ -47,6 +47,17 @@ func TestNilContext(t *testing.T) {
 	}
 }
 
+// mustPanic checks that a call panics with a text.
+func mustPanic(t *testing.T, what, text string, call func()) {
+	t.Helper()
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, text) {
+			t.Errorf("%s panics with %q, want %q", what, got, text)
+		}
+	}()
+	call()
+}
+
 // A Release that was deferred before the error of Acquire was checked is an error, and no panic.
 // All other methods panic with a clear text.
 func TestNilLock(t *testing.T) {
@@ -58,14 +69,7 @@ func TestNilLock(t *testing.T) {
 			"Name": func() { lock.Name() }, "Token": func() { lock.Token() }, "ID": func() { lock.ID() }, "Validity": func() { lock.Validity() },
 			"Context": func() { lock.Context() }, "Lost": func() { lock.Lost() }, "Wanted": func() { lock.Wanted() },
 		} {
-			func() {
-				defer func() {
-					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Lock") {
-						t.Errorf("%s panics with %q", what, got)
-					}
-				}()
-				use()
-			}()
+			mustPanic(t, what, "invalid Lock", use)
 		}
 	}
 }
@@ -80,14 +84,7 @@ func TestNilLocks(t *testing.T) {
 			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "All": func() { locks.All() },
 			"Token": func() { locks.Token("a") }, "Lock": func() { locks.Lock("a") },
 		} {
-			func() {
-				defer func() {
-					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Locks") {
-						t.Errorf("%s panics with %q", what, got)
-					}
-				}()
-				use()
-			}()
+			mustPanic(t, what, "invalid Locks", use)
 		}
 	}
 }
@@ -150,35 +147,33 @@ func TestDoOnDyingStore(t *testing.T) {
 		{name: "BodyFails", deadline: 3 * time.Second, body: time.Second, err: errBody, within: 3 * time.Second, atLeast: 3 * time.Second},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				d := fault.Wrap(store.Open(), fault.Plan{})
-				l, ctx := open(t, d), t.Context()
-				if tt.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
-					defer cancel()
-				}
-				began := time.Now()
-				err := l.Do(ctx, "a", func(context.Context, *snib.Lock) error {
-					d.Sever(fault.Hang)
-					time.Sleep(tt.body)
-					return tt.err
-				})
-				wantErr(t, "Do", err, cmp.Or(tt.err, error(snib.ErrUnreleased)))
-				if tt.err != nil &&
-					(errors.Is(err, snib.ErrUnreleased) || !strings.Contains(err.Error(), snib.ErrUnreleased.Error())) {
-					t.Errorf("Do whose function failed = %q, want the unconfirmed release in its text only", err)
-				}
-				if took := time.Since(began); took > tt.within || took < tt.atLeast {
-					t.Errorf("Do took %v, want %v to %v", took, tt.atLeast, tt.within)
-				}
-				if strings.Contains(err.Error(), "\n") {
-					t.Errorf("the error has several lines: %q", err)
-				}
-				time.Sleep(time.Minute) // the release in the background ends
+		bubble(t, tt.name, func(t *testing.T) {
+			store := new(memlock.Store)
+			d := fault.Wrap(store.Open(), fault.Plan{})
+			l, ctx := open(t, d), t.Context()
+			if tt.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+				defer cancel()
+			}
+			began := time.Now()
+			err := l.Do(ctx, "a", func(context.Context, *snib.Lock) error {
+				d.Sever(fault.Hang)
+				time.Sleep(tt.body)
+				return tt.err
 			})
+			wantErr(t, "Do", err, cmp.Or(tt.err, error(snib.ErrUnreleased)))
+			if tt.err != nil &&
+				(errors.Is(err, snib.ErrUnreleased) || !strings.Contains(err.Error(), snib.ErrUnreleased.Error())) {
+				t.Errorf("Do whose function failed = %q, want the unconfirmed release in its text only", err)
+			}
+			if took := time.Since(began); took > tt.within || took < tt.atLeast {
+				t.Errorf("Do took %v, want %v to %v", took, tt.atLeast, tt.within)
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error has several lines: %q", err)
+			}
+			time.Sleep(time.Minute) // the release in the background ends
 		})
 	}
 }
@@ -251,14 +246,7 @@ func TestNilLocker(t *testing.T) {
 		for what, use := range map[string]func(){
 			"With": func() { l.With() }, "Info": func() { l.Info() }, "HoldCount": func() { l.HoldCount(ctx, "a") },
 		} {
-			func() {
-				defer func() {
-					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Locker") {
-						t.Errorf("%s panics with %q", what, got)
-					}
-				}()
-				use()
-			}()
+			mustPanic(t, what, "invalid Locker", use)
 		}
 	}
 }
@@ -271,14 +259,6 @@ func TestDoNothing(t *testing.T) {
 		return nil, errors.New("not granted")
 	}
 	wantErr(t, "Do", open(t, d).Do(t.Context(), "a", nil), snib.ErrInvalid)
-}
-
-// HoldCount of a nil context is 0: it carries no hold.
-func TestHoldCountOfNilContext(t *testing.T) {
-	var none context.Context
-	if n := open(t, memlock.New()).HoldCount(none, "a"); n != 0 {
-		t.Errorf("HoldCount = %d, want 0", n)
-	}
 }
 
 // A name may come from a URL, and an error goes into logs and answers.

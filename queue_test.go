@@ -207,30 +207,28 @@ func TestOutageOfQueue(t *testing.T) {
 		{"Chain", 0, []time.Duration{0, minute - time.Nanosecond, 2*minute - 2}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
-					time.Sleep(tt.takes)
-					return nil, errDown
-				}
-				l := open(t, d)
-				var wg sync.WaitGroup
-				for _, begin := range tt.begin {
-					wg.Go(func() {
-						time.Sleep(begin)
-						began := time.Now()
-						_, err := l.Acquire(t.Context(), "a")
-						if !errors.Is(err, snib.ErrUnavailable) {
-							t.Errorf("Acquire = %v, want ErrUnavailable", err)
-						}
-						if took := time.Since(began); took < minute || took > minute+tt.takes {
-							t.Errorf("Acquire that began at %v took %v, want %v to %v", begin, took, minute, minute+tt.takes)
-						}
-					})
-				}
-				wg.Wait()
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+				time.Sleep(tt.takes)
+				return nil, errDown
+			}
+			l := open(t, d)
+			var wg sync.WaitGroup
+			for _, begin := range tt.begin {
+				wg.Go(func() {
+					time.Sleep(begin)
+					began := time.Now()
+					_, err := l.Acquire(t.Context(), "a")
+					if !errors.Is(err, snib.ErrUnavailable) {
+						t.Errorf("Acquire = %v, want ErrUnavailable", err)
+					}
+					if took := time.Since(began); took < minute || took > minute+tt.takes {
+						t.Errorf("Acquire that began at %v took %v, want %v to %v", begin, took, minute, minute+tt.takes)
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }
@@ -258,52 +256,50 @@ func TestOutageOfQueueEnds(t *testing.T) {
 		{"Queued", []step{{time.Hour, errDown}, {time.Second, errDown}}, time.Hour + time.Second},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				d := newSpy(new(memlock.Store))
-				steps := tt.steps
-				d.acquire = func(ctx context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-					if len(steps) == 0 {
-						return nil, errDown
-					}
-					s := steps[0]
-					steps = steps[1:]
-					time.Sleep(s.takes.Abs())
-					if s.takes < 0 {
-						cancel()
-						return nil, errors.Join(s.err, context.Cause(ctx))
-					}
-					if s.err != nil {
-						return nil, s.err
-					}
-					return send()
+		bubble(t, tt.name, func(t *testing.T) {
+			began := time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			d := newSpy(new(memlock.Store))
+			steps := tt.steps
+			d.acquire = func(ctx context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+				if len(steps) == 0 {
+					return nil, errDown
 				}
-				l := open(t, d)
-				var wg sync.WaitGroup
-				for i := range 3 {
-					ctx := ctx
-					if i > 0 {
-						ctx = t.Context()
-					}
-					wg.Go(func() {
-						lock, err := l.Acquire(ctx, "a")
-						if err == nil {
-							lock.Release()
-						}
-						if took := time.Since(began); i == 2 && (took < tt.fails || took > tt.fails+2*time.Second) {
-							t.Errorf("the last Acquire = %v after %v, want about %v", err, took, tt.fails)
-						}
-						if i == 2 && (!errors.Is(err, snib.ErrUnavailable) || errors.Is(err, context.Canceled)) {
-							t.Errorf("the last Acquire = %v, want ErrUnavailable alone", err)
-						}
-					})
-					synctest.Wait()
+				s := steps[0]
+				steps = steps[1:]
+				time.Sleep(s.takes.Abs())
+				if s.takes < 0 {
+					cancel()
+					return nil, errors.Join(s.err, context.Cause(ctx))
 				}
-				wg.Wait()
-			})
+				if s.err != nil {
+					return nil, s.err
+				}
+				return send()
+			}
+			l := open(t, d)
+			var wg sync.WaitGroup
+			for i := range 3 {
+				ctx := ctx
+				if i > 0 {
+					ctx = t.Context()
+				}
+				wg.Go(func() {
+					lock, err := l.Acquire(ctx, "a")
+					if err == nil {
+						lock.Release()
+					}
+					if took := time.Since(began); i == 2 && (took < tt.fails || took > tt.fails+2*time.Second) {
+						t.Errorf("the last Acquire = %v after %v, want about %v", err, took, tt.fails)
+					}
+					if i == 2 && (!errors.Is(err, snib.ErrUnavailable) || errors.Is(err, context.Canceled)) {
+						t.Errorf("the last Acquire = %v, want ErrUnavailable alone", err)
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
 		})
 	}
 }
@@ -374,32 +370,30 @@ func TestWaitBehindHead(t *testing.T) {
 		{name: "Outage", tells: []any{nil, errDown}, says: "connection refused"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
-					for _, tell := range tt.tells {
-						time.Sleep(time.Second)
-						if err, _ := tell.(error); tell == nil || err != nil {
-							req.NoteWait(err)
-						}
+		bubble(t, tt.name, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+				for _, tell := range tt.tells {
+					time.Sleep(time.Second)
+					if err, _ := tell.(error); tell == nil || err != nil {
+						req.NoteWait(err)
 					}
-					<-ctx.Done()
-					return nil, context.Cause(ctx)
 				}
-				l := open(t, d)
-				ctx, cancel := context.WithCancel(t.Context())
-				go l.Acquire(ctx, "a")
-				synctest.Wait()
-				_, err := l.With(snib.MaxWait(5*time.Second)).Acquire(t.Context(), "a")
-				if errors.Is(err, snib.ErrHeld) != tt.held || errors.Is(err, snib.ErrUnavailable) == tt.held {
-					t.Errorf("Acquire = %v, want ErrHeld: %v", err, tt.held)
-				}
-				if !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "waited for 5s") {
-					t.Errorf("Acquire = %v; it does not say %q, and how long it waited", err, tt.says)
-				}
-				cancel()
-			})
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			l := open(t, d)
+			ctx, cancel := context.WithCancel(t.Context())
+			go l.Acquire(ctx, "a")
+			synctest.Wait()
+			_, err := l.With(snib.MaxWait(5*time.Second)).Acquire(t.Context(), "a")
+			if errors.Is(err, snib.ErrHeld) != tt.held || errors.Is(err, snib.ErrUnavailable) == tt.held {
+				t.Errorf("Acquire = %v, want ErrHeld: %v", err, tt.held)
+			}
+			if !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "waited for 5s") {
+				t.Errorf("Acquire = %v; it does not say %q, and how long it waited", err, tt.says)
+			}
+			cancel()
 		})
 	}
 }

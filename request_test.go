@@ -56,34 +56,32 @@ func TestOutage(t *testing.T) {
 			within: 5 * time.Second},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = unavailableUntil(time.Now().Add(tt.down), cmp.Or(tt.answer, errDown))
-				l, ctx := open(t, d), t.Context()
-				switch {
-				case tt.noWait:
-					l = l.With(snib.NoWait())
-				case tt.wait > 0:
-					l = l.With(snib.MaxWait(tt.wait))
-				case tt.wait < 0:
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, -tt.wait)
-					defer cancel()
-				}
-				began := time.Now()
-				lock, err := l.Acquire(ctx, "a")
-				wantErr(t, "Acquire", err, tt.want)
-				if tt.never != nil && errors.Is(err, tt.never) {
-					t.Errorf("Acquire = %v, which matches %v", err, tt.never)
-				}
-				if took := time.Since(began); took > tt.within {
-					t.Errorf("Acquire took %v, want at most %v", took, tt.within)
-				}
-				if err == nil {
-					release(t, lock)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = unavailableUntil(time.Now().Add(tt.down), cmp.Or(tt.answer, errDown))
+			l, ctx := open(t, d), t.Context()
+			switch {
+			case tt.noWait:
+				l = l.With(snib.NoWait())
+			case tt.wait > 0:
+				l = l.With(snib.MaxWait(tt.wait))
+			case tt.wait < 0:
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, -tt.wait)
+				defer cancel()
+			}
+			began := time.Now()
+			lock, err := l.Acquire(ctx, "a")
+			wantErr(t, "Acquire", err, tt.want)
+			if tt.never != nil && errors.Is(err, tt.never) {
+				t.Errorf("Acquire = %v, which matches %v", err, tt.never)
+			}
+			if took := time.Since(began); took > tt.within {
+				t.Errorf("Acquire took %v, want at most %v", took, tt.within)
+			}
+			if err == nil {
+				release(t, lock)
+			}
 		})
 	}
 }
@@ -158,19 +156,17 @@ func TestCauseOfNoAnswer(t *testing.T) {
 		{"EndOnly", func(end error) error { return end }, "no answer within 5s"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = func(ctx context.Context, _ driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
-					<-ctx.Done()
-					return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, tt.answer(ctx.Err()))
-				}
-				_, err := open(t, d).TryAcquire(t.Context(), "a")
-				var failed *snib.Error
-				if !errors.As(err, &failed) || failed.Err.Error() != "the store is unavailable: "+tt.want {
-					t.Errorf("TryAcquire = %v, want the cause %q", err, tt.want)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.acquire = func(ctx context.Context, _ driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+				<-ctx.Done()
+				return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, tt.answer(ctx.Err()))
+			}
+			_, err := open(t, d).TryAcquire(t.Context(), "a")
+			var failed *snib.Error
+			if !errors.As(err, &failed) || failed.Err.Error() != "the store is unavailable: "+tt.want {
+				t.Errorf("TryAcquire = %v, want the cause %q", err, tt.want)
+			}
 		})
 	}
 }

@@ -62,6 +62,8 @@ func TestHoldCount(t *testing.T) {
 				t.Errorf("HoldCount %s = %d, want %d", what, got, want)
 			}
 		}
+		var none context.Context
+		count("of a nil context", l, none, 0)
 		outer := acquire(t, l, "a")
 		ctx := outer.Context()
 		count("of a context without holds", l, t.Context(), 0)

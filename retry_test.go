@@ -145,37 +145,35 @@ func TestWhyTheWaitEnded(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for name, call := range tt.calls {
-			t.Run(tt.state+"/"+name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := new(memlock.Store)
-					d := newSpy(store)
-					net := fault.Wrap(d, fault.Plan{})
-					l := open(t, net)
-					acquire(t, open(t, store.Open()), "a")
-					fails := func(answer error) {
-						d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
-							return nil, answer
-						}
+			bubble(t, tt.state+"/"+name, func(t *testing.T) {
+				store := new(memlock.Store)
+				d := newSpy(store)
+				net := fault.Wrap(d, fault.Plan{})
+				l := open(t, net)
+				acquire(t, open(t, store.Open()), "a")
+				fails := func(answer error) {
+					d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+						return nil, answer
 					}
-					switch tt.state {
-					case "Hung":
-						net.Sever(fault.Hang)
-					case "Refused":
-						fails(refused)
-					case "DriverTimeout":
-						fails(fmt.Errorf("%w: %w", refused, context.DeadlineExceeded))
+				}
+				switch tt.state {
+				case "Hung":
+					net.Sever(fault.Hang)
+				case "Refused":
+					fails(refused)
+				case "DriverTimeout":
+					fails(fmt.Errorf("%w: %w", refused, context.DeadlineExceeded))
+				}
+				err := call(l, t.Context())
+				want := map[string]bool{}
+				for _, kind := range tt.want[name] {
+					want[kind] = true
+				}
+				for kind, target := range all {
+					if errors.Is(err, target) != want[kind] {
+						t.Errorf("%v: matches %s: %v, want %v", err, kind, !want[kind], want[kind])
 					}
-					err := call(l, t.Context())
-					want := map[string]bool{}
-					for _, kind := range tt.want[name] {
-						want[kind] = true
-					}
-					for kind, target := range all {
-						if errors.Is(err, target) != want[kind] {
-							t.Errorf("%v: matches %s: %v, want %v", err, kind, !want[kind], want[kind])
-						}
-					}
-				})
+				}
 			})
 		}
 	}

@@ -152,31 +152,29 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var r recorder
-				tt.run(t, open(t, memlock.New(), snib.Tracing(r.trace())))()
-				synctest.Wait()
-				count := func(what string, matches func(event) bool) (n int) {
-					for _, e := range r.eventsOf(what) {
-						if matches(e) {
-							n++
-						}
+		bubble(t, tt.name, func(t *testing.T) {
+			var r recorder
+			tt.run(t, open(t, memlock.New(), snib.Tracing(r.trace())))()
+			synctest.Wait()
+			count := func(what string, matches func(event) bool) (n int) {
+				for _, e := range r.eventsOf(what) {
+					if matches(e) {
+						n++
 					}
-					return n
 				}
-				all := func(event) bool { return true }
-				joined := func(e event) bool { return e.Joined }
-				queued := func(e event) bool { return e.Queued == 1 }
-				got := []int{
-					count("ended", all), count("ended", joined), count("acquired", all), count("acquired", joined),
-					count("released", all), count("released", queued),
-				}
-				if want := []int{tt.locks, tt.joined, tt.locks, tt.joined, tt.ends, tt.queued}; !slices.Equal(got, want) {
-					t.Errorf("ended, of these joined, acquired, of these joined, released, of these with one in the queue = %v, "+
-						"want %v", got, want)
-				}
-			})
+				return n
+			}
+			all := func(event) bool { return true }
+			joined := func(e event) bool { return e.Joined }
+			queued := func(e event) bool { return e.Queued == 1 }
+			got := []int{
+				count("ended", all), count("ended", joined), count("acquired", all), count("acquired", joined),
+				count("released", all), count("released", queued),
+			}
+			if want := []int{tt.locks, tt.joined, tt.locks, tt.joined, tt.ends, tt.queued}; !slices.Equal(got, want) {
+				t.Errorf("ended, of these joined, acquired, of these joined, released, of these with one in the queue = %v, "+
+					"want %v", got, want)
+			}
 		})
 	}
 }
@@ -251,24 +249,22 @@ func TestTraceTellsTheKindOfLoss(t *testing.T) {
 		{want: snib.LossClosed, lose: func(_ *spy, l *snib.Locker, _ *snib.Lock) error { return l.Close() }},
 	}
 	for _, tt := range tests {
-		t.Run(string(tt.want), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var r recorder
-				d := newSpy(new(memlock.Store))
-				l := open(t, d, append(tt.opts, snib.Tracing(r.trace()))...)
-				lock := acquire(t, l, "a")
-				if tt.lose != nil {
-					wantErr(t, "lose it", tt.lose(d, l, lock), nil)
-				}
-				<-lock.Lost()
-				synctest.Wait()
-				if lost := r.eventsOf("lost"); len(lost) != 1 || lost[0].Loss != tt.want {
-					t.Errorf("told %+v, want one loss by %q", lost, tt.want)
-				}
-				if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
-					t.Errorf("Release = %v, want %v", err, snib.ErrLost)
-				}
-			})
+		bubble(t, string(tt.want), func(t *testing.T) {
+			var r recorder
+			d := newSpy(new(memlock.Store))
+			l := open(t, d, append(tt.opts, snib.Tracing(r.trace()))...)
+			lock := acquire(t, l, "a")
+			if tt.lose != nil {
+				wantErr(t, "lose it", tt.lose(d, l, lock), nil)
+			}
+			<-lock.Lost()
+			synctest.Wait()
+			if lost := r.eventsOf("lost"); len(lost) != 1 || lost[0].Loss != tt.want {
+				t.Errorf("told %+v, want one loss by %q", lost, tt.want)
+			}
+			if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
+				t.Errorf("Release = %v, want %v", err, snib.ErrLost)
+			}
 		})
 	}
 }
@@ -300,26 +296,24 @@ func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
 // The end that MaxHold or NoRenewal sets for a hold makes no renewal late.
 func TestMarginIsOfTheLease(t *testing.T) {
 	for name, opt := range map[string]snib.Option{"MaxHold": snib.MaxHold(ttl), "NoRenewal": snib.NoRenewal()} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const session = ttl / 3
-				var r recorder
-				d := newSpy(new(memlock.Store))
-				endlessSession(d, session)
-				lock := acquire(t, open(t, d, opt, snib.Tracing(r.trace())), "a")
-				<-lock.Lost()
-				synctest.Wait()
-				renewed := r.eventsOf("renewed")
-				if len(renewed) < 6 {
-					t.Errorf("told of %d renewals, want one every third of %v", len(renewed), session)
+		bubble(t, name, func(t *testing.T) {
+			const session = ttl / 3
+			var r recorder
+			d := newSpy(new(memlock.Store))
+			endlessSession(d, session)
+			lock := acquire(t, open(t, d, opt, snib.Tracing(r.trace())), "a")
+			<-lock.Lost()
+			synctest.Wait()
+			renewed := r.eventsOf("renewed")
+			if len(renewed) < 6 {
+				t.Errorf("told of %d renewals, want one every third of %v", len(renewed), session)
+			}
+			for _, e := range renewed {
+				if e.Margin < session/2 || e.TTL != session {
+					t.Errorf("margin %v of %v; want about two thirds", e.Margin, e.TTL)
 				}
-				for _, e := range renewed {
-					if e.Margin < session/2 || e.TTL != session {
-						t.Errorf("margin %v of %v; want about two thirds", e.Margin, e.TTL)
-					}
-				}
-				wantErr(t, "Release", lock.Release(), snib.ErrLost)
-			})
+			}
+			wantErr(t, "Release", lock.Release(), snib.ErrLost)
 		})
 	}
 }
@@ -474,20 +468,18 @@ func TestLogLevels(t *testing.T) {
 			func(t *testing.T, _ *fault.Driver, l *snib.Locker) { release(t, acquire(t, l, "a")) }},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log lockedBuffer
-				d := fault.Wrap(deafToLoss{memlock.New()}, fault.Plan{})
-				tt.run(t, d, open(t, d,
-					snib.Logging(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))))
-				want, found := fmt.Sprintf("level=%s msg=%q", tt.level, tt.message), false
-				for line := range strings.Lines(log.String()) {
-					found = found || strings.Contains(line, want)
-				}
-				if !found {
-					t.Errorf("no line with %q in\n%s", want, log.String())
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			var log lockedBuffer
+			d := fault.Wrap(deafToLoss{memlock.New()}, fault.Plan{})
+			tt.run(t, d, open(t, d,
+				snib.Logging(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))))
+			want, found := fmt.Sprintf("level=%s msg=%q", tt.level, tt.message), false
+			for line := range strings.Lines(log.String()) {
+				found = found || strings.Contains(line, want)
+			}
+			if !found {
+				t.Errorf("no line with %q in\n%s", want, log.String())
+			}
 		})
 	}
 }
@@ -527,40 +519,38 @@ func TestStalled(t *testing.T) {
 		{"GivesUp", false, func(driver.Request, int) error { return outage }, []string{"stalled", "resumed"}},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var got []string
-				d, try := newSpy(new(memlock.Store)), 0
-				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-					try++
-					if err := tt.call(req, try); err != nil {
-						return nil, err
+		bubble(t, tt.name, func(t *testing.T) {
+			var got []string
+			d, try := newSpy(new(memlock.Store)), 0
+			d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+				try++
+				if err := tt.call(req, try); err != nil {
+					return nil, err
+				}
+				return send()
+			}
+			opts := []snib.Option{snib.RetryTimeout(10 * time.Second), snib.Tracing(&snib.Trace{
+				WaitStalled: func(e snib.WaitStalledEvent) {
+					if got = append(got, "stalled"); e.Name != "a" || !errors.Is(e.Err, snib.ErrUnavailable) {
+						t.Errorf("stalled: %+v", e)
 					}
-					return send()
-				}
-				opts := []snib.Option{snib.RetryTimeout(10 * time.Second), snib.Tracing(&snib.Trace{
-					WaitStalled: func(e snib.WaitStalledEvent) {
-						if got = append(got, "stalled"); e.Name != "a" || !errors.Is(e.Err, snib.ErrUnavailable) {
-							t.Errorf("stalled: %+v", e)
-						}
-					},
-					WaitResumed: func(e snib.WaitResumedEvent) {
-						if got = append(got, "resumed"); e.Name != "a" || tt.name == "Fails" && e.Stalled <= 0 {
-							t.Errorf("resumed: %+v", e)
-						}
-					},
-				})}
-				if tt.fair {
-					opts = append(opts, snib.Fair())
-				}
-				lock, err := open(t, d, opts...).Acquire(t.Context(), "a")
-				if err == nil {
-					release(t, lock)
-				}
-				if (err != nil) != (tt.name == "GivesUp") || !slices.Equal(got, tt.want) {
-					t.Errorf("got %v, %v; want %v", got, err, tt.want)
-				}
-			})
+				},
+				WaitResumed: func(e snib.WaitResumedEvent) {
+					if got = append(got, "resumed"); e.Name != "a" || tt.name == "Fails" && e.Stalled <= 0 {
+						t.Errorf("resumed: %+v", e)
+					}
+				},
+			})}
+			if tt.fair {
+				opts = append(opts, snib.Fair())
+			}
+			lock, err := open(t, d, opts...).Acquire(t.Context(), "a")
+			if err == nil {
+				release(t, lock)
+			}
+			if (err != nil) != (tt.name == "GivesUp") || !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, %v; want %v", got, err, tt.want)
+			}
 		})
 	}
 }

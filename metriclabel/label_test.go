@@ -26,6 +26,8 @@ func TestReasonOf(t *testing.T) {
 		{"Cancelled", gone, errGone, metriclabel.Canceled},
 		{"Unavailable", t.Context(), snib.ErrUnavailable, metriclabel.Backend},
 		{"CancelledDuringAnOutage", gone, fmt.Errorf("%w: %w", snib.ErrUnavailable, errGone), metriclabel.Backend},
+		{"BadName", t.Context(), snib.ErrInvalid, metriclabel.Invalid},
+		{"Kind", t.Context(), snib.ErrKind, metriclabel.Invalid},
 		{"Other", t.Context(), errors.New("disk full"), metriclabel.Backend},
 	}
 	for _, tt := range tests {

@@ -122,27 +122,6 @@ func TestLabelsAreClean(t *testing.T) {
 	}
 }
 
-// TestInvalidNames checks that an Acquire with an invalid name is counted as a failure,
-// and that such names do not break a scrape.
-func TestInvalidNames(t *testing.T) {
-	c := newCollector(t, metrics.Options{MaxResources: 3})
-	l := open(t, memory(), snib.Tracing(c.Trace()))
-	for _, name := range []string{"", "a\x00b", "\xff\xfe", strings.Repeat("y", 1<<20)} {
-		if _, err := l.Acquire(t.Context(), name); err == nil {
-			t.Errorf("Acquire(%.10q) succeeded", name)
-		}
-	}
-	failed := 0.0
-	for series, n := range read(t, c) {
-		if strings.HasPrefix(series, "distributed_lock_failure_reasons_total{reason=\"invalid\"") {
-			failed += n
-		}
-	}
-	if failed != 4 {
-		t.Errorf("%v failures are exported as invalid, want 4", failed)
-	}
-}
-
 func TestManyGoroutines(t *testing.T) {
 	c := newCollector(t, metrics.Options{MaxResources: 4})
 	l := open(t, memory(), snib.Tracing(c.Trace()))
@@ -177,28 +156,4 @@ func TestManyGoroutines(t *testing.T) {
 			t.Errorf("%s = %v over all resources, want %v", name, sums[name], want)
 		}
 	}
-}
-
-// TestManyNames checks that the metrics of a class count all its names, which are in all shards.
-func TestManyNames(t *testing.T) {
-	const names = 200
-	c := newCollector(t, metrics.Options{})
-	l := open(t, memory(), snib.Tracing(c.Trace()))
-	var held []*snib.Lock
-	for i := range names {
-		held = append(held, acquire(t, l, fmt.Sprintf("order/%d", i)))
-	}
-	read(t, c).check(t, scrape{
-		`distributed_lock_wait_seconds_count{resource="order"}`: names,
-		`distributed_lock_held{resource="order"}`:               names,
-		`distributed_lock_hold_seconds_count{resource="order"}`: 0,
-	})
-	for _, lock := range held {
-		release(t, lock)
-	}
-	read(t, c).check(t, scrape{
-		`distributed_lock_held{resource="order"}`:               0,
-		`distributed_lock_hold_seconds_count{resource="order"}`: names,
-		`distributed_lock_queue_length_count{resource="order"}`: names,
-	})
 }
