@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -26,15 +23,7 @@ func TestFailures(t *testing.T) {
 	}
 	addUser("old")
 	open := func(t *testing.T) driver.Driver {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-			Username: "program", Password: "old",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		d := newDriver(t, client, etcdlock.Timeout(time.Minute))
+		d := newDriver(t, dialAs(t, "program", "old", []string{server.Addr()}), etcdlock.Timeout(time.Minute))
 		t.Cleanup(func() { d.Close() })
 		return d
 	}

@@ -111,10 +111,6 @@ func (x *interceptedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 			x.what, x.key = "put", string(op.KeyBytes())
 		case op.IsDelete():
 			x.what, x.key = "delete", string(op.KeyBytes())
-		case op.IsTxn(): // the key is put in either case
-			if _, _, otherwise := op.Txn(); len(otherwise) > 0 {
-				x.what, x.key = "put", string(otherwise[0].KeyBytes())
-			}
 		}
 	}
 	x.Txn = x.Txn.Then(ops...)
@@ -416,7 +412,7 @@ func TestGoneAfterCheck(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	var gate sync.RWMutex // write-locked while no keep-alive is answered
-	client := dialWith(t, server,
+	client := dialAs(t, "", "", []string{server.Addr()},
 		grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
 	k := intercept(client)
 	operator := dial(t, server)
@@ -425,7 +421,7 @@ func TestGoneAfterCheck(t *testing.T) {
 	w := jobtest.Waiting(t, waits, request("name", "waiter"))
 	next := jobtest.Waiting(t, third, request("name", "third"))
 	gate.Lock()
-	time.Sleep(50 * time.Millisecond) // a recent keep-alive would do for the grant
+	time.Sleep(timeout / 50) // a recent keep-alive would do for the grant
 	k.set(hookOnce("get", func(c call) error {
 		err := c.do()
 		if _, err := operator.Delete(t.Context(), c.key); err != nil {

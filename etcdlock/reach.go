@@ -105,7 +105,7 @@ func (d *Driver) whyDisconnected() error {
 	if r, ok := errors.AsType[*reachError](d.ping(ctx, cleanupTimeout)); ok {
 		return r
 	}
-	return &reachError{endpoints: d.client.Endpoints(), reason: "no connection"}
+	return d.noAnswerError("no connection")
 }
 
 // unreachableError explains why there is no connection. err is the error of a call that was not

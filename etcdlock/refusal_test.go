@@ -2,10 +2,6 @@ package etcdlock_test
 
 import (
 	"testing"
-	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -26,15 +22,7 @@ func TestRefusals(t *testing.T) {
 	addUser(secret)
 	jobtest.RefusalTest{
 		Open: map[string]func(*testing.T) driver.Driver{"Session": func(t *testing.T) driver.Driver {
-			client, err := clientv3.New(clientv3.Config{
-				Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), Username: "program",
-				Password: secret,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { client.Close() })
-			return open(t, client)
+			return open(t, dialAs(t, "program", secret, []string{server.Addr()}))
 		}},
 		Secret: secret,
 		Outages: []jobtest.Outage{
