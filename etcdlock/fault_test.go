@@ -476,18 +476,25 @@ func (s alteredStream) RecvMsg(m any) error {
 	return s.alter(m)
 }
 
-// A silentWatcher drops the events of a client's watches unless passes is true.
-type silentWatcher struct {
+// A filteredWatcher reports the answers of a client's watches for which passes returns true.
+type filteredWatcher struct {
 	clientv3.Watcher
-	passes func() bool
+	passes func(context.Context, clientv3.WatchResponse) bool
 }
 
-func (w silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+// silence returns a watcher that drops events unless passes is true.
+func silence(w clientv3.Watcher, passes func() bool) clientv3.Watcher {
+	return filteredWatcher{w, func(_ context.Context, resp clientv3.WatchResponse) bool { return resp.Created || passes() }}
+}
+
+func never() bool { return false }
+
+func (w filteredWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
 	go func() {
 		defer close(to)
 		for resp := range from {
-			if !resp.Created && !w.passes() {
+			if !w.passes(ctx, resp) {
 				continue
 			}
 			select {
@@ -503,7 +510,7 @@ func (w silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 // TestDeafWatch has the watch of a waiter report nothing, as on a member that hangs.
 func TestDeafWatch(t *testing.T) {
 	client := dialShared(t)
-	client.Watcher = silentWatcher{client.Watcher, func() bool { return false }}
+	client.Watcher = silence(client.Watcher, never)
 	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("deaf", "holder"))
 	w := jobtest.Waiting(t, d, request("deaf", "waiter"))
