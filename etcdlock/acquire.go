@@ -152,7 +152,7 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 			return nil, err
 		}
 	}
-	ka := s.requestKeepAlive() // it is sent at the same time as the key
+	ka := a.requestKeepAlive() // it is sent at the same time as the key
 	switch v, err := a.put(ctx); {
 	case err != nil:
 		return nil, err
@@ -201,13 +201,15 @@ func (a *attempt) precheck(ctx context.Context) error {
 	return err
 }
 
-// put puts the key at the end of the queue, unless it is there, and returns the verdict on it.
+// put takes the lock if it has no keys, which needs no read. Otherwise put puts the key at the end
+// of the queue, unless it is there, and returns the verdict on it.
 func (a *attempt) put(ctx context.Context) (verdict, error) {
-	absent := clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)
-	free := clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix()
-	put := clientv3.OpTxn([]clientv3.Cmp{free}, []clientv3.Op{a.putOp(true)}, []clientv3.Op{a.putOp(false)})
+	free := []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix(), oneKeyHasNoLease(a.req.Name),
+	}
+	enqueue := clientv3.OpTxn(isCreatedAt(a.key, 0), []clientv3.Op{a.putOp(false)}, nil)
 	a.maybePut = true
-	answer, err := a.d.commit(ctx, []clientv3.Cmp{absent}, append([]clientv3.Op{put}, a.readOps()...), a.readOps())
+	answer, err := a.d.commit(ctx, free, []clientv3.Op{a.putOp(true)}, append([]clientv3.Op{enqueue}, a.readOps()...))
 	if err != nil {
 		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
 		return waits, err
@@ -216,7 +218,11 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 	if err := checkRevision(answer.Header.Revision); err != nil {
 		return waits, err
 	}
-	v, own, err := a.judge(answer.Responses[len(answer.Responses)-2:])
+	if answer.Succeeded {
+		a.revision, a.recorded = answer.Header.Revision, true
+		return granted, nil
+	}
+	v, own, err := a.judge(answer.Responses[1:])
 	if own != nil {
 		a.revision, a.recorded = own.revision, own.info.Held != 0
 	}
@@ -232,16 +238,12 @@ func (a *attempt) putOp(held bool) clientv3.Op {
 func (a *attempt) wait(ctx context.Context) (*handle, error) {
 	ctx, cancel := a.s.bound(ctx)
 	defer cancel()
-	w := &waiter{info: a.info, woken: make(chan struct{}, 1)}
+	w := &waiter{info: a.info, key: a.key, revision: a.revision, woken: make(chan struct{}, 1)}
 	q, err := a.d.joinQueue(a.req.Name, w)
 	if err != nil {
 		return nil, err
 	}
 	defer q.leave(w)
-	if err := q.awaitLive(ctx, w); err != nil {
-		return nil, err
-	}
-	q.setKey(w, a.key, a.revision)
 	for {
 		v, err := q.judge(w)
 		switch {
@@ -264,7 +266,7 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 // has the key. The watch may be behind: the etcd lease may have ended meanwhile, and the key
 // with it.
 func (a *attempt) confirmAndGrant(ctx context.Context) (*handle, error) {
-	ka := a.s.requestKeepAlive() // it is sent at the same time
+	ka := a.requestKeepAlive() // it is sent at the same time
 	if err := a.checkKey(ctx); err != nil {
 		return nil, err
 	}
@@ -292,6 +294,14 @@ func (a *attempt) abandonKey() error {
 	}
 	a.key = ""
 	return errRestart
+}
+
+// requestKeepAlive requests the keep-alive from which the lease will count.
+func (a *attempt) requestKeepAlive() *keepAlive {
+	if a.req.Tokens > 1 {
+		return a.s.requestKeepAlive(renewalAge)
+	}
+	return a.s.requestKeepAlive(a.s.ttl / grantAge)
 }
 
 // maxCheckAge is how long ago a majority may have had the key when its lease begins.
@@ -328,7 +338,6 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 	if l.tellsWanted() {
 		a.d.observeWaiters(l)
 	}
-	a.d.leases.add(l)
 	if err := a.s.register(l); err != nil {
 		l.detach()
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
@@ -84,11 +85,16 @@ func dial(t testing.TB, server *etcdtest.Server, addrs ...string) *clientv3.Clie
 	if len(addrs) == 0 {
 		addrs = []string{server.Addr()}
 	}
-	password := ""
 	if server != nil && server.Login() {
-		password = etcdtest.Password
+		return dialAs(t, "root", etcdtest.Password, addrs)
 	}
-	client, err := connect(password, addrs)
+	return dialAs(t, "", "", addrs)
+}
+
+// dialAs returns a client of a user that is closed at the end of the test.
+func dialAs(t testing.TB, user, password string, addrs []string, opts ...grpc.DialOption) *clientv3.Client {
+	t.Helper()
+	client, err := connect(user, password, addrs, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +102,7 @@ func dial(t testing.TB, server *etcdtest.Server, addrs ...string) *clientv3.Clie
 	return client
 }
 
-func connect(password string, addrs []string) (*clientv3.Client, error) {
-	conf := clientv3.Config{Endpoints: addrs, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
-	if password != "" {
-		conf.Username, conf.Password = "root", password
-	}
-	return clientv3.New(conf)
+func connect(user, password string, addrs []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: addrs, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		Username: user, Password: password, DialOptions: opts})
 }

@@ -23,7 +23,6 @@ type Driver struct {
 
 	openSem chan struct{} // of capacity 1: held while a session is begun
 	session atomic.Pointer[session]
-	leases  leases
 	queues  watchedQueues
 
 	life *driverkit.Lifecycle // ends with Close
@@ -44,7 +43,6 @@ func New(client *clientv3.Client, opts ...Option) (*Driver, error) {
 	}
 	d := &Driver{client: client, conf: c, openSem: make(chan struct{}, 1), life: driverkit.NewLifecycle()}
 	d.nonces.driver = strings.ToLower(rand.Text()[:16])
-	d.leases.byName = map[string][]*lease{}
 	d.queues.byName = map[string]*watchedQueue{}
 	return d, nil
 }

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -27,15 +24,7 @@ func TestFailures(t *testing.T) {
 	}
 	addUser(secret)
 	open := func(t *testing.T) driver.Driver {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-			Username: "program", Password: secret,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
-		d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
+		d := newDriver(t, dialAs(t, "program", secret, []string{server.Addr()}), etcdlock.Timeout(5*time.Minute))
 		t.Cleanup(func() { d.Close() })
 		return d
 	}

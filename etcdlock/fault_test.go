@@ -111,10 +111,6 @@ func (x *interceptedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 			x.what, x.key = "put", string(op.KeyBytes())
 		case op.IsDelete():
 			x.what, x.key = "delete", string(op.KeyBytes())
-		case op.IsTxn(): // the key is put in either case
-			if _, _, otherwise := op.Txn(); len(otherwise) > 0 {
-				x.what, x.key = "put", string(otherwise[0].KeyBytes())
-			}
 		}
 	}
 	x.Txn = x.Txn.Then(ops...)
@@ -416,7 +412,7 @@ func TestGoneAfterCheck(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	var gate sync.RWMutex // write-locked while no keep-alive is answered
-	client := dialWith(t, server,
+	client := dialAs(t, "", "", []string{server.Addr()},
 		grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
 	k := intercept(client)
 	operator := dial(t, server)
@@ -425,7 +421,7 @@ func TestGoneAfterCheck(t *testing.T) {
 	w := jobtest.Waiting(t, waits, request("name", "waiter"))
 	next := jobtest.Waiting(t, third, request("name", "third"))
 	gate.Lock()
-	time.Sleep(50 * time.Millisecond) // a recent keep-alive would do for the grant
+	time.Sleep(timeout / 50) // a recent keep-alive would do for the grant
 	k.set(hookOnce("get", func(c call) error {
 		err := c.do()
 		if _, err := operator.Delete(t.Context(), c.key); err != nil {
@@ -480,18 +476,25 @@ func (s alteredStream) RecvMsg(m any) error {
 	return s.alter(m)
 }
 
-// A silentWatcher drops the events of a client's watches unless passes is true.
-type silentWatcher struct {
+// A filteredWatcher reports the answers of a client's watches for which passes returns true.
+type filteredWatcher struct {
 	clientv3.Watcher
-	passes func() bool
+	passes func(context.Context, clientv3.WatchResponse) bool
 }
 
-func (w silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+// silence returns a watcher that drops events unless passes is true.
+func silence(w clientv3.Watcher, passes func() bool) clientv3.Watcher {
+	return filteredWatcher{w, func(_ context.Context, resp clientv3.WatchResponse) bool { return resp.Created || passes() }}
+}
+
+func never() bool { return false }
+
+func (w filteredWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
 	go func() {
 		defer close(to)
 		for resp := range from {
-			if !resp.Created && !w.passes() {
+			if !w.passes(ctx, resp) {
 				continue
 			}
 			select {
@@ -507,7 +510,7 @@ func (w silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 // TestDeafWatch has the watch of a waiter report nothing, as on a member that hangs.
 func TestDeafWatch(t *testing.T) {
 	client := dialShared(t)
-	client.Watcher = silentWatcher{client.Watcher, func() bool { return false }}
+	client.Watcher = silence(client.Watcher, never)
 	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("deaf", "holder"))
 	w := jobtest.Waiting(t, d, request("deaf", "waiter"))

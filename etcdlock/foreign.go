@@ -18,6 +18,12 @@ import (
 // value, too, because etcd 3.7 answers a request for keys only without their leases.
 func readOneKey(name string) clientv3.Op { return clientv3.OpGet(name) }
 
+// oneKeyHasNoLease returns the condition that the key whose name is that of the lock has no lease,
+// or does not exist.
+func oneKeyHasNoLease(name string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.LeaseValue(name), "=", 0)
+}
+
 // checkOneKey returns an error that matches ErrKind if the answer to readOneKey shows the lock of
 // another library.
 func checkOneKey(answer *etcdserverpb.ResponseOp) error {

@@ -177,7 +177,7 @@ func TestWantedDeaf(t *testing.T) {
 		name string
 		wrap func(clientv3.Watcher) clientv3.Watcher
 	}{
-		{"Hangs", func(w clientv3.Watcher) clientv3.Watcher { return silentWatcher{w, func() bool { return false }} }},
+		{"Hangs", func(w clientv3.Watcher) clientv3.Watcher { return silence(w, never) }},
 		{"Fails", func(w clientv3.Watcher) clientv3.Watcher { return failingWatcher{w} }},
 	}
 	for _, tt := range tests {

@@ -46,35 +46,18 @@ type lease struct {
 	releaseErr        error // the result of Release; does not change once the lease has ended
 }
 
-// leases are those of a driver.
-type leases struct {
-	mu     sync.Mutex
-	byName map[string][]*lease
-}
-
-func (ls *leases) add(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.byName[l.req.Name] = append(ls.byName[l.req.Name], l)
-}
-
-func (ls *leases) remove(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	rest := slices.DeleteFunc(ls.byName[l.req.Name], func(other *lease) bool { return other == l })
-	if len(rest) == 0 {
-		delete(ls.byName, l.req.Name)
-		return
+// findLease returns the lease of a name for which match is true, or nil.
+func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
+	s := d.session.Load()
+	if s == nil {
+		return nil
 	}
-	ls.byName[l.req.Name] = rest
-}
-
-// find returns the lease of a name for which match is true, or nil.
-func (ls *leases) find(name string, match func(*lease) bool) *lease {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if i := slices.IndexFunc(ls.byName[name], match); i >= 0 {
-		return ls.byName[name][i]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.leases {
+		if l.req.Name == name && match(l) {
+			return l
+		}
 	}
 	return nil
 }
@@ -90,7 +73,7 @@ func (ls *leases) find(name string, match func(*lease) bool) *lease {
 // apart: it does not stop a goroutine that still writes after its own release. For a hold that
 // this driver does not have, the comparison never succeeds.
 func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
-	l := d.leases.find(name, func(l *lease) bool { return l.hasToken(token) })
+	l := d.findLease(name, func(l *lease) bool { return l.hasToken(token) })
 	if l == nil {
 		return clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "<", 0)
 	}
@@ -173,11 +156,10 @@ func (l *lease) end(result, why error) {
 	l.detach()
 }
 
-// detach removes the lease from the driver, its session and its queue.
+// detach removes the lease from its session and its queue.
 func (l *lease) detach() {
 	l.stopObserving()
 	l.s.unregister(l)
-	l.d.leases.remove(l)
 }
 
 // hasEnded reports whether the lease has ended, as far as we know.
@@ -196,7 +178,7 @@ func (l *lease) endError() error {
 }
 
 // checkKey asks a majority whether the key is held.
-func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, []*lease{l})[l] }
+func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, []*lease{l}, true)[l] }
 
 // Release implements [driver.Lease]. It retries while ctx lives. If it fails, the key is deleted
 // later, because it would not expire while the session lives.
@@ -236,7 +218,7 @@ func (l *lease) Release(ctx context.Context) error {
 				err = context.Cause(ctx)
 			}
 		}
-		l.d.leases.remove(l) // its holder can't rely on it any more
+		l.s.unregister(l) // its holder can't rely on it any more
 		l.scheduleCleanup()
 		return explain(err)
 	}
@@ -260,11 +242,12 @@ func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.req.MinHol
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {
-	l.mu.Lock()
-	value, minHold := l.value(), l.info.MinHold
-	l.mu.Unlock()
-	if l.minLeft() == 0 {
-		minHold = 0
+	var value string
+	var minHold int64
+	if l.minLeft() > 0 {
+		l.mu.Lock()
+		value, minHold = l.value(), l.info.MinHold
+		l.mu.Unlock()
 	}
 	wasHeld, err := l.d.endHold(ctx, l.isHeld(), l.key, value, minHold)
 	switch {
@@ -343,8 +326,8 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(leases) == 0 {
 		return answers
 	}
-	ka := d.session.Load().requestKeepAlive() // the leases of an earlier session are lost
-	failed := d.checkKeys(ctx, leases)
+	ka := d.session.Load().requestKeepAlive(renewalAge) // the leases of an earlier session are lost
+	failed := d.checkKeys(ctx, leases, true)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
 		h, ok := one.(*handle)
@@ -367,8 +350,8 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	if s == nil {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
-	ka := s.requestKeepAlive()
-	checkErr := s.checkAll(ctx)
+	ka := s.requestKeepAlive(renewalAge)
+	checkErr := s.checkLeases(ctx, s.allLeases(), true)
 	start, err := ka.wait(ctx)
 	if over := s.err(); over != nil { // its leases are told, and those of the next one wait for the next call
 		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
@@ -379,13 +362,14 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	return driver.Renewal{Start: start}
 }
 
-// checkKeys asks a majority whether the keys of leases exist, and returns the errors.
-func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
+// checkKeys asks a majority whether the keys of leases exist, and returns the errors. With record,
+// it writes into them what has changed.
+func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record bool) map[*lease]error {
 	failed := map[*lease]error{}
 	for some := range slices.Chunk(leases, batch) {
 		ops := make([]clientv3.Op, len(some))
 		for i, l := range some {
-			ops[i] = l.checkOp()
+			ops[i] = l.checkOp(record)
 		}
 		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
@@ -399,14 +383,14 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 	return failed
 }
 
-// checkOp returns the operation that checks the key. If the lease was waited for, its value
-// does not say yet since when it holds the lock, because nobody could know that before. Then
-// checkOp records it, for people, as it does with a new label.
-func (l *lease) checkOp() clientv3.Op {
+// checkOp returns the operation that checks the key. If the lease was waited for, its value does
+// not say yet since when it holds the lock, because nobody could know that before. With record,
+// checkOp writes it, for people, as it does with a new label.
+func (l *lease) checkOp(record bool) clientv3.Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var put []clientv3.Op
-	if !l.infoRecorded {
+	if record && !l.infoRecorded {
 		put = []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}
 	}
 	return clientv3.OpTxn(l.isHeld(), put, nil)

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/sniblock/snib/driver"
@@ -88,7 +86,7 @@ func TestRenewalOfMany(t *testing.T) {
 	server := etcdtest.Start(t)
 	operator := dial(t, server)
 	var gate sync.RWMutex // write-locked while no watch reports anything
-	client := dialWith(t, server, grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Watch/Watch", &gate)))
+	client := dialAs(t, "", "", []string{server.Addr()}, grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Watch/Watch", &gate)))
 	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 	t.Cleanup(func() { d.Close() })
 	m := acquireMany(t, d, manyHolds)
@@ -122,7 +120,7 @@ func TestWatchEnds(t *testing.T) {
 			server := etcdtest.Start(t)
 			operator := dial(t, server)
 			var ending atomic.Bool // the next event ends the stream
-			client := dialWith(t, server,
+			client := dialAs(t, "", "", []string{server.Addr()},
 				grpc.WithChainStreamInterceptor(alterAnswers("/etcdserverpb.Watch/Watch", func(m any) error {
 					if resp := m.(*etcdserverpb.WatchResponse); len(resp.Events) > 0 && ending.CompareAndSwap(true, false) {
 						return end(resp)
@@ -160,17 +158,4 @@ func awaitWatchCount(t *testing.T, server *etcdtest.Server, want int) {
 		}
 		return nil
 	})
-}
-
-// dialWith returns a client with options of gRPC.
-func dialWith(t *testing.T, server *etcdtest.Server, opts ...grpc.DialOption) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), DialOptions: opts,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	return client
 }

@@ -84,52 +84,17 @@ func TestKeysNotAgain(t *testing.T) {
 	}
 }
 
-// A delayedWatcher keeps events back while it is blocked.
-type delayedWatcher struct {
-	clientv3.Watcher
-	mu        sync.Mutex
-	unblocked chan struct{} // closed to let events pass; nil while not blocked
-}
-
-func (w *delayedWatcher) block() (unblock func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unblocked = make(chan struct{})
-	return sync.OnceFunc(func() { close(w.unblocked) })
-}
-
-func (w *delayedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
-	go func() {
-		defer close(to)
-		for resp := range from {
-			w.mu.Lock()
-			unblocked := w.unblocked
-			w.mu.Unlock()
-			if unblocked != nil {
-				select {
-				case <-unblocked:
-				case <-ctx.Done():
-					return
-				}
-			}
-			select {
-			case to <- resp:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return to
-}
-
 // TestOldKeyInView has a watch lag. It shows the key of a request as it was in an earlier hold:
 // at the head of the queue.
 func TestOldKeyInView(t *testing.T) {
 	t.Parallel()
 	client := dialShared(t)
-	late := &delayedWatcher{Watcher: client.Watcher}
-	client.Watcher = late
+	var gate sync.RWMutex // write-locked while no event passes
+	client.Watcher = filteredWatcher{client.Watcher, func(ctx context.Context, _ clientv3.WatchResponse) bool {
+		gate.RLock()
+		defer gate.RUnlock()
+		return ctx.Err() == nil
+	}}
 	k := intercept(client)
 	var asked atomic.Pointer[context.CancelFunc] // to call a second after the request has put its key
 	k.set(func(c call) error {
@@ -144,7 +109,8 @@ func TestOldKeyInView(t *testing.T) {
 	w := jobtest.Waiting(t, d, request("view", "a"))
 	release(t, l)
 	l = w.Get(t) // the driver watches
-	unblock := late.block()
+	gate.Lock()
+	unblock := sync.OnceFunc(gate.Unlock)
 	defer unblock()
 	release(t, l)
 	held := acquire(t, other, request("view", "second"))
@@ -170,7 +136,7 @@ func TestOldKeyInView(t *testing.T) {
 func TestDeafAgain(t *testing.T) {
 	client := dialShared(t)
 	var silent atomic.Bool
-	client.Watcher = silentWatcher{client.Watcher, func() bool { return !silent.Load() }}
+	client.Watcher = silence(client.Watcher, func() bool { return !silent.Load() })
 	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("silent", "first"))
 	w := jobtest.Waiting(t, d, request("silent", "a"))

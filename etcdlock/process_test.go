@@ -41,12 +41,12 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, oneServer.End)) }
 // A job is the work of a child process with a driver of its own.
 type job struct {
 	jobtest.Job
-	Addrs    []string
-	Password string
+	Addrs          []string
+	User, Password string
 }
 
 func (j job) do(ctx context.Context) error {
-	client, err := connect(j.Password, j.Addrs)
+	client, err := connect(j.User, j.Password, j.Addrs)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func startHolder(t testing.TB, server *etcdtest.Server, req driver.Request) *liv
 	t.Helper()
 	j := job{Job: jobtest.Job{Role: "hold", Req: req}, Addrs: []string{server.Addr()}}
 	if server.Login() {
-		j.Password = etcdtest.Password
+		j.User, j.Password = "root", etcdtest.Password
 	}
 	c := livetest.StartChild(t, j)
 	c.Expect("held")

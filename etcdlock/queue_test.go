@@ -165,16 +165,8 @@ func TestBadInput(t *testing.T) {
 	locked.Ctl("user", "add", "reader:"+etcdtest.Password)
 	locked.Ctl("user", "grant-role", "reader", "reader")
 	locked.RequireLogin()
-	anonymous, err := connect("", []string{locked.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer anonymous.Close()
-	reader, err := clientv3.New(clientv3.Config{Endpoints: []string{locked.Addr()}, Username: "reader", Password: etcdtest.Password})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
+	anonymous := dialAs(t, "", "", []string{locked.Addr()})
+	reader := dialAs(t, "reader", etcdtest.Password, []string{locked.Addr()})
 	hung := etcdtest.Cluster(t, 3)
 	minority := dial(t, hung.Members[0])
 	for _, m := range hung.Members[1:] {

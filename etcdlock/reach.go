@@ -105,7 +105,7 @@ func (d *Driver) whyDisconnected() error {
 	if r, ok := errors.AsType[*reachError](d.ping(ctx, cleanupTimeout)); ok {
 		return r
 	}
-	return &reachError{endpoints: d.client.Endpoints(), reason: "no connection"}
+	return d.noAnswerError("no connection")
 }
 
 // unreachableError explains why there is no connection. err is the error of a call that was not
@@ -125,7 +125,7 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 	defer cancel()
 	switch {
 	case strings.Contains(r.reason, "no such host"):
-		r.permanent = d.everyEndpoint(func(host string, _ bool) bool {
+		r.permanent = d.everyEndpoint(func(host string) bool {
 			name, _, _ := net.SplitHostPort(host)
 			_, err := net.DefaultResolver.LookupHost(ctx, name)
 			dns, ok := errors.AsType[*net.DNSError](err)
@@ -134,10 +134,10 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 	case strings.Contains(r.reason, "tls: ") || strings.Contains(r.reason, "x509: "):
 		r.permanent = true
 	case strings.Contains(r.reason, "handshake failed") &&
-		d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, false) }):
+		d.everyEndpoint(func(host string) bool { return speaks(ctx, host, false) }):
 		r.reason, r.permanent = "the server does not use TLS, and the client does: "+r.reason, true
 	case strings.Contains(r.reason, "server preface") &&
-		d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, true) }):
+		d.everyEndpoint(func(host string) bool { return speaks(ctx, host, true) }):
 		r.reason, r.permanent = "the server requires TLS, and the client does not use it: "+r.reason, true
 	case strings.Contains(r.reason, "http2: "):
 		r.reason, r.permanent = "another service listens there: "+r.reason, true
@@ -149,13 +149,13 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 const connectionError = "connection error: desc = "
 
 // everyEndpoint reports whether match is true for all endpoints, each a host:port.
-func (d *Driver) everyEndpoint(match func(host string, secure bool) bool) bool {
+func (d *Driver) everyEndpoint(match func(host string) bool) bool {
 	for _, endpoint := range d.client.Endpoints() {
-		host, secure := endpoint, false
+		host := endpoint
 		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
-			host, secure = u.Host, u.Scheme == "https"
+			host = u.Host
 		}
-		if !match(host, secure) {
+		if !match(host) {
 			return false
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // lease that another driver has acquired can be released, but not renewed and not labelled, because
 // it belongs to the session of that driver: these calls return [errors.ErrUnsupported].
 func (d *Driver) Lease(name, id string, _ time.Duration) driver.Lease {
-	if l := d.leases.find(name, func(l *lease) bool { return l.req.ID == id }); l != nil {
+	if l := d.findLease(name, func(l *lease) bool { return l.req.ID == id }); l != nil {
 		return &handle{lease: l}
 	}
 	return driverkit.NewRemoteLease(id, func(ctx context.Context) error { return d.releaseByID(ctx, name, id) })

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
@@ -63,14 +61,7 @@ func TestRoles(t *testing.T) {
 		t.Fatalf("the commands on the page do not enable logins:\n%s", block)
 	}
 	as := func(user string) (*clientv3.Client, *etcdlock.Driver) {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(), Username: user,
-			Password: password,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { client.Close() })
+		client := dialAs(t, user, password, []string{server.Addr()})
 		return client, open(t, client)
 	}
 	mustDeny := func(what string, err error) {

@@ -28,10 +28,14 @@ const (
 	// without one.
 	keepAlivesPerTTL = 6
 
-	// maxKeepAliveAge is how old a keep-alive may be for a grant or a renewal to count from it.
-	// A hold may be shorter by this much. In return, keep-alives for any number of holds are
-	// sent no more often.
-	maxKeepAliveAge = 5 * time.Millisecond
+	// renewalAge is how old a keep-alive may be for a renewal to count from it, or for the grant of
+	// a lease that can be handed over, which is renewed soon. In return, keep-alives for any number
+	// of holds are sent no more often.
+	renewalAge = 5 * time.Millisecond
+
+	// grantAge is which part of the TTL it may be old for another grant, whose hold may be shorter
+	// by this much.
+	grantAge = 100
 
 	// cleanupPeriod is how long an abandoned request may still be executed.
 	cleanupPeriod = 10 * time.Minute
@@ -58,7 +62,7 @@ type session struct {
 	mu      sync.Mutex
 	start   driver.Instant      // just before the latest answered keep-alive was sent
 	failing time.Time           // when the first keep-alive failed since then; zero if none has
-	leases  map[*lease]struct{} // to be told of the session's end
+	leases  map[*lease]struct{} // held, as far as we know; to be told of the session's end
 	pending []*keepAlive        // requested and not answered yet
 	unsent  *keepAlive          // the last one of those, if it was not sent yet
 	sendNow chan struct{}       // of capacity 1
@@ -244,12 +248,13 @@ func (s *session) unregister(l *lease) {
 	s.unwatch(l)
 }
 
-// requestKeepAlive requests a keep-alive that is sent from now on, or was just sent.
-func (s *session) requestKeepAlive() *keepAlive {
+// requestKeepAlive requests a keep-alive that is sent from now on, or was sent less than maxAge
+// ago.
+func (s *session) requestKeepAlive(maxAge time.Duration) *keepAlive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ka := &keepAlive{done: make(chan struct{})}
-	if err := s.err(); err != nil || driver.Now().Sub(s.start) < maxKeepAliveAge {
+	if err := s.err(); err != nil || driver.Now().Sub(s.start) < maxAge {
 		ka.finish(s.start, err)
 		return ka
 	}

@@ -131,7 +131,8 @@ func (s *session) watchOnStream(ctx context.Context) error {
 		if err := s.sendWatches(stream, batch); err != nil {
 			return err
 		}
-		if err := s.checkAnnounced(ctx, batch.announced); err != nil {
+		// A watch reports only what happens after its announcement.
+		if err := s.checkLeases(ctx, batch.announced, false); err != nil {
 			return err
 		}
 		if pending = batch.more; pending {
@@ -193,28 +194,6 @@ func (s *session) sendWatches(stream etcdserverpb.Watch_WatchClient, b watchBatc
 	return nil
 }
 
-// checkAnnounced finds out whether the keys of leases were deleted before etcd announced their
-// watches, which report only later deletions.
-func (s *session) checkAnnounced(ctx context.Context, leases []*lease) error {
-	if len(leases) == 0 {
-		return nil
-	}
-	ops := make([]clientv3.Op, len(leases))
-	for i, l := range leases {
-		ops[i] = clientv3.OpTxn(l.isHeld(), nil, nil)
-	}
-	answer, err := s.d.commit(ctx, nil, ops, nil)
-	if err != nil {
-		return err
-	}
-	for i, l := range leases {
-		if !answer.Responses[i].GetResponseTxn().GetSucceeded() {
-			s.onKeyDeleted(l)
-		}
-	}
-	return nil
-}
-
 // assignWatchID assigns an id to the watch of a lease. If the lease has ended meanwhile, the
 // watch is cancelled soon.
 func (s *session) assignWatchID(l *lease) int64 {
@@ -271,12 +250,16 @@ func (s *session) noteResponse(resp *etcdserverpb.WatchResponse) *lease {
 	return l
 }
 
-// checkAll reads the keys of all leases, and tells those that have ended.
-func (s *session) checkAll(ctx context.Context) (err error) {
+// allLeases returns the leases of the session.
+func (s *session) allLeases() []*lease {
 	s.mu.Lock()
-	leases := slices.Collect(maps.Keys(s.leases))
-	s.mu.Unlock()
-	for l, failure := range s.d.checkKeys(ctx, leases) {
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.leases))
+}
+
+// checkLeases is [Driver.checkKeys], and tells the leases that have ended.
+func (s *session) checkLeases(ctx context.Context, leases []*lease, record bool) (err error) {
+	for l, failure := range s.d.checkKeys(ctx, leases, record) {
 		if errors.Is(failure, driver.ErrLost) {
 			s.onKeyDeleted(l)
 		} else {
@@ -296,5 +279,5 @@ func (s *session) onKeyDeleted(l *lease) {
 		return
 	}
 	l.lose(errKeyGone)
-	s.requestKeepAlive()
+	s.requestKeepAlive(0)
 }

@@ -57,20 +57,17 @@ type watchedQueue struct {
 	live     bool // queue is that of etcd at revision, and later changes will be reported
 	queue    queue
 	revision int64
-	waiters  map[*waiter]struct{}
-	byKey    map[string]*waiter
+	waiters  map[string]*waiter  // by their keys
 	leases   map[*lease]struct{} // to be told of waiters in other processes
 	err      error               // why there is no queue, if the error is permanent
 }
 
 // A waiter is an attempt that waits in a queue.
 type waiter struct {
-	info  info
-	woken chan struct{} // of capacity 1: check the queue again
-
-	// Set once the key is put; guarded by watchedQueue.mu.
+	info     info
 	key      string
-	revision int64
+	revision int64         // that created the key
+	woken    chan struct{} // of capacity 1: check the queue again
 }
 
 func (w *waiter) wake() {
@@ -89,7 +86,7 @@ func (d *Driver) joinQueue(name string, w *waiter) (*watchedQueue, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiters[w] = struct{}{}
+	q.waiters[w.key] = w
 	return q, nil
 }
 
@@ -132,7 +129,7 @@ func (d *Driver) retainQueue(name string) (*watchedQueue, error) {
 		ctx, stop := context.WithCancel(d.life.Context())
 		q = &watchedQueue{
 			d: d, name: name, stop: stop,
-			waiters: map[*waiter]struct{}{}, byKey: map[string]*waiter{}, leases: map[*lease]struct{}{},
+			waiters: map[string]*waiter{}, leases: map[*lease]struct{}{},
 		}
 		if !d.life.Go(func() { q.run(ctx) }) {
 			stop()
@@ -150,8 +147,7 @@ func (d *Driver) retainQueue(name string) (*watchedQueue, error) {
 
 func (q *watchedQueue) leave(w *waiter) {
 	q.mu.Lock()
-	delete(q.waiters, w)
-	delete(q.byKey, w.key)
+	delete(q.waiters, w.key)
 	q.mu.Unlock()
 	q.release()
 }
@@ -319,7 +315,7 @@ func (q *watchedQueue) apply(events []*clientv3.Event) {
 
 // wakeWaiter wakes the waiter with this key. It is called with the mutex held.
 func (q *watchedQueue) wakeWaiter(key string) {
-	if w := q.byKey[key]; w != nil {
+	if w := q.waiters[key]; w != nil {
 		w.wake()
 	}
 }
@@ -353,39 +349,13 @@ func (q *watchedQueue) signalLeases() {
 
 // wakeAll wakes all waiters. It is called with the mutex held.
 func (q *watchedQueue) wakeAll() {
-	for w := range q.waiters {
+	for _, w := range q.waiters {
 		w.wake()
 	}
 }
 
-// awaitLive waits until the watch has begun: later changes will be reported.
-func (q *watchedQueue) awaitLive(ctx context.Context, w *waiter) error {
-	for {
-		q.mu.Lock()
-		live, err := q.live, q.err
-		q.mu.Unlock()
-		if live || err != nil {
-			return err
-		}
-		select {
-		case <-w.woken:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// setKey records the key with which w waits in the queue.
-func (q *watchedQueue) setKey(w *waiter, key string, revision int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.byKey, w.key)
-	w.key, w.revision = key, revision
-	q.byKey[key] = w
-	w.wake()
-}
-
-// judge returns the verdict on w, and an error if another kind of lock is in its way.
+// judge returns the verdict on w, and an error if another kind of lock is in its way. While there
+// is no watch, w waits.
 func (q *watchedQueue) judge(w *waiter) (verdict, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -75,10 +75,10 @@ func BenchmarkHandOver(b *testing.B) {
 	var total time.Duration
 	for b.Loop() {
 		l := acquire(b, one, request("one"))
-		got := acquireLater(b, two, request("two"))
+		got := jobtest.Waiting(b, two, request("two"))
 		began := time.Now()
 		release(b, l)
-		l = <-got
+		l = got.Get(b)
 		total += time.Since(began)
 		release(b, l)
 	}

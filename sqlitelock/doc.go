@@ -17,45 +17,38 @@
 // Waiters of all processes queue in the file and are always served in the order of arrival;
 // consecutive readers are let in together. Each waiter waits in the kernel for the one before
 // it, and the first one for the holders. It wakes about a millisecond after the lock was
-// released, and waiting costs next to no processor time.
-//
-// A stopped waiter that reaches the head of the queue and does not take the lock is passed.
-// Those behind it check the queue again after one second for each waiter before them, and pass
-// the waiter one second after they found it idle. It keeps its place.
+// released, and waiting costs next to no processor time. A stopped waiter that reaches the head of
+// the queue and does not take the lock is passed after a second or two, and keeps its place.
 //
 // A detached lease, and one that another process releases or breaks, unlocks no byte that its
-// waiters watch. Its end wakes the waiters of the same process. For those of other processes it
-// sets the time of change of the second file, for which they have an inotify watch on Linux. On
-// the other systems, the head of the queue notices at its next check, once a second.
+// waiters watch. Its end wakes the waiters of the same process, and on Linux those of others
+// (inotify). On the other systems, the head of the queue notices at its next check, once a second.
 //
 // For each lease or waiter of another driver that a driver waits for, one goroutine blocks in
-// the kernel, together with its thread. It can't be interrupted: when the wait is cancelled, it
-// stays until that lease or waiter is gone. A request needs at most one such goroutine, or 32
-// for a semaphore or the readers of a lock. Leases and waiters of the same driver need none.
+// the kernel, together with its thread, until that lease or waiter is gone, also when the wait is
+// cancelled. A request needs at most one such goroutine, or 32 for a semaphore or the readers of a
+// lock. Leases and waiters of the same driver need none.
 //
 // # Liveness
 //
-// A lease ends at its TTL unless it is renewed. A renewal never shortens it, and works through
-// any driver on the file, as a release does: see [Driver.Lease]. Times are those of CLOCK_BOOTTIME,
-// which nobody can set and which counts sleep. A lease ends
-// at once if its process dies or closes the driver: in a second file beside the database,
-// whose name ends in .live, each lease and each waiter keeps a byte of its own locked, and
-// the kernel unlocks it. A restart of the host ends it, too.
+// A lease ends at its TTL unless it is renewed, through any driver on the file: see [Driver.Lease].
+// Times are those of CLOCK_BOOTTIME, which nobody can set and which counts sleep. A lease ends at
+// once if its process dies or closes the driver: in a second file beside the database, whose name
+// ends in .live, each lease and each waiter keeps a byte of its own locked, and the kernel unlocks
+// it. A restart of the host ends it, too.
 //
 // [Driver.Inherit] returns a file that keeps that byte locked. After the process that took the
-// lease has died, the processes that inherited the file keep the lease, also past its TTL,
-// until the last of them has closed the file or is gone. As long as the process lives, even
-// stopped, the TTL ends the lease. Release ends it even if others have the file open.
+// lease has died, the processes that inherited the file keep the lease, also past its TTL, until
+// the last of them has closed the file or is gone.
 //
-// A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
-// no file. A lease that MinHold keeps after its release outlives the process too. Across a
-// restart of the host, both last until their end by the wall clock, and at most for a TTL.
+// A detached lease does not depend on a process: its TTL, Release or Break ends it. A lease that
+// MinHold keeps after its release outlives the process too. Across a restart of the host, both last
+// until their end by the wall clock, and at most for a TTL.
 //
-// A transaction takes less than a millisecond. A process that is stopped in the middle of one
-// blocks all others that use the file until it resumes or is killed. Their calls return soon
-// after their contexts are done. An Acquire that gets no answer for 4.5 seconds fails with
-// [driver.ErrUnavailable], and names that process if it is visible; a request that is already
-// in the queue keeps its place for a minute.
+// A process that is stopped in the middle of a transaction, which takes less than a millisecond,
+// blocks all others that use the file until it resumes or is killed. An Acquire that gets no answer
+// for 4.5 seconds fails with [driver.ErrUnavailable], and names that process if it is visible; a
+// request that is already in the queue keeps its place for a minute.
 //
 // A holder whose lease is broken by force learns of it when it renews or releases the lease, or
 // hands it over within its process: no kernel lock can wake it.
@@ -72,11 +65,9 @@
 //
 // # Failover
 //
-// There is none: if the disk fails, no lock can be acquired, and holders lose theirs at
-// the end of their TTL. Network file systems are refused. When one of the files is
-// replaced or deleted while a driver uses it, the driver's calls fail. Containers may
-// share the file if they share the kernel; if they show boot ids of their own (LXC,
-// systemd-nspawn), only one of them can use it at a time.
+// There is none: if the disk fails, no lock can be acquired, and holders lose theirs at the end of
+// their TTL. Network file systems are refused. Containers may share the file if they share the
+// kernel; if they show boot ids of their own, only one of them can use it at a time.
 //
 // # Options
 //

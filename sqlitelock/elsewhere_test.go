@@ -44,7 +44,7 @@ func TestFreedElsewhere(t *testing.T) {
 				req := request("holder")
 				req.Detached = tt.detached
 				l := acquire(t, holder, req)
-				got := acquireLater(t, tt.waiter, request("next"))
+				got := jobtest.Waiting(t, tt.waiter, request("next"))
 				if err := tt.free(other, l); err != nil {
 					t.Fatal(err)
 				}

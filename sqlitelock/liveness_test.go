@@ -55,62 +55,24 @@ var (
 	release = jobtest.Release
 )
 
-// acquireLater calls Acquire in a goroutine, and returns when the request is in the queue.
-func acquireLater(t testing.TB, d *Driver, req driver.Request) <-chan driver.Lease {
-	t.Helper()
-	got := make(chan driver.Lease, 1)
-	go func() {
-		l, err := d.Acquire(context.Background(), req)
-		if err != nil && !errors.Is(err, driver.ErrClosed) {
-			t.Errorf("Acquire by %s = %v", req.ID, err)
-		}
-		got <- l
-	}()
-	awaitQueued(t, d, req.ID)
-	return got
-}
-
 // awaitQueued returns when the waiter with the id is in the queue.
 func awaitQueued(t testing.TB, d *Driver, id string) {
 	t.Helper()
-	eventually(t, id+" in the queue", func() bool {
+	livetest.Await(t, id+" in the queue", func() error {
 		st, err := d.Status(context.Background(), "a name")
-		if err != nil {
-			t.Fatal(err)
+		if !slices.ContainsFunc(st.Waiters, func(w driver.Waiting) bool { return w.ID == id }) {
+			return fmt.Errorf("the status is %+v, %w", st, err)
 		}
-		for _, w := range st.Waiters {
-			if w.ID == id {
-				return true
-			}
-		}
-		return false
+		return nil
 	})
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for late := time.Now().Add(20 * time.Second); !ok(); {
-		if time.Now().After(late) {
-			t.Fatalf("no %s", what)
-		}
-		time.Sleep(time.Millisecond) // poll interval
-	}
-}
-
-// awaitGrant returns the lease and how long it took from the call.
-func awaitGrant(t testing.TB, got <-chan driver.Lease) (driver.Lease, time.Duration) {
+// awaitGrant returns the lease, and how long after the call it was granted.
+func awaitGrant(t testing.TB, w *jobtest.Waiter) (driver.Lease, time.Duration) {
 	t.Helper()
 	began := time.Now()
-	select {
-	case l := <-got:
-		if l == nil {
-			t.FailNow()
-		}
-		return l, time.Since(began)
-	case <-time.After(livetest.Patience):
-		t.Fatal("the waiter is not granted")
-		return nil, 0
-	}
+	l := w.Get(t)
+	return l, w.At.Sub(began)
 }
 
 // holdingStatus returns the only holder that Status reports, and checks that List agrees.
@@ -158,7 +120,7 @@ func TestKilledHolder(t *testing.T) {
 		d := open(t, path)
 		holder := start(t, "hold", path, request("holder"))
 		holder.Expect("held")
-		got := acquireLater(t, d, request("next"))
+		got := jobtest.Waiting(t, d, request("next"))
 		holder.Signal(syscall.SIGKILL)
 		_, took := awaitGrant(t, got)
 		t.Logf("granted %v after kill -9", took)
@@ -174,7 +136,7 @@ func TestKilledWaiter(t *testing.T) {
 		l := acquire(t, d, request("holder"))
 		first := start(t, "hold", path, request("first"))
 		awaitQueued(t, d, "first")
-		got := acquireLater(t, d, request("second"))
+		got := jobtest.Waiting(t, d, request("second"))
 		first.Kill()
 		release(t, l)
 		_, took := awaitGrant(t, got)
@@ -191,7 +153,7 @@ func TestStoppedHolder(t *testing.T) {
 		d := open(t, path)
 		holder := start(t, "hold", path, requestTTL("holder", ttl))
 		holder.Expect("held")
-		got := acquireLater(t, d, request("next"))
+		got := jobtest.Waiting(t, d, request("next"))
 		stopIdle(t, d, holder)
 		l, took := awaitGrant(t, got)
 		holder.Signal(syscall.SIGCONT)
@@ -214,8 +176,8 @@ func TestStoppedWaiter(t *testing.T) {
 		l := acquire(t, d, request("holder"))
 		first := start(t, "hold", path, request("first"))
 		awaitQueued(t, d, "first")
-		second := acquireLater(t, d, request("second"))
-		third := acquireLater(t, d, request("third"))
+		second := jobtest.Waiting(t, d, request("second"))
+		third := jobtest.Waiting(t, d, request("third"))
 		stopIdle(t, d, first)
 		release(t, l)
 		l, took := awaitGrant(t, second)
@@ -269,12 +231,9 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 		if h := holdingStatus(t, d); !h.Inherited || !slices.Equal(h.Heirs, heirs) {
 			t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
 		}
-		got := acquireLater(t, d, request("next"))
-		select {
-		case <-got:
-			t.Fatal("the lock was given away while a process lives that inherited it")
-		case <-time.After(ttl + ttl/2): // only waiting can show that nothing happens
-		}
+		got := jobtest.Waiting(t, d, request("next"))
+		time.Sleep(ttl + ttl/2) // only waiting can show that nothing happens
+		got.Running(t, "while a process lives that inherited the lock")
 		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +252,7 @@ func TestInheritRelease(t *testing.T) {
 		d := open(t, path)
 		req := request("wrapper")
 		l := acquire(t, d, req)
-		got := acquireLater(t, open(t, path), request("next"))
+		got := jobtest.Waiting(t, open(t, path), request("next"))
 		f, err := d.Inherit(t.Context(), req.Name, req.ID)
 		if err != nil {
 			t.Fatalf("Inherit = %v", err)
@@ -637,7 +596,7 @@ func TestInheritStoppedWrapper(t *testing.T) {
 		child := int(wrapper.Number("child"))
 		defer syscall.Kill(child, syscall.SIGKILL)
 		wrapper.Signal(syscall.SIGSTOP)
-		_, took := awaitGrant(t, acquireLater(t, d, request("next")))
+		_, took := awaitGrant(t, jobtest.Waiting(t, d, request("next")))
 		return took
 	})
 }

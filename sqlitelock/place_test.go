@@ -280,9 +280,9 @@ func TestReplaced(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "rely on") {
 				t.Errorf("Acquire with a new sidecar while a lease relies on the old one = %v, want an error", err)
 			}
-			eventually(t, "adoption of the new sidecar", func() bool {
+			livetest.Await(t, "adoption of the new sidecar", func() error {
 				_, err := try(next, request("other"))
-				return err == nil
+				return err
 			})
 		})
 	}
@@ -337,13 +337,13 @@ func TestCopy(t *testing.T) {
 	sql(t, path, `VACUUM INTO '`+dup+`'`)
 	one, other := open(t, dup), open(t, dup)
 	// The leases of the original rely on a sidecar that the copy lacks.
-	eventually(t, "lease in the copy", func() bool {
+	livetest.Await(t, "lease in the copy", func() error {
 		sql(t, dup, `DELETE FROM leases`)
 		next, err := try(one, request("next"))
 		if err == nil && next.Grant().Token <= l.Grant().Token {
 			t.Errorf("token of the copy = %d after %d", next.Grant().Token, l.Grant().Token)
 		}
-		return err == nil
+		return err
 	})
 	if _, err := try(other, request("other")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire of a lock that is held in the copy = %v, want ErrHeld", err)

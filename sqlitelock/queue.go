@@ -253,27 +253,14 @@ func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 // one that was swept. Each grant sweeps one name, so leftovers go sooner or later,
 // and no request ever scans the whole table.
 func (t *tx) sweep() error {
-	var names []string
-	next := func(r row) { names = append(names, r.text(0)) }
-	err := firstError(
-		func() error {
-			return t.db.query(nextLeaseName, next, t.meta.swept)
-		},
-		func() error {
-			return t.db.query(nextWaiterName, next, t.meta.swept)
-		})
-	if err != nil {
+	after := t.meta.swept + "\x00" // the smallest name after that one
+	t.meta.swept, t.changed = "", true
+	if err := t.db.query(selectNames, func(r row) { t.meta.swept = r.text(0) }, after, 1); err != nil {
 		return err
 	}
-	t.meta.swept, t.changed = "", true
-	if len(names) == 0 {
-		return nil
+	if t.meta.swept == "" {
+		return nil // the next sweep begins anew
 	}
-	name := names[0]
-	if len(names) == 2 {
-		name = min(names[0], names[1])
-	}
-	t.meta.swept = name
-	_, err = t.load(name, math.MaxInt64)
+	_, err := t.load(t.meta.swept, math.MaxInt64)
 	return err
 }

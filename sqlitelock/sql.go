@@ -120,8 +120,6 @@ const (
 const (
 	selectNames = `SELECT name FROM leases WHERE name >= ?1 UNION SELECT name FROM waiters WHERE name >= ?1
 		ORDER BY name LIMIT ?2`
-	nextLeaseName  = `SELECT name FROM leases WHERE name > ? ORDER BY name LIMIT 1`
-	nextWaiterName = `SELECT name FROM waiters WHERE name > ? ORDER BY name LIMIT 1`
 )
 
 // Transactions and settings.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -51,10 +52,12 @@ func startStopped(t *testing.T, role, path string) (*livetest.Child, int) {
 	t.Helper()
 	p := start(t, role, path, driver.Request{})
 	pid := int(p.Number("stopping"))
-	eventually(t, "stop of the process", func() bool {
+	livetest.Await(t, "stop of the process", func() error {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		_, rest, _ := strings.Cut(string(text), ") ")
-		return err == nil && strings.HasPrefix(rest, "T")
+		if _, rest, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(rest, "T") {
+			return fmt.Errorf("it is %q, %w", text, err)
+		}
+		return nil
 	})
 	return p, pid
 }
@@ -67,21 +70,9 @@ func TestStoppedAtWork(t *testing.T) {
 			path := newPath(t)
 			d := open(t, path)
 			held := acquire(t, d, request("holder"))
-			type wait struct {
-				cancel context.CancelCauseFunc
-				done   chan error
-			}
-			var waits []wait
+			var waits []*jobtest.Waiter
 			for i := range 3 {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				w := wait{cancel, make(chan error, 1)}
-				req := request(fmt.Sprint("waiter ", i))
-				go func() {
-					_, err := d.Acquire(ctx, req)
-					w.done <- err
-				}()
-				awaitQueued(t, d, req.ID)
-				waits = append(waits, w)
+				waits = append(waits, jobtest.Waiting(t, d, request(fmt.Sprint("waiter ", i))))
 			}
 			p, pid := startStopped(t, role, path)
 
@@ -102,15 +93,14 @@ func TestStoppedAtWork(t *testing.T) {
 			if least := slices.Min(late); least > driver.CancelTimeout {
 				t.Errorf("Acquire returned %v after its deadlines, want %v at most", late, driver.CancelTimeout)
 			}
-			gone := errors.New("gone")
 			late = nil
 			for _, w := range waits {
 				began := time.Now()
-				w.cancel(gone)
-				if err := <-w.done; !errors.Is(err, gone) {
+				w.Cancel()
+				if err := w.End(t); !errors.Is(err, context.Canceled) {
 					t.Errorf("a wait that was cancelled = %v, want its cause", err)
 				}
-				late = append(late, time.Since(began))
+				late = append(late, w.At.Sub(began))
 			}
 			if least := slices.Min(late); least > driver.CancelTimeout {
 				t.Errorf("waits returned %v after they were cancelled, want %v at most", late, driver.CancelTimeout)
@@ -129,10 +119,13 @@ func TestStoppedAtWork(t *testing.T) {
 			p.Signal(syscall.SIGCONT)
 			p.Expect("resumed")
 			release(t, held)
-			eventually(t, "end of all requests", func() bool {
-				n := 0
-				err := d.List(t.Context(), "", func(driver.Status) bool { n++; return true })
-				return err == nil && n == 0
+			livetest.Await(t, "end of all requests", func() error {
+				var left []driver.Status
+				err := d.List(t.Context(), "", func(st driver.Status) bool { left = append(left, st); return true })
+				if len(left) > 0 {
+					err = fmt.Errorf("there are %+v", left)
+				}
+				return err
 			})
 			release(t, acquire(t, d, request("next")))
 		})
