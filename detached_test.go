@@ -206,8 +206,8 @@ func TestAdoptedIsNotDetached(t *testing.T) {
 func TestAdoptWithoutAnswer(t *testing.T) {
 	store := new(memlock.Store)
 	lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
-	d := fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Effect: fault.Drop, Err: snib.ErrUnavailable}}})
-	l := open(t, d)
+	noAnswer := fault.Rule{Op: fault.SetHolder, Effect: fault.Drop, Err: snib.ErrUnavailable}
+	l := open(t, fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{noAnswer}}))
 	_, err := l.Adopt(t.Context(), "a", lock.ID())
 	wantErr(t, "Adopt without an answer", err, snib.ErrUnavailable)
 	_, err = l.Adopt(t.Context(), "a", lock.ID())

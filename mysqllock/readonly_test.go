@@ -71,7 +71,8 @@ type hookedConn struct {
 	hook func(statement string, exec func())
 }
 
-func (c *hookedConn) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+func (c *hookedConn) QueryContext(ctx context.Context, query string,
+	args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	return c.Conn.(sqldriver.QueryerContext).QueryContext(ctx, query, args)
 }
 
