@@ -73,8 +73,10 @@ func isFull(err error) bool {
 // Denied reports whether a server refused a request because its user has no valid login, or no
 // permission.
 func Denied(err error) bool {
-	// The codes are about authentication and permissions.
-	if isPostgresError(err, "28") || isPostgresError(err, "42501") || isMySQLError(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) || serviceDenied(err) {
+	// The codes are about authentication, accounts that are locked or have expired, and permissions.
+	if isPostgresError(err, "28") || isPostgresError(err, "42501") ||
+		isMySQLError(err, 1044, 1045, 1130, 1142, 1143, 1227, 1698, 1820, 1862, 3118, 4151) ||
+		zooKeeperDenied(err) || etcdDenied(err) || serviceDenied(err) {
 		return true
 	}
 	reply, raw, refused := new(redislock.ReplyError), new(rueidis.RedisError), rediskit.Refusal("")

@@ -9,7 +9,11 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock"
 )
 
 func TestShort(t *testing.T) {
@@ -69,6 +73,13 @@ func TestExitCode(t *testing.T) {
 	}{
 		{nil, 0}, {silentExit(7), 7}, {usagef("x"), 64}, {driver.ErrInvalid, 64}, {driver.ErrHeld, 75}, {driver.ErrKind, 78},
 		{driver.ErrLost, 79}, {errors.New("disk on fire"), 69},
+		{&mysql.MySQLError{Number: 4151}, 77},      // the account is locked
+		{&mysql.MySQLError{Number: 1820}, 77},      // the password has expired
+		{&mysql.MySQLError{Number: 1698}, 77},      // a socket's user is another one
+		{&pgconn.PgError{Code: "28P01"}, 77},       // wrong password
+		{&pgconn.PgError{Code: "3F000"}, 78},       // search_path names no schema
+		{&pgconn.PgError{Code: "57P03"}, 69},       // starts
+		{&redislock.ReplyError{Text: "ERR x"}, 78}, // a command that the server does not have
 	}
 	for _, tt := range tests {
 		if got := exitCode(tt.err); got != tt.want {
