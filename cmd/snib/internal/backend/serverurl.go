@@ -162,7 +162,9 @@ func (k urlKind) resolve(rest string) (location, error) {
 		loginAdvice = "set requirepass, or users with ACL"
 	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
-	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff, unserved: k.unserved}, nil
+	return location{
+		url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff, unserved: k.unserved,
+	}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.

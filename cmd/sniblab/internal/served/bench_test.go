@@ -40,17 +40,19 @@ func BenchmarkLoad(b *testing.B) {
 		began := time.Now()
 		acquireInTurn(b, service, direct)
 		s := p.Stats()
-		b.Logf("after %v: %d KiB in memory, %d KiB live, %d goroutines, %.0f%% of a processor; p99 %v, in the store %v", b.Elapsed().Round(time.Second),
-			s.Memory>>10, s.Live>>10, s.Goroutines, 100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(), service.quantile(99), direct.quantile(99))
+		b.Logf("after %v: %d KiB in memory, %d KiB live, %d goroutines", b.Elapsed().Round(time.Second),
+			s.Memory>>10, s.Live>>10, s.Goroutines)
+		b.Logf("%.0f%% of a processor; p99 %v, in the store %v", 100*(s.CPU-cpu).Seconds()/time.Since(began).Seconds(),
+			service.quantile(99), direct.quantile(99))
 		cpu = s.CPU
 	}
+	b.ReportMetric(float64(p.Stats().Memory)/(1<<20), "MiB")
+	b.ReportMetric(0, "ns/op")
 	crowd.End()
 	crowd.Wait()
-	b.ReportMetric(0, "ns/op")
 	service.report(b, "service")
 	direct.report(b, "store")
 	b.ReportMetric(float64(service.quantile(99))/float64(direct.quantile(99)), "p99/store-p99")
-	b.ReportMetric(float64(p.Stats().Memory)/(1<<20), "MiB")
 }
 
 // BenchmarkPolls measures what 5,000 acquisitions that wait for 500 names cost a replica: over

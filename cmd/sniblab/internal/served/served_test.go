@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/memlock"
@@ -83,6 +84,8 @@ func startStore(t testing.TB, kind string) store.Store {
 		s.Addrs = []string{filepath.Join(t.TempDir(), "locks.db")}
 	case "redis":
 		s.Addrs = []string{redistest.Single(t).Used().Addr()}
+	case "mysql":
+		s.Addrs = []string{mysqltest.Start(t).Addr()}
 	default:
 		s.Addrs = []string{pgtest.Start(t).Addr()}
 	}
