@@ -165,16 +165,6 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// TestProcesses has four processes contend for a lock, and kills one of them meanwhile. No two of
-// them may ever hold the lock at once, and their tokens must rise.
-func TestProcesses(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
-		return livetest.StartChild(t, job{Job: j, DSN: server.DSN()})
-	})
-}
-
 // slowAnswer checks that a lease counts from before its request was sent, even if the answer is
 // slow: the server's lease is running already.
 func slowAnswer(t *testing.T, server *mysqltest.Server) {

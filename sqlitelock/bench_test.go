@@ -48,7 +48,7 @@ func BenchmarkProcesses(b *testing.B) {
 					req.Name += strconv.Itoa(i)
 				}
 				all = append(all, livetest.StartChild(b,
-					job{jobtest.Job{Role: "cycle", Req: req, Rounds: (b.N + procs - 1) / procs}, path}))
+					job{Job: jobtest.Job{Role: "cycle", Req: req}, Path: path, Rounds: (b.N + procs - 1) / procs}))
 			}
 			for _, p := range all {
 				p.Expect("ready")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,7 +95,8 @@ func holdingStatus(t testing.TB, d *Driver) driver.Holding {
 	return st.Holders[0]
 }
 
-// TestProcesses has many processes create the database and contend for one name.
+// TestProcesses has many processes create the database and contend for one name. Each appends its
+// token to a file while it holds the lock.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	const procs, rounds = 8, 25
@@ -103,14 +105,32 @@ func TestProcesses(t *testing.T) {
 	var all []*livetest.Child
 	for i := range procs {
 		req := request("process " + strconv.Itoa(i) + " round ")
-		all = append(all, livetest.StartChild(t, job{jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: file},
-			path}))
+		all = append(all, livetest.StartChild(t, job{Job: jobtest.Job{Role: "cycle", Req: req}, Path: path, Rounds: rounds, File: file}))
+	}
+	for _, p := range all {
+		p.Expect("ready")
+	}
+	for _, p := range all {
+		p.End()
 	}
 	for _, p := range all {
 		p.Expect("done")
 		p.Wait()
 	}
-	jobtest.Rising(t, file, procs*rounds)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	lines := strings.Fields(string(text))
+	if len(lines) != procs*rounds {
+		t.Errorf("the guarded file has %d tokens, want %d: two wrote it at once", len(lines), procs*rounds)
+	}
+	last := uint64(0)
+	for i, line := range lines {
+		token, err := strconv.ParseUint(line, 10, 64)
+		if err != nil || token <= last {
+			t.Fatalf("token %d in the guarded file is %q, want more than %d", i+1, line, last)
+		}
+		last = token
+	}
 }
 
 func TestKilledHolder(t *testing.T) {

@@ -4,6 +4,8 @@ package sqlitelock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,9 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 type job struct {
 	jobtest.Job
 	Path string
+
+	Rounds int    // how often the role cycle acquires the lock, with the number of the round in its id
+	File   string // that the lock guards, or ""
 }
 
 func (j job) do(ctx context.Context) error {
@@ -50,7 +55,7 @@ func (j job) do(ctx context.Context) error {
 // start starts a child process with a role.
 func start(t testing.TB, role, path string, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{jobtest.Job{Role: role, Req: req}, path})
+	return livetest.StartChild(t, job{Job: jobtest.Job{Role: role, Req: req}, Path: path})
 }
 
 // cycle waits until it is told to end, and then acquires and releases the lock many times.
@@ -64,7 +69,10 @@ func (j job) cycle(ctx context.Context, d *Driver) error {
 		if err != nil {
 			return err
 		}
-		if err := l.Release(context.Background()); err != nil {
+		if j.File != "" {
+			err = appendToken(j.File, l.Grant().Token)
+		}
+		if err := errors.Join(err, l.Release(context.Background())); err != nil {
 			return err
 		}
 	}
@@ -104,3 +112,12 @@ func open(t testing.TB, path string, opts ...Option) *Driver {
 }
 
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db") }
+
+// appendToken appends a token to a file. If two processes do so at the same time, one gets lost.
+func appendToken(file string, token uint64) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(file, fmt.Appendf(old, "%d\n", token), 0o600)
+}

@@ -49,11 +49,8 @@ var checks = []check{
 	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", checkRules},
 	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", checkImports},
 	{"Closed", "commands and examples are ends; what is worth sharing moves to a library", checkClosed},
-	{"Testing", "importing testing registers flags in the user's program", testingOnlyInTests},
-	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program", noTemplates},
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
 	{"Types", "one word has one meaning, as in docs/glossary.md", checkTypes},
-	{"Init", "a library does nothing before it is called", checkInit},
 	{"Size", "one person has to be able to own it: docs/budget.md says how large each part may be", checkSize},
 	{"Options", "an option that nobody needs is a path that nobody tests: docs/defaults.md says who needs each", checkOptions},
 	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
@@ -132,31 +129,6 @@ func checkClosed(r *repo, bad report) {
 	}
 }
 
-// notInTests returns a check that only tests import what matches forbidden. With exemptTests,
-// packages whose name ends in "test" are exempt, and so is the laboratory, which starts servers
-// with them.
-func notInTests(forbidden []string, exemptTests bool) func(*repo, report) {
-	return func(r *repo, bad report) {
-		for _, p := range r.pkgs {
-			for _, f := range p.files {
-				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || strings.HasPrefix(p.dir, "cmd/sniblab")) {
-					continue
-				}
-				r.imports(f, func(at token.Pos, dir string, own bool) {
-					if !own && matches(forbidden, dir) {
-						bad(r.at(at), "%s imports %s", p.dir, dir)
-					}
-				})
-			}
-		}
-	}
-}
-
-var (
-	testingOnlyInTests = notInTests([]string{"testing/..."}, true)
-	noTemplates        = notInTests([]string{"text/template/...", "html/template/..."}, false)
-)
-
 func checkNames(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		for _, f := range p.files {
@@ -182,18 +154,6 @@ func checkTypes(r *repo, bad report) {
 				}
 				return true
 			})
-		}
-	}
-}
-
-func checkInit(r *repo, bad report) {
-	for _, p := range r.pkgs {
-		for _, f := range p.files {
-			for _, d := range f.ast.Decls {
-				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" && !f.test {
-					bad(r.at(fn.Pos()), "%s has an init function", p.dir)
-				}
-			}
 		}
 	}
 }

@@ -3,6 +3,5 @@
 //
 // The rules are a table in rules_test.go, with one row for each package. A package without
 // a row fails, so a new one can't come in unnoticed. The message of a violation is the
-// reason for the rule. Every check has fixtures that break it, in mutants_test.go: a check
-// that can't fail proves nothing.
+// reason for the rule. What a linter can check is in .golangci.yml.
 package arch

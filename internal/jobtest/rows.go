@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A RowDriver is a driver that keeps each lock in a row of a database.
@@ -132,27 +130,6 @@ func PruneOthers(t *testing.T, tb Table, d RowDriver) {
 	if prune(t, d, 2); all() != before-1 {
 		t.Errorf("Prune deleted %d rows, want the one that nobody has used", before-all())
 	}
-}
-
-// Processes lets four processes contend for a lock that guards a file. One of them is killed
-// meanwhile. start starts a process.
-func Processes(t *testing.T, start func(Job) *livetest.Child) {
-	const n, rounds = 4, 40
-	req := rowRequest("contended", "")
-	req.TTL = 5 * time.Second // a busy machine does not take longer than that
-	path := filepath.Join(t.TempDir(), "guarded")
-	var all []*livetest.Child
-	for i := range n {
-		req.ID = fmt.Sprint("process ", i, " ")
-		all = append(all, start(Job{Role: "contend", Req: req, Rounds: rounds, File: path}))
-	}
-	time.Sleep(150 * time.Millisecond) // while they contend
-	all[n-1].Kill()
-	for _, p := range all[:n-1] {
-		p.Expect("done")
-		p.Wait()
-	}
-	Rising(t, path, (n-1)*rounds)
 }
 
 // EndsWhileGranted acquires with a session that ends, which lost tells, after the row has granted
