@@ -31,9 +31,7 @@ func TestConnections(t *testing.T) {
 		{"Redis", func(t *testing.T) string { return "redis://" + redistest.Single(t).Used().Addr() }},
 		{"Redlock, 3 nodes", func(t *testing.T) string {
 			url, _ := startRedlock(t, 3, redistest.Password(password))
-			if out, code := snib(t, "redlock", "init", url); code != 0 {
-				t.Fatal(out)
-			}
+			mustSnib(t, "redlock", "init", url)
 			return url
 		}},
 		{"PostgreSQL", func(t *testing.T) string { return pgtest.Start(t).URL() }},

@@ -28,9 +28,7 @@ const distantMicros = "253402300799000000"
 func writeDistantEnd(t *testing.T, s server, url, name string) {
 	t.Helper()
 	if outlives(url) {
-		if out, code := snib(t, "lock", "-u", url, "-n", "--ttl", "1m", name); code != 0 {
-			t.Fatalf("lock: %d, %s", code, out)
-		}
+		mustSnib(t, "lock", "-u", url, "-n", "--ttl", "1m", name)
 	}
 	exec := func(driver, dsn, statement string) {
 		t.Helper()

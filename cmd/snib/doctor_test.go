@@ -196,9 +196,7 @@ func TestDoctorRedlock(t *testing.T) {
 	newStore(t)
 	url, nodes := startRedlock(t, 3, redistest.Password(password))
 	node := func(i int) string { return "node " + nodes[i].Addr() }
-	if out, code := snib(t, "redlock", "init", url); code != 0 {
-		t.Fatalf("redlock init: %d, %s", code, out)
-	}
+	mustSnib(t, "redlock", "init", url)
 	wantFindings(t, url)
 
 	nodes[0].Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")

@@ -50,22 +50,6 @@ func wantLeaks(t *testing.T, when string, args []string, want ...string) {
 	}
 }
 
-// startHolder starts a snib run, and returns when it holds the lock.
-func startHolder(t *testing.T, name string, args ...string) (p *proc, stop func()) {
-	t.Helper()
-	dir := t.TempDir()
-	ready, end := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-	p = start(t, slices.Concat([]string{"snib", "run", name}, args, []string{"--", "hold", ready, end})...)
-	await(t, "command under "+name, func() bool { return exists(ready) })
-	return p, func() {
-		t.Helper()
-		if err := os.WriteFile(end, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		p.wait()
-	}
-}
-
 // startWaiter starts a snib run that waits for a lock.
 func startWaiter(t *testing.T, name string) *proc {
 	t.Helper()
@@ -101,9 +85,7 @@ func TestLeaksFindsEachKind(t *testing.T) {
 	parent := t // the processes of the cases must live until the fix
 	var want []string
 	t.Run("Endless", func(t *testing.T) {
-		if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "lock", "forever", "--ttl", "1h")
 		node.Must("PERSIST", "forever")
 		want = append(want, "endless forever")
 		wantLeaks(t, "with a hold without an end", nil, want...)
@@ -338,9 +320,7 @@ func TestLeaksOnABusyStore(t *testing.T) {
 		for end := time.Now().Add(busyDuration(t)); rounds < 5 || time.Now().Before(end); rounds++ {
 			wantLeaks(t, "on a healthy store", nil)
 		}
-		if err := os.WriteFile(enough, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		touch(t, enough)
 		for _, p := range crowd {
 			if code := p.wait(); code != 0 {
 				t.Errorf("a run ended with %d: %s", code, p.out.String())
@@ -354,9 +334,7 @@ func TestLeaksOnABusyStore(t *testing.T) {
 // that if the user types yes.
 func TestLeaksAsks(t *testing.T) {
 	node, _ := redisStore(t)
-	if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
-		t.Fatal(out)
-	}
+	mustSnib(t, "lock", "forever", "--ttl", "1h")
 	node.Must("PERSIST", "forever")
 	for _, tt := range []struct {
 		answer string
@@ -380,16 +358,12 @@ func TestLeaksAsks(t *testing.T) {
 // one while the user was asked.
 func TestLeaksComparesBeforeItFrees(t *testing.T) {
 	node, _ := redisStore(t)
-	if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
-		t.Fatal(out)
-	}
+	mustSnib(t, "lock", "forever", "--ttl", "1h")
 	node.Must("PERSIST", "forever")
 	c := startOnTerminal(t, "snib", "leaks", "--fix")
 	c.awaitScreen(`type yes to free 1 lock: `)
 	for _, command := range [][]string{{"release", "forever", "--force", "--yes"}, {"lock", "forever", "--ttl", "1h"}} {
-		if out, code := snib(t, command...); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, command...)
 	}
 	c.press("yes\r")
 	c.awaitScreen(`changed\s+in\s+the\s+meantime`)

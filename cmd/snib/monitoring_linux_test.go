@@ -22,9 +22,7 @@ func TestMonitoring(t *testing.T) {
 	}
 	node, dir := redisStore(t)
 	_, service := startService(t, "redis://"+node.Addr())
-	if out, code := snib(t, "run", "--url", service, "deploy", "--", "true"); code != 0 {
-		t.Fatalf("snib run exited with %d: %s", code, out)
-	}
+	mustSnib(t, "run", "--url", service, "deploy", "--", "true")
 	startHolder(t, "deploy")
 	startWaiter(t, "deploy")
 	log := filepath.Join(dir, "log")

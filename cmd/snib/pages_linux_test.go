@@ -139,9 +139,7 @@ func holdDeploy(t *testing.T, env []string) (end func()) {
 	p.awaitOutput(".\n")
 	return func() {
 		t.Helper()
-		if out, code := snib(t, "release", "deploy", "--force", "--yes"); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "release", "deploy", "--force", "--yes")
 		if code := p.wait(); code != 79 {
 			t.Fatalf("the holder ended with %d, want 79: %s", code, p.out.String())
 		}
@@ -151,11 +149,7 @@ func holdDeploy(t *testing.T, env []string) (end func()) {
 // nextToken acquires the lock deploy and returns its token.
 func nextToken(t *testing.T) uint64 {
 	t.Helper()
-	out, code := snib(t, "run", "--wait", "15s", "deploy", "--", "sh", "-c", `echo "token $SNIB_TOKEN."`)
-	if code != 0 {
-		t.Fatalf("exit code = %d: %s", code, out)
-	}
-	return tokenIn(t, out)
+	return tokenIn(t, mustSnib(t, "run", "--wait", "15s", "deploy", "--", "sh", "-c", `echo "token $SNIB_TOKEN."`))
 }
 
 func tokenIn(t *testing.T, out string) uint64 {

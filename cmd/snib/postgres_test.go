@@ -5,7 +5,6 @@ package main
 import (
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,27 +67,6 @@ func TestPostgresHangs(t *testing.T) {
 	t.Logf("snib ended %v after its server hung", time.Since(began))
 }
 
-// TestPostgresCrowd starts more commands than the server has connections. All must get the lock.
-func TestPostgresCrowd(t *testing.T) {
-	t.Parallel()
-	dir := newStore(t)
-	setenv(t, "SNIB_URL", pgtest.Start(t, "max_connections=12").URL())
-	const commands = 30
-	file := filepath.Join(dir, "count")
-	var all []*proc
-	for range commands {
-		all = append(all, start(t, "snib", "run", "crowded", "--", "sh", "-c", `n=$(cat "$0" 2>/dev/null || echo 0); echo $((n + 1)) > "$0"`, file))
-	}
-	for _, p := range all {
-		if code := p.wait(); code != 0 {
-			t.Errorf("exit code = %d, want 0\n%s", code, p.out.String())
-		}
-	}
-	if got := strings.TrimSpace(read(file)); got != strconv.Itoa(commands) {
-		t.Errorf("%d commands counted to %s", commands, got)
-	}
-}
-
 // TestPostgresDoctorTable examines a table that another role created first, with a trigger on it.
 func TestPostgresDoctorTable(t *testing.T) {
 	t.Parallel()
@@ -98,16 +76,11 @@ func TestPostgresDoctorTable(t *testing.T) {
 	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "not made yet") {
 		t.Errorf("doctor before there is a table = %d\n%s", code, out)
 	}
-	if out, code := snib(t, "run", "a", "--", "true"); code != 0 {
-		t.Fatalf("run = %d\n%s", code, out)
-	}
+	mustSnib(t, "run", "a", "--", "true")
 	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "public.snib_locks, owned by postgres") {
 		t.Errorf("doctor with a table of ours = %d\n%s", code, out)
 	}
-	table, code := snib(t, "schema", "postgres")
-	if code != 0 {
-		t.Fatalf("schema = %d\n%s", code, table)
-	}
+	table := mustSnib(t, "schema", "postgres")
 	pool, err := pgxpool.New(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)

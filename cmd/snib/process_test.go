@@ -152,6 +152,16 @@ func snib(t *testing.T, args ...string) (out string, code int) {
 	return p.out.String(), code
 }
 
+// mustSnib runs a snib command that succeeds, and returns its output.
+func mustSnib(t *testing.T, args ...string) (out string) {
+	t.Helper()
+	out, code := snib(t, args...)
+	if code != 0 {
+		t.Fatalf("snib %v: exit code %d: %s", args, code, out)
+	}
+	return out
+}
+
 // newStore gives the test its own store, and returns a folder.
 func newStore(t *testing.T) string {
 	t.Helper()
@@ -159,6 +169,21 @@ func newStore(t *testing.T) string {
 	setenv(t, "XDG_STATE_HOME", dir)
 	setenv(t, "SNIB_HELD", "")
 	return dir
+}
+
+// startHolder starts a snib run, and returns when it holds the lock. stop ends its command, and
+// returns the exit code.
+func startHolder(t *testing.T, name string, args ...string) (p *proc, stop func() int) {
+	t.Helper()
+	dir := t.TempDir()
+	ready, end := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+	p = start(t, slices.Concat([]string{"snib", "run", name}, args, []string{"--", "hold", ready, end})...)
+	await(t, "command under "+name, func() bool { return exists(ready) })
+	return p, func() int {
+		t.Helper()
+		touch(t, end)
+		return p.wait()
+	}
 }
 
 func read(file string) string {
@@ -241,8 +266,14 @@ func checkJournal(t *testing.T, all []journalLine) {
 
 func TestNoIncrementIsLost(t *testing.T) {
 	t.Parallel()
+	incrementAll(t, newStore(t))
+}
+
+// incrementAll has many processes count under a lock, in a file in dir.
+func incrementAll(t *testing.T, dir string) {
+	t.Helper()
 	const procs, runs = 8, 15
-	file := filepath.Join(newStore(t), "counter")
+	file := filepath.Join(dir, "counter")
 	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -374,9 +405,7 @@ func TestHeirsKeepTheLock(t *testing.T) {
 	if _, code := snib(t, "wait", "-w", "2s", "name"); code != 75 {
 		t.Errorf("snib wait while a grandchild runs exits %d, want 75", code)
 	}
-	if err := os.WriteFile(stop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	touch(t, stop)
 	if out, code := snib(t, "run", "-w", "15s", "name", "--", "true"); code != 0 {
 		t.Errorf("snib run after its end exits %d: %s", code, out)
 	}
@@ -423,14 +452,10 @@ func TestStoppedTree(t *testing.T) {
 // when snib run continues.
 func TestStoppedWrapper(t *testing.T) {
 	t.Parallel()
-	dir := newStore(t)
-	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "hold", ready, stop)
-	await(t, "child", func() bool { return exists(ready) })
+	newStore(t)
+	p, _ := startHolder(t, "name", "--ttl", "1s")
 	p.signal(syscall.SIGSTOP)
-	if out, code := snib(t, "run", "-w", "10s", "name", "--", "true"); code != 0 {
-		t.Fatalf("the next holder exits %d: %s", code, out)
-	}
+	mustSnib(t, "run", "-w", "10s", "name", "--", "true")
 	p.signal(syscall.SIGCONT)
 	if code := p.wait(); code != 79 {
 		t.Errorf("exit code = %d, want 79: %s", code, p.out.String())
@@ -440,9 +465,7 @@ func TestStoppedWrapper(t *testing.T) {
 func TestLoss(t *testing.T) {
 	t.Parallel()
 	force := func(t *testing.T, _ string) {
-		if out, code := snib(t, "release", "name", "--force", "--yes"); code != 0 {
-			t.Fatalf("snib release exits %d: %s", code, out)
-		}
+		mustSnib(t, "release", "name", "--force", "--yes")
 	}
 	none := func(*testing.T, string) {}
 	unlink := func(t *testing.T, dir string) {

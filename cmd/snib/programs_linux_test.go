@@ -26,9 +26,7 @@ var backendPages = []struct {
 	{"redislock", func(t *testing.T) []string { return []string{"REDIS_URL=redis://" + redistest.Single(t).Used().Addr()} }},
 	{"redlock", func(t *testing.T) []string {
 		url, nodes := startRedlock(t, 3, redistest.Password(password))
-		if out, code := snib(t, "redlock", "init", url); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "redlock", "init", url)
 		var addrs []string
 		for _, n := range nodes {
 			addrs = append(addrs, n.Addr())

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,19 +90,15 @@ func modTime(t *testing.T, file string) time.Time {
 // the server is back in time.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
-	node, dir := redistest.Single(t, "appendonly yes", "appendfsync always").Used(), newStore(t)
+	node := redistest.Single(t, "appendonly yes", "appendfsync always").Used()
+	newStore(t)
 	setenv(t, "SNIB_URL", "redis://"+node.Addr())
-	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-	p := start(t, "snib", "run", "-v", "--ttl", "9s", "name", "--", "hold", ready, stop)
-	await(t, "command", func() bool { return exists(ready) })
+	p, stop := startHolder(t, "name", "-v", "--ttl", "9s")
 	node.Kill()
 	p.awaitOutput("was not renewed") // after a third of the TTL
 	node.Restart()
 	await(t, "renewal", func() bool { return heldFor(t, "name") > 0 })
-	if err := os.WriteFile(stop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.wait(); code != 0 {
+	if code := stop(); code != 0 {
 		t.Errorf("exit code = %d, want 0: %s", code, p.out.String())
 	}
 }
@@ -113,12 +108,11 @@ func TestRedisComesBack(t *testing.T) {
 // permits, because the Sentinels may need several elections.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	s, dir := redistest.Sentinel(t), newStore(t)
+	s := redistest.Sentinel(t)
 	s.Master().Used()
+	newStore(t)
 	setenv(t, "SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+"?allow-split-brain=on&grace-floor=1s")
-	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-	p := start(t, "snib", "run", "-v", "--ttl", "19s", "name", "--", "hold", ready, stop)
-	await(t, "command", func() bool { return exists(ready) })
+	p, stop := startHolder(t, "name", "-v", "--ttl", "19s")
 	s.WaitForReplicas()
 	s.WaitForFailover(s.KillMaster())
 	began := time.Now()
@@ -143,67 +137,15 @@ func TestSentinelFailover(t *testing.T) {
 	if held := heldFor(t, "name"); held < 19*time.Second {
 		t.Errorf("something was granted %v after the grant of a lease of 19s that may have been forgotten", held)
 	}
-	if err := os.WriteFile(stop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code := p.wait(); code != 0 {
+	if code := stop(); code != 0 {
 		t.Errorf("exit code = %d, want 0: %s", code, p.out.String())
 	}
 }
 
 func TestRedisNoIncrementIsLost(t *testing.T) {
 	t.Parallel()
-	const procs, runs = 8, 15
 	_, dir := redisStore(t)
-	file := filepath.Join(dir, "counter")
-	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for range procs {
-		all.Go(func() {
-			for range runs {
-				if out, err := command(t, "snib", "run", "counter", "--", "increment", file).CombinedOutput(); err != nil || len(out) > 0 {
-					t.Errorf("snib run: %v: %s", err, out)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	if got, want := read(file), strconv.Itoa(procs*runs); got != want {
-		t.Errorf("counter = %s, want %s", got, want)
-	}
-}
-
-// TestRedisOrder checks that waiters are served in the order of arrival.
-func TestRedisOrder(t *testing.T) {
-	t.Parallel()
-	_, dir := redisStore(t)
-	log, ready, stop := filepath.Join(dir, "log"), filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-	holder := start(t, "snib", "run", "name", "--", "hold", ready, stop)
-	await(t, "holder", func() bool { return exists(ready) })
-	var waiters []*proc
-	var want string
-	for i := range 5 {
-		waiters = append(waiters, start(t, "snib", "run", "name", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, log)))
-		want += fmt.Sprintln(i)
-		await(t, "waiter", func() bool {
-			out, _ := snib(t, "show", "-o", "json", "name")
-			return strings.Count(out, `"waited"`) == i+1
-		})
-	}
-	if err := os.WriteFile(stop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range append(waiters, holder) {
-		if code := p.wait(); code != 0 {
-			t.Errorf("exit code = %d: %s", code, p.out.String())
-		}
-	}
-	if got := read(log); got != want {
-		t.Errorf("they came in the order %q, want %q", got, want)
-	}
+	incrementAll(t, dir)
 }
 
 // TestHiddenPassword checks that ps does not show a password that was given in --url,
@@ -223,9 +165,7 @@ func TestHiddenPassword(t *testing.T) {
 			!strings.Contains(line, "\x00x://a:b@c\x00") {
 			t.Errorf("%v: ps shows %q", args, line)
 		}
-		if err := os.WriteFile(stop, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		touch(t, stop)
 		if code := p.wait(); code != 0 {
 			t.Errorf("%v: exit code = %d: %s", args, code, p.out.String())
 		}
@@ -272,10 +212,8 @@ func TestWaitsBehindNobody(t *testing.T) {
 // report that the lock is taken: --skip would then be silent.
 func TestGoneWhileWaiting(t *testing.T) {
 	t.Parallel()
-	node, dir := redisStore(t)
-	ready := filepath.Join(dir, "ready")
-	start(t, "snib", "run", "name", "--", "hold", ready, filepath.Join(dir, "stop"))
-	await(t, "holder", func() bool { return exists(ready) })
+	node, _ := redisStore(t)
+	startHolder(t, "name")
 	var waiters []*proc
 	for _, flag := range []string{"--ttl=30s", "--skip", "--quiet"} {
 		waiters = append(waiters, start(t, "snib", "run", "-w", "10s", flag, "name", "--", "true"))

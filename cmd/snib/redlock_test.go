@@ -32,9 +32,7 @@ func TestRedlockScripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, _ := startRedlock(t, 3, redistest.Password(password))
 			url += "?max-ttl=1h"
-			if out, code := snib(t, "redlock", "init", url); code != 0 {
-				t.Fatalf("redlock init: %d, %s", code, out)
-			}
+			mustSnib(t, "redlock", "init", url)
 			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}},
 				"SNIB_URL="+url)
 		})

@@ -108,9 +108,7 @@ func startServer(t *testing.T, kind string, settings ...string) (s server, url s
 	case "redlock":
 		url, nodes := startRedlock(t, 3, redistest.Password(password))
 		url += "?max-ttl=1h"
-		if out, code := snib(t, "redlock", "init", url); code != 0 {
-			t.Fatalf("redlock init: %d, %s", code, out)
-		}
+		mustSnib(t, "redlock", "init", url)
 		var g group
 		for _, n := range nodes {
 			g = append(g, n)
@@ -177,9 +175,7 @@ func TestUnavailable(t *testing.T) {
 			ways = append(slices.Clone(ways), []string{"lock", "-n", "--ttl", "1m", "name"})
 		}
 		// This creates the table.
-		if out, code := snib(t, "run", "-u", url, "name", "--", "true"); code != 0 {
-			t.Fatalf("%d: %s", code, out)
-		}
+		mustSnib(t, "run", "-u", url, "name", "--", "true")
 		check := func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
@@ -255,9 +251,7 @@ func TestFirstContact(t *testing.T) {
 func TestHungForEver(t *testing.T) {
 	livetest.Long(t)
 	forEachServer(t, func(t *testing.T, s server, url string) {
-		ready := filepath.Join(t.TempDir(), "ready")
-		start(t, "snib", "run", "-u", url, "name", "--", "hold", ready, ready+" never")
-		await(t, "command", func() bool { return exists(ready) })
+		startHolder(t, "name", "-u", url)
 		run := func() *proc { return start(t, "snib", "run", "-q", "-u", url, "name", "--", "true") }
 		queued := run()
 		await(t, "waiter", func() bool {
@@ -382,9 +376,7 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	const first, second = "qzq1971", "wvw1872"
 	server := pgtest.Start(t)
 	addr, db := server.Addr(), "/postgres?sslmode=disable"
-	if out, code := snib(t, "run", "-u", server.URL(), "name", "--", "true"); code != 0 {
-		t.Fatalf("%d: %s", code, out)
-	}
+	mustSnib(t, "run", "-u", server.URL(), "name", "--", "true")
 	conn, err := pgx.Connect(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -67,9 +67,7 @@ func TestNotAllowed(t *testing.T) {
 	})
 	t.Run("UnreadableFile", func(t *testing.T) {
 		file := filepath.Join(dir, "mine.db")
-		if out, code := snib(t, "run", "-u", "sqlite:"+file, "name", "--", "true"); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "run", "-u", "sqlite:"+file, "name", "--", "true")
 		if err := os.Chmod(file, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -244,29 +244,23 @@ func TestJobControl(t *testing.T) {
 // TestWaitingLine checks that a user who waits sees who holds the lock, on one
 // line that is removed later.
 func TestWaitingLine(t *testing.T) {
-	dir := newStore(t)
-	stop := filepath.Join(dir, "stop")
-	start(t, "snib", "run", "name", "--", "hold", filepath.Join(dir, "ready"), stop)
-	await(t, "holder", func() bool { return exists(filepath.Join(dir, "ready")) })
-	start(t, "snib", "run", "name", "--", "true")
-	await(t, "waiter", func() bool { out, _ := snib(t, "show", "name"); return strings.Contains(out, "waiting") })
+	newStore(t)
+	_, stop := startHolder(t, "name")
+	startWaiter(t, "name")
 	c := startOnTerminal(t, "snib", "run", "name", "--", "echo", "mine")
 	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name, 1 ahead: held by \S+ pid \d+ \(hold by `)
 	if strings.Contains(c.screenText(), "\n") {
 		t.Errorf("it is more than a line: %q", c.screenText())
 	}
-	if err := os.WriteFile(stop, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	c.awaitScreen(`\r\x1b\[Kmine\r\n$`)
 	c.wait()
 }
 
 // TestCtrlCWhileWaiting checks that an interrupted waiter leaves nothing in the queue.
 func TestCtrlCWhileWaiting(t *testing.T) {
-	dir := newStore(t)
-	start(t, "snib", "run", "name", "--", "hold", filepath.Join(dir, "ready"), filepath.Join(dir, "stop"))
-	await(t, "holder", func() bool { return exists(filepath.Join(dir, "ready")) })
+	newStore(t)
+	startHolder(t, "name")
 	c := startOnTerminal(t, "snib", "run", "name", "--", "true")
 	c.awaitScreen("waiting for name")
 	c.press(ctrlC)
@@ -281,9 +275,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 // TestReleaseAsks checks that on a terminal the user has to type the name.
 func TestReleaseAsks(t *testing.T) {
 	newStore(t)
-	if out, code := snib(t, "lock", "name", "--ttl", "10m"); code != 0 {
-		t.Fatal(out)
-	}
+	mustSnib(t, "lock", "name", "--ttl", "10m")
 	c := startOnTerminal(t, "snib", "release", "name", "--force")
 	c.awaitScreen(`snib: name is held by .*\(snib lock by \S+\) for .*, and its lease ends in 9m\d\ds`)
 	c.awaitScreen("type the name of the lock to release it: ")

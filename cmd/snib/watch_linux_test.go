@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,13 +79,9 @@ func TestWatch(t *testing.T) {
 		wantEvents(t, until("waiting"), "waiting")
 		stop()
 		wantHandOver(t, store, until("handed-over", "acquired"), held[0].Holder.Token, next.Process.Pid)
-		if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		touch(t, dir+"/stop")
 		wantEvents(t, until("released"), "released")
-		if out, code := snib(t, "lock", "deploy", "--ttl", "3s"); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "lock", "deploy", "--ttl", "3s")
 		wantEvents(t, until("lost"), "acquired", "lost")
 	})
 }
@@ -96,9 +91,7 @@ func TestWatch(t *testing.T) {
 func TestWatchWaiters(t *testing.T) {
 	t.Parallel()
 	onSQLiteAndRedis(t, func(t *testing.T, _ string) {
-		if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "lock", "deploy", "--ttl", "1h")
 		first := startWaiter(t, "deploy")
 		until := startWatch(t, "deploy", "--waiters")
 		here := until("waiting")
@@ -110,9 +103,7 @@ func TestWatchWaiters(t *testing.T) {
 		wantEvents(t, until("waiting"), "waiting")
 		impatient.signal(syscall.SIGTERM)
 		wantEvents(t, until("gave-up"), "gave-up")
-		if out, code := snib(t, "release", "deploy", "--force", "--yes"); code != 0 {
-			t.Fatal(out)
-		}
+		mustSnib(t, "release", "deploy", "--force", "--yes")
 		if code := first.wait(); code != 0 { // it got the lock, and held it for a moment
 			t.Errorf("the waiter ended with %d: %s", code, first.out.String())
 		}
@@ -147,16 +138,12 @@ func wantHandOver(t *testing.T, store string, all []watchEvent, from uint64, to 
 func TestWatchPrefix(t *testing.T) {
 	t.Parallel()
 	redisStore(t)
-	if out, code := snib(t, "lock", "jobs/first", "--ttl", "10m"); code != 0 {
-		t.Fatal(out)
-	}
+	mustSnib(t, "lock", "jobs/first", "--ttl", "10m")
 	until := startWatch(t, "jobs/")
 	wantEvents(t, until("held"), "held") // the watch has begun
 	for i := range 3 {
 		for _, name := range []string{fmt.Sprint("other/", i), fmt.Sprint("jobs/", i)} {
-			if out, code := snib(t, "lock", name, "--ttl", "10m"); code != 0 {
-				t.Fatal(out)
-			}
+			mustSnib(t, "lock", name, "--ttl", "10m")
 		}
 		for _, e := range until("acquired") {
 			if !strings.HasPrefix(e.Name, "jobs/") {
@@ -173,9 +160,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	node, dir := redisStore(t)
 	log := filepath.Join(dir, "log")
 	start(t, "sh", "-c", `exec snib watch -x deploy -o json >"$0" 2>&1`, log)
-	if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
-		t.Fatal(out)
-	}
+	mustSnib(t, "lock", "deploy", "--ttl", "1h")
 	awaitText(t, log, `"deploy"`)
 	node.Kill()
 	awaitText(t, log, "still watching")
