@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -280,14 +279,6 @@ func limitOf(values url.Values) (int, error) {
 	return limit, nil
 }
 
-// programVersion returns the version of this program, as the go command recorded it.
-func programVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
-}
-
 // getStore answers with a [wire.Store].
 func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	return s.read(r, p, Action{Op: OpStore}, func(ctx context.Context) error {
@@ -296,7 +287,7 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 			return err
 		}
 		return writeJSON(w, http.StatusOK, wire.Store{
-			API: wire.Version, Program: programVersion(), ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
+			API: wire.Version, Program: wire.ProgramVersion(), ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
 			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"unicode"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/demo"
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // Exit codes.
@@ -55,7 +55,7 @@ func runMain(args []string, out, errs io.Writer) int {
 
 func newRootCommand(out, errs io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use: "sniblab", Short: "run locks under faults and judge them", Version: buildVersion(),
+		Use: "sniblab", Short: "run locks under faults and judge them", Version: wire.ProgramVersion(),
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetOut(out)
@@ -97,15 +97,6 @@ func printed(err error) error {
 		return silentExit(exitSignal + int(syscall.SIGPIPE))
 	}
 	return failf(exitOutput, "the result can't be printed: %w", err)
-}
-
-// buildVersion returns the version of the program.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }
 
 // message returns the text of err on one line.

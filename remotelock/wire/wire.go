@@ -10,6 +10,7 @@
 package wire
 
 import (
+	"runtime/debug"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -335,6 +336,14 @@ type Store struct {
 	PlaceTimeout int64    `json:"place_ms"`
 	Assumptions  []string `json:"assumptions"`
 	Unmet        []string `json:"unmet,omitempty"`
+}
+
+// ProgramVersion returns the version of this program, as the go command recorded it.
+func ProgramVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // Version is that of the messages.

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 func (a *app) newVersionCommand() *cobra.Command {
@@ -18,17 +18,7 @@ func (a *app) newVersionCommand() *cobra.Command {
 	}
 }
 
-// version prints the version and the commit of this program, as far as the go command recorded
-// them.
+// version prints the version of this program, and for what it was built.
 func (a *app) version() error {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				version += fmt.Sprintf(" (%.12s)", s.Value)
-			}
-		}
-	}
-	return a.printf("snib %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return a.printf("snib %s, %s, %s/%s\n", wire.ProgramVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
