@@ -136,13 +136,15 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 		return &Store{Driver: memlock.New(), URL: at.url}, nil
 	}
 	d, err := at.open(ctx)
-	if errors.Is(err, ErrConfig) {
+	switch {
+	case err == nil:
+		return &Store{d, at.url, at}, nil
+	case errors.Is(err, ErrConfig):
 		return nil, err // it names the problem and the place
+	case errors.Is(err, driver.ErrInvalid):
+		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(at.url, err)) // it says what would be right
 	}
-	if err != nil {
-		return nil, markTransient(withURL(at.url, err))
-	}
-	return &Store{d, at.url, at}, nil
+	return nil, markTransient(withURL(at.url, err))
 }
 
 // Inherit returns a file that keeps a lock taken while a child process has it open, or nil if the
@@ -325,8 +327,6 @@ func explainSQLite(url string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %s: its folder does not exist; make it, or choose another file with --url", ErrConfig, url)
-	case errors.Is(err, driver.ErrInvalid):
-		return fmt.Errorf("%w: %w", ErrConfig, withURL(url, err)) // it says what would be right
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", withURL(url, err))
 	}

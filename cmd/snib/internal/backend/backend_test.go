@@ -288,3 +288,21 @@ func TestEndlessFile(t *testing.T) {
 		}
 	}
 }
+
+func TestParseDuration(t *testing.T) {
+	tests := []struct {
+		text string
+		want time.Duration
+		ok   bool
+	}{
+		{"30s", 30 * time.Second, true}, {"30", 30 * time.Second, true}, {"0.5", 500 * time.Millisecond, true},
+		{"1h30m", 90 * time.Minute, true}, {"0", 0, true}, {"", 0, false}, {"s", 0, false}, {"1x", 0, false}, {"1h30", 0, false},
+		{"Inf", 0, false}, {"-Inf", 0, false}, {"NaN", 0, false}, {"1e18", 0, false}, {"10000000h", 0, false},
+	}
+	for _, tt := range tests {
+		got, err := ParseDuration(tt.text)
+		if got != tt.want || (err == nil) != tt.ok {
+			t.Errorf("ParseDuration(%q) = %v, %v, want %v, ok %v", tt.text, got, err, tt.want, tt.ok)
+		}
+	}
+}

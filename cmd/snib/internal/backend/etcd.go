@@ -21,11 +21,7 @@ import (
 // openEtcd returns a driver for etcd. With a user, it contacts the servers and logs in. Without
 // one, the first request shows whether they can be reached.
 func (u *serverURL) openEtcd(ctx context.Context) (driver.Driver, error) {
-	password, err := readSecret(u.password, u.passwordFile)
-	if err != nil {
-		return nil, err
-	}
-	secure, err := u.tlsConfig()
+	password, secure, err := u.credentials()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +50,7 @@ func (u *serverURL) openEtcd(ctx context.Context) (driver.Driver, error) {
 	d, err := etcdlock.New(client, opts...)
 	if err != nil {
 		_ = client.Close()
-		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
+		return nil, err
 	}
 	return &etcdStore{d, client}, nil
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -72,7 +73,12 @@ func (u *serverURL) parameters() []Parameter {
 		}
 	}
 	span := func(field *time.Duration, max time.Duration) func(string) error {
-		return func(value string) (err error) { *field, err = parseDuration(value, max); return err }
+		return func(value string) (err error) {
+			if *field, err = ParseDuration(value); err != nil || *field <= 0 || *field > max {
+				return fmt.Errorf("it is not a duration of up to %v; give one such as 20s", max)
+			}
+			return nil
+		}
 	}
 	maxTTL := 365 * 24 * time.Hour
 	if u.family == redlockFamily {
@@ -124,14 +130,17 @@ func (u *serverURL) parameters() []Parameter {
 	}
 }
 
-// parseDuration parses a positive duration of at most max. A bare number is in seconds.
-func parseDuration(text string, max time.Duration) (time.Duration, error) {
+// ParseDuration parses a duration in Go's syntax, or a bare number of seconds.
+func ParseDuration(text string) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		if math.IsNaN(n) || math.Abs(n) > math.MaxInt64/float64(time.Second)/2 {
+			return 0, errors.New("it is out of range; give a duration such as 30s")
+		}
+		return time.Duration(n * float64(time.Second)), nil
+	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		d, err = time.ParseDuration(text + "s")
-	}
-	if err != nil || d <= 0 || d > max {
-		return 0, fmt.Errorf("it is not a duration of up to %v; give one such as 20s", max)
+		return 0, errors.New("it is not a duration; give one such as 30s, 5m or a number of seconds")
 	}
 	return d, nil
 }

@@ -33,15 +33,11 @@ func (u *serverURL) openRedis(ctx context.Context) (driver.Driver, error) {
 
 // options reads the files that the URL names, and returns how to connect.
 func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, err error) {
-	password, err := readSecret(u.password, u.passwordFile)
+	password, secure, err := u.credentials()
 	if err != nil {
 		return o, nil, err
 	}
 	sentinelPassword, err := readSecret(u.sentinelPassword, u.sentinelPasswordFile)
-	if err != nil {
-		return o, nil, err
-	}
-	secure, err := u.tlsConfig()
 	if err != nil {
 		return o, nil, err
 	}

@@ -20,7 +20,7 @@ func (u *serverURL) openNodes(ctx context.Context) (driver.Driver, error) {
 	}
 	d, err := redlock.Open(ctx, servers, opts...)
 	if err != nil {
-		return nil, u.explainNodes(err)
+		return nil, err
 	}
 	return &redlockStore{d, u}, nil
 }

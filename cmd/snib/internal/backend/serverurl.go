@@ -393,6 +393,15 @@ func readSecret(text, file string) (string, error) {
 	return line, nil
 }
 
+// credentials reads the files that the URL names for its password and for TLS.
+func (u *serverURL) credentials() (password string, secure *tls.Config, err error) {
+	if password, err = readSecret(u.password, u.passwordFile); err != nil {
+		return "", nil, err
+	}
+	secure, err = u.tlsConfig()
+	return password, secure, err
+}
+
 // The greatest sizes of what is read from files.
 const (
 	maxSecret      = 64 << 10

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -54,9 +53,6 @@ func (u *serverURL) openService(ctx context.Context) (driver.Driver, error) {
 		conf.Servers = append(conf.Servers, u.scheme+"://"+host)
 	}
 	d, err := remotelock.Open(ctx, conf)
-	if errors.Is(err, driver.ErrInvalid) {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
-	}
 	if err != nil { // not *remotelock.Driver(nil) as a driver.Driver
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/go-zookeeper/zk"
 
@@ -19,35 +18,28 @@ func (u *serverURL) openZooKeeper(ctx context.Context) (driver.Driver, error) {
 	}
 	d, err := zklock.New(u.hosts, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
+		return nil, err
 	}
 	// The dial timeout bounds Ping. A command that may wait opens the store again.
 	if err := d.Ping(ctx); err != nil {
 		_ = d.Close()
-		if errors.Is(err, driver.ErrInvalid) {
-			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
-		}
 		return nil, err
 	}
 	return &zooKeeperStore{d, u}, nil
 }
 
-// options reads the files that the URL names, and returns how to connect.
+// zooKeeperOptions reads the files that the URL names, and returns how to connect.
 func (u *serverURL) zooKeeperOptions() ([]zklock.Option, error) {
-	opts := []zklock.Option{zklock.DialTimeout(cmp.Or(u.dialTimeout, defaultDialTimeout))}
-	if u.user != "" {
-		password, err := readSecret(u.password, u.passwordFile)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, zklock.Digest(u.user, password))
-	}
-	conf, err := u.tlsConfig()
+	password, secure, err := u.credentials()
 	if err != nil {
 		return nil, err
 	}
-	if conf != nil {
-		opts = append(opts, zklock.TLS(conf))
+	opts := []zklock.Option{zklock.DialTimeout(cmp.Or(u.dialTimeout, defaultDialTimeout))}
+	if u.user != "" {
+		opts = append(opts, zklock.Digest(u.user, password))
+	}
+	if secure != nil {
+		opts = append(opts, zklock.TLS(secure))
 	}
 	if u.root != "" {
 		opts = append(opts, zklock.Root(u.root))

@@ -32,11 +32,10 @@ func briefly() (context.Context, context.CancelFunc) {
 // An acquirer opens the store and acquires one lock, with the options of the command line.
 type acquirer struct {
 	*app
+	waitFlags
 	// The request: all fields that decide whether the store grants it, and the id of the attempt.
 	req    driver.Request
-	wait   *duration // the longest wait, if set
-	retry  *duration // how long the store may be unavailable
-	noWait bool
+	noWait bool     // for the lock
 	names  []string // the lock that is wanted, or several of which one is
 	held   holds    // what was acquired before, if the command needs several locks
 
@@ -110,7 +109,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
 			s, err := acq.open(backend.Take)
-			pause, again := outage.AgainWithin(acq.retryLimit(), sentAt, err)
+			pause, again := outage.AgainWithin(acq.retry.value, sentAt, err)
 			if !again {
 				done <- result{s, err}
 				return
@@ -146,17 +145,9 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	}
 }
 
-// retryLimit returns how long a request is retried while the store is unavailable.
-func (acq *acquirer) retryLimit() time.Duration {
-	if acq.retry == nil {
-		return driver.RetryTimeout
-	}
-	return acq.retry.value
-}
-
 // options returns the options of a Locker that acquires as the command line says.
 func (acq *acquirer) options() []snib.Option {
-	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Label(acq.req.Holder.Label), snib.RetryTimeout(acq.retryLimit())}
+	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Label(acq.req.Holder.Label), snib.RetryTimeout(acq.retry.value)}
 	switch {
 	case acq.noWait:
 		opts = append(opts, snib.NoWait())

@@ -117,6 +117,9 @@ func (a *app) newRootCommand() *cobra.Command {
 		a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
+	for _, cmd := range root.Commands() {
+		cmd.Flags().SortFlags = false // the most important first
+	}
 	a.setUpHelp(root)
 	return root
 }

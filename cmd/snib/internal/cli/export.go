@@ -42,7 +42,6 @@ func (a *app) newExportCommand() *cobra.Command {
 		ValidArgsFunction: a.completeURL,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVar(&e.listen, "listen", "127.0.0.1:9877", "`ADDRESS` to serve /metrics on; :9877 is all addresses of this host")
 	e.every = addDuration(cmd, "every", "", "how often to read the store", time.Minute, time.Second)
 	e.searchEvery = addDuration(cmd, "leaks-every", "", "how often to search it for leaks; 0 means never", 10*time.Minute, 0)

@@ -2,14 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
 )
 
@@ -31,7 +30,7 @@ func (d *duration) String() string {
 func (d *duration) Type() string { return "DURATION" }
 
 func (d *duration) Set(text string) error {
-	v, err := parseDuration(text)
+	v, err := backend.ParseDuration(text)
 	switch {
 	case err != nil:
 		return err
@@ -44,20 +43,6 @@ func (d *duration) Set(text string) error {
 	}
 	d.value, d.set = v, true
 	return nil
-}
-
-func parseDuration(text string) (time.Duration, error) {
-	if n, err := strconv.ParseFloat(text, 64); err == nil {
-		if math.IsNaN(n) || math.Abs(n) > math.MaxInt64/float64(time.Second)/2 {
-			return 0, fmt.Errorf("it is out of range; give a duration such as 30s")
-		}
-		return time.Duration(n * float64(time.Second)), nil
-	}
-	v, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("it is not a duration; give one such as 30s, 5m or a number of seconds")
-	}
-	return v, nil
 }
 
 // A choice is the value of a flag that is one of a few words.
@@ -90,10 +75,29 @@ func addOutput(cmd *cobra.Command, allowed ...string) *choice {
 	return c
 }
 
-// addRetry adds the flag that says how long the store may be unavailable.
-func addRetry(cmd *cobra.Command) *duration {
-	return addDuration(cmd, "retry", "", "try for this long if the store does not answer", driver.RetryTimeout, 0)
+// waitFlags say how long a command waits for its lock, and for a store that does not answer.
+type waitFlags struct {
+	wait  *duration // the longest wait, if set
+	try   bool
+	retry *duration // how long the store may be unavailable
 }
+
+func (w *waitFlags) register(cmd *cobra.Command) {
+	w.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
+	cmd.Flags().BoolVarP(&w.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
+	w.retry = addDuration(cmd, "retry", "", "try for this long if the store does not answer", driver.RetryTimeout, 0)
+}
+
+// check reports flags that contradict one another.
+func (w *waitFlags) check() error {
+	if w.try && w.wait.set {
+		return usagef("--try and --wait exclude each other: give one of them")
+	}
+	return nil
+}
+
+// asksOnce reports whether the command does not wait for the lock.
+func (w *waitFlags) asksOnce() bool { return w.try || w.wait.set && w.wait.value == 0 }
 
 // addDuration adds a flag for a duration of at least min.
 func addDuration(cmd *cobra.Command, name, short, usage string, value, min time.Duration) *duration {

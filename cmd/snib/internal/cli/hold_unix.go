@@ -50,11 +50,8 @@ func (a *app) newHoldCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.IntVar(&h.pid, "pid", 0, "hold the lock until the process `PID` ends; required: $$ in a shell script")
-	h.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
-	f.BoolVarP(&h.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
-	h.retry = addRetry(cmd)
+	h.waitFlags.register(cmd)
 	f.BoolVarP(&h.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
 	h.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives its keeper if that dies or hangs (not in etcd and ZooKeeper)", defaultTTL, minTTL)
 	f.StringVar(&h.label, "label", "", "a `TEXT` that shows others what holds the lock")

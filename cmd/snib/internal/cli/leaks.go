@@ -91,7 +91,6 @@ func (a *app) newLeaksCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	l.settle = addDuration(cmd, "settle", "", "the longest time for which a dead hold is watched for a renewal", defaultSettle, minSettle)
 	f.BoolVar(&l.fix, "fix", false, "free the leaks, after asking")
 	f.BoolVar(&l.foreign, "foreign", false, "with --fix: delete the keys of other libraries, too")

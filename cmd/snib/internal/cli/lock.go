@@ -28,10 +28,10 @@ const keeperPIDVar = "SNIB_KEEPER"
 // A lockCommand is one call of "snib lock".
 type lockCommand struct {
 	*app
-	ttl, wait, retry *duration
-	id               string
-	try              bool
-	output           *choice
+	waitFlags
+	ttl    *duration
+	id     string
+	output *choice
 }
 
 func (a *app) newLockCommand() *cobra.Command {
@@ -56,11 +56,8 @@ func (a *app) newLockCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	l.ttl = addDuration(cmd, "ttl", "", "the lock ends after this long; required, because nobody renews it", 0, minTTL)
-	l.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
-	f.BoolVarP(&l.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
-	l.retry = addRetry(cmd)
+	l.waitFlags.register(cmd)
 	f.StringVar(&l.id, "id", "",
 		"don't take the lock, but extend the hold with this `ID`, as snib lock printed it; - for one line of standard input")
 	l.output = addOutput(cmd, "shell", "json")
@@ -68,11 +65,11 @@ func (a *app) newLockCommand() *cobra.Command {
 }
 
 func (l *lockCommand) lock(ctx context.Context, name string) error {
-	switch {
-	case !l.ttl.set:
+	if !l.ttl.set {
 		return usagef("no --ttl was given: nobody renews this lock, so say how long it may last, such as --ttl 10m")
-	case l.try && l.wait.set:
-		return usagef("--try and --wait exclude each other: give one of them")
+	}
+	if err := l.waitFlags.check(); err != nil {
+		return err
 	}
 	acq := l.newAcquirer(name)
 	s, err := acq.connect()
@@ -182,7 +179,7 @@ const lockLabel = "snib lock"
 func (l *lockCommand) newAcquirer(name string) *acquirer {
 	host, _ := os.Hostname() // only people read it
 	return &acquirer{
-		app: l.app, wait: l.wait, retry: l.retry, noWait: l.try || l.wait.set && l.wait.value == 0,
+		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(),
 		req: driver.Request{
 			Name: name, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the

@@ -32,7 +32,6 @@ func (a *app) newReleaseCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.StringVar(&r.id, "id", "", "take it from the hold with this `ID`, or with this digest of it, which snib show prints; - for one line of standard input")
 	f.BoolVar(&r.force, "force", false, "take it from any holder")
 	f.StringVar(&r.reason, "reason", "", "a `TEXT` for the audit line: why the lock is taken away")

@@ -40,13 +40,13 @@ const runUsage = "usage: snib run NAME [--] COMMAND [ARG...]"
 // A runCommand is one call of "snib run".
 type runCommand struct {
 	*app
-	ttl, wait, minHold, maxHold, timeout, killAfter *duration
+	waitFlags
+	ttl, minHold, maxHold, timeout, killAfter *duration
 
-	try, skip, shared, fair, any bool
-	busyCode, slots              int
-	shell, label                 string
-	also                         []string
-	retry                        *duration
+	skip, shared, fair, any bool
+	busyCode, slots         int
+	shell, label            string
+	also                    []string
 
 	name     string
 	names    []string // name and also, each once: sorted, or with --any as given
@@ -67,11 +67,8 @@ func (a *app) newRunCommand() *cobra.Command {
 		ValidArgsFunction: r.complete,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.SetInterspersed(false) // the flags of the command are its own: see parseArguments
-	r.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
-	f.BoolVarP(&r.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
-	r.retry = addRetry(cmd)
+	r.waitFlags.register(cmd)
 	f.BoolVar(&r.skip, "skip", false, "if somebody holds the lock, exit 0 and say nothing (for cron); doesn't wait without -w")
 	f.IntVarP(&r.busyCode, "busy-exit-code", "E", exitBusy, "exit code `N` when the lock is taken")
 	f.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
@@ -149,8 +146,6 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 		return usagef("--slots %d: give a number of at least 1", r.slots)
 	case r.shared && r.slots > 0:
 		return usagef("--shared and --slots exclude each other: a lock is either shared by any number or has slots")
-	case r.try && r.wait.set:
-		return usagef("--try and --wait exclude each other: give one of them")
 	case r.skip && given("busy-exit-code"):
 		return usagef("--skip and --busy-exit-code exclude each other: --skip means exit code 0")
 	case r.maxHold.set && r.minHold.value > r.maxHold.value:
@@ -160,7 +155,7 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 	case r.verbose && r.quiet:
 		return usagef("--verbose and --quiet exclude each other: give one of them")
 	}
-	return nil
+	return r.waitFlags.check()
 }
 
 func (r *runCommand) run(cmd *cobra.Command) error {
@@ -236,7 +231,7 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 // newAcquirer returns an acquirer for the lock of the command.
 func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
-		app: r.app, wait: r.wait, retry: r.retry, noWait: r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set,
+		app: r.app, waitFlags: r.waitFlags, noWait: r.asksOnce() || r.skip && !r.wait.set,
 		req: driver.Request{
 			Name: r.names[0], TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
 			Holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},

@@ -73,7 +73,6 @@ func (a *app) newWatchCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.BoolVarP(&w.exact, "exact", "x", false, "only the lock of that name, read ten times a second")
 	f.BoolVar(&w.waiters, "waiters", false, "also the waiters that come and go")
 	w.runFor = addDuration(cmd, "for", "", "end after this long (default: never)", 0, 0)
