@@ -173,7 +173,7 @@ func TestPrefix(t *testing.T) {
 			t.Errorf("the key %q is left", text)
 		}
 	}
-	for _, wrong := range []string{"a{b", "}", strings.Repeat("x", 101), "a\x00", "\xff"} {
+	for _, wrong := range []string{"a{b", "}", strings.Repeat("x", 101), "a\x00", "\xff", `a"`} {
 		if d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.Prefix(wrong)); !errors.Is(err,
 			driver.ErrInvalid) {
 			t.Errorf("Open with the namespace %q = %v, %v, want ErrInvalid", wrong, d, err)

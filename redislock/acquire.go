@@ -42,7 +42,8 @@ type attempt struct {
 	req       driver.Request
 	jsonID    string // the id of the request, as the scripts know it
 	ttl       string // its TTL, likewise
-	keys      [4]string
+	rest      string // what else the scripts know of it
+	keys      [3]string
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
 	rounds    int
@@ -84,6 +85,7 @@ func (d *Driver) newAttempt(req driver.Request) *attempt {
 		d: d, req: req, jsonID: encodeID(req.ID), ttl: rediskit.Millis(req.TTL), keys: keys, slot: d.slot(keys[0]),
 		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
 	}
+	a.rest = a.encode()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts[a.id] = a
@@ -141,7 +143,7 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	cmd := newCommand(&a.keys, codeAcquire, a.jsonID, mode(a.req), a.ttl,
-		strconv.Itoa(a.req.TokenBlock()), waits, a.encode())
+		strconv.Itoa(a.req.TokenBlock()), waits, a.rest)
 	cmd.saved = true
 	if err := a.send(ctx, &cmd); err != nil {
 		return nil, err
@@ -401,10 +403,8 @@ func (a *attempt) withdraw() {
 
 // sendWithdrawal asks the store to forget the attempt.
 func (a *attempt) sendWithdrawal(ctx context.Context) {
-	_, _ = a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal())
+	_, _ = a.d.sendUntilAnswered(ctx, a.slot, newCommand(&a.keys, codeWithdraw, a.jsonID, a.rest))
 }
-
-func (a *attempt) withdrawal() command { return newCommand(&a.keys, codeWithdraw, a.jsonID) }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,
 // may hold back what was sent on a connection that is lost by now, and execute it after the

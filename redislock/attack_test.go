@@ -16,9 +16,14 @@ import (
 // attemptOf returns the number of a waiter's attempt, as read by somebody who may read the store.
 func attemptOf(t *testing.T, n *redistest.Node, name, id string) string {
 	t.Helper()
-	text, _ := n.Must("HGET", "snib.w:{"+name+"}", strconv.Quote(id)).(string)
-	_, record, _ := strings.Cut(text, "{")
-	return attemptIn(t, "{"+record)
+	members, _ := n.Must("ZRANGE", "snib.q:{"+name+"}", 0, -1).([]any)
+	for _, member := range members {
+		if request, ok := strings.CutPrefix(fmt.Sprint(member), strconv.Quote(id)+","); ok {
+			return attemptIn(t, "{"+request)
+		}
+	}
+	t.Fatalf("%s is not in the queue %q", id, members)
+	return ""
 }
 
 // attemptIn returns the number of the attempt in a request or a grant.

@@ -71,7 +71,8 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 	defer cancel()
 	commands := make([]*command, len(leases))
 	for i, l := range leases {
-		commands[i] = l.check()
+		cmd := newCommand(&l.keys, codeCheck, l.jsonID, l.d.listener.channel(l.slot))
+		commands[i] = &cmd
 	}
 	d.sender.sendBatch(ctx, &batch{slot: slot, commands: commands})
 	d.mu.Lock()
@@ -95,11 +96,4 @@ func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
 		}
 	}
 	return ended
-}
-
-// check returns the command that asks whether the lease still exists, and whether another process
-// waits.
-func (l *lease) check() *command {
-	cmd := newCommand(&l.keys, codeCheck, l.jsonID, l.d.listener.channel(l.slot))
-	return &cmd
 }

@@ -165,6 +165,6 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), newCommand(&keys, codeWithdraw, encodeID(id), "1"))
+	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), newCommand(&keys, codeWithdraw, encodeID(id), ""))
 	return err
 }

@@ -16,8 +16,7 @@ type namespace string
 func (n namespace) own(rest string) string { return string(n) + "snib." + rest }
 
 // keysOf returns the keys of a lock: its own key, which is the namespace and the lock's name, and
-// in the same slot the grants of its holders if it is shared, its queue, and the requests of its
-// waiters.
+// in the same slot the grants of its holders if it is shared, and its queue.
 //
 // The slot is that of the hash tag in the lock's key, if there is one; then the key follows the
 // prefix unchanged. Otherwise the slot is that of the whole key, which becomes the tag. A brace in
@@ -26,7 +25,7 @@ func (n namespace) own(rest string) string { return string(n) + "snib." + rest }
 //
 // A name that begins like our own keys is not used as a key unchanged, because it could collide
 // with a key of another lock.
-func (n namespace) keysOf(name string) [4]string {
+func (n namespace) keysOf(name string) [3]string {
 	key, own := string(n)+name, n.own("")
 	open, tag, after := "{", key, "}"
 	switch {
@@ -35,17 +34,16 @@ func (n namespace) keysOf(name string) [4]string {
 	case strings.Contains(key, "}"):
 		tag, after = tagOf(slotOf(key)), "}:"+key
 	}
-	// one string is cheaper than three
-	all := own + "r:" + open + tag + after + own + "q:" + open + tag + after + own + "w:" + open + tag + after
-	size := len(all) / 3
-	keys := [4]string{key, all[:size], all[size : 2*size], all[2*size:]}
+	both := own + "r:" + open + tag + after + own + "q:" + open + tag + after // cheaper than two strings
+	size := len(both) / 2
+	keys := [3]string{key, both[:size], both[size:]}
 	if strings.HasPrefix(name, "snib.") {
-		keys[0] = own + "l:" + all[len(own)+len("r:"):size]
+		keys[0] = own + "l:" + both[len(own)+len("r:"):size]
 	}
 	return keys
 }
 
-// nameIn returns the lock's name from one of its keys but the last: the inverse of keysOf.
+// nameIn returns the lock's name from one of its keys: the inverse of keysOf.
 func (n namespace) nameIn(key string) (name string, ok bool) {
 	inside, ok := strings.CutPrefix(key, string(n))
 	if !ok {

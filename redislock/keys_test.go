@@ -36,45 +36,41 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// vectors are the wire format, version 1. They don't change.
+// vectors are the wire format, version 2. They don't change.
 var vectors = []struct {
 	name string
-	keys [4]string
+	keys [3]string
 	slot uint16
 }{
-	{"foo", [4]string{"foo", "snib.r:{foo}", "snib.q:{foo}", "snib.w:{foo}"}, 12182},
-	{"invoices/2026-11", [4]string{
-		"invoices/2026-11", "snib.r:{invoices/2026-11}", "snib.q:{invoices/2026-11}", "snib.w:{invoices/2026-11}",
+	{"foo", [3]string{"foo", "snib.r:{foo}", "snib.q:{foo}"}, 12182},
+	{"invoices/2026-11", [3]string{
+		"invoices/2026-11", "snib.r:{invoices/2026-11}", "snib.q:{invoices/2026-11}",
 	}, 10528},
-	{":foo", [4]string{":foo", "snib.r:{:foo}", "snib.q:{:foo}", "snib.w:{:foo}"}, 11220},
-	{" ", [4]string{" ", "snib.r:{ }", "snib.q:{ }", "snib.w:{ }"}, 9314},
-	{"Größe ☃ 🔒", [4]string{"Größe ☃ 🔒", "snib.r:{Größe ☃ 🔒}", "snib.q:{Größe ☃ 🔒}", "snib.w:{Größe ☃ 🔒}"}, 13720},
+	{":foo", [3]string{":foo", "snib.r:{:foo}", "snib.q:{:foo}"}, 11220},
+	{" ", [3]string{" ", "snib.r:{ }", "snib.q:{ }"}, 9314},
+	{"Größe ☃ 🔒", [3]string{"Größe ☃ 🔒", "snib.r:{Größe ☃ 🔒}", "snib.q:{Größe ☃ 🔒}"}, 13720},
 
 	// With a hash tag: unchanged after the prefix.
-	{"{foo}", [4]string{"{foo}", "snib.r::{foo}", "snib.q::{foo}", "snib.w::{foo}"}, 12182},
-	{"{user1000}.following", [4]string{
+	{"{foo}", [3]string{"{foo}", "snib.r::{foo}", "snib.q::{foo}"}, 12182},
+	{"{user1000}.following", [3]string{
 		"{user1000}.following", "snib.r::{user1000}.following", "snib.q::{user1000}.following",
-		"snib.w::{user1000}.following",
 	}, 3443},
-	{"a{foo}b}c", [4]string{"a{foo}b}c", "snib.r::a{foo}b}c", "snib.q::a{foo}b}c", "snib.w::a{foo}b}c"}, 12182},
-	{"foo{{bar}}zap", [4]string{"foo{{bar}}zap", "snib.r::foo{{bar}}zap", "snib.q::foo{{bar}}zap",
-		"snib.w::foo{{bar}}zap"}, 4015},
+	{"a{foo}b}c", [3]string{"a{foo}b}c", "snib.r::a{foo}b}c", "snib.q::a{foo}b}c"}, 12182},
+	{"foo{{bar}}zap", [3]string{"foo{{bar}}zap", "snib.r::foo{{bar}}zap", "snib.q::foo{{bar}}zap"}, 4015},
 
 	// With a brace that opens but does not close: the name is the tag.
-	{"a{b", [4]string{"a{b", "snib.r:{a{b}", "snib.q:{a{b}", "snib.w:{a{b}"}, 13340},
-	{"{", [4]string{"{", "snib.r:{{}", "snib.q:{{}", "snib.w:{{}"}, 4092},
+	{"a{b", [3]string{"a{b", "snib.r:{a{b}", "snib.q:{a{b}"}, 13340},
+	{"{", [3]string{"{", "snib.r:{{}", "snib.q:{{}"}, 4092},
 
 	// Like one of our own keys: the lock's own key gets a prefix.
-	{"snib.r:{foo}", [4]string{"snib.l::snib.r:{foo}", "snib.r::snib.r:{foo}", "snib.q::snib.r:{foo}",
-		"snib.w::snib.r:{foo}"}, 12182},
-	{"snib.m", [4]string{"snib.l:{snib.m}", "snib.r:{snib.m}", "snib.q:{snib.m}", "snib.w:{snib.m}"}, 6724},
+	{"snib.r:{foo}", [3]string{"snib.l::snib.r:{foo}", "snib.r::snib.r:{foo}", "snib.q::snib.r:{foo}"}, 12182},
+	{"snib.m", [3]string{"snib.l:{snib.m}", "snib.r:{snib.m}", "snib.q:{snib.m}"}, 6724},
 
 	// With a brace that would close the tag too early: a number of the name's slot is the tag.
-	{"}", [4]string{"}", "snib.r:{5305}:}", "snib.q:{5305}:}", "snib.w:{5305}:}"}, 12090},
-	{"a}b", [4]string{"a}b", "snib.r:{20658}:a}b", "snib.q:{20658}:a}b", "snib.w:{20658}:a}b"}, 7866},
-	{"{}", [4]string{"{}", "snib.r:{42430}:{}", "snib.q:{42430}:{}", "snib.w:{42430}:{}"}, 15257},
-	{"foo{}{bar}", [4]string{"foo{}{bar}", "snib.r:{10168}:foo{}{bar}", "snib.q:{10168}:foo{}{bar}",
-		"snib.w:{10168}:foo{}{bar}"}, 8363},
+	{"}", [3]string{"}", "snib.r:{5305}:}", "snib.q:{5305}:}"}, 12090},
+	{"a}b", [3]string{"a}b", "snib.r:{20658}:a}b", "snib.q:{20658}:a}b"}, 7866},
+	{"{}", [3]string{"{}", "snib.r:{42430}:{}", "snib.q:{42430}:{}"}, 15257},
+	{"foo{}{bar}", [3]string{"foo{}{bar}", "snib.r:{10168}:foo{}{bar}", "snib.q:{10168}:foo{}{bar}"}, 8363},
 }
 
 func TestKeys(t *testing.T) {
@@ -118,7 +114,7 @@ func TestKeysApart(t *testing.T) {
 	names := []string{
 		"x", ":x", "{x}", ":{x}", "}x", "{}x", "x}", "{x", "x{", "x{}", "{{x}}", "{x}}", "{x}:x", "{x}:{x}", "x}:x", "1}:x",
 		"{1}:x", ":{1}:x",
-		"snib.r:{x}", "snib.q:{x}", "snib.w:{x}", "snib.r::{x}", "snib.q::{x}", "snib.w::{x}", "snib.m", "snib.m:{1}",
+		"snib.r:{x}", "snib.q:{x}", "snib.r::{x}", "snib.q::{x}", "snib.m", "snib.m:{1}",
 		"snib.", "snib.l:{x}",
 		"snib.r:{snib.r:{x}}", "snib.l:{snib.m}", "snib.l::{x}", "snib", "Snib.m",
 	}
@@ -145,16 +141,15 @@ func TestKeysApart(t *testing.T) {
 // checkKeys returns what is wrong with the keys of a name, or "".
 func checkKeys(n namespace, name string) string {
 	keys := n.keysOf(name)
-	for i, key := range keys {
+	for _, key := range keys {
 		if slotOf(key) != slotOf(string(n)+name) {
 			return fmt.Sprintf("the slot of key %q is not that of the lock %q", key, name)
 		}
 		if !strings.HasPrefix(key, string(n)) || strings.HasPrefix(key, n.own("m")) {
 			return fmt.Sprintf("the key %q of lock %q belongs to the store, or is outside of the namespace", key, name)
 		}
-		got, ok := n.nameIn(key)
-		if want := i < 3; ok != want || ok && got != name {
-			return fmt.Sprintf("nameIn(%q) = %q, %v, want %v and the name %q", key, got, ok, want, name)
+		if got, ok := n.nameIn(key); !ok || got != name {
+			return fmt.Sprintf("nameIn(%q) = %q, %v, want %q", key, got, ok, name)
 		}
 	}
 	return ""
@@ -175,7 +170,7 @@ func FuzzKeys(f *testing.F) {
 			t.Fatal(err)
 		}
 		if name, ok := namespace("").nameIn(b); ok {
-			if keys := namespace("").keysOf(name); !slices.Contains(keys[:3], b) {
+			if keys := namespace("").keysOf(name); !slices.Contains(keys[:], b) {
 				t.Fatalf("nameIn(%q) = %q, whose keys are %q", b, name, keys)
 			}
 		}

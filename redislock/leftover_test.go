@@ -167,7 +167,7 @@ func TestNothingLeftOfDead(t *testing.T) {
 	})
 	replica.Must("REPLICAOF", "NO", "ONE")
 	replica.Must("DEL", "last")
-	most := map[string]time.Duration{"snib.r:": ttl, "snib.q:": 30 * time.Second, "snib.w:": 30 * time.Second}
+	most := map[string]time.Duration{"snib.r:": ttl, "snib.q:": 30 * time.Second}
 	left := keys(t, replica)
 	for _, key := range left {
 		limit := ttl // of the lock itself
@@ -178,8 +178,8 @@ func TestNothingLeftOfDead(t *testing.T) {
 			t.Errorf("%q of dead processes is kept for %d ms, want %v at most", key, ms, limit)
 		}
 	}
-	// The lock, its queue and the requests of each mode, and the grants of two.
-	if want := 4*len(modes) - 1; len(left) != want {
+	// The lock and its queue of each mode, and the grants of two.
+	if want := 3*len(modes) - 1; len(left) != want {
 		t.Errorf("the keys of dead processes are %q, want %d, or not all is proved", left, want)
 	}
 }

@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,39 +207,39 @@ func TestMalformedQueue(t *testing.T) {
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	now := time.Now().UnixMicro()
 	record := func(change string) string {
-		r := map[string]string{
-			"id": `"evil"`, "attempt": `"7"`, "mode": `"x"`, "ttl": "30000", "minhold": "0", "tokens": "1",
-			"channel": `"snib.c:evil"`, "blind": "true",
-		}
-		var field, value string
-		if _, err := fmt.Sscanf(change, "%s %s", &field, &value); err == nil {
-			r[field] = value
-		}
-		text := `{"id":` + r["id"] + ","
-		for name, value := range r {
-			if value != "none" && name != "id" {
-				text += fmt.Sprintf("%q:%s,", name, value)
+		text := `"evil"`
+		for _, field := range [][2]string{{"mode", `"x"`}, {"ttl", "30000"}, {"minhold", "0"}, {"tokens", "1"},
+			{"attempt", `"7"`}, {"channel", `"snib.c:evil"`}, {"blind", "true"}} {
+			name, value := field[0], field[1]
+			if changed, to, _ := strings.Cut(change, " "); changed == name {
+				value = to
+			}
+			if value != "none" {
+				text += fmt.Sprintf(",%q:%s", name, value)
 			}
 		}
-		return text[:len(text)-1] + "}"
+		return text + "}"
 	}
-	entries := map[string]string{
-		"NoTime": record(""), "NotJSON": fmt.Sprintf("%016dhello", now), "Array": fmt.Sprintf("%016d[1]", now), "Empty": "",
-		"FarFuture": "9999999999999999" + record(""),
+	type entry struct {
+		time   int64
+		member string
+	}
+	entries := map[string]entry{
+		"Old": {1, record("")}, "FarFuture": {9999999999999999, record("")}, "HeartbeatNow": {now, `"evil"`},
+		"NotJSON": {now, "hello"}, "Array": {now, "[1]"}, "Empty": {now, ""},
 	}
 	for _, change := range []string{
 		"channel none", `channel "other"`, "channel 5", "attempt none", `attempt "x"`, "ttl none", "ttl 99999999999",
 		"ttl -5", `ttl "a"`, "mode none",
-		`mode "y"`, `mode "0"`, "tokens none", "tokens -1", "tokens 1e300", "minhold none", `id "other"`, `process "other"`,
+		`mode "y"`, `mode "0"`, "tokens none", "tokens -1", "tokens 1e300", "minhold none",
 	} {
-		entries[change] = fmt.Sprintf("%016d", now) + record(change)
+		entries[change] = entry{now, record(change)}
 	}
 	slack := livetest.Slack(t)
 	for what, e := range entries {
 		name := "job " + what
 		l := take(t, d1, request(name, "holder", time.Minute))
-		node.Must("ZADD", "snib.q:{"+name+"}", 1, `"evil"`)
-		node.Must("HSET", "snib.w:{"+name+"}", `"evil"`, e)
+		node.Must("ZADD", "snib.q:{"+name+"}", e.time, e.member)
 		waiter := wait(t, d2, request(name, "waiter", time.Minute), len(status(t, d1, name).Waiters)+1)
 		if err := renew(t, d1, l); err != nil {
 			t.Errorf("%s: Renew = %v", what, err)
@@ -250,8 +251,7 @@ func TestMalformedQueue(t *testing.T) {
 		}
 		free(t, next)
 		// The entry delays nobody if it is alone in the queue, either.
-		node.Must("ZADD", "snib.q:{"+name+"}", 1, `"evil"`)
-		node.Must("HSET", "snib.w:{"+name+"}", `"evil"`, e)
+		node.Must("ZADD", "snib.q:{"+name+"}", e.time, e.member)
 		free(t, take(t, d2, request(name, "next", time.Minute)))
 	}
 	nothingLeft(t, node)
@@ -266,7 +266,7 @@ func TestForeignChannel(t *testing.T) {
 	l := take(t, d1, request("job", "holder", time.Minute))
 	before := node.Calls()["publish"]
 	node.Must("SET", "job", fmt.Sprintf(
-		`{"snib":2,"id":"holder","token":%d,"since":1,"mode":"x","attempt":"1","ttl":60000,"minhold":0,"tokens":1,"channel":"orders"}`,
+		`{"snib":2,"id":"holder","token":%d,"since":1,"mode":"x","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"orders"}`,
 		token(l)), "PX", 60000)
 	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
 	if n := node.Calls()["publish"] - before; n != 0 {

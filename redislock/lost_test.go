@@ -142,7 +142,7 @@ func lostQueue(t *testing.T, w *wire, then livetest.Ending, req func(string) dri
 	for i := 1; i < blocker.Slots; i++ {
 		others = append(others, take(t, w.good, req(fmt.Sprint("a", i))))
 	}
-	lost := w.proxy.LoseAnswers(1, then, "snib.w:{"+req("").Name)
+	lost := w.proxy.LoseAnswers(1, then, "snib.q:{"+req("").Name)
 	waiter := begin(t, w.bad, req("b"))
 	awaitClosed(t, lost, "the loss")
 	queued(t, w.good, blocker.Name, 1)

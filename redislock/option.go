@@ -3,7 +3,6 @@ package redislock
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -51,9 +50,10 @@ func (c *config) check() error {
 		return driver.Invalidf("GraceFloor %v: it must be from 0 to %v", c.floor, maxTTL)
 	case c.yieldEvery != 0 && (c.yieldEvery < minYieldEvery || c.yieldEvery > maxTTL):
 		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
-	case len(c.namespace) > maxNamespace || !utf8.ValidString(string(c.namespace)) ||
-		strings.ContainsAny(string(c.namespace), "{}\x00"):
-		return driver.Invalidf("Prefix: it must be UTF-8 of at most %d bytes, without braces and NUL", maxNamespace)
+	case len(c.namespace) > maxNamespace || strings.ContainsAny(string(c.namespace), "{}") ||
+		encodeID(string(c.namespace)) != `"`+string(c.namespace)+`"`: // the scripts don't decode it
+		return driver.Invalidf("Prefix: it must be UTF-8 of at most %d bytes, without braces and what JSON escapes",
+			maxNamespace)
 	case c.durable && !c.grace:
 		return driver.Invalidf("DurableAOF: it needs FailoverGrace, for a restart that loses the memory")
 	}
@@ -67,7 +67,7 @@ const maxNamespace = 100
 // its own. So a user of Redis who may use no others (such as ~app:* and &app:*) can lock, with
 // fencing tokens of a counter that no other tenant can write to. The names of locks stay as they
 // are. All processes that share locks must have the same Prefix; by default it is empty. It has
-// at most 100 bytes, and no braces.
+// at most 100 bytes, no braces, and nothing that JSON escapes.
 func Prefix(text string) Option {
 	return Option{func(c *config) { c.namespace = namespace(text) }}
 }

@@ -214,15 +214,12 @@ func newInfo(conf config, found findings) driver.Info {
 			"nobody else changes or deletes the keys of locks",
 		},
 	}
-	if conf.durable {
+	switch {
+	case conf.durable:
 		info.Fencing = driver.FencingDurable
 		info.Assumptions = append(info.Assumptions,
 			"the server starts from the append-only file that it wrote, fsync is honest, and no replica takes the server's place",
-			"all processes that share locks have durable=aof")
-	}
-	switch {
-	case conf.durable:
-		info.Assumptions = append(info.Assumptions,
+			"all processes that share locks have durable=aof",
 			fmt.Sprintf("after a restart without its memory the server grants nothing for %v, or for the requested TTL up "+
 				"to a minute; a lease with a longer TTL can overlap then", conf.floor))
 	case conf.grace:

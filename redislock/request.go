@@ -23,8 +23,7 @@ type request struct {
 	MinHold int64  `json:"minhold"` // milliseconds
 	Attempt string `json:"attempt"` // number of the attempt, for messages
 	Tokens  int    `json:"tokens"`
-	Channel string `json:"channel"` // for messages to the waiter; by SPUBLISH if it has a hash tag
-	Process string `json:"process"` // for messages to the holder, if they don't go to Channel
+	Channel string `json:"channel"` // for messages; those to a waiter go by SPUBLISH if it has a hash tag
 	Blind   bool   `json:"blind"`   // the reply to PUBLISH does not tell whether anybody listens
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
@@ -61,21 +60,17 @@ func (a *attempt) encode() string {
 	b.Grow(192 + len(channel) + len(h.Host) + len(h.Label))
 	b.WriteString(`"mode":"`)
 	b.WriteString(mode(a.req))
-	b.WriteString(`","attempt":"`)
-	var digits [20]byte
-	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
 	b.WriteString(`","ttl":`)
 	b.WriteString(a.ttl)
 	b.WriteString(`,"minhold":`)
 	b.WriteString(rediskit.Millis(a.req.MinHold))
 	b.WriteString(`,"tokens":`)
+	var digits [20]byte
 	b.Write(strconv.AppendInt(digits[:0], int64(a.req.TokenBlock()), 10))
-	b.WriteString(`,"channel":`)
+	b.WriteString(`,"attempt":"`)
+	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
+	b.WriteString(`","channel":`)
 	writeJSONString(&b, channel)
-	if channel != l.process {
-		b.WriteString(`,"process":`)
-		writeJSONString(&b, l.process)
-	}
 	if l.blind() {
 		b.WriteString(`,"blind":true`)
 	}

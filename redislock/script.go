@@ -23,7 +23,7 @@ var (
 		"batch")
 
 	// renewScript extends leases.
-	renewScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "entry", "longlease", "grant", "found", "renew")
+	renewScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "grant", "entry", "longlease", "found", "renew")
 
 	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
 	forgetScript  = rediskit.NewScript(scripts, "clock", "forget")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +49,7 @@ type batch struct {
 
 // A command is one request to the script, and its answer.
 type command struct {
-	keys  *[4]string
+	keys  *[3]string
 	code  string    // of its function in the script
 	args  [6]string // the first n
 	n     int
@@ -65,8 +64,8 @@ type command struct {
 	unsent    bool // removed from the queue before it was sent
 }
 
-// newCommand returns a command with the given arguments, six at most.
-func newCommand(keys *[4]string, code string, args ...string) command {
+// newCommand returns a command with the given arguments: six to acquire, and otherwise two.
+func newCommand(keys *[3]string, code string, args ...string) command {
 	cmd := command{keys: keys, code: code}
 	cmd.n = copy(cmd.args[:], args)
 	return cmd
@@ -194,7 +193,7 @@ func (s *sender) fillCall(b *batch) {
 	b.args = append(b.args[:0], s.floor, s.maxTTL, flag(s.durable))
 	for _, cmd := range b.commands {
 		b.keys = append(b.keys, cmd.keys[:]...)
-		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.n)), cmd.args[:cmd.n]...)
+		b.args = append(append(b.args, cmd.code), cmd.args[:cmd.n]...)
 	}
 	b.call[0] = Call{Script: requestScript, Keys: b.keys, Args: b.args}
 }

@@ -91,13 +91,8 @@ func (d admin) scanForeign(ctx context.Context, prefix string, endless bool,
 // returns all strings and hashes that are no locks of snib.
 func (d admin) readForeign(ctx context.Context, keys []string, endless,
 	assumeLocks bool) (found []foreignKey, err error) {
-	skip := "0"
-	if endless {
-		skip = "1"
-	}
 	for batch := range d.batches(keys) {
-		c := Call{Script: foreignScript, Args: []string{skip}, Keys: slices.Clone(batch)}
-		r := d.eval(ctx, c)[0]
+		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{flag(endless)}, Keys: slices.Clone(batch)})[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}
@@ -188,14 +183,12 @@ func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger
 		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock",
 			Problem: "the first in the queue has no time until which it waits"}, nil
 	}
-	reply, err := m.Do(ctx, "TIME")
-	now, _ := reply.([]any)
-	if err != nil || len(now) == 0 {
+	now, err := clockOf(ctx, m)
+	if err != nil {
 		return nil, err
 	}
-	seconds, ok := asFloat(now[0])
-	over := time.Duration(seconds*float64(time.Second) - until*float64(time.Millisecond))
-	if !ok || over < overdueMin {
+	over := time.Duration((float64(now.UnixMilli()) - until) * float64(time.Millisecond))
+	if over < overdueMin {
 		return nil, nil //nolint:nilnil // it is not blocked
 	}
 	return &redisadmin.Stranger{

@@ -104,7 +104,7 @@ func (c *scriptCall) write(cluster, self string, batch []*command) {
 		c.args = append(c.args, cmd.lock.counterField)
 	}
 	for _, cmd := range batch {
-		c.args = append(append(c.args, codeStrings[cmd.code:cmd.code+1]), cmd.args[:cmd.numArgs]...)
+		c.args = append(append(c.args, string([]byte{cmd.code})), cmd.args[:cmd.numArgs]...)
 	}
 }
 
@@ -112,13 +112,3 @@ func (c *scriptCall) write(cluster, self string, batch []*command) {
 func (c *scriptCall) evalsha(b rueidis.Builder) rueidis.Completed {
 	return b.Evalsha().Sha1(c.script.SHA1()).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
 }
-
-// codeStrings has each code at its own index, so that slicing it yields the code as a string
-// without an allocation.
-var codeStrings = func() string {
-	var b strings.Builder
-	for c := range byte(128) {
-		b.WriteByte(c)
-	}
-	return b.String()
-}()

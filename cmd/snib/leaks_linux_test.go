@@ -226,13 +226,13 @@ func plantQueue(node *redistest.Node, name string, waited, silent time.Duration)
 	now := time.Now().UnixMicro()
 	for i, owner := range []string{"first", "second"} {
 		id := strconv.Quote(owner)
-		request := `{"id":` + id + `,"mode":"x","attempt":"1","ttl":30000,"minhold":0,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`
+		request := `,"mode":"x","ttl":30000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`
 		heartbeat := now
 		if i == 0 {
 			heartbeat -= silent.Microseconds()
 		}
-		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), id)
-		node.Must("HSET", "snib.w:{"+name+"}", id, fmt.Sprintf("%016d", heartbeat)+request)
+		const heartbeats = 4_000_000_000_000_000 // is added to the time of a heartbeat
+		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), id+request, heartbeat+heartbeats, id)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestLeaksLeavesTheLivingAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grant := fmt.Sprintf(`{"snib":2,"id":"me","token":5,"since":%d,"mode":"x","attempt":"1","ttl":2000,"minhold":0,"tokens":1,"channel":"snib.c:x","pid":%d,"host":%q}`,
+	grant := fmt.Sprintf(`{"snib":2,"id":"me","token":5,"since":%d,"mode":"x","ttl":2000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","pid":%d,"host":%q}`,
 		time.Now().UnixMicro(), exited.Process.Pid, host)
 	node.Must("SET", "renewed", grant, "PX", 3_600_000)
 	wantLeaks(t, "while nobody renews it", nil, "dead renewed")
@@ -480,8 +480,8 @@ func fill(t *testing.T, node *redistest.Node, n int) {
 	t.Helper()
 	const script = `for i = ARGV[1], ARGV[2] do
 		local name = 'many:' .. string.format('%d', i)
-		redis.call('SET', name, '{"snib":2,"id":"owner","token":7,"since":' .. ARGV[3] .. ',"mode":"x","attempt":"1",' ..
-			'"ttl":1,"minhold":0,"tokens":1,"channel":"snib.c:x","pid":1,"host":"elsewhere","label":"a label of usual length"}', 'PX', 3600000)
+		redis.call('SET', name, '{"snib":2,"id":"owner","token":7,"since":' .. ARGV[3] .. ',"mode":"x",' ..
+			'"ttl":1,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","pid":1,"host":"elsewhere","label":"a label of usual length"}', 'PX', 3600000)
 	end`
 	for i := 1; i <= n; i += 1000 {
 		node.Must("EVAL", script, 0, i, min(i+999, n), time.Now().UnixMicro())

@@ -1,6 +1,6 @@
 -- Acquires a lock.
 --
--- KEYS      lock, grants, queue, requests
+-- KEYS      lock, grants, queue
 -- ARGV      id, mode, TTL in ms, number of tokens; 1 to wait in the queue, 2 if the request must be
 --           there already, and otherwise 0; the request's JSON without its opening brace and its id
 -- Expects   now, isLong, lock, queue, grace, nextToken, lastToken, grantHead;

@@ -3,13 +3,13 @@
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS[2]  the long leases, see longlease.lua
--- KEYS     then for each request: lock, its grants, its queue, the requests of its waiters
+-- KEYS     then for each request: lock, its grants, its queue
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  1 with DurableAOF, see identity.lua
--- ARGV     then for each request: its code, the number of its arguments, and these.
---          The code is A for acquire, R for release, or a name in made.lua. The arguments stand
---          in the file of the function
+-- ARGV     then for each request: its code, and its arguments, which stand in the file of the
+--          function. The code is A for acquire, which has six arguments, R for release, or a name
+--          in made.lua; these have two
 -- Answer   one text for each request:
 --            g TOKEN WANTED         granted; WANTED is 1 if another process waits
 --            q LEFT PLACE           in the queue. LEFT is for how many ms the present holders keep
@@ -26,12 +26,12 @@
 --            x TEXT                 an error of Redis
 
 local answers, arg = {}, 4
-for k = 3, #KEYS, 4 do
-  lock, grants, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
-  local n = tonumber(ARGV[arg + 1])
+for k = 3, #KEYS, 3 do
+  lock, grants, queue = KEYS[k], KEYS[k + 1], KEYS[k + 2]
   local code = ARGV[arg]
+  local last = arg + (code == 'A' and 6 or 2)
   local serve = code == 'A' and acquire or code == 'R' and release or contended().rare()[code]
-  local ok, answer = pcall(serve, unpack(ARGV, arg + 2, arg + 1 + n))
+  local ok, answer = pcall(serve, unpack(ARGV, arg + 1, last))
   if not ok then
     local text = type(answer) == 'table' and answer.err or tostring(answer)
     -- The server is a replica, so no request was served, and the client must leave it.
@@ -40,7 +40,7 @@ for k = 3, #KEYS, 4 do
     answer = 'x ' .. text
   end
   answers[#answers + 1] = answer
-  arg = arg + 2 + n
+  arg = last + 1
 end
 if lastToken then setMeta('t', lastToken) end
 if #changes > 0 then redis.call('HSET', KEYS[1], unpack(changes)) end

@@ -1,6 +1,6 @@
 -- Ends a hold by force, and hints that to its holder.
 --
--- KEYS      lock, grants, queue, requests
+-- KEYS      lock, grants, queue
 -- ARGV      id, and the same without quotes: if another library holds the lock, that is the lock's
 --           value, or the field of a hash of Redisson
 -- Provides  breakHold(id, raw)

@@ -1,6 +1,6 @@
 -- Acquires a lock that is not free, or puts the request into the queue.
 --
--- KEYS      lock, grants, queue, requests
+-- KEYS      lock, grants, queue
 -- ARGV      those of acquire.lua
 -- Provides  acquireHeld(id, mode, ttl, tokens, waits, rest)
 -- Answer    g, q, n, h, e or k, see batch.lua
@@ -24,6 +24,7 @@ end
 
 local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   local value, keyType = lockValue()
+  local member = id .. ',' .. rest
   local answer = value and reacquire(id, mode, ttl, value)
   if answer then return answer end -- also in the grace period: it is held already
   if not value or isMulti(value) then -- otherwise this request is not granted in any case
@@ -39,40 +40,39 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   if value == nil then return 'k a ' .. keyType end
   if value and isMulti(value) and rare().areOver(mode, value) then value = false end
   if not value then
-    answer = serveQueue(id, value)
+    answer = serveQueue(member, value)
     if answer then return answer end
     value = lockValue()
   end
-  if waits == '2' and not findRequest(id) then return 'n' end
+  if waits == '2' and not redis.call('ZSCORE', queue, member) then return 'n' end
   -- An exclusive hold conflicts with a semaphore only.
   local kind = (not value or isMulti(value) or tonumber(mode))
     and rare().conflictingKind(value, mode)
   -- A request that is queued waits on if a client of another library takes the lock, which is then
   -- of the other kind.
-  if kind and not findRequest(id) then return 'k ' .. kind end
+  if kind and not redis.call('ZSCORE', queue, member) then return 'k ' .. kind end
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     local token = nextToken()
     writeHold(token, tokens, id, mode, ttl, rest)
     return grantAnswer(token)
   end
   if waits == '0' then return 'h ' .. timeLeft(value, mode) end
-  local new, alone = enqueue(id, rest)
+  local new, alone = enqueue(id, member)
   if not value or isMulti(value) then -- otherwise there is no room for any waiter
-    answer = serveQueue(id)
+    answer = serveQueue(member)
     if answer then return answer end
     value = lockValue()
   end
   local grant = value and not isMulti(value) and parseGrant(value)
   local isForeign = grant == nil
   if new and value and not isForeign then
-    local channel = parseRequest('{' .. rest).channel
     if not grant then
-      rare().hintSharers(channel)
-    elseif grant.channel ~= channel then
+      rare().hintSharers(parseRequest(member).channel)
+    elseif not isOf(grant.channel, member) then
       hint(grant, 'w')
     end
   end
-  local first = alone or firstWaiter() == id
+  local first = alone or firstWaiter() == member
   return string.format('q %d %d', timeLeft(value, mode),
     first and (isForeign and 2 or 1) or 0)
 end

@@ -1,7 +1,7 @@
 -- Releases a hold that is not there, that MinHold keeps, or that others share.
 --
 -- KEYS[1]   the server's memory, see memory.lua
--- KEYS      lock, grants, queue, requests
+-- KEYS      lock, grants, queue
 -- ARGV[3]   1 with DurableAOF, see batch.lua
 -- ARGV      those of release.lua
 -- Provides  keptJSON(json)  what becomes of a grant while MinHold keeps the lock: no request finds
@@ -27,7 +27,7 @@ end
 -- wakeFirst is called after a change of the time for which the head of the queue has to wait.
 local function wakeFirst()
   local first = firstWaiter()
-  local request = first and findRequest(first)
+  local request = first and parseRequest(first)
   if request then wake(request) end
 end
 

@@ -26,16 +26,15 @@ local function lockValue()
   return value
 end
 
-local function isGrant(json, id) return string.find(json, grantHead(id), 1, true) == 1 end
-
 local function findGrant(id, value)
   if value == nil then value = lockValue() end
-  if not value then return end
-  if not isMulti(value) then return isGrant(value, id) and value or nil end
-  local entry = redis.call('HGET', grants, id)
-  if not entry or entryTime(entry) <= now() then return end
-  local json = entryJSON(entry)
-  if isGrant(json, id) then return json, entryTime(entry) end
+  local json, expiry = value, nil
+  if value and isMulti(value) then
+    local entry = redis.call('HGET', grants, id)
+    if not entry or entryTime(entry) <= now() then return end
+    json, expiry = entryJSON(entry), entryTime(entry)
+  end
+  if json and string.find(json, grantHead(id), 1, true) == 1 then return json, expiry end
 end
 
 local function extendGrant(id, json, expiry, ttl)

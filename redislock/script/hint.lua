@@ -13,9 +13,11 @@ local function wake(request)
   local isSharded = string.find(request.channel, '{', 1, true)
   local heard = redis.pcall(isSharded and 'SPUBLISH' or 'PUBLISH', request.channel,
     request.attempt .. ' k')
-  return request.blind or heard ~= 0
+  return heard ~= 0 or string.find(request.text, '"blind":true', 1, true)
 end
 
+-- hint sends to the channel of the process, which is the waiters' channel without its hash tag.
 local function hint(request, word)
-  redis.pcall('PUBLISH', request.process or request.channel, request.attempt .. ' ' .. word)
+  redis.pcall('PUBLISH', (string.gsub(request.channel, '{.*}:', '')),
+    request.attempt .. ' ' .. word)
 end

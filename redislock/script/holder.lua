@@ -1,7 +1,7 @@
 -- Serves a holder: tells it whether it still has its hold, and whether another process waits, or
 -- changes what its grant says of it.
 --
--- KEYS      lock, grants, queue, requests
+-- KEYS      lock, grants, queue
 -- ARGV      id; the channel of the holder's process, or the holder as JSON fields
 -- Expects   lock, grants, newEntry, othersWait, findGrant
 -- Provides  check(id, channel), setHolder(id, holder)

@@ -1,5 +1,5 @@
 -- Declares the keys of the request that is being served.
 --
--- Provides  lock, grants, queue, requests  the keys, see batch.lua
+-- Provides  lock, grants, queue  the keys, see batch.lua
 
-local lock, grants, queue, requests
+local lock, grants, queue

@@ -1,45 +1,49 @@
 -- Keeps the queue of a lock, and serves it in order of arrival. Numbers in commands are texts where
 -- they can be: Redis converts others by printf.
 --
--- KEYS      queue, requests
--- Expects   now, extendTo, grace, nextToken, writeHold, queue, requests; entry.lua, found.lua and
---           hint.lua; rare().hasRoomBeside
+-- KEYS      queue, a sorted set. A waiter is the member ID,REQUEST, with the time of its arrival
+--           as score. After its first heartbeat, the member ID has the time of the last one, plus
+--           heartbeats, so that all waiters come before
+-- Expects   now, grace, nextToken, writeHold, queue; entry.lua, found.lua and hint.lua;
+--           rare().hasRoomBeside
 -- Provides  absence, handOverTTL
---           enqueue(id, rest)     adds a waiter unless it is there, and notes that it lives. It
+--           enqueue(id, member)   adds a waiter unless it is there, and notes that it lives. It
 --                                 reports whether the waiter is new, and whether it is alone
---           dequeue(id)           removes a waiter
---           firstWaiter()         the id at the head of the queue, or nil
+--           dequeue(member)       removes a waiter
+--           firstWaiter()         the member at the head of the queue, or nil
 --           yieldLeft()           for how many ms waiters must leave the lock free, or nil
+--           isOf(channel, member) reports whether a waiter is of the channel's process
 --           othersWait(channel)   reports whether another process than the channel's waits
+--           isAlive(id, place)    reports whether a waiter that came at that time is alive
 --           grantAnswer(token, channel)  answers a granted request; no channel if nobody waits
 --           hasRoom(mode, value)  reports whether a hold of this mode fits beside the value of the
 --                                 lock's key, which is nil if it is not known
---           serveQueue(self, value, first)  grants the lock to waiters as long as that is possible.
---                                 First is the head of the queue, or nil if it is not known
+--           serveQueue(self, value, head)  grants the lock to waiters as long as that is possible.
+--                                 Head is the head of the queue and its time, or nil if these are
+--                                 not known
 
 -- absence is after how long a waiter is removed that has not sent its request again, in
 -- microseconds; waiters send it three times as often. handOverTTL is how long a lock is held for
 -- a waiter that was handed it and has not sent its request again, in milliseconds.
-local absence, handOverTTL = 15000000, 3000
+local absence, handOverTTL, heartbeats = 15000000, 3000, 4000000000000000
 
--- enqueue makes the keys last for twice as long as a waiter that is silent. They are extended once
--- in a third of its time: by each waiter behind a tail that came in the third before.
-local function enqueue(id, rest)
-  local tail = tonumber(redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2])
+-- enqueue makes the key last for twice as long as a waiter that is silent. It is extended once in a
+-- third of its time: by each waiter behind a tail that came in the third before.
+local function enqueue(id, member)
+  local tail = tonumber(redis.call('ZREVRANGEBYSCORE', queue, '4e15', '-inf', 'WITHSCORES',
+    'LIMIT', '0', '1')[2])
   local place = math.max(now(), tail and tail + 1 or 0)
-  local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), id) == 1
-  redis.call('HSET', requests, id, newEntry(now(), '{"id":' .. id .. ',' .. rest))
+  local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), member) == 1
+  if not new then redis.call('ZADD', queue, string.format('%d', now() + heartbeats), id) end
   local third = absence / 3
   if not tail or math.floor(tail / third) ~= math.floor(now() / third) then
     redis.call('PEXPIRE', queue, absence / 500)
-    redis.call('PEXPIRE', requests, absence / 500)
   end
   return new, not tail
 end
 
-local function dequeue(id)
-  redis.call('ZREM', queue, id)
-  redis.call('HDEL', requests, id)
+local function dequeue(member)
+  redis.call('ZREM', queue, member, (string.match(member, '^(".-"),"mode":') or member))
 end
 
 -- While yieldMark is at the head of the queue, the lock is left to clients that are not in the
@@ -61,15 +65,19 @@ local function yieldLeft()
   return left > 0 and left <= yieldTime and left or nil
 end
 
--- othersWait looks at the first 32 waiters. If these are all of the channel's process, and more
+-- isOf reports whether the waiter is of the channel's process.
+local function isOf(channel, member)
+  return string.find(member, '"channel":"' .. channel .. '"', 1, true)
+end
+
+-- othersWait looks at the first 32 members. If these are all of the channel's process, and more
 -- may follow, it returns true without looking at them.
 local function othersWait(channel)
-  local waiters = redis.call('ZRANGE', queue, '0', '31')
-  for i = 1, #waiters do
-    local request = findRequest(waiters[i])
-    if request and request.channel ~= channel then return true end
+  local members = redis.call('ZRANGE', queue, '0', '31')
+  for i = 1, #members do
+    if not isOf(channel, members[i]) and parseRequest(members[i]) then return true end
   end
-  return #waiters == 32
+  return #members == 32
 end
 
 local function grantAnswer(token, channel)
@@ -82,15 +90,26 @@ local function hasRoom(mode, value)
   return isMulti(value) and rare().hasRoomBeside(mode, value)
 end
 
+-- isAlive goes by the waiter's arrival, or its last heartbeat. A time far ahead does not count: the
+-- clock was set back.
+local function isAlive(id, place)
+  local silence = now() - place
+  if silence > absence or silence < -60000000 then
+    silence = now() + heartbeats - (redis.call('ZSCORE', queue, id) or 0)
+  end
+  return silence <= absence and silence >= -60000000
+end
+
 -- serveQueue skips waiters that it can't reach. It wakes each waiter that it grants the lock,
--- except the one with the id self, whose request is being served: it returns the answer to that.
-local function serveQueue(self, value, first)
+-- except the member self, whose request is being served: it returns the answer to that.
+local function serveQueue(self, value, head)
   local mine
   while true do
-    first = first or redis.call('ZRANGE', queue, '0', '0')[1]
+    head = head or redis.call('ZRANGE', queue, '0', '0', 'WITHSCORES')
+    local first = head[1]
     if not first or first == yieldMark and yieldLeft() then return mine end
-    local request, entry = findRequest(first)
-    if not request or entryTime(entry) + absence < now() then
+    local request = parseRequest(first)
+    if not request or not isAlive(request.id, head[2]) then
       dequeue(first)
     elseif not nextToken() or not hasRoom(request.mode, value) or grace(request.ttl) > 0 then
       return mine
@@ -102,14 +121,14 @@ local function serveQueue(self, value, first)
       if hears then
         local token = nextToken()
         local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
-        -- The rest of the entry follows its time, the opening brace and the id.
-        writeHold(token, request.tokens, first, request.mode, ttl, string.sub(entry, 24 + #first))
+        writeHold(token, request.tokens, request.id, request.mode, ttl,
+          string.sub(first, #request.id + 2))
         if first == self then mine = grantAnswer(token, request.channel) end
         -- Another waiter sends its request again, which extends the lease. The answer is the grant.
         if request.mode == 'x' then return mine end -- no other hold fits
         value = nil
       end
     end
-    first = nil
+    head = nil
   end
 end

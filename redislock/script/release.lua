@@ -13,15 +13,15 @@ local function removeExclusive(id, json, yieldEvery)
   if isLong(numberIn(json, 'ttl')) then contended().rare().removeLongLease(id, json) end
   redis.call('DEL', lock)
   if yieldEvery and yieldEvery ~= '0' then contended().rare().yieldIfDue(json, yieldEvery) end
-  local first = redis.call('ZRANGE', queue, '0', '0')[1]
-  if first then contended().serveQueue(nil, false, first) end
+  local head = redis.call('ZRANGE', queue, '0', '0', 'WITHSCORES')
+  if head[1] then contended().serveQueue(nil, false, head) end
   return 'o'
 end
 
 local function release(id, yieldEvery)
   local json = redis.pcall('GET', lock)
   if type(json) ~= 'string' or string.find(json, grantHead(id), 1, true) ~= 1
-    or numberIn(json, 'minhold') > 0 then
+    or not string.find(json, '"minhold":0,', 1, true) then
     return contended().rare().R(id, yieldEvery)
   end
   return removeExclusive(id, json, yieldEvery)

@@ -90,7 +90,7 @@ local function conflictingKind(value, mode)
   local kind = value and kindOfValue(value)
   if not value then
     local first = firstWaiter()
-    local request = first and findRequest(first)
+    local request = first and parseRequest(first)
     kind = request and kindOf(request.mode)
   end
   if kind and kind ~= kindOf(mode) then return kind end

@@ -1,6 +1,6 @@
 -- Reads locks, their holders and their waiters. It writes nothing.
 --
--- KEYS    for each lock: the lock, its grants, its queue, the requests of its waiters
+-- KEYS    for each lock: the lock, its grants, its queue
 -- Expects redissonName
 -- Answer  for each lock a JSON object:
 --           type, left  type of the lock's key, and what PTTL says of it
@@ -12,11 +12,11 @@
 --           threads     the first 1,000 threads that wait for that hash if it is a fair lock of
 --                       Redisson
 --           line        scores of the waiters, in order of arrival
---           requests    requests of the same waiters
+--           requests    requests of the same waiters, each after the time of its last heartbeat
 
 local time = redis.call('TIME')
 local answers = {}
-for k = 1, #KEYS, 4 do
+for k = 1, #KEYS, 3 do
   local keyType = redis.call('TYPE', KEYS[k]).ok
   local seen = {
     type = keyType,
@@ -37,13 +37,18 @@ for k = 1, #KEYS, 4 do
     if #threads > 0 then seen.threads = threads end
   end
   local waiters = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
-  local line, requests = {}, {}
-  for i = 1, #waiters, 2 do
-    local request = redis.call('HGET', KEYS[k + 3], waiters[i])
-    if request then
+  local line, requests, heard = {}, {}, {}
+  for i = 1, #waiters, 2 do -- queue.lua describes the members
+    if string.find(waiters[i], '^".-","mode":') then
       table.insert(line, waiters[i + 1])
-      table.insert(requests, request)
+      table.insert(requests, waiters[i])
+    else
+      heard[waiters[i]] = waiters[i + 1] - 4000000000000000
     end
+  end
+  for i, request in ipairs(requests) do
+    local id = string.match(request, '^(".-"),"mode":')
+    requests[i] = string.format('%016d{"id":', heard[id] or line[i]) .. request
   end
   -- An empty table would become an object. yieldMark has no request, see queue.lua.
   if #line > 0 then seen.line, seen.requests = line, requests end

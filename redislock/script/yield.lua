@@ -1,7 +1,7 @@
 -- Leaves the lock free for a moment, for clients of other libraries.
 --
 -- KEYS      queue
--- Expects   now, absence, extendTo, numberIn, queue, findRequest; hint.lua, queue.lua
+-- Expects   now, extendTo, numberIn, queue, parseRequest; hint.lua, queue.lua
 -- Provides  yieldIfDue(json, every) makes waiters leave the lock free for a moment
 
 -- yieldIfDue is called with a grant that has just ended. It does nothing unless a multiple of every
@@ -14,8 +14,10 @@ local function yieldIfDue(json, every)
   redis.call('ZADD', queue, string.format('%d', -now() - yieldTime * 1000), yieldMark)
   extendTo(queue, yieldTime)
   for first in firstWaiter do
-    local request, entry = findRequest(first)
-    if request and entryTime(entry) + absence >= now() and wake(request) then return end
+    local request = parseRequest(first)
+    if request and isAlive(request.id, redis.call('ZSCORE', queue, first)) and wake(request) then
+      return
+    end
     dequeue(first)
   end
 end

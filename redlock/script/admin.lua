@@ -23,7 +23,7 @@ if code == 'l' then return {lockState(KEYS[2], 'snib.rw:' .. KEYS[2])} end
 if code == 'c' then return {counters()} end
 if code == 'm' and (ours or blank) and not admitted and not mark then
   mark = ARGV[arg + 1]
-  redis.call('HSET', metaKey, 'mark', run .. ' ' .. mark)
+  redis.call('HSET', metaKey, 'mark', run() .. ' ' .. mark)
   redis.call('HDEL', metaKey, 'since')
 elseif code == 'w' and (ours or blank) and not admitted and mark == ARGV[arg + 1] then
   local since = redis.call('HGET', metaKey, 'since') or ''
@@ -35,7 +35,7 @@ elseif code == 'w' and (ours or blank) and not admitted and mark == ARGV[arg + 1
   redis.call('HSET', metaKey, 'since', since)
 elseif code == 'j' then
   if not (ours or blank) or admitted
-    or ARGV[arg + 1] ~= run or ARGV[arg + 2] ~= mark then return {'n'} end
+    or ARGV[arg + 1] ~= run() or ARGV[arg + 2] ~= mark then return {'n'} end
   raiseAll(tonumber(ARGV[arg + 3]), ARGV[arg + 4], ARGV[arg + 5] == '1')
   return {admit()}
 elseif code == 'i' then

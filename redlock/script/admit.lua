@@ -8,7 +8,7 @@
 -- Answer    none: the files after this one answer
 
 local function admit()
-  redis.call('HSET', metaKey, 'cluster', ARGV[1], 'self', ARGV[2], 'admitted', run)
+  redis.call('HSET', metaKey, 'cluster', ARGV[1], 'self', ARGV[2], 'admitted', run())
   redis.call('HDEL', metaKey, 'mark', 'since')
   return 'o'
 end

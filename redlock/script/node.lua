@@ -16,14 +16,13 @@
 -- ARGV      then the fields of the n locks' counters; then the requests
 -- Provides  metaKey, n  KEYS[1] and n
 --           now         the server's clock, in microseconds
---           run         the server's run_id
+--           run()       the server's run_id. INFO takes longer than all else that a release does,
+--                       so only what depends on it asks
 --           meta        the values of admitted, cluster, self, mark, c4096 and of the n counters;
 --                       false for a missing field
 --           blank       whether the node has no state, so that it belongs to no cluster
 --           ours        whether the node's cluster and address are those of the client
---           admitted    whether the node is admitted
---           closed      the answer to requests about locks if the node must not serve them, else
---                       nil:
+--           closed()    the answer to requests about locks unless the node is admitted, else nil:
 --                         m SELF CLUSTER  the node belongs to another cluster
 --                         u               the node is not admitted
 --                         u blank         likewise, and it has no state
@@ -32,15 +31,16 @@
 local metaKey, n = KEYS[1], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local runID
+local function run()
+  runID = runID or string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+  return runID
+end
 local meta = redis.call('HMGET', metaKey,
   'admitted', 'cluster', 'self', 'mark', 'c4096', unpack(ARGV, 4, 3 + n))
 local blank = not meta[2]
 local ours = meta[2] == ARGV[1] and meta[3] == ARGV[2]
-local admitted = ours and meta[1] == run
-local closed
-if not ours and not blank then
-  closed = 'm ' .. (meta[3] or '?') .. ' ' .. meta[2]
-elseif not admitted then
-  closed = meta[2] and 'u' or 'u blank'
+local function closed()
+  if not ours and not blank then return 'm ' .. (meta[3] or '?') .. ' ' .. meta[2] end
+  if not ours or meta[1] ~= run() then return ours and 'u' or 'u blank' end
 end

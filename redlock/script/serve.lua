@@ -29,7 +29,8 @@
 local answers, arg = {}, 4 + n
 for i = 1, n do
   local lock, field, code, nonce = KEYS[1 + i], ARGV[3 + i], ARGV[arg], ARGV[arg + 1]
-  local value, c, answer = held[lock], counter[field], closed
+  local value, c = held[lock], counter[field]
+  local answer = string.find('aAer', code, 1, true) and closed()
   local mine = value and sub(value, 1, #nonce) == nonce
   if code == 'f' or code == 'b' then
     if mine then
@@ -44,15 +45,15 @@ for i = 1, n do
       freed[#freed + 1] = 'snib.rw:' .. lock
       if code == 'b' then broken[#broken + 1] = nonce end
       answer = 'o'
-    elseif admitted then
-      answer = 'n'
+    else
+      answer = closed() or 'n'
     end
     arg = arg + 3
   elseif code == 'a' or code == 'A' then
     local ttl, more, waiter = ARGV[arg + 2], 0, ''
     if code == 'A' then more, waiter = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
-    if closed then
-      -- that is the answer
+    if answer then
+      -- the node is closed
     elseif mine then
       extend(lock, ttl)
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
@@ -75,8 +76,8 @@ for i = 1, n do
     end
     arg = arg + (code == 'a' and 5 or 7)
   elseif code == 'e' then
-    if closed then
-      -- that is the answer
+    if answer then
+      -- the node is closed
     elseif mine then
       local token = ARGV[arg + 3] .. ' '
       extend(lock, ARGV[arg + 2]) -- even if the write below fails
@@ -99,8 +100,8 @@ for i = 1, n do
     arg = arg + 5
   elseif code == 'r' then
     local to = tonumber(ARGV[arg + 2])
-    if closed then
-      -- that is the answer
+    if answer then
+      -- the node is closed
     elseif wrong[field] or to > most then
       answer = wrong[field]
         or 'x the token ' .. ARGV[arg + 2] .. ' is more than a day ahead of the clock'
@@ -120,8 +121,8 @@ for i = 1, n do
         write(i, lock, nonce .. token .. ' ' .. json, timeLeft(lock))
       end
       answer = 'o'
-    elseif admitted then
-      answer = 'n'
+    else
+      answer = closed() or 'n'
     end
     arg = arg + 3
   elseif code == 'x' then

@@ -2,19 +2,21 @@
 --
 -- KEYS      see node.lua
 -- ARGV      see node.lua
--- Expects   metaKey, now, run, meta, admitted
--- Provides  mark                          the text that marks the node for this run, or nil
+-- Expects   metaKey, now, run, meta, closed
+-- Provides  admitted                      whether the node is admitted
+--           mark                          the text that marks the node for this run, or nil
 --           nodeState()                   the node's state, as JSON
 --           lockState(lock, waitersKey)   a lock and its waiters, as JSON
 --           counters()                    1 if the node is admitted, otherwise 0; then
 --                                         "STRIPE COUNTER" for each counter that is not zero
 -- Answer    none: the files after this one answer
 
-local mark = meta[4] and string.match(meta[4], '^' .. run .. ' (.*)$') or nil
+local admitted = not closed()
+local mark = meta[4] and string.match(meta[4], '^' .. run() .. ' (.*)$') or nil
 
 local function nodeState()
   return cjson.encode({
-    run = run, admitted = meta[1] or '', mark = mark or '',
+    run = run(), admitted = meta[1] or '', mark = mark or '',
     cluster = meta[2] or '', self = meta[3] or '', now = string.format('%d', now),
     since = mark and redis.call('HGET', metaKey, 'since') or '',
   })
