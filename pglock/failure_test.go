@@ -40,8 +40,9 @@ func TestFailures(t *testing.T) {
 		return func() { setPassword(secret) }
 	}}
 	hung, restart := jobtest.Hung("no answer", server), jobtest.Restarted(server)
-	rows := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, server.URL())) }}
-	rows.Failures(t, password, hung, restart,
+	openRows := func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, server.URL())) }
+	openSession := func(t *testing.T) driver.Driver { return newSession(t, dialAt(t, server.URL())) }
+	jobtest.Store{Open: openRows, Secret: secret}.Failures(t, password, hung, restart,
 		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
 			Begin: func(*testing.T) func() {
 				var all []*pgxpool.Conn
@@ -74,12 +75,11 @@ func TestFailures(t *testing.T) {
 		}},
 	)
 	t.Run("Session", func(t *testing.T) { // it ends with its connection, so a hold of it is no case
-		session := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newSession(t, dialAt(t, server.URL())) }}
-		session.Errors(t, password, hung, restart)
+		jobtest.Store{Open: openSession, Secret: secret}.Errors(t, password, hung, restart)
 	})
 	proxy := livetest.NewProxy(t, server.Addr())
-	replicated := jobtest.Store{Open: func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, pgtest.URL(proxy.Addr()))) }}
-	replicated.Failures(t,
+	openPrimary := func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, pgtest.URL(proxy.Addr()))) }
+	jobtest.Store{Open: openPrimary}.Failures(t,
 		jobtest.Failure{Name: "Failover", Begin: func(t *testing.T) func() {
 			standby := pgtest.Standby(t, server.Addr())
 			must(t, dial(t, server.URL()), "SELECT pg_switch_wal()")

@@ -23,7 +23,8 @@ func TestFailures(t *testing.T) {
 	shim := livetest.NewShim(t, "zookeeper")
 	server := zktest.Single(livetest.WithEnv(t, shim.Env()...))
 	createRoot(t, newStranger(t, server.Addr()), secret)
-	store := jobtest.Store{Open: func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }, Secret: secret}
+	open := func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }
+	store := jobtest.Store{Open: open, Secret: secret}
 	restart := jobtest.Restarted(server)
 	restart.Lost = true
 	full := zktest.Single(t, "maxClientCnxns=4", "nio.sessionlessCnxnTimeout=600000")
