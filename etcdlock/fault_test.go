@@ -484,7 +484,9 @@ type filteredWatcher struct {
 
 // silence returns a watcher that drops events unless passes is true.
 func silence(w clientv3.Watcher, passes func() bool) clientv3.Watcher {
-	return filteredWatcher{w, func(_ context.Context, resp clientv3.WatchResponse) bool { return resp.Created || passes() }}
+	return filteredWatcher{w, func(_ context.Context, resp clientv3.WatchResponse) bool {
+		return resp.Created || passes()
+	}}
 }
 
 func never() bool { return false }
