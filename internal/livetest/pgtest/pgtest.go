@@ -111,6 +111,7 @@ func Program(t testing.TB) string {
 
 func startServer(t testing.TB, binary, home, dir string, settings []string) *Server {
 	t.Helper()
+	t.Cleanup(func() { removeMemory(dir) }) // after the end of the server
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // a shutdown that does not wait for clients
