@@ -19,7 +19,7 @@ import (
 // docs/backends/sqlitelock.md, "Keys".
 const (
 	applicationID = 0x736e6962 // "snib"
-	version       = 2
+	version       = 3
 )
 
 // checkPlace checks that the file can be used. Its errors say what would be right.
