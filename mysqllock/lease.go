@@ -62,7 +62,7 @@ func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err err
 		}
 		h.Since = min(h.Since, s.Now) // the clock may have been set back since
 		h.Until, h.Kept = h.Since+h.MinHold, true
-		s.removeEnded()
+		s.removeEnded(s.Now)
 		s.signalFirst()
 		return true, nil
 	})

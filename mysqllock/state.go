@@ -92,7 +92,7 @@ type state struct {
 	floor  int64          // tokens of new rows are greater
 	latest int64          // the server's time, or later, where Now is that time or earlier
 	start  driver.Instant // our clock when the server's was latest, or before
-	at     time.Time      // our clock when the server's was Now, or later
+	at     driver.Instant // our clock when the server's was Now, or later
 }
 
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
@@ -137,13 +137,13 @@ func (s *state) parse(exclusive entry, holders, waiters []byte) (err error) {
 		h := &s.Holders[0]
 		h.ID, h.TTL, h.Until = exclusive.ID, exclusive.TTL, exclusive.Until
 	}
-	s.removeEnded()
+	s.removeEnded(s.Now)
 	return nil
 }
 
-// removeEnded removes the holders whose time is over.
-func (s *state) removeEnded() {
-	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= s.Now })
+// removeEnded removes the holders whose time is over at a time of the server.
+func (s *state) removeEnded(now int64) {
+	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= now })
 }
 
 // args returns the holders of the state as arguments of the statements save and insert.
@@ -284,16 +284,22 @@ func (l *rowMutexes) offer(s *state) {
 // again.
 const maxStateAge = 10 * time.Second
 
+// maxDrift is the part of a time, 1 %, by which our clock may be faster than the server's. The
+// holder's clock may be slower by as much, so whoever judges a lease by a remembered row allows for
+// its own error.
+const maxDrift = 100
+
 // recall returns the row as this process knows it, at the present time, or nil.
 func (m *rowMutex) recall() *state {
 	s, now := m.last, driver.Now()
 	m.last = nil // the caller owns it
-	if s == nil || time.Since(s.at) > maxStateAge {
+	if s == nil || now.Sub(s.at) > maxStateAge {
 		return nil
 	}
+	age := now.Sub(s.at)
 	s.latest, s.start, s.recalled = s.Now+now.Sub(s.start).Microseconds(), now, true
-	s.Now += time.Since(s.at).Microseconds()
-	s.removeEnded()
+	s.Now += age.Microseconds()
+	s.removeEnded(s.Now - age.Microseconds()/maxDrift)
 	return s
 }
 
@@ -309,7 +315,7 @@ func (m *rowMutex) remember(s *state, res execResult) {
 		return // a proxy hides it
 	}
 	m.last = &state{State: s.State, exists: true, version: s.version, token: s.token, signaled: s.signaled,
-		known: len(encodeEntries(s.Waiters)), start: res.sent, at: time.Now()}
+		known: len(encodeEntries(s.Waiters)), start: res.sent, at: driver.Now()}
 	m.last.Now = now
 }
 

@@ -7,6 +7,8 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver for sql.Open
 
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -45,5 +47,16 @@ func TestSaveAfterRemoval(t *testing.T) {
 		if st, err := d.Status(t.Context(), "late"); err != nil || len(st.Holders) != 0 {
 			t.Errorf("%s, Status = %+v, %v; want no holder", what, st, err)
 		}
+	}
+}
+
+// TestRecallAllowsForDrift judges holders by a row that is 9.9 s old. The one that ended within 1 %
+// of that may not have ended by the server's clock.
+func TestRecallAllowsForDrift(t *testing.T) {
+	holders := []entry{{ID: "over", Until: 9_700_000}, {ID: "perhaps over", Until: 9_850_000}}
+	m := rowMutex{last: &state{State: rows.State{Holders: holders}, at: driver.Now().Add(-9900 * time.Millisecond)}}
+	s := m.recall()
+	if s == nil || len(s.Holders) != 1 || s.Holders[0].ID != "perhaps over" {
+		t.Errorf("recall = %+v, want the holder that is perhaps over", s)
 	}
 }

@@ -120,7 +120,8 @@ func (d *Driver) awaitSignal(conn *sql.Conn, pause time.Duration) (row *state, e
 	}
 	return row, forEachRow(found, func(found *sql.Rows) error {
 		s, err := d.scanState(found)
-		s.start, s.at, row = driver.Now(), time.Now(), &s
+		s.at, row = driver.Now(), &s
+		s.start = s.at
 		return err
 	})
 }
