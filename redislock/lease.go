@@ -121,7 +121,9 @@ func (l *lease) Release(ctx context.Context) error {
 		return driver.ErrClosed
 	}
 	l.d.removeLease(l)
-	answer, err := l.sendRelease(ctx)
+	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
+	cmd.saved = l.req.MinHold > 0 // if a crash undid the release, MinHold would end with the lease
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot, cmd)
 	if err != nil {
 		return err
 	}
@@ -136,13 +138,6 @@ func (l *lease) Release(ctx context.Context) error {
 		go l.withdrawAgain()
 	}
 	return nil
-}
-
-// sendRelease releases the lease.
-func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
-	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
-	cmd.saved = l.req.MinHold > 0 // if a crash undid the release, MinHold would end with the lease
-	return l.d.sendUntilAnswered(ctx, l.slot, cmd)
 }
 
 // SetHolder implements [driver.Lease].

@@ -71,7 +71,7 @@ func (a *attempt) encode() string {
 	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
 	b.WriteString(`","channel":`)
 	writeJSONString(&b, channel)
-	if l.blind() {
+	if !l.sharded && a.d.conn.IsCluster() { // PUBLISH counts the subscribers of one of many servers
 		b.WriteString(`,"blind":true`)
 	}
 	b.WriteByte(',')
@@ -112,10 +112,6 @@ func writeJSONString(b *strings.Builder, s string) {
 	b.WriteString(s)
 	b.WriteByte('"')
 }
-
-// blind reports whether the reply to PUBLISH counts the subscribers of only one of many
-// servers.
-func (l *listener) blind() bool { return !l.sharded && l.d.conn.IsCluster() }
 
 // parseEntry splits the value of a hash field into a time in microseconds, of 16 digits, and a
 // request or grant.

@@ -9,11 +9,10 @@
 -- the lock over. It returns nil if there is no such grant.
 local function reacquire(id, mode, ttl, value)
   local json, expiry = findGrant(id, value)
-  local grant = json and parseGrant(json)
-  if not grant or grant.mode ~= mode then return end
+  if not json or not string.find(json, '"mode":"' .. mode .. '"', 1, true) then return end
   extendGrant(id, json, expiry, ttl)
   if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
-  return grantAnswer(grant.token, grant.channel)
+  return grantAnswer(numberIn(json, 'token'), string.match(json, '"channel":"([^"]*)"'))
 end
 
 -- timeLeft returns for how many ms the present holders keep a request of this mode out.
