@@ -135,7 +135,7 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) 
 		return err
 	}
 	defer func() { d.disconnect(conn, isSpare, err) }()
-	if !d.store.explicit.Load() {
+	if !d.explicit.Load() {
 		return fn(ctx, conn)
 	}
 	tx, err := conn.BeginTx(ctx, nil)
@@ -194,8 +194,8 @@ func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?"
 
 // forNames returns a statement for n names.
 func forNames(statement string, n int) string {
-	statement = strings.ReplaceAll(statement, "{names}", placeholders(n))
-	return strings.ReplaceAll(statement, "{cases}", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
+	statement = strings.ReplaceAll(statement, "[names]", placeholders(n))
+	return strings.ReplaceAll(statement, "[cases]", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
 }
 
 // maxNames is the most names in a statement.

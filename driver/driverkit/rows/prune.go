@@ -20,7 +20,7 @@ const (
 // CountNewRow counts a row that the driver has created, and prunes after every 4096 rows.
 func (d *Driver) CountNewRow() {
 	// If pruning fails, the next call tries again.
-	d.prunes.Note(pruneAfter, d.Life, func() { _ = d.backend.Prune(d.Life.Context(), pruneAge) })
+	d.prunes.Note(pruneAfter, d.Life, func() { _ = d.prune(d.Life.Context(), pruneAge) })
 }
 
 // Prune forgets the locks that nobody holds or waits for, and that have not been used for the
@@ -29,8 +29,13 @@ func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.Life.Ready(ctx); err != nil {
 		return err
 	}
-	if err := d.backend.Prepare(ctx); err != nil {
+	return d.prune(ctx, max(unused, pruneAge))
+}
+
+func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
+	d.prepared.Store(false) // somebody may have deleted the row of the floor
+	if err := d.Prepare(ctx); err != nil {
 		return err
 	}
-	return d.backend.Prune(ctx, max(unused, pruneAge))
+	return d.backend.Prune(ctx, unused)
 }
