@@ -26,7 +26,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	defer leave()
 	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	if err := d.prepare(ctx); err != nil {
+	if err := d.rows.Prepare(ctx); err != nil {
 		return nil, err
 	}
 	var last *state // as it was written, if a change was necessary

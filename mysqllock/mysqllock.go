@@ -20,7 +20,7 @@ type Driver struct {
 	sql  statements
 
 	rows                           *rows.Driver
-	store                          storeInfo
+	explicit                       atomic.Bool // autocommit is off: our statements need transactions
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
 	processes                      processes
@@ -59,7 +59,7 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections),
 		make(semaphore, c.connections)
 	backend := rows.Backend{
-		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
+		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
 		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
 		Listen: d.watch,
 	}

@@ -135,7 +135,7 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) 
 		return err
 	}
 	defer func() { d.disconnect(conn, isSpare, err) }()
-	if !d.store.explicit.Load() {
+	if !d.explicit.Load() {
 		return fn(ctx, conn)
 	}
 	tx, err := conn.BeginTx(ctx, nil)
@@ -149,13 +149,13 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) 
 	return tx.Commit()
 }
 
-// withAlone fills in the part {alone} of a statement, see sql/commits.sql.
+// withAlone fills in the part [alone] of a statement, see sql/commits.sql.
 func (d *Driver) withAlone(statement string) string {
 	alone := " AND @@autocommit AND NOT @@in_transaction"
-	if d.store.explicit.Load() {
+	if d.explicit.Load() {
 		alone = ""
 	}
-	return strings.ReplaceAll(statement, "{alone}", alone)
+	return strings.ReplaceAll(statement, "[alone]", alone)
 }
 
 // complete inserts arguments into a statement. The driver does not prepare statements: the server
@@ -167,33 +167,33 @@ func complete(statement string, args ...any) string {
 	if len(parts) != len(args)+1 {
 		panic(fmt.Sprintf("mysqllock: %d arguments for %s", len(args), statement))
 	}
-	text := strings.Builder{}
+	text := make([]byte, 0, 2*len(statement))
 	for i, part := range parts {
-		text.WriteString(part)
+		text = append(text, part...)
 		if i < len(args) {
-			text.WriteString(literal(args[i]))
+			text = appendLiteral(text, args[i])
 		}
 	}
-	return text.String()
+	return string(text)
 }
 
-// literal returns a value as SQL. It is the same in any sql_mode and any character set: text with a
-// quote, a backslash, or bytes that are not ASCII becomes hexadecimal.
-func literal(value any) string {
+// appendLiteral appends a value as SQL. It is the same in any sql_mode and any character set: text
+// with a quote, a backslash, or bytes that are not ASCII becomes hexadecimal.
+func appendLiteral(to []byte, value any) []byte {
 	switch v := value.(type) {
 	case int:
-		return strconv.Itoa(v)
+		return strconv.AppendInt(to, int64(v), 10)
 	case int64:
-		return strconv.FormatInt(v, 10)
+		return strconv.AppendInt(to, v, 10)
 	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+		return strconv.AppendFloat(to, v, 'f', -1, 64)
 	case bool:
-		return map[bool]string{false: "0", true: "1"}[v]
+		return append(to, map[bool]byte{false: '0', true: '1'}[v])
 	case []byte:
 		if bytes.ContainsFunc(v, func(r rune) bool { return (r < ' ' || r > '~') && r != '\n' || r == '\'' || r == '\\' }) {
-			return "x'" + hex.EncodeToString(v) + "'"
+			return append(hex.AppendEncode(append(to, "x'"...), v), '\'')
 		}
-		return "_binary'" + string(v) + "'"
+		return append(append(append(to, "_binary'"...), v...), '\'')
 	}
 	panic(fmt.Sprintf("mysqllock: no literal for a %T", value))
 }
@@ -203,8 +203,8 @@ func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?"
 
 // forNames returns a statement for n names.
 func forNames(statement string, n int) string {
-	statement = strings.ReplaceAll(statement, "{names}", placeholders(n))
-	return strings.ReplaceAll(statement, "{cases}", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
+	statement = strings.ReplaceAll(statement, "[names]", placeholders(n))
+	return strings.ReplaceAll(statement, "[cases]", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
 }
 
 // maxNames is the most names in a statement.

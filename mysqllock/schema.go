@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // version is the version of the table; see "Keys" in docs/backends/mysqllock.md.
@@ -33,32 +32,6 @@ func Schema(table string) (string, error) {
 // schema returns the statements that create the table.
 func (s statements) schema() string { return s.CreateTable + ";\n" + s.FillTable + ";\n" }
 
-// A storeInfo is what the driver knows of the database. The zero value knows nothing.
-type storeInfo struct {
-	ready    atomic.Bool // the table exists and is usable
-	explicit atomic.Bool // autocommit is off: our statements need transactions
-}
-
-// errEmpty means that the table was created but not filled, or that somebody has emptied it.
-var errEmpty = errors.New("the table is empty")
-
-// prepare makes sure that the table exists and is usable. It remembers a success.
-func (d *Driver) prepare(ctx context.Context) error {
-	if d.store.ready.Load() {
-		return nil
-	}
-	err := d.examine(ctx)
-	if errors.Is(err, errEmpty) {
-		if err = d.create(ctx); err == nil {
-			err = d.examine(ctx)
-		}
-	}
-	if err == nil {
-		d.store.ready.Store(true)
-	}
-	return err
-}
-
 // examine checks that the server and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var name string
@@ -73,7 +46,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	if logsStatements { // which change nothing on a replica, because it has set read_only
 		return driver.Invalidf("server: its binlog_format is STATEMENT, so its replicas would know of no lock; set it to MIXED or ROW")
 	}
-	d.store.explicit.Store(!commits)
+	d.explicit.Store(!commits)
 	found := -1
 	err := d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
@@ -82,7 +55,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found < 0:
-		return errEmpty
+		return rows.ErrEmpty
 	case found != version:
 		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found,
 			version)

@@ -26,7 +26,7 @@ func TestSaveAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.prepare(t.Context()); err != nil {
+	if err := d.rows.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"without a row", "with a row"} {

@@ -2,11 +2,11 @@ package mysqllock
 
 import (
 	"embed"
-	"fmt"
 	"reflect"
 	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // The statements are in the files of the folder sql. One row stores all that is known of a lock.
@@ -29,35 +29,8 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// placeholder is the name of another file of the folder, or of what is filled in later: the table,
-// or the lists of a statement for several rows.
-var placeholder = regexp.MustCompile(`\{(\w+)\}`)
-
-// text returns the text of sql/name.sql, without its comments and with the files that it refers to.
-// It panics if there is no such file.
-func text(name string) string {
-	file, err := files.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		panic(fmt.Sprintf("mysqllock: there is neither a statement nor a part of a statement %q", name))
-	}
-	var lines []string
-	for line := range strings.Lines(string(file)) {
-		if !strings.HasPrefix(line, "--") {
-			lines = append(lines, line)
-		}
-	}
-	return placeholder.ReplaceAllStringFunc(strings.TrimSpace(strings.Join(lines, "")), func(match string) string {
-		switch part := strings.Trim(match, "{}"); part {
-		case "table", "names", "cases", "alone":
-			return match
-		default:
-			return text(part)
-		}
-	})
-}
-
 // statements are the statements for a table. The field ReadLive is in sql/read_live.sql. Statements
-// with {names} are completed when they are run.
+// with [names] are completed when they are run.
 type statements struct {
 	Inspect, Engine, CreateTable, FillTable       string
 	Read, ReadCommitted, ReadLocked, List         string
@@ -66,15 +39,6 @@ type statements struct {
 	Stale, Prune, SetFloor, HighestToken          string
 	Watch, TryTxRow, LockTxRow, Touch             string
 }
-
-// templates are the statements without the name of a table.
-var templates = sync.OnceValue(func() (s statements) {
-	v := reflect.ValueOf(&s).Elem()
-	for _, field := range fieldNames() {
-		v.FieldByName(field).SetString(text(fileName(field)))
-	}
-	return s
-})
 
 // fieldNames returns the names of the statements.
 func fieldNames() (names []string) {
@@ -92,11 +56,10 @@ func fileName(field string) string {
 var capital = regexp.MustCompile(`[A-Z]`)
 
 // newStatements returns the statements for a table, whose name is quoted.
-func newStatements(table string) statements {
-	s := templates()
+func newStatements(table string) (s statements) {
 	v := reflect.ValueOf(&s).Elem()
-	for i := range v.NumField() {
-		v.Field(i).SetString(strings.ReplaceAll(v.Field(i).String(), "{table}", table))
+	for _, field := range fieldNames() {
+		v.FieldByName(field).SetString(rows.Statement(files, fileName(field), map[string]string{"table": table}))
 	}
 	return s
 }

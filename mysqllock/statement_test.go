@@ -2,8 +2,11 @@ package mysqllock
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // TestStatements checks that each file of the folder sql is used, and that a part that is missing
@@ -17,7 +20,7 @@ func TestStatements(t *testing.T) {
 		if err != nil {
 			return // what is filled in later
 		}
-		for _, part := range placeholder.FindAllStringSubmatch(string(file), -1) {
+		for _, part := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(string(file), -1) {
 			use(part[1])
 		}
 	}
@@ -38,5 +41,5 @@ func TestStatements(t *testing.T) {
 			t.Error("a missing part is no panic")
 		}
 	}()
-	text("missing")
+	rows.Statement(files, "missing", nil)
 }

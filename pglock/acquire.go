@@ -14,7 +14,7 @@ import (
 func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	if err := d.prepare(inner); err != nil {
+	if err := d.rows.Prepare(inner); err != nil {
 		return nil, err
 	}
 	if a.Req.MinHold == 0 { // take may read the clock before it has locked the row, and MinHold counts from then

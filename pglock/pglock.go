@@ -26,7 +26,7 @@ type Driver struct {
 	rows     *rows.Driver
 	takings  *driverkit.Batcher[*taking]
 	freeings *driverkit.Batcher[*freeing]
-	store    storeInfo
+	modes    queryModes
 	verifier verifier
 
 	// locked has the names whose rows were locked at the last heartbeat. Only poll uses it.
@@ -65,7 +65,7 @@ func newDriver(user, own *pgxpool.Pool, c config) *Driver {
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
-		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
+		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
 		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
 		Listen: d.listen,
 	}

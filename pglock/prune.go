@@ -20,10 +20,6 @@ func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 }
 
 func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
-	d.store.ready.Store(false) // somebody may have deleted the row of the floor
-	if err := d.prepare(ctx); err != nil {
-		return err
-	}
 	if err := d.query(ctx, d.sql.prune, []any{unused.Microseconds()}, nil); err != nil {
 		return err
 	}

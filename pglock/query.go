@@ -81,9 +81,9 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 		case try == tries:
 			return d.explain(err)
 		case c == noStatement || c == statementExists:
-			d.store.unprepared.Store(true)
+			d.modes.unprepared.Store(true)
 		case c == serializationFailure:
-			d.store.explicit.Store(true)
+			d.modes.explicit.Store(true)
 		case c == deadlock: // with a statement of the user: ours lock rows in one order
 		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction:
 			unlimited = true // the user's limits, and the row was busy or this process stood still
@@ -149,10 +149,10 @@ func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args [
 // runOn runs a statement on a connection.
 func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, unlimited bool, sql string, args []any,
 	scan func(pgx.Rows) error) error {
-	if d.store.unprepared.Load() {
+	if d.modes.unprepared.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
-	if !unlimited && !d.store.explicit.Load() {
+	if !unlimited && !d.modes.explicit.Load() {
 		return forEachRow(conn.Query(ctx, sql, args...))(scan)
 	}
 	opts := txOptions()

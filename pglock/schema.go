@@ -3,13 +3,12 @@ package pglock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // version is the version of the table; see "Keys" in docs/backends/pglock.md.
@@ -24,34 +23,7 @@ func Schema(table string) (string, error) {
 	if err := Table(cmp.Or(table, "snib_locks")).set(&c); err != nil {
 		return "", err
 	}
-	return statement("schema", map[string]string{"table": c.table.Sanitize()}) + "\n", nil
-}
-
-// A storeInfo is what the driver knows of the database. The zero value knows nothing.
-type storeInfo struct {
-	ready atomic.Bool // the table exists and is usable
-
-	queryModes
-}
-
-// errEmpty means that the table does not say its version: somebody has deleted all rows.
-var errEmpty = errors.New("the table is empty")
-
-// prepare makes sure that the table exists and is usable. It remembers a success.
-func (d *Driver) prepare(ctx context.Context) error {
-	if d.store.ready.Load() {
-		return nil
-	}
-	err := d.examine(ctx)
-	if errors.Is(err, errEmpty) {
-		if err = d.create(ctx); err == nil {
-			err = d.examine(ctx)
-		}
-	}
-	if err == nil {
-		d.store.ready.Store(true)
-	}
-	return err
+	return rows.Statement(sqlFiles, "schema", map[string]string{"table": c.table.Sanitize()}) + "\n", nil
 }
 
 // examine checks that the database and the table are usable. It creates the table if there is none.
@@ -59,8 +31,8 @@ func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
 	var standby bool
 	var found int
-	err := d.query(ctx, d.sql.examine, nil, func(rows pgx.Rows) error {
-		err := rows.Scan(&encoding, &standby, &found)
+	err := d.query(ctx, d.sql.examine, nil, func(row pgx.Rows) error {
+		err := row.Scan(&encoding, &standby, &found)
 		if err == nil && standby {
 			err = errStandby
 		}
@@ -75,7 +47,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	case encoding != "UTF8":
 		return driver.Invalidf("database: its encoding is %s, and names need UTF8", encoding)
 	case found == 0:
-		return errEmpty
+		return rows.ErrEmpty
 	case found != version:
 		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table.Sanitize(),
 			found, version)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // TestStatements checks that all parts of statements exist, and that no file is left over.
@@ -39,10 +41,10 @@ func TestStatements(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("statement(%q, %v) does not panic", name, given)
+					t.Errorf("Statement(%q, %v) does not panic", name, given)
 				}
 			}()
-			statement(name, given)
+			rows.Statement(sqlFiles, name, given)
 		}()
 	}
 }

@@ -2,4 +2,4 @@
 -- before they were found, so a row with another token has been used since. Parameters: the time,
 -- twice, and names.
 DELETE FROM {table}
-WHERE used < {clock} - ? AND ends < {clock} - ? AND (holders = '' OR id <> '') AND waiters = '' AND name IN ({names})
+WHERE used < {clock} - ? AND ends < {clock} - ? AND (holders = '' OR id <> '') AND waiters = '' AND name IN ([names])

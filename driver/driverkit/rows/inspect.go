@@ -65,7 +65,7 @@ func (d *Driver) Inspect(ctx context.Context, fn func(context.Context) error) er
 	defer cancel()
 	inner, done := driverkit.Detached(ctx)
 	defer done()
-	if err := d.backend.Prepare(inner); err != nil {
+	if err := d.Prepare(inner); err != nil {
 		return err
 	}
 	return fn(inner)

@@ -26,7 +26,7 @@ func (d *Driver) CountNewRow() {
 	d.newRows.Store(0)
 	d.Life.Go(func() {
 		defer d.pruning.Store(false)
-		_ = d.backend.Prune(d.Life.Context(), pruneAge) // if it fails, the next one will do
+		_ = d.prune(d.Life.Context(), pruneAge) // if it fails, the next one will do
 	})
 }
 
@@ -36,8 +36,13 @@ func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.Life.Ready(ctx); err != nil {
 		return err
 	}
-	if err := d.backend.Prepare(ctx); err != nil {
+	return d.prune(ctx, max(unused, pruneAge))
+}
+
+func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
+	d.prepared.Store(false) // somebody may have deleted the row of the floor
+	if err := d.Prepare(ctx); err != nil {
 		return err
 	}
-	return d.backend.Prune(ctx, max(unused, pruneAge))
+	return d.backend.Prune(ctx, unused)
 }

@@ -14,6 +14,7 @@ package rows
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -50,8 +51,12 @@ const (
 // concurrently, and may call the methods of this package. Their errors match
 // [driver.ErrUnavailable] if a retry may succeed.
 type Backend struct {
-	// Prepare makes sure that the table exists and is usable. It remembers a success.
-	Prepare func(context.Context) error
+	// Examine checks that the table is usable. It creates the table if there is none, and returns
+	// [ErrEmpty] if the row that says its version is missing.
+	Examine func(context.Context) error
+
+	// Create creates the table and the row with its version, if they are missing.
+	Create func(context.Context) error
 
 	// Request sends the request of an attempt once. If the store grants it, Request returns what
 	// [Attempt.Grant] returns. If the store has queued the attempt, Request calls
@@ -118,6 +123,7 @@ type Driver struct {
 
 	backend  Backend
 	opts     Options
+	prepared atomic.Bool // the table exists and is usable
 	serial   atomic.Uint64
 	registry registry
 	newRows  atomic.Int64 // since the driver last pruned
@@ -138,6 +144,24 @@ func (d *Driver) Close() (first bool) { return d.Life.End(nil) }
 
 // newNonce returns a unique id for an attempt. It begins with the id of the driver.
 func (d *Driver) newNonce() string { return d.ID + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
+
+// ErrEmpty means that the table does not say its version: somebody has deleted its rows.
+const ErrEmpty driver.Sentinel = "the table is empty"
+
+// Prepare makes sure that the table exists and is usable. It remembers a success.
+func (d *Driver) Prepare(ctx context.Context) error {
+	if d.prepared.Load() {
+		return nil
+	}
+	err := d.backend.Examine(ctx)
+	if errors.Is(err, ErrEmpty) {
+		if err = d.backend.Create(ctx); err == nil {
+			err = d.backend.Examine(ctx)
+		}
+	}
+	d.prepared.Store(err == nil)
+	return err
+}
 
 // errNoAnswer is the cause with which the timeout of a request in the background ends it.
 var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)

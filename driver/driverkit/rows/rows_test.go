@@ -156,7 +156,7 @@ func (tb *table) entries() int {
 
 func (tb *table) backend() rows.Backend {
 	return rows.Backend{
-		Prepare: func(context.Context) error { return nil },
+		Examine: func(context.Context) error { return nil },
 		Request: tb.request, Remove: tb.remove, Release: tb.release, Poll: tb.poll,
 		Read: func(ctx context.Context, names []string) (map[string]*rows.State, error) {
 			return tb.poll(ctx, names, nil, false)
