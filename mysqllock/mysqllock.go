@@ -59,9 +59,9 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections),
 		make(semaphore, c.connections)
 	backend := rows.Backend{
-		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
-		Listen: d.watch,
+		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release,
+		Read: d.readStates, Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters,
+		SetHolder: d.setHolder, Prune: d.prune, Listen: d.watch,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval})
 	return d, nil

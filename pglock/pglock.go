@@ -65,9 +65,9 @@ func newDriver(user, own *pgxpool.Pool, c config) *Driver {
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	d.verifier.unverified = map[string]bool{}
 	backend := rows.Backend{
-		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder, Prune: d.prune,
-		Listen: d.listen,
+		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read,
+		Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder,
+		Prune: d.prune, Listen: d.listen,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, TellsBreak: true})
 	return d
