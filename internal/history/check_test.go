@@ -113,6 +113,11 @@ func TestCheck(t *testing.T) {
 			l.hold("b", "x", 2, 1.1, twoSlots)
 			l.hold("c", "x", 3, 1.2, twoSlots)
 		}, []Fact{Exclusion}},
+		{"TooManyForOne", func(l *testLog) { // the others asked for more slots
+			l.hold("a", "x", 1, 1, twoSlots)
+			l.hold("b", "x", 2, 1.1, func(e *Event) { e.Slots = 3 })
+			l.hold("c", "x", 3, 1.2, func(e *Event) { e.Slots = 3 })
+		}, []Fact{Exclusion}},
 		{"SlotsOfAStopped", func(l *testLog) {
 			l.hold("a", "x", 1, 1, twoSlots)
 			l.fault(StopWorker, "a", 1.05, 5)

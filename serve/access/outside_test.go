@@ -184,6 +184,7 @@ func TestServiceVerbs(t *testing.T) {
 		name, verb string
 		try        func(token, lock string) answer
 	}
+	released := 0
 	operations := []operation{
 		{"acquire", "acquire", func(token, lock string) answer {
 			return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: lock + "2", ID: longID("a")})
@@ -200,8 +201,10 @@ func TestServiceVerbs(t *testing.T) {
 			return s.send("POST", wire.PathWithdraw, token, wire.Withdraw{Name: lock + "3", ID: longID("a")})
 		}},
 		{"release", "acquire", func(token, lock string) answer {
-			s.acquire(tokens["all"], lock, "a")
-			return s.send("POST", wire.PathRelease, token, wire.Release{Lease: wire.Lease{Name: lock, ID: longID("a")}})
+			released++ // a released id can't be used again
+			id := fmt.Sprint("release-", released)
+			s.acquire(tokens["all"], lock, id)
+			return s.send("POST", wire.PathRelease, token, wire.Release{Lease: wire.Lease{Name: lock, ID: longID(id)}})
 		}},
 		{"fence", "acquire", func(token, resource string) answer {
 			return s.send("POST", wire.PathFence, token, wire.Fence{Resource: resource, ID: longID("a"), Token: 1})

@@ -39,8 +39,8 @@ type Entry struct {
 func newEntry(req driver.Request, nonce string) Entry {
 	h := req.Holder
 	return Entry{
-		ID: req.ID, Nonce: nonce, Shared: req.Shared, Slots: req.Slots, Tell: req.Tokens > 1, MinHold: req.MinHold.Microseconds(),
-		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label), Kind: h.Kind,
+		ID: req.ID, Nonce: nonce, Shared: req.Shared, Slots: req.Slots, Tell: req.Tokens > 1,
+		MinHold: req.MinHold.Microseconds(), Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label), Kind: h.Kind,
 	}
 }
 
