@@ -219,10 +219,12 @@ func TestBecomesReadOnly(t *testing.T) {
 	if err := os.WriteFile(fail, []byte("broken"), 0); err != nil {
 		t.Skip(err)
 	}
-	if _, err := Open(t.Context(), path); err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
+	_, err = Open(t.Context(), path)
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open = %v, want an error that says read-only, and that a retry does not help", err)
 	}
-	for who, err := range map[string]error{"Renew": d.Renew(t.Context(), []driver.Lease{l})[0].Err, "Acquire of the waiter": <-waiter} {
+	renewal := d.Renew(t.Context(), []driver.Lease{l})[0]
+	for who, err := range map[string]error{"Renew": renewal.Err, "Acquire of the waiter": <-waiter} {
 		if err == nil || errors.Is(err, driver.ErrLost) || errors.Is(err, driver.ErrHeld) {
 			t.Errorf("%s = %v, want an error that leaves the outcome open", who, err)
 		}
