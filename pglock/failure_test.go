@@ -32,6 +32,7 @@ func TestFailures(t *testing.T) {
 		must(t, admin, "SELECT pg_reload_conf()")
 	}
 	setPassword := func(password string) {
+		admin := dial(t, server.URL()) // an earlier case may have ended the connections of the other pool
 		must(t, admin, "ALTER ROLE program PASSWORD '"+password+"'")
 		must(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'program'")
 	}

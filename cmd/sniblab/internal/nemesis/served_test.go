@@ -51,7 +51,8 @@ func startServed(start func(*world), secure bool) func(*world) {
 const progressBound = ttl + 5*time.Second
 
 // checkProgress checks that somebody has got each lock in time after the last sign of a holder. It
-// begins with the first one: a fresh Redis grants nothing at first. Slack is how late the machine was.
+// begins with the first one: a fresh Redis grants nothing at first. Slack is how late the machine
+// was.
 func checkProgress(t *testing.T, events []history.Event, slack time.Duration) {
 	t.Helper()
 	names, last, longest := map[string]string{}, map[string]int64{}, time.Duration(0)
