@@ -35,6 +35,7 @@ func TestFailures(t *testing.T) {
 		jobtest.Restarted(server),
 		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
 			Begin: func(*testing.T) func() {
+				must(t, admin, "SELECT 1") // connects anew, while that is possible
 				filler := dial(t, dsn)
 				for err := error(nil); err == nil; {
 					_, err = filler.Conn(t.Context()) // it stays open
