@@ -15,13 +15,6 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The clocks of store and holder may differ in rate by one part in drift. The margin allows for all
-// else: the scheduler, and the time until goroutines notice that their context has ended.
-const (
-	drift  = 100
-	margin = 2 * time.Millisecond
-)
-
 const (
 	// maxSleep bounds the keeper's sleep while there are holds. Go's timers stop while the machine
 	// is suspended, so a loss may be noticed this long after the machine has resumed.
@@ -90,7 +83,7 @@ func (le *lease) extend(start driver.Instant) {
 }
 
 // safetyOf returns the last part of a TTL, which a hold does not rely on.
-func safetyOf(ttl time.Duration) time.Duration { return ttl/drift + min(margin, ttl/10) }
+func safetyOf(ttl time.Duration) time.Duration { return ttl/driver.Drift + min(driver.Margin, ttl/10) }
 
 // keeper renews the leases of all holds, and ends the holds whose leases could not be renewed. It
 // consists of a heap of leases ordered by when they are due, one goroutine that sleeps until
@@ -179,7 +172,7 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	defer c.mu.Unlock()
 	now := driver.Now()
 	k := &c.keeper
-	if !k.checkedAt.IsZero() && now.SteppedSince(k.checkedAt) > margin {
+	if !k.checkedAt.IsZero() && now.SteppedSince(k.checkedAt) > driver.Margin {
 		k.rebase(now)
 	}
 	k.checkedAt, k.wakeAt = now, driver.Instant{}

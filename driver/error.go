@@ -53,6 +53,15 @@ func Invalidf(format string, args ...any) error {
 	return &invalidError{fmt.Errorf(format, args...)}
 }
 
+// KindError returns the error of a request for a name that is in use as the other kind of lock: as
+// a semaphore if those who have it asked for slots.
+func KindError(slots int) error {
+	if slots > 0 {
+		return fmt.Errorf("%w: the name is in use as a semaphore", ErrKind)
+	}
+	return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", ErrKind)
+}
+
 // An invalidError is an ErrInvalid whose text names what is invalid instead.
 type invalidError struct{ what error }
 

@@ -19,6 +19,16 @@ const (
 	CancelTimeout = 50 * time.Millisecond
 )
 
+// The limits for clocks, by which the core and the drivers judge how long a lease is safe.
+const (
+	// Drift says how far the clocks of store and holder may differ in rate: by one part in Drift.
+	Drift = 100
+
+	// Margin allows for all else: the scheduler, and the time until goroutines notice that their
+	// context has ended.
+	Margin = 2 * time.Millisecond
+)
+
 // LongestTTL is the longest TTL on any backend. Nobody but an operator can free a lock sooner whose
 // holder has died, so a TTL that is longer is a mistake in its unit.
 const LongestTTL = 366 * 24 * time.Hour

@@ -199,11 +199,8 @@ func (q queue) kindError(i info) error {
 		switch {
 		case e.etcdLease == 0:
 			return fmt.Errorf("%w: the key %q is no lock: it has no lease", driver.ErrKind, e.key)
-		case (e.info.Slots > 0) == (i.Slots > 0):
-		case e.info.Slots == 0:
-			return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
-		default:
-			return fmt.Errorf("%w: the name is in use as a semaphore", driver.ErrKind)
+		case (e.info.Slots > 0) != (i.Slots > 0):
+			return driver.KindError(e.info.Slots)
 		}
 	}
 	return driver.ErrKind

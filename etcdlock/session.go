@@ -14,12 +14,6 @@ import (
 )
 
 const (
-	// The clocks of client and server may differ in rate by one part in drift. The margin
-	// allows for the rest. Both are the same as in package snib, which ends its holds at the
-	// same moment.
-	drift  = 100
-	margin = 2 * time.Millisecond
-
 	// maxSleep bounds the sleep of monitorDeadline: Go's timers stop while the machine is
 	// suspended.
 	maxSleep = 250 * time.Millisecond
@@ -161,7 +155,9 @@ func (s *session) bound(ctx context.Context) (context.Context, context.CancelFun
 
 // deadline returns when the session ends if no further keep-alive is answered. It is called
 // with the mutex held.
-func (s *session) deadline() driver.Instant { return s.start.Add(s.ttl - s.ttl/drift - margin) }
+func (s *session) deadline() driver.Instant {
+	return s.start.Add(s.ttl - s.ttl/driver.Drift - driver.Margin)
+}
 
 // monitorDeadline ends the session at its deadline.
 func (s *session) monitorDeadline() {

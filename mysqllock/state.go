@@ -284,22 +284,21 @@ func (l *rowMutexes) offer(s *state) {
 // again.
 const maxStateAge = 10 * time.Second
 
-// maxDrift is the part of a time, 1 %, by which our clock may be faster than the server's. The
-// holder's clock may be slower by as much, so whoever judges a lease by a remembered row allows for
-// its own error.
-const maxDrift = 100
-
-// recall returns the row as this process knows it, at the present time, or nil.
+// recall returns the row as this process knows it, at the present time, or nil. A holder allows for
+// the error of its own clock, so recall allows for that of ours.
 func (m *rowMutex) recall() *state {
 	s, now := m.last, driver.Now()
 	m.last = nil // the caller owns it
-	if s == nil || now.Sub(s.at) > maxStateAge {
+	if s == nil {
 		return nil
 	}
 	age := now.Sub(s.at)
+	if age > maxStateAge {
+		return nil
+	}
 	s.latest, s.start, s.recalled = s.Now+now.Sub(s.start).Microseconds(), now, true
 	s.Now += age.Microseconds()
-	s.removeEnded(s.Now - age.Microseconds()/maxDrift)
+	s.removeEnded(s.Now - age.Microseconds()/driver.Drift)
 	return s
 }
 

@@ -1,7 +1,6 @@
 package sqlitelock
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -138,22 +137,15 @@ func (q *queue) cutLast(ticket int64) bool {
 func (q *queue) kindConflict(slots int64) error {
 	for _, l := range q.leases {
 		if (l.slots > 0) != (slots > 0) {
-			return kindError(l.slots)
+			return driver.KindError(int(l.slots))
 		}
 	}
 	for _, w := range q.waiters {
 		if (w.slots > 0) != (slots > 0) {
-			return kindError(w.slots)
+			return driver.KindError(int(w.slots))
 		}
 	}
 	return nil
-}
-
-func kindError(slots int64) error {
-	if slots == 0 {
-		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
-	}
-	return fmt.Errorf("%w: the name is in use as a semaphore", driver.ErrKind)
 }
 
 // A room tracks what may still be granted of a name.

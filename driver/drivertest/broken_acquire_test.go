@@ -334,17 +334,17 @@ func waitMutants() []mutant {
 	}
 }
 
-// leaveGhosts returns a mutant in which some waiters that gave up stay in the queue: the next
-// release is lost on them. The function becomes decides which.
+// leaveGhosts returns a mutant in which some waiters whose wait has failed stay in the queue: the
+// next release is lost on them. The function becomes decides which.
 func leaveGhosts(name, fails string,
-	becomes func(w *world, req driver.Request, waited time.Duration, err error) bool) mutant {
+	becomes func(ctx context.Context, w *world, req driver.Request, waited time.Duration, err error) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
 		set: func(w *world, b *brokenDriver) {
 			b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 				start := time.Now()
 				l, err := b.acquire(ctx, req)
-				if err != nil && ctx.Err() != nil && !req.NoWait && becomes(w, req, time.Since(start), err) {
+				if err != nil && !req.NoWait && becomes(ctx, w, req, time.Since(start), err) {
 					w.setFlag(req.Name, true)
 				}
 				return l, err
@@ -394,16 +394,16 @@ func cancelMutants() []mutant {
 				return nil, context.Cause(ctx)
 			}),
 		leaveGhosts("a waiter that gave up gets the lock", "Cancel/LeavesNothing",
-			func(w *world, req driver.Request, waited time.Duration, _ error) bool {
-				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) == 0
+			func(ctx context.Context, w *world, req driver.Request, waited time.Duration, _ error) bool {
+				return ctx.Err() != nil && waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) == 0
 			}),
 		leaveGhosts("a waiter that gave up jams the queue", "Cancel/DoesNotJam",
-			func(w *world, req driver.Request, waited time.Duration, _ error) bool {
-				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
+			func(ctx context.Context, w *world, req driver.Request, waited time.Duration, _ error) bool {
+				return ctx.Err() != nil && waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
 			}),
 		leaveGhosts("a cancellation is taken for a refusal by its cause", "Cancel/AnyCause",
-			func(_ *world, _ driver.Request, _ time.Duration, err error) bool {
-				return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
+			func(ctx context.Context, _ *world, _ driver.Request, _ time.Duration, err error) bool {
+				return ctx.Err() != nil && slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 			}),
 		mutateAcquire("a grant that meets a cancellation is left behind", "Cancel/RacesGrant",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
@@ -555,24 +555,10 @@ func closeMutants() []mutant {
 				}
 				return l, err
 			}),
-		{
-			name: "a waiter that Close ended gets the lock", fails: []string{"Close/WithdrawsWaiters"},
-			set: func(w *world, b *brokenDriver) {
-				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					l, err := b.acquire(ctx, req)
-					if errors.Is(err, driver.ErrClosed) && ctx.Err() == nil && len(w.status(req.Name).Holders) > 0 {
-						w.setFlag(req.Name, true)
-					}
-					return l, err
-				}
-				b.onRelease = func(ctx context.Context, l *lease) error {
-					if w.setFlag(l.req.Name, false) {
-						return nil
-					}
-					return l.release(ctx)
-				}
-			},
-		},
+		leaveGhosts("a waiter that Close ended gets the lock", "Close/WithdrawsWaiters",
+			func(ctx context.Context, w *world, req driver.Request, _ time.Duration, err error) bool {
+				return errors.Is(err, driver.ErrClosed) && ctx.Err() == nil && len(w.status(req.Name).Holders) > 0
+			}),
 		{
 			name: "a closed driver says something odd", fails: []string{"Close/EndsAcquire"},
 			set: func(_ *world, b *brokenDriver) {

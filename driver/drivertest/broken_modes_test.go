@@ -638,7 +638,10 @@ func churnMutants() []mutant {
 			name: "the fifth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"},
 			make: func(w *world) func(*brokenDriver) {
 				n := 0
-				return leaveGhosts("", "", func(_ *world, req driver.Request, _ time.Duration, _ error) bool {
+				return leaveGhosts("", "", func(ctx context.Context, _ *world, req driver.Request, _ time.Duration, _ error) bool {
+					if ctx.Err() == nil {
+						return false
+					}
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					n++

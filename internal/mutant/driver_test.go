@@ -103,8 +103,8 @@ var driverMutants = []mutant{
 	{
 		guarantee: "drift", pkg: "redlock/internal/quorum",
 		in:    "Validity",
-		old:   "return ttl - ttl/drift - min(margin, ttl/10)",
-		new:   "return ttl - min(margin, ttl/10)",
+		old:   "return ttl - ttl/driver.Drift - min(driver.Margin, ttl/10)",
+		new:   "return ttl - min(driver.Margin, ttl/10)",
 		tests: "TestTimes",
 	},
 	{
@@ -117,7 +117,7 @@ var driverMutants = []mutant{
 	{
 		guarantee: "restarted nodes wait", pkg: "redlock/internal/quorum",
 		in:    "Params.Quarantine",
-		old:   "return p.MaxTTL + 2*p.MaxTTL/drift + margin",
+		old:   "return p.MaxTTL + 2*p.MaxTTL/driver.Drift + driver.Margin",
 		new:   "return p.MaxTTL / 8",
 		tests: "TestSimulate", testsIn: "redlock/internal/quorumtest",
 	},

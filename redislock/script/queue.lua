@@ -25,12 +25,12 @@
 -- absence is after how long a waiter is removed that has not sent its request again, in
 -- microseconds; waiters send it three times as often. handOverTTL is how long a lock is held for
 -- a waiter that was handed it and has not sent its request again, in milliseconds.
-local absence, handOverTTL, heartbeats = 15000000, 3000, 4000000000000000
+local absence, handOverTTL, heartbeats = 15000000, 3000, '4e15'
 
 -- enqueue makes the key last for twice as long as a waiter that is silent. It is extended once in a
 -- third of its time: by each waiter behind a tail that came in the third before.
 local function enqueue(id, member)
-  local tail = tonumber(redis.call('ZREVRANGEBYSCORE', queue, '4e15', '-inf', 'WITHSCORES',
+  local tail = tonumber(redis.call('ZREVRANGEBYSCORE', queue, heartbeats, '-inf', 'WITHSCORES',
     'LIMIT', '0', '1')[2])
   local place = math.max(now(), tail and tail + 1 or 0)
   local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), member) == 1

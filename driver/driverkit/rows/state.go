@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -91,14 +90,10 @@ func (s *State) Fits(req driver.Request) bool {
 
 // Refusal returns the reason why a request was not granted in this state.
 func (s *State) Refusal(req driver.Request) error {
-	switch {
-	case s.Fits(req):
+	if s.Fits(req) {
 		return driver.ErrHeld
-	case s.Slots == 0:
-		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
-	default:
-		return fmt.Errorf("%w: the name is in use as a semaphore", driver.ErrKind)
 	}
+	return driver.KindError(s.Slots)
 }
 
 // Position returns how many waiters are ahead of e, whether e can be granted the lock, and if not,

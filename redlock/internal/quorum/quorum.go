@@ -42,20 +42,15 @@ func (p Params) Check() error {
 // Quorum returns the least number of nodes that is a majority.
 func (p Params) Quorum() int { return p.Nodes/2 + 1 }
 
-// These are the limits for clocks: their rates differ by at most one part in drift, and margin
-// covers the rest. The core judges holds by the same limits.
-const (
-	drift  = 100
-	margin = 2 * time.Millisecond
-)
-
 // Validity returns how long a lease may be relied upon, counted from before the first
 // request was sent.
-func Validity(ttl time.Duration) time.Duration { return ttl - ttl/drift - min(margin, ttl/10) }
+func Validity(ttl time.Duration) time.Duration {
+	return ttl - ttl/driver.Drift - min(driver.Margin, ttl/10)
+}
 
 // Quarantine returns how long a restarted node is excluded: until the leases that it may have
 // forgotten have ended, by the clock of the client that waits.
-func (p Params) Quarantine() time.Duration { return p.MaxTTL + 2*p.MaxTTL/drift + margin }
+func (p Params) Quarantine() time.Duration { return p.MaxTTL + 2*p.MaxTTL/driver.Drift + driver.Margin }
 
 // A Set is a set of nodes, which are numbered from 0.
 type Set uint16
