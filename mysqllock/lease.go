@@ -18,10 +18,11 @@ func isExclusive(l *lease) bool {
 	return !l.Req.Shared && l.Req.Slots == 0 && l.Grant().Token != 0
 }
 
-// holder returns the entry of a lease in the row, or nil.
+// holder returns the entry of a lease in the row, or nil. A row that was recalled still has holders
+// that may just have ended: they keep others out, and hold nothing.
 func (s *state) holder(l *lease) *entry {
 	i := slices.IndexFunc(s.Holders, func(h entry) bool {
-		return h.ID == l.ID() && !h.Kept
+		return h.ID == l.ID() && !h.Kept && h.Until > s.Now
 	})
 	if i < 0 {
 		return nil

@@ -51,12 +51,16 @@ func TestSaveAfterRemoval(t *testing.T) {
 }
 
 // TestRecallAllowsForDrift judges holders by a row that is 9.9 s old. The one that ended within 1 %
-// of that may not have ended by the server's clock.
+// of that may not have ended by the server's clock: it keeps others out, and can't be renewed or
+// released any more.
 func TestRecallAllowsForDrift(t *testing.T) {
 	holders := []entry{{ID: "over", Until: 9_700_000}, {ID: "perhaps over", Until: 9_850_000}}
 	m := rowMutex{last: &state{State: rows.State{Holders: holders}, at: driver.Now().Add(-9900 * time.Millisecond)}}
 	s := m.recall()
 	if s == nil || len(s.Holders) != 1 || s.Holders[0].ID != "perhaps over" {
-		t.Errorf("recall = %+v, want the holder that is perhaps over", s)
+		t.Fatalf("recall = %+v, want the holder that is perhaps over", s)
+	}
+	if h := s.holder(&lease{Req: driver.Request{ID: "perhaps over"}}); h != nil {
+		t.Errorf("holder of a lease that is perhaps over = %+v, want nil", h)
 	}
 }
