@@ -3,6 +3,7 @@ package remotelock
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -68,7 +70,10 @@ func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx conte
 			break
 		}
 	}
-	err := fmt.Errorf("%w: %w", driver.ErrUnavailable, withoutContexts(errors.Join(errs...)))
+	err := withoutContexts(errors.Join(errs...))
+	if slices.ContainsFunc(errs, func(err error) bool { return !isUntrusted(err) }) {
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
@@ -76,6 +81,9 @@ func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx conte
 	c.current.CompareAndSwap(first, (first+1)%int64(len(c.servers)))
 	return err
 }
+
+// isUntrusted reports whether a server showed a certificate that was refused, which no retry mends.
+func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
 // doOne sends a request to one server. If others are left, it leaves them a part of the time.
 func (c *client) doOne(ctx context.Context, server int, wait time.Duration, left int,

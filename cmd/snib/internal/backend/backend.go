@@ -141,7 +141,7 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 		return &Store{d, at.url, at}, nil
 	case errors.Is(err, ErrConfig):
 		return nil, err // it names the problem and the place
-	case errors.Is(err, driver.ErrInvalid):
+	case errors.Is(err, driver.ErrInvalid), Mismatched(err):
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(at.url, err)) // it says what would be right
 	}
 	return nil, markTransient(withURL(at.url, err))

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -46,6 +49,25 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("the path occurs %d times in %q, want once", n, err)
 			}
 		})
+	}
+}
+
+// TestUntrusted checks that a server whose certificate nobody vouches for is a mistake of
+// configuration and no outage, for which the command would wait.
+func TestUntrusted(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	for _, scheme := range []string{"rediss", "zks", "etcds", "https"} {
+		s, err := Open(t.Context(), scheme+"://"+server.Listener.Addr().String(), Take)
+		if err == nil { // the first request connects
+			_, err = s.Acquire(t.Context(), driver.Request{Name: "x", ID: "a", TTL: time.Minute, NoWait: true})
+			s.Close()
+		}
+		if !errors.Is(err, ErrConfig) && !Mismatched(err) || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrConfig or Mismatched", scheme, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -121,4 +122,12 @@ func etcdDenied(err error) bool {
 	var etcdErr rpctypes.EtcdError
 	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrAuthFailed) ||
 		errors.As(err, &etcdErr) && (etcdErr.Code() == codes.PermissionDenied || etcdErr.Code() == codes.Unauthenticated)
+}
+
+// etcdMismatched reports whether an error that no retry mends is one of [Mismatched]. gRPC, and so
+// etcdlock, say that only in words.
+func etcdMismatched(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "handshake failed") || strings.Contains(text, "the server requires TLS") ||
+		strings.Contains(text, "another service listens there")
 }

@@ -24,6 +24,8 @@ var mySQLParameters = map[string]func(string) error{
 	"socket": nil, "ssl-ca": nil, "ssl-cert": nil, "ssl-key": nil,
 	"ssl-mode": oneOf("it is DISABLED, PREFERRED, REQUIRED or VERIFY_IDENTITY; VERIFY_CA, which lets another host pass that the same authority has signed, there is not",
 		"DISABLED", "PREFERRED", "REQUIRED", "VERIFY_IDENTITY"),
+	"ca": refuse("here it is ssl-ca"), "cert": refuse("here it is ssl-cert"), "key": refuse("here it is ssl-key"),
+	"insecure": refuse("here it is ssl-mode=REQUIRED"), "dial-timeout": refuse("here it is timeout"),
 }
 
 // resolveMySQL is the resolve function of lease rows in MariaDB. Other parameters than those above

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"net"
@@ -103,4 +104,11 @@ func Answered(err error) bool {
 	}
 	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) ||
 		errors.As(err, new(rediskit.Refusal)) || errors.As(err, new(*mysql.MySQLError))
+}
+
+// Mismatched reports whether the servers were reached, but they and we do not agree on TLS, such as
+// on the authority that signed a certificate, or they are of another kind. No retry mends that.
+func Mismatched(err error) bool {
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) ||
+		errors.As(err, new(tls.AlertError)) || etcdMismatched(err)
 }

@@ -95,7 +95,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), backend.Denied(err):
 		return exitNotAllowed
-	case backend.Answered(err): // and a retry would not help
+	case backend.Mismatched(err), backend.Answered(err): // and a retry would not help
 		return exitConfig
 	}
 	return exitUnavailable

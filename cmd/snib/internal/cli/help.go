@@ -80,7 +80,7 @@ func storesText() string {
 			writeTerm(&b, "  "+s.Syntax, s.Doc, 16)
 		}
 	}
-	b.WriteString(storeNotes + "\n  Parameters, as in redis://HOST/DB?NAME=VALUE&NAME=VALUE:\n\n")
+	b.WriteString(storeNotes + "\n  Parameters, as in redis://HOST/DB?NAME=VALUE&NAME=VALUE (those of SQL\n  databases are below):\n\n")
 	for _, p := range backend.Parameters() {
 		writeTerm(&b, "  "+p.Syntax, p.Stores()+": "+p.Doc, 26)
 	}

@@ -101,7 +101,10 @@ const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or
   store.
 `
 
-const parameterNotes = `  User and password stand in the URL, redis://USER:PASSWORD@HOST. Better, keep
+const parameterNotes = `  PostgreSQL has the parameters of libpq, and MariaDB those of the Go driver,
+  socket, ssl-mode, ssl-ca, ssl-cert and ssl-key. Both have password-file.
+
+  User and password stand in the URL, redis://USER:PASSWORD@HOST. Better, keep
   the password in a file: password-file. In a URL, special characters are
   percent-encoded: / is %2F, @ is %40, : is %3A, % is %25. snib overwrites a
   password in --url as soon as it starts, so that ps does not show it.
