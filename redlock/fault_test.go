@@ -68,8 +68,8 @@ func TestHungNodes(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease is
-// freed at once, unless MinHold keeps it: that needs memory.
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks, and release
+// them, also with MinHold.
 func TestNodesWithoutMemory(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -97,23 +97,9 @@ func TestNodesWithoutMemory(t *testing.T) {
 	if err := short.Release(within(t, testTimeout)); err != nil {
 		t.Errorf("Release without memory = %v", err)
 	}
-	if err := l.Release(within(t, testTimeout)); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("Release with MinHold without memory = %v, want an error that says OOM", err)
+	if err := l.Release(within(t, testTimeout)); err != nil {
+		t.Errorf("Release with MinHold without memory = %v", err)
 	}
-	if _, err := d.Status(within(t, testTimeout), "kept"); err != nil {
-		t.Errorf("Status while a release waits for memory = %v", err)
-	}
-	const times = 20
-	renewed := 0
-	for range times { // a slow machine may miss some
-		if renew(t, d, kept) == nil {
-			renewed++
-		}
-	}
-	if renewed < times/2 {
-		t.Errorf("%d of %d renewals while a release waits for memory", renewed, times)
-	}
-	limit("0")
 	livetest.Await(t, "release with MinHold", func() error {
 		for i, n := range c.nodes {
 			if value := fmt.Sprint(n.Must("GET", "x")); !strings.HasPrefix(value, "kept:") {
@@ -122,9 +108,6 @@ func TestNodesWithoutMemory(t *testing.T) {
 		}
 		return nil
 	})
-	if err := renew(t, d, kept); err != nil {
-		t.Errorf("Renew = %v", err)
-	}
 }
 
 // Commands queued for a hung node free the lock when the node continues, in order, even if the

@@ -40,6 +40,8 @@ for i = 1, n do
         held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
         deletes[i] = true
       else
+        -- A server whose memory is full executes PEXPIRE, and then all that the script writes.
+        redis.pcall('PEXPIRE', lock, ARGV[arg + 2])
         write(i, lock, 'kept:' .. value, ARGV[arg + 2])
       end
       freed[#freed + 1] = 'snib.rw:' .. lock
