@@ -188,16 +188,16 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		for n, index := range b.indexes {
 			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(b.indexes), sent)
 		}
-		if isMoving(replies[i].Err) {
+		if isMoving(replies[i].Err) || isForbidden(replies[i].Err) && len(b.indexes) > 1 {
 			d.renewEach(ctx, due, b.indexes, answers)
 		}
 	}
 	return answers
 }
 
-// renewEach renews, one by one, leases whose slot is moving to another node of a Cluster: keys
-// that are on different nodes can't be used in one call. It tries again until all are answered,
-// or ctx is done.
+// renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
+// is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
+// call. It tries again until all are answered, or ctx is done.
 func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
 	for pause := time.Millisecond; len(indexes) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		sent := driver.Now()
@@ -208,8 +208,9 @@ func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []in
 			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
 		}
 		var left []int
-		for i, r := range d.eval(ctx, calls...) {
-			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, nil, 0, 1, sent)
+		replies, unsaved := d.evalRenewals(ctx, calls)
+		for i, r := range replies {
+			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, unsaved[i], 0, 1, sent)
 			if isMoving(r.Err) {
 				left = append(left, indexes[i])
 			}
@@ -284,8 +285,10 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
-	case len(r.Lines) != 1 || len(r.Lines[0]) != size:
+	case len(r.Lines) == 0 || len(r.Lines) > 2 || len(r.Lines[0]) != size:
 		return driver.Renewal{Err: badAnswerf("the script answered %q for %d leases", r.Lines, size)}
+	case r.Lines[0][n] == 'x' && len(r.Lines) == 2:
+		return driver.Renewal{Err: asUnavailable(&ReplyError{Text: r.Lines[1]})}
 	case r.Lines[0][n] != '1':
 		d.removeLease(l)
 		return driver.Renewal{Err: driver.ErrLost}

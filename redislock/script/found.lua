@@ -19,11 +19,12 @@ local function isMulti(value)
 end
 
 -- lockValue returns false if the key does not exist, and nil and the key's type if it is not a
--- string.
+-- string. Any other error says nothing about the lock, and must not pass for the end of a hold.
 local function lockValue()
   local value = redis.pcall('GET', lock)
-  if type(value) == 'table' then return nil, redis.call('TYPE', lock).ok end
-  return value
+  if type(value) ~= 'table' then return value end
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then error(value) end
+  return nil, redis.call('TYPE', lock).ok
 end
 
 local function findGrant(id, value)
