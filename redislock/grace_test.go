@@ -514,7 +514,6 @@ func TestCluster(t *testing.T) {
 	stop = jobtest.KeepUp(t, d1, l, long)
 	waiter = wait(t, d2, req("fifth"), 1)
 	c.WaitUntilWell()
-	stop()
 	old := c.KillMasterOf(slot)
 	began := time.Now()
 	if err := renewAgain(t, d1, l); err != nil {
@@ -523,8 +522,10 @@ func TestCluster(t *testing.T) {
 	t.Logf("renewed %v after the master had died", time.Since(began))
 	c.WaitForFailover(slot, old)
 	refused(t, d2, req("sixth"), "after the failover")
+	stop()
 	free(t, l)
 	next, took = granted(t, waiter, long+enough, "who waited during the failover")
+	stop = jobtest.KeepUp(t, d2, next, ttl)
 	t.Logf("granted %v after the release", took)
 	if token(next) <= token(l) {
 		t.Errorf("token %d after %d", token(next), token(l))
@@ -545,6 +546,7 @@ func TestCluster(t *testing.T) {
 	if got := list(t, d3, "j"); !slices.Equal(got, []string{"job"}) {
 		t.Errorf("List = %q, want job", got)
 	}
+	stop()
 	free(t, next)
 	for _, n := range c.Nodes() {
 		if n.Up() && info(t, n, "replication", "role") == "master" {

@@ -353,25 +353,11 @@ func TestRenewalTakesAgain(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	l := acquire(t, d, request("x", "o", 30*time.Second))
-	livetest.Await(t, "lease on all nodes", func() error {
-		for i, n := range c.nodes {
-			if !slices.Equal(keysOn(t, n), []string{"x"}) {
-				return fmt.Errorf("node %d has not got it", i)
-			}
-		}
-		return nil
-	})
+	l := acquire(t, d, request("x", "o", time.Minute))
+	c.awaitKeys(t, "x")
 	c.nodes[0].Must("DEL", "x")
-	if err := renew(t, d, l); err != nil {
-		t.Fatalf("Renew with one key gone = %v", err)
-	}
-	livetest.Await(t, "lease on the node that had lost it", func() error {
-		if got := keysOn(t, c.nodes[0]); !slices.Equal(got, []string{"x"}) {
-			return fmt.Errorf("it has %q", got)
-		}
-		return nil
-	})
+	livetest.Await(t, "renewal with one key gone", func() error { return renew(t, d, l) })
+	c.awaitKeys(t, "x")
 	release(t, l)
 	awaitNoKeys(t, c.nodes...)
 }
@@ -390,10 +376,9 @@ func TestBlockOfTokens(t *testing.T) {
 	if l.Grant().Tokens != 5 {
 		t.Errorf("Tokens = %d, want 5", l.Grant().Tokens)
 	}
+	c.awaitKeys(t, "x")
 	c.nodes[0].Must("DEL", "x")
-	if err := renew(t, d, l); err != nil {
-		t.Fatalf("Renew = %v", err)
-	}
+	livetest.Await(t, "renewal", func() error { return renew(t, d, l) })
 	livetest.Await(t, "renewal on the node that forgot", func() error {
 		if got, want := fmt.Sprint(c.nodes[0].Must("GET", "x")), fmt.Sprintf(" %d {", first+4); !strings.Contains(got, want) {
 			return fmt.Errorf("its key is %q, want the token %d", got, first+4)
