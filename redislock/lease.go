@@ -145,10 +145,8 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if l.d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	var description strings.Builder
-	writeHolder(&description, &h)
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot,
-		newCommand(&l.keys, codeSetHolder, l.jsonID, description.String()))
+		newCommand(&l.keys, codeSetHolder, l.jsonID, string(appendHolder(nil, &h))))
 	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
