@@ -41,7 +41,7 @@ for i = 1, n do
         deletes[i] = true
       else
         -- A server whose memory is full executes PEXPIRE, and then all that the script writes.
-        redis.pcall('PEXPIRE', lock, ARGV[arg + 2])
+        if values[i] then redis.pcall('PEXPIRE', lock, ARGV[arg + 2]) end
         write(i, lock, 'kept:' .. value, ARGV[arg + 2])
       end
       freed[#freed + 1] = 'snib.rw:' .. lock
