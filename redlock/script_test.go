@@ -54,7 +54,8 @@ func (s *scriptServer) restart() {
 }
 
 // parseCommands parses lines such as "a NONCE 1000 5 {json". A command is about the lock x, or
-// the one named before a colon. A tilde stands for a space.
+// the one named before a colon. A tilde stands for a space. A request that takes a lock has one token
+// unless it says otherwise.
 func parseCommands(lines ...string) []*command {
 	var batch []*command
 	for _, line := range lines {
@@ -65,6 +66,9 @@ func parseCommands(lines ...string) []*command {
 		fields := strings.Split(line, " ")
 		for i := range fields {
 			fields[i] = strings.ReplaceAll(fields[i], "~", " ")
+		}
+		if fields[0] == "a" && len(fields) == 5 {
+			fields = append(fields, "1", "")
 		}
 		l, cmd := lockOf(name), new(command)
 		cmd.set(fields[0][0], &l, fields[1:]...)
@@ -122,7 +126,7 @@ func TestHoldScript(t *testing.T) {
 			{"a one~ 60000 7 " + rest, "g 7", "f one~ 0", "o", "a two~ 60000 3 " + rest, "g 9"},
 		}},
 		{"Tokens", [][]string{
-			{"A one~ 60000 7 " + rest + " 5 ", "g 11", "f one~ 0", "o"},
+			{"a one~ 60000 7 " + rest + " 5 ", "g 11", "f one~ 0", "o"},
 			{"a two~ 60000 1 " + rest, "g 13"},
 		}},
 		{"FreeOnlyOwn", [][]string{
@@ -176,7 +180,7 @@ func TestHoldScript(t *testing.T) {
 		}},
 		{"Stranger", [][]string{
 			{"foreign: a one~ 60000 7 " + rest, "h -1 a~value"},
-			{"foreign: f b~ 0", "n", "foreign: x a -", "n", "foreign: x a~value -", "o"},
+			{"foreign: f b~ 0", "n", "foreign: x a 0", "n", "foreign: x a~value 0", "o"},
 			{"foreign: a one~ 60000 1 " + rest, "g 2"}, // the counter was raised
 		}},
 		{"Alien", [][]string{
@@ -337,7 +341,7 @@ func TestExtensionWithNumberWithoutMemory(t *testing.T) {
 // TestWireFormat fixes the format on which other clients rely: version 1.
 func TestWireFormat(t *testing.T) {
 	b := newScriptServer(t, true)
-	b.run("A one~ 60000 7 "+rest+" 1 me", "A two~ 60000 8 {} 1 you")
+	b.run("a one~ 60000 7 "+rest+" 1 me", "a two~ 60000 8 {} 1 you")
 	value, _ := b.server.Must("GET", "x").(string)
 	if got, want := withoutTime(value), `one 7 {"since":0,"id":"me"}`; got != want {
 		t.Errorf("the lock's key = %q, want %q", got, want)
@@ -375,7 +379,7 @@ func TestWireFormat(t *testing.T) {
 // A release is published to the waiters, with their number.
 func TestScriptTells(t *testing.T) {
 	b := newScriptServer(t, true)
-	b.run("a one~ 60000 7 "+rest, "A two~ 60000 7 {} 1 two", "A three~ 60000 7 {} 1 three")
+	b.run("a one~ 60000 7 "+rest, "a two~ 60000 7 {} 1 two", "a three~ 60000 7 {} 1 three")
 	conn, release := b.node.client.Dedicate()
 	defer release()
 	heard := make(chan string, 2)
