@@ -274,9 +274,8 @@ func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*leas
 	}
 }
 
-// waitError returns the error of an acquisition whose context is done. The argument err is the error
-// of the last round. If it says only that the context is done, waitError uses last, the error of the
-// round before it.
+// waitError returns the error of an acquisition whose context is done. The argument err is that of
+// the last round. If it says only that the context is done, last counts, that of the round before.
 func waitError(ctx context.Context, err, last error) error {
 	cause := context.Cause(ctx)
 	if err == cause { //nolint:errorlint // it says nothing else

@@ -10,8 +10,8 @@ import (
 	"github.com/sniblock/snib/redlock"
 )
 
-// TestForeignLeaseIsReadOnce counts the requests to a node. Once a majority has confirmed the lease,
-// each renewal is one: the lease need not be looked up again.
+// TestForeignLeaseIsReadOnce counts the requests to a node. Once a majority has confirmed the
+// lease, each renewal is one: the lease need not be looked up again.
 func TestForeignLeaseIsReadOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -54,8 +54,8 @@ func (s *scriptServer) restart() {
 }
 
 // parseCommands parses lines such as "a NONCE 1000 5 {json". A command is about the lock x, or
-// the one named before a colon. A tilde stands for a space. A request that takes a lock has one token
-// unless it says otherwise.
+// the one named before a colon. A tilde stands for a space. A request that takes a lock has one
+// token unless it says otherwise.
 func parseCommands(lines ...string) []*command {
 	var batch []*command
 	for _, line := range lines {

@@ -1,8 +1,7 @@
--- Notes who waits for a lock.
+-- Notes who waits for a lock. The waiters are in a hash under snib.rw: and the lock's key, by id:
+-- when the waiter was last heard of, and first, both in microseconds with 16 digits, and a JSON
+-- object.
 --
--- The waiters are in a hash under snib.rw: and the lock's key, by id: when
---           the waiter was last heard of, and first, both in microseconds with 16 digits, and a
---           JSON object
 -- Expects   now, absence, format, sub
 -- Provides  addWaiter(waitersKey, id, rest)  rest is the object without its opening brace
 
