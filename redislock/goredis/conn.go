@@ -285,7 +285,7 @@ func (c *conn) Masters(ctx context.Context) ([]redislock.Node, error) {
 type node struct{ client redis.UniversalClient }
 
 // Do implements [redislock.Node].
-func (n node) Do(ctx context.Context, command ...string) (any, error) {
+func (n node) Do(ctx context.Context, command ...string) ([]string, error) {
 	args := make([]any, len(command))
 	for i, arg := range command {
 		args[i] = arg
@@ -298,22 +298,5 @@ func (n node) Do(ctx context.Context, command ...string) (any, error) {
 	if err == redis.Nil { //nolint:errorlint // an error of another kind may wrap it: that Sentinel knows no such master
 		return nil, nil
 	}
-	return stringKeys(reply), asReplyError(err)
-}
-
-// stringKeys converts the keys of all maps in a reply to strings.
-func stringKeys(reply any) any {
-	switch r := reply.(type) {
-	case []any:
-		for i := range r {
-			r[i] = stringKeys(r[i])
-		}
-	case map[any]any:
-		m := make(map[string]any, len(r))
-		for key, value := range r {
-			m[fmt.Sprint(key)] = stringKeys(value)
-		}
-		return m
-	}
-	return reply
+	return redislock.LinesOf(reply), asReplyError(err)
 }
