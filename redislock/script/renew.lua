@@ -7,7 +7,7 @@
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  the number of keys of each lease
 -- ARGV     then for each lease: the id, the TTL in ms
--- Expects  addLongLease, lock, grants, findGrant, extendGrant, errorText
+-- Expects  addLongLease, lock, grants, findGrant, confirmLost, extendGrant, errorText
 -- Answer   one text with a character for each lease: 1 if it was extended, 0 if it has ended, and x
 --          if an error keeps the script from telling; then the text of the last such error
 
@@ -19,6 +19,8 @@ for i = 1, (#ARGV - 3) / 2 do
   if ok and json then
     extendGrant(id, json, expiry, ttl)
     if step == 2 then addLongLease(lock, id, ttl) end
+  elseif ok then
+    confirmLost()
   end
   if not ok then failure = errorText(json) end
   answers[i] = not ok and 'x' or json and '1' or '0'
