@@ -115,6 +115,44 @@ func TestACL(t *testing.T) {
 	nothingLeft(t, node)
 }
 
+// TestErrorIsNoLoss checks that an error of the server, here for want of a right, never passes for
+// the end of a hold: the lease lives, and can be renewed and released when the error is gone.
+func TestErrorIsNoLoss(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t, "user app on >"+secret+" ~* &* +@all"))
+	o := at(node.Addr())
+	o.Username, o.Password = "app", secret
+	d := open(t, o)
+	for _, mode := range modes {
+		l := take(t, d, mode.as(request(mode.name, "holder", time.Minute)))
+		right := "get"
+		if mode.name != "Exclusive" {
+			right = "hget"
+		}
+		node.Must("ACL", "SETUSER", "app", "-"+right)
+		for what, err := range map[string]error{
+			"Renew": renew(t, d, l), "Renew by id": renew(t, d, d.Lease(mode.name, "holder", time.Minute)),
+			"SetHolder": l.SetHolder(t.Context(), driver.Holder{}), "Release": l.Release(t.Context()),
+			"Break": d.Break(t.Context(), mode.name, "holder"),
+		} {
+			if err == nil || errors.Is(err, driver.ErrLost) {
+				t.Errorf("%s without the right to %s = %v, want the server's error", what, right, err)
+			}
+		}
+		node.Must("ACL", "SETUSER", "app", "+"+right)
+		if err := renew(t, d, l); err != nil {
+			t.Errorf("Renew with the right to %s = %v", right, err)
+		}
+		free(t, l)
+	}
+	ours, theirs := take(t, d, request("ours", "holder", time.Minute)), take(t, d, request("theirs", "holder", time.Minute))
+	node.Must("ACL", "SETUSER", "app", "resetkeys", "~ours", "~snib.*")
+	r := d.Renew(t.Context(), []driver.Lease{theirs, ours})
+	if r[0].Err == nil || errors.Is(r[0].Err, driver.ErrLost) || r[1].Err != nil {
+		t.Errorf("Renew of a forbidden name and another = %v, %v, want the server's error and nil", r[0].Err, r[1].Err)
+	}
+}
+
 // TestPrefix locks as users that may use the keys and channels of one prefix only. They see no
 // other tenant's locks, and what another writes to its keys does not touch theirs.
 func TestPrefix(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
@@ -163,7 +164,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 		a.abandoned = cmd
 	}
 	if waited := time.Since(start); err != nil && err == context.Cause(ctx) && !cmd.unsent && waited > unansweredTimeout { //nolint:errorlint // it says nothing else
-		return &unansweredError{waited, err}
+		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, waited.Round(time.Millisecond), err)
 	}
 	return err
 }
@@ -273,36 +274,15 @@ func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*leas
 	}
 }
 
-// waitError returns the error of an acquisition whose context is done. If the store was
-// unavailable, the error also says that. err is the error of the last round. If it says only that
-// the context is done, waitError uses last, the error of the round before it.
+// waitError returns the error of an acquisition whose context is done. The argument err is that of
+// the last round. If it says only that the context is done, last counts, that of the round before.
 func waitError(ctx context.Context, err, last error) error {
 	cause := context.Cause(ctx)
-	var unanswered *unansweredError
-	if errors.As(err, &unanswered) {
-		return err
-	}
 	if err == cause { //nolint:errorlint // it says nothing else
 		err = last
 	}
-	if err = asUnavailable(err); errors.Is(err, driver.ErrUnavailable) {
-		return fmt.Errorf("%w: %w", err, cause)
-	}
-	return cause
+	return driverkit.EndOfWait(cause, asUnavailable(err))
 }
-
-// An unansweredError is the error of a call that had been unanswered for long when the caller's
-// context ended.
-type unansweredError struct {
-	waited time.Duration
-	cause  error
-}
-
-func (e *unansweredError) Error() string {
-	return fmt.Sprintf("%v: no answer within %v: %v", driver.ErrUnavailable, e.waited.Round(time.Millisecond), e.cause)
-}
-
-func (e *unansweredError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
 // nextPause returns how long to sleep after a round that ended with err, and whether to retry
 // at all.

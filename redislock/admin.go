@@ -1,15 +1,16 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/redisadmin"
-	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // Admin returns what is for people who operate the servers.
@@ -28,12 +29,11 @@ func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
 	}
 	var all []redisadmin.Server
 	for _, m := range masters {
-		reply, err := m.Do(ctx, "INFO")
+		info, err := infoOf(ctx, m)
 		if err != nil {
-			return nil, fmt.Errorf("INFO: %w", err)
+			return nil, err
 		}
-		text, _ := reply.(string)
-		s := redisadmin.Server{Info: rediskit.ParseInfo(text), Settings: make(map[string]string)}
+		s := redisadmin.Server{Info: info, Settings: make(map[string]string)}
 		for _, name := range []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save",
 			"min-replicas-to-write"} {
 			if value, err := setting(ctx, m, name); err == nil {
@@ -64,28 +64,22 @@ func (d admin) lastToken(ctx context.Context, m Node) (last, clock uint64, err e
 	if err != nil {
 		return 0, 0, fmt.Errorf("HGET: %w", err)
 	}
-	if f, ok := asFloat(reply); ok && f > 0 {
-		last = uint64(min(f, math.MaxInt64))
+	if len(reply) == 1 {
+		f, _ := strconv.ParseFloat(reply[0], 64)
+		last = uint64(max(0, min(f, math.MaxInt64)))
 	}
 	return last, uint64(now.UnixMicro()), nil
 }
 
 // clockOf returns the time of a server.
 func clockOf(ctx context.Context, m Node) (time.Time, error) {
-	reply, err := m.Do(ctx, "TIME")
-	if err != nil {
-		return time.Time{}, fmt.Errorf("TIME: %w", err)
+	parts, err := m.Do(ctx, "TIME")
+	if err != nil || len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("TIME: %w", cmp.Or(err, badAnswerf("it answered %q", parts)))
 	}
-	parts, _ := reply.([]any)
-	if len(parts) != 2 {
-		return time.Time{}, fmt.Errorf("TIME answered %v", reply)
-	}
-	seconds, ok1 := asFloat(parts[0])
-	rest, ok2 := asFloat(parts[1])
-	if !ok1 || !ok2 {
-		return time.Time{}, fmt.Errorf("TIME answered %v", reply)
-	}
-	return time.UnixMicro(int64(seconds)*1e6 + int64(rest)), nil
+	seconds, err1 := strconv.ParseInt(parts[0], 10, 64)
+	micros, err2 := strconv.ParseInt(parts[1], 10, 64)
+	return time.UnixMicro(seconds*1e6 + micros), errors.Join(err1, err2)
 }
 
 // compareClocks compares a server's clock with ours. The first request may have to wait for a

@@ -461,15 +461,15 @@ func (c savingConn) Masters(context.Context) ([]redislock.Node, error) {
 	return []redislock.Node{c}, nil
 }
 
-func (savingConn) Do(_ context.Context, command ...string) (any, error) {
+func (savingConn) Do(_ context.Context, command ...string) ([]string, error) {
 	switch command[0] {
 	case "INFO":
-		return "redis_version:8.0.0\r\nrole:master\r\nrun_id:1\r\nconnected_slaves:0\r\n", nil
+		return []string{"redis_version:8.0.0\r\nrole:master\r\nrun_id:1\r\nconnected_slaves:0\r\n"}, nil
 	case "CONFIG":
-		return []any{command[2], map[string]string{"appendonly": "yes", "appendfsync": "always",
+		return []string{command[2], map[string]string{"appendonly": "yes", "appendfsync": "always",
 			"no-appendfsync-on-rewrite": "no"}[command[2]]}, nil
 	}
-	return []any{int64(1), int64(0)}, nil
+	return []string{"1", "0"}, nil
 }
 
 func (c savingConn) Eval(_ context.Context, calls ...redislock.Call) []redislock.Reply {

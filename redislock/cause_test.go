@@ -29,25 +29,9 @@ func TestAnyCause(t *testing.T) {
 				return dialer.DialContext(ctx, "tcp", route(addr))
 			}
 			there, here := open(t, o), open(t, detour)
-			t.Run("Waits", func(t *testing.T) { cancelWaits(t, there, here) })
 			t.Run("Unanswered", func(t *testing.T) { cancelUnanswered(t, there, here, proxies) })
 		})
 	}
-}
-
-// cancelWaits cancels two waits for a lock. The second request enters the queue at once.
-func cancelWaits(t *testing.T, there, here driver.Driver) {
-	l := take(t, there, request("waits", "holder", time.Minute))
-	for range 2 {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		w := beginWith(ctx, here, request("waits", "waiter", time.Minute))
-		queued(t, there, "waits", 1)
-		cancel(errElsewhere)
-		mustEndElsewhere(t, w)
-		queued(t, there, "waits", 0)
-	}
-	free(t, l)
-	mustBecomeFree(t, there, "waits")
 }
 
 // cancelUnanswered cancels a request that is on its way to the server.

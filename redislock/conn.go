@@ -49,9 +49,8 @@ type Conn interface {
 
 // A Node is one server.
 type Node interface {
-	// Do sends one command and returns the reply as string, int64, nil, []any of these, or
-	// map[string]any.
-	Do(ctx context.Context, command ...string) (any, error)
+	// Do sends one command and returns what [LinesOf] makes of the reply.
+	Do(ctx context.Context, command ...string) (lines []string, err error)
 }
 
 // A Call is one run of a script or, if Script is nil, one command: Command, then the Keys, then
@@ -69,19 +68,29 @@ type Reply struct {
 	Err   error
 }
 
-// LinesOf returns the reply of a command as the Lines of a [Reply]: an array as its elements,
-// anything else as the only line, numbers in decimal, and no line for nil.
+// LinesOf returns the reply of a command as lines: the elements of arrays, also of those in others,
+// and the keys and values of maps, in turn; numbers in decimal, and no line for nil.
 func LinesOf(reply any) (lines []string) {
 	switch r := reply.(type) {
 	case nil:
+		return nil
 	case []any:
 		for _, element := range r {
-			lines = append(lines, fmt.Sprint(element))
+			lines = append(lines, LinesOf(element)...)
 		}
-	default:
-		lines = append(lines, fmt.Sprint(r))
+		return lines
+	case map[string]any:
+		for key, value := range r {
+			lines = append(append(lines, key), LinesOf(value)...)
+		}
+		return lines
+	case map[any]any:
+		for key, value := range r {
+			lines = append(append(lines, LinesOf(key)...), LinesOf(value)...)
+		}
+		return lines
 	}
-	return lines
+	return []string{fmt.Sprint(reply)}
 }
 
 // A Script is Lua that runs in Redis.

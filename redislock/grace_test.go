@@ -285,6 +285,49 @@ func TestDemotedMaster(t *testing.T) {
 	free(t, take(t, d2, request("another job", "third", time.Minute)))
 }
 
+// TestLaggingReplica leads a holder to a replica that has not heard of its hold, as an address does
+// that changes sides too early. That hold has not ended: the holder is told that the server can't
+// serve it, and goes on when the address leads to the master again.
+func TestLaggingReplica(t *testing.T) {
+	t.Parallel()
+	master, replica := used(t, redistest.Single(t)), redistest.Single(t)
+	replica.Must("REPLICAOF", "127.0.0.1", "1")
+	proxy := livetest.NewProxy(t, master.Addr())
+	d := open(t, at(proxy.Addr()))
+	for _, mode := range modes {
+		name := "job " + mode.name
+		told := make(chan error, 1)
+		req := mode.as(request(name, "holder", time.Minute))
+		req.OnLost = func(err error) { told <- err }
+		l := take(t, d, req)
+		proxy.Redirect(replica.Addr())
+		proxy.Cut()
+		for what, do := range map[string]func(context.Context) error{
+			"Renew":     func(ctx context.Context) error { return d.Renew(ctx, []driver.Lease{l})[0].Err },
+			"SetHolder": func(ctx context.Context) error { return l.SetHolder(ctx, driver.Holder{}) },
+			"Release":   l.Release,
+			"Break":     func(ctx context.Context) error { return d.Break(ctx, name, "holder") },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			if err := do(ctx); !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("%s: %s at a replica that lags behind = %v, want ErrUnavailable", mode.name, what, err)
+			}
+			cancel()
+		}
+		proxy.Redirect(master.Addr())
+		proxy.Cut()
+		if err := renewAgain(t, d, l); err != nil {
+			t.Errorf("%s: Renew at the master = %v", mode.name, err)
+		}
+		select {
+		case err := <-told:
+			t.Errorf("%s: the holder was told %v", mode.name, err)
+		default:
+		}
+		free(t, l)
+	}
+}
+
 // TestFlush deletes all keys. No waiter or holder can notice that by itself, so the lock is
 // granted again. The holder learns of it at its next renewal, and the tokens keep growing.
 func TestFlush(t *testing.T) {
@@ -514,7 +557,6 @@ func TestCluster(t *testing.T) {
 	stop = jobtest.KeepUp(t, d1, l, long)
 	waiter = wait(t, d2, req("fifth"), 1)
 	c.WaitUntilWell()
-	stop()
 	old := c.KillMasterOf(slot)
 	began := time.Now()
 	if err := renewAgain(t, d1, l); err != nil {
@@ -523,8 +565,10 @@ func TestCluster(t *testing.T) {
 	t.Logf("renewed %v after the master had died", time.Since(began))
 	c.WaitForFailover(slot, old)
 	refused(t, d2, req("sixth"), "after the failover")
+	stop()
 	free(t, l)
 	next, took = granted(t, waiter, long+enough, "who waited during the failover")
+	stop = jobtest.KeepUp(t, d2, next, ttl)
 	t.Logf("granted %v after the release", took)
 	if token(next) <= token(l) {
 		t.Errorf("token %d after %d", token(next), token(l))
@@ -545,6 +589,7 @@ func TestCluster(t *testing.T) {
 	if got := list(t, d3, "j"); !slices.Equal(got, []string{"job"}) {
 		t.Errorf("List = %q, want job", got)
 	}
+	stop()
 	free(t, next)
 	for _, n := range c.Nodes() {
 		if n.Up() && info(t, n, "replication", "role") == "master" {

@@ -134,7 +134,8 @@ func TestUnavailable(t *testing.T) {
 }
 
 // TestHoldersOnFullServer checks that no holder loses its lock because the server's memory is full:
-// each can renew its lease, and release it.
+// each can renew its lease, and release it. Others are told that the lock is held, also in a batch
+// with a grant for which there is no memory.
 func TestHoldersOnFullServer(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -152,6 +153,13 @@ func TestHoldersOnFullServer(t *testing.T) {
 		leases[name] = take(t, d, req)
 	}
 	node.Must("CONFIG", "SET", "maxmemory", 1)
+	take := []any{"A", `"new"`, "x", "60000", "1", "0", `"mode":"x","ttl":60000,"minhold":0,"tokens":1}`}
+	answers, _ := node.Must(slices.Concat([]any{"EVAL", redislock.RequestScript.Text(), 8, "snib.m", "snib.g",
+		"new", "snib.r:{new}", "snib.q:{new}", "Long", "snib.r:{Long}", "snib.q:{Long}", "30000", "3600000", "0"},
+		take, take)...).([]any)
+	if got := fmt.Sprint(answers...); !strings.HasPrefix(got, "x OOM ") || !strings.Contains(got, "h 5") {
+		t.Errorf("a free lock and a held one = %q, want x OOM and h with what is left of 10 minutes", answers)
+	}
 	for name, l := range leases {
 		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Errorf("Renew of %s = %v", name, err)

@@ -84,7 +84,7 @@ func (s snapshot) status(name string) driver.Status {
 				if n, _ := strconv.Atoi(r.Mode); len(st.Holders) == 0 || n < st.Slots {
 					st.Slots = n
 				}
-				st.Holders = append(st.Holders, r.holding(now, micros(end-now)))
+				st.Holders = append(st.Holders, r.holding(now, rediskit.Micros(end-now)))
 			}
 		}
 		slices.SortFunc(st.Holders, func(a, b driver.Holding) int { return int(int64(a.Token) - int64(b.Token)) })
@@ -106,7 +106,7 @@ func (s snapshot) status(name string) driver.Status {
 			st.Slots, _ = strconv.Atoi(r.Mode)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
+			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, rediskit.Micros(now-int64(since))),
 		})
 	}
 	for _, id := range s.Threads {
@@ -133,14 +133,14 @@ func (d admin) Silence(ctx context.Context, name string) (map[string]time.Durati
 	silence := make(map[string]time.Duration)
 	for _, text := range all[0].Requests {
 		if lastSeen, r, ok := parseEntry(text); ok {
-			silence[r.ID] = max(0, micros(now-lastSeen))
+			silence[r.ID] = max(0, rediskit.Micros(now-lastSeen))
 		}
 	}
 	return silence, nil
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
-	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
+	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, rediskit.Micros(now-r.Since)), Left: left}
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold

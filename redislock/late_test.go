@@ -19,103 +19,6 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A recordingConn keeps a copy of each call, as a network may that delivers it late.
-type recordingConn struct {
-	redislock.Conn
-	mu   sync.Mutex
-	sent [][]redislock.Call
-}
-
-func (c *recordingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
-	own := slices.Clone(calls)
-	for i, call := range own {
-		own[i].Keys, own[i].Args = slices.Clone(call.Keys), slices.Clone(call.Args)
-	}
-	c.mu.Lock()
-	c.sent = append(c.sent, own)
-	c.mu.Unlock()
-	return c.Conn.Eval(ctx, calls...)
-}
-
-// recorded returns the calls since it was last called.
-func (c *recordingConn) recorded() [][]redislock.Call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sent := c.sent
-	c.sent = nil
-	return sent
-}
-
-// deliver sends recorded calls again.
-func (c *recordingConn) deliver(t *testing.T, late []redislock.Call) {
-	t.Helper()
-	for _, r := range c.Conn.Eval(t.Context(), late...) {
-		if r.Err != nil {
-			t.Errorf("a call that is delivered late = %v", r.Err)
-		}
-	}
-}
-
-// TestLateRequestsOfHold delivers all requests that led to a hold once more. They must not end it.
-// The lock has a queue without a holder, as a host leaves it on which a holder and a waiter died.
-func TestLateRequestsOfHold(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	var c *recordingConn
-	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-		c = &recordingConn{Conn: inner}
-		return c
-	})
-	other := open(t, at(node.Addr()))
-	for i := range 50 { // a take depends on when the server was identified
-		free(t, take(t, d, uniqueRequest("another job", string(rune('a'+i)))))
-		node.Must("ZADD", "snib.q:{job}", "1", "a dead waiter")
-		c.recorded()
-		l := take(t, d, uniqueRequest("job", "holder"))
-		sent := c.recorded()
-		if len(sent) == 0 {
-			t.Fatal("no request led to the hold")
-		}
-		for _, late := range sent {
-			c.deliver(t, late)
-			if st := status(t, other, "job"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
-				t.Fatalf("after a late %+v the status is %+v, want the token %d", late, st, token(l))
-			}
-		}
-		free(t, l)
-	}
-}
-
-// TestRenewalNeverShortens renews a hold with a shorter TTL than that with which another process
-// has renewed it.
-func TestRenewalNeverShortens(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	for _, tt := range []struct {
-		name string
-		ttl  time.Duration // of the renewal
-	}{
-		{"Short", floor / 2},
-		{"AboveFloor", 2 * floor},
-	} {
-		for _, mode := range modes {
-			t.Run(tt.name+"/"+mode.name, func(t *testing.T) {
-				first, later := open(t, at(node.Addr())), open(t, at(node.Addr()))
-				name := "job " + tt.name + mode.name
-				l := take(t, first, mode.as(request(name, "owner", tt.ttl)))
-				long := later.Lease(name, "owner", time.Minute)
-				if err := errors.Join(renew(t, later, long), renew(t, first, l)); err != nil {
-					t.Fatalf("Renew = %v", err)
-				}
-				if left := status(t, later, name).Holders[0].Left; left < time.Minute/2 {
-					t.Errorf("after a renewal for %v the lease of a minute ends in %v", tt.ttl, left)
-				}
-				free(t, long)
-			})
-		}
-	}
-}
-
 // A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that
 // is over, but the server does not know that.
 type cutConn struct {
@@ -202,26 +105,6 @@ func TestHandedOverBeforeRestart(t *testing.T) {
 			free(t, l)
 		})
 	}
-}
-
-// TestCutOffAfterGrant cuts a holder off as soon as it has the lock. Others see its hold with its
-// token all the same, and do not take it for that of a foreign client.
-func TestCutOffAfterGrant(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	var c *cutConn
-	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-		c = &cutConn{Conn: inner}
-		return c
-	})
-	l := take(t, d, uniqueRequest("job", "holder"))
-	c.cut.Store(true)
-	holders := status(t, open(t, at(node.Addr())), "job").Holders
-	if len(holders) != 1 || holders[0].ID != "holder" || holders[0].Token != token(l) {
-		t.Errorf("the holders are %+v, want the token %d", holders, token(l))
-	}
-	c.mend()
-	free(t, l)
 }
 
 // TestCutOffWaiter hands a lock to a waiter that is cut off, but whose connection the server still

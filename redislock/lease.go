@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,9 +23,6 @@ type lease struct {
 
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
-
-	mu      sync.Mutex
-	expires driver.Instant // when the lease ends by our clock, if that is known; guarded by mu
 }
 
 // newLease makes a lease from the rest of a grant's answer: the token, and whether another process
@@ -38,7 +36,6 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 	l := &a.lease
 	l.attempt = a
 	l.grant = driver.Grant{Token: token, Tokens: a.req.TokenBlock(), Start: a.sent, TellsWanted: true}
-	l.extend(a.sent)
 	a.d.addLease(l, wanted == "1")
 	return l, nil
 }
@@ -145,10 +142,8 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if l.d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	var description strings.Builder
-	writeHolder(&description, &h)
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot,
-		newCommand(&l.keys, codeSetHolder, l.jsonID, description.String()))
+		newCommand(&l.keys, codeSetHolder, l.jsonID, string(appendHolder(nil, &h))))
 	if err == nil && answer == answerNoHold {
 		err = driver.ErrLost
 	}
@@ -159,45 +154,37 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
-	var batches []*renewalBatch
-	open := make(map[batchKey]*renewalBatch)
+	groups := make(map[batchKey][]int) // indexes of due
 	for i := range due {
 		l := due[i].(*lease)
-		key, ended := l.batchKey(sent)
-		if ended { // the store need not be asked
-			answers[i].Err = driver.ErrLost
-			d.removeLease(l)
-			continue
-		}
-		b := open[key]
-		if b == nil || len(b.indexes) == maxRenewals {
-			b = &renewalBatch{key: key}
-			batches, open[key] = append(batches, b), b
-		}
-		b.indexes = append(b.indexes, i)
+		key := batchKey{slot: l.slot, lockOnly: l.isExclusive() && !d.isLong(l.req.TTL)}
+		groups[key] = append(groups[key], i)
 	}
-	calls := make([]Call, len(batches))
-	for i, b := range batches {
-		calls[i] = d.renewCall(b.key, due, b.indexes)
+	var batches [][]int
+	var calls []Call
+	for key, group := range groups {
+		for batch := range slices.Chunk(group, maxRenewals) {
+			batches, calls = append(batches, batch), append(calls, d.renewCall(key, due, batch))
+		}
 	}
 	if len(calls) == 0 {
 		return answers
 	}
 	replies, unsaved := d.evalRenewals(ctx, calls)
-	for i, b := range batches {
-		for n, index := range b.indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(b.indexes), sent)
+	for i, batch := range batches {
+		for n, index := range batch {
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(batch), sent)
 		}
-		if isMoving(replies[i].Err) {
-			d.renewEach(ctx, due, b.indexes, answers)
+		if isMoving(replies[i].Err) || isForbidden(replies[i].Err) && len(batch) > 1 {
+			d.renewEach(ctx, due, batch, answers)
 		}
 	}
 	return answers
 }
 
-// renewEach renews, one by one, leases whose slot is moving to another node of a Cluster: keys
-// that are on different nodes can't be used in one call. It tries again until all are answered,
-// or ctx is done.
+// renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
+// is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
+// call. It tries again until all are answered, or ctx is done.
 func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
 	for pause := time.Millisecond; len(indexes) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		sent := driver.Now()
@@ -208,8 +195,9 @@ func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []in
 			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
 		}
 		var left []int
-		for i, r := range d.eval(ctx, calls...) {
-			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, nil, 0, 1, sent)
+		replies, unsaved := d.evalRenewals(ctx, calls)
+		for i, r := range replies {
+			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, unsaved[i], 0, 1, sent)
 			if isMoving(r.Err) {
 				left = append(left, indexes[i])
 			}
@@ -235,30 +223,9 @@ type batchKey struct {
 	lockOnly bool
 }
 
-// A renewalBatch has the leases of one call, as indexes.
-type renewalBatch struct {
-	key     batchKey
-	indexes []int
-}
-
-// batchKey returns in which batch to renew the lease, and whether it has ended.
-func (l *lease) batchKey(now driver.Instant) (key batchKey, ended bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lockOnly := l.isExclusive() && !l.d.isLong(l.req.TTL)
-	return batchKey{slot: l.slot, lockOnly: lockOnly}, !l.expires.IsZero() && l.expires.Reached(now)
-}
-
 // isExclusive reports whether the lease is known to be exclusive: of a lease that another process
 // has acquired, only the store knows.
 func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
-
-// extend notes that the lease lasts one TTL from start at least.
-func (l *lease) extend(start driver.Instant) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.expires = start.Add(l.req.TTL)
-}
 
 // renewCall makes the call that extends the leases at the given indexes of due.
 func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
@@ -284,15 +251,16 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
-	case len(r.Lines) != 1 || len(r.Lines[0]) != size:
+	case len(r.Lines) == 0 || len(r.Lines) > 2 || len(r.Lines[0]) != size:
 		return driver.Renewal{Err: badAnswerf("the script answered %q for %d leases", r.Lines, size)}
+	case r.Lines[0][n] == 'x' && len(r.Lines) == 2:
+		return driver.Renewal{Err: asUnavailable(&ReplyError{Text: r.Lines[1]})}
 	case r.Lines[0][n] != '1':
 		d.removeLease(l)
 		return driver.Renewal{Err: driver.ErrLost}
 	case unsaved != nil:
 		return driver.Renewal{Err: unsaved}
 	}
-	l.extend(sent)
 	return driver.Renewal{Start: sent}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -182,32 +181,4 @@ func TestNothingLeftOfDead(t *testing.T) {
 	if want := 3*len(modes) - 1; len(left) != want {
 		t.Errorf("the keys of dead processes are %q, want %d, or not all is proved", left, want)
 	}
-}
-
-// TestNothingLeftOfGivenUp cancels acquisitions at any moment, also when the lock was free. No
-// withdrawal overtakes the request that it withdraws.
-func TestNothingLeftOfGivenUp(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d := open(t, at(node.Addr()))
-	var all sync.WaitGroup
-	for i := range 64 {
-		all.Go(func() {
-			for n := range 100 {
-				req := modes[n%3].as(request(fmt.Sprint("name", i, n%3), fmt.Sprint(i, "-", n), time.Minute))
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(time.Duration(rand.N(4000))*time.Microsecond, cancel)
-				if l, err := d.Acquire(ctx, req); err == nil {
-					if err := l.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
-				} else if ctx.Err() == nil {
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	nothingLeft(t, node)
 }

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -138,35 +137,20 @@ func (d *Driver) scan(ctx context.Context, pattern, keyType string,
 				command = append(command, "TYPE", keyType)
 			}
 			reply, err := m.Do(ctx, command...)
+			if err == nil && len(reply) == 0 {
+				err = badAnswerf("SCAN answered nothing")
+			}
 			if err != nil {
 				return err
 			}
-			var keys []string
-			if cursor, keys, err = parseScan(reply); err != nil {
+			if more, err := page(m, reply[1:]); err != nil || !more {
 				return err
 			}
-			if more, err := page(m, keys); err != nil || !more {
-				return err
-			}
+			cursor = reply[0]
 			if cursor == "0" {
 				break
 			}
 		}
 	}
 	return nil
-}
-
-func parseScan(reply any) (cursor string, keys []string, err error) {
-	if r, ok := reply.([]any); ok && len(r) == 2 {
-		cursor, isText := r[0].(string)
-		all, isList := r[1].([]any)
-		for _, key := range all {
-			text, _ := key.(string)
-			keys = append(keys, text)
-		}
-		if isText && isList {
-			return cursor, keys, nil
-		}
-	}
-	return "", nil, fmt.Errorf("SCAN answered %v", reply)
 }

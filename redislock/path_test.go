@@ -78,20 +78,6 @@ func TestPathsUnderLoss(t *testing.T) {
 	}
 }
 
-// TestKnownServerIsReplaced puts another server behind a driver that knows the first one.
-func TestKnownServerIsReplaced(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d := open(t, at(node.Addr()))
-	free(t, take(t, d, uniqueRequest("job", "before")))
-	node.Must("HSET", "snib.m", "r", "another server")
-	req := uniqueRequest("job", "after")
-	req.NoWait = true
-	if _, err := d.Acquire(t.Context(), req); !errors.As(err, new(*redislock.GraceError)) {
-		t.Errorf("Acquire on another server = %v, want a GraceError", err)
-	}
-}
-
 // A gateConn makes no call for a lock before its gate is closed.
 type gateConn struct {
 	redislock.Conn

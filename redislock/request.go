@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
@@ -45,73 +44,28 @@ func parseGrant(text string) (r request, ok bool) {
 }
 
 // encodeID returns an id as the scripts know it: as JSON.
-func encodeID(id string) string {
-	var b strings.Builder
-	writeJSONString(&b, id)
-	return b.String()
-}
+func encodeID(id string) string { return string(rediskit.AppendJSON(make([]byte, 0, 64), id)) }
 
 // encode returns the request of the attempt as JSON, without the opening brace and without the
 // fields that the scripts add.
 func (a *attempt) encode() string {
 	l, h := &a.d.listener, &a.req.Holder
 	channel := l.channel(a.slot)
-	var b strings.Builder
-	b.Grow(192 + len(channel) + len(h.Host) + len(h.Label))
-	b.WriteString(`"mode":"`)
-	b.WriteString(mode(a.req))
-	b.WriteString(`","ttl":`)
-	b.WriteString(a.ttl)
-	b.WriteString(`,"minhold":`)
-	b.WriteString(rediskit.Millis(a.req.MinHold))
-	b.WriteString(`,"tokens":`)
-	var digits [20]byte
-	b.Write(strconv.AppendInt(digits[:0], int64(a.req.TokenBlock()), 10))
-	b.WriteString(`,"attempt":"`)
-	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
-	b.WriteString(`","channel":`)
-	writeJSONString(&b, channel)
+	b := make([]byte, 0, 512) // on the stack
+	b = append(append(b, `"mode":"`...), mode(a.req)...)
+	b = append(append(b, `","ttl":`...), a.ttl...)
+	b = append(append(b, `,"minhold":`...), rediskit.Millis(a.req.MinHold)...)
+	b = strconv.AppendInt(append(b, `,"tokens":`...), int64(a.req.TokenBlock()), 10)
+	b = strconv.AppendUint(append(b, `,"attempt":"`...), a.id, 10)
+	b = rediskit.AppendJSON(append(b, `","channel":`...), channel)
 	if !l.sharded && a.d.conn.IsCluster() { // PUBLISH counts the subscribers of one of many servers
-		b.WriteString(`,"blind":true`)
+		b = append(b, `,"blind":true`...)
 	}
-	b.WriteByte(',')
-	writeHolder(&b, h)
-	return b.String()
+	return string(appendHolder(append(b, ','), h))
 }
 
-// writeHolder writes the fields that describe a holder, which end a grant.
-func writeHolder(b *strings.Builder, h *driver.Holder) {
-	var digits [20]byte
-	b.WriteString(`"pid":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(h.PID), 10))
-	kind := ""
-	if h.Kind != driver.KindProcess {
-		kind = h.Kind.String()
-	}
-	for _, field := range [...]struct{ name, value string }{{"host", h.Host}, {"label", h.Label}, {"kind", kind}} {
-		if field.value != "" {
-			b.WriteString(`,"`)
-			b.WriteString(field.name)
-			b.WriteString(`":`)
-			writeJSONString(b, field.value)
-		}
-	}
-	b.WriteByte('}')
-}
-
-// writeJSONString writes s as a JSON string.
-func writeJSONString(b *strings.Builder, s string) {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // never fails for a string; replaces invalid UTF-8
-			b.Write(quoted)
-			return
-		}
-	}
-	b.WriteByte('"')
-	b.WriteString(s)
-	b.WriteByte('"')
-}
+// appendHolder appends the fields that describe a holder, which end a grant.
+func appendHolder(b []byte, h *driver.Holder) []byte { return append(rediskit.AppendHolder(b, h), '}') }
 
 // parseEntry splits the value of a hash field into a time in microseconds, of 16 digits, and a
 // request or grant.
@@ -130,11 +84,4 @@ func (r request) holder() driver.Holder {
 		h.Kind = driver.KindKept
 	}
 	return h
-}
-
-// micros returns a time in microseconds, and at most a hundred years: anybody who may write to the
-// store can write any number.
-func micros(us int64) time.Duration {
-	const most = 100 * 365 * 24 * time.Hour
-	return time.Duration(min(us, most.Microseconds())) * time.Microsecond
 }

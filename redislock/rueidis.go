@@ -196,8 +196,7 @@ func isMaster(ctx context.Context, n Node) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	role, err := n.Do(ctx, "ROLE")
-	r, ok := role.([]any)
-	return ok && len(r) > 0 && r[0] == "master", err
+	return len(role) > 0 && role[0] == "master", err
 }
 
 // mastersKnownTo returns how many masters have slots according to a node.
@@ -206,8 +205,7 @@ func mastersKnownTo(ctx context.Context, n Node) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("CLUSTER INFO: %w", err)
 	}
-	text, _ := reply.(string)
-	size, err := strconv.Atoi(rediskit.ParseInfo(text)["cluster_size"])
+	size, err := strconv.Atoi(rediskit.ParseInfo(strings.Join(reply, ""))["cluster_size"])
 	if err != nil {
 		return 0, fmt.Errorf("CLUSTER INFO has no cluster_size: %w", err)
 	}
@@ -245,10 +243,7 @@ func exceededTimeout(err error, o rueidis.ClientOption) time.Duration {
 
 type rueidisNode struct{ client rueidis.Client }
 
-func (n rueidisNode) Do(ctx context.Context, command ...string) (any, error) {
-	v, err := n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()).ToAny()
-	if rueidis.IsRedisNil(err) {
-		return nil, nil
-	}
-	return v, asReplyError(err)
+func (n rueidisNode) Do(ctx context.Context, command ...string) ([]string, error) {
+	r := commandReply(n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()))
+	return r.Lines, r.Err
 }

@@ -170,16 +170,15 @@ const overdueMin = 10 * time.Second
 // only if no client tries, or if the clients' clocks differ.
 func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger, error) {
 	head, err := m.Do(ctx, "LINDEX", key, "0")
-	owner, ok := head.(string)
-	if err != nil || !ok {
+	if err != nil || len(head) == 0 {
 		return nil, err
 	}
-	score, err := m.Do(ctx, "ZSCORE", redissonTimeout+strings.TrimPrefix(key, redissonQueue), owner)
+	score, err := m.Do(ctx, "ZSCORE", redissonTimeout+strings.TrimPrefix(key, redissonQueue), head[0])
 	if err != nil {
 		return nil, err
 	}
-	until, ok := asFloat(score)
-	if !ok {
+	until, err := strconv.ParseFloat(strings.Join(score, ""), 64)
+	if err != nil {
 		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock",
 			Problem: "the first in the queue has no time until which it waits"}, nil
 	}
@@ -195,18 +194,4 @@ func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger
 		Key: key, Library: "Redisson, a fair lock",
 		Problem: fmt.Sprintf("the first in the queue was to be gone %v ago", over.Round(time.Second)),
 	}, nil
-}
-
-// asFloat reads a number, which RESP2 sends as text.
-func asFloat(v any) (float64, bool) {
-	switch n := v.(type) {
-	case float64:
-		return n, true
-	case int64:
-		return float64(n), true
-	case string:
-		f, err := strconv.ParseFloat(n, 64)
-		return f, err == nil
-	}
-	return 0, false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
@@ -46,12 +47,10 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 	}
 	seen := make(map[string]bool)
 	for _, m := range masters {
-		reply, err := m.Do(ctx, "INFO")
+		info, err := infoOf(ctx, m)
 		if err != nil {
-			return f, fmt.Errorf("INFO: %w", err)
+			return f, err
 		}
-		text, _ := reply.(string)
-		info := rediskit.ParseInfo(text)
 		if err := checkServer(info, conn.IsCluster(), conf); err != nil {
 			return f, err
 		}
@@ -78,6 +77,15 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 		}
 	}
 	return f, nil
+}
+
+// infoOf returns what a server says of itself.
+func infoOf(ctx context.Context, m Node) (rediskit.Info, error) {
+	reply, err := m.Do(ctx, "INFO")
+	if err != nil {
+		return nil, fmt.Errorf("INFO: %w", err)
+	}
+	return rediskit.ParseInfo(strings.Join(reply, "")), nil
 }
 
 // checkScripts rejects a server on which our user may run no scripts. A server that does not
@@ -141,17 +149,8 @@ func setting(ctx context.Context, m Node, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch r := reply.(type) {
-	case map[string]any: // RESP3
-		if v, ok := r[name].(string); ok {
-			return v, nil
-		}
-	case []any:
-		if len(r) == 2 {
-			if v, ok := r[1].(string); ok {
-				return v, nil
-			}
-		}
+	if len(reply) != 2 {
+		return "", fmt.Errorf("CONFIG GET answered %q", reply)
 	}
-	return "", fmt.Errorf("CONFIG GET answered %v", reply)
+	return reply[1], nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
@@ -265,11 +266,10 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	switch {
 	case ctx.Err() == nil:
 		return nil, err
-	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil &&
-		!errors.Is(context.Cause(ctx), driver.ErrClosed):
-		return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	case contention(err) != nil:
+		return nil, context.Cause(ctx)
 	}
-	return nil, context.Cause(ctx)
+	return nil, driverkit.EndOfWait(context.Cause(ctx), err)
 }
 
 // contention returns what is known of the holders if the lock is held or several clients

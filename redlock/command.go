@@ -78,7 +78,7 @@ func (cmd *command) set(code byte, l *lock, args ...string) {
 
 // script returns the script that implements the command.
 func (cmd *command) script() *rediskit.Script {
-	if strings.IndexByte("aAgurefbxdh", cmd.code) >= 0 {
+	if strings.IndexByte("arefbxdh", cmd.code) >= 0 {
 		return holdScript
 	}
 	return adminScript

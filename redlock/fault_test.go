@@ -68,8 +68,8 @@ func TestHungNodes(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. A lease is
-// freed at once, unless MinHold keeps it: that needs memory.
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks, and release
+// them, also with MinHold.
 func TestNodesWithoutMemory(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -97,23 +97,9 @@ func TestNodesWithoutMemory(t *testing.T) {
 	if err := short.Release(within(t, testTimeout)); err != nil {
 		t.Errorf("Release without memory = %v", err)
 	}
-	if err := l.Release(within(t, testTimeout)); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("Release with MinHold without memory = %v, want an error that says OOM", err)
+	if err := l.Release(within(t, testTimeout)); err != nil {
+		t.Errorf("Release with MinHold without memory = %v", err)
 	}
-	if _, err := d.Status(within(t, testTimeout), "kept"); err != nil {
-		t.Errorf("Status while a release waits for memory = %v", err)
-	}
-	const times = 20
-	renewed := 0
-	for range times { // a slow machine may miss some
-		if renew(t, d, kept) == nil {
-			renewed++
-		}
-	}
-	if renewed < times/2 {
-		t.Errorf("%d of %d renewals while a release waits for memory", renewed, times)
-	}
-	limit("0")
 	livetest.Await(t, "release with MinHold", func() error {
 		for i, n := range c.nodes {
 			if value := fmt.Sprint(n.Must("GET", "x")); !strings.HasPrefix(value, "kept:") {
@@ -122,9 +108,6 @@ func TestNodesWithoutMemory(t *testing.T) {
 		}
 		return nil
 	})
-	if err := renew(t, d, kept); err != nil {
-		t.Errorf("Renew = %v", err)
-	}
 }
 
 // Commands queued for a hung node free the lock when the node continues, in order, even if the
@@ -370,25 +353,11 @@ func TestRenewalTakesAgain(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	l := acquire(t, d, request("x", "o", 30*time.Second))
-	livetest.Await(t, "lease on all nodes", func() error {
-		for i, n := range c.nodes {
-			if !slices.Equal(keysOn(t, n), []string{"x"}) {
-				return fmt.Errorf("node %d has not got it", i)
-			}
-		}
-		return nil
-	})
+	l := acquire(t, d, request("x", "o", time.Minute))
+	c.awaitKeys(t, "x")
 	c.nodes[0].Must("DEL", "x")
-	if err := renew(t, d, l); err != nil {
-		t.Fatalf("Renew with one key gone = %v", err)
-	}
-	livetest.Await(t, "lease on the node that had lost it", func() error {
-		if got := keysOn(t, c.nodes[0]); !slices.Equal(got, []string{"x"}) {
-			return fmt.Errorf("it has %q", got)
-		}
-		return nil
-	})
+	livetest.Await(t, "renewal with one key gone", func() error { return renew(t, d, l) })
+	c.awaitKeys(t, "x")
 	release(t, l)
 	awaitNoKeys(t, c.nodes...)
 }
@@ -407,10 +376,9 @@ func TestBlockOfTokens(t *testing.T) {
 	if l.Grant().Tokens != 5 {
 		t.Errorf("Tokens = %d, want 5", l.Grant().Tokens)
 	}
+	c.awaitKeys(t, "x")
 	c.nodes[0].Must("DEL", "x")
-	if err := renew(t, d, l); err != nil {
-		t.Fatalf("Renew = %v", err)
-	}
+	livetest.Await(t, "renewal", func() error { return renew(t, d, l) })
 	livetest.Await(t, "renewal on the node that forgot", func() error {
 		if got, want := fmt.Sprint(c.nodes[0].Must("GET", "x")), fmt.Sprintf(" %d {", first+4); !strings.Contains(got, want) {
 			return fmt.Errorf("its key is %q, want the token %d", got, first+4)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -12,14 +13,16 @@ import (
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
-// A foreignLease is a lease that another process may have acquired, known by its id. Each request
-// first reads the lock, to learn the nonce of the round that won the lease, and then acts on keys
-// with this nonce only. It is safe for concurrent use.
+// A foreignLease is a lease that another process may have acquired, known by its id. The first
+// request reads the lock, to learn the nonce of the round that won the lease. All requests act on
+// keys with this nonce only. It is safe for concurrent use.
 type foreignLease struct {
 	d    *Driver
 	lock lock
 	id   string
 	ttl  time.Duration
+
+	confirmed atomic.Pointer[foundLease] // by a majority: a grant never has another nonce
 
 	mu    sync.Mutex
 	freed bool // a release has freed the lease, or may have done so
@@ -45,7 +48,7 @@ func (l *foreignLease) Release(ctx context.Context) error {
 	defer l.mu.Unlock()
 	g, err := l.find(ctx)
 	if err == nil {
-		err = l.tell(ctx, codeFree, g.nonce, g.keep())
+		err = l.tell(ctx, codeFree, g, g.keep())
 	}
 	if err == driver.ErrLost { //nolint:errorlint // as find and tell return it
 		if l.freed {
@@ -65,7 +68,7 @@ func (l *foreignLease) SetHolder(ctx context.Context, h driver.Holder) error {
 	}
 	req := g.request()
 	req.Holder = h
-	return l.tell(ctx, codeSetHolder, g.nonce, encodeHolder(&req, time.Now().UnixMicro()))
+	return l.tell(ctx, codeSetHolder, g, encodeHolder(&req, time.Now().UnixMicro()))
 }
 
 // renew extends the lease. It does not take a lock again that a node has forgotten, because it need
@@ -78,17 +81,19 @@ func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
 	answer, cancel := context.WithTimeoutCause(ctx, l.d.conf.timeout, errOverdue)
 	defer cancel()
 	start := driver.Now()
-	if err = l.tell(answer, codeExtend, g.nonce, rediskit.Millis(l.ttl), "0", ""); err != nil {
+	if err = l.tell(answer, codeExtend, g, rediskit.Millis(l.ttl), "0", ""); err != nil {
 		return driver.Renewal{Err: err}
 	}
 	return driver.Renewal{Start: start}
 }
 
-// tell sends a command to all nodes, and returns when a majority has confirmed it.
-func (l *foreignLease) tell(ctx context.Context, code byte, args ...string) error {
-	verdict, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock, args...)
+// tell sends a command about a lease to all nodes, and returns when a majority has confirmed it.
+func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args ...string) error {
+	verdict, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
+		append([]string{g.nonce}, args...)...)
 	switch {
 	case verdict == quorum.Won:
+		l.confirmed.Store(g)
 		return nil
 	case ended:
 		return driver.ErrLost
@@ -101,14 +106,18 @@ func (l *foreignLease) tell(ctx context.Context, code byte, args ...string) erro
 // A foundLease is what the nodes know of a lease.
 type foundLease struct {
 	value
-	left []time.Duration // of MinHold, by node
+	left []time.Duration // of MinHold on the nodes, in order
 	read driver.Instant
 }
 
-// find reads the lock. It returns [driver.ErrLost] if no majority can have a lease with the id.
+// find reads the lock, unless a majority has confirmed the lease before. It returns
+// [driver.ErrLost] if no majority can have a lease with the id.
 func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if g := l.confirmed.Load(); g != nil {
+		return g, nil
 	}
 	read := driver.Now()
 	s, err := l.d.readSnapshot(ctx, &l.lock)
@@ -130,6 +139,7 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 	}
 	for _, g := range found {
 		if len(g.left)+s.nodes-len(s.answers) >= s.quorum {
+			slices.Sort(g.left)
 			return g, nil
 		}
 	}
@@ -139,7 +149,6 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 // keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
 // the lock again counts from then, and a clock may have been set, so the median counts.
 func (g *foundLease) keep() string {
-	slices.Sort(g.left)
 	left := g.left[(len(g.left)-1)/2] - driver.Now().Sub(g.read)
 	if left <= 0 {
 		return "0"

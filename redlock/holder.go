@@ -44,20 +44,8 @@ func (h *holder) firstToken(last uint64) uint64 { return last - min(max(h.Tokens
 func encodeHolder(req *driver.Request, set int64) string {
 	h := &req.Holder
 	b := make([]byte, 0, 64+len(req.ID)+len(h.Host)+len(h.Label))
-	b = append(b, `"id":`...)
-	b = appendJSONString(b, req.ID)
-	b = append(b, `,"pid":`...)
-	b = strconv.AppendInt(b, int64(h.PID), 10)
-	kind := ""
-	if h.Kind != driver.KindProcess {
-		kind = h.Kind.String()
-	}
-	for _, f := range [...]struct{ name, value string }{{`,"host":`, h.Host}, {`,"label":`, h.Label}, {`,"kind":`, kind}} {
-		if f.value != "" {
-			b = append(b, f.name...)
-			b = appendJSONString(b, f.value)
-		}
-	}
+	b = append(rediskit.AppendJSON(append(b, `"id":`...), req.ID), ',')
+	b = rediskit.AppendHolder(b, h)
 	if n := req.TokenBlock(); n > 1 {
 		b = append(b, `,"tokens":`...)
 		b = strconv.AppendInt(b, int64(n), 10)
@@ -71,17 +59,6 @@ func encodeHolder(req *driver.Request, set int64) string {
 		b = strconv.AppendInt(b, set, 10)
 	}
 	return string(append(b, '}'))
-}
-
-// appendJSONString appends s as a JSON string.
-func appendJSONString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // never fails for a string
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }
 
 // A value is the content of a lock's key.
@@ -100,11 +77,13 @@ func (v *value) minHoldLeft(now string) time.Duration {
 	if err != nil || v.holder.MinHold <= 0 {
 		return 0
 	}
-	return millis(v.holder.MinHold) - micros(at-v.holder.Since)
+	return millis(v.holder.MinHold) - rediskit.Micros(at-v.holder.Since)
 }
 
-// millis returns a time in milliseconds, within the bounds of micros.
-func millis(ms int64) time.Duration { return micros(min(max(ms, 0), maxLeft.Milliseconds()) * 1000) }
+// millis returns a time in milliseconds, and at most maxLeft.
+func millis(ms int64) time.Duration {
+	return rediskit.Micros(min(max(ms, 0), maxLeft.Milliseconds()) * 1000)
+}
 
 // keptPrefix begins the nonce of a lock that is kept closed until MinHold is over.
 const keptPrefix = "kept:"

@@ -115,17 +115,10 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 		h.shown[shown]++
 		h.left = append(h.left, parseMillis(a.Left.String()))
 		if now, err := strconv.ParseInt(a.Now, 10, 64); err == nil && v.ours {
-			h.age = max(h.age, micros(now-v.holder.Since))
+			h.age = max(h.age, rediskit.Micros(now-v.holder.Since))
 		}
 	}
 	return all
-}
-
-// micros returns a time in microseconds, and at most a hundred years: anybody who may write to the
-// store can write any number.
-func micros(us int64) time.Duration {
-	const most = 100 * 365 * 24 * time.Hour
-	return time.Duration(min(us, most.Microseconds())) * time.Microsecond
 }
 
 // holder returns the lease that a majority has, or nil. It assumes that nodes without an answer
@@ -190,7 +183,7 @@ func (s *snapshot) waiters() []driver.Waiting {
 			}
 			at, _ := strconv.ParseInt(entry[digits:2*digits], 10, 64)
 			if votes[h.ID]++; votes[h.ID] == s.quorum {
-				all = append(all, driver.Waiting{ID: h.ID, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
+				all = append(all, driver.Waiting{ID: h.ID, Holder: h.toDriver(), Waited: max(0, rediskit.Micros(now-at))})
 			}
 		}
 	}

@@ -381,7 +381,7 @@ func (n *node) markLate(cmd *command) {
 	}
 	until := driver.Now().Add(driver.AnswerTimeout)
 	n.late[cmd.args[0]] = until // the nonce
-	if id := cmd.args[5]; cmd.code == codeTakeMany && id != "" {
+	if id := cmd.args[5]; id != "" {
 		n.late[id] = until // the node may record it as a waiter
 	}
 }
@@ -433,7 +433,7 @@ func (cmd *command) mustDeliver() bool {
 
 // mayTake reports whether a command may take a lock.
 func (cmd *command) mayTake() bool {
-	return cmd.code == codeTake || cmd.code == codeTakeMany || cmd.code == codeExtend
+	return cmd.code == codeTake || cmd.code == codeExtend
 }
 
 // isReply reports whether an error is an answer of the server.

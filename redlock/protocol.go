@@ -4,7 +4,6 @@ package redlock
 // others in script/admin.lua.
 const (
 	codeTake         = 'a'
-	codeTakeMany     = 'A' // with several tokens, or the id of an attempt that waits
 	codeRaise        = 'r'
 	codeExtend       = 'e'
 	codeFree         = 'f'

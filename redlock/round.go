@@ -63,19 +63,16 @@ func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
 		ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes)),
 	}
 	r.quorum = d.params.Attempt(r.start, req.TTL)
-	code, n := byte(codeTake), 4
-	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req, 0)}
-	if tokens := req.TokenBlock(); enlist || tokens > 1 {
-		code, n = codeTakeMany, 6
-		args[4] = strconv.Itoa(tokens)
-		if enlist {
-			args[5] = req.ID
-		}
+	waiter := ""
+	if enlist {
+		waiter = req.ID
 	}
+	args := [...]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req, 0),
+		strconv.Itoa(req.TokenBlock()), waiter}
 	for i := range r.commands {
 		cmd := &r.commands[i]
 		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(req.TTL)
-		cmd.set(code, l, args[:n]...)
+		cmd.set(codeTake, l, args[:]...)
 	}
 	r.send()
 	return r

@@ -124,10 +124,8 @@ func (m *twin) request() (line string, r quorumtest.Request) {
 	switch m.rand.IntN(11) {
 	case 0, 1, 2:
 		r.Op = quorumtest.Ask
-		if r.Tokens = 1 + m.rand.Uint64N(3); r.Tokens > 1 {
-			return fmt.Sprintf("%s%s %d %s %d ", begin("A"), rediskit.Millis(ttl), number, rest, r.Tokens), r
-		}
-		return fmt.Sprintf("%s%s %d %s", begin("a"), rediskit.Millis(ttl), number, rest), r
+		r.Tokens = 1 + m.rand.Uint64N(3)
+		return fmt.Sprintf("%s%s %d %s %d ", begin("a"), rediskit.Millis(ttl), number, rest, r.Tokens), r
 	case 3, 4:
 		r.Op = quorumtest.Raise
 		return begin("r") + strconv.FormatUint(number, 10), r

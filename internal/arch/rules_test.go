@@ -67,7 +67,7 @@ var rules = []rule{
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, append([]string{"redislock/rediskit"}, backendTests...),
 		"it lends a backend a client that the backend does not know: users of others inherit nothing of it"},
 
-	{"redlock/...", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, backendTests,
+	{"redlock/...", []string{"driver", "driver/driverkit", "redislock/rediskit", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"pglock", []string{"driver", "driver/driverkit/...", "github.com/jackc/pgx/v5/..."}, backendTests,

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -235,77 +234,30 @@ func (c *conn) listen(ctx context.Context, channel string, sharded bool, onRecei
 		}
 		client = master
 	}
-	sub := client.Subscribe(ctx) // to no channel yet
-	w := watch(ctx, sub)
-	defer w.stop()
+	sub := client.Subscribe(ctx)           // to no channel yet
+	closeSub := func() { _ = sub.Close() } // the connection is closed in any case
+	defer closeSub()
+	defer context.AfterFunc(ctx, closeSub)()
 	subscribe := sub.Subscribe
 	if sharded {
 		subscribe = sub.SSubscribe
 	}
 	err := subscribe(ctx, channel)
-	for err == nil {
+	for pinged := false; err == nil; {
 		var received any
-		if received, err = sub.Receive(ctx); err == nil {
-			w.received.Add(1)
-			err = onReceive(received)
+		received, err = sub.ReceiveTimeout(ctx, silenceTimeout)
+		isSilent := errors.Is(err, os.ErrDeadlineExceeded)
+		switch {
+		case err == nil:
+			pinged, err = false, onReceive(received)
+		case isSilent && !pinged:
+			pinged, err = true, sub.Ping(ctx)
+		case isSilent:
+			err = fmt.Errorf("the server was silent for %v", silenceTimeout)
 		}
 	}
-	return w.errorOr(err)
+	return err
 }
-
-// A watcher closes a subscription when its context ends or its server is silent, because
-// go-redis waits for messages without a limit.
-type watcher struct {
-	sub      *redis.PubSub
-	received atomic.Int64 // number of messages and replies
-	done     chan struct{}
-	failure  chan error // capacity 1
-}
-
-func watch(ctx context.Context, sub *redis.PubSub) *watcher {
-	w := &watcher{sub: sub, done: make(chan struct{}), failure: make(chan error, 1)}
-	go w.run(ctx)
-	return w
-}
-
-func (w *watcher) run(ctx context.Context) {
-	defer func() { _ = w.sub.Close() }() // closes the connection in any case
-	ticks := time.NewTicker(silenceTimeout)
-	defer ticks.Stop()
-	pinged, received := false, int64(0)
-	for {
-		select {
-		case <-w.done:
-			return
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-		switch n := w.received.Load(); {
-		case n != received:
-			pinged, received = false, n
-		case !pinged:
-			pinged = true
-			_ = w.sub.Ping(ctx) // if it fails, nothing will be received
-		default:
-			w.failure <- fmt.Errorf("the server was silent for %v", silenceTimeout)
-			return
-		}
-	}
-}
-
-// errorOr returns the reason for which the watcher closed the subscription, if it did, and
-// otherwise err.
-func (w *watcher) errorOr(err error) error {
-	select {
-	case failure := <-w.failure:
-		return failure
-	default:
-		return err
-	}
-}
-
-func (w *watcher) stop() { close(w.done) }
 
 // Masters implements [redislock.Conn].
 func (c *conn) Masters(ctx context.Context) ([]redislock.Node, error) {
@@ -333,7 +285,7 @@ func (c *conn) Masters(ctx context.Context) ([]redislock.Node, error) {
 type node struct{ client redis.UniversalClient }
 
 // Do implements [redislock.Node].
-func (n node) Do(ctx context.Context, command ...string) (any, error) {
+func (n node) Do(ctx context.Context, command ...string) ([]string, error) {
 	args := make([]any, len(command))
 	for i, arg := range command {
 		args[i] = arg
@@ -346,22 +298,5 @@ func (n node) Do(ctx context.Context, command ...string) (any, error) {
 	if err == redis.Nil { //nolint:errorlint // an error of another kind may wrap it: that Sentinel knows no such master
 		return nil, nil
 	}
-	return stringKeys(reply), asReplyError(err)
-}
-
-// stringKeys converts the keys of all maps in a reply to strings.
-func stringKeys(reply any) any {
-	switch r := reply.(type) {
-	case []any:
-		for i := range r {
-			r[i] = stringKeys(r[i])
-		}
-	case map[any]any:
-		m := make(map[string]any, len(r))
-		for key, value := range r {
-			m[fmt.Sprint(key)] = stringKeys(value)
-		}
-		return m
-	}
-	return reply
+	return redislock.LinesOf(reply), asReplyError(err)
 }

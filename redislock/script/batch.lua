@@ -33,7 +33,7 @@ for k = 3, #KEYS, 3 do
   local serve = code == 'A' and acquire or code == 'R' and release or contended().rare()[code]
   local ok, answer = pcall(serve, unpack(ARGV, arg + 1, last))
   if not ok then
-    local text = type(answer) == 'table' and answer.err or tostring(answer)
+    local text = errorText(answer)
     -- The server is a replica, so no request was served, and the client must leave it.
     local readOnly = string.match(text, 'READONLY .*')
     if readOnly then return redis.error_reply(readOnly) end
@@ -43,5 +43,7 @@ for k = 3, #KEYS, 3 do
   arg = last + 1
 end
 if lastToken then setMeta('t', lastToken) end
-if #changes > 0 then redis.call('HSET', KEYS[1], unpack(changes)) end
+-- Without memory, no request has written anything, and the answers are right without the changes.
+local noted = #changes == 0 or redis.pcall('HSET', KEYS[1], unpack(changes))
+if type(noted) == 'table' and not string.find(noted.err, 'OOM ', 1, true) then return noted end
 return answers

@@ -9,6 +9,9 @@
 --                                              the lock, too; nil if there is no such grant. The
 --                                              value is that of the lock's key, or nil if it is
 --                                              not known
+--           confirmLost()                      is called before a hold is said not to exist: a
+--                                              replica may lag behind. It refuses this write,
+--                                              which changes nothing, and the client leaves it
 --           extendGrant(id, json, expiry, ttl) makes a grant that was found last for at least ttl
 --                                              ms. It writes in any case, so that WAITAOF waits.
 --                                              PEXPIRE comes first: a server whose memory is full
@@ -19,11 +22,12 @@ local function isMulti(value)
 end
 
 -- lockValue returns false if the key does not exist, and nil and the key's type if it is not a
--- string.
+-- string. Any other error says nothing about the lock, and must not pass for the end of a hold.
 local function lockValue()
   local value = redis.pcall('GET', lock)
-  if type(value) == 'table' then return nil, redis.call('TYPE', lock).ok end
-  return value
+  if type(value) ~= 'table' then return value end
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then error(value) end
+  return nil, redis.call('TYPE', lock).ok
 end
 
 local function findGrant(id, value)
@@ -35,6 +39,11 @@ local function findGrant(id, value)
     json, expiry = entryJSON(entry), entryTime(entry)
   end
   if json and string.find(json, grantHead(id), 1, true) == 1 then return json, expiry end
+end
+
+local function confirmLost()
+  local result = redis.pcall('HDEL', lock, 'snib.none')
+  if type(result) == 'table' and string.find(result.err, 'READONLY', 1, true) then error(result) end
 end
 
 local function extendGrant(id, json, expiry, ttl)

@@ -6,6 +6,7 @@
 --
 -- Provides  grantHead(id)         how a grant with this id begins
 --           numberIn(json, name)  a number of a grant: its ttl, minhold or since
+--           errorText(failure)    the text of what pcall has caught
 
 local function grantHead(id) return '{"snib":2,"id":' .. id .. ',' end
 
@@ -14,4 +15,8 @@ local function grantHead(id) return '{"snib":2,"id":' .. id .. ',' end
 local function numberIn(json, name)
   local _, before = string.find(json, '"' .. name .. '":', 1, true)
   return before and tonumber(string.match(json, '^%d+', before + 1)) or 0
+end
+
+local function errorText(failure)
+  return type(failure) == 'table' and failure.err or tostring(failure)
 end

@@ -3,12 +3,15 @@
 --
 -- KEYS      lock, grants, queue
 -- ARGV      id; the channel of the holder's process, or the holder as JSON fields
--- Expects   lock, grants, newEntry, othersWait, findGrant
+-- Expects   lock, grants, newEntry, othersWait, findGrant, confirmLost
 -- Provides  check(id, channel), setHolder(id, holder)
 -- Answer    l, w or o, see batch.lua
 
 local function check(id, channel)
-  if not findGrant(id) then return 'l' end
+  if not findGrant(id) then
+    confirmLost()
+    return 'l'
+  end
   return othersWait(channel) and 'w' or 'o'
 end
 
@@ -20,7 +23,10 @@ end
 
 local function setHolder(id, holder)
   local json, expiry = findGrant(id)
-  if not json then return 'l' end
+  if not json then
+    confirmLost()
+    return 'l'
+  end
   if expiry then
     redis.call('HSET', grants, id, newEntry(expiry, withHolder(json, holder)))
   else

@@ -7,10 +7,11 @@
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  the number of keys of each lease
 -- ARGV     then for each lease: the id, the TTL in ms
--- Expects  addLongLease, lock, grants, findGrant, extendGrant
--- Answer   one text with a character for each lease: 1 if it was extended, 0 if it has ended
+-- Expects  addLongLease, lock, grants, findGrant, confirmLost, extendGrant, errorText
+-- Answer   one text with a character for each lease: 1 if it was extended, 0 if it has ended, and x
+--          if an error keeps the script from telling; then the text of the last such error
 
-local answers, step = {}, tonumber(ARGV[3])
+local answers, failure, step = {}, nil, tonumber(ARGV[3])
 for i = 1, (#ARGV - 3) / 2 do
   local id, ttl = ARGV[2 * i + 2], tonumber(ARGV[2 * i + 3])
   if step == 2 then lock, grants = KEYS[2 * i + 1], KEYS[2 * i + 2] else lock = KEYS[i] end
@@ -18,7 +19,10 @@ for i = 1, (#ARGV - 3) / 2 do
   if ok and json then
     extendGrant(id, json, expiry, ttl)
     if step == 2 then addLongLease(lock, id, ttl) end
+  elseif ok then
+    confirmLost()
   end
-  answers[i] = ok and json and '1' or '0'
+  if not ok then failure = errorText(json) end
+  answers[i] = not ok and 'x' or json and '1' or '0'
 end
-return {table.concat(answers)}
+return {table.concat(answers), failure}

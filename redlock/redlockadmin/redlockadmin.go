@@ -25,11 +25,10 @@ type Admin interface {
 	// options of the Admin.
 	Examine(ctx context.Context) ([]NodeStatus, error)
 
-	// Recover admits the nodes that are excluded, even if a majority has lost its memory and
-	// the policy is to Refuse. In that case the counters start at floor, which must be at least
-	// the greatest token that any resource has seen. Recover returns when all nodes that answer
-	// are admitted, which takes at least MaxTTL and 2 %, or with an error when ctx is done.
-	// Calling it again starts the wait anew.
+	// Recover admits the nodes that are excluded. If a majority has lost its memory, the counters
+	// start at floor, which must be at least the greatest token that any resource has seen. Recover
+	// returns when all nodes that answer are admitted, which takes at least MaxTTL and 2 %, or with
+	// an error when ctx is done. Calling it again starts the wait anew.
 	Recover(ctx context.Context, floor uint64) error
 }
 

@@ -5,7 +5,6 @@
 -- Expects   metaKey, now, run
 -- Provides  admit()                            admits the node
 --           raiseAll(floor, others, operator)  raises the node's counters
--- Answer    none: the files after this one answer
 
 local function admit()
   redis.call('HSET', metaKey, 'cluster', ARGV[1], 'self', ARGV[2], 'admitted', run())

@@ -19,7 +19,6 @@
 --           broken   the nonces of leases that were broken
 --           most     the highest counter that can be right
 --           since    the part of a new value that says when it was granted
--- Answer    none: the files after this one answer
 
 local absence = 15000
 local held, counter, raised = {}, {}, {}

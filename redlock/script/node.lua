@@ -26,7 +26,6 @@
 --                         m SELF CLUSTER  the node belongs to another cluster
 --                         u               the node is not admitted
 --                         u blank         likewise, and it has no state
--- Answer    none: the files after this one answer
 
 local metaKey, n = KEYS[1], tonumber(ARGV[3])
 local time = redis.call('TIME')

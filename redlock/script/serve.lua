@@ -2,9 +2,8 @@
 --
 -- KEYS      see node.lua
 -- ARGV      see node.lua. The requests are, by code:
---             a NONCE TTL HINT JSON               take the lock if it is free
---             A NONCE TTL HINT JSON TOKENS ID     likewise, with so many tokens; ID is empty
---                                                 unless the attempt waits
+--             a NONCE TTL HINT JSON TOKENS ID     take the lock if it is free, with so many
+--                                                 tokens; ID is empty unless the attempt waits
 --             r NONCE TO                          raise the counter of a round to TO
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
 --                                                 else has had it since. If TOKEN is 0, it is not
@@ -12,7 +11,7 @@
 --             f NONCE KEEP                        free the lock, or keep it closed for KEEP ms
 --             h NONCE JSON                        show other details of the holder
 --             b NONCE KEEP                        the same by force: hint that to the holder
---             x VALUE -                           free the key of another library
+--             x VALUE KEEP                        the same with the key of another library
 --             d ID                                remove a waiter
 --           A nonce ends with a space. JSON is an object without its opening brace
 -- Expects   all files before this one
@@ -30,9 +29,10 @@ local answers, arg = {}, 4 + n
 for i = 1, n do
   local lock, field, code, nonce = KEYS[1 + i], ARGV[3 + i], ARGV[arg], ARGV[arg + 1]
   local value, c = held[lock], counter[field]
-  local answer = string.find('aAer', code, 1, true) and closed()
+  local answer = string.find('aer', code, 1, true) and closed()
   local mine = value and sub(value, 1, #nonce) == nonce
-  if code == 'f' or code == 'b' then
+  if code == 'x' then mine = value == nonce end
+  if code == 'f' or code == 'b' or code == 'x' then
     if mine then
       -- The higher counter keeps the lease from taking the lock again.
       if not wrong[field] then counter[field], raised[field] = c + 1, true end
@@ -40,6 +40,8 @@ for i = 1, n do
         held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
         deletes[i] = true
       else
+        -- A server whose memory is full executes PEXPIRE, and then all that the script writes.
+        if values[i] then redis.pcall('PEXPIRE', lock, ARGV[arg + 2]) end
         write(i, lock, 'kept:' .. value, ARGV[arg + 2])
       end
       freed[#freed + 1] = 'snib.rw:' .. lock
@@ -49,9 +51,8 @@ for i = 1, n do
       answer = closed() or 'n'
     end
     arg = arg + 3
-  elseif code == 'a' or code == 'A' then
-    local ttl, more, waiter = ARGV[arg + 2], 0, ''
-    if code == 'A' then more, waiter = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
+  elseif code == 'a' then
+    local ttl, more, waiter = ARGV[arg + 2], tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6]
     if answer then
       -- the node is closed
     elseif mine then
@@ -74,7 +75,7 @@ for i = 1, n do
       if waiter ~= '' then redis.pcall('HDEL', 'snib.rw:' .. lock, waiter) end
       answer = 'g ' .. token
     end
-    arg = arg + (code == 'a' and 5 or 7)
+    arg = arg + 7
   elseif code == 'e' then
     if answer then
       -- the node is closed
@@ -123,14 +124,6 @@ for i = 1, n do
       answer = 'o'
     else
       answer = closed() or 'n'
-    end
-    arg = arg + 3
-  elseif code == 'x' then
-    answer = value == nonce and 'o' or 'n'
-    if value == nonce then
-      if not wrong[field] then counter[field], raised[field] = c + 1, true end
-      held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
-      deletes[i] = true
     end
     arg = arg + 3
   else -- d

@@ -9,7 +9,6 @@
 --           lockState(lock, waitersKey)   a lock and its waiters, as JSON
 --           counters()                    1 if the node is admitted, otherwise 0; then
 --                                         "STRIPE COUNTER" for each counter that is not zero
--- Answer    none: the files after this one answer
 
 local admitted = not closed()
 local mark = meta[4] and string.match(meta[4], '^' .. run() .. ' (.*)$') or nil

@@ -1,13 +1,10 @@
 -- Changes the values of locks. A value is "NONCE TOKEN JSON", where the nonce ends with a space.
 --
--- KEYS      not used
--- ARGV      not used
 -- Expects   held, writes
 -- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
 --           withToken(value, nonce, token)  a value with another token
 --           extend(lock, ttl)               gives a key a later expiry, unless it has one
 --           timeLeft(lock)                  the time until a key expires; -1 for never
--- Answer    none: the files after this one answer
 
 -- write keeps the first request whose answer rests on the key, for commit.lua.
 local function write(i, lock, value, ttl)

@@ -1,12 +1,9 @@
--- Notes who waits for a lock.
+-- Notes who waits for a lock. The waiters are in a hash under snib.rw: and the lock's key, by id:
+-- when the waiter was last heard of, and first, both in microseconds with 16 digits, and a JSON
+-- object.
 --
--- KEYS      not used. The waiters are in a hash under snib.rw: and the lock's key, by id: when
---           the waiter was last heard of, and first, both in microseconds with 16 digits, and a
---           JSON object
--- ARGV      not used
 -- Expects   now, absence, format, sub
 -- Provides  addWaiter(waitersKey, id, rest)  rest is the object without its opening brace
--- Answer    none: the files after this one answer
 
 local function addWaiter(waitersKey, id, rest)
   local old, stamp = redis.pcall('HGET', waitersKey, id), format('%016d', now)

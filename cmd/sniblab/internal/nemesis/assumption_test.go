@@ -98,8 +98,8 @@ type versionConn struct{ redislock.Conn }
 func (c versionConn) Masters(context.Context) ([]redislock.Node, error) {
 	return []redislock.Node{c}, nil
 }
-func (versionConn) Do(context.Context, ...string) (any, error) {
-	return "redis_version:7.0.0\r\nrole:master\r\nrun_id:1\r\n", nil
+func (versionConn) Do(context.Context, ...string) ([]string, error) {
+	return []string{"redis_version:7.0.0\r\nrole:master\r\nrun_id:1\r\n"}, nil
 }
 func (versionConn) IsCluster() bool  { return false }
 func (versionConn) IsSentinel() bool { return false }
