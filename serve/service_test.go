@@ -162,10 +162,14 @@ func TestLocalOnly(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"} {
+	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "Via", "HTTP/1.0"} {
 		req := httptest.NewRequest(http.MethodGet, wire.PathStore, nil)
 		req.RemoteAddr, req.Host = "127.0.0.1:999", "127.0.0.1:7420"
-		req.Header.Set(name, "203.0.113.9")
+		if name == "HTTP/1.0" { // as nginx by default, which adds no header
+			req.Proto, req.ProtoMinor = name, 0
+		} else {
+			req.Header.Set(name, "203.0.113.9")
+		}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, local)))
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "policy") {
