@@ -37,7 +37,7 @@ var rules = []rule{
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
 	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
-	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest"}, "a service over any driver, so it knows no store"},
+	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest", "remotelock"}, "a service over any driver, so it knows no store"},
 	{"serve/internal/events", []string{"driver"}, nil, "it compares what a store shows, whoever asks"},
 	{"serve/internal/waiting", nil, nil, "it decides by what it is told, without a clock, a network or a lock"},
 	{"serve/internal/console", nil, []string{"internal/livetest"}, "it has files: what they show comes from the API"},
