@@ -15,10 +15,9 @@ import (
 func (a *Access) Begin(_ context.Context, p *serve.Principal, act serve.Action) (func(serve.Outcome), error) {
 	admitted := p.Rights.(*admission)
 	event := eventOf(p, act, admitted.remote)
-	policy := a.policy.Load()
 	rights, err := a.rights(p)
 	event.Namespace = rights.Namespace
-	switch most := policy.namespaces[rights.Namespace].MaxTTL; {
+	switch most := rights.maxTTL; {
 	case err != nil:
 	case !rights.allows(act):
 		err = rights.describe(act)
