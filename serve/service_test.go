@@ -33,6 +33,8 @@ func TestProblems(t *testing.T) {
 		{"Early", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x"`, wire.ProblemInvalid},
 		{"Two", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x"}{"name":"y"}`, wire.ProblemInvalid},
 		{"UnknownField", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","ttl":5}`, wire.ProblemInvalid},
+		{"FieldTwice", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","slots":1,"name":"y"}`, wire.ProblemInvalid},
+		{"FieldTwiceInBatch", "POST", wire.PathRenew, wire.TypeJSON, `{"leases":[{"name":"x","id":"o-------------------","name":"y"}]}`, wire.ProblemInvalid},
 		{"CaseOfField", "POST", wire.PathAcquire, wire.TypeJSON, `{"NAME":"x"}`, wire.ProblemInvalid},
 		{"CaseOfSecondField", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","Name":"y"}`, wire.ProblemInvalid},
 		{"KelvinInField", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","Kind":""}`, wire.ProblemInvalid},
