@@ -37,7 +37,7 @@ func LocalOnly() Authorizer { return localAccess{} }
 // its own that it lets point to this host, so the name must be that of this host, too.
 func (localAccess) Authenticate(r *http.Request) (*Principal, error) {
 	refuse := func(why string) (*Principal, error) {
-		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden, Detail: "without access control, " + why}
+		return nil, wire.NewProblem(wire.ProblemForbidden, "without access control, "+why, 0)
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	isSocket := local != nil && local.Network() == "unix" // its mode says who may open it

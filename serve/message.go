@@ -162,7 +162,10 @@ func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(float64(p.RetryAfter)/1000)), 10))
 	}
-	if p.Kind() == wire.ProblemDraining {
+	switch p.Kind() {
+	case wire.ProblemMissing:
+		h.Set("WWW-Authenticate", `Bearer realm="snib"`)
+	case wire.ProblemDraining:
 		h.Set("Connection", "close")
 	}
 	_ = writeDocument(w, p.Status, wire.TypeProblem, p) // a problem can be encoded
@@ -172,14 +175,9 @@ func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 // that are not known to be fit for clients.
 func (s *Service) problemOf(err error) *wire.Problem {
 	var problem *wire.Problem
-	var refusal *Refusal
 	switch {
 	case errors.As(err, &problem):
 		return problem
-	case errors.As(err, &refusal):
-		p := wire.NewProblem(refusal.Type, refusal.Detail, refusal.RetryAfter)
-		p.Status = refusal.Status
-		return p
 	case errors.Is(err, driver.ErrHeld):
 		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	case errors.Is(err, driver.ErrLost):

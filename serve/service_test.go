@@ -195,7 +195,7 @@ type testAccess struct {
 
 func (a *testAccess) Authenticate(r *http.Request) (*Principal, error) {
 	if r.Header.Get("Origin") != "" {
-		return nil, &Refusal{Status: http.StatusUnauthorized, Type: wire.ProblemMissing, Challenge: "Bearer"}
+		return nil, wire.NewProblem(wire.ProblemMissing, "", 0)
 	}
 	return &Principal{Name: "test", Prefix: a.prefix}, nil
 }
@@ -598,7 +598,7 @@ func TestAuthorizer(t *testing.T) {
 		t.Errorf("the list is %s", got.text)
 	}
 	access.begin = func(Action) (func(Outcome), error) {
-		return nil, &Refusal{Status: http.StatusServiceUnavailable, Type: wire.ProblemAudit, Detail: "no more", RetryAfter: 3 * time.Second}
+		return nil, wire.NewProblem(wire.ProblemAudit, "no more", 3*time.Second)
 	}
 	got := r.post(wire.PathAcquire, msg("other", "a"), http.StatusServiceUnavailable)
 	if got.header.Get("Retry-After") != "3" || got.problem.Detail != "no more" {

@@ -124,7 +124,7 @@ func TestRecent(t *testing.T) {
 		{Event: EventBreak, Who: "5", Namespace: "of an old policy", Name: "deploy/a"},
 		{Event: EventBreak, Who: "6", Name: "payments/deploy/a"}, // by somebody who is outside
 	} {
-		if err := a.conf.Audit.Record(e); err != nil {
+		if err := a.Access.audit.Record(e); err != nil {
 			t.Fatal(err)
 		}
 	}

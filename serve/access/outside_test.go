@@ -66,7 +66,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	file := filepath.Join(t.TempDir(), "policy.toml")
 	writeFile(t, file, policy)
 	var err error
-	s.Access, err = Load(Config{File: file, Audit: NewAuditLog(&s.audit)})
+	s.Access, err = Load(file, NewAuditLog(&s.audit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,8 +439,8 @@ namespace = "blue"
 	}
 
 	// Red loses the right to read.
-	policy := readFile(t, s.conf.File)
-	writeFile(t, s.conf.File, strings.Replace(policy, `["read", "acquire"]
+	policy := readFile(t, s.file)
+	writeFile(t, s.file, strings.Replace(policy, `["read", "acquire"]
 namespace = "red"`, `["acquire"]
 namespace = "red"`, 1))
 	if err := s.Reload(); err != nil {
@@ -578,7 +578,7 @@ namespace = "red"
 
 	// Without a log nothing is broken.
 	g = s.acquire(tokens["worker"], "deploy", "a")
-	s.Access.conf.Audit = NewAuditLog(brokenWriter{})
+	s.Access.audit = NewAuditLog(brokenWriter{})
 	a := s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "x"})
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || a.kind(t) != "audit-unavailable" {
 		t.Errorf("break without a log: %d %s, want 503 audit-unavailable", a.status, a.body)
