@@ -38,7 +38,7 @@ var rules = []rule{
 	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
 	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest", "remotelock"}, "a service over any driver, so it knows no store"},
-	{"serve/internal/events", []string{"driver"}, nil, "it compares what a store shows, whoever asks"},
+	{"serve/internal/events", []string{"driver", "remotelock/wire"}, nil, "it compares what a store shows, whoever asks"},
 	{"serve/internal/waiting", nil, nil, "it decides by what it is told, without a clock, a network or a lock"},
 	{"serve/internal/console", nil, []string{"internal/livetest"}, "it has files: what they show comes from the API"},
 	{"remotelock", []string{"driver", "remotelock/wire"}, nil,
