@@ -112,8 +112,8 @@ func (c *client) post(ctx context.Context, server int, path string, message, ans
 }
 
 // call posts a message to the first server that answers. If the answer to an earlier try was lost,
-// that try may have ended the hold. Nobody can tell, and it does no harm: the core notices a loss by
-// its own clock.
+// that try may have ended the hold. Nobody can tell, and it does no harm: the core notices a loss
+// by its own clock.
 func (c *client) call(ctx context.Context, path string, message any) error {
 	wasSent := false
 	err := c.do(ctx, 0, func(ctx context.Context, server int) error {

@@ -64,8 +64,8 @@ const (
 	OpEvents   Op = "events"
 )
 
-// An Authorizer decides who may do what. It is safe for concurrent use. Its errors are answered as
-// they are if they are a [*wire.Problem]; any other is answered as an internal error without its text.
+// An Authorizer decides who may do what. It is safe for concurrent use. An error that is a
+// [*wire.Problem] is answered as it is, and any other as an internal error without its text.
 type Authorizer interface {
 	// Authenticate returns who sent a request. It is called once for each request but those of
 	// /healthz and /readyz.

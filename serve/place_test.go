@@ -397,8 +397,8 @@ func TestGoneClientHasNoPlace(t *testing.T) {
 	})
 }
 
-// TestGoneClientKeepsNothing grants a lock to a client that has gone meanwhile. What its min_hold_ms
-// would keep after a release must not keep it from others: the client has done nothing.
+// TestGoneClientKeepsNothing grants a lock to a client that has gone meanwhile. Its min_hold_ms
+// must not keep it from others: the client has done nothing.
 func TestGoneClientKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, memlock.New(), Options{})

@@ -361,19 +361,6 @@ func TestOneRequest(t *testing.T) {
 	r2.release(g)
 }
 
-// TestRenewalNeverShortens renews a hold for a shorter time at another replica, as a client does
-// whose earlier renewal is late.
-func TestRenewalNeverShortens(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	g := r1.acquire(msg("job", "a"))
-	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: 1}, http.StatusOK)
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(g)}, http.StatusNoContent)
-	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Left < wire.Duration(long)/2 {
-		t.Errorf("the lock is %+v, want the hold to last as before", st)
-	}
-}
-
 // TestBreak ends only the hold that was seen.
 func TestBreak(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{})
@@ -540,38 +527,6 @@ func TestReservationsRefused(t *testing.T) {
 		"reason":  {wire.PathBreak, wire.Break{Name: "a", Token: 1, Reserved: true}},
 	} {
 		t.Run(what, func(t *testing.T) { r.post(m.path, m.message, http.StatusBadRequest) })
-	}
-}
-
-// TestBatchOfOthers renews together, at a replica, what another one has granted.
-func TestBatchOfOthers(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	const holds = 200
-	var batch wire.Renew
-	var all []wire.Granted
-	for i := range holds {
-		m := msg(fmt.Sprint("job", i), "a")
-		m.TTL = 5000
-		g := r1.acquire(m)
-		all = append(all, g)
-		batch.Leases = append(batch.Leases, wire.Renewable{Lease: lease(g), TTL: long})
-	}
-	r1.release(all[7])
-	for _, r := range []*replica{r2, r2, r1} {
-		var got wire.RenewedAll
-		if err := json.Unmarshal([]byte(r.post(wire.PathRenew, batch, http.StatusOK).text), &got); err != nil ||
-			len(got.Results) != holds {
-			t.Fatalf("%d results, %v", len(got.Results), err)
-		}
-		for i, one := range got.Results {
-			if lost := one.Type != ""; lost != (i == 7) || !lost && one.TTL != long {
-				t.Errorf("result %d = %+v", i, one)
-			}
-		}
-	}
-	if st := status(t, store, "job1"); len(st.Holders) != 1 || st.Holders[0].Left < 30*time.Second {
-		t.Errorf("after a renewal the lock is %+v", st)
 	}
 }
 

@@ -282,16 +282,6 @@ prefixes = [""]
 			t.Errorf("red breaks %s: %d %s, want 409: there is no such lock in its namespace", name, got.status, got.body)
 		}
 	}
-	// Nor does its resource, of the same name, know of red's tokens.
-	for _, who := range []struct {
-		name  string
-		token uint64
-	}{{"red", 9}, {"blue", 3}, {"red", 9}, {"blue", 4}} {
-		got := s.send("POST", wire.PathFence, tokens[who.name], wire.Fence{Resource: "disk", ID: longID(who.name), Token: who.token})
-		if got.status != http.StatusOK {
-			t.Errorf("%s fences its resource with %d: %d %s, want 200", who.name, who.token, got.status, got.body)
-		}
-	}
 	if n := len(s.lock(tokens["blue"], "deploy").Holders); n != 1 {
 		t.Errorf("blue/deploy has %d holders, want 1", n)
 	}
