@@ -293,6 +293,8 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("MaxWait with NoWait: an acquisition waits for up to %v, or not at all; give one of the two", c.maxWait)
 	case c.maxHold > 0 && c.minHold > c.maxHold:
 		return driver.Invalidf("MinHold: %v is longer than the MaxHold of %v", c.minHold, c.maxHold)
+	case c.minHold > driver.LongestTTL:
+		return driver.Invalidf("MinHold: %v is longer than %v, the maximum of all backends", c.minHold, driver.LongestTTL)
 	case c.slots > 0 && !info.Slots:
 		return driver.Invalidf("Slots: this backend has no semaphores")
 	}

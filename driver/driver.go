@@ -232,6 +232,8 @@ func (r Request) Check() error {
 		return Invalidf("TTL %v: it must be positive", r.TTL)
 	case r.TTL > LongestTTL:
 		return Invalidf("TTL %v: it is longer than %v", r.TTL, LongestTTL)
+	case r.MinHold > LongestTTL:
+		return Invalidf("MinHold %v: it is longer than %v", r.MinHold, LongestTTL)
 	case r.Slots < 0:
 		return Invalidf("number of slots %d: it can't be negative", r.Slots)
 	case r.Slots > 0 && r.Shared:

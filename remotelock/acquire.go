@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,10 @@ const (
 	// closeTimeout is the same once the driver was closed.
 	closeTimeout = time.Second
 
+	// minPoll is how long a request must have been open for its end to say that requests which wait
+	// should wait for less.
+	minPoll = time.Second
+
 	// retryInterval is the pause between two requests that fail.
 	retryInterval = 200 * time.Millisecond
 )
@@ -34,10 +39,11 @@ type attempt struct {
 	d       *Driver
 	req     driver.Request
 	msg     wire.Acquire
-	servers []int // that may have got a request, and to which a withdrawal must go
-	lost    bool  // the answer to a request may have been lost
-	queued  bool  // the service has said that the lock is held
-	down    error // why the last request that has ended got no answer; nil: it got one
+	servers []int         // that may have got a request, and to which a withdrawal must go
+	lost    bool          // the answer to a request may have been lost
+	queued  bool          // the service has said that the lock is held
+	down    error         // why the last request that has ended got no answer; nil: it got one
+	poll    time.Duration // how long a request waits once the attempt is queued
 }
 
 // Acquire implements [driver.Driver].
@@ -50,7 +56,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return nil, err
 	}
 	defer end()
-	a := &attempt{d: d, req: req, down: driver.ErrUnavailable, msg: wire.Acquire{
+	a := &attempt{d: d, req: req, down: driver.ErrUnavailable, poll: d.maxWait, msg: wire.Acquire{
 		Name: req.Name, ID: req.ID, Brief: true, Process: processOf(req.Holder),
 		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold),
 		Tokens: min(req.Tokens, wire.MaxTokens),
@@ -76,6 +82,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		wait = time.Millisecond // the first answer says soon whether the lock is held
 	}
 	for answered := driver.Now(); ; {
+		sent := driver.Now()
 		l, err := a.send(ctx, wait)
 		switch {
 		case err == nil && l != nil:
@@ -83,12 +90,16 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case err == nil: // it is queued
 			a.queued, a.down = true, nil
 			a.req.NoteWait(nil)
-			answered, wait = driver.Now(), a.d.maxWait
+			answered, wait = driver.Now(), a.poll
 			continue
 		case ctx.Err() != nil:
 			return nil, a.ended(ctx)
 		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
+		}
+		if open := driver.Now().Sub(sent); open >= minPoll { // maybe a proxy ends requests that take so long
+			a.poll = min(a.poll, open/2)
+			wait = a.poll
 		}
 		a.down = err
 		a.req.NoteWait(err)
@@ -137,8 +148,10 @@ func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) 
 		start := driver.Now()
 		var answer wire.Granted
 		status, err := a.client().post(ctx, server, wire.PathAcquire, msg, &answer)
-		var failed *attemptError
-		a.lost = a.lost || errors.As(err, &failed) && failed.sent
+		if err == nil && status == http.StatusOK && !strings.HasPrefix(answer.ID, a.msg.ID) {
+			err = &attemptError{err: errNotOurs, sent: true}
+		}
+		a.lost = a.lost || mayBeDone(err)
 		if err == nil && status == http.StatusOK {
 			granted = a.granted(start, &answer)
 		}
@@ -146,6 +159,9 @@ func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) 
 	})
 	return granted, err
 }
+
+// errNotOurs reports an answer that something between us and the service has made, or mixed up.
+const errNotOurs driver.Sentinel = "a grant that is not the answer to this request"
 
 // granted returns the lease of an answer to a request that was sent at start.
 func (a *attempt) granted(start driver.Instant, answer *wire.Granted) *lease {

@@ -52,8 +52,13 @@ type attemptError struct {
 func (e *attemptError) Error() string { return e.err.Error() }
 func (e *attemptError) Unwrap() error { return e.err }
 
-// do sends a request to one server after the other until one answers. It returns the index of that
-// server. Prepare returns the body of each request, just before it is sent.
+// mayBeDone reports whether the service may have executed a request although it got no answer.
+func mayBeDone(err error) bool {
+	var failed *attemptError
+	return errors.As(err, &failed) && failed.sent
+}
+
+// do calls send for one server after the other until one answers.
 func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx context.Context, server int) error) error {
 	first := c.current.Load()
 	var errs []error
@@ -114,12 +119,20 @@ func (c *client) post(ctx context.Context, server int, path string, message, ans
 	return c.send(ctx, server, http.MethodPost, path, body, answer)
 }
 
-// call posts a message to the first server that answers.
-func (c *client) call(ctx context.Context, path string, message, answer any) error {
-	return c.do(ctx, 0, func(ctx context.Context, server int) error {
-		_, err := c.post(ctx, server, path, message, answer)
+// call posts a message to the first server that answers. If the answer to an earlier try was lost,
+// that try may have ended the hold. Nobody can tell, and it does no harm: the core notices a loss
+// by its own clock.
+func (c *client) call(ctx context.Context, path string, message any) error {
+	wasSent := false
+	err := c.do(ctx, 0, func(ctx context.Context, server int) error {
+		_, err := c.post(ctx, server, path, message, nil)
+		wasSent = wasSent || mayBeDone(err)
 		return err
 	})
+	if wasSent && path != wire.PathLabel && errors.Is(err, driver.ErrLost) {
+		return nil
+	}
+	return err
 }
 
 // get asks the first server that answers.

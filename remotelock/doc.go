@@ -8,7 +8,7 @@
 //
 // # Waiting
 //
-// A request that waits stays open at the service until it is granted, for up to 20 seconds, and is
+// A request that waits stays open at the service until it is granted, for up to 10 seconds, and is
 // then sent again. The service keeps its place in the queue meanwhile. The order of arrival is kept
 // among the clients of one replica of the service, and not over several.
 //

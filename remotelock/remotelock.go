@@ -107,8 +107,9 @@ const (
 	// a sign of life.
 	pingInterval = 2 * time.Second
 
-	// pollTimeout is how long a request that waits stays open.
-	pollTimeout = 20 * time.Second
+	// pollTimeout is how long a request that waits stays open: less than the 15 s after which some
+	// proxies end it.
+	pollTimeout = 10 * time.Second
 )
 
 // newTransport returns a transport that gives each open request a connection to itself. So a
@@ -322,7 +323,7 @@ func (d *Driver) call(ctx context.Context, path string, message any) error {
 		return err
 	}
 	defer end()
-	return d.client.call(ctx, path, message, nil)
+	return d.client.call(ctx, path, message)
 }
 
 // isUnavailable reports whether another attempt may succeed.

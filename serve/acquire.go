@@ -10,7 +10,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
-	"github.com/sniblock/snib/serve/internal/events"
 	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
@@ -367,7 +366,7 @@ func (s *Service) takeBackInStore(ctx context.Context, key placeKey) error {
 		if !key.isOf(h.ID) {
 			continue
 		}
-		if err := s.breakHolding(ctx, key.name, h, events.EndReleased); err != nil && !errors.Is(err, driver.ErrLost) {
+		if err := s.breakHolding(ctx, key.name, h, wire.EndReleased); err != nil && !errors.Is(err, driver.ErrLost) {
 			return err
 		}
 	}

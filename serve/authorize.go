@@ -64,8 +64,8 @@ const (
 	OpEvents   Op = "events"
 )
 
-// An Authorizer decides who may do what. It is safe for concurrent use. Its errors are answered as
-// they are if they are a [*Refusal]; any other is answered as an internal error without its text.
+// An Authorizer decides who may do what. It is safe for concurrent use. An error that is a
+// [*wire.Problem] is answered as it is, and any other as an internal error without its text.
 type Authorizer interface {
 	// Authenticate returns who sent a request. It is called once for each request but those of
 	// /healthz and /readyz.
@@ -89,15 +89,3 @@ type Outcome struct {
 
 	Token uint64 // of the hold that was granted
 }
-
-// A Refusal is an Authorizer's answer to a request that it does not admit.
-type Refusal struct {
-	Status     int           // 401, 403 or 503
-	Type       string        // of the problem: "unauthenticated", "forbidden" and others
-	Detail     string        // for people; without a secret
-	RetryAfter time.Duration // if positive, when another attempt may be admitted
-	Challenge  string        // the header WWW-Authenticate of a 401
-}
-
-// Error implements the error interface.
-func (r *Refusal) Error() string { return r.Detail }

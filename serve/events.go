@@ -103,9 +103,9 @@ func (st *stream) send(ctx context.Context, b events.Batch) error {
 		if !ok {
 			continue
 		}
-		m := wire.Event{Type: string(e.Kind), ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock,
-			End: string(e.End)}
-		if e.Kind != events.Changed {
+		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock,
+			End: e.End}
+		if e.Kind != wire.EventChanged {
 			one := e.Lock
 			one.Holders = []driver.Holding{e.Hold}
 			if shown, ok := st.lock(one); ok {

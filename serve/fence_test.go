@@ -87,7 +87,7 @@ func TestFenceRights(t *testing.T) {
 	var asked Action
 	access.begin = func(a Action) (func(Outcome), error) {
 		asked = a
-		return nil, &Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden}
+		return nil, wire.NewProblem(wire.ProblemForbidden, "", 0)
 	}
 	r.fence("disk", newGrantID(longID("a")).String(), 9, http.StatusForbidden)
 	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", Token: 9}); asked != want {

@@ -216,9 +216,9 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err == nil {
-		how := events.EndBroken
+		how := wire.EndBroken
 		if msg.Reserved { // it is handed back
-			how = events.EndReleased
+			how = wire.EndReleased
 		}
 		err = s.breakHolding(ctx, name, h, how)
 	}
@@ -226,7 +226,7 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 }
 
 // breakHolding ends a hold in the store, and notes how it ended.
-func (s *Service) breakHolding(ctx context.Context, name string, h driver.Holding, how events.End) error {
+func (s *Service) breakHolding(ctx context.Context, name string, h driver.Holding, how string) error {
 	return s.events.Ending(events.Hold{Name: name, ID: h.ID}, how, func() error { return s.driver.Break(ctx, name, h.ID) })
 }
 

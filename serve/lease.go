@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve/internal/events"
 )
 
@@ -122,12 +123,7 @@ func (s *Service) end(ctx context.Context, r ref) error {
 	if err != nil {
 		return err
 	}
-	return s.endLease(ctx, r.name, l)
-}
-
-// endLease releases a lease, and notes how it ended.
-func (s *Service) endLease(ctx context.Context, name string, l driver.Lease) error {
-	return s.events.Ending(events.Hold{Name: name, ID: l.ID()}, events.EndReleased, func() error { return l.Release(ctx) })
+	return s.events.Ending(events.Hold{Name: r.name, ID: l.ID()}, wire.EndReleased, func() error { return l.Release(ctx) })
 }
 
 // setHolder changes what people see of a hold.

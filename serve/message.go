@@ -75,9 +75,6 @@ func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) 
 // wholeEscapes matches JSON in which no escape is half of a surrogate pair.
 var wholeEscapes = regexp.MustCompile(`(?is)^([^\\]|\\[^u]|\\u[^d]...|\\ud[0-7]..|\\ud[89ab]..\\ud[c-f]..)*$`)
 
-// jsonSpace is what may stand between the parts of a JSON document.
-const jsonSpace = " \t\r\n"
-
 // decode parses one JSON document strictly.
 func decode(body []byte, message any) error {
 	// The decoder would replace what is invalid, or half of a character: that would be another name.
@@ -89,34 +86,36 @@ func decode(body []byte, message any) error {
 	if err := d.Decode(message); err != nil {
 		return invalidf("the body is not what is expected here: %s", explainJSON(err))
 	}
-	switch {
-	case len(bytes.TrimLeft(body[d.InputOffset():], jsonSpace)) > 0:
+	if len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
 		return invalidf("something follows the JSON object in the body")
-	case !hasPlainNames(body):
-		return invalidf("the names of fields are in lower case")
 	}
-	return nil
+	return checkNames(json.NewDecoder(bytes.NewReader(body)), body)
 }
 
-// hasPlainNames reports whether all fields in a JSON document have names as the API writes them.
-// The decoder takes NAME for name, which a proxy that looks at requests does not.
-func hasPlainNames(document []byte) bool {
-	for {
-		_, rest, found := bytes.Cut(document, []byte{'"'})
-		if !found {
-			return true
-		}
-		end := 0
-		for ; rest[end] != '"'; end++ {
-			if rest[end] == '\\' {
-				end++ // what it escapes may be a quote
+// checkNames refuses a field of the next value whose name is not as the API writes it, or that is
+// given twice. The decoder takes NAME for name, and the last of two, which a proxy that looks at
+// requests may not. The value was parsed before, so there are no errors.
+func checkNames(d *json.Decoder, document []byte) error {
+	t, _ := d.Token()
+	begin, ok := t.(json.Delim)
+	for seen := map[string]bool{}; ok && d.More(); {
+		if begin == '{' {
+			t, _ := d.Token()
+			name := t.(string)
+			isPlain := document[int(d.InputOffset())-len(name)-len(`""`)] == '"' // else it has escapes
+			if seen[name] || !isPlain || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+				return invalidf("the names of fields are in lower case, and each is given once")
 			}
+			seen[name] = true
 		}
-		document = bytes.TrimLeft(rest[end+1:], jsonSpace)
-		if bytes.HasPrefix(document, []byte{':'}) && len(bytes.Trim(rest[:end], "abcdefghijklmnopqrstuvwxyz_")) > 0 {
-			return false
+		if err := checkNames(d, document); err != nil {
+			return err
 		}
 	}
+	if ok {
+		_, _ = d.Token() // the end
+	}
+	return nil
 }
 
 // explainJSON returns an error of the decoder without the names of Go types.
@@ -163,7 +162,10 @@ func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(float64(p.RetryAfter)/1000)), 10))
 	}
-	if p.Kind() == wire.ProblemDraining {
+	switch p.Kind() {
+	case wire.ProblemMissing:
+		h.Set("WWW-Authenticate", `Bearer realm="snib"`)
+	case wire.ProblemDraining:
 		h.Set("Connection", "close")
 	}
 	_ = writeDocument(w, p.Status, wire.TypeProblem, p) // a problem can be encoded
@@ -173,14 +175,9 @@ func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 // that are not known to be fit for clients.
 func (s *Service) problemOf(err error) *wire.Problem {
 	var problem *wire.Problem
-	var refusal *Refusal
 	switch {
 	case errors.As(err, &problem):
 		return problem
-	case errors.As(err, &refusal):
-		p := wire.NewProblem(refusal.Type, refusal.Detail, refusal.RetryAfter)
-		p.Status = refusal.Status
-		return p
 	case errors.Is(err, driver.ErrHeld):
 		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	case errors.Is(err, driver.ErrLost):

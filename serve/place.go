@@ -98,8 +98,8 @@ func (p *place) doLocked(a waiting.Action) {
 		s.running.Go(func() { p.confirm(h, isShown, arrived) })
 	case waiting.Release:
 		p.forgetLocked()
-		h := p.grant
-		s.running.Go(func() { p.release(h) })
+		id := p.grant.ID()
+		s.running.Go(func() { p.release(id) })
 	case waiting.Requeue:
 		p.enqueueLocked(1)
 	case waiting.Dequeue:
@@ -306,7 +306,7 @@ func (p *place) confirm(h *grant, isShown bool, arrived driver.Instant) {
 }
 
 func (p *place) confirmInStore(h *grant, isShown bool, arrived driver.Instant) (driver.Instant, error) {
-	ctx, cancel := unbroken(context.Background())
+	ctx, cancel := bounded(context.Background())
 	defer cancel()
 	if !isShown {
 		if err := h.SetHolder(ctx, p.req.Holder); err != nil {
@@ -320,11 +320,12 @@ func (p *place) confirmInStore(h *grant, isShown bool, arrived driver.Instant) (
 	return answer.Start, answer.Err
 }
 
-// release releases a hold that nobody wants.
-func (p *place) release(h *grant) {
-	ctx, cancel := unbroken(context.Background())
+// release ends a hold that nobody wants, and that its MinHold need not keep: nothing was done under
+// it.
+func (p *place) release(id string) {
+	ctx, cancel := bounded(context.Background())
 	defer cancel()
-	_ = h.Release(ctx) // if that fails, the hold lapses
+	_ = p.s.driver.Break(ctx, p.key.name, id) // if that fails, the hold lapses
 	p.on(waiting.Released)
 }
 

@@ -397,6 +397,22 @@ func TestGoneClientHasNoPlace(t *testing.T) {
 	})
 }
 
+// TestGoneClientKeepsNothing grants a lock to a client that has gone meanwhile. Its min_hold_ms
+// must not keep it from others: the client has done nothing.
+func TestGoneClientKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, memlock.New(), Options{})
+		const a = `{"name": "job", "id": "a-------------------"`
+		post(t.Context(), s, wire.PathAcquire, a+`}`)
+		post(t.Context(), s, wire.PathAcquire, `{"name": "job", "id": "b-------------------", "wait_ms": 1, "min_hold_ms": 3600000}`)
+		post(t.Context(), s, wire.PathRelease, a+`}`)
+		const c = `{"name": "job", "id": "c-------------------", "wait_ms": 4000}`
+		if w := post(t.Context(), s, wire.PathAcquire, c); w.Code != http.StatusOK {
+			t.Errorf("the next client is answered %d %s, want 200 after 3s", w.Code, w.Body)
+		}
+	})
+}
+
 // TestHolderFailsLate lets the change of a holder take until it fails. Meanwhile the client sends
 // its request again, and may go for longer than its place lasts.
 func TestHolderFailsLate(t *testing.T) {

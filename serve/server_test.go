@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
@@ -71,12 +73,19 @@ func dialSlowOf(t *testing.T, store *memlock.Driver) net.Conn {
 // servePipes starts a server in the bubble of a test, and returns a func that connects to it.
 func servePipes(t *testing.T, store driver.Driver, opts Options) (dial func() net.Conn) {
 	t.Helper()
+	return servePipesThrough(t, store, opts, func(h http.Handler) http.Handler { return h })
+}
+
+// servePipesThrough is servePipes with a proxy before the service.
+func servePipesThrough(t *testing.T, store driver.Driver, opts Options, proxy func(http.Handler) http.Handler) (dial func() net.Conn) {
+	t.Helper()
 	s, err := New(store, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := s.NewServer()
+	server.Handler = proxy(server.Handler)
 	go func() { _ = server.Serve(l) }() // until it is closed
 	t.Cleanup(func() {
 		if err := errors.Join(server.Close(), s.Drain(context.Background()), store.Close()); err != nil {
@@ -263,6 +272,91 @@ func TestPausesOfAnswers(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// openThrough returns a driver for a service of two addresses with a proxy before it.
+func openThrough(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler) *remotelock.Driver {
+	t.Helper()
+	dial := servePipesThrough(t, store, Options{}, proxy)
+	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: []string{"http://localhost", "http://127.0.0.1"},
+		Dial: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// TestReleaseAnswerLost loses the answer to a release. The next replica says that there is no such
+// hold, and that is no loss.
+func TestReleaseAnswerLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := false
+		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathRelease && !lost {
+					lost, w = true, httptest.NewRecorder()
+					defer panic(http.ErrAbortHandler)
+				}
+				h.ServeHTTP(w, r)
+			})
+		})
+		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Release(t.Context()); err != nil || !lost {
+			t.Errorf("Release = %v, want that the hold was released", err)
+		}
+		if err := d.Lease("job", l.ID(), time.Minute).Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("release of a hold that has ended = %v, want ErrLost", err)
+		}
+	})
+}
+
+// TestGrantOfOthers lets a proxy answer in place of the service. What does not repeat the id of the
+// request is no grant.
+func TestGrantOfOthers(t *testing.T) {
+	for _, text := range []string{`{}`, `{"name":"job","id":"` + longID("b") + `.0123456789","token":7,"ttl_ms":60000}`} {
+		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathAcquire {
+					writeText(w, http.StatusOK, wire.TypeJSON, []byte(text))
+				} else {
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
+		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire, answered %s = %v, %v, want ErrUnavailable", text, l, err)
+		}
+	}
+}
+
+// TestProxyCutsPolls waits behind a proxy that ends each request after a while, as Envoy does after
+// 15 s. That is no outage, however long the lock is held.
+func TestProxyCutsPolls(t *testing.T) {
+	for _, cut := range []time.Duration{2 * time.Second, 15 * time.Second} {
+		t.Run(cut.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memlock.New()
+				held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(5*driver.RetryTimeout, func() { _ = held.Release(context.Background()) })
+				d := openThrough(t, store, func(h http.Handler) http.Handler { return http.TimeoutHandler(h, cut, "") })
+				l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute})
+				if err != nil {
+					t.Fatalf("Acquire = %v, want the lock after it was released", err)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Errorf("Release = %v", err)
+				}
+			})
+		})
 	}
 }
 

@@ -3,7 +3,6 @@ package serve
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"sync"
@@ -244,14 +243,9 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer answers with an error, if there is one.
 func (s *Service) answer(w http.ResponseWriter, err error) {
-	if err == nil {
-		return
+	if err != nil {
+		writeProblem(w, s.problemOf(err))
 	}
-	var refusal *Refusal
-	if errors.As(err, &refusal) && refusal.Challenge != "" {
-		w.Header().Set("WWW-Authenticate", refusal.Challenge)
-	}
-	writeProblem(w, s.problemOf(err))
 }
 
 // dispatch lets a request in, and serves it.

@@ -52,7 +52,7 @@ export class Lock {
   }
 
   async #tryAcquire(left) {
-    const wait_ms = Math.ceil(Math.min(20_000, left));
+    const wait_ms = Math.ceil(Math.min(10_000, left));
     let got = { status: 429 };
     try { // the id is the same each time: after a lost answer, the client gets the hold that it has, or keeps its place
       got = await this.#send("acquire", wait_ms + 5000, { ttl_ms: this.ttl, wait_ms });

@@ -50,7 +50,7 @@ class Lock:
         threading.Thread(target=self._renew, daemon=True).start()
 
     def _try_acquire(self, left):
-        wait = min(20.0, left)
+        wait = min(10.0, left)
         try:  # the id is the same each time: after a lost answer, the client gets the hold that it has, or keeps its place
             status, got, sent, _ = self._send("acquire", wait + 5, ttl_ms=self._ttl_ms(), wait_ms=int(1000 * wait))
         except Unavailable:

@@ -82,8 +82,8 @@ var serveMutants = []mutant{
 	{
 		guarantee: "local access", pkg: "serve",
 		in:    "localAccess.Authenticate",
-		old:   "if !wire.IsLoopback(r.Host) {",
-		new:   "if false {",
+		old:   "case !wire.IsLoopback(r.Host):",
+		new:   "case false:",
 		tests: "TestLocalOnly",
 	},
 	{

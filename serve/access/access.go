@@ -6,34 +6,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/serve"
 )
 
 // An Access is the [serve.Authorizer] of a policy. It is safe for concurrent use.
 type Access struct {
-	conf   Config
+	file   string
+	audit  *AuditLog
 	policy atomic.Pointer[Policy]
-}
-
-// A Config says what an Access works with. All fields are needed.
-type Config struct {
-	File  string    // the policy
-	Audit *AuditLog // of refusals, breaks and reservations
 }
 
 var _ serve.Authorizer = (*Access)(nil)
 
-// Load returns the Access of a policy file. Its error matches [driver.ErrInvalid] if a field of
-// conf is missing.
-func Load(conf Config) (*Access, error) {
-	switch {
-	case conf.File == "":
-		return nil, driver.Invalidf("access.Config: it has no File")
-	case conf.Audit == nil:
-		return nil, driver.Invalidf("access.Config: it has no Audit")
-	}
-	a := &Access{conf: conf}
+// Load returns the Access of a policy file. Refusals, breaks and reservations go to an audit log.
+func Load(file string, audit *AuditLog) (*Access, error) {
+	a := &Access{file: file, audit: audit}
 	if err := a.Reload(); err != nil {
 		return nil, err
 	}
@@ -43,7 +30,7 @@ func Load(conf Config) (*Access, error) {
 // Reload reads the policy file again. If the file is bad, the policy stays as it is. The new policy
 // applies to requests that are under way, too.
 func (a *Access) Reload() error {
-	p, err := LoadPolicy(a.conf.File)
+	p, err := LoadPolicy(a.file)
 	if err != nil {
 		return err
 	}

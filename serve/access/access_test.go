@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
 
@@ -36,7 +36,7 @@ func newTestAccess(t *testing.T, policy string) *testAccess {
 	a := &testAccess{t: t, file: filepath.Join(t.TempDir(), "policy.toml")}
 	a.write(policy)
 	var err error
-	a.Access, err = Load(Config{File: a.file, Audit: NewAuditLog(&a.audit)})
+	a.Access, err = Load(a.file, NewAuditLog(&a.audit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,35 +69,14 @@ func (a *testAccess) admit(r *http.Request) *serve.Principal {
 	return p
 }
 
-// TestIncompleteConfig checks that each missing field is an error, and not a panic later.
-func TestIncompleteConfig(t *testing.T) {
-	complete := Config{File: filepath.Join(t.TempDir(), "policy.toml"), Audit: NewAuditLog(io.Discard)}
-	for name, remove := range map[string]func(*Config){
-		"File":  func(c *Config) { c.File = "" },
-		"Audit": func(c *Config) { c.Audit = nil },
-	} {
-		conf := complete
-		remove(&conf)
-		if _, err := Load(conf); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), name) {
-			t.Errorf("Load without %s = %v, want ErrInvalid with its name", name, err)
-		}
-	}
-}
-
-// wantRefusal checks that an error is the service's answer with a status and a type.
-func wantRefusal(t *testing.T, err error, status int, kind string) *serve.Refusal {
+// wantRefusal checks that an error is a problem of some kind.
+func wantRefusal(t *testing.T, err error, kind string) *wire.Problem {
 	t.Helper()
-	var r *serve.Refusal
-	if !errors.As(err, &r) {
-		t.Fatalf("error = %v, want a Refusal", err)
+	var p *wire.Problem
+	if !errors.As(err, &p) || p.Kind() != kind {
+		t.Fatalf("error = %v, want a problem of the kind %s", err, kind)
 	}
-	if r.Status != status || r.Type != kind {
-		t.Errorf("refusal = %d %s (%s), want %d %s", r.Status, r.Type, r.Detail, status, kind)
-	}
-	if (r.Challenge != "") != (status == http.StatusUnauthorized) || (r.RetryAfter > 0) != (status == http.StatusServiceUnavailable) {
-		t.Errorf("refusal = %+v: a challenge belongs to 401, and Retry-After to 503", r)
-	}
-	return r
+	return p
 }
 
 func TestVerbs(t *testing.T) {
@@ -140,7 +119,7 @@ prefixes = ["deploy/", "migrate/"]
 				}
 				return
 			}
-			if r := wantRefusal(t, err, http.StatusForbidden, "forbidden"); r.Detail != tt.refusal {
+			if r := wantRefusal(t, err, "forbidden"); r.Detail != tt.refusal {
 				t.Errorf("detail = %q, want %q", r.Detail, tt.refusal)
 			}
 			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) {
@@ -229,7 +208,7 @@ prefixes = [""]
 				}
 				return
 			}
-			r := wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+			r := wantRefusal(t, err, "unauthenticated")
 			for _, secret := range []string{good, ended, other, "hunter2"} {
 				if strings.Contains(r.Detail+a.audit.String(), secret) {
 					t.Errorf("%q or the audit log %q shows a credential", r.Detail, a.audit.String())
@@ -269,7 +248,7 @@ func TestReload(t *testing.T) {
 		t.Error("a principal whose token has been removed still has its rights")
 	}
 	_, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "x"})
-	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+	wantRefusal(t, err, "unauthenticated")
 }
 
 // TestMaxTTL checks that a namespace bounds each way to keep a lock without a renewal, and that a
@@ -309,7 +288,7 @@ namespace = "small"
 				}
 				return
 			}
-			if r := wantRefusal(t, err, http.StatusForbidden, "forbidden"); !strings.Contains(r.Detail, tt.want) {
+			if r := wantRefusal(t, err, "forbidden"); !strings.Contains(r.Detail, tt.want) {
 				t.Errorf("detail = %q, want %q in it", r.Detail, tt.want)
 			}
 		})
@@ -336,9 +315,9 @@ func TestBreakIsRecorded(t *testing.T) {
 		t.Errorf("audit = %q, want how it ended", a.audit.String())
 	}
 
-	a.conf.Audit = NewAuditLog(brokenWriter{})
+	a.Access.audit = NewAuditLog(brokenWriter{})
 	_, err = a.Begin(t.Context(), p, act)
-	wantRefusal(t, err, http.StatusServiceUnavailable, "audit-unavailable")
+	wantRefusal(t, err, "audit-unavailable")
 }
 
 // TestOtherOriginsAreRefused checks that a right token is no way around.
@@ -349,7 +328,7 @@ func TestOtherOriginsAreRefused(t *testing.T) {
 	r.Method = "POST"
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	_, err := a.Authenticate(r)
-	wantRefusal(t, err, http.StatusForbidden, "forbidden")
+	wantRefusal(t, err, "forbidden")
 }
 
 // TestRightsEnd checks that rights end while a principal is there.
@@ -365,7 +344,7 @@ func TestRightsEnd(t *testing.T) {
 		t.Error("May = true after the end of the token")
 	}
 	_, err := a.Begin(t.Context(), p, serve.Action{Verb: serve.VerbRead, Op: serve.OpGet, Name: "x"})
-	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+	wantRefusal(t, err, "unauthenticated")
 }
 
 // TestOwnTokens checks that a policy can't make a password a token.
@@ -373,7 +352,7 @@ func TestOwnTokens(t *testing.T) {
 	sum := sha256.Sum256([]byte("hunter2"))
 	a := newTestAccess(t, fmt.Sprintf("[token.ci]\nsha256 = \"%x\"\nverbs = [\"read\"]\nprefixes = [\"\"]\n", sum))
 	_, err := a.Authenticate(request("hunter2"))
-	wantRefusal(t, err, http.StatusUnauthorized, "unauthenticated")
+	wantRefusal(t, err, "unauthenticated")
 }
 
 // TestRemote checks whose word counts for the address of a client.

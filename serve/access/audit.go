@@ -142,7 +142,7 @@ func (a *Access) Recent(p *serve.Principal, n int) []Event {
 	}
 	policy := a.policy.Load()
 	events := []Event{}
-	for _, e := range a.conf.Audit.Recent(recentEvents) {
+	for _, e := range a.audit.Recent(recentEvents) {
 		name, ok := policy.nameFor(rights, e)
 		if ok && rights.Allows(serve.VerbAdmin, name) && len(events) < n {
 			events = append(events, e)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/sniblock/snib/remotelock/wire"
@@ -15,10 +14,9 @@ import (
 func (a *Access) Begin(_ context.Context, p *serve.Principal, act serve.Action) (func(serve.Outcome), error) {
 	admitted := p.Rights.(*admission)
 	event := eventOf(p, act, admitted.remote)
-	policy := a.policy.Load()
 	rights, err := a.rights(p)
 	event.Namespace = rights.Namespace
-	switch most := policy.namespaces[rights.Namespace].MaxTTL; {
+	switch most := rights.maxTTL; {
 	case err != nil:
 	case !rights.allows(act):
 		err = rights.describe(act)
@@ -30,7 +28,7 @@ func (a *Access) Begin(_ context.Context, p *serve.Principal, act serve.Action) 
 	if err != nil {
 		return nil, a.refuse(event, err)
 	}
-	return a.conf.Audit.begin(event, act)
+	return a.audit.begin(event, act)
 }
 
 // begin records a break or a reservation before it happens. The func that it returns records what
@@ -41,7 +39,8 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 	}
 	event.Event, event.Outcome = string(act.Verb), OutcomeBegun
 	if err := l.Record(event); err != nil {
-		return nil, unrecorded()
+		return nil, wire.NewProblem(wire.ProblemAudit,
+			"the audit log can't be written, and nothing is broken or reserved without a record; see the log of the service", time.Second)
 	}
 	return func(out serve.Outcome) {
 		event.Outcome, event.Token = OutcomeDone, max(event.Token, out.Token)
@@ -66,7 +65,7 @@ func (r Rights) allows(act serve.Action) bool {
 // refuse records a refusal, and returns it as the service answers it.
 func (a *Access) refuse(event Event, err error) error {
 	event.Event, event.Reason = EventRefused, err.Error()
-	_ = a.conf.Audit.Record(event) // refused it is, recorded or not
+	_ = a.audit.Record(event) // refused it is, recorded or not
 	return refusal(err)
 }
 
@@ -74,18 +73,9 @@ func (a *Access) refuse(event Event, err error) error {
 func refusal(err error) error {
 	var refused *RefusedError
 	if errors.As(err, &refused) {
-		return &serve.Refusal{Status: http.StatusUnauthorized, Type: wire.ProblemMissing, Detail: refused.Error(),
-			Challenge: `Bearer realm="snib"`}
+		return wire.NewProblem(wire.ProblemMissing, refused.Error(), 0)
 	}
-	return &serve.Refusal{Status: http.StatusForbidden, Type: wire.ProblemForbidden, Detail: err.Error()}
-}
-
-// unrecorded is the answer to a break or a reservation that the audit log can't record.
-func unrecorded() error {
-	return &serve.Refusal{
-		Status: http.StatusServiceUnavailable, Type: wire.ProblemAudit, RetryAfter: time.Second,
-		Detail: "the audit log can't be written, and nothing is broken or reserved without a record; see the log of the service",
-	}
+	return wire.NewProblem(wire.ProblemForbidden, err.Error(), 0)
 }
 
 // describe returns the error that the rights do not allow an action.

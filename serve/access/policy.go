@@ -35,7 +35,8 @@ type Rights struct {
 	Prefixes  []string  // empty: all locks of the namespace
 	Until     time.Time // zero: without an end
 
-	prefix string // of the namespace
+	prefix string        // of the namespace
+	maxTTL time.Duration // likewise
 }
 
 // A certificateEntry is a client certificate in a policy. One of the texts is not empty.

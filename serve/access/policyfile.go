@@ -13,6 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/serve"
 )
 
@@ -324,6 +325,9 @@ func (p *Policy) addNamespace(name string, t namespaceTable) error {
 	if t.Prefix != "" {
 		key, prefix = append(key, "prefix"), string(t.Prefix)
 	}
+	if err := driver.CheckName(prefix); err != nil {
+		return wrong(key, "the prefix of %s can't begin a name: %v", key[:2], err)
+	}
 	for other, n := range sorted(p.namespaces) {
 		if strings.HasPrefix(prefix, n.Prefix) || strings.HasPrefix(n.Prefix, prefix) {
 			return wrong(key, "%q and %q, the prefix of [namespace.%s], overlap, so one would see the locks of the other; "+
@@ -358,7 +362,7 @@ func (p *Policy) rights(f *policyFile, key toml.Key, t rightsTable) (Rights, err
 	if !ok {
 		return Rights{}, wrong(slices.Concat(key, toml.Key{"namespace"}), "there is no [namespace.%s]%s", t.Namespace, orOneOf("namespace", p.namespaces))
 	}
-	r.Namespace, r.prefix = n.Name, n.Prefix
+	r.Namespace, r.prefix, r.maxTTL = n.Name, n.Prefix, n.MaxTTL
 	return r, nil
 }
 

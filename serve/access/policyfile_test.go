@@ -86,6 +86,7 @@ func TestBadPolicies(t *testing.T) {
 		{"EmptyNamespace", "[token.ci]\n" + sha + "namespace = \"\"\n", []string{"line 3", "not empty"}},
 		{"NoPrefixes", "[token.ci]\n" + sha + "prefixes = []\n", []string{"line 3", "not empty"}},
 		{"TextAsList", "[token.ci]\n" + sha + "verbs = \"read\"\n", []string{"line 3", "list of texts"}},
+		{"PrefixOfNoName", "[namespace.a]\nprefix = \"a\\u0000\"\n", []string{"line 2", "NUL"}},
 		{"EmptyPrefix", "[namespace.a]\nprefix = \"\"\n", []string{"line 2", "not empty"}},
 	}
 	for _, tt := range tests {

@@ -10,35 +10,17 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-)
-
-// A Kind says what happened to a lock.
-type Kind string
-
-const (
-	Acquired Kind = "acquired" // there is a hold that was not there before
-	Released Kind = "released" // a hold is not there any more: released, broken, or ended by its TTL
-	Changed  Kind = "changed"  // the waiters, or what people see of a holder
-)
-
-// An End says how a hold ended.
-type End string
-
-const (
-	EndUnknown  End = ""
-	EndReleased End = "released" // by its client, through this service
-	EndBroken   End = "broken"   // by force, through this service
-	EndExpired  End = "expired"  // nobody renewed it, and its time was over
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // An Event is what happened to a lock between two snapshots.
 type Event struct {
-	Seq  uint64 // of the event, in its epoch
-	Kind Kind
+	Seq  uint64        // of the event, in its epoch
+	Kind string        // wire.EventAcquired, wire.EventReleased or wire.EventChanged
 	At   time.Time     // of the snapshot that showed it
 	Lock driver.Status // as the snapshot showed it; without holders and waiters, it is gone
 	Hold driver.Holding
-	End  End // of the hold that is Released
+	End  string // of the hold that was released, as wire has it; "": unknown
 }
 
 // isExpired reports whether a hold that is missing now has expired: nobody renewed it between two
@@ -50,22 +32,22 @@ func isExpired(older, last driver.Holding, between, since time.Duration) bool {
 }
 
 // diff calls yield with what happened to a lock between two snapshots of it.
-func diff(before, after driver.Status, yield func(Kind, driver.Holding)) {
+func diff(before, after driver.Status, yield func(kind string, hold driver.Holding)) {
 	passed := false
 	for _, h := range before.Holders {
 		if find(after.Holders, h) < 0 {
 			passed = true
-			yield(Released, h)
+			yield(wire.EventReleased, h)
 		}
 	}
 	for _, h := range after.Holders {
 		if find(before.Holders, h) < 0 {
 			passed = true
-			yield(Acquired, h)
+			yield(wire.EventAcquired, h)
 		}
 	}
 	if !passed && !looksEqual(before, after) {
-		yield(Changed, driver.Holding{})
+		yield(wire.EventChanged, driver.Holding{})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 const (
@@ -58,7 +59,7 @@ type Hold struct {
 
 // A note says how a hold ended.
 type note struct {
-	end End
+	end string
 	at  driver.Instant
 }
 
@@ -74,7 +75,7 @@ func NewHub(source Source, interval time.Duration, start func(func()), stop <-ch
 
 // Ending ends a hold by do, and notes how it ends for the event that tells so, unless do fails. Of
 // several that end a hold at the same time, the one counts that does not fail.
-func (h *Hub) Ending(hold Hold, end End, do func() error) error {
+func (h *Hub) Ending(hold Hold, end string, do func() error) error {
 	n := &note{end, driver.Now()}
 	h.begin(hold, n) // before a snapshot can miss the hold
 	err := do()
@@ -125,7 +126,6 @@ type poller struct {
 	next   uint64                   // the number of the next event
 	events []Event                  // the last ones, at most Kept, and of KeptBytes
 	size   int                      // of the events
-	came   chan struct{}            // a listener has come
 }
 
 // A Listener reads the events of a hub. It is for one goroutine at a time.
@@ -157,13 +157,9 @@ func (h *Hub) Listen(epoch string, last uint64) *Listener {
 	h.listeners++
 	p := h.poller
 	if p == nil {
-		p = &poller{h: h, epoch: rand.Text(), wake: make(chan struct{}), came: make(chan struct{}, 1), next: 1}
+		p = &poller{h: h, epoch: rand.Text(), wake: make(chan struct{}), next: 1}
 		h.poller = p
 		h.start(p.run)
-	}
-	select {
-	case p.came <- struct{}{}:
-	default:
 	}
 	l := &Listener{p: p, next: last + 1, lost: true}
 	if epoch == p.epoch && p.hasLocked(l.next) {
@@ -230,16 +226,22 @@ func (p *poller) hasLocked(next uint64) bool {
 	return next <= p.next && p.next-next <= uint64(len(p.events))
 }
 
-// run lists the store until nobody listens any more, or the hub ends.
+// run lists the store until nobody has listened for Linger, or the hub ends.
 func (p *poller) run() {
-	for {
+	for heard := driver.Now(); ; {
 		began := driver.Now()
 		err := p.poll()
 		pause := driver.Now().Sub(began)
 		if err == nil || errors.Is(err, ErrTooMany) { // an attempt that fails costs the store little
 			pause *= share - 1
 		}
-		if !p.wait(max(p.h.interval, pause)) || !p.isWanted() {
+		if !p.wait(max(p.h.interval, pause)) {
+			return
+		}
+		switch now := driver.Now(); {
+		case p.isHeard():
+			heard = now
+		case now.Sub(heard) >= Linger && p.isOver():
 			return
 		}
 	}
@@ -257,34 +259,22 @@ func (p *poller) wait(d time.Duration) bool {
 	}
 }
 
-// isWanted reports whether somebody listens. If nobody does, it waits up to Linger for a listener.
-// The store is not listed meanwhile: the next listing finds what has happened.
-func (p *poller) isWanted() bool {
-	timer := time.NewTimer(Linger)
-	defer timer.Stop()
-	for over := false; ; {
-		if wanted := p.isHeard(over); wanted || over {
-			return wanted
-		}
-		select {
-		case <-p.came:
-		case <-timer.C:
-			over = true
-		case <-p.h.stop:
-			return false
-		}
-	}
-}
-
-// isHeard reports whether somebody listens. If nobody does and the time is over, the next listener
-// gets another poller.
-func (p *poller) isHeard(over bool) bool {
+// isHeard reports whether somebody listens.
+func (p *poller) isHeard() bool {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
-	if over && p.h.listeners == 0 {
-		p.h.poller = nil
-	}
 	return p.h.listeners > 0
+}
+
+// isOver reports whether nobody listens. The next listener gets another poller then.
+func (p *poller) isOver() bool {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	if p.h.listeners > 0 {
+		return false
+	}
+	p.h.poller = nil
+	return true
 }
 
 // poll lists the store once, and keeps what is new.
@@ -325,9 +315,9 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 	}
 	add := func(name string, before, after driver.Status) {
 		after.Name = name
-		diff(before, after, func(kind Kind, hold driver.Holding) {
+		diff(before, after, func(kind string, hold driver.Holding) {
 			e := Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold}
-			if kind == Released {
+			if kind == wire.EventReleased {
 				e.End = p.endLocked(name, hold, at)
 			}
 			p.events = append(p.events, e)
@@ -352,15 +342,15 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 }
 
 // endLocked returns how a hold ended that was in the last snapshot.
-func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) End {
+func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) string {
 	if n, ok := p.h.ends[Hold{name, hold.ID}]; ok {
 		return n.end
 	}
 	older := p.older[name].Holders
 	if i := find(older, hold); i >= 0 && isExpired(older[i], hold, p.apart, at.Sub(p.at)) {
-		return EndExpired
+		return wire.EndExpired
 	}
-	return EndUnknown
+	return "" // unknown
 }
 
 // forgetNotesLocked forgets the notes of holds that no snapshot has or will have.

@@ -84,7 +84,7 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 		return s, nil
 	}
 	var err error
-	s.policy, err = access.Load(access.Config{File: f.policy, Audit: s.audit})
+	s.policy, err = access.Load(f.policy, s.audit)
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}

@@ -74,7 +74,7 @@ func measurePolls(b *testing.B, certs string) {
 	startClients(b, clients{Store: store.Store{Kind: "served", Addrs: []string{p.Addr()}, Certs: certs}})
 	began, cpu := time.Now(), p.Stats().CPU
 	for b.Loop() {
-		time.Sleep(30 * time.Second) // the processor time of that is measured; each poll begins anew after 20 s
+		time.Sleep(30 * time.Second) // the processor time of that is measured; each poll begins anew after 10 s
 	}
 	s := p.Stats()
 	b.ReportMetric(float64(s.Goroutines-idle.Goroutines)/loadPolls, "goroutines/poll")

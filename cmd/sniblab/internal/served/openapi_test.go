@@ -291,11 +291,11 @@ type answering struct{}
 func (answering) Authenticate(r *http.Request) (*serve.Principal, error) {
 	switch r.Header.Get("X-Answer") {
 	case "401":
-		return nil, &serve.Refusal{Status: 401, Type: wire.ProblemMissing, Challenge: "Bearer"}
+		return nil, wire.NewProblem(wire.ProblemMissing, "", 0)
 	case "403":
-		return nil, &serve.Refusal{Status: 403, Type: wire.ProblemForbidden}
+		return nil, wire.NewProblem(wire.ProblemForbidden, "", 0)
 	case "429":
-		return nil, &serve.Refusal{Status: 429, Type: wire.ProblemQuota, RetryAfter: time.Second}
+		return nil, wire.NewProblem(wire.ProblemQuota, "", time.Second)
 	case "500":
 		return nil, errors.New("an error that clients must not see")
 	}

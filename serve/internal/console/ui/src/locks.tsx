@@ -1,6 +1,7 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Absent } from "./absent";
 import { Row, Tree } from "./list";
+import { ends } from "./lock";
 import type { Model, Seen } from "./model";
 import { count, duration, link, place, visible } from "./text";
 
@@ -146,6 +147,8 @@ function LockRow({ lock, text, now }: { lock: Seen; text: string; now: number })
         {first ? visible(first.kind === "reserved" ? "reserved" : first.foreign || place(first)) + (more > 0 ? ` and ${more} more` : "") : "free"}
         {lock.slots ? ` (${lock.holders.length} of ${lock.slots} slots)` : ""}
         {first?.label ? <span class="muted"> {visible(first.label)}</span> : null}
+        {first?.kind === "reserved" || first?.kind === "kept" // nobody renews these, so no event is needed to know it
+          ? <span class="muted">, ends {ends(first, now - lock.seen)}</span> : null}
       </span>
       <span class="for muted">{first?.held_ms ? duration(first.held_ms + now - lock.seen) : ""}</span>
       <span class="waits">{lock.waiters.length > 0 && <span class="badge">{lock.waiters.length} waiting</span>}</span>
