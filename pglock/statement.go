@@ -27,7 +27,7 @@ type statements struct {
 	freeOne, freeAll, release, breakLease        string
 	renew, renewUnlocked, setHolder, nextToken   string
 	removeEntry, withdraw                        string
-	read, heartbeat, heartbeatUnlocked           string
+	read, verify, heartbeat, heartbeatUnlocked   string
 	list, listNames, prune, setFloor             string
 	lockRow, current                             string
 }
@@ -52,8 +52,8 @@ func newStatements(table pgx.Identifier) statements {
 		freeOne: text("free_one"), freeAll: text("free_all"), release: text("release"), breakLease: text("break_lease"),
 		renew: text("renew", "skip", all), renewUnlocked: text("renew", "skip", unlocked),
 		setHolder: text("set_holder"), nextToken: text("next_token"), removeEntry: text("remove_entry"),
-		withdraw:          text("withdraw"),
-		read:              text("read"),
+		withdraw: text("withdraw"),
+		read:     text("read"), verify: text("verify"),
 		heartbeat:         text("heartbeat", "life", "$3", "skip", all),
 		heartbeatUnlocked: text("heartbeat", "life", "$3", "skip", unlocked),
 		list:              text("list"), listNames: text("list_names"), prune: text("prune"), setFloor: text("set_floor"),
