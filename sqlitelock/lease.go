@@ -170,7 +170,7 @@ func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey,
 		found, err = t.withLease(key, change)
 		return err
 	}})
-	return found, err
+	return err == nil && found, err // otherwise the writer may still be at it
 }
 
 // withLease is Driver.withLease within a transaction.
