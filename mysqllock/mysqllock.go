@@ -20,7 +20,7 @@ type Driver struct {
 	sql  statements
 
 	rows                           *rows.Driver
-	explicit                       atomic.Bool // autocommit is off: our statements need transactions
+	noAutocommit                   atomic.Bool // the settings of the pool turn it off
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
 	processes                      processes

@@ -46,7 +46,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	if logsStatements { // which change nothing on a replica, because it has set read_only
 		return driver.Invalidf("server: its binlog_format is STATEMENT, so its replicas would know of no lock; set it to MIXED or ROW")
 	}
-	d.explicit.Store(!commits)
+	d.noAutocommit.Store(!commits)
 	found := -1
 	err := d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
