@@ -12,7 +12,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -46,8 +45,8 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	}
 }
 
-// TestProxy has a proxy between the pool and the server that runs each SET on another connection than
-// what follows, or that hides LAST_INSERT_ID.
+// TestProxy has a proxy between the pool and the server that runs each SET on another connection
+// than what follows, or that hides LAST_INSERT_ID.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -65,10 +64,24 @@ func TestProxy(t *testing.T) {
 	first := acquire(t, other, req)
 	req.ID = "b"
 	second := acquire(t, other, req)
-	req.ID = "c"
-	w := jobtest.Waiting(t, d, req)
+	waits, granted := make(chan error, 1), make(chan error)
+	req.ID, req.OnWait = "c", func(err error) {
+		select {
+		case waits <- err:
+		default:
+		}
+	}
+	go func() {
+		_, err := d.Acquire(testContext(t), req)
+		granted <- err
+	}()
+	if err := <-waits; err != nil {
+		t.Fatal(err)
+	}
 	release(t, first)
-	w.Get(t)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
 	if err := other.Renew(testContext(t), []driver.Lease{second})[0].Err; err != nil {
 		t.Errorf("Renew of a holder beside whom another one was let in = %v", err)
 	}

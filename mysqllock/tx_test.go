@@ -147,8 +147,8 @@ func TestTx(t *testing.T) {
 	})
 }
 
-// TestTxOfReplica has a server set read_only, as one that is no primary any more. Its user may write
-// all the same, and its rows exclude nobody on the primary.
+// TestTxOfReplica has a server set read_only, as one that is no primary any more. Its user may
+// write all the same, and its rows exclude nobody on the primary.
 func TestTxOfReplica(t *testing.T) {
 	t.Parallel()
 	db := dial(t, mysqltest.Start(t).DSN())

@@ -13,8 +13,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestSetUp checks that no setting of the user or the server ends a session, and so frees its locks,
-// before its holders are told.
+// TestSetUp checks that no setting of the user or the server ends a session, and so frees its
+// locks, before its holders are told.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
 	limits := map[string]string{"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "15s", "tcp_user_timeout": "0"}

@@ -152,7 +152,9 @@ func TestStandby(t *testing.T) {
 	proxy := livetest.NewProxy(t, primary.Addr())
 	direct := dial(t, primary.URL())
 	d := newDriver(t, dial(t, pgtest.URL(proxy.Addr())), pglock.Listen(direct.Config().ConnConfig))
-	l, told := jobtest.AcquireTold(t, d, request("held", "a"))
+	req, told := request("held", "a"), make(chan error, 1)
+	req.OnLost = func(err error) { told <- err }
+	l := acquire(t, d, req)
 	awaitListener(t, direct)
 	proxy.Redirect(standby.Addr())
 	proxy.Cut()
