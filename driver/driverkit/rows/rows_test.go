@@ -110,7 +110,6 @@ func (tb *table) release(_ context.Context, l *rows.Lease) (bool, error) {
 	s, err := tb.enter("Release", l.Req.Name)
 	defer tb.mu.Unlock()
 	if err != nil {
-		l.RetryRelease(err)
 		return false, err
 	}
 	freed := s.HolderOf(l.Nonce) != nil
