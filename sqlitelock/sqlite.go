@@ -31,10 +31,10 @@ func resultCode(err error) int {
 	return 0
 }
 
-// A conn is one connection to the database, through github.com/ncruces/go-sqlite3. It is the build of
+// A conn is one connection to the database, through github.com/ncruces/go-sqlite3: the build of
 // SQLite for Go whose file locks belong to the open file and not to the process. The others lose
 // their locks as soon as anything in the process opens and closes one of the database's files. A
-// conn is not safe for concurrent use, and keeps the compiled form of each text that it runs.
+// conn is not safe for concurrent use. It keeps the compiled form of each text, which is constant.
 type conn struct {
 	db    *sqlite3.Conn
 	stmts map[string]*sqlite3.Stmt
