@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
 )
 
 // TestRenewalOfReadOnly has the server set read_only only while it executes a renewal, as if the
@@ -42,6 +44,56 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	}
 	if promised := request("", "").TTL - driver.Now().Sub(r.Start); promised > st.Holders[0].Left+100*time.Millisecond {
 		t.Errorf("Renew promised another %v, and the row has %v", promised, st.Holders[0].Left)
+	}
+}
+
+// TestReplicaIsNotWritten has a server set read_only that has become a replica. Its user may write
+// all the same, and what the driver wrote would keep it from replicating any more.
+func TestReplicaIsNotWritten(t *testing.T) {
+	t.Parallel()
+	db := dial(t, mysqltest.Start(t, "log-bin").DSN())
+	d, waits := newDriver(t, db), newDriver(t, db)
+	l := acquire(t, d, request("held", "a"))
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	req, polled, ended := request("held", "b"), make(chan error, 100), make(chan error)
+	req.OnWait = func(err error) { polled <- err }
+	go func() {
+		_, err := waits.Acquire(ctx, req)
+		ended <- err
+	}()
+	<-polled
+	must(t, db, "SET GLOBAL read_only = 1")
+	written := func() (at string) {
+		if err := db.QueryRowContext(testContext(t), "SELECT @@gtid_binlog_pos").Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	before := written()
+	for began := time.Now(); time.Since(began) < 3*time.Second; { // heartbeats are due in each second
+		<-polled
+	}
+	absent := newDriver(t, db, mysqllock.Table("absent"))
+	for what, err := range map[string]error{
+		"Renew":   d.Renew(testContext(t), []driver.Lease{l})[0].Err,
+		"Release": l.Release(testContext(t)),
+		"Break":   d.Break(testContext(t), "held", "a"),
+		"Acquire": func() error { _, err := tryAcquire(t, absent, request("new", "a")); return err }(),
+	} {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s = %v, want ErrUnavailable", what, err)
+		}
+	}
+	if err := d.Prune(testContext(t), time.Hour); err != nil {
+		t.Errorf("Prune = %v", err)
+	}
+	cancel()
+	<-ended
+	waits.Close()
+	d.Close()
+	if after := written(); after != before {
+		t.Errorf("the server has written up to %s, and now to %s", before, after)
 	}
 }
 
