@@ -57,7 +57,8 @@ func checkIdentifier(what, name string, qualified bool) error {
 // SQL guards everything in the database of DB. It has a table with a row for each lock. Work
 // under a hold is done in a transaction that first changes, or locks, this row: so the
 // transactions of a stale hold and of a later one follow each other, and all statements after
-// the first are covered. Any isolation level will do.
+// the first are covered. Any isolation level will do. In MySQL a deadlock ends the transaction, and
+// what follows in it would not be guarded: return the error of each statement.
 //
 // SQL works through poolers, and with any driver of database/sql for the dialect. For other
 // clients, [SQL.Statement] returns the statements.

@@ -88,6 +88,13 @@ func isConnectionError(err error) bool {
 // be committed, see sql/commits.sql.
 const errReadOnly driver.Sentinel = "the server has set read_only, or a transaction is open on the connection"
 
+// errHidden means that the answer to a change lacks what the statement set by LAST_INSERT_ID.
+const errHidden driver.Sentinel = "connection: a proxy hides LAST_INSERT_ID; connect past it"
+
+// errReplica means that a transaction of the caller is on a server that has set read_only: its
+// locks exclude nobody on the primary.
+var errReplica = fmt.Errorf("%w: the server of the transaction has set read_only", driver.ErrUnavailable)
+
 // refusesWrites reports whether the server accepts no writes. A new connection may lead to another
 // server.
 func refusesWrites(err error) bool {

@@ -9,18 +9,6 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// Status implements [driver.Inspector].
-func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
-	return d.rows.Status(ctx, name)
-}
-
-// List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks nobody.
-// It may or may not see changes that are made meanwhile. If some rows are malformed, List lists
-// all others and then returns a [driverkit.RowError] for the first of those.
-func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	return d.rows.List(ctx, prefix, yield)
-}
-
 // readPage reads the next 100 rows that may have holders or waiters.
 func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*rows.State, err error) {
 	// No name has the byte 0xff. The first bound skips the rows of processes and of Tx.
@@ -45,16 +33,6 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*ro
 		return nil, err
 	}
 	return page, d.reapDead(ctx, states)
-}
-
-// Break implements [driver.Inspector].
-func (d *Driver) Break(ctx context.Context, name, id string) error {
-	return d.rows.Break(ctx, name, id)
-}
-
-// Withdraw implements [driver.Inspector].
-func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
-	return d.rows.Withdraw(ctx, name, id)
 }
 
 func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {

@@ -36,20 +36,12 @@ func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	return d.rows.Lease(name, id, ttl)
 }
 
-// release ends a lease in its row, or keeps it until MinHold has passed. If that fails because the
-// server is unavailable, the driver retries in the background until it is closed.
-func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
-	if freed, err = d.removeLease(ctx, l); err != nil {
-		l.RetryRelease(err)
-	}
-	return freed, err
-}
-
 // errUnconfirmed means that the lease is gone, but an answer was lost: the driver can't tell
 // whether this release removed the lease or whether it had ended before.
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
-func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err error) {
+// release ends a lease in its row, or keeps it until MinHold has passed.
+func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
 	leave, err := d.releasing.enter(ctx)
 	if err != nil {
 		return false, err

@@ -13,14 +13,18 @@ import (
 
 var _ driver.Driver = (*Driver)(nil)
 
+// An inspector has the methods Status, List, Break and Withdraw.
+type inspector = driver.Inspector
+
 // A Driver keeps locks as rows of one table. It is safe for concurrent use.
 type Driver struct {
+	inspector
 	db   *sql.DB // the user's, who closes it
 	conf config
 	sql  statements
 
 	rows                           *rows.Driver
-	explicit                       atomic.Bool // autocommit is off: our statements need transactions
+	noAutocommit                   atomic.Bool // the settings of the pool turn it off
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
 	processes                      processes
@@ -64,6 +68,7 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 		SetHolder: d.setHolder, Prune: d.prune, Listen: d.watch,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval})
+	d.inspector = d.rows
 	return d, nil
 }
 

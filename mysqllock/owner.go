@@ -33,6 +33,9 @@ func (d *Driver) IsOwner(ctx context.Context, tx *sql.Tx, name string, token uin
 		if s.Err != nil {
 			return s.Err
 		}
+		if s.readOnly {
+			return errReplica
+		}
 	}
 	for _, h := range s.Holders {
 		if !h.Kept && h.Token <= token && token < h.Token+uint64(max(h.Tokens, 1)) {

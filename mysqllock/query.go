@@ -2,6 +2,7 @@ package mysqllock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -41,16 +42,10 @@ type execResult struct {
 	repeated bool
 }
 
-// A querier is a connection, or a transaction on it.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // exec runs a statement that writes.
 func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
-	text := complete(d.withAlone(statement), args...)
-	repeated, err := d.run(ctx, func(ctx context.Context, conn querier) error {
+	text := complete(statement, args...)
+	repeated, err := d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		out.sent = driver.Now()
 		res, err := conn.ExecContext(ctx, text)
 		if err != nil {
@@ -68,8 +63,8 @@ func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out e
 
 // query runs a statement that reads, and calls scan for each row.
 func (d *Driver) query(ctx context.Context, statement string, args []any, scan func(*sql.Rows) error) error {
-	text := complete(d.withAlone(statement), args...)
-	_, err := d.run(ctx, func(ctx context.Context, conn querier) error {
+	text := complete(statement, args...)
+	_, err := d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		rows, err := conn.QueryContext(ctx, text)
 		if err != nil {
 			return err
@@ -99,7 +94,7 @@ func forEachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
 // run has fn execute a statement. It retries if the server has rolled the statement back for a
 // transient reason, or if the connection failed or leads to a server that accepts no writes.
 // repeated reports a retry after a failure of the connection.
-func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) error) (repeated bool, err error) {
+func (d *Driver) run(ctx context.Context, fn func(context.Context, *sql.Conn) error) (repeated bool, err error) {
 	const maxRollbacks, maxFailures = 8, 32 // tries; a dead connection may cost two
 	created := false
 	for try := 1; ; try++ {
@@ -128,34 +123,25 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, querier) erro
 // connection does not return to the pool: it was opened when the server was the primary, and a new
 // connection may lead to the server that is the primary now.
 //
-// runOnce uses a transaction only if the server would not commit the statement by itself.
-func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, querier) error) (err error) {
+// If the settings of the pool turn autocommit off, runOnce turns it on for the statement.
+func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn) error) (err error) {
 	conn, isSpare, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { d.disconnect(conn, isSpare, err) }()
-	if !d.explicit.Load() {
-		return fn(ctx, conn)
+	if d.noAutocommit.Load() {
+		if _, err := conn.ExecContext(ctx, "SET autocommit = 1"); err != nil {
+			return err
+		}
+		defer func() {
+			if _, failed := conn.ExecContext(ctx, "SET autocommit = 0"); failed != nil {
+				hangUp(conn) // the program must not get it so
+				err = cmp.Or(err, failed)
+			}
+		}()
 	}
-	tx, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := fn(ctx, tx); err != nil {
-		_ = tx.Rollback() // the first error says more
-		return err
-	}
-	return tx.Commit()
-}
-
-// withAlone fills in the part [alone] of a statement, see sql/commits.sql.
-func (d *Driver) withAlone(statement string) string {
-	alone := " AND @@autocommit AND NOT @@in_transaction"
-	if d.explicit.Load() {
-		alone = ""
-	}
-	return strings.ReplaceAll(statement, "[alone]", alone)
+	return fn(ctx, conn)
 }
 
 // complete inserts arguments into a statement. The driver does not prepare statements: the server

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
 )
 
 // TestRenewalOfReadOnly has the server set read_only only while it executes a renewal, as if the
@@ -21,22 +24,13 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	admin := dial(t, server.DSN())
-	config, err := mysql.ParseDSN(server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(&hookedConnector{connector, func(statement string, exec func()) {
+	db := hooked(t, server.DSN(), func(statement string, exec execFunc) (sqldriver.Result, error) {
 		if strings.Contains(statement, "ttl = GREATEST") {
 			must(t, admin, "SET GLOBAL read_only = 1")
 			defer must(t, admin, "SET GLOBAL read_only = 0")
 		}
-		exec()
-	}})
-	t.Cleanup(func() { db.Close() })
+		return exec()
+	})
 	d := newDriver(t, db)
 	l := acquire(t, d, request("job", "a"))
 	time.Sleep(time.Second) // so much less is left of the lease
@@ -53,22 +47,146 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	}
 }
 
-// A hookedConnector calls hook for each statement that writes.
+// TestReplicaIsNotWritten has a server set read_only that has become a replica. Its user may write
+// all the same, and what the driver wrote would keep it from replicating any more.
+func TestReplicaIsNotWritten(t *testing.T) {
+	t.Parallel()
+	db := dial(t, mysqltest.Start(t, "log-bin").DSN())
+	d, waits := newDriver(t, db), newDriver(t, db)
+	l := acquire(t, d, request("held", "a"))
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	req, polled, ended := request("held", "b"), make(chan error, 100), make(chan error)
+	req.OnWait = func(err error) { polled <- err }
+	go func() {
+		_, err := waits.Acquire(ctx, req)
+		ended <- err
+	}()
+	<-polled
+	must(t, db, "SET GLOBAL read_only = 1")
+	written := func() (at string) {
+		if err := db.QueryRowContext(testContext(t), "SELECT @@gtid_binlog_pos").Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	before := written()
+	for began := time.Now(); time.Since(began) < 3*time.Second; { // heartbeats are due in each second
+		<-polled
+	}
+	absent := newDriver(t, db, mysqllock.Table("absent"))
+	for what, err := range map[string]error{
+		"Renew":   d.Renew(testContext(t), []driver.Lease{l})[0].Err,
+		"Release": l.Release(testContext(t)),
+		"Break":   d.Break(testContext(t), "held", "a"),
+		"Acquire": func() error { _, err := tryAcquire(t, absent, request("new", "a")); return err }(),
+	} {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s = %v, want ErrUnavailable", what, err)
+		}
+	}
+	if err := d.Prune(testContext(t), time.Hour); err != nil {
+		t.Errorf("Prune = %v", err)
+	}
+	cancel()
+	<-ended
+	waits.Close()
+	d.Close()
+	if after := written(); after != before {
+		t.Errorf("the server has written up to %s, and now to %s", before, after)
+	}
+}
+
+// TestProxy has a proxy between the pool and the server that runs each SET on another connection
+// than what follows, or that hides LAST_INSERT_ID.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	other := newDriver(t, dial(t, server.DSN()))
+
+	far := server.DSN("time_zone=" + url.QueryEscape("'+13:00'"))
+	d := newDriver(t, hooked(t, far, func(statement string, exec execFunc) (sqldriver.Result, error) {
+		if strings.HasPrefix(statement, "SET SESSION") {
+			return sqldriver.RowsAffected(0), nil
+		}
+		return exec()
+	}))
+	req := request("slots", "a")
+	req.Slots = 2
+	first := acquire(t, other, req)
+	req.ID = "b"
+	second := acquire(t, other, req)
+	waits, granted := make(chan error, 1), make(chan error)
+	req.ID, req.OnWait = "c", func(err error) {
+		select {
+		case waits <- err:
+		default:
+		}
+	}
+	go func() {
+		_, err := d.Acquire(testContext(t), req)
+		granted <- err
+	}()
+	if err := <-waits; err != nil {
+		t.Fatal(err)
+	}
+	release(t, first)
+	if err := <-granted; err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Renew(testContext(t), []driver.Lease{second})[0].Err; err != nil {
+		t.Errorf("Renew of a holder beside whom another one was let in = %v", err)
+	}
+
+	d = newDriver(t, hooked(t, server.DSN(), func(_ string, exec execFunc) (sqldriver.Result, error) {
+		res, err := exec()
+		return hiddenID{res}, err
+	}))
+	if _, err := tryAcquire(t, d, request("hidden", "a")); err == nil || !strings.Contains(err.Error(), "LAST_INSERT_ID") {
+		t.Errorf("Acquire where LAST_INSERT_ID is hidden = %v, want an error that says so", err)
+	}
+	if st, err := other.Status(testContext(t), "hidden"); err != nil || len(st.Holders) != 0 {
+		t.Errorf("Status after that error = %+v, %v; want no holder", st, err)
+	}
+}
+
+// A hiddenID is a result without the value of LAST_INSERT_ID.
+type hiddenID struct{ sqldriver.Result }
+
+func (hiddenID) LastInsertId() (int64, error) { return 0, nil }
+
+type execFunc = func() (sqldriver.Result, error)
+
+// hooked returns a pool that calls hook for each statement that writes.
+func hooked(t *testing.T, dsn string, hook func(statement string, exec execFunc) (sqldriver.Result, error)) *sql.DB {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(&hookedConnector{connector, hook})
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
 type hookedConnector struct {
 	sqldriver.Connector
 
-	hook func(statement string, exec func())
+	hook func(statement string, exec execFunc) (sqldriver.Result, error)
 }
 
 func (c *hookedConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
-	return &hookedConn{conn, c.hook}, err
+	return &hookedConn{conn, c}, err
 }
 
 type hookedConn struct {
 	sqldriver.Conn
 
-	hook func(statement string, exec func())
+	c *hookedConnector
 }
 
 func (c *hookedConn) QueryContext(ctx context.Context, query string,
@@ -77,7 +195,8 @@ func (c *hookedConn) QueryContext(ctx context.Context, query string,
 }
 
 func (c *hookedConn) ExecContext(ctx context.Context, query string,
-	args []sqldriver.NamedValue) (res sqldriver.Result, err error) {
-	c.hook(query, func() { res, err = c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args) })
-	return res, err
+	args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	return c.c.hook(query, func() (sqldriver.Result, error) {
+		return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
+	})
 }

@@ -46,7 +46,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	if logsStatements { // which change nothing on a replica, because it has set read_only
 		return driver.Invalidf("server: its binlog_format is STATEMENT, so its replicas would know of no lock; set it to MIXED or ROW")
 	}
-	d.explicit.Store(!commits)
+	d.noAutocommit.Store(!commits)
 	found := -1
 	err := d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
@@ -87,8 +87,20 @@ func usable(name string) error {
 	return nil
 }
 
-// create creates the table.
+// create creates the table, unless the server has set read_only: the table may not have been
+// replicated yet.
 func (d *Driver) create(ctx context.Context) error {
+	err := d.query(ctx, `SELECT @@global.read_only`, nil, func(row *sql.Rows) error {
+		var readOnly bool
+		err := row.Scan(&readOnly)
+		if readOnly {
+			err = errReadOnly
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	for _, statement := range []string{d.sql.CreateTable, d.sql.FillTable} {
 		_, err := d.exec(ctx, statement)
 		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied}, code(err)) {

@@ -310,9 +310,6 @@ func (m *rowMutex) remember(s *state, res execResult) {
 	if start := res.sent.Add(time.Duration(s.latest-now) * time.Microsecond); start.Before(s.start) {
 		s.start = start
 	}
-	if now == 0 {
-		return // a proxy hides it
-	}
 	m.last = &state{State: s.State, exists: true, version: s.version, token: s.token, signaled: s.signaled,
 		known: len(encodeEntries(s.Waiters)), start: res.sent, at: driver.Now()}
 	m.last.Now = now
@@ -375,6 +372,8 @@ func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex,
 		maybeWritten = maybeWritten || res.repeated
 		if err == nil && res.rows == 1 {
 			switch {
+			case res.id == 0: // nothing tells when the lease began
+				return errHidden
 			case s.newcomer == nil:
 				m.remember(s, res)
 			case res.id != s.version:

@@ -34,7 +34,8 @@ var txStatements = sync.OnceValue(func() statements { return newStatements("`" +
 // connection is lost, and the transaction with it. A deadlock with statements of the caller is
 // the server's error 1213, and ends the transaction as well. A server with
 // innodb_rollback_on_timeout is a [driver.ErrInvalid], because it rolls back a transaction
-// without notice. Other errors are the server's.
+// without notice, and one that has set read_only is a [driver.ErrUnavailable]. Other errors are the
+// server's.
 //
 // By default transactions are REPEATABLE READ: all reads without locking see the database as of
 // the first such SELECT. So call Tx before that, or read with FOR UPDATE, as [Row] does.
@@ -119,11 +120,14 @@ func (r *LockedRow) Scan(dest ...any) error {
 // Without a limit it runs fn again after each timeout of the server.
 func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn func() error) (err error) {
 	var before int64
-	var rollsBack bool
+	var rollsBack, readOnly bool
 	// It reads no table, so it begins no snapshot.
-	const settings = `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout`
-	if err := tx.QueryRowContext(ctx, settings).Scan(&before, &rollsBack); err != nil {
+	const settings = `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, @@global.read_only`
+	if err := tx.QueryRowContext(ctx, settings).Scan(&before, &rollsBack, &readOnly); err != nil {
 		return err
+	}
+	if readOnly {
+		return errReplica
 	}
 	if rollsBack {
 		return driver.Invalidf(

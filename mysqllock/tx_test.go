@@ -147,6 +147,26 @@ func TestTx(t *testing.T) {
 	})
 }
 
+// TestTxOfReplica has a server set read_only, as one that is no primary any more. Its user may
+// write all the same, and its rows exclude nobody on the primary.
+func TestTxOfReplica(t *testing.T) {
+	t.Parallel()
+	db := dial(t, mysqltest.Start(t).DSN())
+	d := newDriver(t, db)
+	token := acquire(t, d, request("x", "a")).Grant().Token
+	must(t, db, "SET GLOBAL read_only = 1")
+	tx := begin(t, db)
+	for what, err := range map[string]error{
+		"Tx":      mysqllock.Tx(testContext(t), tx, "x", mysqllock.TxNoWait()),
+		"Row":     mysqllock.Row(testContext(t), tx, 0, "SELECT 1 FROM snib_locks WHERE name = 'x'").Scan(new(int)),
+		"IsOwner": d.IsOwner(testContext(t), tx, "x", token),
+	} {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s = %v, want ErrUnavailable", what, err)
+		}
+	}
+}
+
 func TestTxRefusesRollbackOnTimeout(t *testing.T) {
 	server := mysqltest.Start(t, "innodb-rollback-on-timeout=ON")
 	db := dial(t, server.DSN())

@@ -135,7 +135,7 @@ func (d *Driver) dial(ctx context.Context) (*sql.Conn, error) {
 	}
 	for _, set := range []string{
 		`SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
-		`SET SESSION autocommit = 1, time_zone = '+00:00', max_statement_time = 0`,
+		`SET SESSION autocommit = 1, max_statement_time = 0`,
 	} {
 		if _, err := conn.ExecContext(ctx, set); err != nil {
 			hangUp(conn)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
-	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // request sends the request of an attempt.
@@ -41,23 +40,15 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 
 // send sends the request as the full statement. created reports that the statement created the row.
 func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, err error) {
-	if a.Req.NoWait || a.Queued {
-		return d.sendBy(ctx, a, d.sql.acquirePrechecked)
-	}
-	return d.sendBy(ctx, a, d.sql.acquire)
-}
-
-// sendBy sends the request by the statement acquire, or one like it.
-func (d *Driver) sendBy(ctx context.Context, a *attempt, sql string) (s state, created bool, err error) {
 	req := a.Req
 	encoded, err := d.encode(a)
 	if err != nil {
 		return s, false, err
 	}
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, req.TTL.Microseconds(), req.Tokens, encoded,
-		req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds()}
+		req.Shared, !req.NoWait}
 	a.MarkSent()
-	err = d.run(ctx, a.MarkRepeated, nil, sql, args, func(row pgx.Rows) error {
+	err = d.run(ctx, a.MarkRepeated, nil, d.sql.acquire, args, func(row pgx.Rows) error {
 		var holders, waiters string
 		s = state{Name: req.Name}
 		if err := row.Scan(&s.Slots, &holders, &waiters, &s.Now, &created, nil); err != nil {

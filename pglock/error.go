@@ -23,6 +23,7 @@ const (
 	notSupported          = "0A000" // on a standby, of a transaction that is to write
 	readOnly              = "25006"
 	idleInTransaction     = "25P03" // idle_in_transaction_session_timeout, which closes the connection
+	transactionTimeout    = "25P04" // the same of transaction_timeout
 	noStatement           = "26000" // the pooler chose a connection without the prepared statement
 	serializationFailure  = "40001"
 	deadlock              = "40P01"
@@ -74,7 +75,7 @@ func isTransient(err error) bool {
 	if c == "" {
 		return isNetworkError(err)
 	}
-	if slices.Contains([]string{idleInTransaction, serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
+	if slices.Contains([]string{idleInTransaction, transactionTimeout, serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
 		return true
 	}
 	// 57: shut down or starting; 53: overloaded; 58: its disk fails; 08: from a pooler.

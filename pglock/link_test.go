@@ -5,11 +5,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
+
+// TestSetUp checks that no setting of the user or the server ends a session, and so frees its
+// locks, before its holders are told.
+func TestSetUp(t *testing.T) {
+	t.Parallel()
+	limits := map[string]string{"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "15s", "tcp_user_timeout": "0"}
+	conf, err := pgx.ParseConfig(pgtest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range limits {
+		conf.RuntimeParams[name] = "1s"
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangUp(conn)
+	s := &Session{conf: config{sessionTimeout: 15 * time.Second}, sql: newSessionStatements()}
+	if err := s.setUp(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range limits {
+		got := ""
+		if err := conn.QueryRow(t.Context(), "SHOW "+name).Scan(&got); err != nil || got != want {
+			t.Errorf("%s = %s, %v; want %s", name, got, err, want)
+		}
+	}
+}
 
 // TestAnswers gives a call one answer after another. Each leads to what the call asks for next,
 // to its result, or to the end of the session.

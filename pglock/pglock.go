@@ -15,8 +15,12 @@ import (
 
 var _ driver.Driver = (*Driver)(nil)
 
+// An inspector has the methods Status, List, Break and Withdraw.
+type inspector = driver.Inspector
+
 // A Driver keeps locks as rows of one table. It is safe for concurrent use.
 type Driver struct {
+	inspector
 	user   *pgxpool.Pool // the program's, which closes it: how to connect
 	pool   *pgxpool.Pool // the driver's own
 	others chan struct{} // has an element for each statement under way that is no renewal
@@ -70,6 +74,7 @@ func newDriver(user, own *pgxpool.Pool, c config) *Driver {
 		Prune: d.prune, Listen: d.listen,
 	}
 	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, TellsBreak: true})
+	d.inspector = d.rows
 	return d
 }
 

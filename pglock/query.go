@@ -85,7 +85,7 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 		case c == serializationFailure:
 			d.modes.explicit.Store(true)
 		case c == deadlock: // with a statement of the user: ours lock rows in one order
-		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction:
+		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction, c == transactionTimeout:
 			unlimited = true // the user's limits, and the row was busy or this process stood still
 		default:
 			return d.explain(err)

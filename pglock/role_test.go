@@ -140,4 +140,38 @@ func TestStandby(t *testing.T) {
 			t.Errorf("Acquire on a standby, in the table %s, = %v, want ErrUnavailable and why", table, err)
 		}
 	}
+	onStandby := dial(t, standby.URL())
+	tx := begin(t, onStandby, "")
+	if err := pglock.Tx(t.Context(), tx, "a", pglock.TxNoWait()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Tx on a standby = %v, want ErrUnavailable", err)
+	}
+
+	// The pool of a holder leads to the standby, which does not know the lease yet, when the driver is
+	// told to verify the lease.
+	must(t, onStandby, "SELECT pg_wal_replay_pause()")
+	proxy := livetest.NewProxy(t, primary.Addr())
+	direct := dial(t, primary.URL())
+	d := newDriver(t, dial(t, pgtest.URL(proxy.Addr())), pglock.Listen(direct.Config().ConnConfig))
+	req, told := request("held", "a"), make(chan error, 1)
+	req.OnLost = func(err error) { told <- err }
+	l := acquire(t, d, req)
+	awaitListener(t, direct)
+	proxy.Redirect(standby.Addr())
+	proxy.Cut()
+	flood(t, direct, "snib_locks", "b", "holders", 1)
+	livetest.Await(t, "verification on the standby", func() error {
+		if query[bool](t, onStandby, `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE query LIKE '%l.holders%' AND state = 'idle' AND pid <> pg_backend_pid())`) {
+			return nil
+		}
+		return errors.New("there was none")
+	})
+	proxy.Redirect(primary.Addr())
+	proxy.Cut()
+	release(t, l)
+	select {
+	case err := <-told:
+		t.Errorf("a holder was told %v, because a standby does not know its lease yet", err)
+	default:
+	}
 }

@@ -71,7 +71,7 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 	before := d.locked
 	d.locked = map[string]bool{}
 	send := func(ctx context.Context, sql string, names []string) (map[string]*state, error) {
-		return d.readStates(ctx, sql, names, nonces, rows.HeartbeatTimeout.Microseconds())
+		return d.readStates(ctx, sql, names, nonces)
 	}
 	states, err := send(ctx, d.sql.heartbeatUnlocked, names)
 	if err != nil || len(states) == len(names) {

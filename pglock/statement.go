@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"embed"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,40 +23,30 @@ var sqlFiles embed.FS
 
 // statements are the statements for one table.
 type statements struct {
-	schema, examine                              string
-	takeOne, takeAll, acquire, acquirePrechecked string
-	freeOne, freeAll, release, breakLease        string
-	renew, renewUnlocked, setHolder, nextToken   string
-	removeEntry, withdraw                        string
-	read, heartbeat, heartbeatUnlocked           string
-	list, listNames, prune, setFloor             string
-	lockRow, current                             string
+	schema, examine                            string
+	takeOne, takeAll, acquire                  string
+	freeOne, freeAll, release, breakLease      string
+	renew, renewUnlocked, setHolder, nextToken string
+	removeEntry, withdraw                      string
+	read, verify, heartbeat, heartbeatUnlocked string
+	list, listNames, prune, setFloor           string
+	lockRow, current                           string
 }
 
 func newStatements(table pgx.Identifier) statements {
-	text := func(name string, given ...string) string {
-		parts := map[string]string{"table": table.Sanitize()}
-		for i := 0; i < len(given); i += 2 {
-			parts[given[i]] = given[i+1]
-		}
-		return rows.Statement(sqlFiles, name, parts)
-	}
-	// The precheck needs the table, too.
-	precheck := text("precheck", "life", "$9")
+	shared := map[string]string{"table": table.Sanitize(), "life": fmt.Sprint(rows.HeartbeatTimeout.Microseconds())}
+	text := func(name string, given ...string) string { return rows.Statement(sqlFiles, name, shared, given...) }
 	const all, unlocked = "", "SKIP LOCKED"
 	return statements{
 		schema: text("schema"), examine: text("examine"),
-		takeOne: text("take_one"), takeAll: text("take_all"),
-		acquire: text("acquire", "life", "$9", "seen", "", "unless_seen", "", "or_seen", ""),
-		acquirePrechecked: text("acquire", "life", "$9", "seen", precheck,
-			"unless_seen", rows.Statement(sqlFiles, "unless_refused", nil), "or_seen", rows.Statement(sqlFiles, "or_refused", nil)),
+		takeOne: text("take_one"), takeAll: text("take_all"), acquire: text("acquire"),
 		freeOne: text("free_one"), freeAll: text("free_all"), release: text("release"), breakLease: text("break_lease"),
 		renew: text("renew", "skip", all), renewUnlocked: text("renew", "skip", unlocked),
 		setHolder: text("set_holder"), nextToken: text("next_token"), removeEntry: text("remove_entry"),
-		withdraw:          text("withdraw"),
-		read:              text("read"),
-		heartbeat:         text("heartbeat", "life", "$3", "skip", all),
-		heartbeatUnlocked: text("heartbeat", "life", "$3", "skip", unlocked),
+		withdraw: text("withdraw"),
+		read:     text("read"), verify: text("verify"),
+		heartbeat:         text("heartbeat", "skip", all),
+		heartbeatUnlocked: text("heartbeat", "skip", unlocked),
 		list:              text("list"), listNames: text("list_names"), prune: text("prune"), setFloor: text("set_floor"),
 		lockRow: text("lock_row"), current: text("current"),
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // TestStatements checks that all parts of statements exist, and that no file is left over.
@@ -36,15 +34,5 @@ func TestStatements(t *testing.T) {
 		if !strings.Contains(all, `"`+name+`"`) && !strings.Contains(all, "{"+name+"}") {
 			t.Errorf("%s is not used", file)
 		}
-	}
-	for name, given := range map[string]map[string]string{"absent": nil, "read": {"absent": ""}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("Statement(%q, %v) does not panic", name, given)
-				}
-			}()
-			rows.Statement(sqlFiles, name, given)
-		}()
 	}
 }

@@ -29,8 +29,8 @@ import (
 //
 // A transaction that is REPEATABLE READ is a [driver.ErrInvalid], because it would still read the
 // data as of before the wait. One that is SERIALIZABLE fails at its commit in that case, and has
-// to be repeated. Other errors are the server's. After those of a wait, such as 57014 for
-// statement_timeout, tx can still be used if its connection lives.
+// to be repeated. A standby is a [driver.ErrUnavailable]. Other errors are the server's. After
+// those of a wait, such as 57014 for statement_timeout, tx can still be used if its connection lives.
 func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -42,7 +42,7 @@ func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) erro
 		}
 		opt.set(&c)
 	}
-	if err := checkIsolation(ctx, tx); err != nil {
+	if err := checkTransaction(ctx, tx); err != nil {
 		return err
 	}
 	if c.wait != 0 {
@@ -147,17 +147,23 @@ func withLockTimeout(ctx context.Context, tx Transaction, wait time.Duration, fn
 	return err
 }
 
-// checkIsolation refuses a transaction that would see the database as it was before it got the
-// lock.
-func checkIsolation(ctx context.Context, tx Transaction) error {
+// checkTransaction refuses a transaction that would see the database as it was before it got the
+// lock, or on a standby, where a lock excludes nobody on the primary.
+func checkTransaction(ctx context.Context, tx Transaction) error {
 	var level string
-	err := tx.QueryRow(ctx, `SHOW transaction_isolation`).Scan(&level)
-	if err == nil && level == "repeatable read" {
+	var standby bool
+	err := tx.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), pg_is_in_recovery()`).Scan(&level, &standby)
+	switch {
+	case err != nil:
+		return err
+	case standby:
+		return errStandby
+	case level == "repeatable read":
 		return driver.Invalidf(
 			"transaction: it is REPEATABLE READ, and would not see what the previous holder has written; " +
 				"use READ COMMITTED or SERIALIZABLE")
 	}
-	return err
+	return nil
 }
 
 // Token returns the next fencing token of a name. It is greater than all tokens that the name, or

@@ -205,7 +205,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 	v.sleep, v.watch = q.nextCheck(t.d.side, t.now)
 	v.head = len(q.waiters) == 0
 	if a.ticket != 0 {
-		return t.clearCalled(name, a.ticket)
+		return t.db.exec(uncallWaiter, name, a.ticket) // we are awake, and may not take the lock yet
 	}
 	return a.enqueue(t, v)
 }
@@ -220,7 +220,7 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 	}
 	v.ticket = t.ticket()
 	h := a.req.Holder
-	_, err = t.db.exec(insertWaiter,
+	err = t.db.exec(insertWaiter,
 		a.req.Name, v.ticket, a.req.ID, a.req.Shared, a.req.Slots, v.liveByte, t.now, h.Host, h.PID, h.Label, int(h.Kind))
 	return err
 }
@@ -233,7 +233,7 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 		return err
 	}
 	h, ttl, first := a.req.Holder, nanos(a.req.TTL), t.tokens(block)
-	_, err = t.db.exec(insertLease,
+	err = t.db.exec(insertLease,
 		a.req.Name, first, a.req.ID, a.mode, a.req.Shared, a.req.Slots, at, t.w.process,
 		t.now, nanos(a.req.MinHold), t.now+ttl, t.wall+ttl, ttl, h.Host, h.PID, h.Label, int(h.Kind))
 	if err != nil {
@@ -274,7 +274,7 @@ func (a *attempt) dequeue(t *tx) error {
 		return nil
 	}
 	t.unlock(a.liveByte)
-	return t.deleteWaiter(a.req.Name, a.ticket)
+	return t.db.exec(deleteWaiter, a.req.Name, a.ticket)
 }
 
 // undo undoes a round whose caller has left.
@@ -286,7 +286,7 @@ func (a *attempt) undo(t *tx, v *outcome) error {
 	}
 	if v.ticket != 0 {
 		t.unlock(v.liveByte)
-		return t.deleteWaiter(a.req.Name, v.ticket)
+		return t.db.exec(deleteWaiter, a.req.Name, v.ticket)
 	}
 	return nil
 }

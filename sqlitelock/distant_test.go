@@ -32,8 +32,8 @@ func TestDistantEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer other.close()
-			if n, err := other.exec(change); err != nil || n != 1 {
-				t.Fatalf("%d rows, %v", n, err)
+			if err := other.exec(change); err != nil {
+				t.Fatal(err)
 			}
 			if _, err := try(d, request("another")); !errors.Is(err, driver.ErrHeld) {
 				t.Errorf("Acquire = %v, want ErrHeld", err)

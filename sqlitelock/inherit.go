@@ -42,8 +42,7 @@ func (d *Driver) Inherit(ctx context.Context, name, id string) (*os.File, error)
 		}
 		t.unlock(l.liveByte)
 		t.after = append(t.after, func() { d.leases.Store(key, at) })
-		_, err = t.db.exec(inheritLease, at, l.name, l.token)
-		return err
+		return t.db.exec(inheritLease, at, l.name, l.token)
 	})
 	switch {
 	case err != nil:

@@ -12,7 +12,7 @@ import (
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
-	err = d.view(ctx, func(db conn) error {
+	err = d.view(ctx, func(db *conn) error {
 		st, err = d.status(db, name, sync.OnceValue(d.side.lockingProcesses))
 		return err
 	})
@@ -24,7 +24,7 @@ func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	for from, more := prefix, true; more; {
 		var page []driver.Status
-		err := d.view(ctx, func(db conn) (err error) {
+		err := d.view(ctx, func(db *conn) (err error) {
 			page, from, more, err = d.page(db, prefix, from)
 			return err
 		})
@@ -42,7 +42,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // page returns the locks of the page of names that starts at from, and where the
 // next page starts.
-func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next string, more bool, err error) {
+func (d *Driver) page(db *conn, prefix, from string) (page []driver.Status, next string, more bool, err error) {
 	const size = 100
 	var names []string
 	err = db.query(selectNames, func(r row) { names = append(names, r.text(0)) }, from, size)
@@ -68,7 +68,7 @@ func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next 
 
 // status is Status within a transaction. It calls processes only for a lease whose
 // process is gone.
-func (d *Driver) status(db conn, name string, processes func() []lockingProcess) (driver.Status, error) {
+func (d *Driver) status(db *conn, name string, processes func() []lockingProcess) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	q, err := readQueue(db, name, math.MaxInt64)
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 }
 
 // view calls fn within a read transaction on a separate connection.
-func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
+func (d *Driver) view(ctx context.Context, fn func(*conn) error) error {
 	d.readerMu.Lock()
 	defer d.readerMu.Unlock()
 	for {
@@ -128,13 +128,13 @@ func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
 }
 
 // read calls fn within a read transaction, unless the rows are of another boot.
-func (d *Driver) read(fn func(conn) error) (matches bool, err error) {
+func (d *Driver) read(fn func(*conn) error) (matches bool, err error) {
 	if d.reader == nil {
 		if d.reader, err = connect(d.path, d.closed); err != nil {
 			return false, d.explain(err)
 		}
 	}
-	if _, err := d.reader.exec(beginRead); err != nil {
+	if err := d.reader.exec(beginRead); err != nil {
 		return false, d.explain(err)
 	}
 	defer d.reader.exec(rollback) //nolint:errcheck // there is nothing to commit

@@ -74,8 +74,7 @@ func (l *lease) Release(ctx context.Context) error {
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	found, err := l.d.withLease(ctx, false, l.key, func(t *tx, row *leaseRow) error {
-		_, err := t.db.exec(setHolder, h.Host, h.PID, h.Label, int(h.Kind), row.name, row.token)
-		return err
+		return t.db.exec(setHolder, h.Host, h.PID, h.Label, int(h.Kind), row.name, row.token)
 	})
 	if err == nil && !found {
 		l.markLost()
@@ -157,8 +156,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 // another row in its next round.
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 	return d.do(ctx, &op{run: func(t *tx) error {
-		_, err := t.db.exec(withdrawWaiter, name, id)
-		return err
+		return t.db.exec(withdrawWaiter, name, id)
 	}})
 }
 
@@ -170,7 +168,7 @@ func (d *Driver) withLease(ctx context.Context, durable bool, key leaseKey,
 		found, err = t.withLease(key, change)
 		return err
 	}})
-	return found, err
+	return err == nil && found, err // otherwise the writer may still be at it
 }
 
 // withLease is Driver.withLease within a transaction.
@@ -194,8 +192,7 @@ func (t *tx) withLease(key leaseKey, change func(*tx, *leaseRow) error) (bool, e
 // extend moves the end of a lease to one TTL from now, unless it is later.
 func (t *tx) extend(l *leaseRow, ttl time.Duration) error {
 	end := max(l.deadline, t.now+nanos(ttl))
-	_, err := t.db.exec(extendLease, end, t.wallAt(end), end-t.now, l.name, l.token)
-	return err
+	return t.db.exec(extendLease, end, t.wallAt(end), end-t.now, l.name, l.token)
 }
 
 // release deletes a lease, or keeps it for the rest of its MinHold.
@@ -207,8 +204,7 @@ func (t *tx) release(l *leaseRow) error {
 	if err := t.wake(l); err != nil {
 		return err
 	}
-	_, err := t.db.exec(keepLease, end, t.wallAt(end), end-t.now, l.name, l.token)
-	return err
+	return t.db.exec(keepLease, end, t.wallAt(end), end-t.now, l.name, l.token)
 }
 
 // remove deletes a lease that is still valid, whatever its MinHold.
@@ -224,8 +220,7 @@ func (t *tx) remove(l *leaseRow) error {
 func (t *tx) delete(l *leaseRow) error {
 	key, at := l.leaseKey, l.liveByte
 	t.after = append(t.after, func() { t.d.forget(key, at) })
-	_, err := t.db.exec(deleteLease, l.name, l.token)
-	return err
+	return t.db.exec(deleteLease, l.name, l.token)
 }
 
 // wake wakes the waiters for a lock after the commit: those that watch the byte of the lease by

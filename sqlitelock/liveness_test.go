@@ -478,7 +478,7 @@ func TestLeftovers(t *testing.T) {
 		release(t, acquire(t, d, request("alive")))
 	}
 	var rows int64
-	if err := d.view(context.Background(), func(db conn) error {
+	if err := d.view(context.Background(), func(db *conn) error {
 		return readInt(db, `SELECT count(*) FROM leases`, &rows)
 	}); err != nil {
 		t.Fatal(err)
@@ -499,7 +499,7 @@ func TestBusyDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.close()
-	if _, err := other.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := other.exec(`BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -508,7 +508,7 @@ func TestBusyDatabase(t *testing.T) {
 		t.Errorf("Acquire while the database is locked = %v, want the context's error", err)
 	}
 	over := make(chan error, 1)
-	time.AfterFunc(100*time.Millisecond, func() { _, err := other.exec(`ROLLBACK`); over <- err })
+	time.AfterFunc(100*time.Millisecond, func() { err := other.exec(`ROLLBACK`); over <- err })
 	acquire(t, d, request("patient"))
 	if err := <-over; err != nil {
 		t.Error(err)
@@ -557,7 +557,7 @@ func keepBusy(t *testing.T, path string) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := other.exec(`BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
 	return func() { other.close() }

@@ -34,7 +34,7 @@ func sql(t *testing.T, path string, statements ...string) {
 		t.Fatal(err)
 	}
 	for _, s := range statements {
-		if _, err := db.exec(s); err != nil {
+		if err := db.exec(s); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,7 +65,7 @@ type queue struct {
 }
 
 // readQueue reads all rows of a name, with the waiters whose ticket is below before.
-func readQueue(db conn, name string, before int64) (q queue, err error) {
+func readQueue(db *conn, name string, before int64) (q queue, err error) {
 	err = db.query(selectLeases, func(r row) { q.leases = append(q.leases, scanLease(r)) }, name)
 	if err != nil {
 		return q, err
@@ -110,16 +110,11 @@ func (t *tx) load(name string, before int64) (live queue, err error) {
 	for _, w := range all.waiters {
 		if t.d.side.locked(w.liveByte) {
 			live.waiters = append(live.waiters, w)
-		} else if err := t.deleteWaiter(name, w.ticket); err != nil {
+		} else if err := t.db.exec(deleteWaiter, name, w.ticket); err != nil {
 			return live, err
 		}
 	}
 	return live, nil
-}
-
-func (t *tx) deleteWaiter(name string, ticket int64) error {
-	_, err := t.db.exec(deleteWaiter, name, ticket)
-	return err
 }
 
 // cutLast removes the last waiter if it has this ticket, and reports whether it had.
@@ -199,25 +194,12 @@ func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, er
 		if w.called != 0 {
 			continue
 		}
-		if err := t.markCalled(name, w.ticket); err != nil {
+		if err := t.db.exec(callWaiter, t.now, name, w.ticket); err != nil {
 			return false, err
 		}
 	}
 	q.waiters = ahead
 	return !blocked && r.fits(slots, shared), nil
-}
-
-// markCalled records that a waiter may take the lock now.
-func (t *tx) markCalled(name string, ticket int64) error {
-	_, err := t.db.exec(callWaiter, t.now, name, ticket)
-	return err
-}
-
-// clearCalled removes that mark: the waiter is awake, and if it has to wait on, it
-// may not take the lock yet.
-func (t *tx) clearCalled(name string, ticket int64) error {
-	_, err := t.db.exec(uncallWaiter, name, ticket)
-	return err
 }
 
 // nextCheck returns how long a request behind this queue may sleep, and the bytes

@@ -46,7 +46,7 @@ func checkPlace(path string) error {
 
 // prepare connects to the database, creates it if necessary, and checks that it
 // belongs to this package.
-func (d *Driver) prepare() (conn, error) {
+func (d *Driver) prepare() (*conn, error) {
 	if err := d.checkDeleted(); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (d *Driver) completeFiles() error {
 
 // create creates the tables unless another process did so in the meantime. The
 // writer lock keeps the processes apart.
-func (d *Driver) create() (_ conn, err error) {
+func (d *Driver) create() (_ *conn, err error) {
 	if err := d.makeFile(liveSuffix); err != nil {
 		return nil, err
 	}
@@ -175,35 +175,32 @@ func firstPage(dir string) (_ []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.exec(useLog)
-	if err := errors.Join(err, db.close()); err != nil {
+	if err := errors.Join(db.exec(useLog), db.close()); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(path)
 }
 
 // setUp makes an empty database one of ours, wholly or not at all.
-func setUp(db conn) (err error) {
-	if _, err := db.exec(useLog); err != nil {
+func setUp(db *conn) (err error) {
+	if err := db.exec(useLog); err != nil {
 		return err
 	}
-	if _, err := db.exec(beginWrite); err != nil {
+	if err := db.exec(beginWrite); err != nil {
 		return err
 	}
 	statements := append(createTables[:], insertMeta, fmt.Sprintf(`PRAGMA application_id = %d`, applicationID), fmt.Sprintf(`PRAGMA user_version = %d`, version))
 	for _, sql := range statements {
-		if _, err := db.exec(sql); err != nil {
-			_, undo := db.exec(rollback)
-			return errors.Join(err, undo)
+		if err := db.exec(sql); err != nil {
+			return errors.Join(err, db.exec(rollback))
 		}
 	}
-	_, err = db.exec(commit)
-	return err
+	return db.exec(commit)
 }
 
 // check opens the database and reports whether it is ready for use. One that is empty is not;
 // one that belongs to something else is an error.
-func (d *Driver) check() (_ conn, ready bool, err error) {
+func (d *Driver) check() (_ *conn, ready bool, err error) {
 	db, err := connect(d.path, d.closed)
 	if err != nil {
 		return nil, false, d.explain(err)
@@ -227,16 +224,15 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 
 // identity reads what identifies the program that owns the database. It reads in one
 // transaction, because another process may be creating the database.
-func identity(db conn) (app, ver, tables int64, err error) {
-	if _, err := db.exec(beginRead); err != nil {
+func identity(db *conn) (app, ver, tables int64, err error) {
+	if err := db.exec(beginRead); err != nil {
 		return 0, 0, 0, err
 	}
 	err = firstError(
 		func() error { return readInt(db, countTables, &tables) },
 		func() error { return readInt(db, applicationOf, &app) },
 		func() error { return readInt(db, versionOf, &ver) })
-	_, undo := db.exec(rollback)
-	return app, ver, tables, cmp.Or(err, undo)
+	return app, ver, tables, cmp.Or(err, db.exec(rollback))
 }
 
 // retry calls fn until the database is not busy, or the driver is closed. Where it could wait for
@@ -291,6 +287,6 @@ func firstError(fns ...func() error) error {
 }
 
 // readInt reads a single number.
-func readInt(db conn, sql string, to *int64) error {
+func readInt(db *conn, sql string, to *int64) error {
 	return db.query(sql, func(r row) { *to = r.int(0) })
 }

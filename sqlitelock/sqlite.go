@@ -10,27 +10,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A conn is one connection to the database. It is all that this package needs of a build of
-// SQLite, so that the build can be replaced. It is not safe for concurrent use. All SQL texts
-// are constants; an implementation may cache compiled statements.
-type conn interface {
-	// exec runs one statement and returns how many rows the last INSERT, UPDATE or
-	// DELETE changed.
-	exec(sql string, args ...any) (int64, error)
-
-	// query runs one statement and calls each for every row of its result.
-	query(sql string, each func(row), args ...any) error
-
-	close() error
-}
-
-// A row is a row of a result. It is valid only during the call that it was passed to.
-type row interface {
-	int(col int) int64
-	text(col int) string
-}
-
-// Result codes of SQLite, which are the same in every build.
+// Result codes of SQLite.
 const (
 	codeError    = 1 // in the text of a statement: a table is missing
 	codeBusy     = 5
@@ -51,10 +31,11 @@ func resultCode(err error) int {
 	return 0
 }
 
-// A wasmConn is a conn of github.com/ncruces/go-sqlite3. It is the build of SQLite for Go whose
-// file locks belong to the open file and not to the process. The others lose their locks as
-// soon as anything in the process opens and closes one of the database's files.
-type wasmConn struct {
+// A conn is one connection to the database, through github.com/ncruces/go-sqlite3: the build of
+// SQLite for Go whose file locks belong to the open file and not to the process. The others lose
+// their locks as soon as anything in the process opens and closes one of the database's files. A
+// conn is not safe for concurrent use. It keeps the compiled form of each text, which is constant.
+type conn struct {
 	db    *sqlite3.Conn
 	stmts map[string]*sqlite3.Stmt
 }
@@ -65,12 +46,12 @@ const mostLogged = 100
 
 // connect opens a database, whose file must exist. While the database is busy,
 // calls wait until closing returns true.
-func connect(path string, closing func() bool) (conn, error) {
+func connect(path string, closing func() bool) (*conn, error) {
 	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, err
 	}
-	c := &wasmConn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
+	c := &conn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
 	if err := firstError(
 		func() error {
 			return db.BusyHandler(func(_ context.Context, count int) bool { return backOff(count) && !closing() })
@@ -96,30 +77,29 @@ func backOff(count int) bool {
 	return true
 }
 
-func (c *wasmConn) exec(sql string, args ...any) (int64, error) {
+// exec runs one statement.
+func (c *conn) exec(sql string, args ...any) error {
 	s, err := c.prepare(sql, args)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if err := s.Exec(); err != nil {
-		return 0, err
-	}
-	return c.db.Changes(), nil
+	return s.Exec()
 }
 
-func (c *wasmConn) query(sql string, each func(row), args ...any) error {
+// query runs one statement and calls each for every row of its result.
+func (c *conn) query(sql string, each func(row), args ...any) error {
 	s, err := c.prepare(sql, args)
 	if err != nil {
 		return err
 	}
 	for s.Step() {
-		each(wasmRow{s})
+		each(row{s})
 	}
 	return s.Reset() // it returns the error of the last step
 }
 
 // prepare returns the compiled statement with its parameters set.
-func (c *wasmConn) prepare(sql string, args []any) (*sqlite3.Stmt, error) {
+func (c *conn) prepare(sql string, args []any) (*sqlite3.Stmt, error) {
 	s := c.stmts[sql]
 	if s == nil {
 		var err error
@@ -151,14 +131,15 @@ func bind(s *sqlite3.Stmt, param int, arg any) error {
 	}
 }
 
-func (c *wasmConn) close() error {
+func (c *conn) close() error {
 	for _, s := range c.stmts {
 		s.Close() //nolint:errcheck // it repeats the error of the last run, which was returned then
 	}
 	return c.db.Close()
 }
 
-type wasmRow struct{ *sqlite3.Stmt }
+// A row is a row of a result. It is valid only during the call that it was passed to.
+type row struct{ *sqlite3.Stmt }
 
-func (r wasmRow) int(col int) int64   { return r.ColumnInt64(col) }
-func (r wasmRow) text(col int) string { return r.ColumnText(col) }
+func (r row) int(col int) int64   { return r.ColumnInt64(col) }
+func (r row) text(col int) string { return r.ColumnText(col) }

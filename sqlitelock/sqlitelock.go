@@ -36,7 +36,7 @@ type Driver struct {
 	writerDone chan struct{} // closed when the writer has ended
 
 	readerMu sync.Mutex // guards reader and its use
-	reader   conn       // nil until needed
+	reader   *conn      // nil until needed
 
 	closing sync.Once
 	err     error // what Close returns
@@ -118,9 +118,9 @@ func (d *Driver) open(path string) (err error) {
 }
 
 // start opens the sidecar of an open database and records the identities of all files.
-func (d *Driver) start(db conn) (err error) {
+func (d *Driver) start(db *conn) (err error) {
 	// The first transaction is durable, as it grants a lease; the writer lowers it for others.
-	if _, err := db.exec(syncFull); err != nil {
+	if err := db.exec(syncFull); err != nil {
 		return d.explain(err)
 	}
 	if err := d.makeFile(liveSuffix); err != nil {

@@ -34,7 +34,7 @@ func (j job) stopAtWork(ctx context.Context, d *Driver) error {
 	}
 	err := d.do(ctx, &op{run: func(t *tx) error {
 		if j.Role == "stop in turn" {
-			if _, err := t.db.exec(`ROLLBACK`); err != nil { // SQLite's own lock is free then
+			if err := t.db.exec(`ROLLBACK`); err != nil { // SQLite's own lock is free then
 				return err
 			}
 			defer t.db.exec(`BEGIN IMMEDIATE`)

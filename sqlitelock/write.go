@@ -93,7 +93,7 @@ func (o *op) abandon(cause error) error {
 }
 
 // runWriter is the goroutine that writes to the database until the driver is closed.
-func (d *Driver) runWriter(db conn) {
+func (d *Driver) runWriter(db *conn) {
 	defer close(d.writerDone)
 	defer db.close() //nolint:errcheck // committed data is safe, and leases end with the process's locks on bytes
 	w := &writer{d: d, db: db, durable: true}
@@ -125,7 +125,7 @@ func (d *Driver) gather(o *op) []*op {
 // A writer runs ops. It belongs to the goroutine of Driver.runWriter.
 type writer struct {
 	d       *Driver
-	db      conn
+	db      *conn
 	durable bool // whether synchronous is FULL
 
 	// process is the byte that is locked as long as the driver is open, 0 until the first lease.
@@ -188,7 +188,7 @@ func (w *writer) setSync(durable bool) error {
 	if durable {
 		sql = syncFull
 	}
-	if _, err := w.db.exec(sql); err != nil {
+	if err := w.db.exec(sql); err != nil {
 		return err
 	}
 	w.durable = durable
@@ -199,7 +199,7 @@ func (w *writer) setSync(durable bool) error {
 type tx struct {
 	w    *writer
 	d    *Driver
-	db   conn
+	db   *conn
 	now  int64 // the boot clock when the transaction began
 	wall int64 // the wall clock then
 
@@ -228,12 +228,12 @@ func (t *tx) run(batch []*op) (err error) {
 		return err
 	}
 	defer t.d.side.unlockWriter()
-	if _, err := t.db.exec(beginWrite); err != nil {
+	if err := t.db.exec(beginWrite); err != nil {
 		return err
 	}
 	err = t.fill(batch)
 	if err == nil {
-		_, err = t.db.exec(commit)
+		err = t.db.exec(commit)
 	}
 	if err != nil {
 		t.db.exec(rollback) //nolint:errcheck // SQLite may have rolled back by itself, and then this is an error
@@ -259,8 +259,7 @@ func (t *tx) fill(batch []*op) error {
 		return nil
 	}
 	m := t.meta
-	_, err := t.db.exec(updateMeta, m.counter, m.blocks, m.boot, m.live, m.swept)
-	return err
+	return t.db.exec(updateMeta, m.counter, m.blocks, m.boot, m.live, m.swept)
 }
 
 // begin reads the clocks and meta, and takes the file over if its rows are of an earlier boot or
@@ -309,14 +308,14 @@ func (t *tx) takeOver() error {
 			t.d.path)
 	default:
 		// If the wall clock went back, a lease has at most as much left as when it was last renewed.
-		if _, err := t.db.exec(moveDeadlines, t.now, t.wall); err != nil {
+		if err := t.db.exec(moveDeadlines, t.now, t.wall); err != nil {
 			return err
 		}
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
 	return firstError(
-		func() error { _, err := t.db.exec(deleteProcessLeases); return err },
-		func() error { _, err := t.db.exec(deleteWaiters); return err })
+		func() error { return t.db.exec(deleteProcessLeases) },
+		func() error { return t.db.exec(deleteWaiters) })
 }
 
 // checkSidecar returns an error if there are leases of processes that rely on another sidecar,
@@ -334,7 +333,7 @@ func (t *tx) checkSidecar() error {
 	return nil
 }
 
-func readMeta(db conn) (m meta, err error) {
+func readMeta(db *conn) (m meta, err error) {
 	found := false
 	err = db.query(selectMeta, func(r row) {
 		m = meta{counter: r.int(0), blocks: r.int(1), boot: r.text(2), live: r.int(3), swept: r.text(4)}
@@ -358,7 +357,7 @@ func isEmptied(err error) bool {
 // recreate makes what is missing in the database.
 func (t *tx) recreate() error {
 	for _, sql := range append(createTables[:], replaceMeta) {
-		if _, err := t.db.exec(sql); err != nil {
+		if err := t.db.exec(sql); err != nil {
 			return err
 		}
 	}

@@ -1,2 +1,2 @@
 -- Deletes rows. Parameters: names.
-DELETE FROM {table} WHERE name IN ([names])
+DELETE FROM {table} WHERE name IN ([names]) AND {commits}

@@ -3,3 +3,4 @@
 -- twice, and names.
 DELETE FROM {table}
 WHERE used < {clock} - ? AND ends < {clock} - ? AND (holders = '' OR id <> '') AND waiters = '' AND name IN ([names])
+	AND {commits}

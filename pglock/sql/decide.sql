@@ -1,6 +1,6 @@
 -- decide computes the new state of the row l for a request: $1 name, $2 nonce, $3 slots, $4 TTL,
--- $5 tokens, $6 the entry for holders or waiters, $7 shared, $8 whether to wait, $9 how long a
--- waiter counts. Times are in microseconds. If an earlier request of the attempt was executed, and
+-- $5 tokens, $6 the entry for holders or waiters, $7 shared, $8 whether to wait. A
+-- waiter counts for {life}. Times are in microseconds. If an earlier request of the attempt was executed, and
 -- its answer was lost, its lease is in the row, and is mine: it then lasts for one TTL from now.
 SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,
@@ -9,7 +9,7 @@ SELECT v.granted, v.mine, v.fits, w.place,
 		'token', v.token, 'tokens', $5::bigint, 'since', c.now, 'until', c.now + $4::bigint, 'ttl', $4::bigint)) ELSE h.live END AS holders,
 	CASE WHEN v.mine OR v.granted THEN w.others
 		WHEN $8::bool AND v.fits AND w.place IS NULL THEN w.live || jsonb_build_array($6::jsonb || jsonb_build_object(
-			'since', c.now, 'until', c.now + $9::bigint))
+			'since', c.now, 'until', c.now + {life}))
 		ELSE w.live END AS waiters,
 	c.now AS used
 FROM (SELECT {clock} AS now) c

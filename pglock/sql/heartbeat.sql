@@ -1,10 +1,10 @@
 -- heartbeat is read for the names that a process waits for. It also lets the waiters with $2
--- nonces count for $3 more, and caps the ends of all entries. As heartbeatUnlocked, it skips the
+-- nonces count for {life} more, and caps the ends of all entries. As heartbeatUnlocked, it skips the
 -- rows that others have locked.
 WITH k AS (SELECT name FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE {skip}),
 	c AS MATERIALIZED (SELECT {clock} AS now, {no_flush} FROM (SELECT count(*) FROM k) n)
 UPDATE {table} l SET waiters = (
-	SELECT coalesce(jsonb_agg(CASE WHEN e->>'nonce' = ANY ($2::text[]) THEN e || jsonb_build_object('until', c.now + $3::bigint) ELSE e END ORDER BY i), '[]')
+	SELECT coalesce(jsonb_agg(CASE WHEN e->>'nonce' = ANY ($2::text[]) THEN e || jsonb_build_object('until', c.now + {life}) ELSE e END ORDER BY i), '[]')
 	FROM (SELECT {capped_waiter} AS e, i FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}) w),
 	holders = (SELECT coalesce(jsonb_agg({capped} ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i))
 FROM k, c WHERE l.name = k.name

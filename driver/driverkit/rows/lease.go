@@ -94,7 +94,8 @@ func (l *Lease) HasEnded() bool {
 	return l.ended
 }
 
-// Release implements [driver.Lease].
+// Release implements [driver.Lease]. If it fails because the store is unavailable, the driver retries
+// in the background until it is closed.
 func (l *Lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -104,7 +105,11 @@ func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	l.releasing = true
 	l.mu.Unlock()
-	return l.release(ctx, false)
+	err := l.release(ctx, false)
+	if err != nil {
+		l.d.registry.recordCleanup(l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
+	}
+	return err
 }
 
 // release releases the lease in the store. If retried is true, an earlier try
@@ -131,12 +136,6 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 		l.err = driver.ErrLost
 	}
 	return l.err
-}
-
-// RetryRelease has the driver retry a release that failed with err. It does so in the background,
-// and only if err says that the store was unavailable.
-func (l *Lease) RetryRelease(err error) {
-	l.d.registry.recordCleanup(l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 }
 
 // SetHolder implements [driver.Lease].

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -110,7 +111,6 @@ func (tb *table) release(_ context.Context, l *rows.Lease) (bool, error) {
 	s, err := tb.enter("Release", l.Req.Name)
 	defer tb.mu.Unlock()
 	if err != nil {
-		l.RetryRelease(err)
 		return false, err
 	}
 	freed := s.HolderOf(l.Nonce) != nil
@@ -664,6 +664,24 @@ func TestRefusal(t *testing.T) {
 		if got := tt.state.Refusal(driver.Request{Slots: tt.slots}); !errors.Is(got, tt.want) {
 			t.Errorf("Refusal of %d slots in %+v = %v, want %v", tt.slots, tt.state, got, tt.want)
 		}
+	}
+}
+
+// TestStatement checks that a part that is missing, or that no statement has, can't go unnoticed.
+func TestStatement(t *testing.T) {
+	files := fstest.MapFS{"sql/one.sql": {Data: []byte("-- comment\nSELECT {two} {given}")}, "sql/two.sql": {Data: []byte("2")}}
+	if got := rows.Statement(files, "one", nil, "given", "3"); got != "SELECT 2 3" {
+		t.Errorf("Statement = %q", got)
+	}
+	for _, given := range [][]string{nil, {"given", "3", "absent", ""}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Statement with the parts %q does not panic", given)
+				}
+			}()
+			rows.Statement(files, "one", nil, given...)
+		}()
 	}
 }
 
