@@ -3,6 +3,7 @@ package driver_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,7 +147,8 @@ func TestRequestCheck(t *testing.T) {
 		{"Shared", driver.Request{TTL: time.Second, Shared: true}, ""},
 		{"NoTTL", driver.Request{}, "TTL 0s: it must be positive"},
 		{"NegativeTTL", driver.Request{TTL: -1}, "TTL -1ns: it must be positive"},
-		{"NegativeSlots", driver.Request{TTL: time.Second, Slots: -1}, "slots -1: it can't be negative"},
+		{"NegativeSlots", driver.Request{TTL: time.Second, Slots: -1}, "slots -1: it is not between"},
+		{"TooManySlots", driver.Request{TTL: time.Second, Slots: math.MaxInt}, "it is not between"},
 		{"SharedSemaphore", driver.Request{TTL: time.Second, Slots: 3, Shared: true}, "no read side"},
 	}
 	for _, tt := range tests {
