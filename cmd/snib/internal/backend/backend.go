@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -257,7 +258,7 @@ func makeStateFolder() error {
 	}
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return explainSQLite("sqlite:"+file, err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -327,7 +328,7 @@ func explainSQLite(url string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %s: its folder does not exist; make it, or choose another file with --url", ErrConfig, url)
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", withURL(url, err))
 	}
 	return err
@@ -336,8 +337,8 @@ func explainSQLite(url string, err error) error {
 // canonical returns the same path for all ways to reach a file, as far as the path exists.
 func canonical(path string) (string, error) {
 	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
+	if err != nil { // our folder was removed
+		return "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		return file, nil

@@ -43,9 +43,6 @@ func (a *app) newLockCommand() *cobra.Command {
 		Long:    lockNotes,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("id") && l.id == "" {
-				return usagef("--id is empty: give the id that snib lock printed, or leave --id out to take the lock")
-			}
 			for _, useless := range []string{"try", "wait", "output"} {
 				if l.id != "" && cmd.Flags().Changed(useless) {
 					return usagef("--id extends a hold: it does not wait or print anything, so leave out --%s", useless)
