@@ -53,7 +53,7 @@ type location struct {
 	openMarks func() (*sql.DB, fence.Dialect, error)
 
 	transport *transport // nil if there is no server
-	graceOff  bool       // Redis, or a service in memory, grants locks at once after a restart
+	graceOff  bool       // a store in memory grants locks at once after a restart
 	unserved  string     // see urlKind
 }
 

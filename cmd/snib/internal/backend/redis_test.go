@@ -72,7 +72,7 @@ func TestRedisURL(t *testing.T) {
 			t.Errorf("%s: %v", tt.url, err)
 			continue
 		}
-		o, _, err := u.options()
+		o, err := u.options()
 		if err != nil || tt.want != nil && !tt.want(o) {
 			t.Errorf("options of %s = %+v, %v", tt.url, o, err)
 		}
@@ -98,7 +98,7 @@ func TestPasswordFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, _, err := u.options()
+		o, err := u.options()
 		if err != nil || o.Username != "me" || o.Password != want || o.Sentinel.Password != want {
 			t.Errorf("with the file %q, the passwords are %q and %q, %v; want %q", content, o.Password, o.Sentinel.Password, err, want)
 		}

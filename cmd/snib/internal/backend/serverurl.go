@@ -19,6 +19,10 @@ import (
 	"unicode"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/zklock"
 )
 
 // A urlKind is one of the schemes whose URLs this package parses itself. They all have the same
@@ -139,16 +143,14 @@ type serverURL struct {
 	passwordFile, tokenFile        string
 	ca, cert, key, serverName      string
 	insecure                       bool
-	graceOff, durable              bool
-	allowSplitBrain                bool
-	maxTTL, graceFloor, yieldEvery time.Duration
-	prefix                         string // of all keys and channels
 	sentinelUser, sentinelPassword string
 	sentinelPasswordFile           string
-	sessionTimeout                 time.Duration
-	keepSuspended                  bool
-	readWrite                      bool // as Curator's InterProcessReadWriteLock
-	literalNames                   bool
+
+	// What the parameters ask of the driver.
+	redis   []redislock.Option
+	redlock []redlock.Option
+	zk      []zklock.Option
+	etcd    []etcdlock.Option
 }
 
 // resolve is the resolve function of the [Scheme].
@@ -162,9 +164,7 @@ func (k urlKind) resolve(rest string) (location, error) {
 		loginAdvice = "set requirepass, or users with ACL"
 	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
-	return location{
-		url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff, unserved: k.unserved,
-	}, nil
+	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), unserved: k.unserved}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.
