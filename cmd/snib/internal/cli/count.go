@@ -31,13 +31,7 @@ func (c *countJSON) add(st driver.Status) {
 // count prints how many locks there are, and keeps none of them in memory.
 func (a *app) count(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string) error {
 	c := countJSON{Schema: "snib.count/1", Store: s.URL, Prefix: prefix}
-	line := a.newProgressLine()
-	err := forEachLockOf(ctx, s, prefix, foreign, func(st driver.Status) {
-		c.add(st)
-		line.show("%s so far", plural(c.Locks, "lock"))
-	})
-	line.clear()
-	if err != nil {
+	if err := forEachLockOf(ctx, s, prefix, foreign, c.add); err != nil {
 		return err
 	}
 	return a.print(output, result{

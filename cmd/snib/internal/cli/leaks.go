@@ -168,18 +168,15 @@ func (l *leaksCommand) awaitRenewals(ctx context.Context, suspects []leak) error
 			pause = max(pause, min(renewalDue(*k.hold), l.settle.value))
 		}
 	}
-	line := l.newProgressLine()
-	defer line.clear()
-	for end := time.Now().Add(pause); time.Now().Before(end); {
-		rest := time.Until(end)
-		line.show("watching for another %s whether a dead hold is renewed", short(rest))
-		select {
-		case <-time.After(min(rest, minSettle/2)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if pause > minSettle && onTerminal() {
+		l.infof("watching for %s whether a dead hold is renewed", short(pause))
 	}
-	return nil
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // renewalDue returns the time within which a holder that lives renews h, plus minSettle. A
@@ -192,10 +189,7 @@ const maxLeaks = 1000
 
 // findSuspects looks at all locks once.
 func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
-	line := l.newProgressLine()
-	defer line.clear()
 	enough := func() bool {
-		line.show("%s checked, %d suspect", plural(l.examined, "lock"), len(all))
 		l.limitReached = len(all) >= maxLeaks
 		return l.limitReached
 	}

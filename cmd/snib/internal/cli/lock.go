@@ -83,7 +83,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if err := refuseNestedInEnv(ctx, s, name); err != nil {
 		return err
 	}
-	locker, err := snib.New(detached{recordingDriver{s.Driver, acq}, acq.req.Holder}, acq.options()...)
+	locker, err := snib.New(recordingDriver{s.Driver, acq}, append(acq.options(), snib.Detached())...)
 	if err != nil {
 		return err
 	}
@@ -156,32 +156,19 @@ func readID(flag string) (string, error) {
 	return line, nil
 }
 
-// A detached driver acquires leases that outlive this process.
-type detached struct {
-	driver.Driver
-	holder driver.Holder
-}
-
-// Acquire implements [driver.Driver].
-func (d detached) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	req.Detached, req.Holder = true, d.holder
-	return d.Driver.Acquire(ctx, req)
-}
-
 // lockLabel begins the label of the holds of snib lock, which are meant to outlive the process that
 // they show.
 const lockLabel = "snib lock"
 
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
-	host, _ := os.Hostname() // only people read it
 	return &acquirer{
 		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(),
 		req: driver.Request{
 			Name: name, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the
 			// script.
-			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: labelWithUser(lockLabel), Kind: driver.KindDetached},
+			Holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser(lockLabel)},
 		},
 	}
 }
