@@ -81,6 +81,24 @@ type Store struct {
 	location
 }
 
+// The errors of Status, List and Break name the store.
+
+// Status implements [driver.Inspector].
+func (s *Store) Status(ctx context.Context, name string) (driver.Status, error) {
+	st, err := s.Driver.Status(ctx, name)
+	return st, withURL(s.URL, err)
+}
+
+// List implements [driver.Inspector].
+func (s *Store) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	return withURL(s.URL, s.Driver.List(ctx, prefix, yield))
+}
+
+// Break implements [driver.Inspector].
+func (s *Store) Break(ctx context.Context, name, id string) error {
+	return withURL(s.URL, s.Driver.Break(ctx, name, id))
+}
+
 // Private reports whether only this process can see the store.
 func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
 

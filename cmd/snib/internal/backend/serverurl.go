@@ -206,7 +206,7 @@ func (k urlKind) parse(rest string) (*serverURL, error) {
 		return nil, err
 	}
 	u := &serverURL{urlKind: k}
-	if err := u.setUser(userinfo); err != nil {
+	if u.user, u.password, err = u.login(userinfo); err != nil {
 		return nil, err
 	}
 	if err := u.setHosts(hosts); err != nil {
@@ -221,15 +221,15 @@ func (k urlKind) parse(rest string) (*serverURL, error) {
 	return u, u.validate()
 }
 
-func (u *serverURL) setUser(userinfo string) error {
-	user, password, _ := strings.Cut(userinfo, ":")
-	var err1, err2 error
-	u.user, err1 = url.PathUnescape(user)
-	u.password, err2 = url.PathUnescape(password)
+// login decodes the user and the password.
+func (k urlKind) login(userinfo string) (user, password string, err error) {
+	user, password, _ = strings.Cut(userinfo, ":")
+	user, err1 := url.PathUnescape(user)
+	password, err2 := url.PathUnescape(password)
 	if err1 != nil || err2 != nil { // the errors repeat a part of the password
-		return u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
+		return "", "", k.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
 	}
-	return nil
+	return user, password, nil
 }
 
 func (u *serverURL) setHosts(list string) error {

@@ -351,7 +351,7 @@ func (l *waitLine) reason() (text string, usual bool) {
 	}
 	ctx, cancel := briefly()
 	defer cancel()
-	st, err := status(ctx, l.store, l.acq.req.Name)
+	st, err := l.store.Status(ctx, l.acq.req.Name)
 	if err != nil {
 		// The error may pass. If not, the wait itself ends with it.
 		return ": " + message(err), false
@@ -427,7 +427,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	}
 	ctx, cancel := briefly()
 	defer cancel()
-	st, err := status(ctx, s, acq.req.Name)
+	st, err := s.Status(ctx, acq.req.Name)
 	switch {
 	case err != nil && acq.wait.set:
 		return acq.withheldError(err)

@@ -133,8 +133,8 @@ func (a *app) newRootCommand() *cobra.Command {
 	return root
 }
 
-// refuseEmptyFlags refuses a flag with an empty value, as that of a variable which was lost: it does
-// not mean that the flag was left out. [app.storeURL] judges --url.
+// refuseEmptyFlags refuses a flag with an empty value, as that of a variable which was lost: it
+// does not mean that the flag was left out. [app.storeURL] judges --url.
 func refuseEmptyFlags(cmd *cobra.Command, _ []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() == "" && f.Name != "url" {
@@ -249,13 +249,4 @@ func closeSoon(c io.Closer) {
 	case <-done:
 	case <-time.After(feedbackInterval):
 	}
-}
-
-// status reads the state of one lock from the store.
-func status(ctx context.Context, s *backend.Store, name string) (driver.Status, error) {
-	st, err := s.Status(ctx, name)
-	if err != nil {
-		return st, fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return st, nil
 }

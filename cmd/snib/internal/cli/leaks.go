@@ -144,7 +144,7 @@ func (l *leaksCommand) find(ctx context.Context, s *backend.Store, prefix string
 		// Before the request: a slow answer would make the lease look longer than expected,
 		// as if it had been renewed.
 		later := time.Since(seen)
-		st, err := status(ctx, s, k.name)
+		st, err := s.Status(ctx, k.name)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +194,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 		return l.limitReached
 	}
 	var failed error
-	err = forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+	err = s.List(ctx, prefix, func(st driver.Status) bool {
 		l.examined++
 		var found []leak
 		found, failed = l.leaksOf(ctx, s, st)
@@ -368,7 +368,7 @@ func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) 
 	if k.hold == nil {
 		return unblockQueue(ctx, s, k)
 	}
-	err := breakHold(ctx, s, k.name, *k.hold)
+	err := s.Break(ctx, k.name, k.hold.ID)
 	if !errors.Is(err, snib.ErrLost) {
 		l.auditBreak(s, k.name, *k.hold, "", err)
 	}
@@ -403,7 +403,7 @@ func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
 	if err != nil && !errors.Is(err, snib.ErrHeld) {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
-	st, err := status(ctx, s, k.name)
+	st, err := s.Status(ctx, k.name)
 	if err != nil {
 		return err
 	}

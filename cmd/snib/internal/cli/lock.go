@@ -98,7 +98,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	if err := l.report(lock); err != nil {
+	if err := l.printHold(l.output.value, lock, l.ttl.value, ""); err != nil {
 		_ = releaseSoon(lock) // nobody knows its id and token
 		return err
 	}
@@ -187,17 +187,15 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-func (l *lockCommand) report(lock *snib.Lock) error {
+// printHold prints what a script needs to know of its hold. The shell also gets the commands more.
+func (a *app) printHold(output string, lock *snib.Lock, ttl time.Duration, more string) error {
 	name, id, token := lock.Name(), lock.ID(), lock.Token()
-	return l.print(l.output.value, result{
-		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(l.ttl.value)} },
-		text:     func() string { return exports(name, id, token) },
+	return a.print(output, result{
+		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(ttl)} },
+		text: func() string {
+			return fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n%s", shellQuote(name), idVar, shellQuote(id), token, more)
+		},
 	})
-}
-
-// exports returns the shell commands that set the variables of a hold.
-func exports(name, id string, token uint64) string {
-	return fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), idVar, shellQuote(id), token)
 }
 
 func (a *app) newUnlockCommand() *cobra.Command {
@@ -238,7 +236,7 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 		}
 	}
 	if os.Getenv(keeperPIDVar) != "" {
-		st, err := status(ctx, s, name)
+		st, err := s.Status(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -262,12 +260,4 @@ func release(ctx context.Context, s *backend.Store, name, id string) error {
 		return s.Break(ctx, name, id)
 	}
 	return s.Lease(name, id, s.Info().MinTTL).Release(ctx)
-}
-
-// breakHold ends exactly the hold h, by force.
-func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Holding) error {
-	if err := s.Break(ctx, name, h.ID); err != nil {
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return nil
 }
