@@ -28,7 +28,6 @@ OFFLINE ?=
 SEEDS ?= 10000
 FIRST ?= 0
 BENCH ?= .
-HERD ?= 1000
 TIME ?= 3m
 SEED ?= 0
 SETUPS ?=
@@ -43,7 +42,7 @@ OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|pattern|peers|proc
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./cmd/sniblab/internal/nemesis ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
 
-.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack nemesis lab console pictures drawing million herd fuzz bench release release-test deps foreign-deps lint-deps
+.PHONY: help test others nightly vet size lint vuln fmt stress mutants long platforms windows simulate model attack nemesis lab console pictures drawing million fuzz bench release release-test deps foreign-deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -140,9 +139,6 @@ million: deps ## a million names locked by a process: its memory; a million lock
 lab: foreign-deps ## the lab: controls, then each of TARGETS (by default, snib on all stores and the libraries of others) for TIME=3m
 	cd cmd/sniblab && SNIB_LAB="--for $(TIME) $(addprefix --target ,$(TARGETS))" \
 		go test -count=1 -timeout 24h -v -run '^TestMatrix$$' .
-
-herd: deps ## HERD=1000 runs of the command at once, on Redis, PostgreSQL and MariaDB
-	cd cmd/snib && SNIB_HERD=$(HERD) go test -count=1 -timeout 1h -v -run '^TestGreatHerd$$' .
 
 fuzz: ## each fuzz target for FUZZTIME=30s
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | { found=; while IFS=: read -r file func; do \

@@ -161,12 +161,12 @@ func Shared() Option {
 
 // Slots makes the name a semaphore with n holders at a time. If callers give several numbers, as in
 // a rolling deploy that changes n, there are never more holders than any of them asked for, and the
-// others wait. While somebody holds the name, a request without Slots is an [ErrKind]. An n that is
-// not positive is an [ErrInvalid]. A slot has no number; [Locker.AcquireAny] takes one of n names.
+// others wait. While somebody holds the name, a request without Slots is an [ErrKind]. An n below 1
+// or above 2,147,483,647 is an [ErrInvalid]. A slot has no number; [Locker.AcquireAny] takes one of n names.
 func Slots(n int) Option {
 	return Option{func(c *config) error {
-		if n <= 0 {
-			return driver.Invalidf("Slots: %d is not positive", n)
+		if n <= 0 || n > driver.MaxSlots {
+			return driver.Invalidf("Slots: %d is not between 1 and %d", n, driver.MaxSlots)
 		}
 		c.slots = n
 		return nil

@@ -47,6 +47,7 @@ func TestInvalid(t *testing.T) {
 		{"LockDelay", snib.LockDelay(0), "LockDelay"},
 		{"LongLockDelay", snib.LockDelay(time.Minute), "more than 1m0s"},
 		{"Slots", snib.Slots(0), "Slots"},
+		{"TooManySlots", snib.Slots(math.MaxInt), "is not between"},
 		{"NoSlots", snib.Slots(2), "no semaphores"},
 		{"Shared", snib.Shared(), "no read/write locks"},
 		{"Fair", snib.Fair(), "order of arrival"},

@@ -10,6 +10,7 @@ package driver
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -224,6 +225,9 @@ type Request struct {
 	LockDelay time.Duration
 }
 
+// MaxSlots is the greatest number of slots: databases keep it in 32 bits.
+const MaxSlots = math.MaxInt32
+
 // Check reports, as an error that matches [ErrInvalid], what is wrong with a request on any
 // backend. It does not check the name; the core does, with [CheckName].
 func (r Request) Check() error {
@@ -234,8 +238,8 @@ func (r Request) Check() error {
 		return Invalidf("TTL %v: it is longer than %v", r.TTL, LongestTTL)
 	case r.MinHold > LongestTTL:
 		return Invalidf("MinHold %v: it is longer than %v", r.MinHold, LongestTTL)
-	case r.Slots < 0:
-		return Invalidf("number of slots %d: it can't be negative", r.Slots)
+	case r.Slots < 0 || r.Slots > MaxSlots:
+		return Invalidf("number of slots %d: it is not between 0 and %d", r.Slots, MaxSlots)
 	case r.Slots > 0 && r.Shared:
 		return Invalidf("request: a semaphore has no read side")
 	}

@@ -148,7 +148,8 @@ func TestRequestCheck(t *testing.T) {
 		{"NoTTL", driver.Request{}, "TTL 0s: it must be positive"},
 		{"NegativeTTL", driver.Request{TTL: -1}, "TTL -1ns: it must be positive"},
 		{"LongMinHold", driver.Request{TTL: time.Second, MinHold: math.MaxInt64}, "MinHold 2562047h"},
-		{"NegativeSlots", driver.Request{TTL: time.Second, Slots: -1}, "slots -1: it can't be negative"},
+		{"NegativeSlots", driver.Request{TTL: time.Second, Slots: -1}, "slots -1: it is not between"},
+		{"TooManySlots", driver.Request{TTL: time.Second, Slots: math.MaxInt}, "it is not between"},
 		{"SharedSemaphore", driver.Request{TTL: time.Second, Slots: 3, Shared: true}, "no read side"},
 	}
 	for _, tt := range tests {

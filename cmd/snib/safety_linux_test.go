@@ -5,11 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -312,30 +310,6 @@ func TestSlowDial(t *testing.T) {
 	all.Wait()
 }
 
-// herd starts n runs at once, and checks that each gets the lock.
-func herd(t *testing.T, n int) {
-	t.Helper()
-	began := time.Now()
-	var all []*proc
-	for range n {
-		all = append(all, start(t, "snib", "run", "name", "--", "true"))
-	}
-	failed := 0
-	for _, p := range all {
-		select {
-		case <-p.exited:
-		case <-time.After(time.Until(began.Add(15 * time.Minute))):
-			t.Fatalf("not all ended within %v", time.Since(began))
-		}
-		if code := p.ProcessState.ExitCode(); code != 0 {
-			if failed++; failed <= 5 {
-				t.Errorf("exit code = %d: %s", code, p.out.String())
-			}
-		}
-	}
-	t.Logf("%d runs took %v, %d failed", n, time.Since(began), failed)
-}
-
 // TestHerd starts more runs at once than the server accepts connections.
 func TestHerd(t *testing.T) {
 	for kind, connections := range map[string]string{"redis": "maxclients 30", "postgres": "max_connections=20",
@@ -344,27 +318,16 @@ func TestHerd(t *testing.T) {
 			newStore(t)
 			_, url := startServer(t, kind, connections)
 			setenv(t, "SNIB_URL", url)
-			herd(t, 40)
-		})
-	}
-}
-
-// TestGreatHerd starts as many runs at once as SNIB_HERD says, on servers with their default
-// number of connections. It needs a machine of its own: a thousand processes keep two cores
-// busy for longer than the minute for which an unreachable store is retried.
-func TestGreatHerd(t *testing.T) {
-	n, err := strconv.Atoi(os.Getenv("SNIB_HERD"))
-	if err != nil {
-		t.Skip("it takes a machine of its own: make herd")
-	}
-	for kind, connections := range map[string]string{
-		"redis": "maxclients 10000", "postgres": "max_connections=100", "mysql": "max-connections=151",
-	} {
-		t.Run(kind, func(t *testing.T) {
-			newStore(t)
-			_, url := startServer(t, kind, connections)
-			setenv(t, "SNIB_URL", url)
-			herd(t, n)
+			var all []*proc
+			for range 40 {
+				all = append(all, start(t, "snib", "run", "name", "--", "true"))
+			}
+			for _, p := range all {
+				<-p.exited // on a busy machine, not soon
+				if code := p.ProcessState.ExitCode(); code != 0 {
+					t.Errorf("exit code = %d: %s", code, p.out.String())
+				}
+			}
 		})
 	}
 }

@@ -77,7 +77,7 @@ func TestNotAllowed(t *testing.T) {
 		cmd := run("")
 		cmd.Args = []string{bin, "run", "name", "--", "true"} // the default store
 		cmd.Env = append(environ(t), "XDG_STATE_HOME="+sealed)
-		checkFailure(t, cmd, 77, sealed)
+		checkFailure(t, cmd, 77, sealed, "choose a file that you may write")
 	})
 }
 

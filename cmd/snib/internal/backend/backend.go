@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -52,7 +53,7 @@ type location struct {
 	openMarks func() (*sql.DB, fence.Dialect, error)
 
 	transport *transport // nil if there is no server
-	graceOff  bool       // Redis, or a service in memory, grants locks at once after a restart
+	graceOff  bool       // a store in memory grants locks at once after a restart
 	unserved  string     // see urlKind
 }
 
@@ -78,6 +79,24 @@ type Store struct {
 	URL string // canonical, without secrets
 
 	location
+}
+
+// The errors of Status, List and Break name the store.
+
+// Status implements [driver.Inspector].
+func (s *Store) Status(ctx context.Context, name string) (driver.Status, error) {
+	st, err := s.Driver.Status(ctx, name)
+	return st, withURL(s.URL, err)
+}
+
+// List implements [driver.Inspector].
+func (s *Store) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	return withURL(s.URL, s.Driver.List(ctx, prefix, yield))
+}
+
+// Break implements [driver.Inspector].
+func (s *Store) Break(ctx context.Context, name, id string) error {
+	return withURL(s.URL, s.Driver.Break(ctx, name, id))
 }
 
 // Private reports whether only this process can see the store.
@@ -257,7 +276,7 @@ func makeStateFolder() error {
 	}
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return explainSQLite("sqlite:"+file, err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -327,7 +346,7 @@ func explainSQLite(url string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %s: its folder does not exist; make it, or choose another file with --url", ErrConfig, url)
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", withURL(url, err))
 	}
 	return err
@@ -336,8 +355,8 @@ func explainSQLite(url string, err error) error {
 // canonical returns the same path for all ways to reach a file, as far as the path exists.
 func canonical(path string) (string, error) {
 	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
+	if err != nil { // our folder was removed
+		return "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		return file, nil

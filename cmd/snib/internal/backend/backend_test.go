@@ -19,39 +19,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-func TestOpenRefuses(t *testing.T) {
-	dir := t.TempDir()
-	foreign := filepath.Join(dir, "foreign")
-	if err := os.WriteFile(foreign, []byte(strings.Repeat("not a database\n", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct{ name, url, want string }{
-		{"Typo", "sqltie:x", `unknown scheme "sqltie"; there are sqlite:, redis://, redis+unix://, redis+sentinel://, redis+cluster://, ` +
-			"redlock://, zk://, etcd://, http://, postgres://, mysql://, memory:; see snib help stores"},
-		{"Port", "localhost:6379", "did you mean redis://localhost:6379?"},
-		{"Path", "/x/y.db", "did you mean sqlite:/x/y.db?"},
-		{"Word", "locks", "there are sqlite:, "},
-		{"NoPath", "sqlite:", "needs a path"},
-		{"NoFolder", "sqlite:" + dir + "/no/x.db", "folder does not exist"},
-		{"Foreign", "sqlite:" + foreign, "name another file"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s, err := Open(t.Context(), tt.url, Take)
-			if err == nil {
-				s.Close()
-				t.Fatalf("Open(t.Context(), %q) = nil error", tt.url)
-			}
-			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("Open(t.Context(), %q) = %v, want ErrConfig with %q", tt.url, err, tt.want)
-			}
-			if n := strings.Count(err.Error(), foreign); n > 1 {
-				t.Errorf("the path occurs %d times in %q, want once", n, err)
-			}
-		})
-	}
-}
-
 // TestUntrusted checks that a server whose certificate nobody vouches for is a mistake of
 // configuration and no outage, for which the command would wait.
 func TestUntrusted(t *testing.T) {
@@ -115,24 +82,6 @@ func TestDefaultFile(t *testing.T) {
 	}
 	if got, err := DefaultFile(); got != want || err != nil {
 		t.Errorf("DefaultFile = %s, %v, want %s", got, err, want)
-	}
-}
-
-// TestLookCreatesNothing checks that a store that does not exist is shown as empty, and is not
-// created until somebody takes a lock in it.
-func TestLookCreatesNothing(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", dir)
-	s, err := Open(t.Context(), "", Look)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if st, err := s.Driver.Status(context.Background(), "name"); err != nil || len(st.Holders) > 0 {
-		t.Errorf("Status = %v, %v, want a free lock", st, err)
-	}
-	if all, err := os.ReadDir(dir); err != nil || len(all) > 0 {
-		t.Errorf("the folder has %v, %v; want nothing", all, err)
 	}
 }
 

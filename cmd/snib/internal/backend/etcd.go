@@ -26,10 +26,6 @@ func (u *serverURL) openEtcd(ctx context.Context) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	var opts []etcdlock.Option
-	if u.sessionTimeout > 0 {
-		opts = append(opts, etcdlock.Timeout(u.sessionTimeout))
-	}
 	conf := clientv3.Config{
 		Endpoints: u.endpoints(), TLS: secure,
 		DialTimeout: cmp.Or(u.dialTimeout, defaultDialTimeout),
@@ -48,7 +44,7 @@ func (u *serverURL) openEtcd(ctx context.Context) (driver.Driver, error) {
 	if err != nil {
 		return nil, u.explainEtcd(err)
 	}
-	d, err := etcdlock.New(client, opts...)
+	d, err := etcdlock.New(client, u.etcd...)
 	if err != nil {
 		_ = client.Close()
 		return nil, err

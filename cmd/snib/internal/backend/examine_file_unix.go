@@ -8,18 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
-
-// freeSpace returns how many bytes this user can still write to the disk of the file.
-func freeSpace(path string) (uint64, error) {
-	var disk unix.Statfs_t
-	if err := unix.Statfs(path, &disk); err != nil {
-		return 0, err
-	}
-	return uint64(disk.Bavail) * uint64(disk.Bsize), nil //nolint:gosec,unconvert // neither is negative; the types differ by system
-}
 
 // examineAccess checks who may use and replace the file, and the files beside it.
 func examineAccess(path string) ([]Finding, error) {

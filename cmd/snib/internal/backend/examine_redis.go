@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -145,26 +144,11 @@ func replicaFindings(s redisadmin.Server) []Finding {
 	if n == 0 {
 		return []Finding{{Check: "replicas", Verdict: Good, Value: "none: there is nothing to fail over to"}}
 	}
-	master, _ := strconv.ParseInt(s.Info["master_repl_offset"], 10, 64)
-	var behind int64
-	for i := range n {
-		for part := range strings.SplitSeq(s.Info[fmt.Sprintf("slave%d", i)], ",") {
-			if text, ok := strings.CutPrefix(part, "offset="); ok {
-				at, _ := strconv.ParseInt(text, 10, 64)
-				behind = max(behind, master-at)
-			}
-		}
-	}
-	const maxBehind = 1 << 20
-	all := []Finding{newFinding("replicas", fmt.Sprintf("%d, the last %d bytes behind", n, behind), behind < maxBehind, Note,
-		"leases that a replica has not received are lost when it is promoted")}
+	all := []Finding{{Check: "replicas", Verdict: Good, Value: strconv.Itoa(n)}}
 	minReplicas, known := s.Settings["min-replicas-to-write"]
-	switch {
-	case !known:
-		all = append(all, Finding{Check: "min-replicas-to-write", Verdict: Note, Value: "not known: CONFIG GET is not allowed", Advice: "1 or more is right"})
-	default:
-		all = append(all, newFinding("min-replicas-to-write", minReplicas, minReplicas != "0", Unmet,
-			"set it to 1: a master that is cut off from its replicas goes on granting locks that they never receive"))
+	if !known {
+		return append(all, Finding{Check: "min-replicas-to-write", Verdict: Note, Value: "not known: CONFIG GET is not allowed", Advice: "1 or more is right"})
 	}
-	return all
+	return append(all, newFinding("min-replicas-to-write", minReplicas, minReplicas != "0", Unmet,
+		"set it to 1: a master that is cut off from its replicas goes on granting locks that they never receive"))
 }

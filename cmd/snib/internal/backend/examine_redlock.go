@@ -23,11 +23,11 @@ type redlockStore struct {
 }
 
 func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
-	servers, opts, err := s.url.nodeOptions()
+	servers, err := s.url.servers()
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := redlock.Admin(servers, opts...).Examine(ctx)
+	nodes, err := redlock.Admin(servers, s.url.redlock...).Examine(ctx)
 	if err != nil {
 		return nil, err
 	}

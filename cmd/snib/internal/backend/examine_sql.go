@@ -88,11 +88,8 @@ func describePooler(direct bool) string {
 // postgresStandbys says whether a standby that may be promoted has all commits.
 func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 	var n, known, sync int
-	var behind int64
-	err := pool.QueryRow(ctx, `SELECT count(*), count(sync_state), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
-		coalesce(max(pg_wal_lsn_diff(
-			CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_lsn() END, replay_lsn)), 0)::bigint
-		FROM pg_stat_replication`).Scan(&n, &known, &sync, &behind)
+	err := pool.QueryRow(ctx, `SELECT count(*), count(sync_state), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
+		FROM pg_stat_replication`).Scan(&n, &known, &sync)
 	switch {
 	case err != nil:
 		return Finding{}, err
@@ -101,7 +98,7 @@ func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) 
 	case known == 0: // everybody may see the rows, but not their contents
 		return Finding{Check: "standbys", Verdict: Note, Value: fmt.Sprintf("%d, but this user may not read their state", n), Advice: "run this as a member of pg_monitor"}, nil
 	}
-	return newFinding("standbys", fmt.Sprintf("%d, of which %d synchronous, the last %d bytes behind", n, sync, behind), sync > 0, Unmet,
+	return newFinding("standbys", fmt.Sprintf("%d, of which %d synchronous", n, sync), sync > 0, Unmet,
 		"set synchronous_standby_names: a standby that lacks commits loses locks and tokens when it is promoted"), nil
 }
 

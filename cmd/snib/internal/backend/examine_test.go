@@ -68,7 +68,6 @@ func TestRedisFindings(t *testing.T) {
 		{name: "Fsync", settings: map[string]string{"appendfsync": "everysec"}, check: "persistence", verdict: Note},
 		{name: "NoFile", settings: map[string]string{"appendonly": "no"}, check: "persistence", verdict: Note},
 		{name: "SplitBrain", settings: map[string]string{"min-replicas-to-write": "0"}, check: "min-replicas-to-write", verdict: Unmet},
-		{name: "Lag", info: map[string]string{"slave0": "ip=1,port=2,state=online,offset=1,lag=9"}, check: "replicas", verdict: Note},
 		{name: "ClockAhead", ahead: 1100 * time.Millisecond, check: "clock", verdict: Unmet},
 		{name: "ClockBehind", ahead: -1100 * time.Millisecond, check: "clock", verdict: Unmet},
 		{name: "ClockMayBeStepped", ahead: -900 * time.Millisecond, check: "clock", verdict: Note},

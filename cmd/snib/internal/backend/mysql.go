@@ -32,9 +32,6 @@ var mySQLParameters = map[string]func(string) error{
 // are of the Go driver's data source names.
 func resolveMySQL(rest string) (location, error) {
 	const example = "such as mysql://user@localhost:3306/app"
-	if !strings.HasPrefix(rest, "//") {
-		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
-	}
 	dialect := sqlDialect{scheme: "mysql", taken: mySQLParameters, check: func(_, pair string) error {
 		if _, err := mysql.ParseDSN("/?" + pair); err != nil {
 			return errValue

@@ -8,6 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/zklock"
 )
 
 // A family is one of the kinds of stores whose URLs we parse ourselves.
@@ -63,20 +68,25 @@ func (u *serverURL) parameters() []Parameter {
 	text := func(field *string) func(string) error {
 		return func(value string) error { *field = value; return nil }
 	}
-	choice := func(field *bool, yes, no string) func(string) error {
+	choice := func(yes, no string, chosen func()) func(string) error {
 		return func(value string) error {
-			*field = value == yes
-			if !*field && value != no {
+			switch value {
+			case yes:
+				chosen()
+			case no: // the default
+			default:
 				return fmt.Errorf("it is neither %s nor %s", yes, no)
 			}
 			return nil
 		}
 	}
-	span := func(field *time.Duration, max time.Duration) func(string) error {
-		return func(value string) (err error) {
-			if *field, err = ParseDuration(value); err != nil || *field <= 0 || *field > max {
+	span := func(max time.Duration, set func(time.Duration)) func(string) error {
+		return func(value string) error {
+			d, err := ParseDuration(value)
+			if err != nil || d <= 0 || d > max {
 				return fmt.Errorf("it is not a duration of up to %v; give one such as 20s", max)
 			}
+			set(d)
 			return nil
 		}
 	}
@@ -88,46 +98,62 @@ func (u *serverURL) parameters() []Parameter {
 		{Syntax: "password-file=FILE", of: withLogins, Doc: "a file whose first line is the password", set: text(&u.passwordFile)},
 		{Syntax: "token-file=FILE", of: serviceFamily, set: text(&u.tokenFile),
 			Doc: "a file whose first line is the token that the service asks for (default $" + apiTokenVar + ")"},
-		{Syntax: "dial-timeout=DURATION", of: anyServer, set: span(&u.dialTimeout, time.Hour),
+		{Syntax: "dial-timeout=DURATION", of: anyServer, set: span(time.Hour, func(d time.Duration) { u.dialTimeout = d }),
 			Doc: "how long to try to connect (default 5s; lock service 2s)"},
 		{Syntax: "db=NUMBER", of: redisFamily, socket: true, Doc: "the database, behind a Unix socket", set: u.setDatabase},
-		{Syntax: "max-ttl=DURATION", of: anyRedis, set: span(&u.maxTTL, maxTTL),
+		{Syntax: "max-ttl=DURATION", of: anyRedis, set: span(maxTTL, func(d time.Duration) {
+			u.redis, u.redlock = append(u.redis, redislock.MaxTTL(d)), append(u.redlock, redlock.MaxTTL(d))
+		}),
 			Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)"},
-		{Syntax: "failover-grace=on|off", of: redisFamily, set: choice(&u.graceOff, "off", "on"),
+		{Syntax: "failover-grace=on|off", of: redisFamily, set: choice("off", "on", add(&u.redis, redislock.FailoverGrace(false))),
 			Doc: "off: grant locks at once after a restart or a failover, and do not wait " +
 				"for the holds that may have been forgotten; a lock can then be granted twice (default on)"},
-		{Syntax: "durable=aof|off", of: redisFamily, set: choice(&u.durable, "aof", "off"),
+		{Syntax: "durable=aof|off", of: redisFamily, set: choice("aof", "off", add(&u.redis, redislock.DurableAOF())),
 			Doc: "aof: one server that saves each write (appendonly yes, appendfsync always): a restart " +
 				"that keeps the file forgets nothing and delays no lock; the same for all clients (default off)"},
-		{Syntax: "grace-floor=DURATION", of: redisFamily, set: span(&u.graceFloor, 24*time.Hour),
+		{Syntax: "grace-floor=DURATION", of: redisFamily, set: span(24*time.Hour, adder(&u.redis, redislock.GraceFloor)),
 			Doc: "the minimum time without grants after a restart or a failover, the same for all clients (default 30s; Sentinel: 20s or more)"},
-		{Syntax: "prefix=PREFIX", of: redisFamily, set: text(&u.prefix),
+		{Syntax: "prefix=PREFIX", of: redisFamily, set: func(value string) error { adder(&u.redis, redislock.Prefix)(value); return nil },
 			Doc: "a prefix of all keys and channels, for a user who may use no others; the same for all clients (default none)"},
-		{Syntax: "yield-to-foreign=DURATION", of: redisFamily, set: span(&u.yieldEvery, 24*time.Hour),
+		{Syntax: "yield-to-foreign=DURATION", of: redisFamily, set: span(24*time.Hour, adder(&u.redis, redislock.YieldToForeign)),
 			Doc: "how often to leave a lock that snib waits for free for 300 ms, so that clients " +
 				"of other libraries that poll get a chance (1s or more; default never)"},
-		{Syntax: "allow-split-brain=on|off", of: redisFamily, sentinel: true, set: choice(&u.allowSplitBrain, "on", "off"),
+		{Syntax: "allow-split-brain=on|off", of: redisFamily, sentinel: true,
+			set: choice("on", "off", add(&u.redis, redislock.AllowSplitBrain())),
 			Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two masters may grant the same lock (default off)"},
 		{Syntax: "sentinel-user=NAME", of: redisFamily, sentinel: true, Doc: "Sentinel: the user name for the Sentinels", set: text(&u.sentinelUser)},
 		{Syntax: "sentinel-password=PASSWORD", of: redisFamily, sentinel: true, Doc: "Sentinel: the password for the Sentinels", set: text(&u.sentinelPassword)},
 		{Syntax: "sentinel-password-file=FILE", of: redisFamily, sentinel: true, Doc: "Sentinel: a file whose first line is that password",
 			set: text(&u.sentinelPasswordFile)},
-		{Syntax: "session-timeout=DURATION", of: zkFamily | etcdFamily, set: span(&u.sessionTimeout, time.Hour),
+		{Syntax: "session-timeout=DURATION", of: zkFamily | etcdFamily,
+			set: span(time.Hour, func(d time.Duration) {
+				u.zk, u.etcd = append(u.zk, zklock.Timeout(d)), append(u.etcd, etcdlock.Timeout(d))
+			}),
 			Doc: "the time after which the store frees the locks of a silent client (default 15s)"},
-		{Syntax: "suspended=lost|keep", of: zkFamily, set: choice(&u.keepSuspended, "keep", "lost"),
+		{Syntax: "suspended=lost|keep", of: zkFamily, set: choice("keep", "lost", add(&u.zk, zklock.KeepSuspended())),
 			Doc: "keep: a lock outlasts its connection if another one continues the session in time (default lost)"},
-		{Syntax: "curator-read-write=on|off", of: zkFamily, set: choice(&u.readWrite, "on", "off"),
+		{Syntax: "curator-read-write=on|off", of: zkFamily, set: choice("on", "off", add(&u.zk, zklock.CuratorReadWrite())),
 			Doc: "on: exclude both sides of Curator's InterProcessReadWriteLock, and no longer its InterProcessMutex (default off)"},
-		{Syntax: "literal-names=on|off", of: zkFamily, set: choice(&u.literalNames, "on", "off"),
+		{Syntax: "literal-names=on|off", of: zkFamily, set: choice("on", "off", add(&u.zk, zklock.LiteralNames())),
 			Doc: "on: use names as they are, without escapes, as the path of another library's lock (default off)"},
 		{Syntax: "ca=FILE", of: anyServer, tls: true, Doc: "TLS: a file of trusted authorities, PEM, instead of the system's", set: text(&u.ca)},
 		{Syntax: "cert=FILE", of: anyServer, tls: true, Doc: "TLS: a file with the client's certificate, PEM", set: text(&u.cert)},
 		{Syntax: "key=FILE", of: anyServer, tls: true, Doc: "TLS: a file with the key of that certificate, PEM", set: text(&u.key)},
 		{Syntax: "server-name=NAME", of: anyServer, tls: true, set: text(&u.serverName),
 			Doc: "TLS: the name in the server's certificate, if it is not the host"},
-		{Syntax: "insecure=on|off", of: anyServer, tls: true, set: choice(&u.insecure, "on", "off"),
+		{Syntax: "insecure=on|off", of: anyServer, tls: true, set: choice("on", "off", func() { u.insecure = true }),
 			Doc: "on: TLS without a check of the certificate (default off)"},
 	}
+}
+
+// adder returns a function that adds to options the one that option makes of a value.
+func adder[O, V any](options *[]O, option func(V) O) func(V) {
+	return func(value V) { *options = append(*options, option(value)) }
+}
+
+// add returns a function that adds option to options.
+func add[O any](options *[]O, option O) func() {
+	return func() { *options = append(*options, option) }
 }
 
 // ParseDuration parses a duration in Go's syntax, or a bare number of seconds.

@@ -68,9 +68,6 @@ func checkTLSVersion(value string) error {
 // resolvePostgres is the resolve function of lease rows in PostgreSQL. The URL, the environment
 // variables and the password file are those of libpq.
 func resolvePostgres(rest string) (location, error) {
-	if !strings.HasPrefix(rest, "//") {
-		return location{}, fmt.Errorf("%w URL: postgres: needs a host, such as postgres://user@localhost:5432/app", ErrConfig)
-	}
 	dialect := sqlDialect{scheme: "postgres", taken: libpqParameters, check: checkPgx}
 	u, err := dialect.split(rest)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 )
 
 func (u *serverURL) openRedis(ctx context.Context) (driver.Driver, error) {
-	o, opts, err := u.options()
+	o, err := u.options()
 	if err != nil {
 		return nil, err
 	}
-	d, err := redislock.Open(ctx, o, opts...)
+	d, err := redislock.Open(ctx, o, u.redis...)
 	if err != nil {
 		return nil, u.explain(err)
 	}
@@ -32,14 +32,14 @@ func (u *serverURL) openRedis(ctx context.Context) (driver.Driver, error) {
 }
 
 // options reads the files that the URL names, and returns how to connect.
-func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, err error) {
+func (u *serverURL) options() (o rueidis.ClientOption, err error) {
 	password, secure, err := u.credentials()
 	if err != nil {
-		return o, nil, err
+		return o, err
 	}
 	sentinelPassword, err := readSecret(u.sentinelPassword, u.sentinelPasswordFile)
 	if err != nil {
-		return o, nil, err
+		return o, err
 	}
 	dialer := net.Dialer{Timeout: cmp.Or(u.dialTimeout, defaultDialTimeout)}
 	o = rueidis.ClientOption{
@@ -64,25 +64,7 @@ func (u *serverURL) options() (o rueidis.ClientOption, opts []redislock.Option, 
 			TLSConfig: secure, Dialer: dialer,
 		}
 	}
-	if u.maxTTL > 0 {
-		opts = append(opts, redislock.MaxTTL(u.maxTTL))
-	}
-	if u.prefix != "" {
-		opts = append(opts, redislock.Prefix(u.prefix))
-	}
-	if u.yieldEvery > 0 {
-		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))
-	}
-	if u.durable {
-		opts = append(opts, redislock.DurableAOF())
-	}
-	if u.graceFloor > 0 {
-		opts = append(opts, redislock.GraceFloor(u.graceFloor))
-	}
-	if u.allowSplitBrain {
-		opts = append(opts, redislock.AllowSplitBrain())
-	}
-	return o, append(opts, redislock.FailoverGrace(!u.graceOff)), nil
+	return o, nil
 }
 
 // explain adds, in terms of the URL, what can be done about a Redis that could not be opened.

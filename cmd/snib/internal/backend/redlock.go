@@ -14,31 +14,28 @@ import (
 )
 
 func (u *serverURL) openNodes(ctx context.Context) (driver.Driver, error) {
-	servers, opts, err := u.nodeOptions()
+	servers, err := u.servers()
 	if err != nil {
 		return nil, err
 	}
-	d, err := redlock.Open(ctx, servers, opts...)
+	d, err := redlock.Open(ctx, servers, u.redlock...)
 	if err != nil {
 		return nil, err
 	}
 	return &redlockStore{d, u}, nil
 }
 
-// nodeOptions returns how to connect to each node.
-func (u *serverURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock.Option, err error) {
-	o, _, err := u.options()
+// servers returns how to connect to each node.
+func (u *serverURL) servers() (servers []rueidis.ClientOption, err error) {
+	o, err := u.options()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, host := range u.hosts {
 		o.InitAddress = []string{host}
 		servers = append(servers, o)
 	}
-	if u.maxTTL > 0 {
-		opts = append(opts, redlock.MaxTTL(u.maxTTL))
-	}
-	return servers, opts, nil
+	return servers, nil
 }
 
 // explainNodes adds the URL to err. If the configuration must be wrong, the
@@ -69,11 +66,11 @@ func Nodes(url string) (*Redlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers, opts, err := u.nodeOptions()
+	servers, err := u.servers()
 	if err != nil {
 		return nil, err
 	}
-	return &Redlock{URL: u.String(), url: u, Admin: redlock.Admin(servers, opts...)}, nil
+	return &Redlock{URL: u.String(), url: u, Admin: redlock.Admin(servers, u.redlock...)}, nil
 }
 
 // Reach reports a problem that waiting does not solve: a node denies access, or

@@ -19,6 +19,10 @@ import (
 	"unicode"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/zklock"
 )
 
 // A urlKind is one of the schemes whose URLs this package parses itself. They all have the same
@@ -139,16 +143,14 @@ type serverURL struct {
 	passwordFile, tokenFile        string
 	ca, cert, key, serverName      string
 	insecure                       bool
-	graceOff, durable              bool
-	allowSplitBrain                bool
-	maxTTL, graceFloor, yieldEvery time.Duration
-	prefix                         string // of all keys and channels
 	sentinelUser, sentinelPassword string
 	sentinelPasswordFile           string
-	sessionTimeout                 time.Duration
-	keepSuspended                  bool
-	readWrite                      bool // as Curator's InterProcessReadWriteLock
-	literalNames                   bool
+
+	// What the parameters ask of the driver.
+	redis   []redislock.Option
+	redlock []redlock.Option
+	zk      []zklock.Option
+	etcd    []etcdlock.Option
 }
 
 // resolve is the resolve function of the [Scheme].
@@ -162,9 +164,7 @@ func (k urlKind) resolve(rest string) (location, error) {
 		loginAdvice = "set requirepass, or users with ACL"
 	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
-	return location{
-		url: u.String(), open: open, transport: u.newTransport(loginAdvice), graceOff: u.graceOff, unserved: k.unserved,
-	}, nil
+	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), unserved: k.unserved}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.
@@ -206,7 +206,7 @@ func (k urlKind) parse(rest string) (*serverURL, error) {
 		return nil, err
 	}
 	u := &serverURL{urlKind: k}
-	if err := u.setUser(userinfo); err != nil {
+	if u.user, u.password, err = u.login(userinfo); err != nil {
 		return nil, err
 	}
 	if err := u.setHosts(hosts); err != nil {
@@ -221,15 +221,15 @@ func (k urlKind) parse(rest string) (*serverURL, error) {
 	return u, u.validate()
 }
 
-func (u *serverURL) setUser(userinfo string) error {
-	user, password, _ := strings.Cut(userinfo, ":")
-	var err1, err2 error
-	u.user, err1 = url.PathUnescape(user)
-	u.password, err2 = url.PathUnescape(password)
+// login decodes the user and the password.
+func (k urlKind) login(userinfo string) (user, password string, err error) {
+	user, password, _ = strings.Cut(userinfo, ":")
+	user, err1 := url.PathUnescape(user)
+	password, err2 := url.PathUnescape(password)
 	if err1 != nil || err2 != nil { // the errors repeat a part of the password
-		return u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
+		return "", "", k.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
 	}
-	return nil
+	return user, password, nil
 }
 
 func (u *serverURL) setHosts(list string) error {

@@ -36,7 +36,7 @@ type sqlDialect struct {
 // sqlSyntax is the form of the URL of a database, after its scheme.
 const sqlSyntax = "://USER:PASSWORD@HOST:PORT/DATABASE"
 
-// splitSQL parses the part of a URL after the scheme and its colon. It refuses a password with a /
+// split parses the part of a URL after the scheme and its colon. It refuses a password with a /
 // or ? that is not encoded: a part of it would end up in other parts of the URL, which are shown.
 func (d sqlDialect) split(rest string) (*sqlURL, error) {
 	u := &sqlURL{urlKind: urlKind{scheme: d.scheme, syntax: d.scheme + sqlSyntax}, taken: map[string]string{}}
@@ -44,13 +44,9 @@ func (d sqlDialect) split(rest string) (*sqlURL, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, password, hasPassword := strings.Cut(userinfo, ":")
-	var decodedUser string
-	if decodedUser, err = url.PathUnescape(user); err == nil {
-		u.password, err = url.PathUnescape(password)
-	}
-	if err != nil { // the errors repeat a part of the password
-		return nil, u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
+	var user string
+	if user, u.password, err = u.login(userinfo); err != nil {
+		return nil, err
 	}
 	if host, err := url.PathUnescape(hosts); err == nil && strings.HasPrefix(host, "/") { // as in libpq
 		path, port, ok := cutLast(host, ":")
@@ -63,18 +59,19 @@ func (d sqlDialect) split(rest string) (*sqlURL, error) {
 	if err != nil {
 		return nil, err
 	}
+	u.hasPassword = strings.Contains(userinfo, ":")
 	if u.passwordFile != "" {
-		if hasPassword {
+		if u.hasPassword {
 			return nil, fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
 		}
 		if u.password, err = u.currentPassword(); err != nil {
 			return nil, err
 		}
+		u.hasPassword = true
 	}
-	u.hasPassword = hasPassword || u.passwordFile != ""
 	u.rest = "//"
 	if userinfo != "" {
-		u.rest += url.User(decodedUser).String() + "@"
+		u.rest += url.User(user).String() + "@"
 	}
 	u.rest += hosts + "/" + path
 	if query != "" {

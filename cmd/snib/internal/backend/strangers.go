@@ -12,15 +12,7 @@ import (
 
 // A Stranger is a key that another lock library left in the store and that will never end by
 // itself.
-type Stranger struct {
-	Key, Library, Problem string
-
-	// Unsure means that the key may be no lock.
-	Unsure bool
-
-	// Value, if not empty, is the id that Break takes, with the token 0, to delete the key.
-	Value string
-}
+type Stranger = redisadmin.Stranger
 
 // Strangers calls yield for each key that another lock library left behind, until yield returns
 // false. It searches only Redis.
@@ -29,7 +21,7 @@ func (s *Store) Strangers(ctx context.Context, prefix string, yield func(Strange
 	if !ok {
 		return nil
 	}
-	return withURL(s.URL, d.Admin().Strangers(ctx, prefix, func(f redisadmin.Stranger) bool { return yield(Stranger(f)) }))
+	return withURL(s.URL, d.Admin().Strangers(ctx, prefix, yield))
 }
 
 // Foreign calls yield for each lock of another lock library in Redis, until yield returns false. It

@@ -44,19 +44,7 @@ func (u *serverURL) zooKeeperOptions() ([]zklock.Option, error) {
 	if u.root != "" {
 		opts = append(opts, zklock.Root(u.root))
 	}
-	if u.sessionTimeout > 0 {
-		opts = append(opts, zklock.Timeout(u.sessionTimeout))
-	}
-	if u.keepSuspended {
-		opts = append(opts, zklock.KeepSuspended())
-	}
-	if u.readWrite {
-		opts = append(opts, zklock.CuratorReadWrite())
-	}
-	if u.literalNames {
-		opts = append(opts, zklock.LiteralNames())
-	}
-	return opts, nil
+	return append(opts, u.zk...), nil
 }
 
 // zooKeeperDenied reports whether ZooKeeper refused us for lack of permission.

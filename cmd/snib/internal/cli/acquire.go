@@ -45,7 +45,7 @@ type acquirer struct {
 }
 
 // A recordingDriver is a driver that records, in the acquirer, the id of the last attempt, and why
-// the store could not serve it.
+// the store could not serve it. It shows others the pid of the acquirer's request, if that has one.
 type recordingDriver struct {
 	driver.Driver
 	*acquirer
@@ -56,6 +56,7 @@ func (d recordingDriver) Acquire(ctx context.Context, req driver.Request) (drive
 	d.mu.Lock()
 	d.req.ID = req.ID
 	d.mu.Unlock()
+	req.Holder.PID = cmp.Or(d.req.Holder.PID, req.Holder.PID)
 	lease, err := d.Driver.Acquire(ctx, req)
 	if isUnavailable(err) {
 		d.recordFailure(err)
@@ -350,7 +351,7 @@ func (l *waitLine) reason() (text string, usual bool) {
 	}
 	ctx, cancel := briefly()
 	defer cancel()
-	st, err := status(ctx, l.store, l.acq.req.Name)
+	st, err := l.store.Status(ctx, l.acq.req.Name)
 	if err != nil {
 		// The error may pass. If not, the wait itself ends with it.
 		return ": " + message(err), false
@@ -426,7 +427,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	}
 	ctx, cancel := briefly()
 	defer cancel()
-	st, err := status(ctx, s, acq.req.Name)
+	st, err := s.Status(ctx, acq.req.Name)
 	switch {
 	case err != nil && acq.wait.set:
 		return acq.withheldError(err)

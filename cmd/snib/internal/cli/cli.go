@@ -5,9 +5,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +25,7 @@ const urlVar = "SNIB_URL"
 
 // An app holds what all commands share.
 type app struct {
-	out io.Writer // results
+	out io.Writer // results; an error says that they can't be printed
 	err io.Writer // everything else
 
 	args []string // of this process
@@ -33,14 +35,16 @@ type app struct {
 	verbose bool
 	quiet   bool
 
-	config *config // nil until loadConfig
+	config    *config // nil until loadConfig
+	unaudited error   // why a line of the audit log could not be written
 }
 
 // Main runs the program with the arguments args, which follow the program's name in os.Args,
 // and returns its exit code. It overwrites passwords in os.Args.
 func Main(args []string) (code int) {
 	args = hideSecrets(args)
-	a := &app{out: os.Stdout, err: os.Stderr, args: args}
+	out := &resultWriter{out: os.Stdout}
+	a := &app{out: out, err: os.Stderr, args: args}
 	defer func() {
 		if r := recover(); r != nil {
 			a.messagef("this is a bug in snib, please report it: %v", r)
@@ -49,7 +53,7 @@ func Main(args []string) (code int) {
 	}()
 	root := a.newRootCommand()
 	root.SetArgs(args)
-	err := root.Execute()
+	err := cmp.Or(root.Execute(), out.err, a.unaudited)
 	if err != nil && !isSilent(err) {
 		a.messagef("%s", message(err))
 	}
@@ -99,8 +103,13 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		flag, _ := errors.AsType[*pflag.InvalidValueError](err)
+		if errors.As(err, new(*strconv.NumError)) {
+			err = fmt.Errorf("--%s %s: it is no whole number, or too great a one", flag.GetFlag().Name, printable(flag.GetValue()))
+		}
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
+	root.PersistentPreRunE = refuseEmptyFlags
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
 		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
@@ -122,6 +131,17 @@ func (a *app) newRootCommand() *cobra.Command {
 	}
 	a.setUpHelp(root)
 	return root
+}
+
+// refuseEmptyFlags refuses a flag with an empty value, as that of a variable which was lost: it
+// does not mean that the flag was left out. [app.storeURL] judges --url.
+func refuseEmptyFlags(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.String() == "" && f.Name != "url" {
+			err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
 }
 
 // unknownCommand reports an unknown subcommand, with similar names if there are any.
@@ -169,9 +189,13 @@ func oneDisplayedName(cmd *cobra.Command, args []string) error {
 	return cmp.Or(oneName(cmd, args), oneDisplayed(cmd, args))
 }
 
-// oneDisplayed checks that a command that only looks gets at most one argument, a prefix.
+// oneDisplayed checks that a command that only looks gets at most one argument, with which the name
+// of a lock can begin.
 func oneDisplayed(cmd *cobra.Command, args []string) error {
-	return cmp.Or(takes(cobra.MaximumNArgs(1))(cmd, args), refuseURL(cmd, strings.Join(args, ""), true))
+	if err := takes(cobra.MaximumNArgs(1))(cmd, args); err != nil || len(args) == 0 || args[0] == "" {
+		return err
+	}
+	return cmp.Or(refuseURL(cmd, args[0], true), driver.CheckName(args[0]))
 }
 
 // refuseURL refuses the URL of a store where the name of a lock belongs: its user would look at
@@ -225,13 +249,4 @@ func closeSoon(c io.Closer) {
 	case <-done:
 	case <-time.After(feedbackInterval):
 	}
-}
-
-// status reads the state of one lock from the store.
-func status(ctx context.Context, s *backend.Store, name string) (driver.Status, error) {
-	st, err := s.Status(ctx, name)
-	if err != nil {
-		return st, fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return st, nil
 }

@@ -19,8 +19,7 @@ func (a *app) newCompletionCommand() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		Args:      takes(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := outputWriter{a.out}
-			switch root := cmd.Root(); args[0] {
+			switch root, out := cmd.Root(), a.out; args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
 			case "zsh":

@@ -31,13 +31,7 @@ func (c *countJSON) add(st driver.Status) {
 // count prints how many locks there are, and keeps none of them in memory.
 func (a *app) count(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string) error {
 	c := countJSON{Schema: "snib.count/1", Store: s.URL, Prefix: prefix}
-	line := a.newProgressLine()
-	err := forEachLockOf(ctx, s, prefix, foreign, func(st driver.Status) {
-		c.add(st)
-		line.show("%s so far", plural(c.Locks, "lock"))
-	})
-	line.clear()
-	if err != nil {
+	if err := forEachLockOf(ctx, s, prefix, foreign, c.add); err != nil {
 		return err
 	}
 	return a.print(output, result{
@@ -60,7 +54,7 @@ func (a *app) count(ctx context.Context, s *backend.Store, prefix string, foreig
 // for those of other libraries. One of these is among the former if snib waits for it.
 func forEachLockOf(ctx context.Context, s *backend.Store, prefix string, foreign bool, fn func(driver.Status)) error {
 	waitedFor := make(map[string]bool) // those of other libraries
-	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+	err := s.List(ctx, prefix, func(st driver.Status) bool {
 		if foreign && len(st.Holders) > 0 && isForeign(st.Holders[0]) {
 			waitedFor[st.Name] = true
 		}
@@ -80,13 +74,4 @@ func forEachLockOf(ctx context.Context, s *backend.Store, prefix string, foreign
 		return failf(exitConfig, "--foreign: only in Redis can locks of other libraries be listed beside those of snib")
 	}
 	return err
-}
-
-// forEachLock calls fn for the locks whose names start with prefix, one at a
-// time, until fn returns false.
-func forEachLock(ctx context.Context, s *backend.Store, prefix string, fn func(driver.Status) bool) error {
-	if err := s.List(ctx, prefix, fn); err != nil {
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return nil
 }

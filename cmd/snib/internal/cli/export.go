@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -46,7 +46,7 @@ func (a *app) newExportCommand() *cobra.Command {
 	e.every = addDuration(cmd, "every", "", "how often to read the store", time.Minute, time.Second)
 	e.searchEvery = addDuration(cmd, "leaks-every", "", "how often to search it for leaks; 0 means never", 10*time.Minute, 0)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if err := a.setStoreURL(args); err != nil {
+		if err := cmp.Or(a.setStoreURL(args), checkListen(e.listen)); err != nil {
 			return err
 		}
 		// Not Look: that would watch nothing for ever if the store is created later.
@@ -72,9 +72,9 @@ func (e *exportCommand) export(ctx context.Context, s *backend.Store) error {
 	if err := checker.registry.Register(collector); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", e.listen)
+	listener, err := listen(e.listen)
 	if err != nil {
-		return usagef("--listen %s: %w", printable(e.listen), err)
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(checker.registry, promhttp.HandlerOpts{}))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -47,5 +48,9 @@ func (a *app) audit(s *backend.Store, what, done string, err error, attrs ...slo
 	if sudo := os.Getenv("SUDO_USER"); sudo != "" {
 		all = append(all, slog.String("by_sudo_user", sudo))
 	}
-	slog.New(slog.NewJSONHandler(a.err, nil)).LogAttrs(context.Background(), slog.LevelWarn, what, all...)
+	line := slog.NewRecord(time.Now(), slog.LevelWarn, what, 0)
+	line.AddAttrs(all...)
+	if err := slog.NewJSONHandler(a.err, nil).Handle(context.Background(), line); err != nil {
+		a.unaudited = failf(exitOutput, "the audit line can't be printed: %w", err)
+	}
 }

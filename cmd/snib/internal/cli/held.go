@@ -53,7 +53,7 @@ func refuseNested(ctx context.Context, s *backend.Store, name string, outer []ou
 		if h.Name != name { // the store may have been named in another way
 			continue
 		}
-		st, err := status(ctx, s, name)
+		st, err := s.Status(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ const exitNotes = `  own  the command's own code: it ran, and the lock was held 
   69   the store can't be reached, does not answer, or grants nothing now
        although nobody is known to hold the lock; --skip does not hide it
   70   a bug in snib
-  74   the result, or the file of fence, can't be written
+  74   the result, the audit line, or the file of fence, can't be written
   75   somebody holds the lock, and --try was given or --wait is over (-E
        changes the code); release: the holder changed in the meantime
   77   not allowed

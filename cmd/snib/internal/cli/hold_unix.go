@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
 )
@@ -125,13 +124,13 @@ func (h *holdCommand) keep(ctx context.Context) error {
 	h.sigs = make(chan os.Signal, 64)
 	granted := make(chan struct{})
 	go h.giveUp(granted)
-	s, locker, held, outer, err := h.acquireLocks(ctx)
+	_, locker, held, _, err := h.acquireLocks(ctx)
 	if err != nil {
 		return err
 	}
 	close(granted)
 	defer closeSoon(locker)
-	err = h.report(s, held, outer)
+	err = h.printHold(h.output.value, held[0], h.ttl.value, fmt.Sprintf("export %s=%d\n", keeperPIDVar, os.Getpid()))
 	if err == nil {
 		err = os.Stdout.Close() // tells the parent that this was all
 	}
@@ -196,19 +195,6 @@ func (h *holdCommand) endScript(asked *bool, format string, args ...any) {
 	*asked = true
 	h.script.Terminate()
 	h.messagef("%s; sent TERM to the script, pid %d", fmt.Sprintf(format, args...), h.pid)
-}
-
-// report prints what the script needs to know of its hold.
-func (h *holdCommand) report(s *backend.Store, held holds, outer []outerHold) error {
-	lock := held[0]
-	return h.print(h.output.value, result{
-		document: func() any {
-			return heldJSON{"snib.lock/1", lock.Name(), lock.ID(), lock.Token(), seconds(h.ttl.value)}
-		},
-		text: func() string {
-			return exports(lock.Name(), lock.ID(), lock.Token()) + fmt.Sprintf("export %s=%d\n", keeperPIDVar, os.Getpid())
-		},
-	})
 }
 
 // endKeeper asks the keeper of the hold h to release it, and reports whether it has ended. The

@@ -144,7 +144,7 @@ func (l *leaksCommand) find(ctx context.Context, s *backend.Store, prefix string
 		// Before the request: a slow answer would make the lease look longer than expected,
 		// as if it had been renewed.
 		later := time.Since(seen)
-		st, err := status(ctx, s, k.name)
+		st, err := s.Status(ctx, k.name)
 		if err != nil {
 			return nil, err
 		}
@@ -168,18 +168,15 @@ func (l *leaksCommand) awaitRenewals(ctx context.Context, suspects []leak) error
 			pause = max(pause, min(renewalDue(*k.hold), l.settle.value))
 		}
 	}
-	line := l.newProgressLine()
-	defer line.clear()
-	for end := time.Now().Add(pause); time.Now().Before(end); {
-		rest := time.Until(end)
-		line.show("watching for another %s whether a dead hold is renewed", short(rest))
-		select {
-		case <-time.After(min(rest, minSettle/2)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if pause > minSettle && onTerminal() {
+		l.infof("watching for %s whether a dead hold is renewed", short(pause))
 	}
-	return nil
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // renewalDue returns the time within which a holder that lives renews h, plus minSettle. A
@@ -192,15 +189,12 @@ const maxLeaks = 1000
 
 // findSuspects looks at all locks once.
 func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
-	line := l.newProgressLine()
-	defer line.clear()
 	enough := func() bool {
-		line.show("%s checked, %d suspect", plural(l.examined, "lock"), len(all))
 		l.limitReached = len(all) >= maxLeaks
 		return l.limitReached
 	}
 	var failed error
-	err = forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+	err = s.List(ctx, prefix, func(st driver.Status) bool {
 		l.examined++
 		var found []leak
 		found, failed = l.leaksOf(ctx, s, st)
@@ -374,7 +368,7 @@ func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) 
 	if k.hold == nil {
 		return unblockQueue(ctx, s, k)
 	}
-	err := breakHold(ctx, s, k.name, *k.hold)
+	err := s.Break(ctx, k.name, k.hold.ID)
 	if !errors.Is(err, snib.ErrLost) {
 		l.auditBreak(s, k.name, *k.hold, "", err)
 	}
@@ -409,7 +403,7 @@ func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
 	if err != nil && !errors.Is(err, snib.ErrHeld) {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
-	st, err := status(ctx, s, k.name)
+	st, err := s.Status(ctx, k.name)
 	if err != nil {
 		return err
 	}

@@ -43,9 +43,6 @@ func (a *app) newLockCommand() *cobra.Command {
 		Long:    lockNotes,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("id") && l.id == "" {
-				return usagef("--id is empty: give the id that snib lock printed, or leave --id out to take the lock")
-			}
 			for _, useless := range []string{"try", "wait", "output"} {
 				if l.id != "" && cmd.Flags().Changed(useless) {
 					return usagef("--id extends a hold: it does not wait or print anything, so leave out --%s", useless)
@@ -86,7 +83,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if err := refuseNestedInEnv(ctx, s, name); err != nil {
 		return err
 	}
-	locker, err := snib.New(detached{recordingDriver{s.Driver, acq}, acq.req.Holder}, acq.options()...)
+	locker, err := snib.New(recordingDriver{s.Driver, acq}, append(acq.options(), snib.Detached())...)
 	if err != nil {
 		return err
 	}
@@ -101,7 +98,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	if err := l.report(lock); err != nil {
+	if err := l.printHold(l.output.value, lock, l.ttl.value, ""); err != nil {
 		_ = releaseSoon(lock) // nobody knows its id and token
 		return err
 	}
@@ -159,32 +156,19 @@ func readID(flag string) (string, error) {
 	return line, nil
 }
 
-// A detached driver acquires leases that outlive this process.
-type detached struct {
-	driver.Driver
-	holder driver.Holder
-}
-
-// Acquire implements [driver.Driver].
-func (d detached) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	req.Detached, req.Holder = true, d.holder
-	return d.Driver.Acquire(ctx, req)
-}
-
 // lockLabel begins the label of the holds of snib lock, which are meant to outlive the process that
 // they show.
 const lockLabel = "snib lock"
 
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
-	host, _ := os.Hostname() // only people read it
 	return &acquirer{
 		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(),
 		req: driver.Request{
 			Name: name, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the
 			// script.
-			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: labelWithUser(lockLabel), Kind: driver.KindDetached},
+			Holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser(lockLabel)},
 		},
 	}
 }
@@ -203,17 +187,15 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-func (l *lockCommand) report(lock *snib.Lock) error {
+// printHold prints what a script needs to know of its hold. The shell also gets the commands more.
+func (a *app) printHold(output string, lock *snib.Lock, ttl time.Duration, more string) error {
 	name, id, token := lock.Name(), lock.ID(), lock.Token()
-	return l.print(l.output.value, result{
-		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(l.ttl.value)} },
-		text:     func() string { return exports(name, id, token) },
+	return a.print(output, result{
+		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(ttl)} },
+		text: func() string {
+			return fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n%s", shellQuote(name), idVar, shellQuote(id), token, more)
+		},
 	})
-}
-
-// exports returns the shell commands that set the variables of a hold.
-func exports(name, id string, token uint64) string {
-	return fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), idVar, shellQuote(id), token)
 }
 
 func (a *app) newUnlockCommand() *cobra.Command {
@@ -254,7 +236,7 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 		}
 	}
 	if os.Getenv(keeperPIDVar) != "" {
-		st, err := status(ctx, s, name)
+		st, err := s.Status(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -278,12 +260,4 @@ func release(ctx context.Context, s *backend.Store, name, id string) error {
 		return s.Break(ctx, name, id)
 	}
 	return s.Lease(name, id, s.Info().MinTTL).Release(ctx)
-}
-
-// breakHold ends exactly the hold h, by force.
-func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Holding) error {
-	if err := s.Break(ctx, name, h.ID); err != nil {
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return nil
 }

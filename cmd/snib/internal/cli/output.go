@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -89,17 +90,20 @@ func encode(v any, indent string) ([]byte, error) {
 
 // printf prints a part of the result.
 func (a *app) printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(outputWriter{a.out}, format, args...)
+	_, err := fmt.Fprintf(a.out, format, args...)
 	return err
 }
 
-// An outputWriter is a writer whose errors say that printing the result failed.
-type outputWriter struct{ w io.Writer }
+// A resultWriter writes results. It keeps its first error, which cobra ignores when it prints help.
+type resultWriter struct {
+	out io.Writer
+	err error
+}
 
-func (o outputWriter) Write(p []byte) (int, error) {
-	n, err := o.w.Write(p)
+func (w *resultWriter) Write(p []byte) (int, error) {
+	n, err := w.out.Write(p)
 	if err != nil {
-		return n, failf(exitOutput, "the result can't be printed: %w", err)
+		w.err = cmp.Or(w.err, failf(exitOutput, "the result can't be printed: %w", err))
 	}
-	return n, nil
+	return n, w.err
 }

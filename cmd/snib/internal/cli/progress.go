@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"syscall"
-	"time"
 
 	"golang.org/x/term"
 )
@@ -38,25 +37,5 @@ func (l *statusLine) draw(text string) {
 func (l *statusLine) clear() {
 	if l.drawn {
 		fmt.Fprint(l.out, "\r\x1b[K")
-	}
-}
-
-// A progressLine is a statusLine for what takes long. It is disabled with --quiet, and without a
-// terminal that can redraw.
-type progressLine struct {
-	statusLine
-	nextDraw time.Time
-	disabled bool
-}
-
-func (a *app) newProgressLine() *progressLine {
-	return &progressLine{statusLine{out: a.err}, time.Now().Add(feedbackInterval), a.quiet || !canRedraw()}
-}
-
-// show draws the line, at most five times a second, and not at all in the first second.
-func (p *progressLine) show(format string, args ...any) {
-	if !p.disabled && !time.Now().Before(p.nextDraw) {
-		p.nextDraw = time.Now().Add(feedbackInterval / 5)
-		p.draw(fmt.Sprintf("snib: "+format, args...))
 	}
 }

@@ -56,7 +56,7 @@ func (a *app) newReleaseCommand() *cobra.Command {
 }
 
 func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name string) error {
-	st, err := status(ctx, s, name)
+	st, err := s.Status(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, hol
 	reason string) ([]driver.Holding, error) {
 	var broken []driver.Holding
 	for _, h := range holds {
-		err := breakHold(ctx, s, name, h)
+		err := s.Break(ctx, name, h.ID)
 		if errors.Is(err, snib.ErrLost) {
 			continue // it had ended before
 		}

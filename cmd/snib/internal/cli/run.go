@@ -108,32 +108,19 @@ func (r *runCommand) parseArguments(cmd *cobra.Command, args []string) error {
 	case len(r.argv) == 0:
 		return usagef("no command was given: %s", runUsage)
 	}
-	r.names = append([]string{r.name}, r.also...)
-	if r.any {
-		return r.checkAny(cmd)
+	if r.any && len(r.also) == 0 {
+		return usagef("--any chooses among several names: give the others with --also")
 	}
-	r.names = slices.Compact(slices.Sorted(slices.Values(r.names)))
-	return r.checkNames(cmd)
-}
-
-func (r *runCommand) checkNames(cmd *cobra.Command) error {
+	r.names = append([]string{r.name}, r.also...)
 	for _, name := range r.names {
 		if err := oneName(cmd, []string{name}); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// checkAny checks the names of which one is wanted.
-func (r *runCommand) checkAny(cmd *cobra.Command) error {
-	switch {
-	case len(r.also) == 0:
-		return usagef("--any chooses among several names: give the others with --also")
-	case len(slices.Compact(slices.Sorted(slices.Values(r.names)))) < len(r.names):
-		return usagef("--any: a name is there twice")
+	if !r.any {
+		r.names = slices.Compact(slices.Sorted(slices.Values(r.names)))
 	}
-	return r.checkNames(cmd)
+	return nil
 }
 
 // checkFlagConflicts reports flags that contradict one another.

@@ -109,7 +109,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	metrics.service = service
 	server := service.NewServer()
 	defer c.drain(service, server) // it uses the store, which is closed then
-	listener, err := c.listener()
+	listener, err := listen(c.listen)
 	if err != nil {
 		return err
 	}

@@ -12,23 +12,20 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 )
 
-// listener listens on the address of --listen.
-func (c *serveCommand) listener() (net.Listener, error) {
-	l, err := listenOn(c.listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, usagef("--listen %s: another program listens there; stop it, or give another address", printable(c.listen))
+// listen listens on the address of --listen, which checkListen has accepted.
+func listen(address string) (l net.Listener, err error) {
+	if path, ok := socketPath(address); ok {
+		l, err = listenOnSocket(path)
+	} else {
+		l, err = net.Listen("tcp", address)
 	}
-	if err != nil {
-		return nil, usagef("--listen %s: %w", printable(c.listen), err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, usagef("--listen %s: another program listens there; stop it, or give another address", printable(address))
+	case err != nil:
+		return nil, usagef("--listen %s: %w", printable(address), err)
 	}
 	return l, nil
-}
-
-func listenOn(address string) (net.Listener, error) {
-	if path, ok := socketPath(address); ok {
-		return listenOnSocket(path)
-	}
-	return net.Listen("tcp", address)
 }
 
 // socketPath returns the path of an address unix:PATH.

@@ -23,7 +23,7 @@ func (a *app) newShowCommand() *cobra.Command {
 	output := addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			st, err := status(ctx, s, args[0])
+			st, err := s.Status(ctx, args[0])
 			if err != nil {
 				return err
 			}

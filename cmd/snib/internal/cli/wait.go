@@ -37,7 +37,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 	}
 	began := time.Now()
 	for pause := minPause; ; pause = min(pause*2, maxPause) {
-		st, err := status(ctx, s, name)
+		st, err := s.Status(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ const maxWatched = 100_000
 // snapshotAll reads all locks whose names start with prefix.
 func snapshotAll(ctx context.Context, s *backend.Store, prefix string) (snapshot, error) {
 	all := make(snapshot)
-	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+	err := s.List(ctx, prefix, func(st driver.Status) bool {
 		all[st.Name] = st
 		return len(all) <= maxWatched
 	})
@@ -128,7 +128,7 @@ func snapshotAll(ctx context.Context, s *backend.Store, prefix string) (snapshot
 
 // snapshotOne reads one lock.
 func snapshotOne(ctx context.Context, s *backend.Store, name string) (snapshot, error) {
-	st, err := status(ctx, s, name)
+	st, err := s.Status(ctx, name)
 	return snapshot{name: st}, err
 }
 
