@@ -174,6 +174,11 @@ func sessionTenure() gate {
 		"the tenure is a lease: there is no session to lose")
 }
 
+func outlivesConnection() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Tenure == driver.TenureLease || i.SessionTTL > 0 },
+		"a session may end with its connection")
+}
+
 func fencing() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.Fencing > driver.FencingNone },
 		"the driver has no fencing tokens")

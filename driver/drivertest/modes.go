@@ -412,7 +412,33 @@ func minHoldClauses() []clause {
 				t.mustBeFree(d2, "after the release of a lock held for longer than MinHold")
 			},
 		},
+		{
+			name: "MinHold/OutlivesProcess",
+			why:  "a short job's process ends right after its release: the lock stays taken for MinHold all the same",
+			gate: outlivesConnection(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				req.MinHold = 2 * t.h.TTL
+				l := t.acquire(d1, req)
+				t.release(l)
+				if err := d1.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				t.mustStayTaken(d2, l.Grant().Start, req.MinHold)
+			},
+		},
 	}
+}
+
+// mustStayTaken checks that nobody is granted the lock before MinHold is over.
+func (t *trial) mustStayTaken(d driver.Driver, granted driver.Instant, minHold time.Duration) {
+	t.Helper()
+	l, at := t.acquireByPolling(d, t.req("next"), minHold+waitTimeout)
+	if held := at.Sub(granted); held < minHold-maxRounding {
+		t.Errorf("granted to another %v after the grant, want MinHold, %v, at least", held, minHold)
+	}
+	t.release(l)
 }
 
 // keepsTaken checks when a lock that is released at once becomes free for another.
