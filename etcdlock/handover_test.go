@@ -7,7 +7,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -201,38 +200,6 @@ func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clien
 	none := make(chan clientv3.WatchResponse)
 	close(none)
 	return none
-}
-
-// TestHandOver has goroutines of one process, another process and a foreign client compete for
-// one lock all the time. A transaction under each hold succeeds.
-func TestHandOver(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d := open(t, client)
-	jobtest.Crowd{
-		Many: d, Few: open(t, client),
-		Visit: func(lock *snib.Lock) {
-			if !txnSucceeds(t, client, d.IsOwner(lock.Name(), lock.Token())) {
-				t.Errorf("a transaction under token %d fails", lock.Token())
-			}
-		},
-		Stranger: func(name string) {
-			locked, unlock := mutexLock(t, client, name)
-			await(t, locked)
-			unlock()
-		},
-	}.HandOver(t)
-}
-
-// txnSucceeds reports whether a transaction under a condition succeeds.
-func txnSucceeds(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
-	t.Helper()
-	answer, err := client.Txn(t.Context()).If(iff).Then(clientv3.OpPut("data", "value")).Commit()
-	if err != nil {
-		t.Error(err)
-		return false
-	}
-	return answer.Succeeded
 }
 
 // TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: the error says

@@ -125,7 +125,7 @@ func TestIsOwner(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d, other := open(t, client), open(t, client)
-	l := acquire(t, d, request("owned", "a"))
+	l := acquire(t, d, blockRequest("owned", "a", 10))
 	write := func(d *etcdlock.Driver, token uint64) bool {
 		t.Helper()
 		answer, err := client.Txn(t.Context()).If(d.IsOwner("owned", token)).Then(clientv3.OpPut("data", "value")).Commit()
@@ -135,10 +135,10 @@ func TestIsOwner(t *testing.T) {
 		return answer.Succeeded
 	}
 	token := l.Grant().Token
-	if !write(d, token) {
+	if !write(d, token) || !write(d, token+9) {
 		t.Errorf("a transaction of the holder fails")
 	}
-	if write(d, token+1) || write(other, token) {
+	if write(d, token+10) || write(other, token) {
 		t.Errorf("a transaction for another hold succeeds")
 	}
 	stale := d.IsOwner("owned", token)

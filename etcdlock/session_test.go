@@ -116,25 +116,6 @@ func TestStartIsSendTime(t *testing.T) {
 	}
 }
 
-// TestMinHoldOutlivesProcess ends a process after it has released a lock with MinHold.
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d, other := open(t, client), open(t, client)
-	req := request("kept", "a")
-	req.MinHold = timeout + time.Second
-	l := acquire(t, d, req)
-	release(t, l)
-	if err := d.Close(); err != nil {
-		t.Fatalf("Close = %v", err)
-	}
-	checkHeld(t, other, "kept", "after the end of the process")
-	acquire(t, other, request("kept", "b"))
-	if held := driver.Now().Sub(l.Grant().Start); held < req.MinHold {
-		t.Errorf("granted to another after %v, want %v at least", held, req.MinHold)
-	}
-}
-
 // TestTimeout checks the TTL that follows from the option: whole seconds, and 2 s at least.
 func TestTimeout(t *testing.T) {
 	t.Parallel()

@@ -334,23 +334,6 @@ func TestNotInheritable(t *testing.T) {
 	}
 }
 
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	d2 := open(t, path)
-	req := request("job")
-	req.MinHold = 700 * time.Millisecond
-	began := driver.Now()
-	release(t, acquire(t, d2, req))
-	if err := d2.Close(); err != nil {
-		t.Fatal(err)
-	}
-	acquire(t, d, request("next"))
-	if took := driver.Now().Sub(began); took < req.MinHold {
-		t.Errorf("granted %v after the hold began, want its MinHold of %v to be kept", took, req.MinHold)
-	}
-}
-
 // restart returns a driver as a process opens it after a restart of the host, where the wall clock
 // shows as much more than now as is given.
 func restart(t *testing.T, path string, later time.Duration) *Driver {

@@ -1,13 +1,11 @@
 package zklock_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
@@ -119,31 +117,4 @@ func checkWanted(t *testing.T, wanted <-chan struct{}, by string) {
 	case <-time.After(livetest.Patience):
 		t.Errorf("the holder of a block is not told of %s", by)
 	}
-}
-
-// TestHandOver has goroutines of one process, another process and a foreign client compete for
-// one lock all the time. A multi under each hold succeeds.
-func TestHandOver(t *testing.T) {
-	t.Parallel()
-	server := shared(t)
-	tree := newTree(t, server.Addr())
-	if _, err := tree.Create("/balance", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	d := newDriver(t, []string{server.Addr()})
-	jobtest.Crowd{
-		Many: d, Few: newDriver(t, []string{server.Addr()}),
-		Visit: func(lock *snib.Lock) {
-			if _, err := tree.Multi(d.IsOwner(lock.Name(), lock.Token()),
-				&zk.SetDataRequest{Path: "/balance", Version: -1}); err != nil {
-				t.Errorf("a multi under token %d = %v", lock.Token(), err)
-			}
-		},
-		Stranger: func(name string) {
-			l := zk.NewLock(tree.Conn, "/snib/"+name, zk.WorldACL(zk.PermAll))
-			if err := errors.Join(l.Lock(), l.Unlock()); err != nil {
-				t.Errorf("the lock of go-zookeeper = %v", err)
-			}
-		},
-	}.HandOver(t)
 }

@@ -119,32 +119,6 @@ func TestFolderComesAgain(t *testing.T) {
 	}
 }
 
-// TestMinHoldOutlivesProcess checks that MinHold keeps a lock taken after its process has
-// ended, and no longer than it should.
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	t.Parallel()
-	const least = 1500 * time.Millisecond
-	server := shared(t)
-	tree := newTree(t, server.Addr())
-	gone := newDriver(t, []string{server.Addr()})
-	req := request("minHoldOutlivesProcess", "short job")
-	req.MinHold = least
-	l := acquire(t, gone, req)
-	waiting := jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("minHoldOutlivesProcess", "waiter"))
-	tree.awaitChildren("/snib/minHoldOutlivesProcess", 2)
-	release(t, l)
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
-	checkHeld(t, newDriver(t, []string{server.Addr()}), "minHoldOutlivesProcess", "of a lock that MinHold keeps for a process that is gone")
-	next := waiting.Get(t)
-	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+5*time.Second {
-		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
-	}
-	release(t, next)
-	tree.awaitChildren("/snib/minHoldOutlivesProcess", 0)
-}
-
 // TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.
 // It is not shown as a hold, and an acquisition with NoWait succeeds.
 func TestMinHoldLapsed(t *testing.T) {

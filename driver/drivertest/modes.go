@@ -421,24 +421,18 @@ func minHoldClauses() []clause {
 				req := t.req("a")
 				req.MinHold = 2 * t.h.TTL
 				l := t.acquire(d1, req)
+				w := t.startWaiting(d2, t.req("next"))
 				t.release(l)
 				if err := d1.Close(); err != nil {
 					t.Fatalf("Close = %v", err)
 				}
-				t.mustStayTaken(d2, l.Grant().Start, req.MinHold)
+				t.mustBeGrantedWithin(w, req.MinHold+waitTimeout)
+				if held := w.returned.Sub(l.Grant().Start); held < req.MinHold-maxRounding {
+					t.Errorf("granted to a waiter %v after the grant, want MinHold, %v, at least", held, req.MinHold)
+				}
 			},
 		},
 	}
-}
-
-// mustStayTaken checks that nobody is granted the lock before MinHold is over.
-func (t *trial) mustStayTaken(d driver.Driver, granted driver.Instant, minHold time.Duration) {
-	t.Helper()
-	l, at := t.acquireByPolling(d, t.req("next"), minHold+waitTimeout)
-	if held := at.Sub(granted); held < minHold-maxRounding {
-		t.Errorf("granted to another %v after the grant, want MinHold, %v, at least", held, minHold)
-	}
-	t.release(l)
 }
 
 // keepsTaken checks when a lock that is released at once becomes free for another.
