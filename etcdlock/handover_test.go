@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -30,7 +29,7 @@ func TestBlock(t *testing.T) {
 	var last uint64
 	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {4096, 4096}, {4097, 4096}} {
 		l := acquire(t, d, blockRequest("block", "a", tt.asked))
-		waiter := jobtest.Waiting(t, other, request("block", "b"))
+		waiter := livetest.Waiting(t, other, request("block", "b"))
 		got, err := client.Get(t.Context(), keys(t, client, "block")[0])
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +99,7 @@ func TestWanted(t *testing.T) {
 		queue func(t *testing.T, name string) (leave func())
 	}{
 		{"Driver", func(t *testing.T, name string) func() {
-			w := jobtest.Waiting(t, open(t, client), request(name, "other"))
+			w := livetest.Waiting(t, open(t, client), request(name, "other"))
 			return func() { release(t, w.Get(t)) }
 		}},
 		{"Mutex", func(t *testing.T, name string) func() {
@@ -116,13 +115,13 @@ func TestWanted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := open(t, client)
 			block := func(id string) (driver.Request, <-chan struct{}) {
-				return jobtest.WithWanted(blockRequest(tt.name, id, 10))
+				return livetest.WithWanted(blockRequest(tt.name, id, 10))
 			}
 			first, firstWanted := block("first")
 			second, secondWanted := block("second")
 			third, thirdWanted := block("third")
 			l := acquire(t, d, first)
-			waiter2, waiter3 := jobtest.Waiting(t, d, second), jobtest.Waiting(t, d, third)
+			waiter2, waiter3 := livetest.Waiting(t, d, second), livetest.Waiting(t, d, third)
 			checkNotWanted(t, firstWanted, "waiters of its own process")
 			release(t, l)
 			l = waiter2.Get(t) // by the watch, which has reported the third by then
@@ -153,15 +152,15 @@ func TestWantedShared(t *testing.T) {
 	beside := reader
 	beside.ID = "b"
 	first := acquire(t, other, request("shared", "first"))
-	reader, wanted := jobtest.WithWanted(reader)
-	one, two := jobtest.Waiting(t, d, reader), jobtest.Waiting(t, other, beside)
+	reader, wanted := livetest.WithWanted(reader)
+	one, two := livetest.Waiting(t, d, reader), livetest.Waiting(t, other, beside)
 	release(t, first)
 	l, also := one.Get(t), two.Get(t) // the first by a watch that has reported the second
 	if l.Grant().Token == also.Grant().Token {
 		t.Errorf("two readers have the token %d", l.Grant().Token)
 	}
 	checkNotWanted(t, wanted, "another reader")
-	w := jobtest.Waiting(t, other, request("shared", "writer"))
+	w := livetest.Waiting(t, other, request("shared", "writer"))
 	checkWanted(t, wanted, "a writer")
 	release(t, l)
 	release(t, also)
@@ -183,9 +182,9 @@ func TestWantedDeaf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client := dialShared(t)
 			client.Watcher = tt.wrap(client.Watcher)
-			req, wanted := jobtest.WithWanted(blockRequest(tt.name, "a", 10))
+			req, wanted := livetest.WithWanted(blockRequest(tt.name, "a", 10))
 			l := acquire(t, open(t, client), req)
-			w := jobtest.Waiting(t, open(t, dialShared(t)), request(tt.name, "b"))
+			w := livetest.Waiting(t, open(t, dialShared(t)), request(tt.name, "b"))
 			mustBeToldWithin(t, 5*time.Second, wanted, "a waiter, without its watch") // it is compared every 2 s
 			release(t, l)
 			release(t, w.Get(t))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -50,7 +49,7 @@ func TestConformanceSession(t *testing.T) {
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
 func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths := livetest.Paths{}
 	return drivertest.Harness{
 		Anonymous: session,
 		Open: func(t *testing.T) driver.Driver {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -14,5 +14,5 @@ func TestEmptied(t *testing.T) {
 	open := func(t *testing.T, table string) driver.Driver {
 		return newDriver(t, dial(t, server.URL()), pglock.Table(table))
 	}
-	jobtest.Emptied(t, open, func(sql string) { must(t, admin, sql) })
+	rowstest.Emptied(t, open, func(sql string) { must(t, admin, sql) })
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -91,7 +91,7 @@ func benchmarkHandOver(b *testing.B, opt redislock.Option) {
 		wanted <-chan struct{}
 	}
 	hand := func(d driver.Driver, id string) handed {
-		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", ID: id, TTL: 10 * time.Second})
+		req, wanted := livetest.WithWanted(driver.Request{Name: "bench", ID: id, TTL: 10 * time.Second})
 		l, err := d.Acquire(context.Background(), req)
 		if err != nil {
 			b.Error(err)

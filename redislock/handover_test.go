@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -18,7 +18,7 @@ func TestHandOverTellsWanted(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2, d3 := open(t, at(node.Addr())), open(t, at(node.Addr())), open(t, at(node.Addr()))
 	held := take(t, d1, request("job", "holder", floor))
-	req, wanted := jobtest.WithWanted(uniqueRequest("job", "first"))
+	req, wanted := livetest.WithWanted(uniqueRequest("job", "first"))
 	first := wait(t, d2, req, 1)
 	wait(t, d3, uniqueRequest("job", "second"), 2)
 	free(t, held)
@@ -117,7 +117,7 @@ func TestNewHold(t *testing.T) {
 	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	req := uniqueRequest("job", "holder")
 	req.Holder.Label = "the label"
-	req, wanted := jobtest.WithWanted(req)
+	req, wanted := livetest.WithWanted(req)
 	l := take(t, d, req)
 	st, err := other.Status(t.Context(), "job")
 	if err != nil || len(st.Holders) != 1 {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -60,7 +59,7 @@ func TestConformanceEnsemble(t *testing.T) {
 // harness returns a harness for drivers on servers. Each driver reaches them through its own
 // proxies.
 func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths := livetest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			var proxies []*livetest.Proxy

@@ -7,7 +7,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/zklock"
 )
@@ -34,7 +33,7 @@ func TestBlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiter := jobtest.Waiting(t, other, request("block", "b"))
+		waiter := livetest.Waiting(t, other, request("block", "b"))
 		if g.Tokens != tt.want || g.TellsWanted != (tt.want > 1) {
 			t.Errorf("asked for %d tokens, got %d, and TellsWanted %v; want %d", tt.asked, g.Tokens, g.TellsWanted, tt.want)
 		}
@@ -66,7 +65,7 @@ func TestWanted(t *testing.T) {
 		queue func(t *testing.T, name string) (leave func())
 	}{
 		{"Driver", func(t *testing.T, name string) func() {
-			w := jobtest.Waiting(t, newDriver(t, []string{server.Addr()}), request(name, "other"))
+			w := livetest.Waiting(t, newDriver(t, []string{server.Addr()}), request(name, "other"))
 			return func() { release(t, w.Get(t)) }
 		}},
 		{"Curator", func(t *testing.T, name string) func() {
@@ -85,11 +84,11 @@ func TestWanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDriver(t, []string{server.Addr()})
-			first, firstWanted := jobtest.WithWanted(blockRequest(tt.name, "first", 10))
-			second, secondWanted := jobtest.WithWanted(blockRequest(tt.name, "second", 10))
-			alone, aloneWanted := jobtest.WithWanted(blockRequest(tt.name, "alone", 10))
+			first, firstWanted := livetest.WithWanted(blockRequest(tt.name, "first", 10))
+			second, secondWanted := livetest.WithWanted(blockRequest(tt.name, "second", 10))
+			alone, aloneWanted := livetest.WithWanted(blockRequest(tt.name, "alone", 10))
 			l := acquire(t, d, first)
-			waiter := jobtest.Waiting(t, d, second)
+			waiter := livetest.Waiting(t, d, second)
 			leave := tt.queue(t, tt.name)
 			checkWanted(t, firstWanted, "one that came")
 			release(t, l)

@@ -1,7 +1,8 @@
 // Package livetest starts real servers for tests, and breaks the network to them. Each kind of
 // server has its own package below this one. This package contains what all of them need: a
 // free port, a process that can be hung, killed and restarted, a [Proxy] that can lose what it
-// should deliver, and a [Child], which is another process of the test program.
+// should deliver, and a [Child], which is another process of the test program. It also has what the
+// tests of backends do with a driver: acquire a lock, wait for one, keep one.
 //
 //	node := redistest.Single(t)
 //	proxy := livetest.NewProxy(t, node.Addr())

@@ -1,10 +1,11 @@
-package jobtest
+package rowstest
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // Emptied empties, truncates and drops a table of locks while drivers use it. The locks are lost,
@@ -17,8 +18,8 @@ func Emptied(t *testing.T, open func(t *testing.T, table string) driver.Driver, 
 			t.Run(how.name+"/"+first, func(t *testing.T) {
 				table := how.name + "_" + first
 				d := open(t, table)
-				l, idle := Acquire(t, d, rowRequest("held", "a")), Acquire(t, d, rowRequest("idle", "a"))
-				w := Waiting(t, open(t, table), rowRequest("held", "b"))
+				l, idle := livetest.Acquire(t, d, rowRequest("held", "a")), livetest.Acquire(t, d, rowRequest("idle", "a"))
+				w := livetest.Waiting(t, open(t, table), rowRequest("held", "b"))
 				exec(how.sql + table)
 				steps := map[string]func(){
 					"renewal": func() {
@@ -40,7 +41,7 @@ func Emptied(t *testing.T, open func(t *testing.T, table string) driver.Driver, 
 						if next.Grant().Token <= idle.Grant().Token {
 							t.Errorf("token %d after %d", next.Grant().Token, idle.Grant().Token)
 						}
-						Release(t, next)
+						livetest.Release(t, next)
 					},
 					"newcomer": func() {
 						next, err := tryAcquire(t, open(t, table), rowRequest("new", "a"))
@@ -48,9 +49,9 @@ func Emptied(t *testing.T, open func(t *testing.T, table string) driver.Driver, 
 							t.Errorf("Acquire of a new process = %v", err)
 							return
 						}
-						Release(t, next)
+						livetest.Release(t, next)
 					},
-					"waiter": func() { Release(t, w.Get(t)) },
+					"waiter": func() { livetest.Release(t, w.Get(t)) },
 				}
 				steps[first]()
 				delete(steps, first)
