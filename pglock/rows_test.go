@@ -218,7 +218,6 @@ func TestRows(t *testing.T) {
 		{"PruneKeepsTokens", pruneKeepsTokens},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"WantedBeforeListening", wantedBeforeListening},
-		{"BreakEndsMinHold", breakEndsMinHold},
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
 		{"BusyRow", busyRow},
@@ -310,38 +309,6 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	}
 	release(t, l)
 	release(t, w.Get(t))
-}
-
-// blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
-// close to the server's clock.
-// breakEndsMinHold breaks what MinHold keeps of a lease that was released.
-func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d, other := newDriver(t, pool), newDriver(t, pool)
-	for _, modify := range []func(driver.Request) driver.Request{
-		func(r driver.Request) driver.Request { return r },
-		func(r driver.Request) driver.Request { r.Shared = true; return r },
-	} {
-		req := modify(request("kept for an hour", "a"))
-		req.MinHold = time.Hour
-		release(t, acquire(t, d, req))
-		mustBeHeld(t, other, req.Name, "of a lock that MinHold keeps")
-		st, err := other.Status(t.Context(), req.Name)
-		if err != nil || len(st.Holders) != 1 {
-			t.Fatalf("Status = %+v, %v; want the hold that was released", st, err)
-		}
-		w := livetest.Waiting(t, other, request(req.Name, "b"))
-		h := st.Holders[0]
-		if err := other.Break(t.Context(), req.Name, h.ID); err != nil {
-			t.Errorf("Break of what MinHold keeps = %v", err)
-			w.Cancel()
-			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", req.Name)
-			continue
-		}
-		release(t, w.Get(t))
-		if err := other.Break(t.Context(), req.Name, h.ID); !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Break of a hold that has ended = %v, want ErrLost", err)
-		}
-	}
 }
 
 // unusableDatabases tries databases and tables that can't be used.

@@ -31,13 +31,11 @@ func TestSession(t *testing.T) {
 		{"Stranger", foreignLocker},
 		{"KeysOfOthers", keysOfOthers},
 		{"OneKey", oneKey},
-		{"DeadSessionIsFree", deadSessionIsFree},
 		{"DeadWaiterIsSkipped", deadWaiterIsSkipped},
 		{"EndsWhileGranted", endsWhileGranted},
 		{"GivenUpWhileGranted", givenUpWhileGranted},
 		{"WaiterOfEndedMain", waiterOfEndedMain},
 		{"Refusals", sessionRefusals},
-		{"ByID", sessionByID},
 		{"ShownToOthers", shownToOthers},
 	}
 	for _, tt := range tests {
@@ -199,16 +197,6 @@ func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, l)
 }
 
-// deadSessionIsFree kills the process of a holder.
-func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	p := hold(t, server.URL(), true, request("dead", "a"))
-	p.Expect("held")
-	d := newSession(t, pool)
-	mustBeHeld(t, d, "dead", "of a lock that another process has")
-	p.Kill()
-	awaitFree(t, d, "dead")
-}
-
 // deadWaiterIsSkipped kills the process of a waiter.
 func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, pool)
@@ -347,26 +335,6 @@ func sessionRefusals(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 			t.Errorf("%s = %v, want ErrUnsupported", name, err)
 		}
 	}
-}
-
-// sessionByID makes leases of a name and an id.
-func sessionByID(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d, other := newSession(t, pool), newSession(t, pool)
-	acquire(t, d, request("by id", "a"))
-	foreign := other.Lease("by id", "a", longTTL)
-	if g := foreign.Grant(); g.Token != 0 || !g.Start.IsZero() {
-		t.Errorf("Grant of a lease of another process = %+v, want none", g)
-	}
-	for name, err := range map[string]error{
-		"Renew":     other.Renew(t.Context(), []driver.Lease{foreign})[0].Err,
-		"Release":   foreign.Release(t.Context()),
-		"SetHolder": foreign.SetHolder(t.Context(), driver.Holder{Label: "label"}),
-	} {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s of a lease of another process = %v, want ErrUnsupported", name, err)
-		}
-	}
-	mustBeHeld(t, other, "by id", "after calls that are not supported")
 }
 
 // shownToOthers checks what PostgreSQL knows of holders and waiters.

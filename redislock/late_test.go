@@ -86,36 +86,6 @@ func TestLateRequestsOfHold(t *testing.T) {
 	}
 }
 
-// TestRenewalNeverShortens renews a hold with a shorter TTL than that with which another process
-// has renewed it.
-func TestRenewalNeverShortens(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	for _, tt := range []struct {
-		name string
-		ttl  time.Duration // of the renewal
-	}{
-		{"Short", floor / 2},
-		{"AboveFloor", 2 * floor},
-	} {
-		for _, mode := range modes {
-			t.Run(tt.name+"/"+mode.name, func(t *testing.T) {
-				first, later := open(t, at(node.Addr())), open(t, at(node.Addr()))
-				name := "job " + tt.name + mode.name
-				l := take(t, first, mode.as(request(name, "owner", tt.ttl)))
-				long := later.Lease(name, "owner", time.Minute)
-				if err := errors.Join(renew(t, later, long), renew(t, first, l)); err != nil {
-					t.Fatalf("Renew = %v", err)
-				}
-				if left := status(t, later, name).Holders[0].Left; left < time.Minute/2 {
-					t.Errorf("after a renewal for %v the lease of a minute ends in %v", tt.ttl, left)
-				}
-				free(t, long)
-			})
-		}
-	}
-}
-
 // A cutConn loses all requests while it is cut. Its subscriptions hear what they missed when that
 // is over, but the server does not know that.
 type cutConn struct {

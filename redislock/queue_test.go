@@ -5,12 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,44 +95,6 @@ func TestDeadWaiters(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestDeadHolder kills the holder's process. The first waiter has the lock within a TTL.
-func TestDeadHolder(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	const ttl = time.Second
-	holder := startChild(t, node.Addr(), request("job", "holder", ttl))
-	before := holder.Number("held")
-	var waiters []<-chan result
-	var drivers []driver.Driver
-	for i := range 3 {
-		drivers = append(drivers, open(t, at(node.Addr())))
-		waiters = append(waiters, wait(t, drivers[i], request("job", fmt.Sprint("waiter", i), 10*time.Second), i+1))
-	}
-	time.Sleep(ttl) // longer than the first lease, which is renewed
-	pending(t, waiters[0], "the first waiter", "while the holder lives")
-	holder.Kill()
-	slack := livetest.Slack(t)
-	for i, w := range waiters {
-		l, took := granted(t, w, enough, fmt.Sprintf("waiter %d", i))
-		t.Logf("waiter %d: after %v", i, took)
-		switch {
-		case i == 0 && took > ttl+soonEnough+slack():
-			t.Errorf("the first waiter was granted the lock %v after the holder's death, with a TTL of %v", took, ttl)
-		case i > 0 && took > soonEnough+slack():
-			t.Errorf("waiter %d was granted the lock %v after a release", i, took)
-		}
-		if token(l) <= before {
-			t.Errorf("token %d after %d", token(l), before)
-		}
-		before = token(l)
-		for j, later := range waiters[i+1:] {
-			pending(t, later, fmt.Sprintf("waiter %d", i+1+j), "out of order")
-		}
-		free(t, l)
-	}
-	nothingLeft(t, node)
-}
-
 // TestCancelledWaiters cancels waiters. They leave the queue at once, and the waiters behind
 // them are not held up.
 func TestCancelledWaiters(t *testing.T) {
@@ -180,56 +140,6 @@ func TestCancelledWaiters(t *testing.T) {
 	free(t, l)
 	final, _ := granted(t, last, enough, "the last")
 	free(t, final)
-	nothingLeft(t, node)
-}
-
-// TestOrder hands a lock over in the order of arrival, across processes.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	var drivers []driver.Driver
-	for range 5 {
-		drivers = append(drivers, open(t, at(node.Addr())))
-	}
-	l := take(t, drivers[0], request("job", "holder", time.Minute))
-	last := token(l)
-	const waiters = 15
-	type got struct {
-		who   int
-		token uint64
-	}
-	order := make(chan got, waiters)
-	for i := range waiters {
-		done := wait(t, drivers[i*7%5], request("job", fmt.Sprint("waiter", i), time.Minute), i+1)
-		go func() {
-			r := <-done
-			if r.err != nil {
-				t.Error(r.err)
-				return
-			}
-			order <- got{i, token(r.lease)}
-			if err := r.lease.Release(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}()
-	}
-	began := time.Now()
-	free(t, l)
-	for i := range waiters {
-		select {
-		case g := <-order:
-			if g.who != i {
-				t.Errorf("waiter %d is served as number %d", g.who, i)
-			}
-			if g.token <= last {
-				t.Errorf("token %d after %d", g.token, last)
-			}
-			last = g.token
-		case <-time.After(enough):
-			t.Fatalf("only %d of %d were served", i, waiters)
-		}
-	}
-	t.Logf("%d hand-overs in %v", waiters, time.Since(began))
 	nothingLeft(t, node)
 }
 
@@ -321,71 +231,6 @@ func TestPatience(t *testing.T) {
 	// It lives, after all.
 	back, _ := granted(t, silent, enough, "the silent one, when it asks again")
 	free(t, back)
-	nothingLeft(t, node)
-}
-
-// TestWriters keeps a stream of readers coming. A writer gets in.
-func TestWriters(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var readers sync.WaitGroup
-	var reads, inside atomic.Int64
-	for range 3 {
-		d := open(t, at(node.Addr()))
-		for i := range 4 {
-			readers.Go(func() {
-				for n := 0; ctx.Err() == nil; n++ {
-					l, err := d.Acquire(ctx, driver.Request{Name: "rw", ID: fmt.Sprintf("%p %d %d", d, i, n), TTL: time.Minute,
-						Shared: true})
-					if err != nil {
-						if ctx.Err() == nil {
-							t.Error(err)
-						}
-						return
-					}
-					inside.Add(1)
-					reads.Add(1)
-					// The readers always overlap, and don't leave together.
-					time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
-					inside.Add(-1)
-					if err := l.Release(context.Background()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	d := open(t, at(node.Addr()))
-	livetest.Await(t, "crowd of readers", func() error {
-		if reads.Load() < 50 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	for i := range 10 {
-		before := reads.Load()
-		began, machine := time.Now(), livetest.Lateness()
-		l := take(t, d, request("rw", fmt.Sprint("writer", i), time.Minute))
-		took, late := time.Since(began), machine()
-		if took > time.Second+10*late {
-			t.Errorf("writer %d waited %v, on a machine that was late by %v, and for %d readers", i, took, late,
-				reads.Load()-before)
-		}
-		if n := inside.Load(); n != 0 {
-			t.Errorf("writer %d beside %d readers", i, n)
-		}
-		free(t, l)
-		livetest.Await(t, "readers", func() error { // it does not keep the readers out for ever, either
-			if reads.Load() < before+10 {
-				return errors.New("they stand still")
-			}
-			return nil
-		})
-	}
-	cancel()
-	readers.Wait()
 	nothingLeft(t, node)
 }
 

@@ -155,11 +155,5 @@ var typeWords = map[string]struct {
 	"patience": {nil, "a timeout, named by what it ends"},
 }
 
-// closedTrees are not imported from outside.
-var closedTrees = []string{"cmd", "examples"}
-
-// badNames are package names that say nothing about what a package is for.
-var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}
-
 // headings must be on every backend's page in docs/backends, in this order.
 var headings = []string{"Keys", "Waiting", "Liveness", "Fencing", "Failover", "Options"}
