@@ -74,6 +74,7 @@ func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Ha
 			return startHolder(t, servers[0], req).Kill
 		},
 		Restart: restart,
+		Empty:   map[string]func(*testing.T){"del": func(*testing.T) { servers[0].Ctl("del", "", "--prefix") }},
 	}
 }
 

@@ -39,10 +39,6 @@ func TestFailures(t *testing.T) {
 		}},
 		outagetest.Hung("answer", server),
 		outagetest.Restarted(server),
-		outagetest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(*testing.T) func() {
-			server.Ctl("del", "", "--prefix")
-			return func() {}
-		}},
 		outagetest.Failure{Name: "FullDisk", Renews: true, Begin: func(*testing.T) func() {
 			livetest.Await(t, "full database", func() error {
 				for {

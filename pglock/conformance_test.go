@@ -50,7 +50,7 @@ func TestConformanceSession(t *testing.T) {
 // proxy.
 func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
 	paths := livetest.Paths{}
-	return drivertest.Harness{
+	h := drivertest.Harness{
 		Anonymous: session,
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
@@ -77,6 +77,13 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 			server.Restart()
 		},
 	}
+	if !session {
+		h.Empty = make(map[string]func(*testing.T))
+		for _, statement := range []string{"DELETE FROM", "TRUNCATE TABLE", "DROP TABLE"} {
+			h.Empty[statement] = func(t *testing.T) { must(t, dial(t, server.URL()), statement+" snib_locks") }
+		}
+	}
+	return h
 }
 
 // dial returns a pool that is closed at the end of the test.

@@ -39,18 +39,6 @@ func TestFailures(t *testing.T) {
 	store.Errors(t, outagetest.Hung("answer", server)) // a session may outlive it
 	store.Failures(t,
 		restart,
-		outagetest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(t *testing.T) func() {
-			tr := newTree(t, server.Addr())
-			livetest.Await(t, "removal of all nodes at once", func() error { // a waiter may queue meanwhile
-				var all []any
-				for _, name := range tr.children("/snib/held") {
-					all = append(all, &zk.DeleteRequest{Path: "/snib/held/" + name, Version: -1})
-				}
-				_, err := tr.Multi(append(all, &zk.DeleteRequest{Path: "/snib/held", Version: -1})...)
-				return err
-			})
-			return func() {}
-		}},
 		outagetest.Failure{Name: "Password", Renews: true, Denied: true, Begin: func(t *testing.T) func() {
 			tr := newTree(t, server.Addr())
 			if err := tr.AddAuth("digest", []byte("snib:another")); err != nil {

@@ -186,7 +186,9 @@ func (t *trial) otherSession(newReq func(id string) driver.Request) {
 		t.renewAll(d1)
 		t.mustReportLoss(losses, waitTimeout, "by a renewal of all after a release through another session")
 	}
-	for what, late := range map[string]driver.Lease{"by its holder": l, "by id, again": d2.Lease(req.Name, req.ID, req.TTL)} {
+	for what, late := range map[string]driver.Lease{
+		"by its holder": l, "by id, again": d2.Lease(req.Name, req.ID, req.TTL),
+	} {
 		if err := late.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release %s, after a release through another session, = %v, want ErrLost", what, err)
 		}
