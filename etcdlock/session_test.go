@@ -70,7 +70,7 @@ func TestHungServer(t *testing.T) {
 	if renewed.Err != nil {
 		t.Fatalf("Renew = %v", renewed.Err)
 	}
-	machine := livetest.Lateness()
+	machine := livetest.Lateness(t)
 	server.Hang()
 	hung := driver.Now() // no keep-alive that was sent later was answered
 	livetest.AwaitLoss(t, lost, 2*timeout)

@@ -140,7 +140,7 @@ func TestFloodOfMessages(t *testing.T) {
 		t.Errorf("%d messages within %v cost %d calls, want at most %d", messages, took, calls, most)
 	}
 	pending(t, waiter, "the waiter", "after the flood")
-	machine := livetest.Lateness()
+	machine := livetest.Lateness(t)
 	free(t, l)
 	next, took := granted(t, waiter, enough, "the waiter")
 	if late := machine(); took > soonEnough+10*late {

@@ -74,7 +74,7 @@ func TestMoveCancelled(t *testing.T) {
 			if tt.slots == 0 {
 				c.MasterOf(slot).Must("HSET", "snib.r:{"+tt.name+"}", "no", "grant")
 			}
-			stopLateness := livetest.Lateness()
+			stopLateness := livetest.Lateness(t)
 			waiter := wait(t, d2, req("waiter"), 1)
 			keys := c.KeysIn(slot)
 			move := c.BeginMove(slot, c.MasterOtherThan(slot))

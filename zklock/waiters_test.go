@@ -223,7 +223,7 @@ func TestLockerKnowsFirst(t *testing.T) {
 			next := livetest.Acquiring(t, w.other, request("lockerKnowsFirst", "next"))
 			w.tree.awaitChildren("/snib/lockerKnowsFirst", 2)
 			w.proxy.Sever()
-			began, machine := time.Now(), livetest.Lateness()
+			began, machine := time.Now(), livetest.Lateness(t)
 			select {
 			case <-lock.Context().Done():
 			case <-next.Done():
