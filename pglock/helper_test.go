@@ -100,16 +100,6 @@ var (
 	mustBeHeld = livetest.CheckHeld
 )
 
-// goAcquire calls Acquire in a goroutine, and returns a channel for its error.
-func goAcquire(ctx context.Context, d driver.Driver, req driver.Request) <-chan error {
-	answer := make(chan error, 1)
-	go func() {
-		_, err := d.Acquire(ctx, req)
-		answer <- err
-	}()
-	return answer
-}
-
 // awaitFree waits until a lock can be acquired, and releases it again.
 func awaitFree(t testing.TB, d driver.Driver, name string) {
 	t.Helper()

@@ -284,13 +284,11 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
 	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
 	heal := proxy.Stall()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	answer := goAcquire(ctx, d, request("given up", "a"))
+	w := livetest.Acquiring(t, d, request("given up", "a"))
 	time.Sleep(100 * time.Millisecond) // the request is on its way, or is not sent at all: both are right
-	enough := errors.New("enough")
-	cancel(enough)
-	if err := <-answer; !errors.Is(err, enough) {
-		t.Errorf("Acquire = %v, want %v", err, enough)
+	w.Cancel()
+	if err := w.End(t); !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v, want %v", err, context.Canceled)
 	}
 	heal()
 	awaitFree(t, other, "given up")
@@ -388,10 +386,8 @@ func TestSessionOfDemoted(t *testing.T) {
 	pool := dial(t, server.URL())
 	d := newSession(t, pool, pglock.Timeout(3*time.Second))
 	l, told := livetest.AcquireTold(t, d, request("demoted", "a"))
-	waits, ended := context.WithTimeout(t.Context(), livetest.Patience)
-	defer ended()
 	other := newSession(t, pool, pglock.Timeout(3*time.Second))
-	w := goAcquire(waits, other, request("demoted", "b"))
+	w := livetest.Acquiring(t, other, request("demoted", "b"))
 	must(t, pool, "ALTER SYSTEM SET default_transaction_read_only = on")
 	must(t, pool, "SELECT pg_reload_conf()")
 	livetest.AwaitLoss(t, told, livetest.Patience) // by the keep-alive, without a renewal
@@ -403,7 +399,7 @@ func TestSessionOfDemoted(t *testing.T) {
 			t.Errorf("Acquire on a server that refuses writes = %v, want ErrUnavailable", err)
 		}
 	}
-	if err := <-w; !errors.Is(err, driver.ErrUnavailable) {
+	if err := w.End(t); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a waiter on a server that refuses writes got %v, want ErrUnavailable", err)
 	}
 }

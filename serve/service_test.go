@@ -355,19 +355,6 @@ func TestOneRequest(t *testing.T) {
 	r2.release(g)
 }
 
-// TestRenewalNeverShortens renews a hold for a shorter time at another replica, as a client does
-// whose earlier renewal is late.
-func TestRenewalNeverShortens(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	g := r1.acquire(msg("job", "a"))
-	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: 1}, http.StatusOK)
-	r2.post(wire.PathLabel, wire.Label{Lease: lease(g)}, http.StatusNoContent)
-	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Left < wire.Duration(long)/2 {
-		t.Errorf("the lock is %+v, want the hold to last as before", st)
-	}
-}
-
 // TestBreak ends only the hold that was seen.
 func TestBreak(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{})

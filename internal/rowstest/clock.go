@@ -108,7 +108,7 @@ func keptAfterStep(t *testing.T, c ClockTest) {
 	l := livetest.Acquire(t, d, req)
 	c.Clock.SetClock(behind)
 	livetest.Release(t, l)
-	mustBeHeld(t, other, rowRequest("kept", "b"))
+	livetest.CheckHeld(t, other, "kept", "of a lock that MinHold keeps")
 	livetest.Release(t, livetest.Acquire(t, other, rowRequest("kept", "b")))
 }
 
@@ -201,7 +201,7 @@ func livesAcrossStep(t *testing.T, c ClockTest) {
 			t.Fatalf("Renew = %v", r[0].Err)
 		}
 		w.Running(t, "while the holder renews")
-		mustBeHeld(t, d, rowRequest("alive", "c"))
+		livetest.CheckHeld(t, d, "alive", "of a lock whose holder renews")
 		time.Sleep(req.TTL / 8) // time between renewals
 	}
 	livetest.Release(t, l)
@@ -275,7 +275,7 @@ func liveWaiter(t *testing.T, c ClockTest) {
 	second := livetest.Waiting(t, c.Open(t), rowRequest("waits", "c"))
 	c.Clock.SetClock(behind)
 	time.Sleep(5 * time.Second) // longer than a process without heartbeats counts as alive
-	mustBeHeld(t, d, rowRequest("waits", "d"))
+	livetest.CheckHeld(t, d, "waits", "after the step")
 	livetest.Release(t, l)
 	next := first.Get(t)
 	second.Running(t, "while the first has the lock")

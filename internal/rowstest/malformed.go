@@ -109,7 +109,7 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool,
 			MustNameRow(t, "Acquire", err, m.Name, tb.Name)
 		} else if !m.Ends {
 			waiting[m.Name].Running(t, "while the lock "+m.Name+" is held")
-			mustBeHeld(t, second, rowRequest(m.Name, "another"))
+			livetest.CheckHeld(t, second, m.Name, "of "+m.Name)
 		}
 		if m.ListFails {
 			_, err := second.Status(t.Context(), m.Name)

@@ -4,7 +4,6 @@ package rowstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -53,13 +52,6 @@ func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease
 	w := livetest.Acquiring(t, d, req)
 	err := w.End(t)
 	return w.Lease, err
-}
-
-func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
-	t.Helper()
-	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.ID, err)
-	}
 }
 
 // prune prunes several times.
