@@ -69,5 +69,5 @@ func lostOrElse(err error) error {
 	if errors.Is(err, driver.ErrLost) {
 		return nil
 	}
-	return fmt.Errorf("the answer about a hold that was deleted is %v, want ErrLost", err)
+	return fmt.Errorf("the answer about a hold that was deleted is %w, want ErrLost", err)
 }

@@ -45,9 +45,9 @@ func MustNameRow(t *testing.T, what string, err error, name, table string) {
 	}
 }
 
-// MustListOthers checks that List lists all locks whose rows can be read, and that its error names
+// mustListOthers checks that List lists all locks whose rows can be read, and that its error names
 // the first of the others.
-func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []MalformedRow, table string) {
+func mustListOthers(t *testing.T, d driver.Inspector, names []string, rows []MalformedRow, table string) {
 	t.Helper()
 	var want, got, missing []string
 	for _, name := range slices.Sorted(slices.Values(names)) {
@@ -122,7 +122,7 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool,
 			waiting[m.Name].Get(t)
 		}
 	}
-	MustListOthers(t, second, names, rows, tb.Name)
+	mustListOthers(t, second, names, rows, tb.Name)
 	if broken != nil {
 		broken(second, held["m"], told)
 		delete(held, "m")
