@@ -12,7 +12,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -135,7 +134,7 @@ func TestRestartedUnderWaiter(t *testing.T) {
 	d := newDriver(t, client)
 	defer d.Close()
 	l := acquire(t, d, request("name", "holder"))
-	w := jobtest.Waiting(t, d, request("name", "waiter"))
+	w := livetest.Waiting(t, d, request("name", "waiter"))
 	server.Kill()
 	server.Restart()
 	server.Ctl("put", "filler", "1")

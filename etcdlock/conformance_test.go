@@ -11,7 +11,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -55,7 +54,7 @@ func TestConformanceLogin(t *testing.T) {
 // harness returns a harness for drivers on servers. Each driver reaches them through its own
 // proxies.
 func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths := livetest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			var addrs []string
@@ -75,6 +74,7 @@ func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Ha
 			return startHolder(t, servers[0], req).Kill
 		},
 		Restart: restart,
+		Empty:   map[string]func(*testing.T){"del": func(*testing.T) { servers[0].Ctl("del", "", "--prefix") }},
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/outagetest"
 )
 
 // TestFailures proves cells of etcd in docs/failures.md; other tests prove the rest.
@@ -32,18 +32,14 @@ func TestFailures(t *testing.T) {
 		server.Ctl("user", "delete", "program") // which ends its logins
 		addUser(password)
 	}
-	jobtest.Store{Open: open, Secret: secret}.Failures(t,
-		jobtest.Failure{Name: "Password", Denied: true, Says: "invalid user ID or password", Begin: func(*testing.T) func() {
+	outagetest.Store{Open: open, Secret: secret}.Failures(t,
+		outagetest.Failure{Name: "Password", Denied: true, Says: "invalid user ID or password", Begin: func(*testing.T) func() {
 			setPassword("another")
 			return func() { setPassword(secret) }
 		}},
-		jobtest.Hung("answer", server),
-		jobtest.Restarted(server),
-		jobtest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(*testing.T) func() {
-			server.Ctl("del", "", "--prefix")
-			return func() {}
-		}},
-		jobtest.Failure{Name: "FullDisk", Renews: true, Begin: func(*testing.T) func() {
+		outagetest.Hung("answer", server),
+		outagetest.Restarted(server),
+		outagetest.Failure{Name: "FullDisk", Renews: true, Begin: func(*testing.T) func() {
 			livetest.Await(t, "full database", func() error {
 				for {
 					if _, err := server.TryCtl("put", "filler", strings.Repeat("x", 100_000)); err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -166,7 +165,7 @@ func TestLostAnswers(t *testing.T) {
 		}},
 		{"PutToWait", "put", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
-			w := jobtest.Waiting(t, d, request(name, "a"))
+			w := livetest.Waiting(t, d, request(name, "a"))
 			if got := keys(t, client, name); len(got) != 2 {
 				t.Errorf("after a request whose first answer was lost the keys are %q, want two", got)
 			}
@@ -186,7 +185,7 @@ func TestLostAnswers(t *testing.T) {
 		}},
 		{"Check", "get", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
-			w := jobtest.Waiting(t, d, request(name, "a"))
+			w := livetest.Waiting(t, d, request(name, "a"))
 			release(t, l)
 			release(t, w.Get(t))
 		}},
@@ -382,8 +381,8 @@ func TestGoneBeforeCheck(t *testing.T) {
 	k := intercept(client)
 	holds, waits, third := open(t, dialShared(t)), open(t, client), open(t, dialShared(t))
 	l := acquire(t, holds, request("name", "holder"))
-	w := jobtest.Waiting(t, waits, request("name", "waiter"))
-	next := jobtest.Waiting(t, third, request("name", "third"))
+	w := livetest.Waiting(t, waits, request("name", "waiter"))
+	next := livetest.Waiting(t, third, request("name", "third"))
 	var old string
 	k.set(hookOnce("get", func(c call) error {
 		old = c.key
@@ -418,8 +417,8 @@ func TestGoneAfterCheck(t *testing.T) {
 	operator := dial(t, server)
 	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
 	l := acquire(t, holds, request("name", "holder"))
-	w := jobtest.Waiting(t, waits, request("name", "waiter"))
-	next := jobtest.Waiting(t, third, request("name", "third"))
+	w := livetest.Waiting(t, waits, request("name", "waiter"))
+	next := livetest.Waiting(t, third, request("name", "third"))
 	gate.Lock()
 	time.Sleep(timeout / 50) // a recent keep-alive would do for the grant
 	k.set(hookOnce("get", func(c call) error {
@@ -515,7 +514,7 @@ func TestDeafWatch(t *testing.T) {
 	client.Watcher = silence(client.Watcher, never)
 	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("deaf", "holder"))
-	w := jobtest.Waiting(t, d, request("deaf", "waiter"))
+	w := livetest.Waiting(t, d, request("deaf", "waiter"))
 	slack := livetest.Slack(t)
 	began := time.Now()
 	release(t, l)
@@ -531,11 +530,11 @@ func TestNoHerd(t *testing.T) {
 	server := etcdtest.Start(t)
 	l := acquire(t, open(t, dial(t, server)), request("herd", "holder"))
 	var taps []*interceptor
-	var waits []*jobtest.Waiter
+	var waits []*livetest.Waiter
 	for i := range 5 {
 		client := dial(t, server)
 		taps = append(taps, intercept(client))
-		waits = append(waits, jobtest.Waiting(t, open(t, client), request("herd", string(rune('a'+i)))))
+		waits = append(waits, livetest.Waiting(t, open(t, client), request("herd", string(rune('a'+i)))))
 	}
 	for _, k := range taps {
 		k.set(nil)

@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -93,7 +92,7 @@ func TestOneKeyWhileHeld(t *testing.T) {
 	client := dialShared(t)
 	holder, d := open(t, client), open(t, client)
 	l := acquire(t, holder, request("job", "holder"))
-	first := jobtest.Waiting(t, d, request("job", "first"))
+	first := livetest.Waiting(t, d, request("job", "first"))
 	lease, err := client.Grant(t.Context(), 3600)
 	if err != nil {
 		t.Fatal(err)

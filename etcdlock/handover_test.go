@@ -7,10 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -31,7 +29,7 @@ func TestBlock(t *testing.T) {
 	var last uint64
 	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {4096, 4096}, {4097, 4096}} {
 		l := acquire(t, d, blockRequest("block", "a", tt.asked))
-		waiter := jobtest.Waiting(t, other, request("block", "b"))
+		waiter := livetest.Waiting(t, other, request("block", "b"))
 		got, err := client.Get(t.Context(), keys(t, client, "block")[0])
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +99,7 @@ func TestWanted(t *testing.T) {
 		queue func(t *testing.T, name string) (leave func())
 	}{
 		{"Driver", func(t *testing.T, name string) func() {
-			w := jobtest.Waiting(t, open(t, client), request(name, "other"))
+			w := livetest.Waiting(t, open(t, client), request(name, "other"))
 			return func() { release(t, w.Get(t)) }
 		}},
 		{"Mutex", func(t *testing.T, name string) func() {
@@ -117,13 +115,13 @@ func TestWanted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := open(t, client)
 			block := func(id string) (driver.Request, <-chan struct{}) {
-				return jobtest.WithWanted(blockRequest(tt.name, id, 10))
+				return livetest.WithWanted(blockRequest(tt.name, id, 10))
 			}
 			first, firstWanted := block("first")
 			second, secondWanted := block("second")
 			third, thirdWanted := block("third")
 			l := acquire(t, d, first)
-			waiter2, waiter3 := jobtest.Waiting(t, d, second), jobtest.Waiting(t, d, third)
+			waiter2, waiter3 := livetest.Waiting(t, d, second), livetest.Waiting(t, d, third)
 			checkNotWanted(t, firstWanted, "waiters of its own process")
 			release(t, l)
 			l = waiter2.Get(t) // by the watch, which has reported the third by then
@@ -154,15 +152,15 @@ func TestWantedShared(t *testing.T) {
 	beside := reader
 	beside.ID = "b"
 	first := acquire(t, other, request("shared", "first"))
-	reader, wanted := jobtest.WithWanted(reader)
-	one, two := jobtest.Waiting(t, d, reader), jobtest.Waiting(t, other, beside)
+	reader, wanted := livetest.WithWanted(reader)
+	one, two := livetest.Waiting(t, d, reader), livetest.Waiting(t, other, beside)
 	release(t, first)
 	l, also := one.Get(t), two.Get(t) // the first by a watch that has reported the second
 	if l.Grant().Token == also.Grant().Token {
 		t.Errorf("two readers have the token %d", l.Grant().Token)
 	}
 	checkNotWanted(t, wanted, "another reader")
-	w := jobtest.Waiting(t, other, request("shared", "writer"))
+	w := livetest.Waiting(t, other, request("shared", "writer"))
 	checkWanted(t, wanted, "a writer")
 	release(t, l)
 	release(t, also)
@@ -184,9 +182,9 @@ func TestWantedDeaf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client := dialShared(t)
 			client.Watcher = tt.wrap(client.Watcher)
-			req, wanted := jobtest.WithWanted(blockRequest(tt.name, "a", 10))
+			req, wanted := livetest.WithWanted(blockRequest(tt.name, "a", 10))
 			l := acquire(t, open(t, client), req)
-			w := jobtest.Waiting(t, open(t, dialShared(t)), request(tt.name, "b"))
+			w := livetest.Waiting(t, open(t, dialShared(t)), request(tt.name, "b"))
 			mustBeToldWithin(t, 5*time.Second, wanted, "a waiter, without its watch") // it is compared every 2 s
 			release(t, l)
 			release(t, w.Get(t))
@@ -201,38 +199,6 @@ func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clien
 	none := make(chan clientv3.WatchResponse)
 	close(none)
 	return none
-}
-
-// TestHandOver has goroutines of one process, another process and a foreign client compete for
-// one lock all the time. A transaction under each hold succeeds.
-func TestHandOver(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d := open(t, client)
-	jobtest.Crowd{
-		Many: d, Few: open(t, client),
-		Visit: func(lock *snib.Lock) {
-			if !txnSucceeds(t, client, d.IsOwner(lock.Name(), lock.Token())) {
-				t.Errorf("a transaction under token %d fails", lock.Token())
-			}
-		},
-		Stranger: func(name string) {
-			locked, unlock := mutexLock(t, client, name)
-			await(t, locked)
-			unlock()
-		},
-	}.HandOver(t)
-}
-
-// txnSucceeds reports whether a transaction under a condition succeeds.
-func txnSucceeds(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
-	t.Helper()
-	answer, err := client.Txn(t.Context()).If(iff).Then(clientv3.OpPut("data", "value")).Commit()
-	if err != nil {
-		t.Error(err)
-		return false
-	}
-	return answer.Succeeded
 }
 
 // TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: the error says

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -46,9 +45,9 @@ func open(t testing.TB, client *clientv3.Client) *etcdlock.Driver {
 
 // The functions that all tests of backends share.
 var (
-	acquire   = jobtest.Acquire
-	release   = jobtest.Release
-	checkHeld = jobtest.CheckHeld
+	acquire   = livetest.Acquire
+	release   = livetest.Release
+	checkHeld = livetest.CheckHeld
 )
 
 // keys returns the keys of a lock, in the order of their creation.

@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -41,7 +40,7 @@ func TestStrangers(t *testing.T) {
 				locked, unlock := other.lock(t, name)
 				await(t, locked)
 				checkHeld(t, d, name, "of a lock that a stranger holds")
-				ours := jobtest.Waiting(t, d, request(name, "ours"))
+				ours := livetest.Waiting(t, d, request(name, "ours"))
 				behind, unlockBehind := other.lock(t, name)
 				livetest.Await(t, "third in the queue", func() error {
 					if got := keys(t, client, name); len(got) != 3 {
@@ -146,7 +145,7 @@ func TestStrangersShared(t *testing.T) {
 		}
 		return nil
 	})
-	late := jobtest.Waiting(t, d, reader("late"))
+	late := livetest.Waiting(t, d, reader("late"))
 	release(t, a)
 	late.Running(t, "past a stranger who waits")
 	release(t, b)

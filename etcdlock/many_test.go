@@ -14,7 +14,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -32,7 +31,7 @@ type manyLeases struct {
 func acquireMany(t *testing.T, d driver.Driver, n int) (m manyLeases) {
 	t.Helper()
 	for i := range n {
-		l, lost := jobtest.AcquireTold(t, d, request(fmt.Sprint(i), "a"))
+		l, lost := livetest.AcquireTold(t, d, request(fmt.Sprint(i), "a"))
 		m.leases, m.losses = append(m.leases, l), append(m.losses, lost)
 	}
 	return m
@@ -59,13 +58,13 @@ func TestManyHolds(t *testing.T) {
 	if _, err := operator.Delete(t.Context(), keys(t, operator, "50")[0]); err != nil {
 		t.Fatal(err)
 	}
-	jobtest.AwaitLoss(t, m.losses[50], livetest.Patience) // no renewal looks for it
+	livetest.AwaitLoss(t, m.losses[50], livetest.Patience) // no renewal looks for it
 	for i := range 50 {
 		if _, err := operator.Delete(t.Context(), keys(t, operator, fmt.Sprint(i))[0]); err != nil {
 			t.Fatal(err)
 		}
-		jobtest.RenewAll(t, d) // at once: the event may be on its way
-		jobtest.CheckOnlyLost(t, m.losses, i)
+		livetest.RenewAll(t, d) // at once: the event may be on its way
+		livetest.CheckOnlyLost(t, m.losses, i)
 	}
 	// Holders of leases that are released while all are renewed are told nothing.
 	var releasing sync.WaitGroup
@@ -73,10 +72,10 @@ func TestManyHolds(t *testing.T) {
 		releasing.Go(func() { release(t, l) })
 	}
 	for range 10 {
-		jobtest.RenewAll(t, d)
+		livetest.RenewAll(t, d)
 	}
 	releasing.Wait()
-	jobtest.CheckOnlyLost(t, m.losses, -1)
+	livetest.CheckOnlyLost(t, m.losses, -1)
 }
 
 // TestRenewalOfMany deletes the key of one of many holds while the stream of watches reports
@@ -96,8 +95,8 @@ func TestRenewalOfMany(t *testing.T) {
 	if _, err := operator.Delete(t.Context(), keys(t, operator, "7")[0]); err != nil {
 		t.Fatal(err)
 	}
-	jobtest.RenewAll(t, d)
-	jobtest.CheckOnlyLost(t, m.losses, 7)
+	livetest.RenewAll(t, d)
+	livetest.CheckOnlyLost(t, m.losses, 7)
 }
 
 // TestWatchEnds has the stream of watches fail at the moment in which the key of one of many holds
@@ -137,14 +136,14 @@ func TestWatchEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				if renewed {
-					jobtest.RenewAll(t, d)
-					jobtest.CheckOnlyLost(t, m.losses, i)
+					livetest.RenewAll(t, d)
+					livetest.CheckOnlyLost(t, m.losses, i)
 					awaitWatchCount(t, server, manyHolds-1)
 				} else {
-					jobtest.AwaitLoss(t, m.losses[i], livetest.Patience)
+					livetest.AwaitLoss(t, m.losses[i], livetest.Patience)
 				}
 			}
-			jobtest.CheckOnlyLost(t, m.losses, -1)
+			livetest.CheckOnlyLost(t, m.losses, -1)
 		})
 	}
 }

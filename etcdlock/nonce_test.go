@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -106,7 +105,7 @@ func TestOldKeyInView(t *testing.T) {
 	})
 	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("view", "first"))
-	w := jobtest.Waiting(t, d, request("view", "a"))
+	w := livetest.Waiting(t, d, request("view", "a"))
 	release(t, l)
 	l = w.Get(t) // the driver watches
 	gate.Lock()
@@ -126,7 +125,7 @@ func TestOldKeyInView(t *testing.T) {
 		t.Fatalf("the driver has put the keys %q; this test is about one that is used again", got)
 	}
 	unblock()
-	w = jobtest.Waiting(t, d, request("view", "a"))
+	w = livetest.Waiting(t, d, request("view", "a"))
 	release(t, held)
 	release(t, w.Get(t))
 }
@@ -139,7 +138,7 @@ func TestDeafAgain(t *testing.T) {
 	client.Watcher = silence(client.Watcher, func() bool { return !silent.Load() })
 	d, other := open(t, client), open(t, dialShared(t))
 	l := acquire(t, other, request("silent", "first"))
-	w := jobtest.Waiting(t, d, request("silent", "a"))
+	w := livetest.Waiting(t, d, request("silent", "a"))
 	release(t, l)
 	l = w.Get(t) // the driver watches
 	silent.Store(true)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -40,7 +39,7 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, oneServer.End)) }
 
 // A job is the work of a child process with a driver of its own.
 type job struct {
-	jobtest.Job
+	Req            driver.Request
 	Addrs          []string
 	User, Password string
 }
@@ -56,13 +55,13 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	return j.Do(ctx, d)
+	return livetest.Hold(ctx, d, j.Req)
 }
 
 // startHolder starts a child process that holds a lock, and returns when it does.
 func startHolder(t testing.TB, server *etcdtest.Server, req driver.Request) *livetest.Child {
 	t.Helper()
-	j := job{Job: jobtest.Job{Role: "hold", Req: req}, Addrs: []string{server.Addr()}}
+	j := job{Req: req, Addrs: []string{server.Addr()}}
 	if server.Login() {
 		j.User, j.Password = "root", etcdtest.Password
 	}

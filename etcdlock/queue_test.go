@@ -14,7 +14,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -49,9 +48,9 @@ func TestOneWatch(t *testing.T) {
 	client := dial(t, server)
 	l := acquire(t, open(t, client), request("watched", "holder"))
 	d := open(t, client)
-	var waits []*jobtest.Waiter
+	var waits []*livetest.Waiter
 	for i := range 20 {
-		waits = append(waits, jobtest.Waiting(t, d, request("watched", fmt.Sprint("waiter ", i))))
+		waits = append(waits, livetest.Waiting(t, d, request("watched", fmt.Sprint("waiter ", i))))
 	}
 	livetest.Await(t, "watches of the waiters, and of the holder's key", func() error {
 		if got := watchCount(t, server); got != 2 {
@@ -125,7 +124,7 @@ func TestIsOwner(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d, other := open(t, client), open(t, client)
-	l := acquire(t, d, request("owned", "a"))
+	l := acquire(t, d, blockRequest("owned", "a", 10))
 	write := func(d *etcdlock.Driver, token uint64) bool {
 		t.Helper()
 		answer, err := client.Txn(t.Context()).If(d.IsOwner("owned", token)).Then(clientv3.OpPut("data", "value")).Commit()
@@ -135,10 +134,10 @@ func TestIsOwner(t *testing.T) {
 		return answer.Succeeded
 	}
 	token := l.Grant().Token
-	if !write(d, token) {
+	if !write(d, token) || !write(d, token+9) {
 		t.Errorf("a transaction of the holder fails")
 	}
-	if write(d, token+1) || write(other, token) {
+	if write(d, token+10) || write(other, token) {
 		t.Errorf("a transaction for another hold succeeds")
 	}
 	stale := d.IsOwner("owned", token)
@@ -219,7 +218,7 @@ func TestOtherKindBehind(t *testing.T) {
 	if _, err := client.Put(t.Context(), leaving, `{"snib":1,"id":"leaving","slots":2}`, clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
-	w := jobtest.Waiting(t, d, request("mixed", "waiter"))
+	w := livetest.Waiting(t, d, request("mixed", "waiter"))
 	checkHeld(t, d, "mixed", "behind a key of another kind")
 	w.Running(t, "behind a key of another kind")
 	if _, err := client.Delete(t.Context(), leaving); err != nil {

@@ -67,7 +67,7 @@ func TestUnreachable(t *testing.T) {
 			} {
 				// A machine that is too busy for a handshake within a second gets another try.
 				livetest.Await(t, "answer of "+what, func() error {
-					began, machine := time.Now(), livetest.Lateness()
+					began, machine := time.Now(), livetest.Lateness(t)
 					err := call()
 					took, late := time.Since(began), machine()
 					switch most := map[bool]time.Duration{false: time.Second, true: driver.AnswerTimeout}[tt.slow]; {

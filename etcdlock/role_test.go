@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -77,8 +76,8 @@ func TestRoles(t *testing.T) {
 	guestClient, guest := as("guest")
 
 	// Everyday operations, with two drivers that have the role.
-	l, told := jobtest.AcquireTold(t, d, request("team/job", "a"))
-	w := jobtest.Waiting(t, member, request("team/job", "b"))
+	l, told := livetest.AcquireTold(t, d, request("team/job", "a"))
+	w := livetest.Waiting(t, member, request("team/job", "b"))
 	checkHeld(t, member, "team/job", "with the role")
 	if r := d.Renew(t.Context(), []driver.Lease{l}); r[0].Err != nil {
 		t.Errorf("Renew = %v", r[0].Err)
@@ -142,7 +141,7 @@ func TestRoles(t *testing.T) {
 	if err := member.Break(t.Context(), "team/job", "a"); err != nil {
 		t.Errorf("Break = %v", err)
 	}
-	jobtest.AwaitLoss(t, told, livetest.Patience)
+	livetest.AwaitLoss(t, told, livetest.Patience)
 	release(t, w.Get(t))
 	acquire(t, d, request("team/job", "a"))
 	if _, err := memberClient.Revoke(t.Context(), session); err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -24,14 +23,14 @@ func TestRevoked(t *testing.T) {
 	}
 	t.Run("Holding", func(t *testing.T) {
 		d := open(t, client)
-		l1, lost1 := jobtest.AcquireTold(t, d, request("holding", "a"))
-		l2, lost2 := jobtest.AcquireTold(t, d, request("holding too", "a"))
+		l1, lost1 := livetest.AcquireTold(t, d, request("holding", "a"))
+		l2, lost2 := livetest.AcquireTold(t, d, request("holding too", "a"))
 		lost := []<-chan error{lost1, lost2}
 		revoke("holding", 0)
 		for i, l := range []driver.Lease{l1, l2} {
 			// A keep-alive reports it within a sixth of the timeout. By its own clock, the
 			// holder would learn of it after five sixths.
-			jobtest.AwaitLoss(t, lost[i], timeout*5/8)
+			livetest.AwaitLoss(t, lost[i], timeout*5/8)
 			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Release after the loss = %v, want ErrLost", err)
 			}
@@ -44,8 +43,8 @@ func TestRevoked(t *testing.T) {
 	t.Run("Waiting", func(t *testing.T) {
 		holds, waits, third := open(t, client), open(t, client), open(t, client)
 		l := acquire(t, holds, request("waiting", "holder"))
-		w := jobtest.Waiting(t, waits, request("waiting", "waiter"))
-		next := jobtest.Waiting(t, third, request("waiting", "third"))
+		w := livetest.Waiting(t, waits, request("waiting", "waiter"))
+		next := livetest.Waiting(t, third, request("waiting", "third"))
 		revoke("waiting", 1)
 		release(t, l)
 		first := next.Get(t)
@@ -66,15 +65,15 @@ func TestHungServer(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d := open(t, client)
-	l, lost := jobtest.AcquireTold(t, d, request("hung", "a"))
+	l, lost := livetest.AcquireTold(t, d, request("hung", "a"))
 	renewed := d.Renew(t.Context(), []driver.Lease{l})[0]
 	if renewed.Err != nil {
 		t.Fatalf("Renew = %v", renewed.Err)
 	}
-	machine := livetest.Lateness()
+	machine := livetest.Lateness(t)
 	server.Hang()
 	hung := driver.Now() // no keep-alive that was sent later was answered
-	jobtest.AwaitLoss(t, lost, 2*timeout)
+	livetest.AwaitLoss(t, lost, 2*timeout)
 	lostAt := driver.Now()
 	if late, own := lostAt.Sub(hung)-l.Grant().TTL, machine(); late > time.Second+10*own {
 		t.Errorf("the holder was told %v after the end of its session, on a machine that was late by %v", late, own)
@@ -116,25 +115,6 @@ func TestStartIsSendTime(t *testing.T) {
 	}
 }
 
-// TestMinHoldOutlivesProcess ends a process after it has released a lock with MinHold.
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d, other := open(t, client), open(t, client)
-	req := request("kept", "a")
-	req.MinHold = timeout + time.Second
-	l := acquire(t, d, req)
-	release(t, l)
-	if err := d.Close(); err != nil {
-		t.Fatalf("Close = %v", err)
-	}
-	checkHeld(t, other, "kept", "after the end of the process")
-	acquire(t, other, request("kept", "b"))
-	if held := driver.Now().Sub(l.Grant().Start); held < req.MinHold {
-		t.Errorf("granted to another after %v, want %v at least", held, req.MinHold)
-	}
-}
-
 // TestTimeout checks the TTL that follows from the option: whole seconds, and 2 s at least.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
@@ -158,7 +138,7 @@ func TestKeyDeleted(t *testing.T) {
 	client := dialShared(t)
 	d := open(t, client)
 	l := acquire(t, d, request("deleted", "holder"))
-	w := jobtest.Waiting(t, d, request("deleted", "waiter"))
+	w := livetest.Waiting(t, d, request("deleted", "waiter"))
 	if _, err := client.Delete(t.Context(), keys(t, client, "deleted")[1]); err != nil {
 		t.Fatal(err)
 	}

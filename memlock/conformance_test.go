@@ -6,7 +6,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/driver/fault"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -50,6 +50,6 @@ func TestConformanceWallClock(t *testing.T) {
 // killer returns Harness.Kill for a store: a killed process leaves a lease that nobody renews.
 func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 	return func(t *testing.T, req driver.Request) func() {
-		return jobtest.Keep(t, s.Open(), req)
+		return livetest.Keep(t, s.Open(), req)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
@@ -24,7 +23,10 @@ func TestConformance(t *testing.T) {
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
 func harness(server *mysqltest.Server, open func(*testing.T, string) driver.Driver) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths, empty := livetest.Paths{}, make(map[string]func(*testing.T))
+	for _, statement := range []string{"DELETE FROM", "TRUNCATE TABLE", "DROP TABLE"} {
+		empty[statement] = func(t *testing.T) { must(t, dial(t, server.DSN()), statement+" snib_locks") }
+	}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
@@ -45,6 +47,7 @@ func harness(server *mysqltest.Server, open func(*testing.T, string) driver.Driv
 			server.Kill()
 			server.Restart()
 		},
+		Empty: empty,
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
@@ -37,7 +36,7 @@ func TestReplacedPrimary(t *testing.T) {
 			db.SetMaxIdleConns(idle)
 			d := newDriver(t, db)
 			held := acquire(t, d, request("held", "a"))
-			waiter := jobtest.Waiting(t, d, request("held", "c"))
+			waiter := livetest.Waiting(t, d, request("held", "c"))
 			fillPool(t, db, idle)
 
 			must(t, dial(t, first.DSN()), "SET GLOBAL read_only = 1")

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/outagetest"
 )
 
 // TestFailures proves the cells of MariaDB in docs/failures.md.
@@ -25,15 +25,15 @@ func TestFailures(t *testing.T) {
 		must(t, admin, "ALTER USER program@'%' IDENTIFIED BY '"+password+"'")
 		must(t, admin, "KILL USER program")
 	}
-	store := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) }}
+	store := outagetest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) }}
 	store.Failures(t,
-		jobtest.Failure{Name: "Password", Denied: true, Says: "Access denied", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "Password", Denied: true, Says: "Access denied", Begin: func(*testing.T) func() {
 			setPassword("another")
 			return func() { setPassword(secret) }
 		}},
-		jobtest.Hung("no answer", server),
-		jobtest.Restarted(server),
-		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
+		outagetest.Hung("no answer", server),
+		outagetest.Restarted(server),
+		outagetest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
 			Begin: func(*testing.T) func() {
 				must(t, admin, "SELECT 1") // connects anew, while that is possible
 				filler := dial(t, dsn)
@@ -42,11 +42,11 @@ func TestFailures(t *testing.T) {
 				}
 				return func() { must(t, admin, "SET GLOBAL max_connections = 80") }
 			}},
-		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
 			must(t, admin, "SET GLOBAL read_only = 1")
 			return func() { must(t, admin, "SET GLOBAL read_only = 0") }
 		}},
-		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
 			server.MayEnd() // it aborts when it can't write its log
 			shim.FillDisk(true)
 			return func() {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
@@ -84,7 +83,7 @@ func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 			best := time.Hour
 			for round := range 3 { // the best round counts, because the machine may be busy
 				l := acquire(t, d1, request(tt.name, fmt.Sprint("a", round)))
-				w := jobtest.Waiting(t, d2, request(tt.name, fmt.Sprint("b", round)))
+				w := livetest.Waiting(t, d2, request(tt.name, fmt.Sprint("b", round)))
 				time.Sleep(100 * time.Millisecond) // the server watches by now
 				if round == 0 {
 					tt.harm(t, proxy)

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -29,11 +30,11 @@ func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Dr
 
 // lockTable returns a table of locks.
 func lockTable(t testing.TB, server *mysqltest.Server, name string,
-	open func(*sql.DB) *mysqllock.Driver) jobtest.Table {
+	open func(*sql.DB) *mysqllock.Driver) rowstest.Table {
 	db := dial(t, server.DSN())
-	return jobtest.Table{
+	return rowstest.Table{
 		Name:   name,
-		Open:   func() jobtest.RowDriver { return open(dial(t, server.DSN())) },
+		Open:   func() rowstest.Driver { return open(dial(t, server.DSN())) },
 		Exec:   func(sql string) { t.Helper(); must(t, db, sql) },
 		Number: func(sql string) int64 { t.Helper(); return number(t, db, sql) },
 	}
@@ -63,8 +64,8 @@ func testContext(t testing.TB) context.Context {
 
 // The functions that all tests of backends share.
 var (
-	acquire = jobtest.Acquire
-	release = jobtest.Release
+	acquire = livetest.Acquire
+	release = livetest.Release
 )
 
 // tryAcquire calls Acquire without waiting.

@@ -3,9 +3,9 @@ package mysqllock_test
 import (
 	"testing"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
 func TestLateOnFullServer(t *testing.T) {
@@ -16,7 +16,7 @@ func TestLateOnFullServer(t *testing.T) {
 		_, err = db.Conn(t.Context()) // it stays open
 	}
 	admin, proxy := dial(t, server.DSN()), livetest.NewProxy(t, server.Addr())
-	jobtest.LateOnFullServer(t, jobtest.FullTest{
+	rowstest.LateOnFullServer(t, rowstest.FullTest{
 		Proxy:   proxy,
 		Addr:    server.Addr(),
 		Full:    full.Addr(),

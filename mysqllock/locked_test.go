@@ -4,7 +4,7 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
 // lockRow has a transaction lock a row, as IsOwner does.
@@ -25,7 +25,7 @@ func TestLockedRow(t *testing.T) {
 	t.Parallel()
 	server := database(t)
 	db := dial(t, server.DSN())
-	jobtest.LockedRow(t,
-		func() jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) },
+	rowstest.LockedRow(t,
+		func() rowstest.Driver { return newDriver(t, dial(t, server.DSN())) },
 		func(name string) func() { return lockRow(t, db, name) })
 }

@@ -9,12 +9,12 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
-var malformations = []jobtest.MalformedRow{
+var malformations = []rowstest.MalformedRow{
 	{Name: "WaiterText", Change: "waiters = CONCAT(waiters, 'x-1 no object\n')", ListFails: true, WaitFails: true},
 	{Name: "WaiterID", Change: `waiters = CONCAT(waiters, 'x-1 {"id": 7}\n')`, ListFails: true, WaitFails: true},
 	{Name: "WaiterLong", Change: "waiters = CONCAT(waiters, REPEAT('9', 100000), '\n')", ListFails: true, WaitFails: true},
@@ -24,7 +24,7 @@ var malformations = []jobtest.MalformedRow{
 
 // wildRows have values by which drivers tell the living from the dead. Each of them is well-formed
 // and absurd.
-var wildRows = []jobtest.MalformedRow{
+var wildRows = []rowstest.MalformedRow{
 	{Name: "EndsZero", Change: "ends = 0", Ends: true},
 	{Name: "EndsMin", Change: "ends = -9223372036854775808", Ends: true},
 	{Name: "EndsMax", Change: "ends = 9223372036854775807"},
@@ -44,7 +44,7 @@ var wildRows = []jobtest.MalformedRow{
 }
 
 // versioned returns the same changes with a new version: otherwise a driver may write over them.
-func versioned(all []jobtest.MalformedRow) []jobtest.MalformedRow {
+func versioned(all []rowstest.MalformedRow) []rowstest.MalformedRow {
 	all = slices.Clone(all)
 	for i := range all {
 		if !strings.HasPrefix(all[i].Change, "version") {
@@ -64,7 +64,7 @@ func TestWildRow(t *testing.T) {
 	ttl := func(value string) string {
 		return `holders = REGEXP_REPLACE(holders, '"ttl":[0-9]*', '"ttl":` + value + `')`
 	}
-	readers := []jobtest.MalformedRow{
+	readers := []rowstest.MalformedRow{
 		{Name: "TTLNull", Change: ttl("null")},
 		{Name: "TTLMax", Change: ttl("9223372036854775807")},
 		{Name: "TTLText", Change: ttl(`"long"`), RenewFails: true, ListFails: true, WaitFails: true},
@@ -79,7 +79,7 @@ func TestWildRow(t *testing.T) {
 	tests := []struct {
 		name   string
 		shared bool
-		rows   []jobtest.MalformedRow
+		rows   []rowstest.MalformedRow
 	}{
 		{"Rows", false, wildRows},
 		{"Readers", true, readers},
@@ -90,7 +90,7 @@ func TestWildRow(t *testing.T) {
 			table := "wild_" + strings.ToLower(tt.name)
 			tb := lockTable(t, server, table,
 				func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table(table)) })
-			jobtest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
+			rowstest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
 		})
 	}
 }
@@ -104,7 +104,7 @@ func TestWildProcess(t *testing.T) {
 	type waiting struct {
 		name          string
 		l             driver.Lease
-		first, second *jobtest.Waiter
+		first, second *livetest.Waiter
 	}
 	var all []waiting
 	for _, change := range []string{
@@ -114,8 +114,8 @@ func TestWildProcess(t *testing.T) {
 		"waiters = 'nobody'",
 	} {
 		w := waiting{name: change, l: acquire(t, holder, request(change, "holder"))}
-		w.first = jobtest.Waiting(t, newDriver(t, dial(t, server.DSN())), request(change, "first"))
-		w.second = jobtest.Waiting(t, behind, request(change, "second"))
+		w.first = livetest.Waiting(t, newDriver(t, dial(t, server.DSN())), request(change, "first"))
+		w.second = livetest.Waiting(t, behind, request(change, "second"))
 		all = append(all, w)
 		res,
 			err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', "+
@@ -154,7 +154,7 @@ func TestMalformedRow(t *testing.T) {
 	t.Parallel()
 	server := database(t)
 	readers := append(slices.Clone(malformations[:2]),
-		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true,
+		rowstest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true,
 			WaitFails: true})
 	for i := range 2 {
 		readers[i].RenewFails = true // a renewal of readers reads
@@ -162,7 +162,7 @@ func TestMalformedRow(t *testing.T) {
 	tests := []struct {
 		name   string
 		shared bool
-		rows   []jobtest.MalformedRow
+		rows   []rowstest.MalformedRow
 	}{
 		{"Rows", false, malformations},
 		{"Readers", true, readers},
@@ -177,7 +177,7 @@ func TestMalformedRow(t *testing.T) {
 			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver {
 				return newDriver(t, db, mysqllock.Table(table))
 			})
-			jobtest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
+			rowstest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
 		})
 	}
 }

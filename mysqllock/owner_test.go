@@ -3,15 +3,15 @@ package mysqllock_test
 import (
 	"testing"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
 func TestIsOwner(t *testing.T) {
 	t.Parallel()
 	db := dial(t, database(t).DSN())
 	d := newDriver(t, db)
-	jobtest.IsOwner(t, d, func(name string, token uint64) error {
+	rowstest.IsOwner(t, d, func(name string, token uint64) error {
 		tx := begin(t, db)
 		defer tx.Rollback()
 		return d.IsOwner(testContext(t), tx, name, token)
@@ -22,7 +22,7 @@ func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	db := dial(t, database(t).DSN())
 	d, tx := newDriver(t, db), begin(t, db)
-	jobtest.IsOwnerKeepsTheLock(t, d, newDriver(t, db),
+	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, db),
 		func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback)
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, shared.End)) }
 
 // A job is what a child process does with its own driver.
 type job struct {
-	jobtest.Job
+	Req driver.Request
 	DSN string
 }
 
@@ -44,11 +43,11 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	return j.Do(ctx, d)
+	return livetest.Hold(ctx, d, j.Req)
 }
 
 // hold starts a child process that holds a lock, or waits for it.
 func hold(t testing.TB, dsn string, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{Job: jobtest.Job{Role: "hold", Req: req}, DSN: dsn})
+	return livetest.StartChild(t, job{Req: req, DSN: dsn})
 }

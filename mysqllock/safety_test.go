@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -109,7 +108,7 @@ func TestPermissions(t *testing.T) {
 		return dial(t, account+":change-me@tcp("+server.Addr()+")/"+database)
 	}
 	d := newDriver(t, as("locker", "app"))
-	w := jobtest.Acquiring(t, d, request("free", "a"))
+	w := livetest.Acquiring(t, d, request("free", "a"))
 	release(t, w.Get(t))
 	reading := as("reader", "app")
 	l := acquire(t, d, request("seen", "a"))

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -102,7 +102,7 @@ func TestSchema(t *testing.T) {
 
 // Pruned rows never let a token go back.
 func prunes(t *testing.T, server *mysqltest.Server) {
-	jobtest.PruneKeepsTokens(t, lockTable(t, server, "pruned", func(db *sql.DB) *mysqllock.Driver {
+	rowstest.PruneKeepsTokens(t, lockTable(t, server, "pruned", func(db *sql.DB) *mysqllock.Driver {
 		return newDriver(t, db, mysqllock.Table("pruned"))
 	}))
 }
@@ -112,12 +112,12 @@ func prunes(t *testing.T, server *mysqltest.Server) {
 func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {
 	tb := lockTable(t, server, "forged",
 		func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("forged")) })
-	jobtest.PruneIgnoresHugeTokens(t, tb)
+	rowstest.PruneIgnoresHugeTokens(t, tb)
 	d, req := tb.Open(), request("huge", "b")
 	req.Shared = true
 	_, err := tryAcquire(t, d, req)
-	jobtest.MustNameRow(t, "Acquire", err, "huge", "forged")
+	rowstest.MustNameRow(t, "Acquire", err, "huge", "forged")
 	tb.Exec("UPDATE forged SET token = 9223372036854775807 WHERE name = ''")
 	_, err = tryAcquire(t, d, request("another", "b"))
-	jobtest.MustNameRow(t, "Acquire", err, "", "forged")
+	rowstest.MustNameRow(t, "Acquire", err, "", "forged")
 }

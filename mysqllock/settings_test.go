@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
@@ -53,7 +52,7 @@ func TestSettings(t *testing.T) {
 				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
 				t.Errorf("Status = %+v, %v", st, err)
 			}
-			w := jobtest.Waiting(t, plain, request(name, "b"))
+			w := livetest.Waiting(t, plain, request(name, "b"))
 			began := time.Now()
 			release(t, l)
 			next := w.Get(t)
@@ -61,7 +60,7 @@ func TestSettings(t *testing.T) {
 			if next.Grant().Token <= l.Grant().Token || took > soonEnough+slack() {
 				t.Errorf("next token %d after %d, %v after the release", next.Grant().Token, l.Grant().Token, took)
 			}
-			w = jobtest.Waiting(t, d, request(name, "c"))
+			w = livetest.Waiting(t, d, request(name, "c"))
 			time.Sleep(1500 * time.Millisecond) // longer than the limits above
 			began = time.Now()
 			release(t, next)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -25,7 +24,7 @@ func TestBusyPool(t *testing.T) {
 	db.SetMaxOpenConns(3)
 	d := newDriver(t, db)
 	l := acquire(t, d, request("busy", "a"))
-	waiter := jobtest.Waiting(t, d, request("busy", "b"))
+	waiter := livetest.Waiting(t, d, request("busy", "b"))
 	var program [2]*sql.Conn
 	for i := range program {
 		conn, err := db.Conn(testContext(t))

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -29,15 +29,15 @@ func TestTransactions(t *testing.T) {
 	t.Parallel()
 	db := dial(t, mysqltest.Start(t).DSN())
 	release(t, acquire(t, newDriver(t, db), request("makes the table", "a")))
-	jobtest.Transactions{
+	rowstest.Transactions{
 		DB:    db,
 		Limit: time.Second,
 		Waiters: "SELECT variable_value FROM information_schema.global_status WHERE variable_name = " +
 			"'INNODB_ROW_LOCK_CURRENT_WAITS'",
 		Connection: "SELECT CONNECTION_ID()",
 		Kill:       "KILL %d",
-		Begin: func(t testing.TB) *jobtest.Transaction {
-			tx, job := jobtest.SQLTransaction(t, db)
+		Begin: func(t testing.TB) *rowstest.Transaction {
+			tx, job := rowstest.SQLTransaction(t, db)
 			job.Lock = func(ctx context.Context, name string, wait time.Duration) error {
 				if wait < 0 {
 					return mysqllock.Tx(ctx, tx, name)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
@@ -37,7 +36,7 @@ func twoConnections(t *testing.T, server *mysqltest.Server) {
 	db.SetMaxOpenConns(2)
 	d, other := newDriver(t, db), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, other, request("one", "a"))
-	w := jobtest.Waiting(t, d, request("one", "b"))
+	w := livetest.Waiting(t, d, request("one", "b"))
 	time.Sleep(300 * time.Millisecond) // it polls by now
 	slack := livetest.Slack(t)
 	began := time.Now()
@@ -82,7 +81,7 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("altered", "a"))
-	w := jobtest.Waiting(t, d2, request("altered", "b"))
+	w := livetest.Waiting(t, d2, request("altered", "b"))
 	slack := livetest.Slack(t)
 	began := time.Now()
 	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -25,7 +25,7 @@ func TestWatcherLeavesConnection(t *testing.T) {
 	holder := successor{open(), open()}
 	const watching = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep'"
 	others := dial(t, server.DSN())
-	jobtest.YieldTest{
+	rowstest.YieldTest{
 		Holder: holder, Waiter: open(),
 		Listens:     func() bool { return number(t, admin, watching) == 1 },
 		Connections: 8, // the waiter keeps one

@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
+// TestBatchBesideLockedRows keeps the rows of some locks locked while requests for these and for
+// other locks go to the server together. All others are served meanwhile, and those for the locked
+// rows afterwards.
 func TestBatchBesideLockedRows(t *testing.T) {
 	t.Parallel()
 	modes := []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol}
@@ -26,8 +30,104 @@ func TestBatchBesideLockedRows(t *testing.T) {
 				c.MaxConns = 8
 				c.ConnConfig.DefaultQueryExecMode = mode
 			}))
-			batchTest(t, d, admin).Run(t)
+			const others = 10
+			names := func(kind string) (all []string) { // the last one is not sent alone
+				all = []string{kind + " locked 1", kind + " locked 2", kind + " locked 3"}
+				for i := range others {
+					all = append(all, fmt.Sprint(kind, " ", i))
+				}
+				return all
+			}
+			for _, name := range names("take")[:3+others/2] { // the rest have no row
+				release(t, acquire(t, d, request(name, "first")))
+			}
+			besideLockedRows(t, admin, names("take"), func(name string) error {
+				l, err := d.Acquire(t.Context(), request(name, "second"))
+				if err == nil && l.Grant().Token == 0 {
+					err = errors.New("a lease without a token")
+				}
+				return err
+			})
+			taken := map[string]driver.Lease{}
+			for _, name := range names("free") {
+				taken[name] = acquire(t, d, request(name, "first"))
+			}
+			besideLockedRows(t, admin, names("free"), func(name string) error { return taken[name].Release(t.Context()) })
+			for _, name := range names("free") {
+				acquire(t, d, noWait(name, "second"))
+			}
 		})
+	}
+}
+
+// besideLockedRows calls fn for each name in a goroutine of its own, while the rows of the first
+// three are locked.
+func besideLockedRows(t *testing.T, admin *pgxpool.Pool, names []string, fn func(name string) error) {
+	t.Helper()
+	done := make(map[string]chan error)
+	start := func(some ...string) {
+		for _, name := range some {
+			done[name] = make(chan error, 1)
+			go func(result chan<- error) {
+				err := fn(name)
+				for errors.Is(err, driver.ErrUnavailable) && slices.Contains(names[:3], name) {
+					err = fn(name)
+				}
+				result <- err
+			}(done[name])
+		}
+	}
+	await := func(some ...string) {
+		t.Helper()
+		for _, name := range some {
+			select {
+			case err := <-done[name]:
+				if err != nil {
+					t.Errorf("the request for %q = %v", name, err)
+				}
+			case <-time.After(livetest.Patience):
+				t.Fatalf("the request for %q had no answer within %v", name, livetest.Patience)
+			}
+		}
+	}
+	var unlocks []func()
+	for _, name := range names[:3] {
+		unlocks = append(unlocks, lockRow(t, admin, "snib_locks", name))
+	}
+	start(names[:2]...)
+	awaitBlocked(t, admin, 2)
+	start(names[2:]...)
+	await(names[3:]...)
+	for _, name := range names[:3] {
+		select {
+		case err := <-done[name]:
+			t.Errorf("the request for %q, whose row is locked, = %v", name, err)
+		default:
+		}
+	}
+	for _, unlock := range unlocks {
+		unlock()
+	}
+	await(names[:3]...)
+}
+
+// gather makes the requests to the driver wait for one another, so that they go to the server in
+// batches: two requests wait for their rows. It returns a function that ends this.
+func gather(t *testing.T, d driver.Driver, admin *pgxpool.Pool) (end func()) {
+	t.Helper()
+	var waiting []*livetest.Waiter
+	var unlocks []func()
+	for _, name := range []string{"locked 1", "locked 2"} {
+		release(t, acquire(t, d, request(name, "a")))
+		unlocks = append(unlocks, lockRow(t, admin, "snib_locks", name))
+		waiting = append(waiting, livetest.Acquiring(t, d, request(name, "b")))
+	}
+	awaitBlocked(t, admin, 2)
+	return func() {
+		for i, unlock := range unlocks {
+			unlock()
+			waiting[i].Get(t)
+		}
 	}
 }
 
@@ -38,13 +138,15 @@ func blocked(t *testing.T, pool *pgxpool.Pool) int {
 		"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
 }
 
-// batchTest returns the test of a driver's batches.
-func batchTest(t *testing.T, d driver.Driver, admin *pgxpool.Pool) jobtest.BatchTest {
-	return jobtest.BatchTest{
-		Driver:  d,
-		LockRow: func(name string) func() { return lockRow(t, admin, "snib_locks", name) },
-		Blocked: func() int { return blocked(t, admin) },
-	}
+// awaitBlocked waits until some statements wait for rows.
+func awaitBlocked(t *testing.T, pool *pgxpool.Pool, want int) {
+	t.Helper()
+	livetest.Await(t, "statements that wait for rows", func() error {
+		if n := blocked(t, pool); n != want {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
 }
 
 // TestRolledBackAnswer lets the commit of a statement fail after its answer has arrived. Before
@@ -101,7 +203,7 @@ func TestRolledBackAnswer(t *testing.T) {
 		}
 	}
 	takeWhileOtherTakes(names[0])
-	endGathering := batchTest(t, d, admin).Gather(t)
+	endGathering := gather(t, d, admin)
 	takeWhileOtherTakes(names...)
 	endGathering()
 
@@ -118,12 +220,7 @@ func TestRolledBackAnswer(t *testing.T) {
 	})
 	renewed := make(chan driver.Renewal, 1)
 	go func() { renewed <- d.Renew(t.Context(), []driver.Lease{l})[0] }()
-	livetest.Await(t, "renewal that waits for the row", func() error {
-		if n := blocked(t, admin); n != 1 {
-			return fmt.Errorf("%d statements wait", n)
-		}
-		return nil
-	})
+	awaitBlocked(t, admin, 1)
 	unlock()
 	if r := <-renewed; r.Err != nil {
 		t.Errorf("Renew = %v", r.Err)

@@ -4,18 +4,18 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
 func TestClockBack(t *testing.T) {
 	t.Parallel()
 	clock := livetest.NewShim(t, "postgres")
 	server := pgtest.Start(livetest.WithEnv(t, clock.Env()...))
-	jobtest.ClockBack(t, jobtest.ClockTest{
+	rowstest.ClockBack(t, rowstest.ClockTest{
 		Clock: clock,
-		Open:  func(t *testing.T) jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) },
+		Open:  func(t *testing.T) rowstest.Driver { return newDriver(t, dial(t, server.URL())) },
 		Hold: func(t *testing.T, req driver.Request) *livetest.Child {
 			return hold(t, server.URL(), false, req)
 		},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -50,8 +49,8 @@ func TestConformanceSession(t *testing.T) {
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
 func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
-	paths := jobtest.Paths{}
-	return drivertest.Harness{
+	paths := livetest.Paths{}
+	h := drivertest.Harness{
 		Anonymous: session,
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
@@ -78,6 +77,13 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 			server.Restart()
 		},
 	}
+	if !session {
+		h.Empty = make(map[string]func(*testing.T))
+		for _, statement := range []string{"DELETE FROM", "TRUNCATE TABLE", "DROP TABLE"} {
+			h.Empty[statement] = func(t *testing.T) { must(t, dial(t, server.URL()), statement+" snib_locks") }
+		}
+	}
+	return h
 }
 
 // dial returns a pool that is closed at the end of the test.

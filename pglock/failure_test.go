@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/outagetest"
 )
 
 // TestFailures proves the cells of PostgreSQL in docs/failures.md.
@@ -36,15 +36,15 @@ func TestFailures(t *testing.T) {
 		must(t, admin, "ALTER ROLE program PASSWORD '"+password+"'")
 		must(t, admin, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'program'")
 	}
-	password := jobtest.Failure{Name: "Password", Denied: true, Says: "password authentication failed", Begin: func(*testing.T) func() {
+	password := outagetest.Failure{Name: "Password", Denied: true, Says: "password authentication failed", Begin: func(*testing.T) func() {
 		setPassword("another")
 		return func() { setPassword(secret) }
 	}}
-	hung, restart := jobtest.Hung("no answer", server), jobtest.Restarted(server)
+	hung, restart := outagetest.Hung("no answer", server), outagetest.Restarted(server)
 	openRows := func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, server.URL())) }
 	openSession := func(t *testing.T) driver.Driver { return newSession(t, dialAt(t, server.URL())) }
-	jobtest.Store{Open: openRows, Secret: secret}.Failures(t, password, hung, restart,
-		jobtest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
+	outagetest.Store{Open: openRows, Secret: secret}.Failures(t, password, hung, restart,
+		outagetest.Failure{Name: "FullPool", Renews: true, Next: driver.ErrFull,
 			Begin: func(*testing.T) func() {
 				var all []*pgxpool.Conn
 				filler := dialWith(t, server.URL(), func(c *pgxpool.Config) {
@@ -63,25 +63,25 @@ func TestFailures(t *testing.T) {
 					}
 				}
 			}},
-		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
 			set("SET default_transaction_read_only = on")
 			return func() {
 				must(t, admin, "SET default_transaction_read_only = off") // in its own session
 				set("RESET default_transaction_read_only")
 			}
 		}},
-		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
 			shim.FillDisk(true)
 			return func() { shim.FillDisk(false) }
 		}},
 	)
 	t.Run("Session", func(t *testing.T) { // it ends with its connection, so a hold of it is no case
-		jobtest.Store{Open: openSession, Secret: secret}.Errors(t, password, hung, restart)
+		outagetest.Store{Open: openSession, Secret: secret}.Errors(t, password, hung, restart)
 	})
 	proxy := livetest.NewProxy(t, server.Addr())
 	openPrimary := func(t *testing.T) driver.Driver { return newDriver(t, dialAt(t, pgtest.URL(proxy.Addr()))) }
-	jobtest.Store{Open: openPrimary}.Failures(t,
-		jobtest.Failure{Name: "Failover", Begin: func(t *testing.T) func() {
+	outagetest.Store{Open: openPrimary}.Failures(t,
+		outagetest.Failure{Name: "Failover", Begin: func(t *testing.T) func() {
 			standby := pgtest.Standby(t, server.Addr())
 			must(t, dial(t, server.URL()), "SELECT pg_switch_wal()")
 			server.Kill()

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -59,10 +59,10 @@ func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock
 }
 
 // lockTable returns a table of locks.
-func lockTable(t testing.TB, server *pgtest.Server, pool *pgxpool.Pool, name string) jobtest.Table {
-	return jobtest.Table{
+func lockTable(t testing.TB, server *pgtest.Server, pool *pgxpool.Pool, name string) rowstest.Table {
+	return rowstest.Table{
 		Name:   name,
-		Open:   func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL()), pglock.Table(name)) },
+		Open:   func() rowstest.Driver { return newDriver(t, dial(t, server.URL()), pglock.Table(name)) },
 		Exec:   func(sql string) { t.Helper(); must(t, pool, sql) },
 		Number: func(sql string) int64 { t.Helper(); return query[int64](t, pool, sql) },
 	}
@@ -95,20 +95,10 @@ func settings(pairs ...string) func(*pgxpool.Config) {
 
 // The functions that all tests of backends share.
 var (
-	acquire    = jobtest.Acquire
-	release    = jobtest.Release
-	mustBeHeld = jobtest.CheckHeld
+	acquire    = livetest.Acquire
+	release    = livetest.Release
+	mustBeHeld = livetest.CheckHeld
 )
-
-// goAcquire calls Acquire in a goroutine, and returns a channel for its error.
-func goAcquire(ctx context.Context, d driver.Driver, req driver.Request) <-chan error {
-	answer := make(chan error, 1)
-	go func() {
-		_, err := d.Acquire(ctx, req)
-		answer <- err
-	}()
-	return answer
-}
 
 // awaitFree waits until a lock can be acquired, and releases it again.
 func awaitFree(t testing.TB, d driver.Driver, name string) {

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
@@ -40,10 +39,10 @@ func TestForgedNotifications(t *testing.T) {
 	count := &counter{}
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
 	other := newDriver(t, pool)
-	held, told := jobtest.AcquireTold(t, d, request("held", "a"))
-	_, end := jobtest.AcquireTold(t, d, request("last", "a"))
+	held, told := livetest.AcquireTold(t, d, request("held", "a"))
+	_, end := livetest.AcquireTold(t, d, request("last", "a"))
 	theirs := acquire(t, other, request("waited for", "b"))
-	w := jobtest.Waiting(t, d, request("waited for", "a"))
+	w := livetest.Waiting(t, d, request("waited for", "a"))
 	must(t, pool, "GRANT SELECT ON snib_locks TO reader")
 	awaitListener(t, pool)
 
@@ -54,7 +53,7 @@ func TestForgedNotifications(t *testing.T) {
 		t.Fatalf("Break = %v", err)
 	}
 	// By then the driver has received all earlier notifications.
-	jobtest.AwaitLoss(t, end, livetest.Patience)
+	livetest.AwaitLoss(t, end, livetest.Patience)
 	took, sent := time.Since(began), count.n.Load()-before
 	t.Logf("%d statements in %v", sent, took)
 	if most := 20 + int64(took.Seconds()*40); sent > most {

@@ -5,9 +5,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
 func TestLateOnFullServer(t *testing.T) {
@@ -15,7 +15,7 @@ func TestLateOnFullServer(t *testing.T) {
 	server, full := pgtest.Start(t), pgtest.Start(t, "max_connections=5")
 	openConns(t, dialWith(t, full.URL(), func(c *pgxpool.Config) { c.MaxConns = 5 }), 5)
 	admin, proxy := dial(t, server.URL()), livetest.NewProxy(t, server.Addr())
-	jobtest.LateOnFullServer(t, jobtest.FullTest{
+	rowstest.LateOnFullServer(t, rowstest.FullTest{
 		Proxy:   proxy,
 		Addr:    server.Addr(),
 		Full:    full.Addr(),

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
 // lockRow has a transaction lock a row, as IsOwner does.
@@ -28,8 +28,8 @@ func TestLockedRow(t *testing.T) {
 	pool := dial(t, server.URL())
 	t.Run("Rows", func(t *testing.T) {
 		t.Parallel()
-		jobtest.LockedRow(t,
-			func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) },
+		rowstest.LockedRow(t,
+			func() rowstest.Driver { return newDriver(t, dial(t, server.URL())) },
 			func(name string) func() { return lockRow(t, pool, "snib_locks", name) })
 	})
 	// A batch of renewals has a lease whose row is locked.

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/rowstest"
 )
 
-var malformations = []jobtest.MalformedRow{
+var malformations = []rowstest.MalformedRow{
 	{Name: "HoldersObject", Change: `holders = '{}'`, RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "HoldersNumber", Change: `holders = '5'`, RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "WaitersObject", Change: `waiters = '{"a": 1}'`, ListFails: true, WaitFails: true},
@@ -34,7 +34,7 @@ var malformations = []jobtest.MalformedRow{
 
 // wildRows have values by which drivers tell the living from the dead. Each of them is well-formed
 // and absurd.
-var wildRows = []jobtest.MalformedRow{
+var wildRows = []rowstest.MalformedRow{
 	{Name: "UntilNull", Change: `holders = jsonb_set(holders, '{0,until}', 'null')`, Ends: true},
 	{Name: "UntilZero", Change: `holders = jsonb_set(holders, '{0,until}', '0')`, Ends: true},
 	{Name: "UntilMin", Change: `holders = jsonb_set(holders, '{0,until}', '-9223372036854775808')`, Ends: true},
@@ -59,7 +59,7 @@ var wildRows = []jobtest.MalformedRow{
 func TestWildRow(t *testing.T) {
 	t.Parallel()
 	server := database(t)
-	jobtest.MalformedRows(t, lockTable(t, server, dial(t, server.URL()), "wild_rows"), wildRows, false, nil)
+	rowstest.MalformedRows(t, lockTable(t, server, dial(t, server.URL()), "wild_rows"), wildRows, false, nil)
 }
 
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
@@ -70,8 +70,8 @@ func TestMalformedRow(t *testing.T) {
 	const table = "malformed_rows"
 	pool := dial(t, server.URL())
 	tb := lockTable(t, server, pool, table)
-	jobtest.MalformedRows(t, tb, malformations, false,
-		func(d jobtest.RowDriver, m driver.Lease, told map[string]chan error) {
+	rowstest.MalformedRows(t, tb, malformations, false,
+		func(d rowstest.Driver, m driver.Lease, told map[string]chan error) {
 			// A false notification makes the holder look at a row that can't be read.
 			must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
 			CROSS JOIN LATERAL jsonb_array_elements(holders) e WHERE name = 'UntilText'`)
@@ -88,6 +88,6 @@ func TestMalformedRow(t *testing.T) {
 				t.Errorf("the holder of a lock whose row can't be read was told %v", why)
 			default:
 			}
-			jobtest.PruneOthers(t, tb, d)
+			rowstest.PruneOthers(t, tb, d)
 		})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
@@ -109,7 +108,7 @@ func TestStatementTimeout(t *testing.T) {
 		if err != nil || locked.RowsAffected() != 1 {
 			t.Fatalf("%v, %v", locked, err)
 		}
-		w := jobtest.Acquiring(t, d, request("limited", "b"))
+		w := livetest.Acquiring(t, d, request("limited", "b"))
 		time.Sleep(3 * time.Second) // several times the limits
 		w.Running(t, "while its row is locked")
 		if err := tx.Rollback(t.Context()); err != nil {
@@ -120,7 +119,7 @@ func TestStatementTimeout(t *testing.T) {
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {
 			l := acquire(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "b"))
-			w := jobtest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
+			w := livetest.Waiting(t, kind.open(t, dialWith(t, server.URL(), limits)), request("limited", "c"))
 			time.Sleep(3 * time.Second) // several times the limits
 			w.Running(t, "while another holds")
 			release(t, l)

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -17,12 +17,12 @@ func TestIsOwner(t *testing.T) {
 	defer db.Close()
 	for name, d := range map[string]*pglock.Driver{"Rows": newDriver(t, pool)} {
 		t.Run(name+"/Pgx", func(t *testing.T) {
-			jobtest.IsOwner(t, d, func(name string, token uint64) error {
+			rowstest.IsOwner(t, d, func(name string, token uint64) error {
 				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, name, token) })
 			})
 		})
 		t.Run(name+"/SQL", func(t *testing.T) {
-			jobtest.IsOwner(t, d, func(name string, token uint64) error {
+			rowstest.IsOwner(t, d, func(name string, token uint64) error {
 				tx, err := db.BeginTx(t.Context(), nil)
 				if err != nil {
 					return err
@@ -38,7 +38,7 @@ func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	pool := dial(t, database(t).URL())
 	d, tx := newDriver(t, pool), begin(t, pool, "")
-	jobtest.IsOwnerKeepsTheLock(t, d, newDriver(t, pool), func(token uint64) error {
+	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, pool), func(token uint64) error {
 		err := d.IsOwner(t.Context(), tx, "a", token)
 		usable(t, tx, "0")
 		return err

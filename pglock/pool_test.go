@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
@@ -28,7 +27,7 @@ func TestBusyPool(t *testing.T) {
 	}
 	d := newDriver(t, pool)
 	l := acquire(t, d, request("busy pool", "a"))
-	w := jobtest.Waiting(t, d, request("busy pool", "b"))
+	w := livetest.Waiting(t, d, request("busy pool", "b"))
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
 	}
@@ -40,7 +39,7 @@ func TestBusyPool(t *testing.T) {
 	release(t, acquire(t, d, request("locked", "a")))
 	defer lockRow(t, admin, "snib_locks", "locked")()
 	for _, id := range []string{"b", "c"} {
-		defer jobtest.Acquiring(t, d, request("locked", id)).Cancel()
+		defer livetest.Acquiring(t, d, request("locked", id)).Cancel()
 	}
 	livetest.Await(t, "request that waits for its row", func() error {
 		if blocked(t, admin) == 0 {
@@ -87,7 +86,7 @@ func TestNotReplicated(t *testing.T) {
 	stop.Store(true)
 	must(t, admin, cancel)
 	probe.Wait()
-	w := jobtest.Acquiring(t, d, request("replicated", "b"))
+	w := livetest.Acquiring(t, d, request("replicated", "b"))
 	awaitCommit()
 	must(t, admin, cancel)
 	awaitCommit() // the request, again

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, shared.End)) }
 
 // A job is what a child process does with its own driver.
 type job struct {
-	jobtest.Job
+	Req     driver.Request
 	URL     string
 	Session bool
 }
@@ -42,7 +41,7 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	return j.Do(ctx, d)
+	return livetest.Hold(ctx, d, j.Req)
 }
 
 // openKind returns a driver of rows, or of sessions.
@@ -56,5 +55,5 @@ func openKind(pool *pgxpool.Pool, session bool) (driver.Driver, error) {
 // hold starts a child process that holds a lock, or waits for it.
 func hold(t testing.TB, url string, session bool, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{Job: jobtest.Job{Role: "hold", Req: req}, URL: url, Session: session})
+	return livetest.StartChild(t, job{Req: req, URL: url, Session: session})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -40,9 +39,9 @@ func TestRoles(t *testing.T) {
 	must(t, pool, strings.Replace(block, here, schema, 1))
 
 	app, viewer := newDriver(t, as(t, server, "app")), newDriver(t, as(t, server, "viewer"))
-	_, told := jobtest.AcquireTold(t, app, request("a", "a"))
+	_, told := livetest.AcquireTold(t, app, request("a", "a"))
 	named := newDriver(t, as(t, server, "app"), pglock.Table("snib.snib_locks"))
-	w := jobtest.Waiting(t, named, request("a", "b"))
+	w := livetest.Waiting(t, named, request("a", "b"))
 	if st, err := viewer.Status(t.Context(), "a"); err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
 		t.Errorf("Status for a role that may look = %+v, %v; want a holder and a waiter", st, err)
 	}
@@ -61,7 +60,7 @@ func TestRoles(t *testing.T) {
 	if err := named.Break(t.Context(), "a", "a"); err != nil {
 		t.Errorf("Break = %v", err)
 	}
-	jobtest.AwaitLoss(t, told, livetest.Patience)
+	livetest.AwaitLoss(t, told, livetest.Patience)
 	release(t, w.Get(t))
 }
 
@@ -73,7 +72,7 @@ func TestReadOnly(t *testing.T) {
 	pool := dial(t, server.URL())
 	d := newDriver(t, dial(t, server.URL()))
 	l := acquire(t, d, request("read only", "a"))
-	w := jobtest.Waiting(t, newDriver(t, dial(t, server.URL())), request("read only", "b"))
+	w := livetest.Waiting(t, newDriver(t, dial(t, server.URL())), request("read only", "b"))
 	must(t, pool, "ALTER SYSTEM SET default_transaction_read_only = on")
 	must(t, pool, "SELECT pg_reload_conf()")
 	livetest.Await(t, "refusal", func() error {

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -46,7 +46,7 @@ func TestCrash(t *testing.T) {
 	}
 	held := acquire(t, d, request("held", "a"))
 	// This waiter waits across the crash.
-	w := jobtest.Waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b"))
+	w := livetest.Waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b"))
 	short := request("kept", "a")
 	short.TTL, short.MinHold = time.Second, time.Hour
 	release(t, acquire(t, d, short))
@@ -83,7 +83,7 @@ func TestCut(t *testing.T) {
 
 	t.Run("Waiting", func(t *testing.T) {
 		l := acquire(t, d2, request("waiting", "a"))
-		w := jobtest.Waiting(t, d1, request("waiting", "b"))
+		w := livetest.Waiting(t, d1, request("waiting", "b"))
 		proxy.Cut()
 		// It listens again, polls, or has noticed nothing: each must work.
 		time.Sleep(50 * time.Millisecond)
@@ -110,7 +110,7 @@ func TestCut(t *testing.T) {
 	})
 	t.Run("Granting", func(t *testing.T) {
 		l := acquire(t, d2, request("granting", "a"))
-		w := jobtest.Waiting(t, d1, request("granting", "b"))
+		w := livetest.Waiting(t, d1, request("granting", "b"))
 		// It listens by then, so that its next request is for the lock.
 		time.Sleep(300 * time.Millisecond)
 		// More answers than there can be stale connections.
@@ -218,7 +218,6 @@ func TestRows(t *testing.T) {
 		{"PruneKeepsTokens", pruneKeepsTokens},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"WantedBeforeListening", wantedBeforeListening},
-		{"BreakEndsMinHold", breakEndsMinHold},
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
 		{"BusyRow", busyRow},
@@ -280,12 +279,12 @@ func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 
 // pruneKeepsTokens prunes a row whose token is greater than the clock.
 func pruneKeepsTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	jobtest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned"))
+	rowstest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned"))
 }
 
 // pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock.
 func pruneIgnoresHugeTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	jobtest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged"))
+	rowstest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged"))
 }
 
 // wantedBeforeListening has the other process wait before the holder's connection for
@@ -300,9 +299,9 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	d1, d2 := newDriver(t, pool, pglock.Listen(direct)), newDriver(t, dial(t, server.URL()))
 	req := request("soon", "a")
 	req.Tokens = 10
-	req, wanted := jobtest.WithWanted(req)
+	req, wanted := livetest.WithWanted(req)
 	l := acquire(t, d1, req)
-	w := jobtest.Waiting(t, d2, request("soon", "b"))
+	w := livetest.Waiting(t, d2, request("soon", "b"))
 	select {
 	case <-wanted:
 	case <-time.After(livetest.Patience):
@@ -310,38 +309,6 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	}
 	release(t, l)
 	release(t, w.Get(t))
-}
-
-// blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
-// close to the server's clock.
-// breakEndsMinHold breaks what MinHold keeps of a lease that was released.
-func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d, other := newDriver(t, pool), newDriver(t, pool)
-	for _, modify := range []func(driver.Request) driver.Request{
-		func(r driver.Request) driver.Request { return r },
-		func(r driver.Request) driver.Request { r.Shared = true; return r },
-	} {
-		req := modify(request("kept for an hour", "a"))
-		req.MinHold = time.Hour
-		release(t, acquire(t, d, req))
-		mustBeHeld(t, other, req.Name, "of a lock that MinHold keeps")
-		st, err := other.Status(t.Context(), req.Name)
-		if err != nil || len(st.Holders) != 1 {
-			t.Fatalf("Status = %+v, %v; want the hold that was released", st, err)
-		}
-		w := jobtest.Waiting(t, other, request(req.Name, "b"))
-		h := st.Holders[0]
-		if err := other.Break(t.Context(), req.Name, h.ID); err != nil {
-			t.Errorf("Break of what MinHold keeps = %v", err)
-			w.Cancel()
-			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", req.Name)
-			continue
-		}
-		release(t, w.Get(t))
-		if err := other.Break(t.Context(), req.Name, h.ID); !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Break of a hold that has ended = %v, want ErrLost", err)
-		}
-	}
 }
 
 // unusableDatabases tries databases and tables that can't be used.
@@ -420,9 +387,9 @@ func TestOptionsRefused(t *testing.T) {
 func poolOfOne(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 }))
 	l := acquire(t, d, request("one", "a"))
-	var waiters []*jobtest.Waiter
+	var waiters []*livetest.Waiter
 	for i := range 5 {
-		waiters = append(waiters, jobtest.Waiting(t, d, request("one", fmt.Sprint("b", i))))
+		waiters = append(waiters, livetest.Waiting(t, d, request("one", fmt.Sprint("b", i))))
 	}
 	for _, w := range waiters {
 		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
@@ -443,7 +410,7 @@ func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'busy'"); err != nil {
 		t.Fatal(err)
 	}
-	w := jobtest.Acquiring(t, d, request("busy", "b"))
+	w := livetest.Acquiring(t, d, request("busy", "b"))
 	time.Sleep(80 * time.Millisecond) // several times the limit
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -500,7 +467,7 @@ func TestPolling(t *testing.T) {
 	d1 := newDriver(t, dial(t, pooler.URL()))
 	d2 := newDriver(t, dialWith(t, pooler.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
 	l := acquire(t, d1, request("polled", "a"))
-	w := jobtest.Waiting(t, d2, request("polled", "b"))
+	w := livetest.Waiting(t, d2, request("polled", "b"))
 	if rate := count.rate(2 * time.Second); rate > 10+1.5 {
 		t.Errorf("a waiter sent %.1f statements a second, want about 10 at most", rate)
 	}

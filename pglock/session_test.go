@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -32,13 +31,11 @@ func TestSession(t *testing.T) {
 		{"Stranger", foreignLocker},
 		{"KeysOfOthers", keysOfOthers},
 		{"OneKey", oneKey},
-		{"DeadSessionIsFree", deadSessionIsFree},
 		{"DeadWaiterIsSkipped", deadWaiterIsSkipped},
 		{"EndsWhileGranted", endsWhileGranted},
 		{"GivenUpWhileGranted", givenUpWhileGranted},
 		{"WaiterOfEndedMain", waiterOfEndedMain},
 		{"Refusals", sessionRefusals},
-		{"ByID", sessionByID},
 		{"ShownToOthers", shownToOthers},
 	}
 	for _, tt := range tests {
@@ -60,7 +57,7 @@ func connections(t *testing.T, pool *pgxpool.Pool, name string) int {
 func sessionConnections(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newSession(t, named(t, server, "many")), newSession(t, pool)
 	const most = 32
-	var waiters []*jobtest.Waiter
+	var waiters []*livetest.Waiter
 	var theirs []driver.Lease
 	for i := range most {
 		l := acquire(t, d, request(fmt.Sprint("mine ", i), "a"))
@@ -71,7 +68,7 @@ func sessionConnections(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool)
 		t.Errorf("a process with %d holds has %d connections, want 1", most, got)
 	}
 	for i := range theirs {
-		waiters = append(waiters, jobtest.Waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
+		waiters = append(waiters, livetest.Waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
 	}
 	if got := connections(t, pool, "many"); got != 1+most {
 		t.Errorf("a process with %d waiters has %d connections, want one more than waiters", most, got)
@@ -83,7 +80,7 @@ func sessionConnections(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool)
 			full.Store(true)
 		}
 	}
-	last := jobtest.Acquiring(t, d, req)
+	last := livetest.Acquiring(t, d, req)
 	livetest.Await(t, "waiter that gets no connection", func() error {
 		if !full.Load() {
 			return errors.New("it was not told")
@@ -109,13 +106,13 @@ func sessionConnections(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool)
 // tellsOfItsEnd has the server end a session: all its holders are told.
 func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, named(t, server, "ended"))
-	l1, told1 := jobtest.AcquireTold(t, d, request("ended 1", "a"))
-	l2, told2 := jobtest.AcquireTold(t, d, request("ended 2", "a"))
+	l1, told1 := livetest.AcquireTold(t, d, request("ended 1", "a"))
+	l2, told2 := livetest.AcquireTold(t, d, request("ended 2", "a"))
 	told := []<-chan error{told1, told2}
-	w := jobtest.Waiting(t, newSession(t, pool), request("ended 1", "b"))
+	w := livetest.Waiting(t, newSession(t, pool), request("ended 1", "b"))
 	must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '% ended'")
 	for i, l := range []driver.Lease{l1, l2} {
-		jobtest.AwaitLoss(t, told[i], livetest.Patience)
+		livetest.AwaitLoss(t, told[i], livetest.Patience)
 		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release after the loss = %v, want ErrLost", err)
 		}
@@ -139,7 +136,7 @@ func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) != 1 || st.Holders[0].Foreign == "" {
 		t.Errorf("Status after a refusal = %+v, %v, want a foreign client", st, err)
 	}
-	w := jobtest.Waiting(t, d, request("stranger", "a"))
+	w := livetest.Waiting(t, d, request("stranger", "a"))
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(42)"); err != nil {
 		t.Fatal(err)
 	}
@@ -200,16 +197,6 @@ func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, l)
 }
 
-// deadSessionIsFree kills the process of a holder.
-func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	p := hold(t, server.URL(), true, request("dead", "a"))
-	p.Expect("held")
-	d := newSession(t, pool)
-	mustBeHeld(t, d, "dead", "of a lock that another process has")
-	p.Kill()
-	awaitFree(t, d, "dead")
-}
-
 // deadWaiterIsSkipped kills the process of a waiter.
 func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, pool)
@@ -223,7 +210,7 @@ func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 		return err
 	})
 	p.Kill()
-	w := jobtest.Waiting(t, newSession(t, pool), request("dead waiter", "c"))
+	w := livetest.Waiting(t, newSession(t, pool), request("dead waiter", "c"))
 	release(t, l)
 	release(t, w.Get(t))
 }
@@ -266,7 +253,8 @@ func TestSessionPooled(t *testing.T) {
 	}
 }
 
-// endsWhileGranted cuts a session off when the server has given it the lock.
+// endsWhileGranted cuts a session off when the server has given it the lock. The same Acquire opens
+// another session.
 func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
@@ -275,7 +263,15 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
 	lost := proxy.LoseAnswers(1, livetest.ThenClose, "\x00\x00\x00\x03try") // the parameter of the statement
-	jobtest.EndsWhileGranted(t, d, other, lost)
+	l := acquire(t, d, request("ends", "a"))
+	<-lost
+	next := livetest.Waiting(t, other, request("ends", "b"))
+	next.Running(t, "although the lease is held in a second session")
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, l)
+	release(t, next.Get(t))
 }
 
 // givenUpWhileGranted cancels a request when the advisory lock is requested.
@@ -288,13 +284,11 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
 	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
 	heal := proxy.Stall()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	answer := goAcquire(ctx, d, request("given up", "a"))
+	w := livetest.Acquiring(t, d, request("given up", "a"))
 	time.Sleep(100 * time.Millisecond) // the request is on its way, or is not sent at all: both are right
-	enough := errors.New("enough")
-	cancel(enough)
-	if err := <-answer; !errors.Is(err, enough) {
-		t.Errorf("Acquire = %v, want %v", err, enough)
+	w.Cancel()
+	if err := w.End(t); !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v, want %v", err, context.Canceled)
 	}
 	heal()
 	awaitFree(t, other, "given up")
@@ -304,7 +298,7 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 // for in another one: the wait goes on.
 func waiterOfEndedMain(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	l := acquire(t, newSession(t, pool), request("goes on", "a"))
-	w := jobtest.Waiting(t, newSession(t, named(t, server, "waits")), request("goes on", "b"))
+	w := livetest.Waiting(t, newSession(t, named(t, server, "waits")), request("goes on", "b"))
 	must(t, pool, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE application_name LIKE '% waits' AND wait_event_type <> 'Lock'`)
 	livetest.Await(t, "wait in a new session", func() error {
@@ -341,32 +335,12 @@ func sessionRefusals(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// sessionByID makes leases of a name and an id.
-func sessionByID(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d, other := newSession(t, pool), newSession(t, pool)
-	acquire(t, d, request("by id", "a"))
-	foreign := other.Lease("by id", "a", longTTL)
-	if g := foreign.Grant(); g.Token != 0 || !g.Start.IsZero() {
-		t.Errorf("Grant of a lease of another process = %+v, want none", g)
-	}
-	for name, err := range map[string]error{
-		"Renew":     other.Renew(t.Context(), []driver.Lease{foreign})[0].Err,
-		"Release":   foreign.Release(t.Context()),
-		"SetHolder": foreign.SetHolder(t.Context(), driver.Holder{Label: "label"}),
-	} {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s of a lease of another process = %v, want ErrUnsupported", name, err)
-		}
-	}
-	mustBeHeld(t, other, "by id", "after calls that are not supported")
-}
-
 // shownToOthers checks what PostgreSQL knows of holders and waiters.
 func shownToOthers(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	p := hold(t, server.URL(), true, request("shown", "a"))
 	p.Expect("held")
 	d := newSession(t, pool)
-	w := jobtest.Waiting(t, d, request("shown", "b"))
+	w := livetest.Waiting(t, d, request("shown", "b"))
 	st, err := newSession(t, pool).Status(t.Context(), "shown")
 	if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
 		t.Fatalf("Status = %+v, %v; want a holder and a waiter", st, err)
@@ -384,7 +358,7 @@ func TestSessionStatementError(t *testing.T) {
 	server := pgtest.Start(t, "max_locks_per_transaction=10", "max_connections=10", "max_prepared_transactions=0")
 	pool := dial(t, server.URL())
 	d := newSession(t, pool)
-	first, told := jobtest.AcquireTold(t, d, request("first", "a"))
+	first, told := livetest.AcquireTold(t, d, request("first", "a"))
 	var last error
 	for i := 0; last == nil && i < 20_000; i++ {
 		_, last = d.Acquire(t.Context(), noWait(fmt.Sprint("more ", i), "a"))
@@ -411,14 +385,12 @@ func TestSessionOfDemoted(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	d := newSession(t, pool, pglock.Timeout(3*time.Second))
-	l, told := jobtest.AcquireTold(t, d, request("demoted", "a"))
-	waits, ended := context.WithTimeout(t.Context(), livetest.Patience)
-	defer ended()
+	l, told := livetest.AcquireTold(t, d, request("demoted", "a"))
 	other := newSession(t, pool, pglock.Timeout(3*time.Second))
-	w := goAcquire(waits, other, request("demoted", "b"))
+	w := livetest.Acquiring(t, other, request("demoted", "b"))
 	must(t, pool, "ALTER SYSTEM SET default_transaction_read_only = on")
 	must(t, pool, "SELECT pg_reload_conf()")
-	jobtest.AwaitLoss(t, told, livetest.Patience) // by the keep-alive, without a renewal
+	livetest.AwaitLoss(t, told, livetest.Patience) // by the keep-alive, without a renewal
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Release = %v, want ErrLost", err)
 	}
@@ -427,7 +399,7 @@ func TestSessionOfDemoted(t *testing.T) {
 			t.Errorf("Acquire on a server that refuses writes = %v, want ErrUnavailable", err)
 		}
 	}
-	if err := <-w; !errors.Is(err, driver.ErrUnavailable) {
+	if err := w.End(t); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a waiter on a server that refuses writes got %v, want ErrUnavailable", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -23,16 +23,16 @@ func TestTransactions(t *testing.T) {
 	pool := dial(t, database(t).URL())
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { db.Close() })
-	for name, begin := range map[string]func(testing.TB) *jobtest.Transaction{
-		"Pgx": func(t testing.TB) *jobtest.Transaction { return pgxTransaction(t, begin(t, pool, "")) },
-		"SQL": func(t testing.TB) *jobtest.Transaction {
-			tx, job := jobtest.SQLTransaction(t, db)
+	for name, begin := range map[string]func(testing.TB) *rowstest.Transaction{
+		"Pgx": func(t testing.TB) *rowstest.Transaction { return pgxTransaction(t, begin(t, pool, "")) },
+		"SQL": func(t testing.TB) *rowstest.Transaction {
+			tx, job := rowstest.SQLTransaction(t, db)
 			job.Lock, job.Row = functions(pglock.SQLTx(tx))
 			return job
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			jobtest.Transactions{
+			rowstest.Transactions{
 				DB:         db,
 				Begin:      begin,
 				Limit:      50 * time.Millisecond,
@@ -44,8 +44,8 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-func pgxTransaction(t testing.TB, tx pgx.Tx) *jobtest.Transaction {
-	job := &jobtest.Transaction{
+func pgxTransaction(t testing.TB, tx pgx.Tx) *rowstest.Transaction {
+	job := &rowstest.Transaction{
 		Exec: func(statement string) error {
 			_, err := tx.Exec(t.Context(), statement)
 			return err
@@ -60,7 +60,7 @@ func pgxTransaction(t testing.TB, tx pgx.Tx) *jobtest.Transaction {
 	return job
 }
 
-// functions returns the functions of jobtest.Transaction that are under test.
+// functions returns the functions of rowstest.Transaction that are under test.
 func functions(tx pglock.Transaction) (
 	lock func(context.Context, string, time.Duration) error,
 	row func(context.Context, int, time.Duration) (string, error),

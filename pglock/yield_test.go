@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -28,7 +28,7 @@ func TestListenerLeavesConnection(t *testing.T) {
 	nowhere := admin.Config().ConnConfig
 	nowhere.Port = uint16(livetest.FreePort(t))
 	const listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query = '-- ping'"
-	jobtest.YieldTest{
+	rowstest.YieldTest{
 		Holder: open(pglock.Listen(nowhere)), Waiter: open(),
 		Listens:     func() bool { return query[int64](t, admin, listening) == 1 },
 		Connections: 1,

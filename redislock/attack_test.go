@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
@@ -57,7 +56,7 @@ func TestForgedGrants(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	const ttl = time.Hour // it lasts, however long the messages take
-	l, lost := jobtest.AcquireTold(t, d1, request("job", "holder", ttl))
+	l, lost := livetest.AcquireTold(t, d1, request("job", "holder", ttl))
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
 	grant, _ := node.Must("GET", "job").(string)
 	livetest.Await(t, "subscriptions of both", func() error {
@@ -141,7 +140,7 @@ func TestFloodOfMessages(t *testing.T) {
 		t.Errorf("%d messages within %v cost %d calls, want at most %d", messages, took, calls, most)
 	}
 	pending(t, waiter, "the waiter", "after the flood")
-	machine := livetest.Lateness()
+	machine := livetest.Lateness(t)
 	free(t, l)
 	next, took := granted(t, waiter, enough, "the waiter")
 	if late := machine(); took > soonEnough+10*late {

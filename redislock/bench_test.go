@@ -5,23 +5,14 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
 
-// BenchmarkCycle acquires and releases through the core: in one goroutine, and in many, each
-// with a name of its own.
-func BenchmarkCycle(b *testing.B) {
-	benchmarkCycle(b, open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr())))
-}
-
-// BenchmarkCycleAOF is BenchmarkCycle on a server that saves each write, without and with
-// DurableAOF, and on the same server without an append-only file.
+// BenchmarkCycleAOF acquires and releases through the core, in one goroutine and in many, each with
+// a name of its own. The server saves each write, without and with DurableAOF, or nothing.
 func BenchmarkCycleAOF(b *testing.B) {
 	for _, bb := range []struct {
 		name, conf string
@@ -72,42 +63,5 @@ func benchmarkCycle(b *testing.B, d *redislock.Driver) {
 				}
 			})
 		})
-	}
-}
-
-// BenchmarkHandOver passes a lock between two processes' drivers, without and with moments for
-// foreign clients.
-func BenchmarkHandOver(b *testing.B) {
-	for _, every := range []time.Duration{0, time.Second, 10 * time.Second} {
-		b.Run("yield="+every.String(), func(b *testing.B) { benchmarkHandOver(b, redislock.YieldToForeign(every)) })
-	}
-}
-
-func benchmarkHandOver(b *testing.B, opt redislock.Option) {
-	o := at(used(b, redistest.Single(b, redistest.Password(password))).Addr())
-	d1, d2 := open(b, o, opt), open(b, o, opt)
-	type handed struct {
-		driver.Lease
-		wanted <-chan struct{}
-	}
-	hand := func(d driver.Driver, id string) handed {
-		req, wanted := jobtest.WithWanted(driver.Request{Name: "bench", ID: id, TTL: 10 * time.Second})
-		l, err := d.Acquire(context.Background(), req)
-		if err != nil {
-			b.Error(err)
-		}
-		return handed{l, wanted}
-	}
-	held, n := hand(d1, "owner"), 0
-	for b.Loop() {
-		n++
-		next := make(chan handed)
-		d1, d2 = d2, d1
-		go func() { next <- hand(d1, "owner "+strconv.Itoa(n)) }()
-		<-held.wanted
-		if err := held.Release(context.Background()); err != nil {
-			b.Fatal(err)
-		}
-		held = <-next
 	}
 }

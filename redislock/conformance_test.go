@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -93,7 +92,7 @@ func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
 }
 
 func detouredWith(opts []redislock.Option, o rueidis.ClientOption, addrs ...string) drivertest.Harness {
-	h, paths := harness(o), jobtest.Paths{}
+	h, paths := harness(o), livetest.Paths{}
 	h.Sever, h.Stall = paths.Sever, paths.Stall
 	h.Open = func(t *testing.T) driver.Driver {
 		route, proxies := livetest.Detour(t, addrs...)
@@ -200,5 +199,5 @@ func hold(t *testing.T, o rueidis.ClientOption, req driver.Request) (kill func()
 	t.Helper()
 	p := livetest.NewProxy(t, o.InitAddress[0])
 	o.InitAddress = []string{p.Addr()}
-	return jobtest.KeepThrough(t, []*livetest.Proxy{p}, open(t, o), req)
+	return livetest.KeepThrough(t, []*livetest.Proxy{p}, open(t, o), req)
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/outagetest"
 	"github.com/sniblock/snib/redislock"
 )
 
@@ -26,40 +26,40 @@ func TestFailures(t *testing.T) {
 		node.Must("CLIENT", "KILL", "USER", "program")
 	}
 	openOne := func(t *testing.T) driver.Driver { return open(t, o) }
-	restart := jobtest.Restarted(node)
+	restart := outagetest.Restarted(node)
 	killed := restart.Begin
 	restart.Begin = func(t *testing.T) func() {
 		end := killed(t)
 		return func() { end(); used(t, node) }
 	}
-	store := jobtest.Store{Open: openOne, Secret: password}
-	store.Errors(t, jobtest.Failure{Name: "NoWrites", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
+	store := outagetest.Store{Open: openOne, Secret: password}
+	store.Errors(t, outagetest.Failure{Name: "NoWrites", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
 		node.Must("ACL", "SETUSER", "program", "-set")
 		return func() { node.Must("ACL", "SETUSER", "program", "+set") }
 	}})
 	store.Failures(t,
-		jobtest.Failure{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
 			setPassword("another")
 			return func() { setPassword(password) }
 		}},
-		jobtest.Failure{Name: "Grace", Says: "grants nothing for another ", Has: hasEnd, Renews: true, Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "Grace", Says: "grants nothing for another ", Has: hasEnd, Renews: true, Begin: func(*testing.T) func() {
 			node.Kill()
 			node.Restart()
 			return func() { used(t, node) }
 		}},
-		jobtest.Hung("no answer", node),
+		outagetest.Hung("no answer", node),
 		restart,
-		jobtest.Failure{Name: "FullPool", Begin: func(*testing.T) func() { return node.Crowd() }},
-		jobtest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullPool", Begin: func(*testing.T) func() { return node.Crowd() }},
+		outagetest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
 			set("maxmemory", 1)
 			return func() { set("maxmemory", 0) }
 		}},
-		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
 			shim.FillDisk(true)
 			node.AwaitFullDisk("other")
 			return func() { shim.FillDisk(false) }
 		}},
-		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
 			node.Must("REPLICAOF", "127.0.0.1", 1)
 			return func() { node.Must("REPLICAOF", "NO", "ONE") }
 		}},

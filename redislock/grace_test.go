@@ -15,7 +15,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -508,7 +507,7 @@ func TestCluster(t *testing.T) {
 	req := func(id string) driver.Request { return request("job", id, ttl) }
 
 	l := take(t, d1, req("first"))
-	stop := jobtest.KeepUp(t, d1, l, ttl) // a slow machine may need longer than the TTL
+	stop := livetest.KeepUp(t, d1, l, ttl) // a slow machine may need longer than the TTL
 	waiter := wait(t, d2, req("second"), 1)
 	c.MoveSlot(slot, c.MasterOtherThan(slot))
 	if err := renew(t, d1, l); err != nil {
@@ -526,7 +525,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("token %d after %d", token(next), token(l))
 	}
 
-	stop = jobtest.KeepUp(t, d2, next, ttl)
+	stop = livetest.KeepUp(t, d2, next, ttl)
 	move := c.BeginMove(slot, c.MasterOtherThan(slot)) // causes ASK and TRYAGAIN
 	if err := renew(t, d2, next); err != nil {
 		t.Errorf("Renew while the slot is on its way = %v", err)
@@ -554,7 +553,7 @@ func TestCluster(t *testing.T) {
 	// The slot's master dies. The leases that the replica knows stay valid.
 	const long = 12 * time.Second // in which a busy machine can fail over
 	l = take(t, d1, request("job", "long", long))
-	stop = jobtest.KeepUp(t, d1, l, long)
+	stop = livetest.KeepUp(t, d1, l, long)
 	waiter = wait(t, d2, req("fifth"), 1)
 	c.WaitUntilWell()
 	old := c.KillMasterOf(slot)
@@ -568,7 +567,7 @@ func TestCluster(t *testing.T) {
 	stop()
 	free(t, l)
 	next, took = granted(t, waiter, long+enough, "who waited during the failover")
-	stop = jobtest.KeepUp(t, d2, next, ttl)
+	stop = livetest.KeepUp(t, d2, next, ttl)
 	t.Logf("granted %v after the release", took)
 	if token(next) <= token(l) {
 		t.Errorf("token %d after %d", token(next), token(l))

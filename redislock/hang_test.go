@@ -25,7 +25,7 @@ func TestHungServerBounded(t *testing.T) {
 	d := open(t, at(node.Addr()))
 	l := locker(t, d, snib.TTL(2*time.Second))
 	before := runtime.NumGoroutine()
-	machine := livetest.Lateness()
+	machine := livetest.Lateness(t)
 	node.Hang()
 	const workers = 64
 	stop := make(chan struct{})

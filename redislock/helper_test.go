@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -54,8 +53,8 @@ var modes = []struct {
 
 // The functions that all tests of backends share.
 var (
-	take = jobtest.Acquire
-	free = jobtest.Release
+	take = livetest.Acquire
+	free = livetest.Release
 )
 
 // refused checks that a lock is not free now, and returns the error.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -25,7 +24,7 @@ func TestToldOfLostMemory(t *testing.T) {
 	d := open(t, at(node.Addr()))
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			_, told := jobtest.AcquireTold(t, d, mode.as(request(mode.name, "holder", time.Minute)))
+			_, told := livetest.AcquireTold(t, d, mode.as(request(mode.name, "holder", time.Minute)))
 			livetest.Await(t, "subscription of the holder", func() error {
 				if n, _ := node.Must("PUBSUB", "CHANNELS", "snib.c:*").([]any); len(n) == 0 {
 					return errors.New("there is none")
@@ -34,7 +33,7 @@ func TestToldOfLostMemory(t *testing.T) {
 			})
 			node.Kill()
 			node.Restart()
-			t.Logf("told %v after the restart", jobtest.AwaitLoss(t, told, enough))
+			t.Logf("told %v after the restart", livetest.AwaitLoss(t, told, enough))
 			used(t, node)
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -24,7 +23,7 @@ func TestHalfMovedSlot(t *testing.T) {
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
 	usedCluster(t, c, o, "")
 	grace := redislock.GraceFloor(moveTTL) // the move begins a grace period
-	jobtest.HalfMovedSlot(t, c, moveTTL, open(t, o, grace), open(t, o, grace))
+	redistest.HalfMovedSlot(t, c, moveTTL, open(t, o, grace), open(t, o, grace))
 }
 
 func TestReleaseMeetsMove(t *testing.T) {
@@ -32,7 +31,7 @@ func TestReleaseMeetsMove(t *testing.T) {
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
 	noGrace := redislock.FailoverGrace(false)
-	jobtest.ReleaseMeetsMove(t, c, moveTTL, open(t, o, noGrace), open(t, o, noGrace))
+	redistest.ReleaseMeetsMove(t, c, moveTTL, open(t, o, noGrace), open(t, o, noGrace))
 }
 
 // TestMoveCancelled frees a hold, for which somebody waits, while the move of its slot has begun
@@ -75,7 +74,7 @@ func TestMoveCancelled(t *testing.T) {
 			if tt.slots == 0 {
 				c.MasterOf(slot).Must("HSET", "snib.r:{"+tt.name+"}", "no", "grant")
 			}
-			stopLateness := livetest.Lateness()
+			stopLateness := livetest.Lateness(t)
 			waiter := wait(t, d2, req("waiter"), 1)
 			keys := c.KeysIn(slot)
 			move := c.BeginMove(slot, c.MasterOtherThan(slot))

@@ -124,7 +124,7 @@ func testRefuses(t *testing.T, tests []refusesTest) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			began, machine := time.Now(), livetest.Lateness()
+			began, machine := time.Now(), livetest.Lateness(t)
 			type opened struct {
 				d   *redislock.Driver
 				err error

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -71,7 +71,7 @@ func TestPathsUnderLoss(t *testing.T) {
 		}))
 	}
 	const ttl = 300 * time.Millisecond // that of a request which is executed after its release
-	jobtest.Contend(t, drivers, 40, ttl)
+	livetest.Contend(t, drivers, 40, ttl)
 	for _, name := range []string{"one", "two"} { // which are free, at the latest when that is over
 		l := take(t, open(t, at(node.Addr())), uniqueRequest(name, fmt.Sprint("last ", name)))
 		free(t, l)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -37,7 +36,7 @@ func raiseParallelism() {
 
 // A job is what a child process does with its own driver.
 type job struct {
-	jobtest.Job
+	Req  driver.Request
 	Addr string
 }
 
@@ -47,13 +46,13 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	return j.Do(ctx, d)
+	return livetest.Hold(ctx, d, j.Req)
 }
 
 // startChild starts a child process that holds a lock, or waits for it.
 func startChild(t testing.TB, addr string, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{jobtest.Job{Role: "hold", Req: req}, addr})
+	return livetest.StartChild(t, job{req, addr})
 }
 
 // TestDeadWaiters kills waiting processes. A release passes over them at once.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -180,7 +179,7 @@ func TestYieldWithoutWaiters(t *testing.T) {
 			d := open(t, at(node.Addr()), redislock.YieldToForeign(time.Second), redislock.GraceFloor(time.Minute))
 			req := as(request("job", "first", time.Minute))
 			req.Tokens = 2 // it can be handed over
-			req, wanted := jobtest.WithWanted(req)
+			req, wanted := livetest.WithWanted(req)
 			held := take(t, d, req)
 			awaitClosed(t, wanted, "OnWanted") // the hold spans a whole second of the server's clock
 			before := time.Now()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
 )
@@ -35,7 +35,7 @@ func TestACL(t *testing.T) {
 	lost := make(chan error, 1)
 	req := request("jobs/a", "first", time.Minute)
 	l := acquire(t, d1, req)
-	w := jobtest.Waiting(t, d2, request("jobs/a", "second", time.Minute))
+	w := livetest.Waiting(t, d2, request("jobs/a", "second", time.Minute))
 	if err := renew(t, d1, l); err != nil {
 		t.Errorf("Renew = %v", err)
 	}

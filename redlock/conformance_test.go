@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
@@ -41,7 +40,7 @@ func testConformance(t *testing.T, conf ...string) {
 	c := start(t, 5, conf...)
 	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
 	c.init(t)
-	h, paths := c.harness(), jobtest.Paths{}
+	h, paths := c.harness(), livetest.Paths{}
 	h.Sever, h.Stall = paths.Sever, paths.Stall
 	h.Open = func(t *testing.T) driver.Driver {
 		servers, proxies := c.detour(t)
@@ -165,5 +164,5 @@ func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies 
 func (c *cluster) holdUntilKilled(t *testing.T, req driver.Request) (kill func()) {
 	t.Helper()
 	servers, proxies := c.detour(t)
-	return jobtest.KeepThrough(t, proxies, open(t, servers, c.opts...), req)
+	return livetest.KeepThrough(t, proxies, open(t, servers, c.opts...), req)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/outagetest"
 	"github.com/sniblock/snib/redlock"
 )
 
@@ -30,7 +30,7 @@ func TestFailures(t *testing.T) {
 		must("CLIENT", "KILL", "USER", "program")
 	}
 	openOne := func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) }
-	store := jobtest.Store{Open: openOne, Secret: password}
+	store := outagetest.Store{Open: openOne, Secret: password}
 	// After a restart, the nodes would stay away for MaxTTL.
 	reset := func() {
 		for _, n := range c.nodes {
@@ -38,18 +38,18 @@ func TestFailures(t *testing.T) {
 		}
 		c.init(t)
 	}
-	restart := jobtest.Restarted(c.nodes[1], c.nodes[2])
+	restart := outagetest.Restarted(c.nodes[1], c.nodes[2])
 	killed := restart.Begin
 	restart.Begin = func(t *testing.T) func() {
 		end := killed(t)
 		return func() { end(); reset() }
 	}
 	store.Errors(t,
-		jobtest.Failure{Name: "NoWrites", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
+		outagetest.Failure{Name: "NoWrites", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
 			must("ACL", "SETUSER", "program", "-set")
 			return func() { must("ACL", "SETUSER", "program", "+set") }
 		}},
-		jobtest.Failure{Name: "Grace", Says: "they take part within ", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "Grace", Says: "they take part within ", Begin: func(*testing.T) func() {
 			for _, n := range c.nodes[1:] {
 				n.Kill()
 				n.Restart()
@@ -59,30 +59,30 @@ func TestFailures(t *testing.T) {
 		restart,
 	)
 	store.Failures(t,
-		jobtest.Failure{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
 			setPassword("another")
 			return func() { setPassword(password) }
 		}},
-		jobtest.Hung("it does not answer", c.nodes[1], c.nodes[2]),
-		jobtest.Failure{Name: "FullPool", Begin: func(*testing.T) func() {
+		outagetest.Hung("it does not answer", c.nodes[1], c.nodes[2]),
+		outagetest.Failure{Name: "FullPool", Begin: func(*testing.T) func() {
 			first, second := c.nodes[1].Crowd(), c.nodes[2].Crowd()
 			return func() {
 				first()
 				second()
 			}
 		}},
-		jobtest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullMemory", Renews: true, Begin: func(*testing.T) func() {
 			must("CONFIG", "SET", "maxmemory", 1)
 			return func() { must("CONFIG", "SET", "maxmemory", 0) }
 		}},
-		jobtest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullDisk", Begin: func(*testing.T) func() {
 			shim.FillDisk(true)
 			for _, n := range c.nodes {
 				n.AwaitFullDisk("other")
 			}
 			return func() { shim.FillDisk(false) }
 		}},
-		jobtest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "ReadOnly", Begin: func(*testing.T) func() {
 			must("REPLICAOF", "127.0.0.1", 1)
 			return func() { must("REPLICAOF", "NO", "ONE") }
 		}},
@@ -98,7 +98,7 @@ func TestEmptied(t *testing.T) {
 	c.opts = []redlock.Option{redlock.MaxTTL(ttl)}
 	c.init(t)
 	openOne := func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) }
-	jobtest.Store{Open: openOne}.Failures(t, jobtest.Failure{Name: "Majority", Lost: true, TTL: ttl, Begin: func(*testing.T) func() {
+	outagetest.Store{Open: openOne}.Failures(t, outagetest.Failure{Name: "Majority", Lost: true, TTL: ttl, Begin: func(*testing.T) func() {
 		for _, n := range c.nodes[1:] {
 			n.Must("FLUSHALL")
 		}

@@ -156,7 +156,7 @@ func TestMajorityGone(t *testing.T) {
 					n.Kill()
 				}
 			}
-			gone, machine := time.Now(), livetest.Lateness()
+			gone, machine := time.Now(), livetest.Lateness(t)
 			lost := make(chan time.Duration, 1)
 			go func() {
 				<-held.Lost()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
@@ -34,8 +33,8 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 // The functions that all tests of backends share.
 var (
-	acquire = jobtest.Acquire
-	release = jobtest.Release
+	acquire = livetest.Acquire
+	release = livetest.Release
 )
 
 // tryAcquire acquires without waiting.

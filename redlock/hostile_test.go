@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redlock"
 	"github.com/sniblock/snib/redlock/redlockadmin"
@@ -144,7 +143,7 @@ func TestMalformedKeys(t *testing.T) {
 				n.Must("DEL", "snib.rw:x")
 				n.Must(spoil...)
 			}
-			w := jobtest.Acquiring(whole, d, request("x", name, time.Minute))
+			w := livetest.Acquiring(whole, d, request("x", name, time.Minute))
 			for i := range 20 {
 				release(t, acquire(t, d, request("y", fmt.Sprint(i), time.Minute)))
 			}

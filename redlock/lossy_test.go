@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redlock"
 )
@@ -94,8 +93,8 @@ func TestContendUnderLoss(t *testing.T) {
 		}))
 		drivers = append(drivers, d)
 	}
-	jobtest.Contend(t, drivers, 40, 300*time.Millisecond) // the TTL of a request that is late
-	for _, name := range []string{"one", "two"} {         // which are free, at the latest when that is over
+	livetest.Contend(t, drivers, 40, 300*time.Millisecond) // the TTL of a request that is late
+	for _, name := range []string{"one", "two"} {          // which are free, at the latest when that is over
 		release(t, acquire(t, open(t, c.servers), request(name, "last "+name, time.Minute)))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -48,7 +47,7 @@ func BenchmarkProcesses(b *testing.B) {
 					req.Name += strconv.Itoa(i)
 				}
 				all = append(all, livetest.StartChild(b,
-					job{Job: jobtest.Job{Role: "cycle", Req: req}, Path: path, Rounds: (b.N + procs - 1) / procs}))
+					job{Role: "cycle", Req: req, Path: path, Rounds: (b.N + procs - 1) / procs}))
 			}
 			for _, p := range all {
 				p.Expect("ready")
@@ -75,7 +74,7 @@ func BenchmarkHandOver(b *testing.B) {
 	var total time.Duration
 	for b.Loop() {
 		l := acquire(b, one, request("one"))
-		got := jobtest.Waiting(b, two, request("two"))
+		got := livetest.Waiting(b, two, request("two"))
 		began := time.Now()
 		release(b, l)
 		l = got.Get(b)

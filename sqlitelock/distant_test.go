@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -41,7 +40,7 @@ func TestDistantEnd(t *testing.T) {
 			elsewhere := request("another")
 			elsewhere.Name = "another name"
 			acquire(t, d, elsewhere)
-			waiting := jobtest.Waiting(t, d, request("waiter"))
+			waiting := livetest.Waiting(t, d, request("waiter"))
 			list := map[string]driver.Status{}
 			if err := d.List(context.Background(), "",
 				func(st driver.Status) bool { list[st.Name] = st; return true }); err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -44,13 +43,13 @@ func TestFreedElsewhere(t *testing.T) {
 				req := request("holder")
 				req.Detached = tt.detached
 				l := acquire(t, holder, req)
-				got := jobtest.Waiting(t, tt.waiter, request("next"))
+				got := livetest.Waiting(t, tt.waiter, request("next"))
 				if err := tt.free(other, l); err != nil {
 					t.Fatal(err)
 				}
 				next, took := awaitGrant(t, got)
 				waited += took
-				jobtest.Release(t, next)
+				livetest.Release(t, next)
 			}
 			if waited > limit+slack() {
 				t.Errorf("the waiters got the lock %v after it was freed, in %d rounds together, want at most %v", waited, rounds,

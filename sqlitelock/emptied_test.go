@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // TestEmptied deletes the rows of a table, or the table, while drivers use it. Locks may be lost,
@@ -22,7 +22,7 @@ func TestEmptied(t *testing.T) {
 					path := newPath(t)
 					d := open(t, path)
 					l, idle := acquire(t, d, named("held")), acquire(t, d, named("idle"))
-					w := jobtest.Waiting(t, open(t, path), driver.Request{Name: "held", ID: "waiter", TTL: time.Minute})
+					w := livetest.Waiting(t, open(t, path), driver.Request{Name: "held", ID: "waiter", TTL: time.Minute})
 					sql(t, path, how+table)
 					var want error
 					if table == "leases" {

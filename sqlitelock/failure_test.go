@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/outagetest"
 )
 
 // TestFailures proves cells of SQLite in docs/failures.md; other tests prove the rest.
@@ -17,9 +17,9 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "size=1m")
 	path, filler := filepath.Join(dir, "locks.db"), filepath.Join(dir, "filler")
-	store := jobtest.Store{Open: func(t *testing.T) driver.Driver { return open(t, path) }}
+	store := outagetest.Store{Open: func(t *testing.T) driver.Driver { return open(t, path) }}
 	store.Failures(t,
-		jobtest.Failure{Name: "FullDisk", Begin: func(t *testing.T) func() {
+		outagetest.Failure{Name: "FullDisk", Begin: func(t *testing.T) func() {
 			f, err := os.Create(filler)
 			must(t, err)
 			for err == nil { // the write-ahead log has no room to grow
@@ -35,15 +35,15 @@ func TestFailures(t *testing.T) {
 		return func() { must(t, os.RemoveAll(path)); must(t, os.Rename(path+".old", path)) }
 	}
 	store.Errors(t,
-		jobtest.Failure{Name: "Hung", Says: "no answer within ", Begin: func(t *testing.T) func() {
+		outagetest.Failure{Name: "Hung", Says: "no answer within ", Begin: func(t *testing.T) func() {
 			p, _ := startStopped(t, "stop in transaction", path)
 			return func() {
 				p.Signal(syscall.SIGCONT)
 				p.Expect("resumed")
 			}
 		}},
-		jobtest.Failure{Name: "Gone", Denied: true, Says: "replaced or deleted", Begin: move},
-		jobtest.Failure{Name: "Folder", Denied: true, Says: "replaced or deleted", Begin: func(t *testing.T) func() {
+		outagetest.Failure{Name: "Gone", Denied: true, Says: "replaced or deleted", Begin: move},
+		outagetest.Failure{Name: "Folder", Denied: true, Says: "replaced or deleted", Begin: func(t *testing.T) func() {
 			end := move(t)
 			must(t, os.Mkdir(path, 0o700))
 			return end

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -52,8 +51,8 @@ func try(d *Driver, req driver.Request) (driver.Lease, error) {
 
 // The functions that all tests of backends share.
 var (
-	acquire = jobtest.Acquire
-	release = jobtest.Release
+	acquire = livetest.Acquire
+	release = livetest.Release
 )
 
 // awaitQueued returns when the waiter with the id is in the queue.
@@ -69,7 +68,7 @@ func awaitQueued(t testing.TB, d *Driver, id string) {
 }
 
 // awaitGrant returns the lease, and how long after the call it was granted.
-func awaitGrant(t testing.TB, w *jobtest.Waiter) (driver.Lease, time.Duration) {
+func awaitGrant(t testing.TB, w *livetest.Waiter) (driver.Lease, time.Duration) {
 	t.Helper()
 	began := time.Now()
 	l := w.Get(t)
@@ -105,7 +104,7 @@ func TestProcesses(t *testing.T) {
 	var all []*livetest.Child
 	for i := range procs {
 		req := request("process " + strconv.Itoa(i) + " round ")
-		all = append(all, livetest.StartChild(t, job{Job: jobtest.Job{Role: "cycle", Req: req}, Path: path, Rounds: rounds, File: file}))
+		all = append(all, livetest.StartChild(t, job{Role: "cycle", Req: req, Path: path, Rounds: rounds, File: file}))
 	}
 	for _, p := range all {
 		p.Expect("ready")
@@ -140,7 +139,7 @@ func TestKilledHolder(t *testing.T) {
 		d := open(t, path)
 		holder := start(t, "hold", path, request("holder"))
 		holder.Expect("held")
-		got := jobtest.Waiting(t, d, request("next"))
+		got := livetest.Waiting(t, d, request("next"))
 		holder.Signal(syscall.SIGKILL)
 		_, took := awaitGrant(t, got)
 		t.Logf("granted %v after kill -9", took)
@@ -156,7 +155,7 @@ func TestKilledWaiter(t *testing.T) {
 		l := acquire(t, d, request("holder"))
 		first := start(t, "hold", path, request("first"))
 		awaitQueued(t, d, "first")
-		got := jobtest.Waiting(t, d, request("second"))
+		got := livetest.Waiting(t, d, request("second"))
 		first.Kill()
 		release(t, l)
 		_, took := awaitGrant(t, got)
@@ -173,7 +172,7 @@ func TestStoppedHolder(t *testing.T) {
 		d := open(t, path)
 		holder := start(t, "hold", path, requestTTL("holder", ttl))
 		holder.Expect("held")
-		got := jobtest.Waiting(t, d, request("next"))
+		got := livetest.Waiting(t, d, request("next"))
 		stopIdle(t, d, holder)
 		l, took := awaitGrant(t, got)
 		holder.Signal(syscall.SIGCONT)
@@ -196,8 +195,8 @@ func TestStoppedWaiter(t *testing.T) {
 		l := acquire(t, d, request("holder"))
 		first := start(t, "hold", path, request("first"))
 		awaitQueued(t, d, "first")
-		second := jobtest.Waiting(t, d, request("second"))
-		third := jobtest.Waiting(t, d, request("third"))
+		second := livetest.Waiting(t, d, request("second"))
+		third := livetest.Waiting(t, d, request("third"))
 		stopIdle(t, d, first)
 		release(t, l)
 		l, took := awaitGrant(t, second)
@@ -251,7 +250,7 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 		if h := holdingStatus(t, d); !h.Inherited || !slices.Equal(h.Heirs, heirs) {
 			t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
 		}
-		got := jobtest.Waiting(t, d, request("next"))
+		got := livetest.Waiting(t, d, request("next"))
 		time.Sleep(ttl + ttl/2) // only waiting can show that nothing happens
 		got.Running(t, "while a process lives that inherited the lock")
 		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
@@ -272,7 +271,7 @@ func TestInheritRelease(t *testing.T) {
 		d := open(t, path)
 		req := request("wrapper")
 		l := acquire(t, d, req)
-		got := jobtest.Waiting(t, open(t, path), request("next"))
+		got := livetest.Waiting(t, open(t, path), request("next"))
 		f, err := d.Inherit(t.Context(), req.Name, req.ID)
 		if err != nil {
 			t.Fatalf("Inherit = %v", err)
@@ -331,23 +330,6 @@ func TestNotInheritable(t *testing.T) {
 		if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.ID, f, err)
 		}
-	}
-}
-
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	path := newPath(t)
-	d := open(t, path)
-	d2 := open(t, path)
-	req := request("job")
-	req.MinHold = 700 * time.Millisecond
-	began := driver.Now()
-	release(t, acquire(t, d2, req))
-	if err := d2.Close(); err != nil {
-		t.Fatal(err)
-	}
-	acquire(t, d, request("next"))
-	if took := driver.Now().Sub(began); took < req.MinHold {
-		t.Errorf("granted %v after the hold began, want its MinHold of %v to be kept", took, req.MinHold)
 	}
 }
 
@@ -616,7 +598,7 @@ func TestInheritStoppedWrapper(t *testing.T) {
 		child := int(wrapper.Number("child"))
 		defer syscall.Kill(child, syscall.SIGKILL)
 		wrapper.Signal(syscall.SIGSTOP)
-		_, took := awaitGrant(t, jobtest.Waiting(t, d, request("next")))
+		_, took := awaitGrant(t, livetest.Waiting(t, d, request("next")))
 		return took
 	})
 }

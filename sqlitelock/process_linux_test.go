@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// doSystemJob does a job that is tested on Linux only, or one of jobtest.
+// doSystemJob does a job that is tested on Linux only, or holds the lock.
 func (j job) doSystemJob(ctx context.Context, d *Driver) error {
 	switch j.Role {
 	case "stop in turn", "stop in transaction":
@@ -17,7 +17,7 @@ func (j job) doSystemJob(ctx context.Context, d *Driver) error {
 	case "wait":
 		return j.waitMany(ctx, d)
 	default:
-		return j.Do(ctx, d)
+		return livetest.Hold(ctx, d, j.Req)
 	}
 }
 

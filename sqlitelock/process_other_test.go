@@ -2,7 +2,11 @@
 
 package sqlitelock
 
-import "context"
+import (
+	"context"
 
-// doSystemJob does a job of jobtest: those of this package are tested on Linux only.
-func (j job) doSystemJob(ctx context.Context, d *Driver) error { return j.Do(ctx, d) }
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// doSystemJob holds the lock: the other jobs are tested on Linux only.
+func (j job) doSystemJob(ctx context.Context, d *Driver) error { return livetest.Hold(ctx, d, j.Req) }

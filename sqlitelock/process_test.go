@@ -13,16 +13,15 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 
-// A job is what a child process does with its own driver: a job of jobtest, or one
-// of this package.
+// A job is what a child process does with its own driver.
 type job struct {
-	jobtest.Job
+	Role string
+	Req  driver.Request
 	Path string
 
 	Rounds int    // how often the role cycle acquires the lock, with the number of the round in its id
@@ -55,7 +54,7 @@ func (j job) do(ctx context.Context) error {
 // start starts a child process with a role.
 func start(t testing.TB, role, path string, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{Job: jobtest.Job{Role: role, Req: req}, Path: path})
+	return livetest.StartChild(t, job{Role: role, Req: req, Path: path})
 }
 
 // cycle waits until it is told to end, and then acquires and releases the lock many times.

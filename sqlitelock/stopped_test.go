@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -70,9 +69,9 @@ func TestStoppedAtWork(t *testing.T) {
 			path := newPath(t)
 			d := open(t, path)
 			held := acquire(t, d, request("holder"))
-			var waits []*jobtest.Waiter
+			var waits []*livetest.Waiter
 			for i := range 3 {
-				waits = append(waits, jobtest.Waiting(t, d, request(fmt.Sprint("waiter ", i))))
+				waits = append(waits, livetest.Waiting(t, d, request(fmt.Sprint("waiter ", i))))
 			}
 			p, pid := startStopped(t, role, path)
 

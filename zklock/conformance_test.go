@@ -1,12 +1,14 @@
 package zklock_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -60,7 +62,7 @@ func TestConformanceEnsemble(t *testing.T) {
 // harness returns a harness for drivers on servers. Each driver reaches them through its own
 // proxies.
 func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths := livetest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			var proxies []*livetest.Proxy
@@ -84,6 +86,26 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 			c.Expect("held")
 			return c.Kill
 		},
+		Empty: map[string]func(*testing.T){"deleteall": func(t *testing.T) { deleteAll(t, servers[0]) }},
+	}
+}
+
+// deleteAll deletes all locks, each with all its nodes at once.
+func deleteAll(t *testing.T, server string) {
+	tr := newTree(t, server)
+	for _, name := range tr.children("/snib") {
+		folder := "/snib/" + name
+		livetest.Await(t, "removal of all nodes at once", func() error { // a waiter may queue meanwhile
+			var all []any
+			for _, node := range tr.children(folder) {
+				all = append(all, &zk.DeleteRequest{Path: folder + "/" + node, Version: -1})
+			}
+			_, err := tr.Multi(append(all, &zk.DeleteRequest{Path: folder, Version: -1})...)
+			if errors.Is(err, zk.ErrNoNode) && len(all) == 0 {
+				return nil // it was empty, and somebody else has deleted it
+			}
+			return err
+		})
 	}
 }
 

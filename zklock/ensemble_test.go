@@ -11,7 +11,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -138,11 +137,11 @@ func TestMinority(t *testing.T) {
 	leader := ensemble.Leader()
 	d := newDriver(t, []string{leader.Addr()}, zklock.Timeout(timeout), zklock.DialTimeout(time.Second))
 	livetest.Await(t, "connection", func() error { return d.Ping(t.Context()) }) // a busy machine needs more than a second
-	_, lost := jobtest.AcquireTold(t, d, request("job", "a"))
+	_, lost := livetest.AcquireTold(t, d, request("job", "a"))
 	for _, s := range ensemble.Followers() {
 		s.Kill()
 	}
-	jobtest.AwaitLoss(t, lost, livetest.Patience)
+	livetest.AwaitLoss(t, lost, livetest.Patience)
 	_, err := d.Acquire(t.Context(), request("other", "a"))
 	checkError(t, err, "within 1s")
 }

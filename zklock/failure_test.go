@@ -11,9 +11,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/internal/outagetest"
 	"github.com/sniblock/snib/zklock"
 )
 
@@ -24,34 +24,22 @@ func TestFailures(t *testing.T) {
 	server := zktest.Single(livetest.WithEnv(t, shim.Env()...))
 	createRoot(t, newStranger(t, server.Addr()), secret)
 	open := func(t *testing.T) driver.Driver { return newDriver(t, []string{server.Addr()}) }
-	store := jobtest.Store{Open: open, Secret: secret}
-	restart := jobtest.Restarted(server)
+	store := outagetest.Store{Open: open, Secret: secret}
+	restart := outagetest.Restarted(server)
 	restart.Lost = true
 	full := zktest.Single(t, "maxClientCnxns=4", "nio.sessionlessCnxnTimeout=600000")
 	openFull := func(t *testing.T) driver.Driver { return newDriver(t, []string{full.Addr()}) }
-	jobtest.Store{Open: openFull}.Failures(t, jobtest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
+	outagetest.Store{Open: openFull}.Failures(t, outagetest.Failure{Name: "FullPool", Renews: true, Begin: func(t *testing.T) func() {
 		first, second := occupy(t, full.Addr()), occupy(t, full.Addr()) // beside the holder and the waiter
 		return func() {
 			first.Close()
 			second.Close()
 		}
 	}})
-	store.Errors(t, jobtest.Hung("answer", server)) // a session may outlive it
+	store.Errors(t, outagetest.Hung("answer", server)) // a session may outlive it
 	store.Failures(t,
 		restart,
-		jobtest.Failure{Name: "Emptied", Lost: true, Grants: true, Begin: func(t *testing.T) func() {
-			tr := newTree(t, server.Addr())
-			livetest.Await(t, "removal of all nodes at once", func() error { // a waiter may queue meanwhile
-				var all []any
-				for _, name := range tr.children("/snib/held") {
-					all = append(all, &zk.DeleteRequest{Path: "/snib/held/" + name, Version: -1})
-				}
-				_, err := tr.Multi(append(all, &zk.DeleteRequest{Path: "/snib/held", Version: -1})...)
-				return err
-			})
-			return func() {}
-		}},
-		jobtest.Failure{Name: "Password", Renews: true, Denied: true, Begin: func(t *testing.T) func() {
+		outagetest.Failure{Name: "Password", Renews: true, Denied: true, Begin: func(t *testing.T) func() {
 			tr := newTree(t, server.Addr())
 			if err := tr.AddAuth("digest", []byte("snib:another")); err != nil {
 				t.Fatal(err)
@@ -66,7 +54,7 @@ func TestFailures(t *testing.T) {
 			setPassword("another")
 			return func() { setPassword(secret) }
 		}},
-		jobtest.Failure{Name: "FullDisk", Lost: true, Begin: func(*testing.T) func() {
+		outagetest.Failure{Name: "FullDisk", Lost: true, Begin: func(*testing.T) func() {
 			server.MayEnd() // it ends when it can't write its log
 			shim.FillDisk(true)
 			return func() {
@@ -77,10 +65,10 @@ func TestFailures(t *testing.T) {
 	)
 
 	// A ZooKeeper accepts any password at the login; its ACLs refuse it.
-	stranger := jobtest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver {
+	stranger := outagetest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver {
 		return newDriver(t, []string{server.Addr()}, zklock.Digest("snib", "wrong"))
 	}}
-	stranger.Errors(t, jobtest.Failure{Name: "Stranger", Denied: true, Says: "the password may be wrong", Has: jobtest.Is(zk.ErrNoAuth)})
+	stranger.Errors(t, outagetest.Failure{Name: "Stranger", Denied: true, Says: "the password may be wrong", Has: outagetest.Is(zk.ErrNoAuth)})
 }
 
 // occupy takes the place of a client. A server that is full accepts a connection, and hangs up.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -58,7 +57,7 @@ func TestCreateAnswerLost(t *testing.T) {
 			w := newTestbed(t, shared(t))
 			lost := w.proxy.LoseAnswers(1, then, "/snib/createAnswerLost/_c_")
 			release(t, acquire(t, w.other, request("createAnswerLost", "earlier"))) // the lock's folder exists
-			waiting := jobtest.Acquiring(t, w.d, request("createAnswerLost", "d"))
+			waiting := livetest.Acquiring(t, w.d, request("createAnswerLost", "d"))
 			<-lost
 			l := waiting.Get(t)
 			if names := w.tree.children("/snib/createAnswerLost"); len(names) != 1 {
@@ -84,7 +83,7 @@ func TestCreateGivenUp(t *testing.T) {
 		} else {
 			heal = w.proxy.Stall() // the request arrives late
 		}
-		waiting := jobtest.Acquiring(t, w.d, request("createGivenUp", "d"))
+		waiting := livetest.Acquiring(t, w.d, request("createGivenUp", "d"))
 		if lost {
 			w.tree.awaitChildren("/snib/createGivenUp", 2)
 		}
@@ -136,7 +135,7 @@ func TestExpiredWhileWaiting(t *testing.T) {
 	t.Parallel()
 	w := newTestbed(t, shared(t))
 	holder := acquire(t, w.other, request("expiredWhileWaiting", "holder"))
-	waiting := jobtest.Acquiring(t, w.d, request("expiredWhileWaiting", "d"))
+	waiting := livetest.Acquiring(t, w.d, request("expiredWhileWaiting", "d"))
 	before := w.tree.awaitChildren("/snib/expiredWhileWaiting", 2)
 	heal := w.proxy.Sever()
 	w.tree.awaitChildren("/snib/expiredWhileWaiting", 1)
@@ -175,7 +174,7 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	t.Parallel()
 	w := newTestbed(t, zktest.Single(t))
 	holder := acquire(t, w.other, request("job", "holder"))
-	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
+	waiting := livetest.Acquiring(t, w.d, request("job", "d"))
 	w.tree.awaitChildren("/snib/job", 2)
 	w.awaitWatches(t, 2)        // of the node ahead, by both sides
 	w.proxy.Delay(time.Hour, 0) // the driver receives, but can't send
@@ -203,7 +202,7 @@ func TestExpiredWhileAsking(t *testing.T) {
 	acquire(t, w.d, request("expiredWhileAsking", "earlier"))
 	heal := w.proxy.Sever()
 	w.tree.awaitChildren("/snib/expiredWhileAsking", 0) // the session is over
-	waiting := jobtest.Acquiring(t, w.d, request("expiredWhileAsking", "d"))
+	waiting := livetest.Acquiring(t, w.d, request("expiredWhileAsking", "d"))
 	heal()
 	release(t, waiting.Get(t))
 }
@@ -215,7 +214,7 @@ func TestWaiterDeleted(t *testing.T) {
 	w := newTestbed(t, zktest.Single(t), zklock.Timeout(longTimeout))
 	holder := acquire(t, w.other, request("job", "holder"))
 	before := w.tree.awaitChildren("/snib/job", 1)
-	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
+	waiting := livetest.Acquiring(t, w.d, request("job", "d"))
 	node := newName(w.tree.awaitChildren("/snib/job", 2), before)
 	w.awaitWatches(t, 2) // it waits, and the holder watches its own node
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
@@ -232,9 +231,9 @@ func TestWaiterDeleted(t *testing.T) {
 func TestSuspendedIsLost(t *testing.T) {
 	slack := livetest.Slack(t)
 	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second))
-	l, lost := jobtest.AcquireTold(t, w.d, request("suspendedIsLost", "d"))
+	l, lost := livetest.AcquireTold(t, w.d, request("suspendedIsLost", "d"))
 	w.proxy.Cut()
-	if took := jobtest.AwaitLoss(t, lost, livetest.Patience); took > 3*time.Second+slack() { // a lease lasts longer
+	if took := livetest.AwaitLoss(t, lost, livetest.Patience); took > 3*time.Second+slack() { // a lease lasts longer
 		t.Errorf("the loss was told after %v", took)
 	}
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
@@ -252,7 +251,7 @@ func TestSuspendedIsLost(t *testing.T) {
 func TestKeepSuspended(t *testing.T) {
 	t.Parallel()
 	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second), zklock.KeepSuspended())
-	l, lost := jobtest.AcquireTold(t, w.d, request("keepSuspended", "d"))
+	l, lost := livetest.AcquireTold(t, w.d, request("keepSuspended", "d"))
 	renewed := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -272,7 +271,7 @@ func TestKeepSuspended(t *testing.T) {
 	if err := w.other.Break(t.Context(), "keepSuspended", "d"); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
-	jobtest.AwaitLoss(t, lost, livetest.Patience)
+	livetest.AwaitLoss(t, lost, livetest.Patience)
 }
 
 // TestLastTransaction leads a session to a server that is behind what the session has seen: it
@@ -281,7 +280,7 @@ func TestKeepSuspended(t *testing.T) {
 func TestLastTransaction(t *testing.T) {
 	t.Parallel()
 	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout), zklock.KeepSuspended())
-	l, lost := jobtest.AcquireTold(t, w.d, request("lastTransaction", "d"))
+	l, lost := livetest.AcquireTold(t, w.d, request("lastTransaction", "d"))
 	behind := zktest.Single(t)
 	// the length of a request for a session, and the protocol's version
 	const handshake = "\x00\x00\x00\x2c\x00\x00\x00\x00"

@@ -1,15 +1,12 @@
 package zklock_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/zklock"
 )
@@ -36,7 +33,7 @@ func TestBlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiter := jobtest.Waiting(t, other, request("block", "b"))
+		waiter := livetest.Waiting(t, other, request("block", "b"))
 		if g.Tokens != tt.want || g.TellsWanted != (tt.want > 1) {
 			t.Errorf("asked for %d tokens, got %d, and TellsWanted %v; want %d", tt.asked, g.Tokens, g.TellsWanted, tt.want)
 		}
@@ -68,7 +65,7 @@ func TestWanted(t *testing.T) {
 		queue func(t *testing.T, name string) (leave func())
 	}{
 		{"Driver", func(t *testing.T, name string) func() {
-			w := jobtest.Waiting(t, newDriver(t, []string{server.Addr()}), request(name, "other"))
+			w := livetest.Waiting(t, newDriver(t, []string{server.Addr()}), request(name, "other"))
 			return func() { release(t, w.Get(t)) }
 		}},
 		{"Curator", func(t *testing.T, name string) func() {
@@ -87,11 +84,11 @@ func TestWanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDriver(t, []string{server.Addr()})
-			first, firstWanted := jobtest.WithWanted(blockRequest(tt.name, "first", 10))
-			second, secondWanted := jobtest.WithWanted(blockRequest(tt.name, "second", 10))
-			alone, aloneWanted := jobtest.WithWanted(blockRequest(tt.name, "alone", 10))
+			first, firstWanted := livetest.WithWanted(blockRequest(tt.name, "first", 10))
+			second, secondWanted := livetest.WithWanted(blockRequest(tt.name, "second", 10))
+			alone, aloneWanted := livetest.WithWanted(blockRequest(tt.name, "alone", 10))
 			l := acquire(t, d, first)
-			waiter := jobtest.Waiting(t, d, second)
+			waiter := livetest.Waiting(t, d, second)
 			leave := tt.queue(t, tt.name)
 			checkWanted(t, firstWanted, "one that came")
 			release(t, l)
@@ -119,31 +116,4 @@ func checkWanted(t *testing.T, wanted <-chan struct{}, by string) {
 	case <-time.After(livetest.Patience):
 		t.Errorf("the holder of a block is not told of %s", by)
 	}
-}
-
-// TestHandOver has goroutines of one process, another process and a foreign client compete for
-// one lock all the time. A multi under each hold succeeds.
-func TestHandOver(t *testing.T) {
-	t.Parallel()
-	server := shared(t)
-	tree := newTree(t, server.Addr())
-	if _, err := tree.Create("/balance", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	d := newDriver(t, []string{server.Addr()})
-	jobtest.Crowd{
-		Many: d, Few: newDriver(t, []string{server.Addr()}),
-		Visit: func(lock *snib.Lock) {
-			if _, err := tree.Multi(d.IsOwner(lock.Name(), lock.Token()),
-				&zk.SetDataRequest{Path: "/balance", Version: -1}); err != nil {
-				t.Errorf("a multi under token %d = %v", lock.Token(), err)
-			}
-		},
-		Stranger: func(name string) {
-			l := zk.NewLock(tree.Conn, "/snib/"+name, zk.WorldACL(zk.PermAll))
-			if err := errors.Join(l.Lock(), l.Unlock()); err != nil {
-				t.Errorf("the lock of go-zookeeper = %v", err)
-			}
-		},
-	}.HandOver(t)
 }

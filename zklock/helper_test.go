@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/zklock"
 )
@@ -46,9 +45,9 @@ func request(name, id string) driver.Request {
 
 // The functions that all tests of backends share.
 var (
-	acquire   = jobtest.Acquire
-	release   = jobtest.Release
-	checkHeld = jobtest.CheckHeld
+	acquire   = livetest.Acquire
+	release   = livetest.Release
+	checkHeld = livetest.CheckHeld
 )
 
 // A tree observes ZooKeeper's tree of nodes with a client of its own.

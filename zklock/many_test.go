@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -22,7 +21,7 @@ func TestManyHolds(t *testing.T) {
 	var leases []driver.Lease
 	var losses []<-chan error
 	add := func() (i int) {
-		l, lost := jobtest.AcquireTold(t, d, request(fmt.Sprint(len(leases)), "a"))
+		l, lost := livetest.AcquireTold(t, d, request(fmt.Sprint(len(leases)), "a"))
 		leases, losses = append(leases, l), append(losses, lost)
 		return len(leases) - 1
 	}
@@ -34,8 +33,8 @@ func TestManyHolds(t *testing.T) {
 	}
 	checkOnlyLost := func(lost int) {
 		t.Helper()
-		jobtest.RenewAll(t, d)
-		jobtest.CheckOnlyLost(t, losses, lost)
+		livetest.RenewAll(t, d)
+		livetest.CheckOnlyLost(t, losses, lost)
 	}
 	for range watched {
 		add()
@@ -47,7 +46,7 @@ func TestManyHolds(t *testing.T) {
 		return nil
 	})
 	kill(0)
-	jobtest.AwaitLoss(t, losses[0], livetest.Patience) // no renewal looks for it
+	livetest.AwaitLoss(t, losses[0], livetest.Patience) // no renewal looks for it
 	for i := 1; i <= unwatched; i++ {
 		kill(i)
 		checkOnlyLost(i)

@@ -20,14 +20,14 @@ func TestIsOwner(t *testing.T) {
 		_, err := conn.Multi(check, &zk.SetDataRequest{Path: "/account", Data: []byte("x"), Version: -1})
 		return err
 	}
-	first := acquire(t, d, request("a", "one"))
+	first := acquire(t, d, blockRequest("a", "one", 10))
 	token := first.Grant().Token
 	check := d.IsOwner("a", token)
-	if err := write(check); err != nil {
+	if err := errors.Join(write(check), write(d.IsOwner("a", token+9))); err != nil {
 		t.Errorf("multi of the holder = %v", err)
 	}
 	for name, no := range map[string]*zk.CheckVersionRequest{
-		"another token": d.IsOwner("a", token+1), "another name": d.IsOwner("b", token),
+		"another token": d.IsOwner("a", token+10), "another name": d.IsOwner("b", token),
 		"another driver": other.IsOwner("a", token),
 	} {
 		if err := write(no); !errors.Is(err, zk.ErrNoNode) {
@@ -40,7 +40,7 @@ func TestIsOwner(t *testing.T) {
 		t.Errorf("multi of the earlier hold = %v, want ErrNoNode", err)
 	}
 	_, stat, err := conn.Get("/account")
-	if err != nil || stat.Version != 1 {
-		t.Errorf("the data was written %d times (%v), want once", stat.Version, err)
+	if err != nil || stat.Version != 2 {
+		t.Errorf("the data was written %d times (%v), want twice", stat.Version, err)
 	}
 }

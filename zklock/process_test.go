@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do, oneServer.End)) }
 
 // A job is the work of a child process with a driver of its own.
 type job struct {
-	jobtest.Job
+	Req     driver.Request
 	Servers []string
 }
 
@@ -34,11 +33,11 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	return j.Do(ctx, d)
+	return livetest.Hold(ctx, d, j.Req)
 }
 
 // startHolder starts a child process that holds a lock, or waits for it.
 func startHolder(t testing.TB, servers []string, req driver.Request) *livetest.Child {
 	t.Helper()
-	return livetest.StartChild(t, job{jobtest.Job{Role: "hold", Req: req}, servers})
+	return livetest.StartChild(t, job{req, servers})
 }

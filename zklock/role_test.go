@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -59,8 +58,8 @@ func TestRoles(t *testing.T) {
 
 	// Everyday operations, with two drivers of the user.
 	d, member := newDriver(t, single), newDriver(t, single)
-	l, told := jobtest.AcquireTold(t, d, request("job", "a"))
-	w := jobtest.Waiting(t, member, request("job", "b"))
+	l, told := livetest.AcquireTold(t, d, request("job", "a"))
+	w := livetest.Waiting(t, member, request("job", "b"))
 	checkHeld(t, member, "job", "with the password")
 	if r := d.Renew(t.Context(), []driver.Lease{l}); r[0].Err != nil {
 		t.Errorf("Renew = %v", r[0].Err)
@@ -135,7 +134,7 @@ func TestRoles(t *testing.T) {
 	if err := stranger.Delete(node, -1); err != nil {
 		t.Errorf("Delete with d = %v", err)
 	}
-	jobtest.AwaitLoss(t, told, livetest.Patience)
+	livetest.AwaitLoss(t, told, livetest.Patience)
 	next := w.Get(t)
 	if next.Grant().Token <= l.Grant().Token {
 		t.Errorf("Token = %d after %d", next.Grant().Token, l.Grant().Token)

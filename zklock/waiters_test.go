@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -23,9 +22,9 @@ func TestNoHerd(t *testing.T) {
 	tree := newTree(t, server.Addr())
 	const n = 20
 	holder := acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
-	var waits []*jobtest.Waiter
+	var waits []*livetest.Waiter
 	for i := range n {
-		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", fmt.Sprint(i))))
+		waits = append(waits, livetest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", fmt.Sprint(i))))
 		tree.awaitChildren("/snib/job", i+2)
 	}
 	livetest.Await(t, "a watch for each waiter", func() error {
@@ -56,7 +55,7 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	d := newDriver(t, []string{server.Addr()})
 	acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
 	for i := range 20 {
-		w := jobtest.Acquiring(t, d, request("job", fmt.Sprint(i)))
+		w := livetest.Acquiring(t, d, request("job", fmt.Sprint(i)))
 		livetest.Await(t, "watch", func() error {
 			if n, _ := server.Watches(t); n < 2 || len(tree.children("/snib/job")) != 2 {
 				return errors.New("there is none")
@@ -90,9 +89,9 @@ func TestFolderComesAgain(t *testing.T) {
 		if got := tree.children("/snib/folderComesAgain")[0]; got[len(got)-10:] > "0000000001" {
 			t.Errorf("the node is %q, want one of a new folder", got)
 		}
-		w2 := jobtest.Acquiring(t, d2, request("folderComesAgain", "b"))
+		w2 := livetest.Acquiring(t, d2, request("folderComesAgain", "b"))
 		tree.awaitChildren("/snib/folderComesAgain", 2)
-		w3 := jobtest.Acquiring(t, d3, request("folderComesAgain", "c"))
+		w3 := livetest.Acquiring(t, d3, request("folderComesAgain", "c"))
 		tree.awaitChildren("/snib/folderComesAgain", 3)
 		for _, l := range []driver.Lease{l, nil, nil} {
 			switch {
@@ -117,32 +116,6 @@ func TestFolderComesAgain(t *testing.T) {
 			return nil
 		})
 	}
-}
-
-// TestMinHoldOutlivesProcess checks that MinHold keeps a lock taken after its process has
-// ended, and no longer than it should.
-func TestMinHoldOutlivesProcess(t *testing.T) {
-	t.Parallel()
-	const least = 1500 * time.Millisecond
-	server := shared(t)
-	tree := newTree(t, server.Addr())
-	gone := newDriver(t, []string{server.Addr()})
-	req := request("minHoldOutlivesProcess", "short job")
-	req.MinHold = least
-	l := acquire(t, gone, req)
-	waiting := jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("minHoldOutlivesProcess", "waiter"))
-	tree.awaitChildren("/snib/minHoldOutlivesProcess", 2)
-	release(t, l)
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
-	checkHeld(t, newDriver(t, []string{server.Addr()}), "minHoldOutlivesProcess", "of a lock that MinHold keeps for a process that is gone")
-	next := waiting.Get(t)
-	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+5*time.Second {
-		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
-	}
-	release(t, next)
-	tree.awaitChildren("/snib/minHoldOutlivesProcess", 0)
 }
 
 // TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.
@@ -209,10 +182,10 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 	first, second := acquire(t, w.other, newRequest("first")), acquire(t, w.other, newRequest("second"))
 	// The third waiter's node exists, and it does not know.
 	lost := w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/job/_c_")
-	third := jobtest.Acquiring(t, w.d, newRequest("third"))
+	third := livetest.Acquiring(t, w.d, newRequest("third"))
 	<-lost
 	w.tree.awaitChildren("/snib/job", 3)
-	fourth := jobtest.Acquiring(t, w.other, newRequest("fourth"))
+	fourth := livetest.Acquiring(t, w.other, newRequest("fourth"))
 	w.tree.awaitChildren("/snib/job", 4)
 	livetest.Await(t, "watch of the third", func() error {
 		if n, _ := w.server.Watches(t); n != 3 { // the holders watch their own nodes
@@ -247,10 +220,10 @@ func TestLockerKnowsFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := jobtest.Acquiring(t, w.other, request("lockerKnowsFirst", "next"))
+			next := livetest.Acquiring(t, w.other, request("lockerKnowsFirst", "next"))
 			w.tree.awaitChildren("/snib/lockerKnowsFirst", 2)
 			w.proxy.Sever()
-			began, machine := time.Now(), livetest.Lateness()
+			began, machine := time.Now(), livetest.Lateness(t)
 			select {
 			case <-lock.Context().Done():
 			case <-next.Done():

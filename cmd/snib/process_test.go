@@ -484,7 +484,7 @@ func TestLoss(t *testing.T) {
 			// On a machine that stands still for a good part of the TTL, a hold may be lost by that, or
 			// the command may start, or end, too late. It then gets more time.
 			for ttl := 3 * time.Second; ; ttl *= 2 {
-				machine := livetest.Lateness()
+				machine := livetest.Lateness(t)
 				err := tt.run(t, dir, ttl)
 				late := machine()
 				if err == nil {

@@ -25,6 +25,29 @@ func grantMutants() []mutant {
 				l.Lease = l.b.inner.Lease(l.req.Name, "nobody", l.req.TTL)
 			}
 		}),
+		{
+			name: "a lease of another session is released in vain", fails: []string{"Grant/OtherSession"}, base: newSession,
+			set: func(_ *world, b *brokenDriver) {
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					if l.grant.Start.IsZero() { // a lease by name and id
+						return nil
+					}
+					return l.release(ctx)
+				}
+			},
+		},
+		mutateRelease("a waiter is released", "Grant/NotWaiting", func(ctx context.Context, l *lease) error {
+			if len(l.b.world.status(l.req.Name).Waiters) > 0 && l.grant.Start.IsZero() { // a lease by name and id
+				return nil
+			}
+			return l.release(ctx)
+		}),
+		mutateRelease("MinHold counts from the request", "Grant/MinHoldOfWaiter", func(ctx context.Context, l *lease) error {
+			if l.waited && l.req.MinHold > 0 {
+				time.AfterFunc(time.Until(l.requestedAt.Add(l.req.MinHold)), l.breakAll)
+			}
+			return l.release(ctx)
+		}),
 		mutateNamed("a late request acts on the present holder", "Grant/AnotherID", func(w *world, l *lease) {
 			if st := w.status(l.req.Name); len(st.Holders) == 1 {
 				l.Lease = l.b.inner.Lease(l.req.Name, st.Holders[0].ID, l.req.TTL)

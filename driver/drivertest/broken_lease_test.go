@@ -64,6 +64,15 @@ func (l *lease) breakOthers() {
 	}
 }
 
+// breakAll breaks all holds of l's lock.
+func (l *lease) breakAll() {
+	d := l.b.world.store.Open()
+	defer d.Close()
+	for _, h := range l.b.world.status(l.req.Name).Holders {
+		_ = d.Break(context.Background(), l.req.Name, h.ID)
+	}
+}
+
 func leaseMutants() []mutant {
 	return []mutant{
 		mutateRequest("the store rounds TTLs down", "Lease/NotEarly", func(_ *world, req driver.Request) driver.Request {

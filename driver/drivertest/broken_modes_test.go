@@ -271,7 +271,7 @@ func minHoldMutants() []mutant {
 					req.MinHold = 0
 				}
 				return req
-			}),
+			}).alsoFailing("there is nothing that the end of the process could leave", "MinHold/OutlivesProcess"),
 		mutateRequest("MinHold is capped by the TTL", "MinHold/OutlastsTTL",
 			func(_ *world, req driver.Request) driver.Request {
 				req.MinHold = min(req.MinHold, req.TTL)
@@ -291,6 +291,19 @@ func minHoldMutants() []mutant {
 				}
 				return sound
 			}),
+		{
+			name: "Close ends what MinHold keeps", fails: []string{"MinHold/OutlivesProcess"},
+			set: func(w *world, b *brokenDriver) {
+				b.onGrant = func(l *lease) {
+					b.onClose = func() error {
+						if st := w.status(l.req.Name); len(st.Holders) > 0 && st.Holders[0].Holder.Kind == driver.KindKept {
+							l.breakAll()
+						}
+						return b.inner.Close()
+					}
+				}
+			},
+		},
 		{
 			name: "MinHold counts from the release", fails: []string{"MinHold/Past"},
 			set: func(_ *world, b *brokenDriver) {

@@ -124,11 +124,16 @@ func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 	if len(due) == 0 {
 		return []driver.Renewal{s.renewAll(ctx)}
 	}
-	inner := make([]driver.Lease, len(due))
+	answers := make([]driver.Renewal, len(due))
 	for i, l := range due {
-		inner[i] = l.(*sessionLease).Lease
+		l := l.(*sessionLease)
+		if l.isForeign() {
+			answers[i].Err = errors.ErrUnsupported
+			continue
+		}
+		answers[i] = s.Driver.Renew(ctx, []driver.Lease{l.Lease})[0]
 	}
-	return s.Driver.Renew(ctx, inner)
+	return answers
 }
 
 func (s *session) renewAll(ctx context.Context) driver.Renewal {
@@ -176,8 +181,21 @@ func (s *session) sever(severed bool) {
 	s.severed.Store(severed)
 }
 
+// isForeign reports whether the lease is one by name and id, which may belong to another session.
+func (l *sessionLease) isForeign() bool { return l.onLost == nil }
+
+func (l *sessionLease) SetHolder(ctx context.Context, h driver.Holder) error {
+	if l.isForeign() {
+		return errors.ErrUnsupported
+	}
+	return l.Lease.SetHolder(ctx, h)
+}
+
 func (l *sessionLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
+	if l.isForeign() {
+		return g
+	}
 	g.TTL = sessionTTL
 	return g
 }

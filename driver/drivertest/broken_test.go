@@ -49,7 +49,8 @@ func mutants() []mutant {
 		infoMutants(), exclusionMutants(), nameMutants(), tryMutants(), waitMutants(), cancelMutants(), fairMutants(),
 		closeMutants(), leaseMutants(), renewMutants(), releaseMutants(), sessionMutants(), fencingMutants(),
 		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), answerMutants(),
-		severMutants(), inspectMutants(), breakMutants(), withdrawMutants(), holderMutants(), grantMutants(), churnMutants(),
+		severMutants(), inspectMutants(), breakMutants(), withdrawMutants(), holderMutants(), grantMutants(),
+		emptyMutants(), churnMutants(),
 	)
 }
 
@@ -201,6 +202,9 @@ func (r *recorder) finish() {
 	}
 }
 
+// isEmptied is the flag of a world whose store was emptied.
+const isEmptied = "the store is emptied"
+
 // A world is the store of one case and the drivers on it.
 type world struct {
 	t       *testing.T
@@ -250,6 +254,7 @@ func (w *world) harness() Harness {
 				w.restart()
 			}
 		},
+		Empty: map[string]func(*testing.T){"break": func(t *testing.T) { w.empty(t.Context()) }},
 	}
 }
 
@@ -262,6 +267,19 @@ func (w *world) open() *brokenDriver {
 		w.setUp(b)
 	}
 	return b
+}
+
+// empty ends all holds. Waiters keep their places, as if they had come again.
+func (w *world) empty(ctx context.Context) {
+	w.setFlag(isEmptied, true)
+	d := w.store.Open()
+	defer d.Close()
+	_ = d.List(ctx, "", func(st driver.Status) bool {
+		for _, h := range st.Holders {
+			_ = d.Break(ctx, st.Name, h.ID)
+		}
+		return true
+	})
 }
 
 // setFlag sets or clears the flag of a lock, and returns whether it was set before.

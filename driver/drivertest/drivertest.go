@@ -84,6 +84,10 @@ type Harness struct {
 	// afterwards.
 	Restart func(t *testing.T)
 
+	// Empty has ways in which somebody deletes all locks from the store, by their names. The store
+	// and its drivers run on.
+	Empty map[string]func(t *testing.T)
+
 	// Bubble runs each case in a bubble of testing/synctest, with fake time. Everything that a
 	// driver uses must then be made in the bubble, so such a harness sets Fresh.
 	Bubble bool
@@ -133,7 +137,7 @@ func clauses() []clause {
 		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
 		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(),
 		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), withdrawClauses(), holderClauses(),
-		grantClauses(),
+		grantClauses(), emptyClauses(),
 		churnClauses(),
 	} {
 		all = append(all, group...)
@@ -172,6 +176,11 @@ func leaseTenure() gate {
 func sessionTenure() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.Tenure == driver.TenureSession },
 		"the tenure is a lease: there is no session to lose")
+}
+
+func outlivesConnection() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Tenure == driver.TenureLease || i.SessionTTL > 0 },
+		"a session may end with its connection")
 }
 
 func fencing() gate {
@@ -214,6 +223,10 @@ func canKill() gate {
 
 func canRestart() gate {
 	return when(func(_ driver.Info, h Harness) bool { return h.Restart != nil }, "the harness can't restart the store")
+}
+
+func canEmpty() gate {
+	return when(func(_ driver.Info, h Harness) bool { return len(h.Empty) > 0 }, "the harness can't empty the store")
 }
 
 func hasSecret() gate {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -44,6 +45,29 @@ func grantClauses() []clause {
 					t.mustBeLost(d1, l, "of a lease that another process has released")
 					t.mustBeLost(d2, there, "of a lease that was released")
 				})
+			},
+		},
+		{
+			name: "Grant/OtherSession",
+			why: "where a lease ends with a session, another process can release it, or is told that it can't, and can't " +
+				"change anything else about it",
+			gate: sessionTenure(),
+			run:  func(t *trial) { t.eachKind(t.otherSession) },
+		},
+		{
+			name: "Grant/NotWaiting",
+			why:  "an id that waits is no lease: whoever releases it must not take its place in the queue away",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				req := t.req("b")
+				w := t.startWaiting(d1, req)
+				err := d2.Lease(req.Name, req.ID, req.TTL).Release(t.boundedContext())
+				if !errors.Is(err, driver.ErrLost) && !t.isUnsupported(err) {
+					t.Errorf("Release by the id of a waiter = %v, want ErrLost", err)
+				}
+				t.release(l)
+				t.mustBeGranted(w)
 			},
 		},
 		{
@@ -109,6 +133,95 @@ func grantClauses() []clause {
 				})
 			},
 		},
+		{
+			name: "Grant/MinHoldOfWaiter",
+			why:  "MinHold counts from the grant: what a waiter waited is no part of its hold, whoever releases it",
+			run: func(t *trial) {
+				for _, byID := range []bool{false, true} {
+					t.minHoldOfWaiter(byID)
+				}
+			},
+		},
+	}
+}
+
+// isUnsupported reports whether an answer about another process's lease says that the driver can't
+// do that, as it may where the tenure is a session.
+func (t *trial) isUnsupported(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) && t.info.Tenure == driver.TenureSession
+}
+
+// otherSession has a driver act on a lease that belongs to the session of another one.
+func (t *trial) otherSession(newReq func(id string) driver.Request) {
+	t.Helper()
+	d1, d2 := t.open(), t.open()
+	req := newReq("a")
+	losses := recordLosses(&req)
+	l := t.acquire(d1, req)
+	there := d2.Lease(req.Name, req.ID, req.TTL)
+	if g := there.Grant(); there.ID() != req.ID || g != (driver.Grant{}) {
+		t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
+	}
+	nobody := newReq("nobody")
+	for what, err := range map[string]error{
+		"Renew":             t.renew(d2, there)[0].Err,
+		"SetHolder":         there.SetHolder(t.boundedContext(), driver.Holder{Label: "theirs"}),
+		"Release of nobody": d2.Lease(nobody.Name, nobody.ID, nobody.TTL).Release(t.boundedContext()),
+	} {
+		if !t.isUnsupported(err) && (what != "Release of nobody" || !errors.Is(err, driver.ErrLost)) {
+			t.Errorf("%s through another session = %v, want ErrUnsupported, or ErrLost of nobody", what, err)
+		}
+	}
+	if err := t.renew(d1, l)[0].Err; err != nil {
+		t.Errorf("Renew after what another session has tried = %v, want nil", err)
+	}
+	if err := there.Release(t.boundedContext()); t.isUnsupported(err) {
+		return
+	} else if err != nil {
+		t.Fatalf("Release through another session = %v, want nil or ErrUnsupported", err)
+	}
+	t.release(there) // again
+	t.mustBeLost(d1, l, "of a lease that another session has released")
+	if t.info.RenewsAll {
+		t.renewAll(d1)
+		t.mustReportLoss(losses, waitTimeout, "by a renewal of all after a release through another session")
+	}
+	for what, late := range map[string]driver.Lease{
+		"by its holder": l, "by id, again": d2.Lease(req.Name, req.ID, req.TTL),
+	} {
+		if err := late.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release %s, after a release through another session, = %v, want ErrLost", what, err)
+		}
+	}
+	t.mustBeFree(d1, "after a release through another session")
+}
+
+// minHoldOfWaiter releases a hold that had to wait: by itself, or by its id through another driver.
+func (t *trial) minHoldOfWaiter(byID bool) {
+	t.Helper()
+	d1, d2 := t.open(), t.open()
+	t.lockName = t.name(fmt.Sprint("waited for, by id ", byID))
+	first, req := t.acquire(d1, t.req("first")), t.req("waiter")
+	req.MinHold = 2 * t.h.TTL
+	w := t.startWaiting(d1, req)
+	t.sleep(t.h.TTL) // the wait, which must not count
+	freed := driver.Now()
+	t.release(first)
+	l := t.mustBeGranted(w)
+	if byID {
+		there := d2.Lease(req.Name, req.ID, req.TTL)
+		if err := there.Release(t.boundedContext()); t.isUnsupported(err) {
+			return
+		} else if err != nil {
+			t.Fatalf("Release by id = %v, want nil", err)
+		}
+		t.mustBeLost(d1, l, "of a lease that was released by its id, and MinHold keeps")
+	} else {
+		t.release(l)
+	}
+	_, at := t.acquireByPolling(d2, t.req("next"), req.MinHold+waitTimeout)
+	if held := at.Sub(freed); held < req.MinHold-maxRounding {
+		t.Errorf("granted to another %v after the grant at the earliest, want MinHold, %v, at least", held, req.MinHold)
 	}
 }
 

@@ -412,6 +412,26 @@ func minHoldClauses() []clause {
 				t.mustBeFree(d2, "after the release of a lock held for longer than MinHold")
 			},
 		},
+		{
+			name: "MinHold/OutlivesProcess",
+			why:  "a short job's process ends right after its release: the lock stays taken for MinHold all the same",
+			gate: outlivesConnection(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				req.MinHold = 2 * t.h.TTL
+				l := t.acquire(d1, req)
+				w := t.startWaiting(d2, t.req("next"))
+				t.release(l)
+				if err := d1.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				t.mustBeGrantedWithin(w, req.MinHold+waitTimeout)
+				if held := w.returned.Sub(l.Grant().Start); held < req.MinHold-maxRounding {
+					t.Errorf("granted to a waiter %v after the grant, want MinHold, %v, at least", held, req.MinHold)
+				}
+			},
+		},
 	}
 }
 

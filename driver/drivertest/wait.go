@@ -450,8 +450,7 @@ func closeClauses() []clause {
 			name: "Close/SessionOutlivesKill",
 			why: "a lock-delay counts on it: where Info.SessionTTL says so, a session does not end just because its " +
 				"process died",
-			gate: needs(sessionTenure(), canKill(), when(func(i driver.Info, _ Harness) bool { return i.SessionTTL > 0 },
-				"a session may end with its connection")),
+			gate: needs(sessionTenure(), canKill(), outlivesConnection()),
 			run: func(t *trial) {
 				d := t.open()
 				kill := t.h.Kill(t.T, t.shortReq("a"))

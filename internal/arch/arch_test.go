@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"go/types"
 	"io/fs"
 	"maps"
 	"os"
@@ -22,7 +21,6 @@ func TestRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.exceptions = exceptions
 	if len(r.pkgs) < len(rules) {
 		t.Errorf("found %d packages, fewer than there are rules (%d): is this the root of the repository?", len(r.pkgs), len(rules))
 	}
@@ -48,8 +46,6 @@ type check struct {
 var checks = []check{
 	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", checkRules},
 	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", checkImports},
-	{"Closed", "commands and examples are ends; what is worth sharing moves to a library", checkClosed},
-	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
 	{"Types", "one word has one meaning, as in docs/glossary.md", checkTypes},
 	{"Size", "one person has to be able to own it: docs/budget.md says how large each part may be", checkSize},
 	{"Options", "an option that nobody needs is a path that nobody tests: docs/defaults.md says who needs each", checkOptions},
@@ -59,7 +55,6 @@ var checks = []check{
 	{"Versions", "a version of its own makes go vet compile all that depends on it once more, and is not what the workspace tests", checkVersions},
 	{"RootRequire", "a program that imports the core gets the standard library and nothing else", checkRootRequire},
 	{"Conformance", "a backend is what passes the conformance suite", checkConformance},
-	{"Assertion", "the compiler says at the type which method is missing, not at a distant call", checkAssertion},
 	{"Comments", "long lines of prose are hard to read, and wrap unevenly in a diff", checkComments},
 	{"Page", "users compare backends: every page answers the same questions in the same order", checkPages},
 }
@@ -111,31 +106,6 @@ func checkImports(r *repo, bad report) {
 				}
 				bad(r.at(at), "%s must not import %s: %s", p.dir, dir, row.why)
 			})
-		}
-	}
-}
-
-func checkClosed(r *repo, bad report) {
-	for _, p := range r.pkgs {
-		home, _, _ := strings.Cut(p.dir, "/")
-		for _, f := range p.files {
-			r.imports(f, func(at token.Pos, dir string, own bool) {
-				top, _, _ := strings.Cut(dir, "/")
-				if own && home != top && slices.Contains(closedTrees, top) {
-					bad(r.at(at), "%s imports %s", p.dir, dir)
-				}
-			})
-		}
-	}
-}
-
-func checkNames(r *repo, bad report) {
-	for _, p := range r.pkgs {
-		for _, f := range p.files {
-			name := strings.TrimSuffix(f.ast.Name.Name, "_test")
-			if slices.Contains(badNames, name) || slices.Contains(badNames, path.Base(p.dir)) {
-				bad(f.path, "package %s in %s", name, p.dir)
-			}
 		}
 	}
 }
@@ -214,56 +184,31 @@ func checkExportedVariables(r *repo, bad report) {
 	}
 }
 
-// checkState finds package variables that change. Those are variables that are assigned
-// to, in whole or in part, or whose address is taken, also by a call of a method with a
-// pointer receiver, anywhere in the package, including its tests. Variables of a type that
-// exists to change are found, too.
+// checkState finds package variables of a type that exists to change.
 func checkState(r *repo, bad report) {
-	used := map[string]bool{}
 	for _, p := range r.pkgs {
-		flag := func(at token.Pos, name, what string) {
-			if key := p.dir + "." + name; r.exceptions[key] != "" {
-				used[key] = true
-			} else {
-				bad(r.at(at), "the package variable %s %s", name, what)
-			}
-		}
-		declared := map[string]bool{}
 		variables(p, func(name *ast.Ident, spec *ast.ValueSpec) {
-			declared[name.Name] = true
-			if isStateful(spec) {
-				flag(name.Pos(), name.Name, "is of a type that exists to change")
+			if isStateful(spec) && exceptions[p.dir+"."+name.Name] == "" {
+				bad(r.at(name.Pos()), "the package variable %s is of a type that exists to change", name.Name)
 			}
 		})
-		if len(declared) > 0 {
-			findChanges(r, p, declared, flag)
-		}
-	}
-	for key, why := range r.exceptions {
-		if why == "" {
-			bad("internal/arch/rules_test.go", "the exception for %s has no reason", key)
-		} else if !used[key] {
-			bad("internal/arch/rules_test.go", "the exception for %s is not needed", key)
-		}
 	}
 }
 
-// isStateful reports whether a variable is a channel, has a type of sync or
-// sync/atomic, or contains such a type.
+// isStateful reports whether a variable is a channel, has a type of sync or sync/atomic, or
+// contains such a type.
 func isStateful(spec *ast.ValueSpec) bool {
 	found := false
 	visit := func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit, *ast.FuncType:
 			return false // its variables are not package variables
-		case *ast.ChanType:
-			found = true
-		case *ast.CallExpr:
-			// sync.OnceValue(f) returns a function that is constant to its callers. new(T) and
-			// make(T) are as stateful as T.
+		case *ast.CallExpr: // sync.OnceValue(f) returns a function that is constant to its callers
 			if id, ok := n.Fun.(*ast.Ident); !ok || id.Name != "new" && id.Name != "make" {
 				return false
 			}
+		case *ast.ChanType:
+			found = true
 		case *ast.SelectorExpr:
 			if id, ok := n.X.(*ast.Ident); ok && (id.Name == "sync" || id.Name == "atomic") {
 				found = true
@@ -271,109 +216,9 @@ func isStateful(spec *ast.ValueSpec) bool {
 		}
 		return !found
 	}
-	if spec.Type != nil {
-		ast.Inspect(spec.Type, visit)
-	}
-	for _, v := range spec.Values {
-		ast.Inspect(v, visit)
-	}
+	ast.Inspect(spec, visit)
 	return found
 }
-
-// findChanges finds the places where a variable of the package is changed. The package is
-// type-checked without its imports and regardless of build tags. That is enough to distinguish
-// its variables from local ones of the same name.
-func findChanges(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, name, what string)) {
-	var files []*ast.File
-	for _, f := range p.files {
-		if !f.test || !strings.HasSuffix(f.ast.Name.Name, "_test") {
-			files = append(files, f.ast)
-		}
-	}
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}
-	conf := types.Config{Importer: noImports{}, FakeImportC: true, Error: func(error) {}}
-	scope, _ := conf.Check(p.dir, r.fset, files, info) // errors are expected: nothing is imported
-
-	// root returns the name of the package variable that x is, or is a part of, or "".
-	root := func(x ast.Expr) string {
-		for {
-			switch e := x.(type) {
-			case *ast.ParenExpr:
-				x = e.X
-			case *ast.SelectorExpr:
-				x = e.X
-			case *ast.IndexExpr:
-				x = e.X
-			case *ast.SliceExpr:
-				x = e.X
-			case *ast.StarExpr:
-				x = e.X
-			case *ast.Ident:
-				if obj, ok := info.Uses[e].(*types.Var); ok && obj.Parent() == scope.Scope() && declared[e.Name] {
-					return e.Name
-				}
-				return ""
-			default:
-				return ""
-			}
-		}
-	}
-	flagRoot := func(x ast.Expr, what string) {
-		if x == nil {
-			return
-		}
-		if name := root(x); name != "" {
-			flag(x.Pos(), name, what)
-		}
-	}
-	for _, f := range files {
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.AssignStmt:
-				if n.Tok != token.DEFINE {
-					for _, x := range n.Lhs {
-						flagRoot(x, "is assigned to")
-					}
-				}
-			case *ast.IncDecStmt:
-				flagRoot(n.X, "is assigned to")
-			case *ast.RangeStmt:
-				if n.Tok == token.ASSIGN {
-					flagRoot(n.Key, "is assigned to")
-					flagRoot(n.Value, "is assigned to")
-				}
-			case *ast.UnaryExpr:
-				if n.Op == token.AND {
-					flagRoot(n.X, "has its address taken")
-				}
-			case *ast.CallExpr:
-				if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 &&
-					(id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
-					flagRoot(n.Args[0], "is changed by "+id.Name)
-				}
-				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && isPointerMethod(info.Selections[sel]) {
-					flagRoot(sel.X, "has its address taken by "+sel.Sel.Name)
-				}
-			}
-			return true
-		})
-	}
-}
-
-// isPointerMethod reports whether the call of a method takes the address of its receiver.
-func isPointerMethod(s *types.Selection) bool {
-	if s == nil || s.Kind() != types.MethodVal {
-		return false
-	}
-	_, isPointer := types.Unalias(s.Recv()).(*types.Pointer)
-	_, wantsPointer := types.Unalias(s.Obj().(*types.Func).Signature().Recv().Type()).(*types.Pointer)
-	return wantsPointer && !isPointer
-}
-
-// noImports is an importer that finds no package.
-type noImports struct{}
-
-func (noImports) Import(p string) (*types.Package, error) { return nil, fs.ErrNotExist }
 
 func checkModules(r *repo, bad report) {
 	used := r.workspaceDirs()
@@ -454,29 +299,6 @@ func checkConformance(r *repo, bad report) {
 		}
 		bad(p.dir, "the backend has no TestConformance")
 	})
-}
-
-func checkAssertion(r *repo, bad report) {
-	r.backends(func(p *pkg) {
-		for _, f := range p.files {
-			for _, d := range f.ast.Decls {
-				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test &&
-					slices.ContainsFunc(decl.Specs, isAssertion) {
-					return
-				}
-			}
-		}
-		bad(p.dir, "the backend has no line: var _ driver.Driver = (*T)(nil)")
-	})
-}
-
-// isAssertion reports whether s is _ driver.Driver = (*T)(nil).
-func isAssertion(s ast.Spec) bool {
-	spec := s.(*ast.ValueSpec)
-	if spec.Names[0].Name != "_" || spec.Type == nil || types.ExprString(spec.Type) != "driver.Driver" || len(spec.Values) != 1 {
-		return false
-	}
-	return regexp.MustCompile(`^\(\*\w+\)\(nil\)$`).MatchString(types.ExprString(spec.Values[0]))
 }
 
 // maxComment is the maximum length of a comment line, in characters. A tab counts as one.

@@ -24,8 +24,6 @@ type repo struct {
 	pkgs []*pkg            // sorted by directory
 	mods map[string]string // directory → contents of its go.mod
 	work string            // contents of go.work
-
-	exceptions map[string]string // see the variable exceptions
 }
 
 // A pkg is a directory with Go files, including its external tests.

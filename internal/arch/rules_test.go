@@ -12,10 +12,10 @@ type rule struct {
 
 // rootTests is what test files of the root module may import in addition: packages of the same
 // module, because the root module requires no other one.
-var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/jobtest", "internal/livetest"}
+var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/livetest"}
 
 // backendTests is what test files of a backend may import in addition.
-var backendTests = []string{".", "driver/...", "internal/jobtest", "internal/livetest/..."}
+var backendTests = []string{".", "driver/...", "internal/livetest/...", "internal/outagetest", "internal/rowstest"}
 
 // rules has a row for each package. The row of a new backend
 // contains "driver" and its own client.
@@ -34,9 +34,9 @@ var rules = []rule{
 		"it fits a scheduler to the core: users of others inherit nothing of it"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
-	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
-	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
-		"every backend's tests give these jobs to other processes, so it knows no backend"},
+	{"internal/livetest/...", []string{"driver"}, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
+	{"internal/outagetest", []string{".", "driver", "internal/livetest"}, nil, "every backend's tests let their servers fail with it, so it knows no backend"},
+	{"internal/rowstest", []string{"driver", "internal/livetest"}, nil, "the tests of several databases share it, so it knows none of them"},
 	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest", "remotelock"}, "a service over any driver, so it knows no store"},
 	{"serve/internal/events", []string{"driver", "remotelock/wire"}, nil, "it compares what a store shows, whoever asks"},
 	{"serve/internal/waiting", nil, nil, "it decides by what it is told, without a clock, a network or a lock"},
@@ -93,7 +93,7 @@ var rules = []rule{
 	// The laboratory is one module with the libraries of others, which nobody inherits: its packages
 	// may import all that is ours. These know less, so that they share no mistake with what they judge
 	// or show.
-	{"cmd/sniblab/...", []string{".", "cron", "driver/...", "etcdlock", "fence", "internal/history", "internal/jobtest", "internal/livetest/...",
+	{"cmd/sniblab/...", []string{".", "cron", "driver/...", "etcdlock", "fence", "internal/history", "internal/livetest/...", "internal/rowstest",
 		"leader", "memlock", "mysqllock", "pglock", "redislock/...", "redlock/...", "remotelock/...", "serve/...",
 		"sqlitelock", "zklock",
 		"cmd/sniblab/internal/...",
@@ -154,12 +154,6 @@ var typeWords = map[string]struct {
 	"ear":      {nil, "subscriber or listener"},
 	"patience": {nil, "a timeout, named by what it ends"},
 }
-
-// closedTrees are not imported from outside.
-var closedTrees = []string{"cmd", "examples"}
-
-// badNames are package names that say nothing about what a package is for.
-var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}
 
 // headings must be on every backend's page in docs/backends, in this order.
 var headings = []string{"Keys", "Waiting", "Liveness", "Fencing", "Failover", "Options"}

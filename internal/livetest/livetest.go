@@ -1,7 +1,8 @@
 // Package livetest starts real servers for tests, and breaks the network to them. Each kind of
 // server has its own package below this one. This package contains what all of them need: a
 // free port, a process that can be hung, killed and restarted, a [Proxy] that can lose what it
-// should deliver, and a [Child], which is another process of the test program.
+// should deliver, and a [Child], which is another process of the test program. It also has what the
+// tests of backends do with a driver: acquire a lock, wait for one, keep one.
 //
 //	node := redistest.Single(t)
 //	proxy := livetest.NewProxy(t, node.Addr())
@@ -123,50 +124,36 @@ func Await(t testing.TB, what string, try func() error) {
 	}
 }
 
-// Lateness measures how late timers of this process are, until stop is called. stop returns the
-// maximum: a delay of up to this much can be the fault of the machine.
-func Lateness() (stop func() time.Duration) {
-	done, worst := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var most time.Duration
-		for {
-			began := time.Now()
-			select {
-			case <-done:
-				worst <- max(most, time.Since(began)-time.Millisecond)
-				return
-			case <-time.After(time.Millisecond):
-				most = max(most, time.Since(began)-time.Millisecond)
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(done)
-		return <-worst
-	}
-}
-
-// Slack measures how late timers of this process are, until t ends. The function that it returns
-// may be called at any time: it returns ten times the greatest lateness so far. By that much longer
-// than a time limit may take what several processes do together, and the machine is at fault.
-func Slack(t testing.TB) func() time.Duration {
-	var most atomic.Int64
+// Lateness measures how late timers of this process are, until t ends. The function that it returns
+// may be called at any time, and returns the maximum so far: a delay of up to this much can be the
+// fault of the machine.
+func Lateness(t testing.TB) func() time.Duration {
+	const pause = time.Millisecond
+	var most, sleepsSince atomic.Int64
 	done, ended := make(chan struct{}), make(chan struct{})
+	start := time.Now()
+	late := func() int64 { return int64(time.Since(start)-pause) - sleepsSince.Load() }
 	go func() {
 		defer close(ended)
-		const pause = time.Millisecond
 		for {
-			began := time.Now()
+			sleepsSince.Store(int64(time.Since(start)))
 			select {
 			case <-done:
 				return
 			case <-time.After(pause):
-				most.Store(max(most.Load(), int64(time.Since(began)-pause)))
+				most.Store(max(most.Load(), late()))
 			}
 		}
 	}()
 	t.Cleanup(func() { close(done); <-ended })
-	return func() time.Duration { return 10 * time.Duration(most.Load()) }
+	return func() time.Duration { return time.Duration(max(most.Load(), late())) }
+}
+
+// Slack returns ten times the lateness. By that much longer than a time limit may take what several
+// processes do together, and the machine is at fault.
+func Slack(t testing.TB) func() time.Duration {
+	late := Lateness(t)
+	return func() time.Duration { return 10 * late() }
 }
 
 // poll calls try until it returns nil, until limit is over, or until stop is closed. It

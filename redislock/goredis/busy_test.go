@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
@@ -29,7 +29,7 @@ func TestBusyPool(t *testing.T) {
 		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Errorf("Renew = %v", err)
 		}
-		waiter := jobtest.Waiting(t, d, driver.Request{Name: "busy", ID: "b", TTL: time.Minute})
+		waiter := livetest.Waiting(t, d, driver.Request{Name: "busy", ID: "b", TTL: time.Minute})
 		if err := l.Release(t.Context()); err != nil {
 			t.Errorf("Release = %v", err)
 		}

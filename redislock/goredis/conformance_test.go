@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -75,7 +74,7 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // detoured returns a harness in which each driver has its own proxies to the servers at addrs.
 func detoured(open func(t *testing.T, through dialer) *redislock.Driver, addrs ...string) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths := livetest.Paths{}
 	h := drivertest.Harness{TTL: ttl, Secret: password, Sever: paths.Sever, Stall: paths.Stall}
 	h.Open = func(t *testing.T) driver.Driver {
 		route, proxies := livetest.Detour(t, addrs...)
@@ -151,5 +150,5 @@ func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) 
 func hold(t *testing.T, addr string, req driver.Request) (kill func()) {
 	t.Helper()
 	p := livetest.NewProxy(t, addr)
-	return jobtest.KeepThrough(t, []*livetest.Proxy{p}, open(t, dial(t, p.Addr())), req)
+	return livetest.KeepThrough(t, []*livetest.Proxy{p}, open(t, dial(t, p.Addr())), req)
 }

@@ -419,7 +419,7 @@ func subscribe(t *testing.T, r rig) {
 	// Subscribe returns even if the server is unreachable.
 	ctx, cancel := context.WithCancelCause(ctx)
 	time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
-	start, machine := time.Now(), livetest.Lateness()
+	start, machine := time.Now(), livetest.Lateness(t)
 	err := r.Subscribe(ctx, "channel", r.IsCluster(), func() { t.Error("ready without a server") }, func(string) {})
 	if took, late := time.Since(start), machine(); !errors.Is(err, gone) || took > time.Second+10*late {
 		t.Errorf("Subscribe without a server = %v after %v, want %v", err, took, gone)

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -240,7 +239,7 @@ func TestSavedOnTheSameConnection(t *testing.T) {
 	d := open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr()})), redislock.DurableAOF())
 	node.Must("SCRIPT", "FLUSH")
 	redistest.CheckSaved(t, node, func() {
-		l := jobtest.Acquire(t, d, driver.Request{Name: "job", ID: "owner", TTL: time.Second})
+		l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: "owner", TTL: time.Second})
 		if r := d.Renew(t.Context(), []driver.Lease{l})[0]; r.Err != nil {
 			t.Errorf("Renew = %v", r.Err)
 		}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -15,12 +14,12 @@ const moveTTL = 10 * time.Second
 func TestHalfMovedSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, redistest.Password(password))
-	jobtest.HalfMovedSlot(t, c, moveTTL, openInCluster(t, c, nil), openInCluster(t, c, nil))
+	redistest.HalfMovedSlot(t, c, moveTTL, openInCluster(t, c, nil), openInCluster(t, c, nil))
 }
 
 func TestReleaseMeetsMove(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t, redistest.Password(password))
 	noGrace := open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false))
-	jobtest.ReleaseMeetsMove(t, c, moveTTL, noGrace, openInCluster(t, c, nil))
+	redistest.ReleaseMeetsMove(t, c, moveTTL, noGrace, openInCluster(t, c, nil))
 }

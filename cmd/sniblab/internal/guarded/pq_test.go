@@ -8,22 +8,22 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/lib/pq"
 
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/pglock"
 )
 
 // TestTransactionsOfPQ checks the locks of pglock in transactions of lib/pq.
 func TestTransactionsOfPQ(t *testing.T) {
 	db := open(t, "postgres", pgtest.Start(t).URL())
-	jobtest.Transactions{
+	rowstest.Transactions{
 		DB:         db,
 		Limit:      50 * time.Millisecond,
 		Waiters:    "SELECT count(*) FROM pg_locks WHERE NOT granted",
 		Connection: "SELECT pg_backend_pid()",
 		Kill:       "SELECT pg_terminate_backend(%d)",
-		Begin: func(t testing.TB) *jobtest.Transaction {
-			sqlTx, job := jobtest.SQLTransaction(t, db)
+		Begin: func(t testing.TB) *rowstest.Transaction {
+			sqlTx, job := rowstest.SQLTransaction(t, db)
 			tx := pglock.SQLTx(sqlTx)
 			job.Lock = func(ctx context.Context, name string, wait time.Duration) error {
 				if wait < 0 {
@@ -54,7 +54,7 @@ func TestIsOwnerOfPQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	jobtest.IsOwner(t, d, func(name string, token uint64) error {
+	rowstest.IsOwner(t, d, func(name string, token uint64) error {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
 			return err

@@ -165,7 +165,7 @@ type acquireResult struct {
 func startWaiting(t *testing.T, l *snib.Locker, d *redislock.Driver, name string) pendingAcquire {
 	t.Helper()
 	before := waiters(t, d, name)
-	w := pendingAcquire{make(chan acquireResult, 1), livetest.Lateness()}
+	w := pendingAcquire{make(chan acquireResult, 1), livetest.Lateness(t)}
 	go func() {
 		lock, err := l.Acquire(t.Context(), name)
 		w.got <- acquireResult{lock, err, time.Now()}
@@ -211,7 +211,7 @@ func (w pendingAcquire) awaitGrant(t *testing.T, from, to time.Time) *snib.Lock 
 // wantLost checks that a holder learns at its next renewal that it has lost the lock.
 func wantLost(t *testing.T, lock *snib.Lock, ttl time.Duration, what string) {
 	t.Helper()
-	began, machine := time.Now(), livetest.Lateness()
+	began, machine := time.Now(), livetest.Lateness(t)
 	select {
 	case <-lock.Lost():
 	case <-time.After(ttl + livetest.Patience):
@@ -286,7 +286,7 @@ func expiryHere(t *testing.T, w fixture, name string) {
 	locker, d := w.newLocker(t)
 	info := d.Info()
 	l := w.shortLease(t, d, name)
-	sent, machine := time.Now(), livetest.Lateness()
+	sent, machine := time.Now(), livetest.Lateness(t)
 	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
 	h, err := w.theirs.wait(ctx, name, longTTL)
@@ -352,7 +352,7 @@ func releaseHere(t *testing.T, w fixture, name string) {
 	lock := acquire(t, locker, name)
 	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
-	machine := livetest.Lateness()
+	machine := livetest.Lateness(t)
 	var freed atomic.Int64
 	time.AfterFunc(300*time.Millisecond, func() {
 		freed.Store(time.Now().UnixNano())
@@ -410,7 +410,7 @@ func extendThere(t *testing.T, w fixture, name string, ttl time.Duration) (inTim
 // if the machine was too busy to renew in time.
 func renewalHere(t *testing.T, w fixture, name string) {
 	for ttl := 1200 * time.Millisecond; ; ttl *= 2 {
-		machine := livetest.Lateness()
+		machine := livetest.Lateness(t)
 		err := renewHere(t, w, fmt.Sprint(name, " ", ttl), ttl)
 		late := machine()
 		if err == nil {

@@ -77,7 +77,7 @@ func TestRedlockAndRedsync(t *testing.T) {
 		if _, err := theirs.try("expiry", shortTTL); err != nil {
 			t.Fatal(err)
 		}
-		began, machine := time.Now(), livetest.Lateness()
+		began, machine := time.Now(), livetest.Lateness(t)
 		lock, err := ours.Acquire(t.Context(), "expiry")
 		if err != nil {
 			t.Fatal(err)

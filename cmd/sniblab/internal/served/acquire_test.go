@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
@@ -65,7 +64,7 @@ func TestOutageOfWaiter(t *testing.T) {
 		t.Run(fmt.Sprint("Down=", isDown), func(t *testing.T) {
 			server := startScripted(t, memlock.New())
 			d := openAll(t, server)
-			jobtest.Acquire(t, d, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
+			livetest.Acquire(t, d, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var requests atomic.Int64

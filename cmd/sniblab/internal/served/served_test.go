@@ -12,7 +12,6 @@ import (
 	"github.com/sniblock/snib/cmd/sniblab/internal/store"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -120,7 +119,7 @@ func connect(t testing.TB, secure *tls.Config, addrs ...string) (*remotelock.Dri
 
 // harness returns a harness whose drivers reach the replicas in this order.
 func harness(secure *tls.Config, addrs ...string) drivertest.Harness {
-	paths := jobtest.Paths{}
+	paths := livetest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			d, proxies := connect(t, secure, addrs...)
@@ -131,7 +130,7 @@ func harness(secure *tls.Config, addrs ...string) drivertest.Harness {
 		Sever: paths.Sever, Stall: paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
 			d, proxies := connect(t, secure, addrs...)
-			return jobtest.KeepThrough(t, proxies, d, req)
+			return livetest.KeepThrough(t, proxies, d, req)
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
@@ -112,7 +111,7 @@ func TestWaitersShareConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			server, polls := startHTTP2(t, tt.streams)
 			d := open(t, server, server.Listener.Addr().String())
-			held := jobtest.Acquire(t, d, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
+			held := livetest.Acquire(t, d, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			var waiting sync.WaitGroup
 			defer waiting.Wait()
@@ -155,7 +154,7 @@ func TestDeadSharedConnection(t *testing.T) {
 	server, polls := startHTTP2(t, 0)
 	p := livetest.NewProxy(t, server.Listener.Addr().String())
 	holder, waiter := open(t, server, server.Listener.Addr().String()), open(t, server, p.Addr())
-	held := jobtest.Acquire(t, holder, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
+	held := livetest.Acquire(t, holder, driver.Request{Name: "a", ID: longID("holder"), TTL: time.Hour})
 	granted := make(chan error, 1)
 	go func() {
 		_, err := waiter.Acquire(t.Context(), driver.Request{Name: "a", ID: longID("waiter"), TTL: time.Hour})
@@ -163,7 +162,7 @@ func TestDeadSharedConnection(t *testing.T) {
 	}()
 	next(t, polls)
 	p.StallConnected()
-	jobtest.Release(t, held)
+	livetest.Release(t, held)
 	// A request over HTTP/1.1 would wait for its answer for 25 s.
 	select {
 	case err := <-granted:

@@ -1,4 +1,4 @@
-package jobtest
+package rowstest
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ type ClockTest struct {
 	Clock *livetest.Shim
 
 	// Open returns another driver, with connections of its own.
-	Open func(t *testing.T) RowDriver
+	Open func(t *testing.T) Driver
 
 	// Hold starts a process that acquires a lock with a driver as Open returns it.
 	Hold func(t *testing.T, req driver.Request) *livetest.Child
@@ -78,24 +78,24 @@ func mustBecomeFree(t *testing.T, c ClockTest, req driver.Request, after time.Du
 
 func releasedBeforeStep(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
-	l := Acquire(t, d, rowRequest("released", "a"))
+	l := livetest.Acquire(t, d, rowRequest("released", "a"))
 	reader := rowRequest("released readers", "a")
 	reader.Shared = true
-	first := Acquire(t, d, reader)
+	first := livetest.Acquire(t, d, reader)
 	reader.ID = "b"
-	second := Acquire(t, d, reader)
-	w := Waiting(t, other, rowRequest("released", "b"))
+	second := livetest.Acquire(t, d, reader)
+	w := livetest.Waiting(t, other, rowRequest("released", "b"))
 	c.Clock.SetClock(behind)
-	Release(t, l)
-	Release(t, w.Get(t))
-	Release(t, first)
-	Release(t, second)
+	livetest.Release(t, l)
+	livetest.Release(t, w.Get(t))
+	livetest.Release(t, first)
+	livetest.Release(t, second)
 	for _, name := range []string{"released", "released readers"} {
 		l, err := tryAcquire(t, d, rowRequest(name, "c"))
 		if err != nil {
 			t.Fatalf("Acquire of %q with NoWait = %v", name, err)
 		}
-		Release(t, l)
+		livetest.Release(t, l)
 	}
 }
 
@@ -105,11 +105,11 @@ func keptAfterStep(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
 	req := rowRequest("kept", "a")
 	req.MinHold = 1500 * time.Millisecond
-	l := Acquire(t, d, req)
+	l := livetest.Acquire(t, d, req)
 	c.Clock.SetClock(behind)
-	Release(t, l)
-	mustBeHeld(t, other, rowRequest("kept", "b"))
-	Release(t, Acquire(t, other, rowRequest("kept", "b")))
+	livetest.Release(t, l)
+	livetest.CheckHeld(t, other, "kept", "of a lock that MinHold keeps")
+	livetest.Release(t, livetest.Acquire(t, other, rowRequest("kept", "b")))
 }
 
 // keptFor is the MinHold of keptRequests.
@@ -132,13 +132,13 @@ func keptAcrossStep(t *testing.T, c ClockTest) {
 	d := c.Open(t)
 	for _, waits := range []bool{false, true} {
 		for _, req := range keptRequests("a") {
-			Release(t, Acquire(t, d, req))
+			livetest.Release(t, livetest.Acquire(t, d, req))
 		}
 		c.Clock.SetClock(behind)
 		for _, req := range keptRequests("b") {
 			req.Shared, req.MinHold = false, 0
 			if waits {
-				Release(t, Acquire(t, d, req))
+				livetest.Release(t, livetest.Acquire(t, d, req))
 				continue
 			}
 			mustBecomeFree(t, c, req, keptFor)
@@ -152,8 +152,8 @@ func keptAcrossStep(t *testing.T, c ClockTest) {
 func killedBeforeStep(t *testing.T, c ClockTest) {
 	req := rowRequest("killed", "a")
 	req.TTL = 2 * time.Second
-	abandon := Keep(t, c.Open(t), req)
-	w := Waiting(t, c.Open(t), rowRequest("killed", "b"))
+	abandon := livetest.Keep(t, c.Open(t), req)
+	w := livetest.Waiting(t, c.Open(t), rowRequest("killed", "b"))
 	abandon()
 	began := time.Now()
 	c.Clock.SetClock(behind)
@@ -163,7 +163,7 @@ func killedBeforeStep(t *testing.T, c ClockTest) {
 	if early := req.TTL/2 - w.At.Sub(began); early > 0 {
 		t.Errorf("granted %v too early", early)
 	}
-	Release(t, next)
+	livetest.Release(t, next)
 }
 
 // triedAfterStep has no waiter: requests that don't wait are enough to free the locks of killed
@@ -175,7 +175,7 @@ func triedAfterStep(t *testing.T, c ClockTest) {
 	all := []driver.Request{plain, reader, slot}
 	var abandon []func()
 	for _, req := range all {
-		abandon = append(abandon, Keep(t, d, req))
+		abandon = append(abandon, livetest.Keep(t, d, req))
 	}
 	for i := range all {
 		abandon[i]()
@@ -193,28 +193,28 @@ func livesAcrossStep(t *testing.T, c ClockTest) {
 	d := c.Open(t)
 	req := rowRequest("alive", "a")
 	req.TTL = 2 * time.Second
-	l := Acquire(t, d, req)
-	w := Waiting(t, c.Open(t), rowRequest("alive", "b"))
+	l := livetest.Acquire(t, d, req)
+	w := livetest.Waiting(t, c.Open(t), rowRequest("alive", "b"))
 	c.Clock.SetClock(behind)
 	for range 20 {
 		if r := d.Renew(t.Context(), []driver.Lease{l}); r[0].Err != nil {
 			t.Fatalf("Renew = %v", r[0].Err)
 		}
 		w.Running(t, "while the holder renews")
-		mustBeHeld(t, d, rowRequest("alive", "c"))
+		livetest.CheckHeld(t, d, "alive", "of a lock whose holder renews")
 		time.Sleep(req.TTL / 8) // time between renewals
 	}
-	Release(t, l)
+	livetest.Release(t, l)
 	next := w.Get(t)
 	if before, got := l.Grant().Token, next.Grant().Token; got <= before {
 		t.Errorf("Token after the clock went back = %d, want more than %d", got, before)
 	}
-	Release(t, next)
+	livetest.Release(t, next)
 }
 
 // queueAndKill has a process wait for the lock of req, and kills it. Its place in the queue lasts
 // for less than 3 s more.
-func queueAndKill(t *testing.T, c ClockTest, d RowDriver, req driver.Request) {
+func queueAndKill(t *testing.T, c ClockTest, d Driver, req driver.Request) {
 	t.Helper()
 	p := c.Hold(t, req)
 	awaitWaiters(t, d, req.Name, 1)
@@ -222,7 +222,7 @@ func queueAndKill(t *testing.T, c ClockTest, d RowDriver, req driver.Request) {
 }
 
 // awaitWaiters waits until n waiters are in the queue for a lock.
-func awaitWaiters(t *testing.T, d RowDriver, name string, n int) {
+func awaitWaiters(t *testing.T, d Driver, name string, n int) {
 	t.Helper()
 	livetest.Await(t, "waiter in the queue", func() error {
 		st, err := d.Status(t.Context(), name)
@@ -236,33 +236,33 @@ func awaitWaiters(t *testing.T, d RowDriver, name string, n int) {
 // deadWaiter has a waiter that was killed before the step, and a request that waits after it.
 func deadWaiter(t *testing.T, c ClockTest) {
 	d := c.Open(t)
-	l := Acquire(t, d, rowRequest("queued", "a"))
+	l := livetest.Acquire(t, d, rowRequest("queued", "a"))
 	queueAndKill(t, c, d, rowRequest("queued", "b"))
 	c.Clock.SetClock(behind)
-	Release(t, l)
-	Release(t, Acquire(t, c.Open(t), rowRequest("queued", "c")))
+	livetest.Release(t, l)
+	livetest.Release(t, livetest.Acquire(t, c.Open(t), rowRequest("queued", "c")))
 }
 
 // deadWaiterSeen has a second waiter, whose process knew the first one when that was killed.
 func deadWaiterSeen(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
-	l := Acquire(t, d, rowRequest("seen", "a"))
+	l := livetest.Acquire(t, d, rowRequest("seen", "a"))
 	p := c.Hold(t, rowRequest("seen", "b"))
 	awaitWaiters(t, d, "seen", 1)
-	w := Waiting(t, other, rowRequest("seen", "c"))
+	w := livetest.Waiting(t, other, rowRequest("seen", "c"))
 	p.Kill()
 	c.Clock.SetClock(behind)
-	Release(t, l)
-	Release(t, w.Get(t))
+	livetest.Release(t, l)
+	livetest.Release(t, w.Get(t))
 }
 
 // deadWaiterTried has only requests that don't wait after the step.
 func deadWaiterTried(t *testing.T, c ClockTest) {
 	d := c.Open(t)
-	l := Acquire(t, d, rowRequest("queue tried", "a"))
+	l := livetest.Acquire(t, d, rowRequest("queue tried", "a"))
 	queueAndKill(t, c, d, rowRequest("queue tried", "b"))
 	c.Clock.SetClock(behind)
-	Release(t, l)
+	livetest.Release(t, l)
 	mustBecomeFree(t, c, rowRequest("queue tried", "c"), 0)
 }
 
@@ -270,15 +270,15 @@ func deadWaiterTried(t *testing.T, c ClockTest) {
 // process for longer than heartbeatTimeout.
 func liveWaiter(t *testing.T, c ClockTest) {
 	d := c.Open(t)
-	l := Acquire(t, d, rowRequest("waits", "a"))
-	first := Waiting(t, c.Open(t), rowRequest("waits", "b"))
-	second := Waiting(t, c.Open(t), rowRequest("waits", "c"))
+	l := livetest.Acquire(t, d, rowRequest("waits", "a"))
+	first := livetest.Waiting(t, c.Open(t), rowRequest("waits", "b"))
+	second := livetest.Waiting(t, c.Open(t), rowRequest("waits", "c"))
 	c.Clock.SetClock(behind)
 	time.Sleep(5 * time.Second) // longer than a process without heartbeats counts as alive
-	mustBeHeld(t, d, rowRequest("waits", "d"))
-	Release(t, l)
+	livetest.CheckHeld(t, d, "waits", "after the step")
+	livetest.Release(t, l)
 	next := first.Get(t)
 	second.Running(t, "while the first has the lock")
-	Release(t, next)
-	Release(t, second.Get(t))
+	livetest.Release(t, next)
+	livetest.Release(t, second.Get(t))
 }

@@ -1,4 +1,4 @@
-package jobtest
+package rowstest
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // IsOwner checks which tokens of the lock "a" belong to its hold. isOwner asks in a transaction of
@@ -14,7 +15,7 @@ import (
 func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint64) error) {
 	req := rowRequest("a", "one")
 	req.Tokens = 10
-	first := Acquire(t, d, req)
+	first := livetest.Acquire(t, d, req)
 	token := first.Grant().Token
 	for _, tt := range []struct {
 		name  string
@@ -28,18 +29,18 @@ func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint
 			t.Errorf("IsOwner of %q with the first token%+d = %v, want %v", tt.name, int64(tt.token-token), err, tt.want)
 		}
 	}
-	Release(t, first)
+	livetest.Release(t, first)
 	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("IsOwner after Release = %v, want ErrLost", err)
 	}
-	next := Acquire(t, d, rowRequest("a", "two"))
+	next := livetest.Acquire(t, d, rowRequest("a", "two"))
 	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("IsOwner of the hold before = %v, want ErrLost", err)
 	}
 	if err := isOwner("a", next.Grant().Token); err != nil {
 		t.Errorf("IsOwner of the next hold = %v", err)
 	}
-	Release(t, next)
+	livetest.Release(t, next)
 }
 
 // IsOwnerKeepsTheLock checks a hold of the lock "a" in a transaction. Nobody else gets the lock
@@ -48,7 +49,7 @@ func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint
 func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver, isOwner func(token uint64) error, end func() error) {
 	req := rowRequest("a", "one")
 	req.TTL = time.Second
-	token := Acquire(t, d, req).Grant().Token
+	token := livetest.Acquire(t, d, req).Grant().Token
 	if err := isOwner(token); err != nil {
 		t.Fatalf("IsOwner = %v", err)
 	}
@@ -63,5 +64,5 @@ func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver, isOwner func(toke
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	Acquire(t, other, rowRequest("a", "two"))
+	livetest.Acquire(t, other, rowRequest("a", "two"))
 }

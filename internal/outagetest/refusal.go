@@ -1,4 +1,4 @@
-package jobtest
+package outagetest
 
 // This file checks what the errors of acquisitions say during a failure: that the store is
 // unavailable, and why.

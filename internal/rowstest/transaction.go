@@ -1,4 +1,4 @@
-package jobtest
+package rowstest
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package jobtest
+package livetest
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A Waiter is a call of Acquire in a goroutine of its own.
@@ -36,13 +35,10 @@ func Acquiring(t testing.TB, d driver.Driver, req driver.Request) *Waiter {
 }
 
 // Waiting is like Acquiring, but returns only when the waiter is in the store's queue.
-func Waiting(t testing.TB, d interface {
-	driver.Driver
-}, req driver.Request,
-) *Waiter {
+func Waiting(t testing.TB, d driver.Driver, req driver.Request) *Waiter {
 	t.Helper()
 	w := Acquiring(t, d, req)
-	livetest.Await(t, "waiter in the queue", func() error {
+	Await(t, "waiter in the queue", func() error {
 		st, err := d.Status(t.Context(), req.Name)
 		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.ID == req.ID }) {
 			return nil
@@ -74,8 +70,8 @@ func (w *Waiter) End(t testing.TB) error {
 	t.Helper()
 	select {
 	case <-w.done:
-	case <-time.After(livetest.Patience):
-		t.Fatalf("Acquire did not return within %v", livetest.Patience)
+	case <-time.After(Patience):
+		t.Fatalf("Acquire did not return within %v", Patience)
 	}
 	return w.Err
 }
@@ -87,4 +83,11 @@ func (w *Waiter) Get(t testing.TB) driver.Lease {
 		t.Fatalf("Acquire = %v", err)
 	}
 	return w.Lease
+}
+
+// WithWanted returns req with an OnWanted that closes the channel. It panics if it is called again.
+func WithWanted(req driver.Request) (driver.Request, <-chan struct{}) {
+	wanted := make(chan struct{})
+	req.OnWanted = func() { close(wanted) }
+	return req, wanted
 }

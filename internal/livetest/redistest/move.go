@@ -1,4 +1,4 @@
-package jobtest
+package redistest
 
 import (
 	"context"
@@ -11,20 +11,19 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
 // HalfMovedSlot stops the move of a slot half-way: some keys of its locks are on one node, and
 // some on the other. Holds go on, and locks that are released meanwhile are free when the move is
 // over, after a grace period of up to ttl. The drivers stand for two processes.
-func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1, d2 driver.Driver) {
+func HalfMovedSlot(t *testing.T, c *ClusterSetup, ttl time.Duration, d1, d2 driver.Driver) {
 	request := func(name, id string) driver.Request {
 		return driver.Request{Name: name, ID: id, TTL: ttl}
 	}
 	names := []string{"job", "{job}2", "{job}3"}
 	var held []driver.Lease
 	for _, name := range names {
-		held = append(held, Acquire(t, d1, request(name, "holder of "+name)))
+		held = append(held, livetest.Acquire(t, d1, request(name, "holder of "+name)))
 	}
 	slot := c.SlotOf("job")
 	move := c.BeginMove(slot, c.MasterOtherThan(slot))
@@ -61,7 +60,7 @@ func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d
 		ctx, cancel := context.WithTimeout(t.Context(), ttl+livetest.Patience)
 		next, err := d2.Acquire(ctx, request(name, "next"))
 		if err != nil {
-			t.Fatalf("Acquire(%q) after the move = %v", name, err)
+			t.Fatalf("livetest.Acquire(%q) after the move = %v", name, err)
 		}
 		mustFollow(ctx, t, held[i], next)
 		cancel()
@@ -72,14 +71,14 @@ func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d
 // and no key has been moved. The script begins, and fails when it has deleted the lock's key: the
 // node takes that for a key that may have been moved. The drivers stand for two processes; d1 must
 // release by a script that deletes the key before it grants the lock again.
-func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1 driver.Driver, d2 interface {
+func ReleaseMeetsMove(t *testing.T, c *ClusterSetup, ttl time.Duration, d1 driver.Driver, d2 interface {
 	driver.Driver
 },
 ) {
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
-	held := Acquire(t, d1, driver.Request{Name: "job", ID: "holder", TTL: ttl})
-	waiter := Waiting(t, d2, driver.Request{Name: "job", ID: "waiter", TTL: ttl})
+	held := livetest.Acquire(t, d1, driver.Request{Name: "job", ID: "holder", TTL: ttl})
+	waiter := livetest.Waiting(t, d2, driver.Request{Name: "job", ID: "waiter", TTL: ttl})
 	slot := c.SlotOf("job")
 	c.MasterOf(slot).Must("SET", "snib.g:"+tagOf(t, c, slot), "") // a script begins if it has all its keys
 	c.MasterOf(slot).Must("HSET", "snib.r:{job}", "no", "grant")
@@ -100,7 +99,7 @@ func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration
 }
 
 // tagOf returns the hash tag that redislock uses for a slot, which it has used before.
-func tagOf(t *testing.T, c *redistest.ClusterSetup, slot int) string {
+func tagOf(t *testing.T, c *ClusterSetup, slot int) string {
 	t.Helper()
 	keys := c.KeysIn(slot)
 	for _, key := range keys {

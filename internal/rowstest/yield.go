@@ -1,4 +1,4 @@
-package jobtest
+package rowstest
 
 import (
 	"errors"
@@ -21,8 +21,8 @@ type YieldTest struct {
 // Run gives the last connection of a server to a waiter that listens. The holder needs it to
 // release the lock.
 func (f YieldTest) Run(t *testing.T) {
-	held := Acquire(t, f.Holder, rowRequest("full", "holder"))
-	waiter := Acquiring(t, f.Waiter, rowRequest("full", "waiter"))
+	held := livetest.Acquire(t, f.Holder, rowRequest("full", "holder"))
+	waiter := livetest.Acquiring(t, f.Waiter, rowRequest("full", "waiter"))
 	livetest.Await(t, "waiter that listens", func() error {
 		if !f.Listens() {
 			return errors.New("it does not listen")
@@ -44,5 +44,5 @@ func (f YieldTest) Run(t *testing.T) {
 	for _, end := range ends {
 		end()
 	}
-	Release(t, waiter.Get(t))
+	livetest.Release(t, waiter.Get(t))
 }

@@ -1,4 +1,4 @@
-package jobtest
+package rowstest
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A MalformedRow is a row of a database into which somebody has written what no driver writes.
@@ -44,9 +45,9 @@ func MustNameRow(t *testing.T, what string, err error, name, table string) {
 	}
 }
 
-// MustListOthers checks that List lists all locks whose rows can be read, and that its error names
+// mustListOthers checks that List lists all locks whose rows can be read, and that its error names
 // the first of the others.
-func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []MalformedRow, table string) {
+func mustListOthers(t *testing.T, d driver.Inspector, names []string, rows []MalformedRow, table string) {
 	t.Helper()
 	var want, got, missing []string
 	for _, name := range slices.Sorted(slices.Values(names)) {
@@ -76,28 +77,28 @@ func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []Mal
 // Unless it is nil, broken breaks the lease of "m"
 // through d; told has a channel for the loss of each lease.
 func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool,
-	broken func(d RowDriver, m driver.Lease, told map[string]chan error)) {
+	broken func(d Driver, m driver.Lease, told map[string]chan error)) {
 	holder, first, second := tb.Open(), tb.Open(), tb.Open()
 	good := []string{"a", "m", "z"}
 	names := slices.Clone(good)
 	for _, m := range rows {
 		names = append(names, m.Name)
 	}
-	held, told, waiting := map[string]driver.Lease{}, map[string]chan error{}, map[string]*Waiter{}
+	held, told, waiting := map[string]driver.Lease{}, map[string]chan error{}, map[string]*livetest.Waiter{}
 	for _, name := range names {
 		told[name] = make(chan error, 1)
 		req := rowRequest(name, "holder")
 		req.Shared = shared
 		req.OnLost = func(why error) { told[name] <- why }
-		held[name] = Acquire(t, holder, req)
-		waiting[name] = Waiting(t, first, rowRequest(name, "first"))
+		held[name] = livetest.Acquire(t, holder, req)
+		waiting[name] = livetest.Waiting(t, first, rowRequest(name, "first"))
 	}
 	for _, m := range rows {
 		tb.Exec(fmt.Sprintf("UPDATE %s SET %s WHERE name = '%s'", tb.Name, m.Change, m.Name))
 	}
-	behind := map[string]*Waiter{}
+	behind := map[string]*livetest.Waiter{}
 	for _, name := range good {
-		behind[name] = Waiting(t, second, rowRequest(name, "second"))
+		behind[name] = livetest.Waiting(t, second, rowRequest(name, "second"))
 	}
 	time.Sleep(4 * time.Second) // longer than a waiter keeps its place without a heartbeat
 
@@ -108,7 +109,7 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool,
 			MustNameRow(t, "Acquire", err, m.Name, tb.Name)
 		} else if !m.Ends {
 			waiting[m.Name].Running(t, "while the lock "+m.Name+" is held")
-			mustBeHeld(t, second, rowRequest(m.Name, "another"))
+			livetest.CheckHeld(t, second, m.Name, "of "+m.Name)
 		}
 		if m.ListFails {
 			_, err := second.Status(t.Context(), m.Name)
@@ -121,14 +122,14 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool,
 			waiting[m.Name].Get(t)
 		}
 	}
-	MustListOthers(t, second, names, rows, tb.Name)
+	mustListOthers(t, second, names, rows, tb.Name)
 	if broken != nil {
 		broken(second, held["m"], told)
 		delete(held, "m")
 	}
 	for _, name := range good {
 		if held[name] != nil {
-			Release(t, held[name])
+			livetest.Release(t, held[name])
 		}
 		waiting[name].Get(t)
 		behind[name].Running(t, "before the first waiter released")

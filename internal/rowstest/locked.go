@@ -1,24 +1,25 @@
-package jobtest
+package rowstest
 
 import (
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // LockedRow has a transaction lock the row of one lock for 5 s, which is longer than a waiter keeps
 // its place without a heartbeat. A waiter of the same process for another lock keeps its place, and
 // gets that lock in its turn. lockRow starts the transaction.
-func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (unlock func())) {
+func LockedRow(t *testing.T, open func() Driver, lockRow func(name string) (unlock func())) {
 	holder, first, second := open(), open(), open()
-	Acquire(t, holder, rowRequest("locked", "holder"))
-	l := Acquire(t, holder, rowRequest("other", "holder"))
-	Waiting(t, first, rowRequest("locked", "first"))
-	w := Waiting(t, first, rowRequest("other", "first"))
+	livetest.Acquire(t, holder, rowRequest("locked", "holder"))
+	l := livetest.Acquire(t, holder, rowRequest("other", "holder"))
+	livetest.Waiting(t, first, rowRequest("locked", "first"))
+	w := livetest.Waiting(t, first, rowRequest("other", "first"))
 	unlock := lockRow("locked")
 	defer unlock()
-	behind := Waiting(t, second, rowRequest("other", "second"))
+	behind := livetest.Waiting(t, second, rowRequest("other", "second"))
 	renewals := time.NewTicker(100 * time.Millisecond)
 	defer renewals.Stop()
 	for began := time.Now(); time.Since(began) < 5*time.Second; <-renewals.C {
@@ -26,9 +27,9 @@ func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (u
 			t.Fatalf("Renew = %v", err)
 		}
 	}
-	Release(t, l)
+	livetest.Release(t, l)
 	next := w.Get(t)
 	behind.Running(t, "before the first waiter released")
-	Release(t, next)
-	Release(t, behind.Get(t))
+	livetest.Release(t, next)
+	livetest.Release(t, behind.Get(t))
 }

@@ -1,17 +1,19 @@
-package jobtest
+// Package rowstest has the tests of drivers that keep each lock in a row of a database, on real
+// servers, and of locks that last as long as a transaction.
+package rowstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
-// A RowDriver is a driver that keeps each lock in a row of a database.
-type RowDriver interface {
+// A Driver is a driver that keeps each lock in a row of a database.
+type Driver interface {
 	driver.Driver
 	Prune(ctx context.Context, unused time.Duration) error
 }
@@ -19,7 +21,7 @@ type RowDriver interface {
 // A Table is a table of locks into which tests write. It has the columns name, token and used.
 type Table struct {
 	Name   string
-	Open   func() RowDriver // another driver, with connections of its own
+	Open   func() Driver // another driver, with connections of its own
 	Exec   func(sql string)
 	Number func(sql string) int64 // the result of a query
 }
@@ -47,20 +49,13 @@ func rowRequest(name, id string) driver.Request {
 func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	w := Acquiring(t, d, req)
+	w := livetest.Acquiring(t, d, req)
 	err := w.End(t)
 	return w.Lease, err
 }
 
-func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
-	t.Helper()
-	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.ID, err)
-	}
-}
-
 // prune prunes several times.
-func prune(t testing.TB, d RowDriver, times int) {
+func prune(t testing.TB, d Driver, times int) {
 	t.Helper()
 	for range times {
 		if err := d.Prune(t.Context(), 0); err != nil {
@@ -72,8 +67,8 @@ func prune(t testing.TB, d RowDriver, times int) {
 // PruneKeepsTokens prunes a lock whose token is ahead of the clock, beside one that is held.
 func PruneKeepsTokens(t *testing.T, tb Table) {
 	d := tb.Open()
-	Release(t, Acquire(t, d, rowRequest("old", "a")))
-	held := Acquire(t, d, rowRequest("held", "a"))
+	livetest.Release(t, livetest.Acquire(t, d, rowRequest("old", "a")))
+	held := livetest.Acquire(t, d, rowRequest("held", "a"))
 	tb.Exec("UPDATE " + tb.Name + " SET token = token + 3600000000 WHERE name = 'old'")
 	last := tb.token("old")
 	if prune(t, d, 2); tb.count("old") != 1 {
@@ -87,11 +82,11 @@ func PruneKeepsTokens(t *testing.T, tb Table) {
 		t.Error("a row was not pruned that was not used for long")
 	}
 	for _, name := range []string{"old", "new"} {
-		if got := Acquire(t, d, rowRequest(name, "b")).Grant().Token; got <= last {
+		if got := livetest.Acquire(t, d, rowRequest(name, "b")).Grant().Token; got <= last {
 			t.Errorf("Token of the lock %q = %d, want more than %d, which was pruned", name, got, last)
 		}
 	}
-	Release(t, held)
+	livetest.Release(t, held)
 }
 
 // PruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
@@ -99,7 +94,7 @@ func PruneKeepsTokens(t *testing.T, tb Table) {
 func PruneIgnoresHugeTokens(t *testing.T, tb Table) {
 	d := tb.Open()
 	for name, token := range map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"} {
-		Release(t, Acquire(t, d, rowRequest(name, "a")))
+		livetest.Release(t, livetest.Acquire(t, d, rowRequest(name, "a")))
 		tb.Exec(fmt.Sprintf("UPDATE %s SET token = %s WHERE name = '%s'", tb.Name, token, name))
 	}
 	tb.age()
@@ -111,37 +106,23 @@ func PruneIgnoresHugeTokens(t *testing.T, tb Table) {
 			t.Errorf("after Prune there are %d rows of %q, want %d", got, name, want)
 		}
 	}
-	if got := Acquire(t, d, rowRequest("new", "b")).Grant().Token; got >= ahead {
+	if got := livetest.Acquire(t, d, rowRequest("new", "b")).Grant().Token; got >= ahead {
 		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
 	}
-	if got := Acquire(t, d, rowRequest("ahead", "b")).Grant().Token; got <= ahead {
+	if got := livetest.Acquire(t, d, rowRequest("ahead", "b")).Grant().Token; got <= ahead {
 		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
 	}
-	MustNameRow(t, "Acquire", Acquiring(t, d, rowRequest("huge", "b")).End(t), "huge", tb.Name)
+	MustNameRow(t, "Acquire", livetest.Acquiring(t, d, rowRequest("huge", "b")).End(t), "huge", tb.Name)
 }
 
 // PruneOthers prunes a lock beside malformed rows.
-func PruneOthers(t *testing.T, tb Table, d RowDriver) {
+func PruneOthers(t *testing.T, tb Table, d Driver) {
 	t.Helper()
-	Release(t, Acquire(t, d, rowRequest("unused", "a")))
+	livetest.Release(t, livetest.Acquire(t, d, rowRequest("unused", "a")))
 	tb.age()
 	all := func() int64 { return tb.Number("SELECT count(*) FROM " + tb.Name) }
 	before := all()
 	if prune(t, d, 2); all() != before-1 {
 		t.Errorf("Prune deleted %d rows, want the one that nobody has used", before-all())
 	}
-}
-
-// EndsWhileGranted acquires with a session that ends, which lost tells, after the row has granted
-// the lease. The same Acquire opens another session.
-func EndsWhileGranted(t *testing.T, d, other driver.Driver, lost <-chan struct{}) {
-	l := Acquire(t, d, rowRequest("ends", "a"))
-	<-lost
-	next := Waiting(t, other, rowRequest("ends", "b"))
-	next.Running(t, "although the lease is held in a second session")
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew = %v", err)
-	}
-	Release(t, l)
-	Release(t, next.Get(t))
 }

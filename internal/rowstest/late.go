@@ -1,4 +1,4 @@
-package jobtest
+package rowstest
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 type FullTest struct {
 	Proxy         *livetest.Proxy // leads to the server at Addr
 	Addr          string
-	Full          string    // the address of another server, which has no connection left
-	Driver, Other RowDriver // Driver uses Proxy
+	Full          string // the address of another server, which has no connection left
+	Driver, Other Driver // Driver uses Proxy
 
 	LockRow func(name string) (unlock func()) // by a transaction
 	Blocked func() int                        // how many statements wait for a row
@@ -35,14 +35,14 @@ func LateOnFullServer(t *testing.T, c FullTest) {
 // lateOnFullServer is one round. It returns false if the machine was so busy that the driver may
 // have stopped to remove.
 func (c FullTest) lateOnFullServer(t *testing.T, name string) bool {
-	for _, d := range []RowDriver{c.Driver, c.Other} { // they connect, and create the row
-		Release(t, Acquire(t, d, rowRequest(name, "first")))
+	for _, d := range []Driver{c.Driver, c.Other} { // they connect, and create the row
+		livetest.Release(t, livetest.Acquire(t, d, rowRequest(name, "first")))
 	}
 	unlock := c.LockRow(name)
 	defer unlock()
 	req := rowRequest(name, "late")
 	req.NoWait = true
-	w := Acquiring(t, c.Driver, req)
+	w := livetest.Acquiring(t, c.Driver, req)
 	if !c.becomesBlocked(t, w) {
 		return false
 	}
@@ -84,7 +84,7 @@ func (c FullTest) lateOnFullServer(t *testing.T, name string) bool {
 
 // becomesBlocked waits until the request waits for the row. It returns false if the request has
 // ended before anybody saw that.
-func (c FullTest) becomesBlocked(t *testing.T, w *Waiter) (ok bool) {
+func (c FullTest) becomesBlocked(t *testing.T, w *livetest.Waiter) (ok bool) {
 	t.Helper()
 	livetest.Await(t, "request that waits for the row", func() error {
 		select {

@@ -1,4 +1,6 @@
-package jobtest
+// Package outagetest checks what holders, waiters and newcomers are told while a store fails, as
+// docs/failures.md says.
+package outagetest
 
 import (
 	"cmp"
@@ -108,7 +110,7 @@ func (s Store) fail(t *testing.T, f Failure) {
 	req := driver.Request{Name: "held", ID: f.Name, TTL: cmp.Or(f.TTL, time.Minute)}
 	d := s.Open(t)
 	before, meanwhile, next := locker(t, s.Open(t)), locker(t, s.Open(t)), locker(t, s.Open(t))
-	held, told := AcquireTold(t, d, req)
+	held, told := livetest.AcquireTold(t, d, req)
 	leases := []driver.Lease{held}
 	first := acquireLater(t, before)
 	livetest.Await(t, "waiter", func() error {

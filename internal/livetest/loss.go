@@ -1,4 +1,4 @@
-package jobtest
+package livetest
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 )
 
 // AcquireTold acquires a lease. It returns the lease, and a channel that receives its loss.
@@ -20,7 +19,7 @@ func AcquireTold(t testing.TB, d driver.Driver, req driver.Request) (driver.Leas
 		default:
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if err != nil {

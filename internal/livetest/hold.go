@@ -1,4 +1,4 @@
-package jobtest
+package livetest
 
 import (
 	"context"
@@ -7,16 +7,40 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 )
+
+// Hold is the job of a [Child] that keeps a lock. It acquires the lock, says "held" and the token,
+// and renews the lease until ctx is done. When a renewal reports a loss, it says "lost", and then
+// "late" and the result of a release.
+func Hold(ctx context.Context, d driver.Driver, req driver.Request) error {
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		return err
+	}
+	Say("held", l.Grant().Token)
+	tick := time.NewTicker(req.TTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := d.Renew(ctx, []driver.Lease{l})[0].Err; errors.Is(err, driver.ErrLost) {
+				Say("lost", err)
+				Say("late", l.Release(context.WithoutCancel(ctx)))
+				return nil
+			}
+		case <-ctx.Done():
+			return l.Release(context.WithoutCancel(ctx))
+		}
+	}
+}
 
 // Acquire acquires a lock that is free, or will be soon. The store may need several tries to answer
 // in time.
 func Acquire(t testing.TB, d driver.Driver, req driver.Request) (l driver.Lease) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	livetest.Await(t, "lease", func() (err error) {
+	Await(t, "lease", func() (err error) {
 		t.Helper()
 		if l, err = d.Acquire(ctx, req); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
@@ -29,7 +53,7 @@ func Acquire(t testing.TB, d driver.Driver, req driver.Request) (l driver.Lease)
 // Release releases a lease that is not lost.
 func Release(t testing.TB, l driver.Lease) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience) // also in a cleanup
+	ctx, cancel := context.WithTimeout(context.Background(), Patience) // also in a cleanup
 	defer cancel()
 	if err := l.Release(ctx); err != nil {
 		t.Fatalf("Release = %v", err)
@@ -39,7 +63,7 @@ func Release(t testing.TB, l driver.Lease) {
 // CheckHeld checks that a lock is held.
 func CheckHeld(t testing.TB, d driver.Driver, name, when string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	if _, err := d.Acquire(ctx, driver.Request{Name: name, ID: "a stranger", TTL: time.Minute, NoWait: true}); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
@@ -82,7 +106,7 @@ func KeepUp(t testing.TB, d driver.Driver, l driver.Lease, ttl time.Duration) (s
 
 // KeepThrough is Keep for a driver that reaches its store through proxies of its own. kill cuts
 // them, too, so that the store sees what it sees of a killed process.
-func KeepThrough(t testing.TB, proxies []*livetest.Proxy, d driver.Driver, req driver.Request) (kill func()) {
+func KeepThrough(t testing.TB, proxies []*Proxy, d driver.Driver, req driver.Request) (kill func()) {
 	t.Helper()
 	abandon := Keep(t, d, req)
 	return func() {
@@ -95,14 +119,14 @@ func KeepThrough(t testing.TB, proxies []*livetest.Proxy, d driver.Driver, req d
 }
 
 // Paths has the proxies through which each driver of a conformance test reaches its store.
-type Paths map[driver.Driver][]*livetest.Proxy
+type Paths map[driver.Driver][]*Proxy
 
 // Sever is the function of the same name in the suite's harness.
 func (p Paths) Sever(_ *testing.T, d driver.Driver) (heal func()) {
-	return livetest.All(p[d], (*livetest.Proxy).Sever)
+	return All(p[d], (*Proxy).Sever)
 }
 
 // Stall is the function of the same name in the suite's harness.
 func (p Paths) Stall(_ *testing.T, d driver.Driver) (deliver func()) {
-	return livetest.All(p[d], (*livetest.Proxy).StallConnected)
+	return All(p[d], (*Proxy).StallConnected)
 }
