@@ -120,7 +120,7 @@ func (b *trial) start(ctx context.Context) error {
 func (b *trial) newClient(number int, name string) *client {
 	return &client{
 		b: b, number: number, name: name, rng: rand.New(rand.NewPCG(b.seed, uint64(number)+1)),
-		answers: make(chan answer, 100), variants: make(chan variant, 1), interruptions: make(chan interruption),
+		answers: make(chan answer, 100), visits: make(chan *visit, 1), interruptions: make(chan func()),
 	}
 }
 
@@ -138,7 +138,7 @@ func (b *trial) direct(ctx context.Context) {
 		}
 		rng := rand.New(rand.NewPCG(uint64(step.number), 0))
 		b.store.reviveAny()
-		step.fault.do(ctx, b, b.clients[step.client], rng)
+		b.strike(ctx, step.fault, b.clients[step.client], rng)
 		b.wait(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
 		if b.isBrisk() {
 			b.wait(ctx, TTL)
