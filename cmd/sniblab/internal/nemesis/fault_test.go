@@ -19,10 +19,6 @@ var lastFaults = []string{servers.Forward, servers.Back, "stop-all", "store-paus
 
 // strike does a fault, which lasts for about duration; short faults ignore it.
 func (w *world) strike(f servers.Fault, duration time.Duration) {
-	if f.Name == servers.Forward || f.Name == servers.Back {
-		w.starting.Lock()
-		defer w.starting.Unlock()
-	}
 	p := w.workers[w.r.IntN(len(w.workers))]
 	isOfWorker, wait := f.Name == "pause" || f.Name == "kill", func() { w.waitDuringFault(duration) }
 	if isOfWorker {
@@ -119,9 +115,10 @@ func (w *world) heldLocks(ctx context.Context) []driver.Status {
 // faultStep is by how much clocks are set: longer than all bounds.
 const faultStep = time.Minute
 
-// waitDuringFault waits while a fault is active. Sometimes it stops a worker in that time.
+// waitDuringFault waits while a fault is active. Sometimes it stops a worker in that time, unless
+// clocks are set.
 func (w *world) waitDuringFault(duration time.Duration) {
-	if w.exclusive || w.r.IntN(3) > 0 {
+	if !w.Abandon || w.r.IntN(3) > 0 {
 		time.Sleep(duration) // the fault lasts for this time
 		return
 	}
@@ -131,37 +128,4 @@ func (w *world) waitDuringFault(duration time.Duration) {
 	time.Sleep(duration / 2) // the worker is stopped for this time
 	p.resume()
 	time.Sleep(duration / 4) // the fault ends last
-}
-
-// keepRunning restarts a server that ends by itself, as the supervisor of a system does: a
-// server may abort when its clock has gone back far enough. While it starts, the clock is not set:
-// MariaDB's recovery would abort again.
-func (w *world) keepRunning(s servers.Server) {
-	s.MayEnd()
-	done, ended := make(chan struct{}), make(chan struct{})
-	w.t.Cleanup(func() {
-		close(done)
-		<-ended
-	})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			if !s.Up() {
-				w.t.Log("the server has ended by itself, and is restarted")
-				func() {
-					w.starting.Lock()
-					defer w.starting.Unlock() // also if Restart ends this goroutine
-					s.Restart()
-					s.MayEnd()
-				}()
-			}
-		}
-	}()
 }

@@ -84,12 +84,8 @@ func startRedlock(maxTTL time.Duration, conf ...string) func(*world) {
 // startSQL returns how to start a database.
 func startSQL(kind string, start func(testing.TB) *servers.Set) func(*world) {
 	return func(w *world) {
-		s := start(w.t)
 		w.Mixed = kind != "pgsession"
-		w.use(kind, s)
-		if w.exclusive {
-			w.keepRunning(s.All[0])
-		}
+		w.use(kind, start(w.t))
 	}
 }
 

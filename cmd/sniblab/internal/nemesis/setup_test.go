@@ -87,10 +87,6 @@ var setups = []setup{
 		allows: allow(keysStay, byItsClock), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlock(longTTL), faults: forward + network, allows: allow(stepped), settleTime: longTTL},
 	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlock(longTTL), faults: back + network, allows: allow(keysStay), settleTime: longTTL},
-	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startSQL("pg", servers.Postgres), faults: forward + network, allows: allow(stepped)},
-	{name: "pg-back", about: "rows of a server whose clock is set back", start: startSQL("pg", servers.Postgres), faults: "kill " + back + network, allows: allow(listed)},
-	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startSQL("mysql", servers.MySQL), faults: forward + network, allows: allow(stepped)},
-	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startSQL("mysql", servers.MySQL), faults: "kill " + back + network, allows: allow(listed)},
 	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
 	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served, brisk: true},
 	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, brisk: true, settleTime: longTTL, deadWaiterTime: redisQueue},
@@ -150,8 +146,6 @@ var (
 		Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"},
 		For: unbounded, Why: "keys end by the server's clock",
 	}
-	listed = history.Allowance{Fault: back, Facts: []history.Fact{history.Leftover}, For: unbounded,
-		Why: "listings don't write, so they show the later end until the next request"}
 )
 
 // bound returns the time within which all workers make progress after the heal.

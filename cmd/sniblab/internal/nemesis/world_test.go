@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,15 +29,13 @@ func (quietTB) Failed() bool { return false }
 
 // A world is one set-up while it runs: its servers, its workers and its faults.
 type world struct {
-	t         testing.TB
-	dir       string // of the logs
-	r         *rand.Rand
-	log       *history.Log
-	faults    []servers.Fault
-	exclusive bool // clocks are set, and no worker is stopped during a fault
-	brisk     bool
-	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
-	ids       int64
+	t      testing.TB
+	dir    string // of the logs
+	r      *rand.Rand
+	log    *history.Log
+	faults []servers.Fault
+	brisk  bool
+	ids    int64
 
 	set  *servers.Set
 	ways []*livetest.Proxy // of the workers, to each server
@@ -67,8 +64,7 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 	}
 	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk, faults: servers.Faults()}
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
-	w.exclusive = s.has(servers.Forward) || s.has(servers.Back)
-	w.Abandon = !w.exclusive
+	w.Abandon = !s.has(servers.Forward) && !s.has(servers.Back)
 	s.start(w)
 	if w.set.Own == nil {
 		w.set.Own = map[string]func(servers.Strike){}
@@ -202,13 +198,9 @@ func (w *world) run(workers int, duration, bound, leftoverBound time.Duration) {
 // injectFaults runs one fault after the other.
 func (w *world) injectFaults(duration time.Duration) {
 	w.t.Helper()
-	order := w.r.Perm(len(w.faults)) // each fault runs once before any is repeated
+	next := servers.Schedule(w.r, w.faults)
 	for began := time.Now(); time.Since(began) < duration; {
-		if len(order) == 0 {
-			order = w.r.Perm(len(w.faults))
-		}
-		f := w.faults[order[0]]
-		order = order[1:]
+		f := next()
 		if w.brisk {
 			w.strike(f, time.Duration(w.r.Int64N(int64(500*time.Millisecond))))
 			w.pause(500 * time.Millisecond)

@@ -15,9 +15,12 @@ import (
 type Fault struct {
 	Name, About string
 	Needs       Need
-	ttls        [2]float64             // it lasts for so many TTLs; 0 for half a TTL up to two
+	lasts       lasting
 	do          func(s *Set, k Strike) // nil if each Set that can have it does it in its own way
 }
+
+// A lasting is for how many TTLs a fault lasts at least, and at most.
+type lasting struct{ least, most float64 }
 
 // A Need is what a fault needs of the store or of its clients.
 type Need string
@@ -85,67 +88,78 @@ const (
 
 // Faults is the table of all faults.
 func Faults() []Fault {
+	aWhile := lasting{0.5, 2}
 	return []Fault{
-		{"pause", "a holder is stopped (SIGSTOP) for 0.8 to 2.2 TTLs, and then works on", Nothing, [2]float64{0.8, 2.2}, at(Holding, stop)},
-		{"late-write", "a holder is stopped for more than a TTL, just after it has looked at the lock; its write arrives then", Nothing, [2]float64{1.3, 2.2}, at(Holding, lateWrite)},
-		{"kill", "a holder is killed (kill -9), and started again", OwnProcess, [2]float64{}, at(Holding, kill)},
-		{"stop-waiter", "a client that waits for the lock is stopped for 0.5 to 2 TTLs", Nothing, [2]float64{}, at(Waiting, stop)},
-		{"kill-waiter", "a client that waits for the lock is killed, and started again", OwnProcess, [2]float64{}, at(Waiting, kill)},
-		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", AClientClock, [2]float64{1.5, 1.5}, at(Holding, stepClock(1))},
-		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", AClientClock, [2]float64{1.5, 1.5}, at(Holding, stepClock(-1))},
+		{"pause", "a holder is stopped (SIGSTOP) for 0.8 to 2.2 TTLs, and then works on", Nothing, lasting{0.8, 2.2}, at(Holding, stop)},
+		{"late-write", "a holder is stopped for more than a TTL, just after it has looked at the lock; its write arrives then", Nothing, lasting{1.3, 2.2}, at(Holding, lateWrite)},
+		{"kill", "a holder is killed (kill -9), and started again", OwnProcess, aWhile, at(Holding, kill)},
+		{"stop-waiter", "a client that waits for the lock is stopped for 0.5 to 2 TTLs", Nothing, aWhile, at(Waiting, stop)},
+		{"kill-waiter", "a client that waits for the lock is killed, and started again", OwnProcess, aWhile, at(Waiting, kill)},
+		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", AClientClock, lasting{1.5, 1.5}, at(Holding, stepClock(1))},
+		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", AClientClock, lasting{1.5, 1.5}, at(Holding, stepClock(-1))},
 
-		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", AnOwnWay, [2]float64{}, again(4, crash)},
-		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", AnOwnWay, [2]float64{}, again(2, lostAcquire)},
-		{"lost-renewal", "the answer to the first request of a client that holds the lock is lost with its connection", AnOwnWay, [2]float64{1.5, 1.5}, at(Holding, whileOn(loseAnswers(1, livetest.ThenClose)))},
-		{"lost-release", "the answer to a client that releases is lost with its connection", AnOwnWay, [2]float64{}, at(Releasing, whileOn(loseAnswers(1, livetest.ThenClose)))},
-		{"slow-acquire", "the answers of a server, the last one of several, to a client that acquires are late by more than a TTL", AnOwnWay, [2]float64{1.1, 1.4}, again(3, slowAcquire)},
-		{"slow-release", "the requests, or the answers, of a client that releases are late by more than a TTL", AnOwnWay, [2]float64{1.1, 1.5}, at(Releasing, slowRelease)},
-		{"delay", "all requests and answers take 10 to 40 ms longer, for two TTLs", AnOwnWay, [2]float64{2, 2}, at(Anytime, delay)},
-		{"stall", "nothing passes for 100 ms, ten times", AnOwnWay, [2]float64{0.1, 0.1}, at(Anytime, stall)},
-		{"cut", "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", AnOwnWay, [2]float64{1.2, 2}, at(Holding, whileOn((*livetest.Proxy).Sever))},
-		{"late-cut", "a holder is cut off for 1.2 to 2 TTLs, and then all that was sent meanwhile arrives", AnOwnWay, [2]float64{1.2, 2}, at(Holding, whileOn((*livetest.Proxy).Stall))},
-		{"no-answers", "the requests of a holder arrive, and no answers come back, for 1.2 to 2 TTLs", AnOwnWay, [2]float64{1.2, 2}, at(Holding, whileOn(loseAnswers(1<<30, livetest.ThenHang)))},
-		{"lose-answer", "the answers to two requests are lost with their connections", Nemesis, [2]float64{}, at(Anytime, whileOn(loseAnswers(2, livetest.ThenClose)))},
-		{"reset", "all connections are reset", Nemesis, [2]float64{}, at(Anytime, reset)},
+		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", AnOwnWay, aWhile, again(4, crash)},
+		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", AnOwnWay, aWhile, again(2, lostAcquire)},
+		{"lost-renewal", "the answer to the first request of a client that holds the lock is lost with its connection", AnOwnWay, lasting{1.5, 1.5}, at(Holding, whileOn(loseAnswers(1, livetest.ThenClose)))},
+		{"lost-release", "the answer to a client that releases is lost with its connection", AnOwnWay, aWhile, at(Releasing, whileOn(loseAnswers(1, livetest.ThenClose)))},
+		{"slow-acquire", "the answers of a server, the last one of several, to a client that acquires are late by more than a TTL", AnOwnWay, lasting{1.1, 1.4}, again(3, slowAcquire)},
+		{"slow-release", "the requests, or the answers, of a client that releases are late by more than a TTL", AnOwnWay, lasting{1.1, 1.5}, at(Releasing, slowRelease)},
+		{"delay", "all requests and answers take 10 to 40 ms longer, for two TTLs", AnOwnWay, lasting{2, 2}, at(Anytime, delay)},
+		{"stall", "nothing passes for 100 ms, ten times", AnOwnWay, lasting{0.1, 0.1}, at(Anytime, stall)},
+		{"cut", "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", AnOwnWay, lasting{1.2, 2}, at(Holding, whileOn((*livetest.Proxy).Sever))},
+		{"late-cut", "a holder is cut off for 1.2 to 2 TTLs, and then all that was sent meanwhile arrives", AnOwnWay, lasting{1.2, 2}, at(Holding, whileOn((*livetest.Proxy).Stall))},
+		{"no-answers", "the requests of a holder arrive, and no answers come back, for 1.2 to 2 TTLs", AnOwnWay, lasting{1.2, 2}, at(Holding, whileOn(loseAnswers(1<<30, livetest.ThenHang)))},
+		{"lose-answer", "the answers to two requests are lost with their connections", Nemesis, aWhile, at(Anytime, whileOn(loseAnswers(2, livetest.ThenClose)))},
+		{"reset", "all connections are reset", Nemesis, aWhile, at(Anytime, reset)},
 
-		{"store-pause", "the server that leads is stopped (SIGSTOP)", AServer, [2]float64{}, pauseServer},
-		{"store-restart", "the server that leads is killed and restarted, with its memory; a node of redlock has none", AServer, [2]float64{}, restart},
-		{"store-forget", "the server is killed and restarted, without its memory", ToForget, [2]float64{}, func(s *Set, k Strike) {
+		{"store-pause", "the server that leads is stopped (SIGSTOP)", AServer, aWhile, pauseServer},
+		{"store-restart", "the server that leads is killed and restarted, with its memory; a node of redlock has none", AServer, aWhile, restart},
+		{"store-forget", "the server is killed and restarted, without its memory", ToForget, aWhile, func(s *Set, k Strike) {
 			k.Hold(func() { s.forget(s.Nodes[0]) })
 		}},
-		{"forget-quorum", "one node is down when a holder acquires; it comes back, and another one restarts without its memory", AMajority, [2]float64{}, forgetQuorum},
-		{Forward, "the clock of the server, or of one node of redlock, is set forward", AClock, [2]float64{}, func(s *Set, k Strike) {
+		{"forget-quorum", "one node is down when a holder acquires; it comes back, and another one restarts without its memory", AMajority, aWhile, forgetQuorum},
+		{Forward, "the clock of the server, or of one node of redlock, is set forward", AClock, aWhile, func(s *Set, k Strike) {
 			k.Hold(func() { s.Shim.StepClock(k.Step) })
 		}},
-		{Back, "the clock of the server, or of one node of redlock, is set back", AClock, [2]float64{}, func(s *Set, k Strike) {
+		{Back, "the clock of the server, or of one node of redlock, is set back", AClock, aWhile, func(s *Set, k Strike) {
 			k.Hold(func() { s.Shim.StepClock(-k.Step) })
 		}},
-		{"disk-full", "the disk of the server is full; if that ends the server, it is restarted then", ADisk, [2]float64{}, func(s *Set, k Strike) {
+		{"disk-full", "the disk of the server is full; if that ends the server, it is restarted then", ADisk, aWhile, func(s *Set, k Strike) {
 			k.Hold(func() {
 				s.Shim.FillDisk(true)
 				k.Wait()
 				s.Shim.FillDisk(false)
 			})
 		}},
-		{"failover", "the server that leads is killed while a client holds the lock, and another one takes over", AReplica, [2]float64{}, nil},
-		{"stop-all", "all servers are stopped (SIGSTOP)", Nemesis, [2]float64{}, stopAll},
-		{"fsync", "each fsync on the disk of the first server fails; then it is restarted with a healthy disk", Nemesis, [2]float64{}, fsync},
-		{"flush", "FLUSHALL on the server that leads", Nemesis, [2]float64{}, flush},
-		{"break", "an operator frees a lock that is held", Nemesis, [2]float64{}, nil},
-		{"kill-session", "an operator ends sessions", Nemesis, [2]float64{}, nil},
-		{"switch-over", "a replica becomes the master in an orderly way", Nemesis, [2]float64{}, nil},
-		{"move-slot", "a slot of the Cluster moves to another master", Nemesis, [2]float64{}, nil},
-		{"partition", "one member can't reach the others, but clients can reach it", Nemesis, [2]float64{}, nil},
+		{"failover", "the server that leads is killed while a client holds the lock, and another one takes over", AReplica, aWhile, nil},
+		{"stop-all", "all servers are stopped (SIGSTOP)", Nemesis, aWhile, stopAll},
+		{"fsync", "each fsync on the disk of the first server fails; then it is restarted with a healthy disk", Nemesis, aWhile, fsync},
+		{"flush", "FLUSHALL on the server that leads", Nemesis, aWhile, flush},
+		{"break", "an operator frees a lock that is held", Nemesis, aWhile, nil},
+		{"kill-session", "an operator ends sessions", Nemesis, aWhile, nil},
+		{"switch-over", "a replica becomes the master in an orderly way", Nemesis, aWhile, nil},
+		{"move-slot", "a slot of the Cluster moves to another master", Nemesis, aWhile, nil},
+		{"partition", "one member can't reach the others, but clients can reach it", Nemesis, aWhile, nil},
 	}
 }
 
 // Duration returns for how long a fault lasts by chance.
 func (f Fault) Duration(rng *rand.Rand, ttl time.Duration) time.Duration {
-	least, most := f.ttls[0], f.ttls[1]
-	if most == 0 {
-		least, most = 0.5, 2
+	return time.Duration((f.lasts.least + rng.Float64()*(f.lasts.most-f.lasts.least)) * float64(ttl))
+}
+
+// Schedule returns a function that chooses the next fault by chance: each comes once before any comes
+// again.
+func Schedule(rng *rand.Rand, among []Fault) (next func() Fault) {
+	var order []int
+	return func() Fault {
+		if len(order) == 0 {
+			order = rng.Perm(len(among))
+		}
+		f := among[order[0]]
+		order = order[1:]
+		return f
 	}
-	return time.Duration((least + rng.Float64()*(most-least)) * float64(ttl))
 }
 
 // Do does the fault to a store and a victim. s is nil if the store has no servers.

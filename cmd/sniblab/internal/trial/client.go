@@ -173,6 +173,9 @@ func (c *client) cycle(ctx context.Context) {
 		defer y.endVisit()
 	default:
 	}
+	if y.isGone() { // it is about to start again
+		return
+	}
 	c.b.log(history.Event{Kind: history.Call, Worker: y.worker, ID: y.id, Name: lockName, Any: true})
 	y.meet(servers.Acquiring)
 	granted := y.acquire()
@@ -224,7 +227,11 @@ func (y *cycle) awaitOver() {
 
 // endVisit ends a visit together with the cycle.
 func (y *cycle) endVisit() {
-	y.awaitOver() // it may just start the client's process again
+	select {
+	case <-y.visit.met:
+		y.awaitOver() // it may just start the client's process again
+	default:
+	}
 	close(y.visit.done)
 }
 
@@ -349,9 +356,6 @@ func (c *client) write(worker string, at int64) {
 		c.b.log(history.Event{Kind: judge.Write, At: at, Worker: worker, ID: id})
 	}
 }
-
-// writeLate is write for a holder that is stopped.
-func (c *client) writeLate() { c.write(c.owner().life.Load().worker, c.b.now()) }
 
 func (y *cycle) release() {
 	if y.isGone() {

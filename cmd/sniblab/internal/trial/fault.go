@@ -88,6 +88,7 @@ type strike struct {
 	victim *client
 	lasts  time.Duration
 	visit  *visit // the latest, or nil
+	met    bool   // the client was at its moment
 }
 
 // strike does a fault to a client.
@@ -98,7 +99,12 @@ func (b *trial) strike(ctx context.Context, f servers.Fault, victim *client, rng
 		Rand: rng, For: s.lasts, TTL: TTL, Step: time.Duration((2 + 2*rng.Float64()) * float64(TTL)),
 		Ways: victim.ways(), All: b.store.allWays(), At: s.at, Wait: s.wait, Proceed: s.proceed,
 		Stop: owner.stop, Resume: owner.resume, Restart: func() { owner.restart(ctx) },
-		StepClock: func(by time.Duration) { b.store.clientClocks[owner.number].StepClock(by) }, Write: victim.writeLate,
+		StepClock: func(by time.Duration) { b.store.clientClocks[owner.number].StepClock(by) },
+		Write: func() {
+			if s.met {
+				victim.write(owner.life.Load().worker, b.now())
+			}
+		},
 	})
 	b.store.reviveAny()
 	if b.store.Set != nil && b.store.Settle != nil {
@@ -141,8 +147,8 @@ func (s *strike) at(when servers.Moment, fail func()) (granted bool) {
 // when it holds it: then fail is called nonetheless.
 func (s *strike) meet(c *client, when servers.Moment, fail func()) (granted bool) {
 	v := newVisit(when)
-	s.visit = v
-	if s.await(c, v) || when == servers.Holding {
+	s.visit, s.met = v, s.await(c, v)
+	if s.met || when == servers.Holding {
 		fail()
 	}
 	close(v.over)

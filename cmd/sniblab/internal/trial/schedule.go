@@ -23,9 +23,9 @@ func newSchedule(c Target, among []servers.Fault, seed uint64) []step {
 		return nil
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
-	schedule := make([]step, n)
+	next, schedule := servers.Schedule(rng, among), make([]step, n)
 	for i := range schedule {
-		schedule[i] = step{among[rng.IntN(len(among))], rng.IntN(len(names)), rng.Uint32()}
+		schedule[i] = step{next(), rng.IntN(len(names)), rng.Uint32()}
 	}
 	return schedule
 }
