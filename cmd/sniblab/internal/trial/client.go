@@ -31,14 +31,13 @@ type client struct {
 	life     atomic.Pointer[life]
 	restarts int
 	shared   *client // whose process it uses, or nil
-	sharers  []*client
 	ids      int64
 	hold     atomic.Int64 // the ID of the latest hold; 0 if it has written
 	resumed  func()       // records that the process goes on
 
-	answers       chan answer // from the process
-	visits        chan *visit // from the director
-	interruptions chan func() // likewise; they are received while the client waits for the lock
+	answers chan answer // from the process
+	visits  chan *visit // from the director
+	waits   atomic.Bool // for the lock
 }
 
 // A life is one process of a client.
@@ -121,12 +120,7 @@ func (c *client) receive(worker string, m target.Message) {
 		c.b.log(e)
 		return
 	}
-	for _, other := range c.sharers {
-		if m.ID>>32 == int64(other.number) {
-			c = other
-		}
-	}
-	c.answers <- answer{m, e.At}
+	c.b.clients[m.ID>>32].answers <- answer{m, e.At} // it may share the process
 }
 
 // run acquires and releases the lock until the trial is over.
@@ -161,7 +155,7 @@ type cycle struct {
 	*life
 	ctx   context.Context
 	id    int64  // of the hold
-	visit *visit // or nil
+	visit *visit // of [servers.Anytime] if no fault waits for the client
 }
 
 // cycle acquires the lock once, and lets a fault happen.
@@ -170,9 +164,10 @@ func (c *client) cycle(ctx context.Context) {
 	y := &cycle{client: c, life: c.owner().life.Load(), ctx: ctx, id: int64(c.number)<<32 | c.ids} // unique among clients that share a process
 	select {
 	case y.visit = <-c.visits:
-		defer y.endVisit()
 	default:
+		y.visit = newVisit(servers.Anytime)
 	}
+	defer y.endVisit()
 	if y.isGone() { // it is about to start again
 		return
 	}
@@ -183,9 +178,7 @@ func (c *client) cycle(ctx context.Context) {
 	if !granted || y.isGone() {
 		return
 	}
-	if y.visit != nil {
-		y.visit.granted = true
-	}
+	y.visit.granted = true
 	y.hold.Store(y.id)
 	y.meet(servers.Holding)
 	if y.work() {
@@ -198,7 +191,7 @@ func (c *client) cycle(ctx context.Context) {
 
 // meet lets a fault begin that waits for this moment.
 func (y *cycle) meet(when servers.Moment) {
-	if y.visit == nil || y.visit.when != when {
+	if y.visit.when != when {
 		return
 	}
 	close(y.visit.met)
@@ -210,7 +203,7 @@ func (y *cycle) meet(when servers.Moment) {
 
 // pass lets a fault end that waited for this moment.
 func (y *cycle) pass(when servers.Moment) {
-	if y.visit == nil || y.visit.when != when {
+	if y.visit.when != when {
 		return
 	}
 	close(y.visit.passed)
@@ -248,17 +241,18 @@ func (y *cycle) isGone() bool {
 // acquire asks for the lock, and reports whether the client got it.
 func (y *cycle) acquire() bool {
 	y.Send(target.Message{Type: target.Acquire, ID: y.id, Wait: (3 * TTL).Milliseconds()})
-	m, ok := y.answer(y.interruptions)
+	y.waits.Store(true)
+	defer y.waits.Store(false)
+	m, ok := y.answer()
 	return ok && m.Type == target.Granted
 }
 
 // work works under the lock, and reports whether the client held it all the time. After a fault, it
 // works on for half a TTL: what went wrong shows only then.
 func (y *cycle) work() bool {
-	if y.visit == nil {
-		return y.stay(y.workTime(), nil)
-	}
 	switch y.visit.when {
+	case servers.Anytime:
+		return y.stay(y.workTime(), nil)
 	case servers.Releasing:
 		return true
 	case servers.Holding:
@@ -281,17 +275,14 @@ func (c *client) workTime() time.Duration {
 	}
 }
 
-// answer waits for the answer to the last request, and does what interrupts that. It reports
-// whether there is an answer.
-func (y *cycle) answer(interruptions <-chan func()) (answer, bool) {
+// answer waits for the answer to the last request, and reports whether there is one.
+func (y *cycle) answer() (answer, bool) {
 	for {
 		select {
 		case m := <-y.answers:
 			if m.ID == y.id {
 				return m, true
 			}
-		case fail := <-interruptions:
-			fail()
 		case <-y.gone:
 			return answer{}, false
 		case <-y.Failed():
@@ -308,7 +299,7 @@ func (y *cycle) answer(interruptions <-chan func()) (answer, bool) {
 func (y *cycle) ask() (sent int64, held bool) {
 	sent = y.b.now()
 	y.Send(target.Message{Type: target.Check, ID: y.id})
-	m, ok := y.answer(nil)
+	m, ok := y.answer()
 	if !ok {
 		return sent, false
 	}
@@ -364,7 +355,7 @@ func (y *cycle) release() {
 	y.b.log(history.Event{Kind: history.Release, Worker: y.worker, ID: y.id})
 	y.Send(target.Message{Type: target.Release, ID: y.id})
 	for {
-		m, ok := y.answer(nil)
+		m, ok := y.answer()
 		if !ok || m.Type == target.Released || m.Type == target.Failed {
 			return
 		}

@@ -131,12 +131,8 @@ func (s *strike) at(when servers.Moment, fail func()) (granted bool) {
 	case servers.Waiting:
 		return s.meet(s.b.clients[(s.victim.number+1)%len(names)], servers.Holding, func() {
 			s.proceed()
-			done := make(chan struct{})
-			select {
-			case s.victim.interruptions <- func() { defer close(done); recorded() }:
-				awaitOr(s.ctx, done, 4*TTL)
-			case <-time.After(TTL): // it does not wait
-			case <-s.ctx.Done():
+			if s.b.await(s.ctx, TTL, s.victim.waits.Load); s.victim.waits.Load() {
+				recorded()
 			}
 		})
 	}
