@@ -148,8 +148,8 @@ func (f Fault) Duration(rng *rand.Rand, ttl time.Duration) time.Duration {
 	return time.Duration((f.lasts.least + rng.Float64()*(f.lasts.most-f.lasts.least)) * float64(ttl))
 }
 
-// Schedule returns a function that chooses the next fault by chance: each comes once before any comes
-// again.
+// Schedule returns a function that chooses the next fault by chance: each comes once before any
+// comes again.
 func Schedule(rng *rand.Rand, among []Fault) (next func() Fault) {
 	var order []int
 	return func() Fault {
