@@ -95,8 +95,8 @@ func Faults() []Fault {
 		{"kill", "a holder is killed (kill -9), and started again", OwnProcess, aWhile, at(Holding, kill)},
 		{"stop-waiter", "a client that waits for the lock is stopped for 0.5 to 2 TTLs", Nothing, aWhile, at(Waiting, stop)},
 		{"kill-waiter", "a client that waits for the lock is killed, and started again", OwnProcess, aWhile, at(Waiting, kill)},
-		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", AClientClock, lasting{1.5, 1.5}, at(Holding, stepClock(1))},
-		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", AClientClock, lasting{1.5, 1.5}, at(Holding, stepClock(-1))},
+		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", AClientClock, lasting{1.5, 1.5}, at(Holding, stepClock(false))},
+		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", AClientClock, lasting{1.5, 1.5}, at(Holding, stepClock(true))},
 
 		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", AnOwnWay, aWhile, again(4, crash)},
 		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", AnOwnWay, aWhile, again(2, lostAcquire)},
@@ -211,9 +211,12 @@ func kill(k Strike) {
 }
 
 // stepClock returns the fault that sets the clock of a client, forward or back.
-func stepClock(direction time.Duration) func(Strike) {
+func stepClock(back bool) func(Strike) {
 	return func(k Strike) {
-		k.StepClock(direction * k.Step)
+		if back {
+			k.Step = -k.Step
+		}
+		k.StepClock(k.Step)
 		k.Wait()
 	}
 }

@@ -60,7 +60,8 @@ type storeType struct {
 func storeTypes() []storeType {
 	pg := "postgres://" + pgtest.User + ":" + pgtest.Password() + "@ADDRS/" + postgresDatabase + "?sslmode=disable"
 	mysql := "mysql://" + mysqltest.User + ":" + mysqltest.Password() + "@ADDRS/" + mysqltest.Database
-	single, several := slices.Clip([]servers.Need{servers.AServer, servers.AnOwnWay}), []servers.Need{servers.AServer, servers.AnOwnWay, servers.AReplica}
+	single := slices.Clip([]servers.Need{servers.AServer, servers.AnOwnWay})
+	several := slices.Concat(single, []servers.Need{servers.AReplica})
 	return []storeType{
 		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, servers.ToForget, servers.AClock, servers.ADisk), start: func(t testing.TB) *servers.Set { return servers.Redis(t, "appendonly yes") }},
 		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []servers.Need{servers.AServer, servers.AReplica}, start: startSentinel, numbered: true},
