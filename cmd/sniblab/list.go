@@ -8,6 +8,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
 	"github.com/sniblock/snib/cmd/sniblab/internal/peers"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
 
@@ -54,10 +55,10 @@ func listAll() string {
 		writeTerm(&b, "  "+string(kind), kind.About(), 20)
 	}
 	b.WriteString("\nFaults\n")
-	for _, f := range trial.Faults() {
+	for _, f := range servers.Faults() {
 		text := f.About
 		if f.Needs != "" {
-			text += " (needs " + f.Needs + ")"
+			text += " (needs " + string(f.Needs) + ")"
 		}
 		writeTerm(&b, "  "+f.Name, text, 20)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/demo"
 	"github.com/sniblock/snib/cmd/sniblab/internal/peers"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
@@ -156,7 +157,7 @@ func (l *runCommand) checkFlags() error {
 	if l.time <= 0 {
 		return usagef("--for: %v is not positive", l.time)
 	}
-	all := names(trial.Faults(), func(f trial.FaultInfo) string { return f.Name })
+	all := names(servers.Faults(), func(f servers.Fault) string { return f.Name })
 	for _, name := range l.faults {
 		if !slices.Contains(all, name) {
 			return usagef("--fault: there is no fault %q; there are %s", name, strings.Join(all, ", "))

@@ -254,6 +254,9 @@ func (p *Process) Up() bool {
 	return p.run.running() && !p.run.hung
 }
 
+// Ready returns nil if the server can be used.
+func (p *Process) Ready() error { return p.c.Ready(p.addr) }
+
 // Output returns everything that the server has written, also in earlier runs.
 func (p *Process) Output() string { return string(p.output()) }
 

@@ -50,9 +50,9 @@ type control struct {
 var controls = []control{
 	{name: "no-grace", of: "redis", faults: "store-restart", wrong: func(j *Job) { j.Store.NoGrace = true }, want: []history.Fact{history.Exclusion}},
 	{name: "sentinel-loose", of: "sentinel", faults: "store-restart store-pause", wrong: func(*Job) {}, start: startSentinel(), want: []history.Fact{history.Exclusion}},
-	{name: "deaf", of: "sqlite", faults: "break stop-worker", wrong: func(j *Job) { j.Deaf = true }, want: []history.Fact{history.Untold}},
+	{name: "deaf", of: "sqlite", faults: "break pause", wrong: func(j *Job) { j.Deaf = true }, want: []history.Fact{history.Untold}},
 	{name: "mute", of: "redis", faults: "break", wrong: func(j *Job) { j.Mute = true }, want: []history.Fact{history.Unhinted}},
-	{name: "stale", of: "sqlite", faults: "break stop-worker", wrong: func(j *Job) { j.Stale = true }, want: []history.Fact{history.Exclusion, history.Order}},
+	{name: "stale", of: "sqlite", faults: "break pause", wrong: func(j *Job) { j.Stale = true }, want: []history.Fact{history.Exclusion, history.Order}},
 }
 
 // TestControls checks that each control is refused, or that one of its violations is found.

@@ -20,14 +20,11 @@ func startServed(start func(*world), secure bool) func(*world) {
 	return func(w *world) {
 		start(w)
 		behind := w.direct
-		w.faults, w.proxies, w.Mixed = nil, nil, false
-		w.addWorkerFaults()
+		w.Mixed = false
 		certs := ""
 		if secure {
 			certs = w.dir
 			livetest.Certify(w.t, certs)
-		} else { // in TLS, no request can be told from others
-			w.request = []string{"/v1/acquire"}
 		}
 		var replicas []*store.Replica
 		var addrs []string
@@ -35,13 +32,11 @@ func startServed(start func(*world), secure bool) func(*world) {
 			r := store.StartReplica(w.t, store.NewService(w.t, behind, certs))
 			replicas, addrs = append(replicas, r), append(addrs, r.Addr())
 		}
-		w.addProxies("served", addrs...)
-		w.Store.Certs = certs
-		w.direct = behind
-		w.addSetFaults(&servers.Set{
-			T: w.t, All: servers.List(replicas),
+		w.use("served", &servers.Set{
+			T: w.t, Addrs: addrs, All: servers.List(replicas),
 			Hit: func(rng *rand.Rand) servers.Server { return replicas[rng.IntN(len(replicas))] },
 		})
+		w.Store.Certs, w.direct = certs, behind
 	}
 }
 

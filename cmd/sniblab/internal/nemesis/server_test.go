@@ -15,7 +15,7 @@ import (
 )
 
 // Each function below starts the servers of set-ups, or returns how to. It sets the stores of a
-// world, and adds all faults that the servers can have. A set-up has those that its rows name.
+// world.
 
 // The configuration of servers that save each change before they answer, and of masters
 // that accept no writes without a replica.
@@ -23,22 +23,6 @@ var (
 	always      = []string{"appendonly yes", "appendfsync always"}
 	minReplicas = []string{"min-replicas-to-write 1", "min-replicas-max-lag 2"}
 )
-
-// use makes servers those of the world, whose workers reach them through proxies where possible.
-func (w *world) use(kind string, s *servers.Set) {
-	if s.Direct {
-		w.setStore(kind, s.Addrs...)
-	} else {
-		w.addProxies(kind, s.Addrs...)
-	}
-	s.Moved = func() {
-		for i, p := range w.proxies {
-			p.Redirect(s.Addrs[i])
-			p.Cut()
-		}
-	}
-	w.addSetFaults(s)
-}
 
 func startRedis(conf ...string) func(*world) {
 	return func(w *world) {
@@ -100,12 +84,8 @@ func startRedlock(maxTTL time.Duration, conf ...string) func(*world) {
 // startSQL returns how to start a database.
 func startSQL(kind string, start func(testing.TB) *servers.Set) func(*world) {
 	return func(w *world) {
-		s := start(w.t)
 		w.Mixed = kind != "pgsession"
-		w.use(kind, s)
-		if w.exclusive {
-			w.keepRunning(s.All[0])
-		}
+		w.use(kind, start(w.t))
 	}
 }
 

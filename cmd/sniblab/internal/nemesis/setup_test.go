@@ -48,7 +48,7 @@ const redisQueue = 30 * time.Second
 
 // Groups of faults.
 const (
-	processes = history.KillWorker + " " + history.StopWorker
+	processes = "kill pause"
 	network   = " reset cut late-cut"
 	server    = " store-restart store-pause"
 	forward   = servers.Forward
@@ -69,7 +69,7 @@ var setups = []setup{
 		allows: allow(flushed), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock", about: "five servers that save nothing", start: startRedlock(longTTL), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "redlock-brief", about: "five servers that save nothing, two of which may be killed at a time, with a longest TTL of 2.5 s", start: startRedlock(ttl + lockDelay),
-		faults: history.StopWorker + server, brisk: true, settleTime: longTTL},
+		faults: "pause" + server, brisk: true, settleTime: longTTL},
 	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(longTTL, always...), faults: processes + " break flush" + network + server, settleTime: longTTL},
 	{name: "pg", about: "rows of a server", start: startSQL("pg", servers.Postgres), faults: processes + " break kill-session fsync" + network + server},
 	{name: "pgsession", about: "advisory locks of a server, which nobody can break", start: startSQL("pgsession", servers.Postgres), faults: processes + " kill-session fsync" + network + server,
@@ -87,10 +87,6 @@ var setups = []setup{
 		allows: allow(keysStay, byItsClock), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlock(longTTL), faults: forward + network, allows: allow(stepped), settleTime: longTTL},
 	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlock(longTTL), faults: back + network, allows: allow(keysStay), settleTime: longTTL},
-	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startSQL("pg", servers.Postgres), faults: forward + network, allows: allow(stepped)},
-	{name: "pg-back", about: "rows of a server whose clock is set back", start: startSQL("pg", servers.Postgres), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
-	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startSQL("mysql", servers.MySQL), faults: forward + network, allows: allow(stepped)},
-	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startSQL("mysql", servers.MySQL), faults: history.KillWorker + " " + back + network, allows: allow(listed)},
 	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
 	{name: "served-tls", about: "the same, with TLS and HTTP/2", start: startServed(startSQLite, true), faults: served, brisk: true},
 	{name: "served-redis", about: "two replicas of a lock service, on a Redis server", start: startServed(startRedis(), false), faults: served, brisk: true, settleTime: longTTL, deadWaiterTime: redisQueue},
@@ -150,8 +146,6 @@ var (
 		Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"},
 		For: unbounded, Why: "keys end by the server's clock",
 	}
-	listed = history.Allowance{Fault: back, Facts: []history.Fact{history.Leftover}, For: unbounded,
-		Why: "listings don't write, so they show the later end until the next request"}
 )
 
 // bound returns the time within which all workers make progress after the heal.

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
-	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -19,10 +20,12 @@ func startSQLite(w *world) {
 	dir := filepath.Join(w.dir, "disk")
 	mounted := w.mount(dir)
 	file := filepath.Join(dir, "locks.db")
-	w.setStore("sqlite", file)
 	w.Mixed = true
-	if mounted {
-		w.addFault("disk-full", func(duration time.Duration) { w.fill(file, duration) })
+	w.use("sqlite", &servers.Set{T: w.t, Addrs: []string{file}, Direct: true, Own: map[string]func(servers.Strike){
+		"disk-full": func(k servers.Strike) { k.Hold(func() { w.fill(file, k.Wait) }) },
+	}})
+	if !mounted {
+		w.faults = slices.DeleteFunc(w.faults, func(f servers.Fault) bool { return f.Name == "disk-full" })
 	}
 }
 
@@ -45,7 +48,7 @@ func (w *world) mount(dir string) bool {
 
 // fill fills the disk of a database for a while. SQLite could still write at the
 // beginning of its log; a reader prevents that.
-func (w *world) fill(file string, duration time.Duration) {
+func (w *world) fill(file string, wait func()) {
 	w.t.Helper()
 	reader, err := sqlite3.OpenFlags(file, sqlite3.OPEN_READONLY)
 	if err != nil {
@@ -61,7 +64,7 @@ func (w *world) fill(file string, duration time.Duration) {
 	if err := os.WriteFile(filler, make([]byte, diskSize), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		w.t.Errorf("fill the disk: %v, want that there is no room", err)
 	}
-	w.waitDuringFault(duration)
+	wait()
 	if err := os.Remove(filler); err != nil {
 		w.t.Errorf("make room on the disk: %v", err)
 	}

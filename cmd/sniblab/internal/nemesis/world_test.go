@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,19 +29,16 @@ func (quietTB) Failed() bool { return false }
 
 // A world is one set-up while it runs: its servers, its workers and its faults.
 type world struct {
-	t         testing.TB
-	dir       string // of the logs
-	r         *rand.Rand
-	log       *history.Log
-	names     []string // of the faults of the set-up
-	faults    []fault
-	exclusive bool // clocks are set, and no worker is stopped during a fault
-	brisk     bool
-	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
-	ids       int64
+	t      testing.TB
+	dir    string // of the logs
+	r      *rand.Rand
+	log    *history.Log
+	faults []servers.Fault
+	brisk  bool
+	ids    int64
 
-	proxies []*livetest.Proxy // of the workers, to each server
-	request []string          // the requests whose answers are lost; none for any
+	set  *servers.Set
+	ways []*livetest.Proxy // of the workers, to each server
 
 	Job                   // of the workers; Name, Log and Seed are filled in
 	direct  store.Store   // past all proxies, for operators and for the final check
@@ -56,6 +52,7 @@ type workerProcess struct {
 	*livetest.Child
 	number, incarnation int
 	name                string
+	resumed             func() // logs that it goes on
 }
 
 // newWorld starts the servers of a set-up. The world has the faults of the set-up.
@@ -66,30 +63,30 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
-	w.names = strings.Fields(s.faults)
+	w.faults = servers.Faults()
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
-	w.exclusive = s.has(servers.Forward) || s.has(servers.Back)
-	w.Abandon = !w.exclusive
-	w.addWorkerFaults()
+	w.Abandon = !s.has(servers.Forward) && !s.has(servers.Back)
 	s.start(w)
-	for _, name := range w.names {
-		if !slices.ContainsFunc(w.faults, func(f fault) bool { return f.name == name }) && name != "disk-full" { // not everybody may mount
-			t.Errorf("the servers of %s can't have the fault %q", s.name, name)
-		}
+	if w.set.Own == nil {
+		w.set.Own = map[string]func(servers.Strike){}
 	}
-	w.keepFaults(w.names)
+	w.set.Own["break"] = func(servers.Strike) { w.breakLock() }
+	w.keepFaults(strings.Fields(s.faults))
 	return w
 }
 
-// setStore sets the addresses at which all processes reach the store.
-func (w *world) setStore(kind string, addrs ...string) {
-	w.Store = newStore(kind, addrs...)
-	w.direct = w.Store
+// use makes servers those of the world, whose workers reach them through proxies where possible.
+func (w *world) use(kind string, s *servers.Set) {
+	w.set, w.ways = s, s.NewWays()
+	w.direct, w.Store = newStore(kind, slices.Clone(s.Addrs)...), newStore(kind, slices.Clone(s.Addrs)...)
+	for i, way := range w.ways {
+		w.Store.Addrs[i] = way.Addr()
+	}
 }
 
 // keepFaults removes all faults except those with these names.
 func (w *world) keepFaults(names []string) {
-	w.faults = slices.DeleteFunc(w.faults, func(f fault) bool { return !slices.Contains(names, f.name) })
+	w.faults = slices.DeleteFunc(w.faults, func(f servers.Fault) bool { return !slices.Contains(names, f.Name) })
 	if len(w.faults) == 0 {
 		w.t.Fatalf("the set-up has none of the faults %q", names)
 	}
@@ -101,14 +98,14 @@ func (w *world) logEvent(e history.Event) {
 	w.log.Add(e)
 }
 
-// logFault calls do and logs a fault from before the call until after it. worker is
-// the affected worker, or "".
-func (w *world) logFault(name, worker string, do func()) {
+// beginFault logs the begin of a fault, and returns a function that logs its end. worker is the
+// affected worker, or "".
+func (w *world) beginFault(name, worker string) (end func()) {
 	w.ids++
-	id := w.ids
-	w.logEvent(history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: id})
-	do()
-	w.logEvent(history.Event{Kind: history.End, Fault: name, Worker: worker, ID: id})
+	e := history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: w.ids}
+	w.logEvent(e)
+	e.Kind = history.End
+	return func() { w.logEvent(e) }
 }
 
 // startWorker starts a worker for the first time, or again.
@@ -202,19 +199,15 @@ func (w *world) run(workers int, duration, bound, leftoverBound time.Duration) {
 // injectFaults runs one fault after the other.
 func (w *world) injectFaults(duration time.Duration) {
 	w.t.Helper()
-	order := w.r.Perm(len(w.faults)) // each fault runs once before any is repeated
+	next := servers.Schedule(w.r, w.faults)
 	for began := time.Now(); time.Since(began) < duration; {
-		if len(order) == 0 {
-			order = w.r.Perm(len(w.faults))
-		}
-		f := w.faults[order[0]]
-		order = order[1:]
+		f := next()
 		if w.brisk {
-			f.run(time.Duration(w.r.Int64N(int64(500 * time.Millisecond))))
+			w.strike(f, time.Duration(w.r.Int64N(int64(500*time.Millisecond))))
 			w.pause(500 * time.Millisecond)
 			continue
 		}
-		f.run(300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2)))
+		w.strike(f, 300*time.Millisecond+time.Duration(w.r.Int64N(int64(ttl)*3/2)))
 		if w.r.IntN(6) > 0 {
 			w.pause(500 * time.Millisecond)
 		} else {
@@ -222,8 +215,8 @@ func (w *world) injectFaults(duration time.Duration) {
 		}
 	}
 	for _, name := range lastFaults {
-		if i := slices.IndexFunc(w.faults, func(f fault) bool { return f.name == name }); i >= 0 {
-			w.faults[i].run(ttl)
+		if i := slices.IndexFunc(w.faults, func(f servers.Fault) bool { return f.Name == name }); i >= 0 {
+			w.strike(w.faults[i], ttl)
 			break
 		}
 	}

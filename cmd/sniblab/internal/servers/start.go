@@ -192,7 +192,7 @@ func Replicated(t testing.TB, p *Pair) *Set {
 	s.Own = map[string]func(Strike){"failover": func(k Strike) {
 		p.Failover(func() {
 			s.Addrs[0] = p.Primary.Addr()
-			s.Moved()
+			s.move()
 		}, func(fail func()) {
 			k.Hold(func() {
 				if !p.synchronous { // the replica lags

@@ -87,6 +87,9 @@ func (r *Replica) MayEnd() {}
 // Up returns true.
 func (r *Replica) Up() bool { return true }
 
+// Ready returns nil.
+func (r *Replica) Ready() error { return nil }
+
 // Restart starts the process, which was killed.
 func (r *Replica) Restart() {
 	r.t.Helper()

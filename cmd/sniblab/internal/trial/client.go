@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/judge"
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/cmd/sniblab/internal/target"
 	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
@@ -18,30 +21,37 @@ const sampling = 20 * time.Millisecond
 // briskWork is what holds of a brisk trial, and the pauses between them, are shorter than.
 const briskWork = 5 * time.Millisecond
 
-// A client competes for the lock through a target's process. All fields belong to its own
-// goroutine, if they don't say otherwise.
+// A client competes for the lock through a target's process.
 type client struct {
 	b      *trial
 	number int
 	name   string
 	rng    *rand.Rand
 
-	process  *target.Process
-	worker   string // the name of the process in the history: A, A2, A3 …
+	life     atomic.Pointer[life]
 	restarts int
 	shared   *client // whose process it uses, or nil
-	sharers  []*client
 	ids      int64
+	hold     atomic.Int64 // the ID of the latest hold; 0 if it has written
+	resumed  func()       // records that the process goes on
 
-	answers       chan answer       // from the process
-	variants      chan variant      // from the director
-	interruptions chan interruption // likewise; they are received while the client waits
+	answers chan answer // from the process
+	visits  chan *visit // from the director
+	waits   atomic.Bool // for the lock
 }
 
-// An interruption happens to a client that waits for the lock.
-type interruption struct {
-	do   func(*client) (waits bool) // waits reports whether it still waits
-	done chan struct{}
+// A life is one process of a client.
+type life struct {
+	*target.Process
+	worker string        // its name in the history: A, A2, A3 …
+	gone   chan struct{} // closed when it was killed
+	kill   func()
+}
+
+func newLife(p *target.Process, worker string) *life {
+	l := &life{Process: p, worker: worker, gone: make(chan struct{})}
+	l.kill = sync.OnceFunc(func() { p.Kill(); close(l.gone) })
+	return l
 }
 
 // An answer is a message of a target, and when it came.
@@ -50,25 +60,13 @@ type answer struct {
 	at int64
 }
 
-// a variant is what the director wants a client to do with its next acquisition. Functions may be
-// nil.
-type variant struct {
-	before    func(c *client)           // is called before the request is sent
-	asked     func(c *client)           // is called in a goroutine then, and may see to the answers
-	acquiring func(c *client, id int64) // is in place of an acquisition; the request is sent already
-	over      func(c *client)           // is called when the acquisition has its answer
-	holding   func(c *client, id int64) // is in place of a hold's work, up to its release
-	done      chan struct{}
-}
-
 // start starts the process of a client.
 func (c *client) start(ctx context.Context) error {
 	c.restarts++
-	c.worker = c.name
+	worker := c.name
 	if c.restarts > 1 {
-		c.worker = fmt.Sprintf("%s%d", c.name, c.restarts)
+		worker = fmt.Sprintf("%s%d", c.name, c.restarts)
 	}
-	worker := c.worker
 	var env []string
 	if clock := c.b.store.clientClocks[c.number]; clock != nil {
 		env = clock.Env()
@@ -79,7 +77,7 @@ func (c *client) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.process = p
+	c.life.Store(newLife(p, worker))
 	c.b.log(history.Event{Kind: history.Start, Worker: worker})
 	return nil
 }
@@ -97,8 +95,8 @@ func (c *client) ways() []*livetest.Proxy { return c.b.store.ways[c.number] }
 
 // kill ends the process.
 func (c *client) kill() {
-	if c.process != nil {
-		c.process.Kill()
+	if l := c.life.Load(); l != nil {
+		l.kill()
 	}
 }
 
@@ -122,12 +120,7 @@ func (c *client) receive(worker string, m target.Message) {
 		c.b.log(e)
 		return
 	}
-	for _, other := range c.sharers {
-		if m.ID>>32 == int64(other.number) {
-			c = other
-		}
-	}
-	c.answers <- answer{m, e.At}
+	c.b.clients[m.ID>>32].answers <- answer{m, e.At} // it may share the process
 }
 
 // run acquires and releases the lock until the trial is over.
@@ -141,7 +134,7 @@ func (c *client) run(ctx context.Context) {
 		default:
 		}
 		c.cycle(ctx)
-		c.sleep(ctx, c.pause())
+		c.b.wait(ctx, c.pause())
 	}
 }
 
@@ -156,75 +149,116 @@ func (c *client) pause() time.Duration {
 
 func (c *client) upTo(d time.Duration) time.Duration { return time.Duration(c.rng.Int64N(int64(d))) }
 
-// cycle acquires the lock once, and does what the director wants with it.
+// A cycle is one acquisition, and the hold that it may lead to.
+type cycle struct {
+	*client
+	*life
+	ctx   context.Context
+	id    int64  // of the hold
+	visit *visit // of [servers.Anytime] if no fault waits for the client
+}
+
+// cycle acquires the lock once, and lets a fault happen.
 func (c *client) cycle(ctx context.Context) {
-	var a variant
+	c.ids++
+	y := &cycle{client: c, life: c.owner().life.Load(), ctx: ctx, id: int64(c.number)<<32 | c.ids} // unique among clients that share a process
 	select {
-	case a = <-c.variants:
-		defer close(a.done)
+	case y.visit = <-c.visits:
+	default:
+		y.visit = newVisit(servers.Anytime)
+	}
+	defer y.endVisit()
+	if y.isGone() { // it is about to start again
+		return
+	}
+	c.b.log(history.Event{Kind: history.Call, Worker: y.worker, ID: y.id, Name: lockName, Any: true})
+	y.meet(servers.Acquiring)
+	granted := y.acquire()
+	y.pass(servers.Acquiring)
+	if !granted || y.isGone() {
+		return
+	}
+	y.visit.granted = true
+	y.hold.Store(y.id)
+	y.meet(servers.Holding)
+	if y.work() {
+		y.finish()
+	}
+	y.meet(servers.Releasing)
+	y.release()
+	y.pass(servers.Releasing)
+}
+
+// meet lets a fault begin that waits for this moment.
+func (y *cycle) meet(when servers.Moment) {
+	if y.visit.when != when {
+		return
+	}
+	close(y.visit.met)
+	select {
+	case <-y.visit.goOn:
+	case <-y.ctx.Done():
+	}
+}
+
+// pass lets a fault end that waited for this moment.
+func (y *cycle) pass(when servers.Moment) {
+	if y.visit.when != when {
+		return
+	}
+	close(y.visit.passed)
+	y.awaitOver()
+}
+
+// awaitOver waits for the end of the fault.
+func (y *cycle) awaitOver() {
+	select {
+	case <-y.visit.over:
+	case <-y.ctx.Done():
+	}
+}
+
+// endVisit ends a visit together with the cycle.
+func (y *cycle) endVisit() {
+	select {
+	case <-y.visit.met:
+		y.awaitOver() // it may just start the client's process again
 	default:
 	}
-	c.ids++
-	id := int64(c.number)<<32 | c.ids // unique among clients that share a process
-	worker := c.owner().worker
-	c.b.log(history.Event{Kind: history.Call, Worker: worker, ID: id, Name: lockName, Any: true})
-	granted := c.acquire(ctx, id, a)
-	if !granted {
-		return
+	close(y.visit.done)
+}
+
+// isGone reports whether the process was killed.
+func (y *cycle) isGone() bool {
+	select {
+	case <-y.gone:
+		return true
+	default:
+		return false
 	}
-	if a.holding != nil {
-		a.holding(c, id)
-		return
-	}
-	if c.stay(ctx, id, c.workTime()) {
-		c.finish(ctx, id)
-	}
-	c.release(ctx, id)
 }
 
 // acquire asks for the lock, and reports whether the client got it.
-func (c *client) acquire(ctx context.Context, id int64, a variant) bool {
-	if a.before != nil {
-		a.before(c)
+func (y *cycle) acquire() bool {
+	y.Send(target.Message{Type: target.Acquire, ID: y.id, Wait: (3 * TTL).Milliseconds()})
+	y.waits.Store(true)
+	defer y.waits.Store(false)
+	m, ok := y.answer()
+	return ok && m.Type == target.Granted
+}
+
+// work works under the lock, and reports whether the client held it all the time. After a fault, it
+// works on for half a TTL: what went wrong shows only then.
+func (y *cycle) work() bool {
+	switch y.visit.when {
+	case servers.Anytime:
+		return y.stay(y.workTime(), nil)
+	case servers.Releasing:
+		return true
+	case servers.Holding:
+		return y.stay(time.Hour, y.visit.over) && y.stay(TTL/2, nil)
 	}
-	if a.over != nil {
-		defer a.over(c)
-	}
-	if a.asked != nil {
-		began, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(ended)
-			close(began)
-			a.asked(c)
-		}()
-		<-began
-		defer func() { <-ended }()
-	}
-	process := c.owner().process
-	process.Send(target.Message{Type: target.Acquire, ID: id, Wait: (3 * TTL).Milliseconds()})
-	if a.acquiring != nil {
-		a.acquiring(c, id)
-		return false
-	}
-	for {
-		select {
-		case m := <-c.answers:
-			if m.ID == id {
-				return m.Type == target.Granted
-			}
-		case i := <-c.interruptions:
-			waits := i.do(c)
-			close(i.done)
-			if !waits {
-				return false
-			}
-		case <-process.Failed():
-			c.b.stop(process.Err())
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
+	return y.stay(TTL/2, nil)
 }
 
 // workTime returns for how long to hold the lock.
@@ -241,19 +275,20 @@ func (c *client) workTime() time.Duration {
 	}
 }
 
-// answer waits for the answer to the last request about a hold. It reports whether there is one.
-func (c *client) answer(ctx context.Context, id int64) (answer, bool) {
-	process := c.owner().process
+// answer waits for the answer to the last request, and reports whether there is one.
+func (y *cycle) answer() (answer, bool) {
 	for {
 		select {
-		case m := <-c.answers:
-			if m.ID == id {
+		case m := <-y.answers:
+			if m.ID == y.id {
 				return m, true
 			}
-		case <-process.Failed():
-			c.b.stop(process.Err())
+		case <-y.gone:
 			return answer{}, false
-		case <-ctx.Done():
+		case <-y.Failed():
+			y.b.stop(y.Err())
+			return answer{}, false
+		case <-y.ctx.Done():
 			return answer{}, false
 		}
 	}
@@ -261,36 +296,36 @@ func (c *client) answer(ctx context.Context, id int64) (answer, bool) {
 
 // ask asks whether the client still holds the lock, and records the answer. A client that says yes
 // believed so at least until the question was sent: at the moment that ask returns.
-func (c *client) ask(ctx context.Context, id int64) (sent int64, held bool) {
-	sent = c.b.now()
-	c.owner().process.Send(target.Message{Type: target.Check, ID: id})
-	m, ok := c.answer(ctx, id)
+func (y *cycle) ask() (sent int64, held bool) {
+	sent = y.b.now()
+	y.Send(target.Message{Type: target.Check, ID: y.id})
+	m, ok := y.answer()
 	if !ok {
 		return sent, false
 	}
-	e := history.Event{At: sent, Kind: history.Valid, Worker: c.owner().worker, ID: id}
+	e := history.Event{At: sent, Kind: history.Valid, Worker: y.worker, ID: y.id}
 	if !m.Held {
 		e.At, e.Kind = m.at, history.Told
 	}
-	c.b.log(e)
+	y.b.log(e)
 	return sent, m.Held
 }
 
-// holds is ask without the moment.
-func (c *client) holds(ctx context.Context, id int64) bool {
-	_, held := c.ask(ctx, id)
-	return held
-}
-
-// stay works for a time, and asks again and again. It returns false if the lock is lost.
-func (c *client) stay(ctx context.Context, id int64, d time.Duration) bool {
+// stay works for a time, or until a channel is closed, and asks again and again. It returns false
+// if the lock is lost.
+func (y *cycle) stay(d time.Duration, until <-chan struct{}) bool {
 	for end := time.Now().Add(d); ; {
 		left := time.Until(end)
+		select {
+		case <-until:
+			return true
+		default:
+		}
 		if left <= 0 {
 			return true
 		}
-		c.sleep(ctx, min(left, sampling))
-		if ctx.Err() != nil || !c.holds(ctx, id) {
+		awaitOr(y.ctx, until, min(left, sampling))
+		if _, held := y.ask(); !held {
 			return false
 		}
 	}
@@ -299,34 +334,30 @@ func (c *client) stay(ctx context.Context, id int64, d time.Duration) bool {
 // finish writes what the work has made, if the client still holds the lock. The write counts from
 // the last moment at which the client is known to have believed in the lock: what comes after that
 // may be our own delay.
-func (c *client) finish(ctx context.Context, id int64) {
-	if sent, held := c.ask(ctx, id); held {
-		c.write(id, sent)
+func (y *cycle) finish() {
+	if sent, held := y.ask(); held {
+		y.write(y.worker, sent)
 	}
 }
 
-// write records a write that reaches the resource at a moment.
-func (c *client) write(id, at int64) {
-	c.b.log(history.Event{Kind: judge.Write, At: at, Worker: c.owner().worker, ID: id})
+// write records that the write of the latest hold reaches the resource at a moment, unless it has
+// reached it before.
+func (c *client) write(worker string, at int64) {
+	if id := c.hold.Swap(0); id != 0 {
+		c.b.log(history.Event{Kind: judge.Write, At: at, Worker: worker, ID: id})
+	}
 }
 
-func (c *client) release(ctx context.Context, id int64) {
-	worker := c.owner().worker
-	c.b.log(history.Event{Kind: history.Release, Worker: worker, ID: id})
-	c.owner().process.Send(target.Message{Type: target.Release, ID: id})
+func (y *cycle) release() {
+	if y.isGone() {
+		return
+	}
+	y.b.log(history.Event{Kind: history.Release, Worker: y.worker, ID: y.id})
+	y.Send(target.Message{Type: target.Release, ID: y.id})
 	for {
-		m, ok := c.answer(ctx, id)
+		m, ok := y.answer()
 		if !ok || m.Type == target.Released || m.Type == target.Failed {
 			return
 		}
-	}
-}
-
-func (c *client) sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -6,153 +6,205 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/internal/history"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
-// A need is what a fault needs of the store or of the target.
-type need string
-
-const (
-	ownProcess need = "a process for each client"
-	aServer    need = "a server"
-	anOwnWay   need = "addresses that the lab can stand in for"
-	toForget   need = "a Redis server alone"
-	aReplica   need = "several servers, one of which leads"
-	aMajority  need = "redlock"
-	aClock     need = "a server that asks libc for the time, and a C compiler"
-	aDisk      need = "a server that writes its files by libc, and a C compiler"
-
-	aClientClock need = "a program that asks libc for the time, as those in Go don't, and a C compiler"
-)
-
-// A fault is something that the director makes go wrong. It records when.
-type fault struct {
-	name  string
-	about string
-	needs need // or ""
-	do    func(ctx context.Context, b *trial, victim *client, rng *rand.Rand)
-}
-
-// faults is the table of all faults. "sniblab list" and docs/lab.md show it.
-func faults() []fault {
-	of := map[string]need{
-		"store-pause": aServer, "store-restart": aServer, "store-forget": toForget, "forget-quorum": aMajority,
-		servers.Forward: aClock, servers.Back: aClock, "disk-full": aDisk, "failover": aReplica,
-	}
-	all := []fault{
-		{"pause", "a holder is stopped (SIGSTOP) for 0.8 to 2.2 TTLs, and then works on", "", pause},
-		{"late-write", "a holder is stopped for more than a TTL, just after it has looked at the lock; its write arrives then", "", lateWrite},
-		{"kill", "a holder is killed (kill -9), and started again", ownProcess, killHolder},
-		{"stop-waiter", "a client that waits for the lock is stopped for 0.5 to 2 TTLs", "", stopWaiter},
-		{"kill-waiter", "a client that waits for the lock is killed, and started again", ownProcess, killWaiter},
-		{"clock-forward", "the clock of a holder is set forward by 2 to 4 TTLs", aClientClock, stepClient("clock-forward", 1)},
-		{"clock-back", "the clock of a holder is set back by 2 to 4 TTLs", aClientClock, stepClient("clock-back", -1)},
-		{"crash", "a client that acquires is killed after the server's answer to one of its requests, the first to the third, was lost", anOwnWay, crash},
-		{"lost-acquire", "the server's answer to one of the requests of a client that acquires, the first to the third, is lost with its connection", anOwnWay, lostAcquire},
-		{"lost-renewal", "the answer to the first request of a client that holds the lock is lost with its connection", anOwnWay, lostRenewal},
-		{"lost-release", "the answer to a client that releases is lost with its connection", anOwnWay, lostRelease},
-		{"slow-acquire", "the answers of a server, the last one of several, to a client that acquires are late by more than a TTL", anOwnWay, slowAcquire},
-		{"slow-release", "the requests, or the answers, of a client that releases are late by more than a TTL", anOwnWay, slowRelease},
-		{"delay", "all requests and answers take 10 to 40 ms, for two seconds", anOwnWay, delay},
-		{"stall", "nothing passes for 100 ms, ten times", anOwnWay, stall},
-		{"cut", "a holder is cut off from the server, without being told, for 1.2 to 2 TTLs", anOwnWay, disconnect("cut", sever)},
-		{"late-cut", "a holder is cut off for 1.2 to 2 TTLs, and then all that was sent meanwhile arrives", anOwnWay, disconnect("late-cut", holdBack)},
-		{"no-answers", "the requests of a holder arrive, and no answers come back, for 1.2 to 2 TTLs", anOwnWay, disconnect("no-answers", swallow)},
-	}
-	for _, f := range servers.Faults() {
-		if needs, ours := of[f.Name]; ours { // the others break what locks assume: the nemesis excuses that
-			all = append(all, fault{f.Name, f.About, needs, strike(f.Name)})
-		}
-	}
-	return all
-}
-
-// A FaultInfo describes a fault.
-type FaultInfo struct {
-	Name, About string
-	Needs       string // or ""
-}
-
-// Faults describes all faults.
-func Faults() []FaultInfo {
-	var all []FaultInfo
-	for _, f := range faults() {
-		all = append(all, FaultInfo{f.name, f.about, string(f.needs)})
-	}
-	return all
+// Faults returns those of the table that trials can have.
+func Faults() []servers.Fault {
+	return slices.DeleteFunc(servers.Faults(), func(f servers.Fault) bool { return f.Needs == servers.Nemesis })
 }
 
 // fits reports whether a target can have a fault.
-func (f fault) fits(c Target) bool {
-	kind := c.Store.of()
-	switch f.needs {
-	case "":
+func fits(f servers.Fault, c Target) bool {
+	has := slices.Contains(c.Store.of().has, f.Needs)
+	switch f.Needs {
+	case servers.Nothing:
 		return true
-	case ownProcess:
+	case servers.OwnProcess:
 		return !c.Together
-	case aClientClock:
+	case servers.AClientClock:
 		return c.LibcClock && servers.HasCompiler()
-	case aClock, aDisk:
-		return slices.Contains(kind.has, f.needs) && servers.HasCompiler()
-	case anOwnWay:
-		return slices.Contains(kind.has, anOwnWay) && (!c.OneWay || f.name == "delay" || f.name == "stall")
+	case servers.AClock, servers.ADisk:
+		return has && servers.HasCompiler()
+	case servers.AnOwnWay:
+		return has && (!c.OneWay || f.Name == "delay" || f.Name == "stall")
 	}
-	return slices.Contains(kind.has, f.needs)
+	return has
+}
+
+// CheckFaults returns an error if a target can have none of the faults with these names.
+func CheckFaults(c Target, names []string) error {
+	_, err := faultsFor(c, names)
+	return err
 }
 
 // faultsFor returns the faults that a target is run under.
-func faultsFor(c Target, only []string) ([]fault, error) {
+func faultsFor(c Target, only []string) ([]servers.Fault, error) {
 	if c.Faults != nil {
 		only = c.Faults
 	}
-	var chosen []fault
-	for _, f := range faults() {
-		if (only == nil || slices.Contains(only, f.name)) && f.fits(c) {
-			chosen = append(chosen, f)
-		}
-	}
+	chosen := slices.DeleteFunc(Faults(), func(f servers.Fault) bool {
+		return only != nil && !slices.Contains(only, f.Name) || !fits(f, c)
+	})
 	if len(chosen) == 0 && c.Work == 0 {
 		return nil, fmt.Errorf("%s on the store %s can't have the faults %s: sniblab list says what they need", c.Name, c.Store, strings.Join(only, ", "))
 	}
 	return chosen, nil
 }
 
-// ttls returns a random time between so many TTLs.
-func ttls(rng *rand.Rand, from, to float64) time.Duration {
-	return time.Duration((from + rng.Float64()*(to-from)) * float64(TTL))
+// A visit is a fault that waits for a client at a moment of its next acquisition.
+type visit struct {
+	when    servers.Moment
+	proceed func() // lets the client go on
+
+	met    chan struct{} // closed when the client is at the moment, where it waits
+	goOn   chan struct{} // closed by proceed
+	passed chan struct{} // closed when what it was about to do is done
+	over   chan struct{} // closed when the fault has ended
+	done   chan struct{} // closed when the client has done with the lock, or did not get it
+
+	granted bool // it got the lock; set before done is closed
 }
 
-// let has a client do a variant, and waits for its end. If the client does not come to it, because
-// it does not get the lock, let gives up.
-func (b *trial) let(ctx context.Context, c *client, a variant) {
-	a.done = make(chan struct{})
-	select {
-	case c.variants <- a:
-	case <-ctx.Done(): // the client has ended, and may have left a variant there
-		return
+func newVisit(when servers.Moment) *visit {
+	v := &visit{when: when}
+	for _, ch := range []*chan struct{}{&v.met, &v.goOn, &v.passed, &v.over, &v.done} {
+		*ch = make(chan struct{})
 	}
-	wait := time.NewTimer(4 * TTL)
-	defer wait.Stop()
+	v.proceed = sync.OnceFunc(func() { close(v.goOn) })
+	return v
+}
+
+// A strike is a fault that the director does to a client.
+type strike struct {
+	ctx    context.Context
+	b      *trial
+	fault  servers.Fault
+	victim *client
+	lasts  time.Duration
+	visit  *visit // the latest, or nil
+	met    bool   // the client was at its moment
+}
+
+// strike does a fault to a client.
+func (b *trial) strike(ctx context.Context, f servers.Fault, victim *client, rng *rand.Rand) {
+	s := &strike{ctx: ctx, b: b, fault: f, victim: victim, lasts: f.Duration(rng, TTL)}
+	owner := victim.owner()
+	f.Do(b.store.Set, servers.Strike{
+		Rand: rng, For: s.lasts, TTL: TTL, Step: time.Duration((2 + 2*rng.Float64()) * float64(TTL)),
+		Ways: victim.ways(), All: b.store.allWays(), At: s.at, Wait: s.wait, Proceed: s.proceed,
+		Stop: owner.stop, Resume: owner.resume, Restart: func() { owner.restart(ctx) },
+		StepClock: func(by time.Duration) { b.store.clientClocks[owner.number].StepClock(by) },
+		Write: func() {
+			if s.met {
+				victim.write(owner.life.Load().worker, b.now())
+			}
+		},
+	})
+	b.store.reviveAny()
+	if b.store.Set != nil && b.store.Settle != nil {
+		b.store.Settle()
+	}
+	if f.Needs == servers.ADisk {
+		b.await(ctx, livetest.Patience, func() bool {
+			b.store.reviveAny() // PostgreSQL may first fail to recover from what it could not write, and then end
+			return b.store.Hit(nil).Ready() == nil
+		})
+	}
+}
+
+// at calls fail at a moment. See [servers.Strike].
+func (s *strike) at(when servers.Moment, fail func()) (granted bool) {
+	recorded := func() {
+		defer s.b.begin(s.fault.Name, "")()
+		fail()
+	}
+	switch when {
+	case servers.Anytime:
+		recorded()
+		return false
+	case servers.Waiting:
+		return s.meet(s.b.clients[(s.victim.number+1)%len(names)], servers.Holding, func() {
+			s.proceed()
+			if s.b.await(s.ctx, TTL, s.victim.waits.Load); s.victim.waits.Load() {
+				recorded()
+			}
+		})
+	}
+	return s.meet(s.victim, when, recorded)
+}
+
+// meet calls fail while a client is at a moment. A client that does not get the lock can't be met
+// when it holds it: then fail is called nonetheless.
+func (s *strike) meet(c *client, when servers.Moment, fail func()) (granted bool) {
+	v := newVisit(when)
+	s.visit, s.met = v, s.await(c, v)
+	if s.met || when == servers.Holding {
+		fail()
+	}
+	close(v.over)
+	v.proceed()
+	awaitOr(s.ctx, v.done, 4*TTL)
 	select {
-	case <-a.done:
-	case <-ctx.Done():
-	case <-wait.C:
+	case <-v.done:
+		return v.granted
+	default:
+		return false
+	}
+}
+
+// await waits until a client is at the moment of a visit, and reports whether it is. If the client
+// does not come to it, because it does not get the lock, await gives up.
+func (s *strike) await(c *client, v *visit) bool {
+	select {
+	case c.visits <- v:
+	case <-s.ctx.Done(): // the client has ended, and may have left a visit there
+		return false
+	}
+	for range 2 {
 		select {
-		case <-c.variants: // it has not taken it
-		case <-a.done:
+		case <-v.met:
+			return true
+		case <-v.done:
+			return false
+		case <-s.ctx.Done():
+			return false
 		case <-time.After(4 * TTL):
-		case <-ctx.Done():
+		}
+		select {
+		case <-c.visits: // it has not taken it
+			close(v.done)
+			return false
+		default:
 		}
 	}
+	return false
+}
+
+// proceed lets the client go on that was met.
+func (s *strike) proceed() {
+	if s.visit != nil {
+		s.visit.proceed()
+	}
+}
+
+// wait waits for as long as the fault lasts.
+func (s *strike) wait() {
+	s.proceed()
+	if s.visit != nil && (s.visit.when == servers.Acquiring || s.visit.when == servers.Releasing) {
+		awaitOr(s.ctx, s.visit.passed, 8*TTL)
+		return
+	}
+	s.b.wait(s.ctx, s.lasts)
 }
 
 // wait waits for a time.
-func (b *trial) wait(ctx context.Context, d time.Duration) {
-	b.await(ctx, d, func() bool { return false })
-}
+func (b *trial) wait(ctx context.Context, d time.Duration) { awaitOr(ctx, nil, d) }
 
 // awaitOr waits for ch, or for a time.
 func awaitOr(ctx context.Context, ch <-chan struct{}, d time.Duration) {
@@ -163,65 +215,39 @@ func awaitOr(ctx context.Context, ch <-chan struct{}, d time.Duration) {
 	}
 }
 
-// whileHeld makes something happen while a client holds the lock, if it gets it. The client works
-// on until half a TTL after that: what went wrong shows only then.
-func (b *trial) whileHeld(ctx context.Context, c *client, do func()) {
-	held, over, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		b.let(ctx, c, variant{holding: func(c *client, id int64) {
-			close(held)
-			has := true
-			for has {
-				select {
-				case <-over:
-					if c.stay(ctx, id, TTL/2) {
-						c.finish(ctx, id)
-					}
-					has = false
-				default:
-					has = c.stay(ctx, id, sampling)
-				}
-			}
-			c.release(ctx, id)
-		}})
-	}()
-	select {
-	case <-held:
-	case <-done: // it does not get the lock
+// reviveAny restarts the server that the next fault would hit if it has ended by itself, as MariaDB
+// may when its clock goes back, also long after that, and PostgreSQL when its disk is full. Only
+// servers with a shim may do that.
+func (s *store) reviveAny() {
+	if s.Set == nil || s.Shim == nil {
+		return
 	}
-	do()
-	close(over)
-	<-done
+	of := s.Hit(rand.New(rand.NewPCG(0, 0)))
+	if !of.Up() {
+		of.Restart()
+	}
+	of.MayEnd()
 }
 
-// during records a fault of the store or of the network while do does it.
-func (b *trial) during(name string, do func()) {
-	defer b.begin(name, "")()
-	do()
+// stop stops the process of a client, and resume lets it go on.
+func (c *client) stop() {
+	c.resumed = c.b.begin(history.StopWorker, c.life.Load().worker)
+	if err := c.life.Load().Stop(); err != nil {
+		c.b.failf("stop %s: %w", c.name, err)
+	}
 }
 
-// stopFor stops the process of a client for a time. before is called just before it goes on.
-func (c *client) stopFor(ctx context.Context, d time.Duration, before func()) {
-	owner := c.owner()
-	end := c.b.begin(history.StopWorker, owner.worker)
-	if err := owner.process.Stop(); err != nil {
-		c.b.failf("stop %s: %w", owner.worker, err)
+func (c *client) resume() {
+	if err := c.life.Load().Resume(); err != nil {
+		c.b.failf("resume %s: %w", c.name, err)
 	}
-	c.sleep(ctx, d)
-	before()
-	if err := owner.process.Resume(); err != nil {
-		c.b.failf("resume %s: %w", owner.worker, err)
-	}
-	end()
+	c.resumed()
 }
 
 // restart kills the process of a client as a crash would, and starts it again.
-func (c *client) restart(ctx context.Context, fault string) {
-	end := c.b.begin(fault, c.worker)
-	c.b.begin(history.KillWorker, c.worker)()
+func (c *client) restart(ctx context.Context) {
+	c.b.begin(history.KillWorker, c.life.Load().worker)()
 	c.kill()
-	end()
 	for _, way := range c.ways() {
 		way.Heal()
 	}

@@ -11,7 +11,6 @@ package trial
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -173,8 +172,8 @@ func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 			return err
 		}
 		s := openStore(t, c)
-		if o.Server, err = s.version(); err != nil {
-			return fmt.Errorf("ask the server for its version: %w", err)
+		if o.Server, err = c.Store.version(t); err != nil {
+			return err
 		}
 		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {
 			lastSeed = seed

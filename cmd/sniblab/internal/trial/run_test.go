@@ -249,7 +249,7 @@ func TestZooKeeperDisk(t *testing.T) {
 	})
 	s.Shim.FillDisk(false)
 	s.reviveAny()
-	if _, err := s.version(); err != nil {
+	if err := server.Ready(); err != nil {
 		t.Errorf("the server does not answer after its restart: %v", err)
 	}
 }
@@ -298,7 +298,7 @@ func TestControlsTell(t *testing.T) {
 			t.Errorf("%s: title, defect or verdict is missing", e.Name)
 		}
 		for _, name := range e.Faults {
-			if !slices.ContainsFunc(Faults(), func(f FaultInfo) bool { return f.Name == name }) {
+			if !slices.ContainsFunc(Faults(), func(f servers.Fault) bool { return f.Name == name }) {
 				t.Errorf("%s: there is no fault %s", e.Name, name)
 			}
 		}

@@ -1,16 +1,20 @@
 package trial
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
+)
 
 // A step is one fault of a schedule. Its number chooses what is random about it.
 type step struct {
-	fault  fault
+	fault  servers.Fault
 	client int // the number of the victim
 	number uint32
 }
 
 // newSchedule chooses the faults of a trial by its seed.
-func newSchedule(c Target, among []fault, seed uint64) []step {
+func newSchedule(c Target, among []servers.Fault, seed uint64) []step {
 	n := faultsPerTrial
 	if c.IsControl() {
 		n = controlFaults
@@ -19,15 +23,9 @@ func newSchedule(c Target, among []fault, seed uint64) []step {
 		return nil
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
-	schedule := make([]step, n)
+	next, schedule := servers.Schedule(rng, among), make([]step, n)
 	for i := range schedule {
-		schedule[i] = step{among[rng.IntN(len(among))], rng.IntN(len(names)), rng.Uint32()}
+		schedule[i] = step{next(), rng.IntN(len(names)), rng.Uint32()}
 	}
 	return schedule
-}
-
-// CheckFaults returns why a target can have none of some faults, nil for all.
-func CheckFaults(c Target, only []string) error {
-	_, err := faultsFor(c, only)
-	return err
 }

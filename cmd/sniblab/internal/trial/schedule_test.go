@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 )
@@ -15,8 +16,8 @@ import (
 // TestSchedule checks that a seed makes one schedule.
 func TestSchedule(t *testing.T) {
 	text := func(seed uint64) (text string) {
-		for _, s := range newSchedule(Target{Store: Redis}, faults(), seed) {
-			text += fmt.Sprint(s.fault.name, s.client, s.number, ";")
+		for _, s := range newSchedule(Target{Store: Redis}, Faults(), seed) {
+			text += fmt.Sprint(s.fault.Name, s.client, s.number, ";")
 		}
 		return text
 	}
@@ -64,15 +65,15 @@ func TestAwaitGrant(t *testing.T) {
 	}
 }
 
-// TestLetEnds checks that the director does not wait for a client that has ended with the run.
-func TestLetEnds(t *testing.T) {
+// TestMeetEnds checks that the director does not wait for a client that has ended with the run.
+func TestMeetEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		b := &trial{}
 		c := b.newClient(0, "A")
 		for range 3 {
-			b.let(ctx, c, variant{}) // nobody takes the first
+			(&strike{ctx: ctx, b: b}).meet(c, servers.Acquiring, func() { t.Error("a client that has ended is met") }) // nobody takes the first
 		}
 	})
 }

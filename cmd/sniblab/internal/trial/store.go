@@ -46,9 +46,9 @@ const (
 type storeType struct {
 	kind  StoreKind
 	about string
-	url   string   // with ADDRS in place of the addresses; "" if there is no server
-	needs []string // the servers that must be installed
-	has   []need   // what faults may need
+	url   string         // with ADDRS in place of the addresses; "" if there is no server
+	needs []string       // the servers that must be installed
+	has   []servers.Need // what faults may need
 	start func(testing.TB) *servers.Set
 
 	// numbered says that the store can't be emptied, or that this would itself be a fault, so that
@@ -60,22 +60,23 @@ type storeType struct {
 func storeTypes() []storeType {
 	pg := "postgres://" + pgtest.User + ":" + pgtest.Password() + "@ADDRS/" + postgresDatabase + "?sslmode=disable"
 	mysql := "mysql://" + mysqltest.User + ":" + mysqltest.Password() + "@ADDRS/" + mysqltest.Database
-	single, several := slices.Clip([]need{aServer, anOwnWay}), []need{aServer, anOwnWay, aReplica}
+	single := slices.Clip([]servers.Need{servers.AServer, servers.AnOwnWay})
+	several := slices.Concat(single, []servers.Need{servers.AReplica})
 	return []storeType{
-		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, toForget, aClock, aDisk), start: func(t testing.TB) *servers.Set { return servers.Redis(t, "appendonly yes") }},
-		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: startSentinel, numbered: true},
-		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []need{aServer, aReplica}, start: func(t testing.TB) *servers.Set { return servers.Cluster(t, []string{lockName}, "appendonly yes") }},
-		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, aMajority, aClock), start: func(t testing.TB) *servers.Set { return servers.Redlock(t, 3) }},
-		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, aClock, aDisk), start: servers.Postgres},
+		{kind: Redis, about: "a Redis server, which keeps its data through a restart", url: "redis://ADDRS", needs: []string{"redis"}, has: append(single, servers.ToForget, servers.AClock, servers.ADisk), start: func(t testing.TB) *servers.Set { return servers.Redis(t, "appendonly yes") }},
+		{kind: Sentinel, about: "a Redis master and a replica, which three Sentinels watch", url: "redis+sentinel://ADDRS/mymaster", needs: []string{"redis"}, has: []servers.Need{servers.AServer, servers.AReplica}, start: startSentinel, numbered: true},
+		{kind: Cluster, about: "a Redis Cluster: three masters, with a replica each", url: "redis+cluster://ADDRS", needs: []string{"redis"}, has: []servers.Need{servers.AServer, servers.AReplica}, start: func(t testing.TB) *servers.Set { return servers.Cluster(t, []string{lockName}, "appendonly yes") }},
+		{kind: Redlock, about: "three independent Redis servers, which keep nothing through a restart", url: "redlock://ADDRS", needs: []string{"redis"}, has: append(single, servers.AMajority, servers.AClock), start: func(t testing.TB) *servers.Set { return servers.Redlock(t, 3) }},
+		{kind: Postgres, about: "a PostgreSQL server", url: pg, needs: []string{"postgres"}, has: append(single, servers.AClock, servers.ADisk), start: servers.Postgres},
 		{kind: PgBouncer, about: "a PostgreSQL server behind PgBouncer in transaction mode", url: pg, needs: []string{"postgres", "pgbouncer"}, has: single, start: servers.PgBouncer},
 		{kind: PostgresSync, about: "a PostgreSQL server and its synchronous standby", url: pg, needs: []string{"postgres"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.PostgresPair(t, true)) }},
 		{kind: PostgresAsync, about: "a PostgreSQL server and its asynchronous standby, which lags when it takes over", url: pg, needs: []string{"postgres"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.PostgresPair(t, false)) }},
-		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, aClock, aDisk), start: servers.MySQL, numbered: true},
+		{kind: MySQL, about: "a MariaDB server", url: mysql, needs: []string{"mysql"}, has: append(single, servers.AClock, servers.ADisk), start: servers.MySQL, numbered: true},
 		{kind: MySQLSync, about: "a MariaDB server and its semi-synchronous replica", url: mysql, needs: []string{"mysql"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.MySQLPair(t, true)) }, numbered: true},
 		{kind: MySQLAsync, about: "a MariaDB server and its asynchronous replica, which lags when it takes over", url: mysql, needs: []string{"mysql"}, has: several, start: func(t testing.TB) *servers.Set { return servers.Replicated(t, servers.MySQLPair(t, false)) }, numbered: true},
 		{kind: Etcd, about: "an etcd server", url: "etcd://ADDRS", needs: []string{"etcd"}, has: single, start: servers.Etcd, numbered: true},
 		{kind: EtcdCluster, about: "three etcd servers", url: "etcd://ADDRS", needs: []string{"etcd"}, has: several, start: servers.EtcdCluster, numbered: true},
-		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: append(single, aDisk), start: servers.ZooKeeper, numbered: true},
+		{kind: ZooKeeper, about: "a ZooKeeper server", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: append(single, servers.ADisk), start: servers.ZooKeeper, numbered: true},
 		{kind: ZooKeepers, about: "three ZooKeeper servers", url: "zk://ADDRS", needs: []string{"zookeeper"}, has: several, start: servers.ZooKeepers, numbered: true},
 		{kind: File, about: "the path of a file that does not exist yet"},
 		{kind: None, about: "the target has its own"},
@@ -143,16 +144,11 @@ func openStore(t testing.TB, c Target) *store {
 		return s
 	}
 	s.Set = s.about.start(t)
-	s.Moved = s.follow
 	for i := range s.ways {
-		switch {
-		case s.Direct:
-		case c.OneWay && i > 0:
+		if c.OneWay && i > 0 {
 			s.ways[i] = s.ways[0]
-		default:
-			for _, addr := range s.Addrs {
-				s.ways[i] = append(s.ways[i], livetest.NewProxy(t, addr))
-			}
+		} else {
+			s.ways[i] = s.NewWays()
 		}
 	}
 	return s
@@ -164,16 +160,6 @@ func (s *store) allWays() []*livetest.Proxy {
 		return s.ways[0]
 	}
 	return slices.Concat(s.ways[:]...)
-}
-
-// follow leads all clients to servers that have other addresses now.
-func (s *store) follow() {
-	for _, ways := range s.ways {
-		for i, way := range ways {
-			way.Redirect(s.Addrs[i])
-			way.Cut()
-		}
-	}
 }
 
 // empty removes all data, or sees to it that the next trial does not meet them.

@@ -96,7 +96,6 @@ func (b *trial) start(ctx context.Context) error {
 		c := b.newClient(i, name)
 		if b.c.Together && i > 0 {
 			c.shared = b.clients[0]
-			b.clients[0].sharers = append(b.clients[0].sharers, c)
 		}
 		b.clients = append(b.clients, c)
 	}
@@ -120,7 +119,7 @@ func (b *trial) start(ctx context.Context) error {
 func (b *trial) newClient(number int, name string) *client {
 	return &client{
 		b: b, number: number, name: name, rng: rand.New(rand.NewPCG(b.seed, uint64(number)+1)),
-		answers: make(chan answer, 100), variants: make(chan variant, 1), interruptions: make(chan interruption),
+		answers: make(chan answer, 100), visits: make(chan *visit, 1),
 	}
 }
 
@@ -138,7 +137,7 @@ func (b *trial) direct(ctx context.Context) {
 		}
 		rng := rand.New(rand.NewPCG(uint64(step.number), 0))
 		b.store.reviveAny()
-		step.fault.do(ctx, b, b.clients[step.client], rng)
+		b.strike(ctx, step.fault, b.clients[step.client], rng)
 		b.wait(ctx, time.Duration(100+rng.IntN(200))*time.Millisecond)
 		if b.isBrisk() {
 			b.wait(ctx, TTL)
