@@ -10,7 +10,6 @@ package driver
 
 import (
 	"context"
-	"math"
 	"time"
 )
 
@@ -172,7 +171,7 @@ type Request struct {
 
 	// Slots, if positive, makes the name a semaphore. It never has more leases than any of their
 	// requests asked for: of several numbers, the least counts, and who does not fit waits. While
-	// anybody holds it, a request of another kind is [ErrKind].
+	// anybody holds it, a request of another kind is [ErrKind]. It is at most [MaxSlots].
 	Slots int
 
 	// MinHold keeps the lock taken, after Release, until it has been held this long by the
@@ -224,9 +223,6 @@ type Request struct {
 	// free the lock, frees it only after this time.
 	LockDelay time.Duration
 }
-
-// MaxSlots is the greatest number of slots: databases keep it in 32 bits.
-const MaxSlots = math.MaxInt32
 
 // Check reports, as an error that matches [ErrInvalid], what is wrong with a request on any
 // backend. It does not check the name; the core does, with [CheckName].

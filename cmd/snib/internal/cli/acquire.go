@@ -252,7 +252,7 @@ func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []s
 const releaseTimeout = 5 * time.Second
 
 // errUnreleased means that the store did not confirm the release of a lock in time.
-const errUnreleased driver.Sentinel = "its release was not answered"
+const errUnreleased driver.Sentinel = noAnswer
 
 // releaseSoon releases a lock. It returns errUnreleased if that takes longer than
 // releaseTimeout, or longer than the lease lasts, as nothing is left to release then. If the

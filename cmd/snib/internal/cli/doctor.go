@@ -65,10 +65,13 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	if err != nil {
 		return err
 	}
-	if err := a.printDoctor(s, found, output); err != nil {
-		return err
-	}
+	err = a.print(output, result{
+		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info()), found} },
+		text:     func() string { return describeStore(s, found) },
+	})
 	switch {
+	case err != nil:
+		return err
 	case failed != nil && tellsMore(failed):
 		return fmt.Errorf("%s: %w", s.URL, failed)
 	case hasUnmet(found):
@@ -161,13 +164,6 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 		Check: "lock", Verdict: backend.Good,
 		Value: fmt.Sprintf("taken, renewed and freed twice in %v; tokens grow", time.Since(began).Round(10*time.Microsecond)),
 	}}, nil
-}
-
-func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output string) error {
-	return a.print(output, result{
-		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info()), found} },
-		text:     func() string { return describeStore(s, found) },
-	})
 }
 
 // describeStore returns what was found in a store, and what it promises, for people.

@@ -328,10 +328,9 @@ func (r *runCommand) releaseLock(lock *snib.Lock) error {
 	case errors.Is(err, errUnreleased) && left == 0: // the loss was reported
 	case errors.Is(err, errUnreleased) && time.Since(began) >= left:
 		r.messagef(warning+", and its lease is over by now: %s", name, noAnswer)
-	case errors.Is(err, errUnreleased):
-		r.messagef(warning+": %s; it lapses by itself within %s", name, noAnswer, short(r.ttl.value))
 	default:
-		r.messagef(warning+": %s; it lapses by itself within %s", name, unavailableText(err), short(r.ttl.value))
+		why := strings.TrimPrefix(unavailableText(err), name+": ")
+		r.messagef(warning+": %s; it lapses by itself within %s", name, why, short(r.ttl.value))
 	}
 	return err
 }
