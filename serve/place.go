@@ -300,7 +300,7 @@ func (p *place) confirm(h *grant, isShown bool, arrived driver.Instant) {
 	case err != nil:
 		p.onLocked(waiting.ConfirmFailed)
 	default:
-		h.start = start
+		h.said.Start = start
 		p.onLocked(waiting.Confirmed)
 	}
 }
@@ -313,8 +313,8 @@ func (p *place) confirmInStore(h *grant, isShown bool, arrived driver.Instant) (
 			return driver.Instant{}, err
 		}
 	}
-	if !h.start.Before(arrived) {
-		return h.start, nil
+	if !h.said.Start.Before(arrived) {
+		return h.said.Start, nil
 	}
 	answer := p.s.driver.Renew(ctx, []driver.Lease{h.Lease})[0]
 	return answer.Start, answer.Err
