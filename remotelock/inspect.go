@@ -90,8 +90,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 }
 
-// openList returns the lines of a list, whose request ends with ctx. Only its beginning is bounded: a
-// person may read it slowly.
+// openList returns the lines of a list, whose request ends with ctx. Only its beginning is bounded:
+// a person may read it slowly.
 func (d *Driver) openList(ctx context.Context, prefix string) (body io.ReadCloser, err error) {
 	path := wire.PathLocks + "?" + url.Values{"prefix": {prefix}}.Encode()
 	err = d.client.do(ctx, 0, func(_ context.Context, server int) error {

@@ -44,8 +44,8 @@ func findIn(st driver.Status, isOne func(driver.Holding) bool) (driver.Holding, 
 }
 
 // lease returns the lease of a hold. The store is asked for its id only if the client names it by
-// the id of its request, and not by that of the answer. If there is no such hold then, or its replica
-// may still give it up, the error matches ErrLost.
+// the id of its request, and not by that of the answer. If there is no such hold then, or its
+// replica may still give it up, the error matches ErrLost.
 func (s *Service) lease(ctx context.Context, r ref, ttl time.Duration) (driver.Lease, error) {
 	id := r.id.String()
 	if r.id.nonce == "" {
