@@ -206,9 +206,9 @@ func (p *place) ask(waits bool) {
 const retryPause = 500 * time.Millisecond
 
 // acquire asks the store for the lock, and waits for it if the place waits. The first request does
-// not wait: it is not given up, so its grant is final unless the client is away. While the store is unavailable, that request
-// is repeated: one that waits in the store would wait for the end of a hold that the client has
-// already.
+// not wait: it is not given up, so its grant is final unless the client is away. While the store is
+// unavailable, that request is repeated: one that waits in the store would wait for the end of a
+// hold that the client has already.
 func (p *place) acquire(waits bool) (*grant, waiting.Event, error) {
 	h, event, err := p.try()
 	for waits && errors.Is(err, driver.ErrUnavailable) {

@@ -77,7 +77,8 @@ func servePipes(t *testing.T, store driver.Driver, opts Options) (dial func() ne
 }
 
 // servePipesThrough is servePipes with a proxy before the service.
-func servePipesThrough(t *testing.T, store driver.Driver, opts Options, proxy func(http.Handler) http.Handler) (dial func() net.Conn) {
+func servePipesThrough(t *testing.T, store driver.Driver, opts Options,
+	proxy func(http.Handler) http.Handler) (dial func() net.Conn) {
 	t.Helper()
 	s, err := New(store, opts)
 	if err != nil {
