@@ -200,8 +200,9 @@ func (c *client) problem(ctx context.Context, resp *http.Response) error {
 	}
 	if kind != wire.TypeProblem || json.Unmarshal(text, &p) != nil || p.Kind() == "" {
 		err := fmt.Errorf("%s answers %s, which is no answer of a lock service", resp.Request.URL.Host, resp.Status)
-		if resp.StatusCode >= 500 { // a proxy between us and the service
-			return &attemptError{err: err, sent: true}
+		switch isLimited := resp.StatusCode == http.StatusTooManyRequests; { // by a proxy between us and the service
+		case isLimited, resp.StatusCode >= 500:
+			return &attemptError{err: err, sent: !isLimited}
 		}
 		return err
 	}

@@ -90,7 +90,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 }
 
-// openList returns the lines of a list. Only its beginning is bounded: a person may read it slowly.
+// openList returns the lines of a list, whose request ends with ctx. Only its beginning is bounded:
+// a person may read it slowly.
 func (d *Driver) openList(ctx context.Context, prefix string) (body io.ReadCloser, err error) {
 	path := wire.PathLocks + "?" + url.Values{"prefix": {prefix}}.Encode()
 	err = d.client.do(ctx, 0, func(_ context.Context, server int) error {
@@ -98,26 +99,12 @@ func (d *Driver) openList(ctx context.Context, prefix string) (body io.ReadClose
 		timer := time.AfterFunc(driver.AnswerTimeout, func() { stop(errNoAnswer) })
 		defer timer.Stop()
 		resp, err := d.client.open(listing, server, http.MethodGet, path, nil, wire.TypeLines)
-		if err != nil {
-			stop(nil)
-			return err
+		if err == nil {
+			body = resp.Body
 		}
-		body = &list{resp.Body, stop}
-		return nil
+		return err
 	})
 	return body, err
-}
-
-// A list is the body of an answer, whose request ends with Close.
-type list struct {
-	io.ReadCloser
-	stop context.CancelCauseFunc
-}
-
-// Close implements [io.Closer].
-func (l *list) Close() error {
-	l.stop(nil)
-	return l.ReadCloser.Close()
 }
 
 // Break implements [driver.Inspector].

@@ -46,12 +46,10 @@ type Driver struct {
 	backend string // behind the service
 	maxWait time.Duration
 
-	ctx       context.Context // of all requests; ends with Close
-	cancel    context.CancelCauseFunc
-	closeOnce sync.Once
+	ctx    context.Context // of all requests; ends with Close
+	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	closed  bool
+	mu      sync.Mutex     // from a look at ctx until working counts the call
 	working sync.WaitGroup // calls, and withdrawals in the background
 }
 
@@ -168,7 +166,7 @@ func (d *Driver) Backend() string { return d.backend }
 func (d *Driver) begin(ctx context.Context) (_ context.Context, end func(), _ error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return nil, nil, driver.ErrClosed
 	}
 	d.working.Add(1)
@@ -183,20 +181,17 @@ func (d *Driver) begin(ctx context.Context) (_ context.Context, end func(), _ er
 
 // Close implements [driver.Driver].
 func (d *Driver) Close() error {
-	d.closeOnce.Do(func() {
-		d.refuse()
-		d.cancel(driver.ErrClosed)
-		d.working.Wait()
-		d.closeConnections()
-	})
+	d.end()
+	d.working.Wait()
+	d.closeConnections()
 	return nil
 }
 
-// refuse makes begin fail from now on.
-func (d *Driver) refuse() {
+// end ends all calls, and makes begin fail from now on.
+func (d *Driver) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.closed = true
+	d.cancel(driver.ErrClosed)
 }
 
 // closeConnections closes the connections, which no request uses any more.

@@ -39,7 +39,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	h, err := s.get(ctx, key, p.Prefix, req, &msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
-		outcome.Token = h.token
+		outcome.Token = h.said.Token
 	}
 	if end != nil {
 		end(outcome)
@@ -53,10 +53,10 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	case err != nil:
 		return err
 	}
-	waited := max(0, h.start.Left(arrived)) // not Sub: by the clock that saw less, so the client relies on no more
+	waited := max(0, h.said.Start.Left(arrived)) // not Sub: by the clock that saw less, so the client relies on no more
 	return writeJSON(w, http.StatusOK, wire.Granted{
-		Name: msg.Name, ID: h.ID(), Token: h.token, Tokens: h.tokens,
-		TTL: int64(h.ttl / time.Millisecond), Waited: int64(waited / time.Millisecond),
+		Name: msg.Name, ID: h.ID(), Token: h.said.Token, Tokens: h.said.Tokens,
+		TTL: int64(h.said.TTL / time.Millisecond), Waited: int64(waited / time.Millisecond),
 	})
 }
 
@@ -251,7 +251,7 @@ func (s *Service) regain(ctx context.Context, key placeKey, req driver.Request) 
 	if answer.Err != nil {
 		return nil, answer.Err
 	}
-	return &grant{Lease: l, token: h.Token, start: answer.Start, ttl: req.TTL}, nil
+	return &grant{l, driver.Grant{Token: h.Token, Start: answer.Start, TTL: req.TTL}}, nil
 }
 
 // withdrawPlaces removes the places in the store that other replicas have for an acquisition. The

@@ -15,7 +15,7 @@ import (
 // gone: the audit log has what came of it.
 func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action,
 	do func(context.Context) error) error {
-	ctx, cancel := unbroken(r.Context())
+	ctx, cancel := bounded(context.WithoutCancel(r.Context()))
 	defer cancel()
 	if err := s.begun(ctx, p, a, do); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -20,33 +21,17 @@ type ref struct {
 	id   grantID
 }
 
-// find returns the hold that a client names. If there is none, the error matches ErrLost. A
-// hold that its replica may still give up is none.
-func (s *Service) find(ctx context.Context, r ref) (driver.Holding, error) {
-	st, err := s.driver.Status(ctx, r.name)
-	if err != nil {
-		return driver.Holding{}, err
-	}
-	return findIn(st, r.id.isFinal)
-}
-
-// A grant is a lease, with what the answer to its client says of it.
+// A grant is a lease, with what the answer to its client says of it. Its TTL is never zero.
 type grant struct {
 	driver.Lease
-	token  uint64
-	tokens int
-	start  driver.Instant
-	ttl    time.Duration
+	said driver.Grant
 }
 
 // newGrant returns a lease that the store has granted to a request.
 func newGrant(req driver.Request, granted driver.Lease) *grant {
 	g := granted.Grant()
-	h := &grant{Lease: granted, token: g.Token, tokens: g.Tokens, start: g.Start, ttl: req.TTL}
-	if g.TTL > 0 {
-		h.ttl = g.TTL
-	}
-	return h
+	g.TTL = cmp.Or(g.TTL, req.TTL)
+	return &grant{granted, g}
 }
 
 // findIn returns the first hold of a lock that is the one. If there is none, the error matches
@@ -59,16 +44,22 @@ func findIn(st driver.Status, isOne func(driver.Holding) bool) (driver.Holding, 
 }
 
 // lease returns the lease of a hold. The store is asked for its id only if the client names it by
-// the id of its request, and not by that of the answer.
+// the id of its request, and not by that of the answer. If there is no such hold then, or its
+// replica may still give it up, the error matches ErrLost.
 func (s *Service) lease(ctx context.Context, r ref, ttl time.Duration) (driver.Lease, error) {
-	if r.id.nonce != "" {
-		return s.driver.Lease(r.name, r.id.String(), ttl), nil
+	id := r.id.String()
+	if r.id.nonce == "" {
+		st, err := s.driver.Status(ctx, r.name)
+		if err != nil {
+			return nil, err
+		}
+		h, err := findIn(st, r.id.isFinal)
+		if err != nil {
+			return nil, err
+		}
+		id = h.ID
 	}
-	h, err := s.find(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return s.driver.Lease(r.name, h.ID, ttl), nil
+	return s.driver.Lease(r.name, id, ttl), nil
 }
 
 // A renewal is a hold that is to be renewed.

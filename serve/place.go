@@ -206,23 +206,23 @@ func (p *place) ask(waits bool) {
 const retryPause = 500 * time.Millisecond
 
 // acquire asks the store for the lock, and waits for it if the place waits. The first request does
-// not wait: it is not given up, so its grant is final. While the store is unavailable, that request
-// is repeated: one that waits in the store would wait for the end of a hold that the client has
-// already.
+// not wait: it is not given up, so its grant is final unless the client is away. While the store is
+// unavailable, that request is repeated: one that waits in the store would wait for the end of a
+// hold that the client has already.
 func (p *place) acquire(waits bool) (*grant, waiting.Event, error) {
-	h, err := p.try()
+	h, event, err := p.try()
 	for waits && errors.Is(err, driver.ErrUnavailable) {
 		p.noteWait(err)
 		select {
 		case <-time.After(retryPause):
-			h, err = p.try()
+			h, event, err = p.try()
 		case <-p.ctx.Done():
 			return nil, waiting.StoreFailed, context.Cause(p.ctx)
 		}
 	}
 	switch {
 	case err == nil:
-		return h, waiting.StoreGranted, nil
+		return h, event, nil
 	case !waits || !errors.Is(err, driver.ErrHeld):
 		return nil, waiting.StoreFailed, err
 	}
@@ -239,37 +239,44 @@ func (p *place) acquire(waits bool) (*grant, waiting.Event, error) {
 // try asks the store for the lock without waiting for it. The client may have the lock already, if
 // it sends a request again whose answer it did not get. Then the store would grant it another slot,
 // and refuse everything else.
-func (p *place) try() (*grant, error) {
+func (p *place) try() (*grant, waiting.Event, error) {
 	if p.ctx.Err() != nil {
-		return nil, context.Cause(p.ctx)
+		return nil, waiting.StoreFailed, context.Cause(p.ctx)
 	}
 	ctx, mayShare := context.WithoutCancel(p.ctx), p.req.Shared || p.req.Slots > 0
 	if mayShare {
 		if h, err := p.s.regain(ctx, p.key, p.req); !errors.Is(err, driver.ErrLost) {
-			return h, err
+			return h, waiting.StoreGranted, err
 		}
 	}
 	req := p.newRequest()
 	req.NoWait = true
 	lease, err := p.s.driver.Acquire(ctx, req)
 	switch {
+	case err == nil && req.Holder.Kind == driver.KindPending:
+		return newGrant(req, lease), waiting.StorePromised, nil
 	case err == nil:
-		return newGrant(req, lease), nil
+		return newGrant(req, lease), waiting.StoreGranted, nil
 	case mayShare || !errors.Is(err, driver.ErrHeld):
-		return nil, err
+		return nil, waiting.StoreFailed, err
 	}
 	if h, err := p.s.regain(ctx, p.key, req); !errors.Is(err, driver.ErrLost) {
-		return h, err
+		return h, waiting.StoreGranted, err
 	}
-	return nil, driver.ErrHeld
+	return nil, waiting.StoreFailed, driver.ErrHeld
 }
 
-// newRequest returns a request to the store, with an id that no other one has.
+// newRequest returns a request to the store, with an id that no other one has. If the client of a
+// place is away, the grant is pending: maybe the client does not come back.
 func (p *place) newRequest() driver.Request {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.req.ID = newGrantID(p.key.id).String()
-	return p.req
+	req := p.req
+	if p.state.Waits && p.poll == nil {
+		req.Holder.Kind = driver.KindPending
+	}
+	return req
 }
 
 // noteWait is the OnWait of a request in the store. It tells all that wait behind it, too.
@@ -300,7 +307,7 @@ func (p *place) confirm(h *grant, isShown bool, arrived driver.Instant) {
 	case err != nil:
 		p.onLocked(waiting.ConfirmFailed)
 	default:
-		h.start = start
+		h.said.Start = start
 		p.onLocked(waiting.Confirmed)
 	}
 }
@@ -313,8 +320,8 @@ func (p *place) confirmInStore(h *grant, isShown bool, arrived driver.Instant) (
 			return driver.Instant{}, err
 		}
 	}
-	if !h.start.Before(arrived) {
-		return h.start, nil
+	if !h.said.Start.Before(arrived) {
+		return h.said.Start, nil
 	}
 	answer := p.s.driver.Renew(ctx, []driver.Lease{h.Lease})[0]
 	return answer.Start, answer.Err

@@ -397,20 +397,36 @@ func TestGoneClientHasNoPlace(t *testing.T) {
 	})
 }
 
-// TestGoneClientKeepsNothing grants a lock to a client that has gone meanwhile. Its min_hold_ms
-// must not keep it from others: the client has done nothing.
+// TestGoneClientKeepsNothing grants a lock or the slots of a semaphore to clients that have gone
+// meanwhile. They have done nothing, so neither TTL nor min_hold_ms may keep it from others.
 func TestGoneClientKeepsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newService(t, memlock.New(), Options{})
-		const a = `{"name": "job", "id": "a-------------------"`
-		post(t.Context(), s, wire.PathAcquire, a+`}`)
-		post(t.Context(), s, wire.PathAcquire, `{"name": "job", "id": "b-------------------", "wait_ms": 1, "min_hold_ms": 3600000}`)
-		post(t.Context(), s, wire.PathRelease, a+`}`)
-		const c = `{"name": "job", "id": "c-------------------", "wait_ms": 4000}`
-		if w := post(t.Context(), s, wire.PathAcquire, c); w.Code != http.StatusOK {
-			t.Errorf("the next client is answered %d %s, want 200 after 3s", w.Code, w.Body)
-		}
-	})
+	for _, slots := range []int{0, 2} {
+		t.Run(fmt.Sprint("Slots=", slots), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, clients := newService(t, memlock.New(), Options{}), max(1, slots)
+				send := func(path, id, more string, want int) {
+					t.Helper()
+					message := fmt.Sprintf(`{"name": "job", "id": %q%s}`, longID(id), more)
+					if w := post(t.Context(), s, path, message); w.Code != want {
+						t.Errorf("%s for %s is answered %d %s, want %d", path, id, w.Code, w.Body, want)
+					}
+				}
+				asks := fmt.Sprintf(`, "slots": %d, "ttl_ms": 3600000`, slots)
+				for i := range clients {
+					send(wire.PathAcquire, fmt.Sprint("holds", i), asks, http.StatusOK)
+				}
+				for i := range clients {
+					send(wire.PathAcquire, fmt.Sprint("gone", i), asks+`, "wait_ms": 1, "min_hold_ms": 3600000`, http.StatusAccepted)
+				}
+				for i := range clients {
+					send(wire.PathRelease, fmt.Sprint("holds", i), "", http.StatusNoContent)
+				}
+				for i := range clients {
+					send(wire.PathAcquire, fmt.Sprint("next", i), asks+`, "wait_ms": 4000`, http.StatusOK)
+				}
+			})
+		})
+	}
 }
 
 // TestHolderFailsLate lets the change of a holder take until it fails. Meanwhile the client sends

@@ -77,7 +77,8 @@ func servePipes(t *testing.T, store driver.Driver, opts Options) (dial func() ne
 }
 
 // servePipesThrough is servePipes with a proxy before the service.
-func servePipesThrough(t *testing.T, store driver.Driver, opts Options, proxy func(http.Handler) http.Handler) (dial func() net.Conn) {
+func servePipesThrough(t *testing.T, store driver.Driver, opts Options,
+	proxy func(http.Handler) http.Handler) (dial func() net.Conn) {
 	t.Helper()
 	s, err := New(store, opts)
 	if err != nil {
@@ -315,14 +316,17 @@ func TestReleaseAnswerLost(t *testing.T) {
 	})
 }
 
-// TestGrantOfOthers lets a proxy answer in place of the service. What does not repeat the id of the
-// request is no grant.
-func TestGrantOfOthers(t *testing.T) {
-	for _, text := range []string{`{}`, `{"name":"job","id":"` + longID("b") + `.0123456789","token":7,"ttl_ms":60000}`} {
+// TestAnswerOfProxy lets a proxy answer in place of the service. What does not repeat the id of the
+// request is no grant, and a limit of the proxy is over soon.
+func TestAnswerOfProxy(t *testing.T) {
+	for text, status := range map[string]int{
+		`{}`: http.StatusOK, `{"name":"job","id":"` + longID("b") + `.0123456789","token":7,"ttl_ms":60000}`: http.StatusOK,
+		`{"error":"slow down"}`: http.StatusTooManyRequests, `{"error":"bad gateway"}`: http.StatusBadGateway,
+	} {
 		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == wire.PathAcquire {
-					writeText(w, http.StatusOK, wire.TypeJSON, []byte(text))
+					writeText(w, status, wire.TypeJSON, []byte(text))
 				} else {
 					h.ServeHTTP(w, r)
 				}
@@ -330,7 +334,7 @@ func TestGrantOfOthers(t *testing.T) {
 		})
 		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 		if !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("Acquire, answered %s = %v, %v, want ErrUnavailable", text, l, err)
+			t.Errorf("Acquire, answered %d %s = %v, %v, want ErrUnavailable", status, text, l, err)
 		}
 	}
 }

@@ -298,8 +298,3 @@ const errNoAnswer driver.Sentinel = "the store does not answer"
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, driver.AnswerTimeout, errNoAnswer)
 }
-
-// unbroken is bounded for what must not be given up because a client has gone.
-func unbroken(ctx context.Context) (context.Context, context.CancelFunc) {
-	return bounded(context.WithoutCancel(ctx))
-}

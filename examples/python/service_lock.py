@@ -121,13 +121,13 @@ class Lock:
             headers["Authorization"] = "Bearer " + self.credential
         for tries in range(len(self.urls)):
             request, sent = urllib.request.Request(f"{self.urls[0]}/v1/{operation}", body, headers), now()
-            try:
-                with urllib.request.urlopen(request, timeout=timeout) as response:
-                    return response.status, json.loads(response.read() or b"{}"), sent, tries > 0
-            except urllib.error.HTTPError as e:
-                if e.code < 500:
-                    return e.code, json.loads(e.read()), sent, tries > 0
-            except (OSError, ValueError, http.client.HTTPException):
-                pass  # no answer, or half of one
+            with contextlib.suppress(OSError, ValueError, http.client.HTTPException):  # no answer, half of one, or a proxy's
+                try:
+                    response = urllib.request.urlopen(request, timeout=timeout)
+                except urllib.error.HTTPError as e:
+                    response = e
+                with response:
+                    if response.code < 500:
+                        return response.code, json.loads(response.read() or b"{}"), sent, tries > 0
             self.urls.append(self.urls.pop(0))  # the next replica, which later requests stay with
         raise Unavailable(self.name)

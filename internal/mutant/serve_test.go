@@ -53,7 +53,7 @@ var serveMutants = []mutant{
 	},
 	{
 		guarantee: "requests about ended holds", pkg: "serve",
-		in:    "Service.find",
+		in:    "Service.lease",
 		old:   "r.id.isFinal",
 		new:   "func(driver.Holding) bool { return true }",
 		tests: "TestLateRequests",
@@ -68,7 +68,7 @@ var serveMutants = []mutant{
 	{
 		guarantee: "fresh leases", pkg: "serve",
 		in:    "place.confirmInStore",
-		old:   "if !h.start.Before(arrived) {",
+		old:   "if !h.said.Start.Before(arrived) {",
 		new:   "if true {",
 		tests: "TestGrantWhileAway",
 	},

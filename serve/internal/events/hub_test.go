@@ -127,7 +127,8 @@ func TestEnds(t *testing.T) {
 			return errors.Join(h.Ending(hold, wire.EndBroken, does), h.Ending(hold, wire.EndReleased, refused))
 		}, wire.EndBroken},
 		{"BrokenDuringRelease", []time.Duration{20 * s}, func(h *Hub) error {
-			return h.Ending(hold, wire.EndReleased, func() error { return errors.Join(h.Ending(hold, wire.EndBroken, does), errRefused) })
+			breaks := func() error { return errors.Join(h.Ending(hold, wire.EndBroken, does), errRefused) }
+			return h.Ending(hold, wire.EndReleased, breaks)
 		}, wire.EndBroken},
 		{"NotBroken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, wire.EndBroken, refused) }, ""},
 	}

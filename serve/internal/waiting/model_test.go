@@ -210,17 +210,20 @@ func (s situation) stepsAt(i, c int, try func(what string, step func(r *run))) {
 	event("a request is over", p.Polled && !p.Over, PollOver)
 	event("the timer", p.timer, ClientGone)
 	event("why it waits", p.used && p.Phase <= Asking && !p.Told && s.owner != 0, StoreTold)
+	granted := func(what string, e Event) {
+		try(what, func(r *run) {
+			r.owner, r.final, r.places[i][c].owns = byte(c+1), e == StoreGranted, true
+			r.on(i, c, e)
+		})
+	}
 	switch asks := p.working == Ask; {
 	case asks && s.owner == 0:
-		try("a grant", func(r *run) {
-			q := &r.places[i][c]
-			r.owner, r.final, q.owns = byte(c+1), !p.Told, true
-			if p.Told {
-				r.on(i, c, StorePromised)
-			} else {
-				r.on(i, c, StoreGranted)
-			}
-		})
+		if p.Told || !p.Polled { // the request waits, or was sent while the client was away
+			granted("a promise", StorePromised)
+		}
+		if !p.Told {
+			granted("a grant", StoreGranted)
+		}
 	case asks && mine && s.final && !p.Told:
 		try("its own grant", func(r *run) { r.places[i][c].owns = true; r.on(i, c, StoreGranted) })
 	}

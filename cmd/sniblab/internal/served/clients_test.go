@@ -5,11 +5,13 @@ package served
 import (
 	"bufio"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -79,7 +81,7 @@ func TestClientOnPage(t *testing.T) {
 	}
 }
 
-// A clientWorld has two replicas, which clients reach through proxies.
+// A clientWorld has two replicas behind proxies. The first renewal meets a limit of one of them.
 type clientWorld struct {
 	*testing.T
 	program, script string
@@ -90,13 +92,19 @@ type clientWorld struct {
 
 func newClientWorld(t *testing.T, program, script string) *clientWorld {
 	w := &clientWorld{T: t, program: program, script: script, store: new(memlock.Store)}
-	guard := new(fence.Memory)
+	guard, limited := new(fence.Memory), new(atomic.Bool)
 	for range 2 {
 		s, err := serve.New(w.store.Open(), serve.Options{Fence: guard})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewServer(s)
+		r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathRenew && !limited.Swap(true) {
+				http.Error(w, "<p>slow down</p>", http.StatusTooManyRequests)
+			} else {
+				s.ServeHTTP(w, r)
+			}
+		}))
 		t.Cleanup(func() {
 			r.CloseClientConnections()
 			r.Close()
