@@ -312,8 +312,6 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	release(t, w.Get(t))
 }
 
-// blockIsBounded asks for more tokens than there are: the tokens of the next holders must stay
-// close to the server's clock.
 // breakEndsMinHold breaks what MinHold keeps of a lease that was released.
 func breakEndsMinHold(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newDriver(t, pool), newDriver(t, pool)
