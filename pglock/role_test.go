@@ -169,9 +169,7 @@ func TestStandby(t *testing.T) {
 	proxy.Redirect(primary.Addr())
 	proxy.Cut()
 	release(t, l)
-	select {
-	case err := <-told:
-		t.Errorf("a holder was told %v, because a standby does not know its lease yet", err)
-	default:
+	if len(told) > 0 {
+		t.Errorf("a holder was told %v, because a standby does not know its lease yet", <-told)
 	}
 }
