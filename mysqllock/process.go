@@ -20,8 +20,8 @@ type processes struct {
 	mu     sync.Mutex
 	others map[string]processRow // by id
 
-	heartbeatLock semaphore // serializes heartbeats
-	lastHeartbeat time.Time // when this process sent its last heartbeat
+	heartbeatLock semaphore // serializes heartbeats, and guards lastHeartbeat
+	lastHeartbeat time.Time // when this process sent its last one
 }
 
 func (w *processes) init() {
@@ -50,28 +50,20 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 		return err
 	}
 	defer leave()
-	w.mu.Lock()
-	recent := time.Since(w.lastHeartbeat) < rows.HeartbeatInterval*9/10
-	w.mu.Unlock()
-	if recent {
+	sentAt, timeout := time.Now(), rows.HeartbeatTimeout.Microseconds()
+	if sentAt.Sub(w.lastHeartbeat) < rows.HeartbeatInterval*9/10 {
 		return nil
 	}
-	sentAt, timeout := time.Now(), rows.HeartbeatTimeout.Microseconds()
 	_, err = d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
 	if err == nil {
-		w.mu.Lock()
 		w.lastHeartbeat = sentAt
-		w.mu.Unlock()
 	}
 	return err
 }
 
-// deleteRow removes the row of this process, which must have no waiters any more.
+// deleteRow removes the row of this process, whose last call is over.
 func (w *processes) deleteRow(d *Driver) {
-	w.mu.Lock()
-	never := w.lastHeartbeat.IsZero()
-	w.mu.Unlock()
-	if never {
+	if w.lastHeartbeat.IsZero() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)

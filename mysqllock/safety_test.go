@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -17,7 +16,9 @@ import (
 )
 
 // A release that the server did not answer in time is completed when the server answers again.
-func releaseOnHungServer(t *testing.T, server *mysqltest.Server) {
+func TestReleaseOnHungServer(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
 	d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d, request("hung release", "a"))
 	server.Hang()
@@ -29,56 +30,6 @@ func releaseOnHungServer(t *testing.T, server *mysqltest.Server) {
 		t.Errorf("Release on a server that hangs = %v, want ErrUnavailable and nothing of a cancellation", err)
 	}
 	release(t, acquire(t, other, request("hung release", "b")))
-}
-
-// While the server hangs, a caller's deadline is kept, a call without one fails after a bounded
-// time, and Close returns.
-func hungServer(t *testing.T, server *mysqltest.Server) {
-	d := newDriver(t, dial(t, server.DSN()))
-	held := acquire(t, d, request("hung", "a"))
-	for i := range 5 {
-		acquire(t, d, request(fmt.Sprint("hung ", i), "a")) // Close has to release these too
-	}
-	server.Hang()
-	defer server.Resume()
-	slack := livetest.Slack(t)
-	for _, noWait := range []bool{false, true} {
-		req := request("hung too", "a")
-		req.NoWait = noWait
-		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-		began := time.Now()
-		_, err := d.Acquire(ctx, req)
-		if took := time.Since(began); took > 400*time.Millisecond+driver.CancelTimeout+soonEnough/6+slack() {
-			t.Errorf("Acquire returned after %v, want 400ms", took)
-		}
-		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) ||
-			errors.Is(err, driver.ErrHeld) {
-			t.Errorf("Acquire on a server that hangs = %v, want ErrUnavailable and the end of the context", err)
-		}
-		cancel()
-	}
-	began := time.Now()
-	_, err := tryAcquire(t, d, request("hung too", "a"))
-	if took := time.Since(began); !errors.Is(err, driver.ErrUnavailable) ||
-		took > driver.AnswerTimeout+soonEnough+slack() {
-		t.Errorf("Acquire with NoWait on a server that hangs = %v after %v, want ErrUnavailable after %v", err, took,
-			driver.AnswerTimeout)
-	}
-	began = time.Now()
-	if err := d.Close(); err != nil || time.Since(began) > 2*time.Second+soonEnough+slack() {
-		t.Errorf("Close on a server that hangs = %v after %v", err, time.Since(began))
-	}
-	t.Logf("Close took %v", time.Since(began))
-	if err := held.Release(testContext(t)); err == nil {
-		t.Error("Release on a server that hangs, of a driver that is closed = nil")
-	}
-}
-
-func TestHungServer(t *testing.T) {
-	t.Parallel()
-	server := mysqltest.Start(t)
-	t.Run("Rows", func(t *testing.T) { hungServer(t, server) })
-	t.Run("Release", func(t *testing.T) { releaseOnHungServer(t, server) })
 }
 
 // The statements in the documentation grant enough rights. Accounts that may do nothing, or only

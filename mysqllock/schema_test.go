@@ -89,15 +89,6 @@ func TestSchema(t *testing.T) {
 			}
 		})
 	}
-	t.Run("ReadOnly", func(t *testing.T) {
-		d := newDriver(t, as(t, "locker"), mysqllock.Table("migr`ated"))
-		must(t, db, "SET GLOBAL read_only = 1")
-		defer must(t, db, "SET GLOBAL read_only = 0")
-		if _, err := tryAcquire(t, d, request("read only", "a")); !errors.Is(err, driver.ErrUnavailable) ||
-			!strings.Contains(err.Error(), "replica") {
-			t.Errorf("Acquire on a server that is read only = %v", err)
-		}
-	})
 }
 
 // Pruned rows never let a token go back.

@@ -11,7 +11,6 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
-	"github.com/sniblock/snib/mysqllock"
 )
 
 // TestBusyPool has the program use all connections of its pool that the driver leaves to it. No
@@ -96,14 +95,5 @@ func TestSpareIsReplaced(t *testing.T) {
 	}
 	if n := db.Stats().InUse; n != 2 {
 		t.Errorf("%d connections are in use after Close, want the 2 of the program", n)
-	}
-}
-
-func TestPoolOfOneIsRefused(t *testing.T) {
-	db := dial(t, mysqltest.DSN("127.0.0.1:1"))
-	db.SetMaxOpenConns(1)
-	if _, err := mysqllock.New(db); !errors.Is(err, driver.ErrInvalid) ||
-		!strings.Contains(err.Error(), "SetMaxOpenConns") {
-		t.Errorf("New = %v, want ErrInvalid that names the setting", err)
 	}
 }

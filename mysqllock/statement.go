@@ -40,26 +40,14 @@ type statements struct {
 	Watch, TryTxRow, LockTxRow, Touch             string
 }
 
-// fieldNames returns the names of the statements.
-func fieldNames() (names []string) {
-	for field := range reflect.TypeFor[statements]().Fields() {
-		names = append(names, field.Name)
-	}
-	return names
-}
-
-// fileName returns the name of the file of a field.
-func fileName(field string) string {
-	return strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(field, "_$0"), "_"))
-}
-
 var capital = regexp.MustCompile(`[A-Z]`)
 
 // newStatements returns the statements for a table, whose name is quoted.
 func newStatements(table string) (s statements) {
-	v := reflect.ValueOf(&s).Elem()
-	for _, field := range fieldNames() {
-		v.FieldByName(field).SetString(rows.Statement(files, fileName(field), map[string]string{"table": table}))
+	all := reflect.ValueOf(&s).Elem()
+	for field := range all.Type().Fields() {
+		file := strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(field.Name, "_$0"), "_"))
+		all.FieldByIndex(field.Index).SetString(rows.Statement(files, file, map[string]string{"table": table}))
 	}
 	return s
 }

@@ -27,7 +27,8 @@ func TestUsable(t *testing.T) {
 }
 
 func TestOptionsRefused(t *testing.T) {
-	db := new(sql.DB)
+	db, one := new(sql.DB), new(sql.DB)
+	one.SetMaxOpenConns(1)
 	for _, tt := range []struct {
 		name string
 		db   *sql.DB
@@ -35,6 +36,7 @@ func TestOptionsRefused(t *testing.T) {
 		says string
 	}{
 		{"NoDB", nil, Table("a"), "db: it is nil"},
+		{"PoolOfOne", one, Table("a"), "SetMaxOpenConns"},
 		{"TableName", db, Table("a.b.c"), "more than one dot"},
 		{"NoConnections", db, Connections(0), "at least 1"},
 		{"ZeroOption", db, Option{}, "the zero Option"},

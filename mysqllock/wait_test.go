@@ -22,7 +22,6 @@ func TestRows(t *testing.T) {
 		{"TwoConnections", twoConnections},
 		{"RenewalIsOneStatement", renewalIsOneStatement},
 		{"CutInEachState", cutInEachState},
-		{"TableAltered", tableAltered},
 		{"SlowAnswer", slowAnswer},
 		{"WaiterOutlives", waiterOutlives},
 	} {
@@ -73,31 +72,4 @@ func renewalIsOneStatement(t *testing.T, server *mysqltest.Server) {
 			t.Errorf("renewal %d of 200 leases took %d statements, want 1", i, got)
 		}
 	}
-}
-
-// Changing the table in ways that do not matter to the driver waits for a watching statement, and
-// disturbs nobody.
-func tableAltered(t *testing.T, server *mysqltest.Server) {
-	db := dial(t, server.DSN())
-	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
-	l := acquire(t, d1, request("altered", "a"))
-	w := livetest.Waiting(t, d2, request("altered", "b"))
-	slack := livetest.Slack(t)
-	began := time.Now()
-	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")
-	must(t, db, "ALTER TABLE snib_locks ADD INDEX of_note (note)")
-	// Each change waits for a watching statement, about a second, and for the disk.
-	if took := time.Since(began); took > 15*time.Second+slack() {
-		t.Errorf("the table was altered after %v", took)
-	}
-	began = time.Now()
-	release(t, l)
-	next := w.Get(t)
-	took := w.At.Sub(began)
-	if took > soonEnough+slack() {
-		t.Errorf("granted %v after the release", took)
-	}
-	release(t, next)
-	release(t, acquire(t, d1, request("new after it", "a")))
-	must(t, db, "ALTER TABLE snib_locks DROP COLUMN note")
 }

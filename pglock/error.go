@@ -75,7 +75,8 @@ func isTransient(err error) bool {
 	if c == "" {
 		return isNetworkError(err)
 	}
-	if slices.Contains([]string{idleInTransaction, transactionTimeout, serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
+	if slices.Contains([]string{idleInTransaction, transactionTimeout, serializationFailure, deadlock, lockNotAvailable,
+		queryCanceled}, c) {
 		return true
 	}
 	// 57: shut down or starting; 53: overloaded; 58: its disk fails; 08: from a pooler.

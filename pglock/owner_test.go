@@ -15,23 +15,22 @@ func TestIsOwner(t *testing.T) {
 	pool := dial(t, database(t).URL())
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	for name, d := range map[string]*pglock.Driver{"Rows": newDriver(t, pool)} {
-		t.Run(name+"/Pgx", func(t *testing.T) {
-			rowstest.IsOwner(t, d, func(name string, token uint64) error {
-				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, name, token) })
-			})
+	d := newDriver(t, pool)
+	t.Run("Pgx", func(t *testing.T) {
+		rowstest.IsOwner(t, d, func(name string, token uint64) error {
+			return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, name, token) })
 		})
-		t.Run(name+"/SQL", func(t *testing.T) {
-			rowstest.IsOwner(t, d, func(name string, token uint64) error {
-				tx, err := db.BeginTx(t.Context(), nil)
-				if err != nil {
-					return err
-				}
-				defer tx.Rollback()
-				return d.IsOwner(t.Context(), pglock.SQLTx(tx), name, token)
-			})
+	})
+	t.Run("SQL", func(t *testing.T) {
+		rowstest.IsOwner(t, d, func(name string, token uint64) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback()
+			return d.IsOwner(t.Context(), pglock.SQLTx(tx), name, token)
 		})
-	}
+	})
 }
 
 func TestIsOwnerKeepsTheLock(t *testing.T) {

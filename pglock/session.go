@@ -33,7 +33,8 @@ type Session struct {
 	conf    config
 	sql     sessionStatements
 	life    *driverkit.Lifecycle
-	opening chan struct{} // capacity 1: serializes the opening of connections
+	opening chan struct{}  // capacity 1: serializes the opening of connections
+	running sync.WaitGroup // links, and requests to cancel waits
 
 	mu        sync.Mutex
 	links     []*link // the first one never waits
@@ -119,6 +120,10 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	}
 	ctx, cancel := s.life.During(ctx)
 	defer cancel()
+	if !s.life.Begin() { // Close waits for the withdrawal
+		return nil, driver.ErrClosed
+	}
+	defer s.life.Finish()
 	var outage driverkit.Outage
 	served, over := false, 0
 	for ask := askTry; ; {
@@ -182,7 +187,8 @@ func (s *Session) take(ctx context.Context, req driver.Request, ask string) (*se
 		err = c.err
 	}
 	if ask == askWait && err != nil {
-		if ctx.Err() != nil && s.life.Go(h.link.cancelWait) {
+		if ctx.Err() != nil {
+			s.running.Go(h.link.cancelWait)
 			moment, cancel := driverkit.Detached(ctx)
 			defer cancel()
 			_ = c.await(moment)
@@ -215,11 +221,12 @@ func (s *Session) request(ctx context.Context, h *sessionLease, ask string) (*ca
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ask == askWait && len(s.links) == 0 || !s.life.Go(l.run) {
+	if ask == askWait && len(s.links) == 0 {
 		_ = l.conn.Conn().Close() // of no use in any case
 		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, errSessionOver)
 	}
 	s.links = append(s.links, l)
+	s.running.Go(l.run)
 	return l.request(ask, h), nil
 }
 
@@ -283,12 +290,13 @@ func (s *Session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 
 // Close implements [driver.Driver]. All holds end with their sessions. The pool stays open.
 func (s *Session) Close() error {
-	s.life.End(func() {
+	if s.life.End(nil) { // all requests have ended, and left the queues of the server
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		for len(s.links) > 0 {
 			s.endLocked(s.links[0], driver.ErrClosed)
 		}
-	})
+		s.mu.Unlock()
+	}
+	s.running.Wait()
 	return nil
 }

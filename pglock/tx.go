@@ -30,7 +30,8 @@ import (
 // A transaction that is REPEATABLE READ is a [driver.ErrInvalid], because it would still read the
 // data as of before the wait. One that is SERIALIZABLE fails at its commit in that case, and has
 // to be repeated. A standby is a [driver.ErrUnavailable]. Other errors are the server's. After
-// those of a wait, such as 57014 for statement_timeout, tx can still be used if its connection lives.
+// those of a wait, such as 57014 for statement_timeout, tx can still be used if its connection
+// lives.
 func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) error {
 	if err := driver.CheckName(name); err != nil {
 		return err

@@ -35,9 +35,12 @@ type outcome struct {
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	a, err := d.newAttempt(req)
-	if err != nil {
+	if err := req.Check(); err != nil {
 		return nil, err
+	}
+	a := &attempt{d: d, req: req, mode: modeProcess, hint: make(chan struct{}, 1)}
+	if req.Detached {
+		a.mode = modeDetached
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -55,18 +58,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return nil, err
 	}
 	return l, nil
-}
-
-// newAttempt checks a request and returns an attempt for it.
-func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
-	if err := req.Check(); err != nil {
-		return nil, err
-	}
-	a := &attempt{d: d, req: req, mode: modeProcess, hint: make(chan struct{}, 1)}
-	if req.Detached {
-		a.mode = modeDetached
-	}
-	return a, nil
 }
 
 func (a *attempt) wait(ctx context.Context) (*lease, error) {

@@ -101,14 +101,17 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	}
 	sentAt := time.Now()
 	a.pending = false
-	l, sleep, err := a.request(ctx)
+	l, err := a.d.backend.Request(ctx, a)
+	if err == nil {
+		l.markGranted()
+	}
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
 		a.outage, a.lastErr = driverkit.Outage{}, nil
 		if errors.Is(err, driver.ErrHeld) {
 			a.Req.NoteWait(nil)
 		}
 		a.served = a.served || a.Queued || l != nil
-		return l, sleep, err
+		return l, time.Hour, err // notifications and polls wake it
 	}
 	full := a.d.NoteFull(err) // it has not executed the request
 	a.lastErr, a.late = err, a.late || a.pending && !full
@@ -119,15 +122,6 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	}
 	a.Req.NoteWait(err)
 	return nil, pause, driver.ErrHeld // Await sleeps and tries again, so the attempt keeps its place
-}
-
-// request sends the request. The duration is how long the attempt sleeps if the lock is held.
-func (a *Attempt) request(ctx context.Context) (*Lease, time.Duration, error) {
-	l, err := a.d.backend.Request(ctx, a)
-	if err == nil {
-		l.markGranted()
-	}
-	return l, time.Hour, err
 }
 
 // withdraw removes the lease or the place in the queue that the attempt may have. The end of ctx,

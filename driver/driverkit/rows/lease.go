@@ -94,8 +94,8 @@ func (l *Lease) HasEnded() bool {
 	return l.ended
 }
 
-// Release implements [driver.Lease]. If it fails because the store is unavailable, the driver retries
-// in the background until it is closed.
+// Release implements [driver.Lease]. If it fails because the store is unavailable, the driver
+// retries in the background until it is closed.
 func (l *Lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

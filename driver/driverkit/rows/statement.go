@@ -12,10 +12,9 @@ import (
 // placeholder is the name of another file of the folder, or of a part that is given.
 var placeholder = regexp.MustCompile(`\{([a-z]\w*)\}`)
 
-// Statement returns the text of sql/name.sql without its comments. Each {part} is the shared part of
-// this name, or the one that is given, as a name and a text, or else the text of another file. A
-// file that is missing, and a given part that is not used, are mistakes of a driver, so Statement
-// panics.
+// Statement returns the text of sql/name.sql without its comments. Each {part} is the shared part
+// of this name, or the one that is given, as a name and a text, or else the text of another file.
+// A missing file and a given part that is not used are mistakes of a driver, so Statement panics.
 func Statement(files fs.FS, name string, shared map[string]string, given ...string) string {
 	parts, used := map[string]string{}, map[string]bool{}
 	maps.Copy(parts, shared)
