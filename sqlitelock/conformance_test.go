@@ -3,6 +3,7 @@
 package sqlitelock
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,5 +37,31 @@ func harness(path string) drivertest.Harness {
 			return p.Kill
 		},
 		Restart: func(*testing.T) {}, // there is no server: the next driver opens the file anew
+		Empty: map[string]func(*testing.T){
+			"delete": func(t *testing.T) { sql(t, path, "DELETE FROM leases") },
+			"drop":   func(t *testing.T) { sql(t, path, "DROP TABLE leases") },
+		},
+	}
+}
+
+// sql runs statements in the database at path, which it creates if necessary.
+func sql(t *testing.T, path string, statements ...string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	db, err := connect(path, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range statements {
+		if err := db.exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,28 +21,6 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// sql runs statements in the database at path, which it creates if necessary.
-func sql(t *testing.T, path string, statements ...string) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	db, err := connect(path, func() bool { return false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range statements {
-		if err := db.exec(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := db.close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestBadPlace(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -1,7 +1,6 @@
 package livetest
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -19,13 +18,7 @@ func AcquireTold(t testing.TB, d driver.Driver, req driver.Request) (driver.Leas
 		default:
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
-	}
-	return l, losses
+	return Acquire(t, d, req), losses
 }
 
 // AwaitLoss waits until the loss is reported, and returns how long that took.
