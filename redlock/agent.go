@@ -160,14 +160,6 @@ type floor struct {
 
 var floorByTime = floor{}
 
-// formatBool formats a boolean for the scripts.
-func formatBool(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
 // A standing is a node's own state.
 type standing struct {
 	Run      string `json:"run"`
@@ -300,7 +292,7 @@ func (d *Driver) readCountersAndAdmit(
 	run, mark := a.Ticket()
 	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
 		formatCounters(reading.Counters(0)),
-		formatBool(f.operator))
+		rediskit.Flag(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
 
