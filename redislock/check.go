@@ -22,7 +22,7 @@ func (d *Driver) verifyLater(l *lease) {
 		d.toVerify = make(map[*lease]struct{})
 	}
 	d.toVerify[l] = struct{}{}
-	if !d.verifying && d.ctx.Err() == nil {
+	if !d.verifying && !d.life.Over() {
 		d.verifying = true
 		go d.verifyLoop()
 	}
@@ -39,7 +39,7 @@ func (d *Driver) verifyLoop() {
 			}
 		}
 		clear(d.toVerify)
-		d.verifying = len(bySlot) > 0 && d.ctx.Err() == nil
+		d.verifying = len(bySlot) > 0 && !d.life.Over()
 		more := d.verifying
 		d.mu.Unlock()
 		if !more {
@@ -57,7 +57,7 @@ func (d *Driver) verifyLoop() {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-d.ctx.Done():
+		case <-d.life.Done():
 			timer.Stop()
 		}
 	}
@@ -67,7 +67,7 @@ func (d *Driver) verifyLoop() {
 // that have ended, and reports whether there were any. Leases that it learns nothing about stay
 // in toVerify.
 func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
-	ctx, cancel := context.WithTimeout(d.ctx, batchTimeout)
+	ctx, cancel := context.WithTimeout(d.life.Context(), batchTimeout)
 	defer cancel()
 	commands := make([]*command, len(leases))
 	for i, l := range leases {

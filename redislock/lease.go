@@ -114,7 +114,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.ctx.Err() != nil {
+	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
 	l.d.removeLease(l)
@@ -139,7 +139,7 @@ func (l *lease) Release(ctx context.Context) error {
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
-	if l.d.ctx.Err() != nil {
+	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot,

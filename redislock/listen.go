@@ -104,7 +104,7 @@ func (l *listener) leave(s *subscription) {
 func (d *Driver) listenForHolders() {
 	d.listener.mu.Lock()
 	defer d.listener.mu.Unlock()
-	if d.ctx.Err() == nil {
+	if !d.life.Over() {
 		d.listener.subscribe(d.listener.process, false)
 	}
 }
@@ -114,7 +114,7 @@ func (d *Driver) listenForHolders() {
 func (l *listener) subscribe(channel string, sharded bool) *subscription {
 	s := l.open[channel]
 	if s == nil {
-		ctx, cancel := context.WithCancel(l.d.ctx)
+		ctx, cancel := context.WithCancel(l.d.life.Context())
 		s = &subscription{
 			channel: channel, sharded: sharded, cancel: cancel,
 			connected: make(chan struct{}), failed: make(chan struct{}),
@@ -150,7 +150,7 @@ func (l *listener) closeIfIdle(s *subscription) {
 	held := s.channel == l.process && l.d.hasLeases()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if (s.users > 0 || held) && l.d.ctx.Err() == nil {
+	if (s.users > 0 || held) && !l.d.life.Over() {
 		time.AfterFunc(idleTimeout, func() { l.closeIfIdle(s) })
 		return
 	}

@@ -72,7 +72,7 @@ func (g *agent) run() {
 		select {
 		case <-g.wakeup:
 		case <-timer.C:
-		case <-g.d.ctx.Done():
+		case <-g.d.life.Done():
 			return
 		}
 		if pause, more := g.checkNodes(); more {
@@ -82,7 +82,7 @@ func (g *agent) run() {
 }
 
 // awaitStep waits a moment until the step under way is over, after the driver's context has ended.
-func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), &g.running) }
+func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), g.running.Wait) }
 
 // checkNodes takes the next step for each node. If more is true, the agent has to check again after
 // pause. A step under way is not given up when the driver is closed: see [Driver.Close].
@@ -136,7 +136,7 @@ func (g *agent) probe(n *node) {
 	if !n.hungFor(probeInterval) || n.callCtx.Done() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(g.d.ctx, g.d.conf.timeout)
+	ctx, cancel := context.WithTimeout(g.d.life.Context(), g.d.conf.timeout)
 	defer cancel()
 	alive := make(chan error, 1)
 	go func() {

@@ -49,7 +49,7 @@ type snapshot struct {
 
 // readSnapshot asks all nodes for a lock. It returns an error unless a majority answers.
 func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
 	replies := d.pollMost(ctx, codeShowLock, l, nil)
@@ -217,7 +217,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // scan returns, in order, the names that begin with prefix and may be locks.
 func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
 	found := make(map[string]bool)
@@ -303,7 +303,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 
 // Withdraw implements [driver.Inspector]. Nobody waits behind the waiter, as there is no order.
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	l := lockOf(name)
