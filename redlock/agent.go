@@ -95,7 +95,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		n.mu.Unlock()
 		if suspect {
 			if replies == nil {
-				replies = g.d.pollMost(g.d.sendCtx, codeShowNode, noLock(), nil)
+				replies = g.d.pollMost(g.d.sendCtx, g.d.readTimeout(), codeShowNode, noLock(), nil)
 			}
 			next, admitted, err := g.checkNode(i, replies[i])
 			if admitted {
@@ -201,7 +201,7 @@ func (d *Driver) admit(
 func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
 	since, now := parseClocks(s.Since), quorum.Clocks{}
 	var unknown []byte
-	for node, r := range d.pollMost(ctx, codeShowNode, noLock(), nil) {
+	for node, r := range d.pollMost(ctx, d.readTimeout(), codeShowNode, noLock(), nil) {
 		var other standing
 		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
 			continue
@@ -253,7 +253,7 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 	p := d.newPoll(nil)
 	p.send(i, code, noLock(), args...)
 	p.close()
-	r := p.wait(ctx, max(d.conf.timeout, time.Second))
+	r := p.wait(ctx, d.readTimeout())
 	if err := errorsOf(r)[i]; err != nil {
 		return "", fmt.Errorf("%s: %w", d.nodes[i].address, err)
 	}
@@ -266,7 +266,7 @@ func (d *Driver) readCountersAndAdmit(
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
-	for node, r := range d.pollMost(ctx, codeCounters, noLock(),
+	for node, r := range d.pollMost(ctx, d.readTimeout(), codeCounters, noLock(),
 		func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
 			reading.Away(node)

@@ -52,7 +52,7 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
-	replies := d.pollMost(ctx, codeShowLock, l, nil)
+	replies := d.pollMost(ctx, d.readTimeout(), codeShowLock, l, nil)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -307,7 +307,7 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	l := lockOf(name)
-	replies := d.removeWaiter(d.allNodes(), &l, id).wait(ctx, max(d.conf.timeout, shortRetryTimeout))
+	replies := d.removeWaiter(d.allNodes(), &l, id).wait(ctx, d.readTimeout())
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
