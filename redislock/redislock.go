@@ -241,7 +241,6 @@ func (d *Driver) Close() error {
 			d.life.End(nil)
 			d.withdrawals.Wait()
 		})
-		d.listener.close()
 		d.conn.Close()
 	})
 	return nil
