@@ -305,6 +305,7 @@ func TestLaggingReplica(t *testing.T) {
 			"SetHolder": func(ctx context.Context) error { return l.SetHolder(ctx, driver.Holder{}) },
 			"Release":   l.Release,
 			"Break":     func(ctx context.Context) error { return d.Break(ctx, name, "holder") },
+			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			if err := do(ctx); !errors.Is(err, driver.ErrUnavailable) {
