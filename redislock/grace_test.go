@@ -298,13 +298,15 @@ func TestLaggingReplica(t *testing.T) {
 		req := mode.as(request(name, "holder", time.Minute))
 		req.OnLost = func(err error) { told <- err }
 		l := take(t, d, req)
+		other := mode.as(request(name+" that may be freed late", "holder", time.Minute))
+		freed := take(t, d, other)
 		proxy.Redirect(replica.Addr())
 		proxy.Cut()
 		for what, do := range map[string]func(context.Context) error{
 			"Renew":     func(ctx context.Context) error { return d.Renew(ctx, []driver.Lease{l})[0].Err },
 			"SetHolder": func(ctx context.Context) error { return l.SetHolder(ctx, driver.Holder{}) },
-			"Release":   l.Release,
-			"Break":     func(ctx context.Context) error { return d.Break(ctx, name, "holder") },
+			"Release":   freed.Release,
+			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, "holder") },
 			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

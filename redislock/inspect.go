@@ -140,7 +140,8 @@ func (d admin) Silence(ctx context.Context, name string) (map[string]time.Durati
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
-	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, rediskit.Micros(now-r.Since)), Left: left}
+	held := max(0, rediskit.Micros(now-r.Since))
+	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: held, Left: left}
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold

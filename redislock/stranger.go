@@ -179,7 +179,7 @@ func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger
 	}
 	until, err := strconv.ParseFloat(strings.Join(score, ""), 64)
 	if err != nil {
-		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock",
+		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock", //nolint:nilerr // the error is the problem
 			Problem: "the first in the queue has no time until which it waits"}, nil
 	}
 	now, err := clockOf(ctx, m)
