@@ -108,10 +108,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := rediskit.CheckID(req.ID); err != nil {
 		return nil, err
 	}
-	if !d.enter() {
+	if !d.life.Begin() {
 		return nil, driver.ErrClosed
 	}
-	defer d.acquisitions.Done()
+	defer d.life.Finish()
 	a := d.newAttempt(req)
 	defer d.removeAttempt(a)
 	sub := d.listener.joinIfConnected(a)
@@ -244,9 +244,8 @@ func (q *queuedError) maxSleep() time.Duration {
 // wait sends requests until the lock is granted, ctx is done, or retrying is pointless. Err is
 // the error of the first round.
 func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*lease, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
+	ctx, cancel := a.d.life.During(ctx)
+	defer cancel()
 	defer func() { a.d.listener.leave(sub) }()
 	var retries rediskit.Backoff
 	last := err // the state of the store before the wait ended
@@ -355,8 +354,7 @@ func (a *attempt) withdraw() {
 	d := a.d
 	ctx, cancel := context.WithTimeout(context.Background(), min(max(a.req.TTL, time.Second), retryTimeout))
 	done := make(chan struct{})
-	d.acquisitions.Add(1) // Acquire has called enter, so the count is not zero
-	go func() {
+	d.withdrawals.Go(func() {
 		if a.abandoned != nil { // otherwise the withdrawal could overtake the request
 			select {
 			case <-a.abandoned.done:
@@ -368,11 +366,10 @@ func (a *attempt) withdraw() {
 		a.sendWithdrawal(ctx)
 		cancel()
 		close(done)
-		d.acquisitions.Done()
 		if a.late {
-			a.withdrawAgain()
+			go a.withdrawAgain()
 		}
-	}()
+	})
 	timer := time.NewTimer(cleanupTimeout)
 	defer timer.Stop()
 	select {
@@ -396,10 +393,10 @@ func (a *attempt) withdrawAgain() {
 	for began := time.Now(); time.Since(began) < driver.AnswerTimeout; {
 		select {
 		case <-ticker.C:
-		case <-a.d.ctx.Done():
+		case <-a.d.life.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(a.d.ctx, pause)
+		ctx, cancel := context.WithTimeout(a.d.life.Context(), pause)
 		a.sendWithdrawal(ctx)
 		cancel()
 	}

@@ -20,7 +20,7 @@ type admin struct{ *Driver }
 
 // Servers implements [redisadmin.Admin].
 func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
 	masters, err := d.conn.Masters(ctx)

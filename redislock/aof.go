@@ -97,11 +97,3 @@ func checkDurable(ctx context.Context, conn Conn, m Node, info rediskit.Info) er
 	_, err := m.Do(ctx, append([]string{waitAOF.Command}, waitAOF.Args...)...)
 	return err
 }
-
-// flag returns an argument of a script.
-func flag(on bool) string {
-	if on {
-		return "1"
-	}
-	return "0"
-}

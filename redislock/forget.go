@@ -13,7 +13,7 @@ import (
 
 // Forget implements [redisadmin.Admin].
 func (d admin) Forget(ctx context.Context) error {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	return d.evalAllSlots(ctx, forgetScript, func(Reply) error { return nil })
@@ -53,7 +53,7 @@ func (d admin) evalAllSlots(ctx context.Context, script *Script, fn func(Reply) 
 // Grace implements [redisadmin.Admin].
 func (d admin) Grace(ctx context.Context) (time.Duration, error) {
 	switch {
-	case d.ctx.Err() != nil:
+	case d.life.Over():
 		return 0, driver.ErrClosed
 	case !d.conf.grace:
 		return 0, nil

@@ -86,53 +86,6 @@ func TestHungServerBounded(t *testing.T) {
 	})
 }
 
-// TestUnavailable sends requests to servers that can't serve at the moment, or not any more.
-// The error gives the reason, and says that nobody is known to hold the lock.
-func TestUnavailable(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		do   func(*testing.T, *redistest.Node)
-		want string
-	}{
-		{"OOM", func(_ *testing.T, n *redistest.Node) { n.Must("CONFIG", "SET", "maxmemory", 1) }, "the server's memory is full (maxmemory)"},
-		{"Killed", func(_ *testing.T, n *redistest.Node) { n.Kill() }, ""},
-		{"TooManyClients", func(t *testing.T, n *redistest.Node) { t.Cleanup(n.Crowd()) },
-			""}, // the server says so and hangs up; usually only the latter arrives
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			d := open(t, at(node.Addr()))
-			l := take(t, d, request("held", "holder", floor))
-			tt.do(t, node)
-			req := request("job", "hurried", floor)
-			req.NoWait = true
-			_, err := d.Acquire(t.Context(), req)
-			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) ||
-				!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
-				t.Errorf("Acquire = %v, want ErrUnavailable that says %q, and nothing of scripts", err, tt.want)
-			}
-			t.Log(err)
-			if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && !errors.Is(err, driver.ErrUnavailable) {
-				t.Errorf("Renew = %v, want nil or ErrUnavailable", err)
-			}
-			switch tt.name {
-			case "OOM":
-				free(t, l) // it needs no memory
-			case "TooManyClients":
-				if d, err := redislock.Open(t.Context(), at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
-					t.Errorf("Open = %v, %v, want ErrUnavailable", d, err)
-				}
-			case "Killed":
-				if d, err := redislock.Open(t.Context(), at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
-					t.Errorf("Open = %v, %v, want ErrUnavailable", d, err)
-				}
-			}
-		})
-	}
-}
-
 // TestHoldersOnFullServer checks that no holder loses its lock because the server's memory is full:
 // each can renew its lease, and release it. Others are told that the lock is held, also in a batch
 // with a grant for which there is no memory.

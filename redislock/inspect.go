@@ -44,7 +44,7 @@ type lockStatus struct {
 
 // readStatuses returns the status of each lock. All of them lie in one slot.
 func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus, error) {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
 	c := Call{Script: snapshotScript}
@@ -140,13 +140,14 @@ func (d admin) Silence(ctx context.Context, name string) (map[string]time.Durati
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
-	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: max(0, rediskit.Micros(now-r.Since)), Left: left}
+	held := max(0, rediskit.Micros(now-r.Since))
+	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: held, Left: left}
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
 // of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
@@ -161,7 +162,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 
 // Withdraw implements [driver.Inspector].
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)

@@ -1,7 +1,9 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,13 +74,16 @@ func (d *Driver) addLease(l *lease, wanted bool) {
 	d.listenForHolders()
 }
 
-func (d *Driver) removeLease(l *lease) {
+// removeLease undoes addLease, and reports whether the driver remembered the lease.
+func (d *Driver) removeLease(l *lease) (found bool) {
 	d.mu.Lock()
+	found = d.leases[l.id] == l
 	delete(d.leases, l.id)
 	d.mu.Unlock()
 	if l.yieldTimer != nil {
 		l.yieldTimer.Stop()
 	}
+	return found
 }
 
 // untilYield returns how long a new lease may be handed over within this process until foreign
@@ -114,7 +119,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.ctx.Err() != nil {
+	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
 	l.d.removeLease(l)
@@ -139,7 +144,7 @@ func (l *lease) Release(ctx context.Context) error {
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
-	if l.d.ctx.Err() != nil {
+	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot,
@@ -152,6 +157,17 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	answers := d.renew(ctx, due, "")
+	for i, answer := range answers {
+		if errors.Is(answer.Err, driver.ErrLost) {
+			d.removeLease(due[i].(*lease))
+		}
+	}
+	return answers
+}
+
+// renew extends leases by the given TTL in milliseconds, or by their own if that is empty.
+func (d *Driver) renew(ctx context.Context, due []driver.Lease, ttl string) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
 	groups := make(map[batchKey][]int) // indexes of due
@@ -164,7 +180,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	var calls []Call
 	for key, group := range groups {
 		for batch := range slices.Chunk(group, maxRenewals) {
-			batches, calls = append(batches, batch), append(calls, d.renewCall(key, due, batch))
+			batches, calls = append(batches, batch), append(calls, d.renewCall(key, due, batch, ttl))
 		}
 	}
 	if len(calls) == 0 {
@@ -173,10 +189,10 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	replies, unsaved := d.evalRenewals(ctx, calls)
 	for i, batch := range batches {
 		for n, index := range batch {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], unsaved[i], n, len(batch), sent)
+			answers[index] = renewalResult(replies[i], unsaved[i], n, len(batch), sent)
 		}
 		if isMoving(replies[i].Err) || isForbidden(replies[i].Err) && len(batch) > 1 {
-			d.renewEach(ctx, due, batch, answers)
+			d.renewEach(ctx, due, batch, answers, ttl)
 		}
 	}
 	return answers
@@ -185,19 +201,21 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 // renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
 // is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
 // call. It tries again until all are answered, or ctx is done.
-func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
+func (d *Driver) renewEach(
+	ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal, ttl string,
+) {
 	for pause := time.Millisecond; len(indexes) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		sent := driver.Now()
 		calls := make([]Call, len(indexes))
 		for i, index := range indexes {
 			l := due[index].(*lease)
 			// The key of an exclusive lock is on one node only, and will do for now.
-			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
+			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index}, ttl)
 		}
 		var left []int
 		replies, unsaved := d.evalRenewals(ctx, calls)
 		for i, r := range replies {
-			answers[indexes[i]] = d.renewalResult(due[indexes[i]].(*lease), r, unsaved[i], 0, 1, sent)
+			answers[indexes[i]] = renewalResult(r, unsaved[i], 0, 1, sent)
 			if isMoving(r.Err) {
 				left = append(left, indexes[i])
 			}
@@ -228,7 +246,7 @@ type batchKey struct {
 func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
 
 // renewCall makes the call that extends the leases at the given indexes of due.
-func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
+func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int, ttl string) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
 	args := append(make([]string, 0, 3+2*len(indexes)), d.sender.floor, d.sender.maxTTL, "1")
 	if !key.lockOnly {
@@ -241,13 +259,13 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call
 		if !key.lockOnly {
 			keys = append(keys, l.keys[1])
 		}
-		args = append(args, l.jsonID, l.ttl)
+		args = append(args, l.jsonID, cmp.Or(ttl, l.ttl))
 	}
 	return Call{Script: renewScript, Keys: keys, Args: args}
 }
 
-// renewalResult reads the answer for lease l, which is the n-th of a batch of the given size.
-func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, sent driver.Instant) driver.Renewal {
+// renewalResult reads the answer for the n-th lease of a batch of the given size.
+func renewalResult(r Reply, unsaved error, n, size int, sent driver.Instant) driver.Renewal {
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
@@ -256,7 +274,6 @@ func (d *Driver) renewalResult(l *lease, r Reply, unsaved error, n, size int, se
 	case r.Lines[0][n] == 'x' && len(r.Lines) == 2:
 		return driver.Renewal{Err: asUnavailable(&ReplyError{Text: r.Lines[1]})}
 	case r.Lines[0][n] != '1':
-		d.removeLease(l)
 		return driver.Renewal{Err: driver.ErrLost}
 	case unsaved != nil:
 		return driver.Renewal{Err: unsaved}

@@ -123,7 +123,7 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 // step on each master, until page returns false or an error.
 func (d *Driver) scan(ctx context.Context, pattern, keyType string,
 	page func(m Node, keys []string) (more bool, err error)) error {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	masters, err := d.conn.Masters(ctx)

@@ -23,9 +23,8 @@ type listener struct {
 	process string // the channel of this process
 	sharded bool
 
-	mu     sync.Mutex
-	open   map[string]*subscription // by channel
-	ending map[string]chan struct{} // by channel: closed when its last subscription has ended
+	mu   sync.Mutex               // held before Driver.mu
+	open map[string]*subscription // by channel
 }
 
 // A subscription is a subscription to one channel. It is guarded by listener.mu.
@@ -37,13 +36,12 @@ type subscription struct {
 	isConnected bool
 	err         error // of the last attempt
 	failed      chan struct{}
-	cancel      context.CancelFunc
 }
 
 func (l *listener) init(d *Driver, sharded bool) {
 	l.d, l.sharded = d, sharded
 	l.process = d.conf.namespace.own("c:") + rand.Text()
-	l.open, l.ending = make(map[string]*subscription), make(map[string]chan struct{})
+	l.open = make(map[string]*subscription)
 }
 
 // channel returns the channel on which waiters for a lock of the slot are told.
@@ -104,7 +102,7 @@ func (l *listener) leave(s *subscription) {
 func (d *Driver) listenForHolders() {
 	d.listener.mu.Lock()
 	defer d.listener.mu.Unlock()
-	if d.ctx.Err() == nil {
+	if !d.life.Over() {
 		d.listener.subscribe(d.listener.process, false)
 	}
 }
@@ -114,52 +112,50 @@ func (d *Driver) listenForHolders() {
 func (l *listener) subscribe(channel string, sharded bool) *subscription {
 	s := l.open[channel]
 	if s == nil {
-		ctx, cancel := context.WithCancel(l.d.ctx)
 		s = &subscription{
-			channel: channel, sharded: sharded, cancel: cancel,
-			connected: make(chan struct{}), failed: make(chan struct{}),
+			channel: channel, sharded: sharded, connected: make(chan struct{}), failed: make(chan struct{}),
 		}
 		l.open[channel] = s
-		before, ended := l.ending[channel], make(chan struct{})
-		l.ending[channel] = ended
-		go func() {
-			defer l.markEnded(channel, ended)
-			if before != nil {
-				<-before // or the end of that subscription could be taken for the end of this one
-			}
-			l.subscribeLoop(ctx, s)
-		}()
-		time.AfterFunc(idleTimeout, func() { l.closeIfIdle(s) })
+		go l.run(s)
 	}
 	return s
 }
 
-// markEnded notes that a subscription has ended.
-func (l *listener) markEnded(channel string, ended chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(ended)
-	if l.ending[channel] == ended {
-		delete(l.ending, channel)
+// run keeps a subscription while it is needed. One that somebody joins while it ends begins anew: a
+// second one beside it could take its end for its own.
+func (l *listener) run(s *subscription) {
+	for needed := true; needed; {
+		ctx, cancel := context.WithCancel(l.d.life.Context())
+		time.AfterFunc(idleTimeout, func() { l.endIfIdle(s, cancel) })
+		l.listen(ctx, s)
+		cancel()
+		l.mu.Lock()
+		if needed = l.isNeeded(s); !needed {
+			delete(l.open, s.channel)
+		}
+		l.mu.Unlock()
 	}
 }
 
-// closeIfIdle closes a subscription that nobody needs any more; otherwise it checks again after
+// endIfIdle ends a subscription that nobody needs any more; otherwise it checks again after
 // idleTimeout.
-func (l *listener) closeIfIdle(s *subscription) {
-	held := s.channel == l.process && l.d.hasLeases()
+func (l *listener) endIfIdle(s *subscription, end context.CancelFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if (s.users > 0 || held) && l.d.ctx.Err() == nil {
-		time.AfterFunc(idleTimeout, func() { l.closeIfIdle(s) })
-		return
+	if l.isNeeded(s) {
+		time.AfterFunc(idleTimeout, func() { l.endIfIdle(s, end) })
+	} else {
+		end()
 	}
-	delete(l.open, s.channel)
-	s.cancel()
 }
 
-// subscribeLoop subscribes, and subscribes again whenever the connection is lost.
-func (l *listener) subscribeLoop(ctx context.Context, s *subscription) {
+// isNeeded reports whether somebody needs a subscription. The caller holds l.mu.
+func (l *listener) isNeeded(s *subscription) bool {
+	return !l.d.life.Over() && (s.users > 0 || s.channel == l.process && l.d.hasLeases())
+}
+
+// listen subscribes until ctx is done, again whenever the connection is lost.
+func (l *listener) listen(ctx context.Context, s *subscription) {
 	var retries rediskit.Backoff
 	for ctx.Err() == nil {
 		err := l.d.conn.Subscribe(ctx, s.channel, s.sharded,
@@ -178,23 +174,17 @@ func (l *listener) subscribeLoop(ctx context.Context, s *subscription) {
 		if s.isConnected {
 			s.isConnected, s.connected = false, make(chan struct{})
 		}
-		s.err = err
-		close(s.failed)
-		s.failed = make(chan struct{})
+		if ctx.Err() == nil { // else whoever joins waits for the next one
+			s.err = err
+			close(s.failed)
+			s.failed = make(chan struct{})
+		}
 		l.mu.Unlock()
 		pause, _ := retries.Next(retryTimeout)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-	}
-}
-
-func (l *listener) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.open {
-		s.cancel()
 	}
 }
 

@@ -182,7 +182,7 @@ func TestLimits(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	for _, opts := range [][]redislock.Option{
 		{redislock.MaxTTL(0)}, {redislock.MaxTTL(-time.Second)}, {redislock.MaxTTL(20 * 365 * 24 * time.Hour)},
-		{redislock.GraceFloor(-1)},
+		{redislock.GraceFloor(-1)}, {redislock.YieldToForeign(time.Second - 1)}, {redislock.YieldToForeign(-time.Second)},
 		{{}},
 	} {
 		if d, err := redislock.Open(t.Context(), at(node.Addr()), opts...); !errors.Is(err, driver.ErrInvalid) {

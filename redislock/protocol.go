@@ -8,7 +8,6 @@ const (
 	codeRelease   = "R"
 	codeWithdraw  = "w"
 	codeBreak     = "b"
-	codeCheck     = "c"
 	codeSetHolder = "L"
 )
 
@@ -21,7 +20,6 @@ const (
 	answerGrace     = "e"
 	answerKind      = "k"
 	answerDone      = "o"
-	answerWanted    = "w"
 	answerNoHold    = "l"
 
 	// answerMaybeFreed is the driver's own: the answer is answerNoHold, and an earlier request of the

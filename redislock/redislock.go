@@ -53,10 +53,9 @@ type Driver struct {
 	toVerify  map[*lease]struct{} // leases that may have ended: the store will be asked
 	verifying bool                // verifyLoop runs
 
-	ctx          context.Context //nolint:containedctx // ends with Close
-	cancel       context.CancelFunc
-	closeOnce    sync.Once
-	acquisitions sync.WaitGroup // calls of Acquire, including their withdrawals
+	life        *driverkit.Lifecycle // its calls are those of Acquire
+	withdrawals sync.WaitGroup       // which may outlast their calls
+	closeOnce   sync.Once
 }
 
 // Open connects to Redis and returns a driver that owns the connection: Close closes it. The
@@ -154,9 +153,8 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	}
 	d := &Driver{
 		conn: conn, conf: conf,
-		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
+		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease), life: driverkit.NewLifecycle(),
 	}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.info = newInfo(conf, found)
 	d.sender = sender{
 		conn: conn, queues: make(map[uint16]*slotQueue),
@@ -239,25 +237,13 @@ func newInfo(conf config, found findings) driver.Info {
 // until their requests are withdrawn.
 func (d *Driver) Close() error {
 	d.closeOnce.Do(func() {
-		d.mu.Lock() // so that no Acquire enters in between
-		d.cancel()
-		d.mu.Unlock()
-		rediskit.WaitUntil(time.Now().Add(time.Second), &d.acquisitions)
-		d.listener.close()
+		rediskit.WaitUntil(time.Now().Add(time.Second), func() {
+			d.life.End(nil)
+			d.withdrawals.Wait()
+		})
 		d.conn.Close()
 	})
 	return nil
-}
-
-// enter counts a call of Acquire. It returns false if the driver is closed.
-func (d *Driver) enter() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ctx.Err() != nil {
-		return false
-	}
-	d.acquisitions.Add(1)
-	return true
 }
 
 // A HeldError says how long the present holders' leases last. It matches [driver.ErrHeld].

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A sender sends commands to a script. Commands that come while a batch for their slot is in flight
@@ -190,7 +191,7 @@ func isForbidden(err error) bool {
 // fillCall makes the call for the commands of a batch.
 func (s *sender) fillCall(b *batch) {
 	b.keys = append(b.keys[:0], s.metaKey(b.slot), s.longLeasesKey(b.slot))
-	b.args = append(b.args[:0], s.floor, s.maxTTL, flag(s.durable))
+	b.args = append(b.args[:0], s.floor, s.maxTTL, rediskit.Flag(s.durable))
 	for _, cmd := range b.commands {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code), cmd.args[:cmd.n]...)

@@ -92,7 +92,7 @@ func (d admin) scanForeign(ctx context.Context, prefix string, endless bool,
 func (d admin) readForeign(ctx context.Context, keys []string, endless,
 	assumeLocks bool) (found []foreignKey, err error) {
 	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{flag(endless)}, Keys: slices.Clone(batch)})[0]
+		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: slices.Clone(batch)})[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}
@@ -179,7 +179,7 @@ func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger
 	}
 	until, err := strconv.ParseFloat(strings.Join(score, ""), 64)
 	if err != nil {
-		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock",
+		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock", //nolint:nilerr // the error is the problem
 			Problem: "the first in the queue has no time until which it waits"}, nil
 	}
 	now, err := clockOf(ctx, m)

@@ -266,22 +266,6 @@ func TestYieldWithinProcess(t *testing.T) {
 	}
 }
 
-// TestYieldToForeignRange checks which times the option takes.
-func TestYieldToForeignRange(t *testing.T) {
-	t.Parallel()
-	node := redistest.Single(t)
-	for every, ok := range map[time.Duration]bool{0: true, time.Second: true, time.Hour: true, time.Second - 1: false,
-		-time.Second: false} {
-		d, err := redislock.Open(t.Context(), at(node.Addr()), redislock.YieldToForeign(every))
-		if err == nil {
-			d.Close()
-		}
-		if (err == nil) != ok || err != nil && !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Open with YieldToForeign(%v) = %v, want success: %t", every, err, ok)
-		}
-	}
-}
-
 // TestStatusWhileYielding looks at a lock in whose queue there is only the mark that leaves it to
 // foreign clients.
 func TestStatusWhileYielding(t *testing.T) {

@@ -87,10 +87,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.checkRequest(&req); err != nil {
 		return nil, err
 	}
-	if !d.enter() {
+	if !d.life.Begin() {
 		return nil, driver.ErrClosed
 	}
-	defer d.acquiring.Done()
+	defer d.life.Finish()
 	a := &attempt{d: d, req: req, lock: lockOf(req.Name)}
 	l, err := a.try(ctx)
 	if err != nil {
@@ -229,9 +229,8 @@ func (d *Driver) removeWaiter(nodes quorum.Set, l *lock, id string) *poll {
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
 // argument err is why the first round failed.
 func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
+	ctx, cancel := a.d.life.During(ctx)
+	defer cancel()
 	var outage rediskit.Backoff
 	for ctx.Err() == nil {
 		a.noteWait(err)

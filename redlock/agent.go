@@ -72,7 +72,7 @@ func (g *agent) run() {
 		select {
 		case <-g.wakeup:
 		case <-timer.C:
-		case <-g.d.ctx.Done():
+		case <-g.d.life.Done():
 			return
 		}
 		if pause, more := g.checkNodes(); more {
@@ -82,7 +82,7 @@ func (g *agent) run() {
 }
 
 // awaitStep waits a moment until the step under way is over, after the driver's context has ended.
-func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), &g.running) }
+func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), g.running.Wait) }
 
 // checkNodes takes the next step for each node. If more is true, the agent has to check again after
 // pause. A step under way is not given up when the driver is closed: see [Driver.Close].
@@ -95,7 +95,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 		n.mu.Unlock()
 		if suspect {
 			if replies == nil {
-				replies = g.d.pollMost(g.d.sendCtx, codeShowNode, noLock(), nil)
+				replies = g.d.pollMost(g.d.sendCtx, g.d.readTimeout(), codeShowNode, noLock(), nil)
 			}
 			next, admitted, err := g.checkNode(i, replies[i])
 			if admitted {
@@ -136,7 +136,7 @@ func (g *agent) probe(n *node) {
 	if !n.hungFor(probeInterval) || n.callCtx.Done() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(g.d.ctx, g.d.conf.timeout)
+	ctx, cancel := context.WithTimeout(g.d.life.Context(), g.d.conf.timeout)
 	defer cancel()
 	alive := make(chan error, 1)
 	go func() {
@@ -159,14 +159,6 @@ type floor struct {
 }
 
 var floorByTime = floor{}
-
-// formatBool formats a boolean for the scripts.
-func formatBool(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
 
 // A standing is a node's own state.
 type standing struct {
@@ -209,7 +201,7 @@ func (d *Driver) admit(
 func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
 	since, now := parseClocks(s.Since), quorum.Clocks{}
 	var unknown []byte
-	for node, r := range d.pollMost(ctx, codeShowNode, noLock(), nil) {
+	for node, r := range d.pollMost(ctx, d.readTimeout(), codeShowNode, noLock(), nil) {
 		var other standing
 		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
 			continue
@@ -261,7 +253,7 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 	p := d.newPoll(nil)
 	p.send(i, code, noLock(), args...)
 	p.close()
-	r := p.wait(ctx, max(d.conf.timeout, time.Second))
+	r := p.wait(ctx, d.readTimeout())
 	if err := errorsOf(r)[i]; err != nil {
 		return "", fmt.Errorf("%s: %w", d.nodes[i].address, err)
 	}
@@ -274,7 +266,7 @@ func (d *Driver) readCountersAndAdmit(
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
-	for node, r := range d.pollMost(ctx, codeCounters, noLock(),
+	for node, r := range d.pollMost(ctx, d.readTimeout(), codeCounters, noLock(),
 		func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
 			reading.Away(node)
@@ -300,7 +292,7 @@ func (d *Driver) readCountersAndAdmit(
 	run, mark := a.Ticket()
 	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
 		formatCounters(reading.Counters(0)),
-		formatBool(f.operator))
+		rediskit.Flag(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
 

@@ -49,10 +49,10 @@ type snapshot struct {
 
 // readSnapshot asks all nodes for a lock. It returns an error unless a majority answers.
 func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
-	replies := d.pollMost(ctx, codeShowLock, l, nil)
+	replies := d.pollMost(ctx, d.readTimeout(), codeShowLock, l, nil)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -217,7 +217,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // scan returns, in order, the names that begin with prefix and may be locks.
 func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
 	found := make(map[string]bool)
@@ -303,11 +303,11 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 
 // Withdraw implements [driver.Inspector]. Nobody waits behind the waiter, as there is no order.
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
-	if d.ctx.Err() != nil {
+	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	l := lockOf(name)
-	replies := d.removeWaiter(d.allNodes(), &l, id).wait(ctx, max(d.conf.timeout, shortRetryTimeout))
+	replies := d.removeWaiter(d.allNodes(), &l, id).wait(ctx, d.readTimeout())
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -79,7 +79,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.ctx.Err() != nil {
+	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
 	l.mu.Lock()
@@ -110,11 +110,8 @@ func (l *lease) Release(ctx context.Context) error {
 // SetHolder implements [driver.Lease]. It returns when a majority shows the holder. The other nodes
 // follow, also those that hang now.
 func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if l.d.ctx.Err() != nil {
-		return driver.ErrClosed
+	if err := l.d.life.Ready(ctx); err != nil {
+		return err
 	}
 	if !l.isValid() {
 		return driver.ErrLost

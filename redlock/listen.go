@@ -143,7 +143,7 @@ func (t *topic) removeUser() {
 func (l *listener) startSubscribers() {
 	for _, n := range l.d.nodes {
 		s := &subscriber{l: l, node: n, wakeup: make(chan struct{}, 1)}
-		s.ctx, s.cancel = context.WithCancel(l.d.ctx) //nolint:fatcontext // one for each subscriber
+		s.ctx, s.cancel = context.WithCancel(l.d.life.Context()) //nolint:fatcontext // one for each subscriber
 		l.subscribers = append(l.subscribers, s)
 		l.d.background.Go(s.run)
 	}

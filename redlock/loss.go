@@ -99,7 +99,7 @@ func (l *lease) check() {
 	for pause := minRecheckPause; ; {
 		select {
 		case <-timer.C:
-		case <-l.d.ctx.Done():
+		case <-l.d.life.Done():
 			return
 		}
 		e := l.extend(true)
@@ -107,7 +107,7 @@ func (l *lease) check() {
 			return
 		}
 		timer.Reset(l.d.conf.timeout)
-		e.wait(l.d.ctx, timer)
+		e.wait(l.d.life.Context(), timer)
 		switch {
 		case e.foundLost:
 			l.d.listener.removeLease(l)

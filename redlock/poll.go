@@ -133,17 +133,22 @@ func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
 // where it does not need them. So a node that hangs costs a process little that lives only briefly.
 const minorityTimeout = 50 * time.Millisecond
 
-// pollMost sends the same request to all nodes and returns their replies. It waits up to
-// NodeTimeout, or shortRetryTimeout if that is longer, for a majority whose replies count, and then
-// a little for the others. If counts is nil, all answers count.
-func (d *Driver) pollMost(ctx context.Context, code byte, l *lock, counts func(r reply) bool) []reply {
+// pollMost sends the same request to all nodes and returns their replies. It waits up to the
+// timeout for a majority whose replies count, and then a little for the others. If counts is nil,
+// all answers count.
+func (d *Driver) pollMost(
+	ctx context.Context, timeout time.Duration, code byte, l *lock, counts func(r reply) bool,
+) []reply {
 	p, majority := d.newMajorityPoll(counts)
 	for i := range d.nodes {
 		p.send(i, code, l)
 	}
 	p.close()
-	return p.waitMost(ctx, majority, max(d.conf.timeout, shortRetryTimeout))
+	return p.waitMost(ctx, majority, timeout)
 }
+
+// readTimeout is how long to wait for a majority that answers a question.
+func (d *Driver) readTimeout() time.Duration { return max(d.conf.timeout, shortRetryTimeout) }
 
 // newMajorityPoll returns a poll, and a channel that is closed when the replies of a majority
 // count.

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
@@ -69,12 +70,10 @@ type Driver struct {
 	// runIDs has the run_id of each node, to detect a server that is listed twice.
 	runIDs [quorum.MaxNodes]string
 
-	ctx         context.Context //nolint:containedctx // ends when Close begins
-	cancel      context.CancelFunc
-	sendCtx     context.Context //nolint:containedctx // ends when nothing is sent any more
+	life        *driverkit.Lifecycle // its calls are those of Acquire
+	sendCtx     context.Context      //nolint:containedctx // ends when nothing is sent any more
 	stopSending context.CancelFunc
 	closeOnce   sync.Once
-	acquiring   sync.WaitGroup // acquisitions, including their cleanup
 	background  sync.WaitGroup // the goroutines of nodes, agent and listener
 }
 
@@ -178,7 +177,7 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 	}
 	d := &Driver{
 		params: quorum.Params{Nodes: len(nodes), MaxTTL: conf.maxTTL}, conf: conf, nodes: nodes,
-		nonceID: rand.Text()[:16] + ".",
+		nonceID: rand.Text()[:16] + ".", life: driverkit.NewLifecycle(),
 	}
 	if err := d.params.Check(); err != nil {
 		return nil, err
@@ -188,7 +187,6 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 		return nil, err
 	}
 	d.info = infoFor(d.params)
-	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.sendCtx, d.stopSending = context.WithCancel(context.Background())
 	d.agent.init(d)
 	d.listener.init(d)
@@ -265,11 +263,8 @@ func (d *Driver) Info() driver.Info {
 // stops the driver's goroutines, and waits up to another second for them.
 func (d *Driver) Close() error {
 	d.closeOnce.Do(func() {
-		d.mu.Lock() // so that no acquisition enters meanwhile
-		d.cancel()
-		d.mu.Unlock()
 		deadline := time.Now().Add(time.Second)
-		rediskit.WaitUntil(deadline, &d.acquiring)
+		rediskit.WaitUntil(deadline, func() { d.life.End(nil) })
 		d.drain(deadline)
 		d.agent.awaitStep()
 		d.stopSending()
@@ -277,20 +272,9 @@ func (d *Driver) Close() error {
 			n.disconnect(driver.ErrClosed)
 		}
 		d.listener.close()
-		rediskit.WaitUntil(time.Now().Add(time.Second), &d.background)
+		rediskit.WaitUntil(time.Now().Add(time.Second), d.background.Wait)
 	})
 	return nil
-}
-
-// enter registers an acquisition. It returns false if the driver is closed.
-func (d *Driver) enter() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ctx.Err() != nil {
-		return false
-	}
-	d.acquiring.Add(1)
-	return true
 }
 
 // newNonce returns a nonce, with a space at its end, that no round of any process has used.

@@ -17,12 +17,7 @@ import (
 // awaitMajority waits until a majority of the nodes answers, and a little longer for the
 // others. It returns an error if a node does not fit the cluster, or if ctx is done before.
 func (d *Driver) awaitMajority(ctx context.Context) error {
-	p, majority := d.newMajorityPoll(nil)
-	for i := range d.nodes {
-		p.send(i, codeShowNode, noLock())
-	}
-	p.close()
-	replies := p.waitMost(ctx, majority, dialTimeout)
+	replies := d.pollMost(ctx, dialTimeout, codeShowNode, noLock(), nil)
 	for _, err := range errorsOf(replies) {
 		if errors.Is(err, driver.ErrInvalid) {
 			return err

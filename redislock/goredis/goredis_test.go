@@ -154,22 +154,6 @@ func TestFailover(t *testing.T) {
 			c.WaitUntilWell,
 			func() { c.WaitForFailover(slot, c.KillMasterOf(slot)) })
 	})
-	t.Run("ClusterInOrder", func(t *testing.T) {
-		t.Parallel()
-		c := redistest.Cluster(t, redistest.Password(password))
-		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return openInCluster(t, c, nil) },
-			c.WaitUntilWell,
-			func() { c.Failover(slot) })
-	})
-	t.Run("SlotMoves", func(t *testing.T) {
-		t.Parallel()
-		c := redistest.Cluster(t, redistest.Password(password))
-		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return openInCluster(t, c, nil) },
-			func() {},
-			func() { c.MoveSlot(slot, c.MasterOtherThan(slot)) })
-	})
 }
 
 func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) {

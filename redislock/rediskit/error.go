@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -39,4 +40,13 @@ func IsDenied(text string) bool {
 	// What a script's commands may not do has the code ERR. Redis 7.2 and Valkey have changed the
 	// words.
 	return strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
+}
+
+// CheckID rejects the id of a request that can't be stored unchanged, with [driver.ErrInvalid]. The
+// error does not show the id, which is a secret.
+func CheckID(id string) error {
+	if !utf8.ValidString(id) {
+		return driver.Invalidf("id: it is not valid UTF-8")
+	}
+	return nil
 }

@@ -15,6 +15,14 @@ func Millis(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 
+// Flag returns a boolean as the scripts know it.
+func Flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
+
 // Micros returns a time in microseconds, and at most a hundred years: anybody who may write to the
 // store can write any number.
 func Micros(us int64) time.Duration {

@@ -2,7 +2,6 @@ package rediskit
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -23,11 +22,11 @@ func (b *Backoff) Next(limit time.Duration) (pause time.Duration, retry bool) {
 	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
 }
 
-// WaitUntil waits for a group until the deadline.
-func WaitUntil(deadline time.Time, group *sync.WaitGroup) {
+// WaitUntil calls wait, and returns when that does, or at the deadline.
+func WaitUntil(deadline time.Time, wait func()) {
 	idle := make(chan struct{})
 	go func() {
-		group.Wait()
+		wait()
 		close(idle)
 	}()
 	timer := time.NewTimer(time.Until(deadline))

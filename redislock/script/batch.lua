@@ -21,7 +21,6 @@
 --            e LEFT                 nothing is granted for LEFT ms: the grace period
 --            k KIND                 the name is in use as KIND
 --            o                      done
---            w                      the hold exists, and another process waits
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
 

@@ -56,7 +56,7 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
     return grantAnswer(token)
   end
   if waits == '0' then return 'h ' .. timeLeft(value, mode) end
-  local new, alone = enqueue(id, member)
+  local alone = enqueue(id, member)
   if not value or isMulti(value) then -- otherwise there is no room for any waiter
     answer = serveQueue(member)
     if answer then return answer end
@@ -64,7 +64,7 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   end
   local grant = value and not isMulti(value) and parseGrant(value)
   local isForeign = grant == nil
-  if new and value and not isForeign then
+  if value and not isForeign then -- also with each heartbeat: a message may have been lost
     if not grant then
       rare().hintSharers(parseRequest(member).channel)
     elseif not isOf(grant.channel, member) then

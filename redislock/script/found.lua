@@ -9,9 +9,9 @@
 --                                              the lock, too; nil if there is no such grant. The
 --                                              value is that of the lock's key, or nil if it is
 --                                              not known
---           confirmLost()                      is called before a hold is said not to exist: a
---                                              replica may lag behind. It refuses this write,
---                                              which changes nothing, and the client leaves it
+--           confirmLost()                      is called before a hold or a waiter is said not to
+--                                              exist: a replica may lag behind. It refuses this
+--                                              write, which changes nothing, and the client leaves
 --           extendGrant(id, json, expiry, ttl) makes a grant that was found last for at least ttl
 --                                              ms. It writes in any case, so that WAITAOF waits.
 --                                              PEXPIRE comes first: a server whose memory is full

@@ -1,19 +1,10 @@
--- Serves a holder: tells it whether it still has its hold, and whether another process waits, or
--- changes what its grant says of it.
+-- Changes what a grant says of its holder.
 --
--- KEYS      lock, grants, queue
--- ARGV      id; the channel of the holder's process, or the holder as JSON fields
--- Expects   lock, grants, newEntry, othersWait, findGrant, confirmLost
--- Provides  check(id, channel), setHolder(id, holder)
--- Answer    l, w or o, see batch.lua
-
-local function check(id, channel)
-  if not findGrant(id) then
-    confirmLost()
-    return 'l'
-  end
-  return othersWait(channel) and 'w' or 'o'
-end
+-- KEYS      lock, grants
+-- ARGV      id, the holder as JSON fields
+-- Expects   lock, grants, newEntry, findGrant, confirmLost
+-- Provides  setHolder(id, holder)
+-- Answer    l or o, see batch.lua
 
 -- withHolder changes a grant. The fields of the holder are its last ones, and begin with the pid.
 -- No text of a grant contains these quotes, because JSON escapes them.

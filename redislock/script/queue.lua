@@ -8,7 +8,7 @@
 --           rare().hasRoomBeside
 -- Provides  absence, handOverTTL
 --           enqueue(id, member)   adds a waiter unless it is there, and notes that it lives. It
---                                 reports whether the waiter is new, and whether it is alone
+--                                 reports whether the waiter is alone
 --           dequeue(member)       removes a waiter
 --           firstWaiter()         the member at the head of the queue, or nil
 --           yieldLeft()           for how many ms waiters must leave the lock free, or nil
@@ -39,7 +39,7 @@ local function enqueue(id, member)
   if not tail or math.floor(tail / third) ~= math.floor(now() / third) then
     redis.call('PEXPIRE', queue, absence / 500)
   end
-  return new, not tail
+  return not tail
 end
 
 local function dequeue(member)

@@ -6,9 +6,9 @@
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  the number of keys of each lease
--- ARGV     then for each lease: the id, the TTL in ms
+-- ARGV     then for each lease: the id, the TTL in ms, or 0 to ask only
 -- Expects  addLongLease, lock, grants, findGrant, confirmLost, extendGrant, errorText
--- Answer   one text with a character for each lease: 1 if it was extended, 0 if it has ended, and x
+-- Answer   one text with a character for each lease: 1 if it lives, 0 if it has ended, and x
 --          if an error keeps the script from telling; then the text of the last such error
 
 local answers, failure, step = {}, nil, tonumber(ARGV[3])
@@ -16,11 +16,11 @@ for i = 1, (#ARGV - 3) / 2 do
   local id, ttl = ARGV[2 * i + 2], tonumber(ARGV[2 * i + 3])
   if step == 2 then lock, grants = KEYS[2 * i + 1], KEYS[2 * i + 2] else lock = KEYS[i] end
   local ok, json, expiry = pcall(findGrant, id)
-  if ok and json then
+  if ok and not json then
+    confirmLost()
+  elseif ok and ttl > 0 then
     extendGrant(id, json, expiry, ttl)
     if step == 2 then addLongLease(lock, id, ttl) end
-  elseif ok then
-    confirmLost()
   end
   if not ok then failure = errorText(json) end
   answers[i] = not ok and 'x' or json and '1' or '0'

@@ -83,14 +83,3 @@ const (
 	Won                   // a majority agrees
 	Failed                // a majority can no longer be had, or not in time
 )
-
-func (v Verdict) String() string {
-	switch v {
-	case Won:
-		return "won"
-	case Failed:
-		return "failed"
-	default:
-		return "open"
-	}
-}

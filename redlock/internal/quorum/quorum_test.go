@@ -86,11 +86,3 @@ func TestSet(t *testing.T) {
 		t.Errorf("Len = %d, Has(3) = %v, Has(2) = %v, want 3, true and false", s.Len(), s.Has(3), s.Has(2))
 	}
 }
-
-func TestVerdict(t *testing.T) {
-	for v, want := range map[quorum.Verdict]string{quorum.Open: "open", quorum.Won: "won", quorum.Failed: "failed"} {
-		if got := v.String(); got != want {
-			t.Errorf("verdict %d is %q, want %q", v, got, want)
-		}
-	}
-}
