@@ -5,9 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxName is the greatest length of a lock's name in bytes, and MaxSlots the greatest number of
-// slots of a semaphore: databases keep it in 32 bits.
-const MaxName, MaxSlots = 512, 1<<31 - 1
+const (
+	// MaxName is the greatest length of a lock's name in bytes.
+	MaxName = 512
+
+	// MaxSlots is the greatest number of slots of a semaphore: databases keep it in 32 bits.
+	MaxSlots = 1<<31 - 1
+)
 
 // CheckName reports, as an error that matches [ErrInvalid], why name can't be the name of a
 // lock. A valid name has 1 to [MaxName] bytes of valid UTF-8 without NUL. Nothing is folded or

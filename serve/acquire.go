@@ -60,9 +60,6 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	})
 }
 
-// maxSlots is the greatest number that all stores keep.
-const maxSlots = math.MaxInt32
-
 // acquisition returns what a message asks the store for.
 func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver.Request, error) {
 	none := func(err error) (placeKey, driver.Request, error) { return placeKey{}, driver.Request{}, err }
@@ -96,8 +93,8 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(invalidf("wait_ms, min_hold_ms and tokens can't be negative"))
 	case msg.Tokens > wire.MaxTokens:
 		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
-	case msg.Slots > maxSlots:
-		return none(invalidf("slots: it can't be greater than %d", maxSlots))
+	case msg.Slots > driver.MaxSlots:
+		return none(invalidf("slots: it can't be greater than %d", driver.MaxSlots))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
 	}
