@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,10 +35,6 @@ func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	return d.rows.Lease(name, id, ttl)
 }
 
-// errUnconfirmed means that the lease is gone, but an answer was lost: the driver can't tell
-// whether this release removed the lease or whether it had ended before.
-var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
-
 // release ends a lease in its row, or keeps it until MinHold has passed.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
 	leave, err := d.releasing.enter(ctx)
@@ -47,10 +42,9 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 		return false, err
 	}
 	defer leave()
-	maybeRemoved := false // by a try without an answer
 	err = d.change(urgent(ctx), l.Req.Name, func(s *state) (bool, error) {
 		h := s.holder(l)
-		if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
+		if freed = h != nil || s.maybeWritten; h == nil { // a try without an answer has freed it
 			return false, nil
 		}
 		h.Since = min(h.Since, s.Now) // the clock may have been set back since
@@ -59,9 +53,6 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 		s.signalFirst()
 		return true, nil
 	})
-	if err == nil && !freed && maybeRemoved {
-		err = errUnconfirmed
-	}
 	return freed, err
 }
 
