@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -67,5 +68,14 @@ func pollWaiter(pid int) (func(), error) {
 	}, nil
 }
 
-// Detach lets the program that cmd is about to start outlive the terminal and its signals.
-func Detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// Detach lets the program that cmd is about to start outlive the terminal and its signals. It gets
+// none of the files that our caller has left open for us: it would keep a lock of flock taken.
+func Detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	open, _ := os.ReadDir("/dev/fd") // where there is none, the files stay open
+	for _, f := range open {
+		if fd, err := strconv.Atoi(f.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}

@@ -74,9 +74,10 @@ func (a *app) loadConfig() (*config, error) {
 	}
 	if !c.StoreRequired && !required && path != systemConfig && path != "" {
 		var host config // what a host forbids, it forbids to users who have a file of their own, too
-		if _, err := toml.DecodeFile(systemConfig, &host); err == nil {
-			c.StoreRequired = host.StoreRequired
+		if _, err := toml.DecodeFile(systemConfig, &host); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, failf(exitConfig, "%s: %v", systemConfig, err)
 		}
+		c.StoreRequired = host.StoreRequired
 	}
 	a.config = c
 	return c, nil
