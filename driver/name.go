@@ -9,8 +9,9 @@ const (
 	// MaxName is the greatest length of a lock's name in bytes.
 	MaxName = 512
 
-	// MaxSlots is the greatest number of slots of a semaphore: databases keep it in 32 bits.
-	MaxSlots = 1<<31 - 1
+	// MaxSlots is the greatest number of slots of a semaphore: databases keep it in 32 bits, and so do
+	// some machines.
+	MaxSlots = 1_000_000_000
 )
 
 // CheckName reports, as an error that matches [ErrInvalid], why name can't be the name of a
