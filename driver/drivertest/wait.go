@@ -22,11 +22,15 @@ func tryClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.req("a"))
-				start := time.Now()
-				t.mustBeHeld(d2, t.req("b"), "of a lock that is held")
-				if took := time.Since(start); took > t.slack() {
-					t.Errorf("Acquire with NoWait took %v", took)
+				var took time.Duration
+				for i := range 8 { // a busy machine delays one, a driver that waits all
+					start := time.Now()
+					t.mustBeHeld(d2, t.req(fmt.Sprint("b", i)), "of a lock that is held")
+					if took = time.Since(start); took <= t.slack() {
+						return
+					}
 				}
+				t.Errorf("Acquire with NoWait took %v", took)
 			},
 		},
 		{
