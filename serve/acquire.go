@@ -93,8 +93,6 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(invalidf("wait_ms, min_hold_ms and tokens can't be negative"))
 	case msg.Tokens > wire.MaxTokens:
 		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
-	case msg.Slots > driver.MaxSlots:
-		return none(invalidf("slots: it can't be greater than %d", driver.MaxSlots))
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
 		return none(invalidf("this store has no locks of this kind"))
 	}

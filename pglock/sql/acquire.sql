@@ -1,7 +1,7 @@
--- acquire is the full statement: it grants the lease, or adds the waiter. Its parameters are
--- those of decide. It first reads the row without a lock, see precheck. If it adds a waiter, it notifies the holders that asked for that, and does not
--- wait for the disk: a waiter that a crash has forgotten asks again, and the next holder's grant must
--- not wait for this one's flush.
+-- acquire is the full statement: it grants the lease, or adds the waiter. Its parameters are those of
+-- decide. It first reads the row without a lock, see precheck. If it adds a waiter, it notifies the
+-- holders that asked for that, and does not wait for the disk: a waiter that a crash has forgotten
+-- asks again, and the next holder's grant must not wait for this one's flush.
 WITH {precheck}, up AS (
 	INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
 	SELECT $1::text, t.token + t.tokens - 1, $3::int, {granted}, '[]', t.now

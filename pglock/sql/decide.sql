@@ -1,7 +1,7 @@
 -- decide computes the new state of the row l for a request: $1 name, $2 nonce, $3 slots, $4 TTL,
--- $5 tokens, $6 the entry for holders or waiters, $7 shared, $8 whether to wait. A
--- waiter counts for {life}. Times are in microseconds. If an earlier request of the attempt was executed, and
--- its answer was lost, its lease is in the row, and is mine: it then lasts for one TTL from now.
+-- $5 tokens, $6 the entry for holders or waiters, $7 shared, $8 whether to wait. A waiter counts for
+-- {life}. Times are in microseconds. If an earlier request of the attempt was executed, and its answer
+-- was lost, its lease is in the row, and is mine: it then lasts for one TTL from now.
 SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,
 	CASE WHEN v.fits THEN $3::int ELSE l.slots END AS slots,

@@ -109,8 +109,7 @@ func (u *serverURL) advice(err error) (text string, config bool) {
 	case !u.tls && isDisconnect(err):
 		return "with TLS it is " + u.secure().scheme + "://", false
 	}
-	return "", says("DB index is out of range") || says("without any password configured") || says("not Redis") ||
-		errors.As(err, new(tls.RecordHeaderError))
+	return "", says("DB index is out of range") || says("without any password configured") || says("not Redis")
 }
 
 // otherTopology returns the beginning of the URL for a Cluster if u is for a single server,

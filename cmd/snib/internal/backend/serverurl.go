@@ -146,7 +146,7 @@ type serverURL struct {
 	sentinelUser, sentinelPassword string
 	sentinelPasswordFile           string
 
-	// What the parameters ask of the driver.
+	// These options are what the parameters ask of the driver.
 	redis   []redislock.Option
 	redlock []redlock.Option
 	zk      []zklock.Option

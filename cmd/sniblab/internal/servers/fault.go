@@ -25,7 +25,7 @@ type lasting struct{ least, most float64 }
 // A Need is what a fault needs of the store or of its clients.
 type Need string
 
-// What faults need.
+// These are what a fault may need.
 const (
 	Nothing    Need = ""
 	OwnProcess Need = "a process for each client"
