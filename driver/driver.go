@@ -76,6 +76,9 @@ type Driver interface {
 	// outcome is not known, and matches ErrUnavailable if a later call may not see it; the caller
 	// renews again while there is time. Renew MUST return soon after ctx is done.
 	//
+	// Where the tenure is a lease, nothing else extends one: the core gives up a lost hold with a
+	// LockDelay without a release, and its lease must lapse.
+	//
 	// With [Info.RenewsAll], Renew without leases renews all leases of the driver that were granted
 	// before the call, and returns one answer for them. The driver MUST have called OnLost of those
 	// that had ended when Renew was called, before it returns. An error does not match ErrLost.

@@ -213,37 +213,41 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// An extension is one attempt to renew a lease.
+// An extension is one attempt to renew a lease, or only the question whether the nodes have it.
 type extension struct {
 	lease     *lease
 	poll      *poll
 	sent      driver.Instant
+	asksOnly  bool
 	tally     quorum.Tally // guarded by poll.mu
 	foundLost bool         // it discovered that the lease has ended
 }
 
-// extend asks all nodes to extend the lease. It returns nil if the lease has ended. A thorough
-// extension waits for all answers, even if a majority has extended the lease.
-func (l *lease) extend(thorough bool) *extension {
+// extend asks all nodes to extend the lease. It returns nil if the lease has ended. With asksOnly
+// it extends nothing, and waits for all answers, even if a majority has the lease: the core may have
+// given up a hold, and left its lease to lapse after a LockDelay.
+func (l *lease) extend(asksOnly bool) *extension {
 	l.mu.Lock()
 	defer l.mu.Unlock() // held until all commands are queued: Release's must be the last
-	e := &extension{lease: l, sent: driver.Now(), tally: l.d.params.Tally(l.validUntil)}
+	e := &extension{lease: l, sent: driver.Now(), asksOnly: asksOnly, tally: l.d.params.Tally(l.validUntil)}
 	if l.ended = l.ended || l.validUntil.Reached(e.sent); l.ended {
 		return nil
 	}
-	l.lastSent = e.sent
-	l.extendedOn = l.d.allNodes()
+	ttl, token, rest := "0", "0", "}"
+	if !asksOnly {
+		l.lastSent, l.extendedOn = e.sent, l.d.allNodes()
+		ttl, token, rest = rediskit.Millis(l.req.TTL), l.lastToken, encodeHolder(&l.req, l.set)
+	}
 	e.poll = l.d.newPoll(func(node int, r reply) bool {
 		if r.text != "" && r.text[0] == 'u' {
 			l.d.agent.suspect(node)
 		}
 		now := driver.Now()
-		return countVote(&e.tally, node, r, now) == quorum.Won && !thorough || e.tally.Ended(now)
+		return countVote(&e.tally, node, r, now) == quorum.Won && !asksOnly || e.tally.Ended(now)
 	})
-	ttl, rest := rediskit.Millis(l.req.TTL), encodeHolder(&l.req, l.set)
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
-		e.poll.send(i, codeExtend, &l.lock, l.round.nonce, ttl, l.lastToken, rest)
+		e.poll.send(i, codeExtend, &l.lock, l.round.nonce, ttl, token, rest)
 	}
 	e.poll.close()
 	return e
@@ -286,7 +290,9 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 		}
 		return driver.Renewal{Err: driver.ErrLost}
 	case verdict == quorum.Won:
-		l.validUntil = e.sent.Add(quorum.Validity(l.req.TTL))
+		if !e.asksOnly {
+			l.validUntil = e.sent.Add(quorum.Validity(l.req.TTL))
+		}
 		return driver.Renewal{Start: e.sent}
 	case ctx.Err() != nil:
 		return driver.Renewal{Err: context.Cause(ctx)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/redlock"
 )
 
 // A lease that a majority has ended does not stay on the other nodes, which would have no vote
@@ -87,28 +88,38 @@ func TestBreakTellsHolder(t *testing.T) {
 	c.nodes[4].Resume()
 }
 
+// holdAndListen acquires the lock x by a driver of its own, and waits until the driver listens to
+// all nodes. It returns the nonce of the lease, and the channel of the driver.
+func (c *cluster) holdAndListen(t *testing.T, ttl time.Duration) (
+	d *redlock.Driver, l driver.Lease, lost chan error, nonce, channel string,
+) {
+	t.Helper()
+	c.init(t)
+	d, lost = open(t, c.servers), make(chan error, 1)
+	req := request("x", "o", ttl)
+	req.OnLost = func(err error) { lost <- err }
+	l = acquire(t, d, req)
+	c.awaitKeys(t, "x")
+	nonce, _, _ = strings.Cut(fmt.Sprint(c.nodes[0].Must("GET", "x")), " ")
+	channel = "snib.rb:" + nonce[:16]
+	livetest.Await(t, "subscription of the holder", func() error {
+		for _, n := range c.nodes {
+			if channels, _ := n.Must("PUBSUB", "CHANNELS", channel).([]any); len(channels) != 1 {
+				return fmt.Errorf("%s has %v", n.Addr(), channels)
+			}
+		}
+		return nil
+	})
+	return d, l, lost, nonce, channel
+}
+
 // A message that a lease was broken is only a hint. A forged one ends no hold, and does not
 // stop anybody from working.
 func TestForgedBreak(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.init(t)
-	d := open(t, c.servers)
-	req := request("x", "o", time.Minute)
-	lost := make(chan error, 1)
-	req.OnLost = func(err error) { lost <- err }
-	l := acquire(t, d, req)
-	livetest.Await(t, "subscription of the holder", func() error {
-		for i, n := range c.nodes {
-			if channels, _ := n.Must("PUBSUB", "CHANNELS", "snib.rb:*").([]any); len(channels) != 1 {
-				return fmt.Errorf("node %d has %v", i, channels)
-			}
-		}
-		return nil
-	})
+	d, l, lost, nonce, channel := c.holdAndListen(t, time.Minute)
 	value := fmt.Sprint(c.nodes[0].Must("GET", "x"))
-	nonce := value[:len("0123456789abcdef.1")]
-	channel := "snib.rb:" + nonce[:16]
 	for _, n := range c.nodes {
 		for range 200 {
 			for _, message := range []string{nonce + " ", nonce, "", "g 1 9223372036854775807", value} {
@@ -133,21 +144,7 @@ func TestForgedBreak(t *testing.T) {
 func TestPartialBreak(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.init(t)
-	d, people := open(t, c.servers), open(t, c.servers)
-	req := request("x", "o", time.Minute)
-	lost := make(chan error, 1)
-	req.OnLost = func(err error) { lost <- err }
-	acquire(t, d, req)
-	c.awaitKeys(t, "x")
-	nonce, _, _ := strings.Cut(fmt.Sprint(c.nodes[0].Must("GET", "x")), " ")
-	channel := "snib.rb:" + nonce[:16]
-	livetest.Await(t, "subscription of the holder", func() error {
-		if channels, _ := c.nodes[0].Must("PUBSUB", "CHANNELS", channel).([]any); len(channels) != 1 {
-			return errors.New("there is none")
-		}
-		return nil
-	})
+	_, _, lost, nonce, channel := c.holdAndListen(t, time.Minute)
 	c.nodes[0].Must("HINCRBY", "snib.redlock", "c1667", 1) // what a Break does
 	c.nodes[0].Must("DEL", "x")
 	c.nodes[0].Must("PUBLISH", channel, nonce+" ")
@@ -166,7 +163,20 @@ func TestPartialBreak(t *testing.T) {
 	case <-time.After(testTimeout): // the lease lasts a minute
 		t.Error("OnLost was not called")
 	}
-	if err := people.Break(within(t, testTimeout), "x", "o"); !errors.Is(err, driver.ErrLost) {
+	if err := open(t, c.servers).Break(within(t, testTimeout), "x", "o"); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of what is broken = %v, want ErrLost", err)
 	}
+}
+
+// A driver that is told that a lease may be broken asks the nodes, and extends nothing: a hold with
+// a LockDelay that the core has given up is not released, and its lease must end by itself.
+func TestCheckExtendsNothing(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	const ttl = 3 * time.Second // more than the longest pause between two checks
+	_, _, _, nonce, channel := c.holdAndListen(t, ttl)
+	c.nodes[0].Must("HINCRBY", "snib.redlock", "c1667", 1) // so that one node refuses for good
+	c.nodes[0].Must("DEL", "x")
+	c.nodes[1].Must("PUBLISH", channel, nonce+" ")
+	acquire(t, open(t, c.servers), request("x", "p", ttl))
 }

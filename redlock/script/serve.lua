@@ -6,8 +6,8 @@
 --                                                 tokens; ID is empty unless the attempt waits
 --             r NONCE TO                          raise the counter of a round to TO
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
---                                                 else has had it since. If TOKEN is 0, it is not
---                                                 known, and the lock is not taken again
+--                                                 else has had it since. If TOKEN is 0, the lock is
+--                                                 not taken again; if TTL is 0 too, nothing changes
 --             f NONCE KEEP                        free the lock, or keep it closed for KEEP ms
 --             h NONCE JSON                        show other details of the holder
 --             b NONCE KEEP                        the same by force: hint that to the holder

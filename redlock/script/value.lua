@@ -3,7 +3,7 @@
 -- Expects   held, writes
 -- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
 --           withToken(value, nonce, token)  a value with another token
---           extend(lock, ttl)               gives a key a later expiry, unless it has one
+--           extend(lock, ttl)               sets a later expiry, unless it has one or ttl is 0
 --           timeLeft(lock)                  the time until a key expires; -1 for never
 
 -- write keeps the first request whose answer rests on the key, for commit.lua.
@@ -22,6 +22,6 @@ local function timeLeft(lock)
 end
 
 local function extend(lock, ttl)
-  if tonumber(timeLeft(lock)) >= tonumber(ttl) then return end
+  if ttl == '0' or tonumber(timeLeft(lock)) >= tonumber(ttl) then return end
   if writes[lock] then writes[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end
 end
