@@ -8,11 +8,9 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/ncruces/go-sqlite3 v0.35.6
-	github.com/redis/rueidis v1.0.79
 	github.com/sniblock/snib v0.0.0
 	github.com/sniblock/snib/cron/gocrondist v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
-	github.com/sniblock/snib/redislock v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 )
 

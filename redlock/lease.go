@@ -224,8 +224,8 @@ type extension struct {
 }
 
 // extend asks all nodes to extend the lease. It returns nil if the lease has ended. With asksOnly
-// it extends nothing, and waits for all answers, even if a majority has the lease: the core may have
-// given up a hold, and left its lease to lapse after a LockDelay.
+// it extends nothing, and waits for all answers, even if a majority has the lease: the core may
+// have given up a hold, and left its lease to lapse after a LockDelay.
 func (l *lease) extend(asksOnly bool) *extension {
 	l.mu.Lock()
 	defer l.mu.Unlock() // held until all commands are queued: Release's must be the last

@@ -15,7 +15,7 @@ var helperMutants = []mutant{
 		in:    "Open",
 		old:   "if err = g.Do(ctx, m, nil); err != nil {",
 		new:   "if err = m.Check(); err != nil {",
-		tests: "TestScenes/sqlite", testsIn: "examples/paused-client",
+		tests: "TestPausedHold",
 	},
 	{
 		guarantee: "one at a time", pkg: "fence",

@@ -53,9 +53,6 @@ var checks = []struct {
 	{"docs/backends/*.md", []string{"sql"}, []string{"TestRoles", "TestPermissions"}, ""},
 	{"docs/backends/etcdlock.md", []string{"sh"}, []string{"TestRoles"}, ""},
 	{"examples/*/README.md", []string{"python", "js"}, []string{"TestOtherLanguages"}, ""},
-	{"examples/paused-client/README.md", []string{"text"}, []string{"TestScenes"}, ""},
-	{"examples/paused-client/README.md", []string{"sh"}, []string{"TestScenes"},
-		"the tests start the program with other URLs"},
 }
 
 // TestEachBlockIsChecked checks that each block of each page is in the list of checks, and that
