@@ -162,7 +162,7 @@ func Shared() Option {
 // Slots makes the name a semaphore with n holders at a time. If callers give several numbers, as in
 // a rolling deploy that changes n, there are never more holders than any of them asked for, and the
 // others wait. While somebody holds the name, a request without Slots is an [ErrKind]. An n that is
-// not between 1 and 2,147,483,647 is an [ErrInvalid]. A slot has no number; [Locker.AcquireAny]
+// not between 1 and 1,000,000,000 is an [ErrInvalid]. A slot has no number; [Locker.AcquireAny]
 // takes one of n names.
 func Slots(n int) Option {
 	return Option{func(c *config) error {
