@@ -181,10 +181,10 @@ func TestRolledBackAnswer(t *testing.T) {
 		must(t, admin, "INSERT INTO fail DEFAULT VALUES")
 		leases := make([]driver.Lease, len(names)) // of other
 		onFailure.set(func() {
-			must(t, admin, "DELETE FROM fail")
 			for i, name := range names {
 				leases[i] = acquire(t, other, request(name, "other"))
 			}
+			must(t, admin, "DELETE FROM fail") // until here all batches fail, if there are several
 		})
 		var all sync.WaitGroup
 		for _, name := range names {
