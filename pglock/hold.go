@@ -67,14 +67,6 @@ func (h *sessionLease) SetHolder(context.Context, driver.Holder) error { return 
 
 // Release implements [driver.Lease]. What MinHold keeps of a lock ends with the session, too.
 func (h *sessionLease) Release(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return h.release(ctx)
-}
-
-// release gives the lock up, also if ctx is done. It may be called again.
-func (h *sessionLease) release(ctx context.Context) error {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if c := h.free(); c != nil {

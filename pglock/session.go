@@ -134,7 +134,7 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		}
 		if err == nil {
 			h.req.MinHold = 0
-			_ = h.release(ctx)
+			_ = h.Release(ctx)
 		}
 		held := errors.Is(err, driver.ErrHeld)
 		served = served || held || errors.Is(err, driver.ErrFull)

@@ -204,7 +204,7 @@ func (l *sessionLease) Release(ctx context.Context) error {
 	l.s.mu.Lock()
 	delete(l.s.leases, l)
 	l.s.mu.Unlock()
-	return l.Lease.Release(ctx)
+	return l.Lease.Release(context.WithoutCancel(ctx))
 }
 
 // TestSessionBreak breaks leases of a session during its heartbeats. Neither waits for the other.
@@ -265,6 +265,17 @@ func sessionMutants() []mutant {
 				b.onClose = func() error {
 					b.base.(*session).end()
 					return b.inner.Close()
+				}
+			},
+		},
+		{
+			name: "a release whose context is done does nothing", fails: []string{"Session/LateRelease"}, base: newSession,
+			set: func(_ *world, b *brokenDriver) {
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					if ctx.Err() != nil {
+						return context.Cause(ctx)
+					}
+					return l.release(ctx)
 				}
 			},
 		},

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -447,6 +448,23 @@ func sessionClauses() []clause {
 				if took := w.returnedTime.Sub(closed); took > t.slack() {
 					t.Errorf("granted %v after the holder's driver was closed", took)
 				}
+			},
+		},
+		{
+			name: "Session/LateRelease",
+			why:  "a lease that a release leaves, because its context is done, would last for as long as the session",
+			gate: sessionTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				another := t.req("another")
+				another.Name = t.name("another")
+				t.acquire(d1, another) // keeps the session
+				l := t.acquire(d1, t.req("a"))
+				w := t.startWaiting(d2, t.req("b"))
+				ctx, cancel := context.WithCancel(t.boundedContext())
+				cancel()
+				_ = l.Release(ctx) // it may say that it had no time
+				t.mustBeGranted(w)
 			},
 		},
 	}

@@ -52,7 +52,7 @@ func call[T any](ctx context.Context, d *Driver, op Op, inner func(context.Conte
 	case Hang:
 		return none, d.failCall(ctx, networkState{effect: Hang, healed: state.healed})
 	}
-	if ctx.Err() != nil { // the inner driver would notice a moment later, and grant in between
+	if ctx.Err() != nil && op != Release { // the inner driver would notice a moment later, and grant in between
 		return none, context.Cause(ctx)
 	}
 	got, err := transmit(ctx, d, state, inner)
