@@ -416,6 +416,35 @@ func TestDeadConnection(t *testing.T) {
 	release(t, acquire(t, d, request("x", "p", time.Minute)))
 }
 
+// So are those of a holder, which sends nothing but renewals.
+func TestDeadConnectionsOfHolder(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	servers, proxies := c.detour(t)
+	d := open(t, servers)
+	l := acquire(t, d, request("x", "o", time.Minute))
+	time.Sleep(4 * time.Second) // the driver looks after new connections for a while
+	heal := livetest.All(proxies, (*livetest.Proxy).StallConnected)
+	defer heal()
+	if err := renew(t, d, l); err == nil {
+		t.Fatal("a renewal got through")
+	}
+	livetest.Await(t, "renewal on new connections", func() error { return renew(t, d, l) })
+}
+
+// A lease that is over, and that nobody releases, keeps no subscription.
+func TestForgottenLease(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	req := request("x", "o", ttl)
+	req.OnLost = func(error) {}
+	acquire(t, d, req)
+	livetest.Await(t, "end of the subscription", func() error { return checkTopics(d, 0) })
+}
+
 // TestExecutedLate gives up a request that the network holds back until the driver has other
 // connections, and has freed on those what the request may take. Then the nodes execute it. The
 // driver frees the lock again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -151,11 +152,18 @@ func (l *listener) startSubscribers() {
 }
 
 // removeIdleTopics removes topics that have been unused for idleTimeout, and stops the
-// subscribers when no topic is left.
+// subscribers when no topic is left. Leases that are over use none, also if nobody releases them.
 func (l *listener) removeIdleTopics() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for channel, t := range l.topics {
+		for _, leases := range t.leases {
+			for _, le := range slices.Clone(leases) {
+				if !le.isValid() {
+					le.leaveTopic()
+				}
+			}
+		}
 		if t.users == 0 && time.Since(t.idleSince) >= idleTimeout {
 			delete(l.topics, channel)
 		}

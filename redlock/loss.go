@@ -64,6 +64,11 @@ func (l *listener) startForLeases() {
 func (l *listener) removeLease(le *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	le.leaveTopic()
+}
+
+// leaveTopic ends the subscription of a lease. It is called with listener.mu held.
+func (le *lease) leaveTopic() {
 	t, nonce := le.topic, le.round.nonce
 	if t == nil {
 		return

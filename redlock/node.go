@@ -72,6 +72,7 @@ type node struct {
 
 	idle      bool           // the goroutine waits for commands
 	busySince driver.Instant // start of the call under way; zero without one
+	hangs     bool           // that call: the agent knows
 
 	// downErr is why there is no working connection. It is nil if there is one, or if none
 	// was needed yet.
@@ -83,11 +84,16 @@ type node struct {
 }
 
 // send queues a command for the node. It returns false, and queues nothing, if the
-// node is down.
+// node is down. If a call is unanswered, the agent then looks whether its connection is dead.
 func (n *node) send(cmd *command) bool {
 	n.mu.Lock()
 	if n.isDown() {
+		isNews := !n.busySince.IsZero() && !n.hangs
+		n.hangs = n.hangs || isNews
 		n.mu.Unlock()
+		if isNews {
+			n.wakeAgent()
+		}
 		return false
 	}
 	n.enqueue(cmd)
@@ -283,7 +289,7 @@ func (n *node) nextBatch(batch []*command) []*command {
 		batch = append(batch, cmd)
 	}
 	if n.idle = len(batch) == 0; !n.idle {
-		n.busySince = now
+		n.busySince, n.hangs = now, false
 	}
 	n.mu.Unlock()
 	for _, cmd := range late {

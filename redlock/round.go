@@ -216,7 +216,6 @@ func (r *round) wait(ctx context.Context) quorum.Verdict {
 // dropLateNodes makes late nodes count as refusals: without includeRaising, those that have not
 // granted; with it, also those that have not raised their counter.
 func (r *round) dropLateNodes(includeRaising bool) {
-	r.d.agent.wakeLoop()
 	now := driver.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
