@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,14 +104,21 @@ func TestCreateGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeleteLost loses a release. The lock becomes free when the server can be reached again,
-// without another call of Release.
+// TestDeleteLost loses a release, whose context ends later or was done before. The lock becomes
+// free when the server can be reached again, without another call of Release.
 func TestDeleteLost(t *testing.T) {
+	for name, left := range map[string]time.Duration{"Later": 100 * time.Millisecond, "Before": 0} {
+		t.Run(name, func(t *testing.T) { loseDelete(t, left) })
+	}
+}
+
+func loseDelete(t *testing.T, left time.Duration) {
+	t.Helper()
 	// The timeout is long, so that the end of the session does not free the lock.
 	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second))
 	l := acquire(t, w.d, request("deleteLost", "d"))
 	heal := w.proxy.Sever()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), left)
 	defer cancel()
 	if err := l.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Release without a server = %v, want the end of its context", err)
@@ -157,11 +165,7 @@ func TestExpiredWhileWaiting(t *testing.T) {
 // newName returns one of the names that is not among the others.
 func newName(names, others []string) string {
 	for _, name := range names {
-		found := false
-		for _, other := range others {
-			found = found || name == other
-		}
-		if !found {
+		if !slices.Contains(others, name) {
 			return name
 		}
 	}
@@ -334,12 +338,7 @@ func (b testbed) changeWhileRenewed(t *testing.T, name string) {
 	b.proxy.Delay(0, 300*time.Millisecond)
 	renewed := make(chan []driver.Renewal, 1)
 	go func() { renewed <- b.d.Renew(t.Context(), due) }()
-	livetest.Await(t, "watches", func() error {
-		if n, _ := b.server.Watches(t); n != many {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	b.awaitWatches(t, many)
 	b.proxy.Delay(0, 0)
 	for _, path := range nodes {
 		if _, err := b.tree.Set(path, []byte("changed"), -1); err != nil {
