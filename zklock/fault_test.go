@@ -39,10 +39,10 @@ func newTestbed(t *testing.T, server *zktest.Server, opts ...zklock.Option) test
 	return w
 }
 
-func (b testbed) awaitWatches(t *testing.T, want int) {
+func awaitWatches(t *testing.T, server *zktest.Server, want int) {
 	t.Helper()
 	livetest.Await(t, fmt.Sprintf("server with %d watches", want), func() error {
-		if n, _ := b.server.Watches(t); n != want {
+		if n, _ := server.Watches(t); n != want {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
@@ -180,9 +180,9 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := livetest.Acquiring(t, w.d, request("job", "d"))
 	w.tree.awaitChildren("/snib/job", 2)
-	w.awaitWatches(t, 2)        // of the node ahead, by both sides
-	w.proxy.Delay(time.Hour, 0) // the driver receives, but can't send
-	time.Sleep(leaseTTL / 4)    // until the leader's last answer is too old for a lease
+	awaitWatches(t, w.server, 2) // of the node ahead, by both sides
+	w.proxy.Delay(time.Hour, 0)  // the driver receives, but can't send
+	time.Sleep(leaseTTL / 4)     // until the leader's last answer is too old for a lease
 	release(t, holder)
 	w.tree.awaitChildren("/snib/job", 0) // the session is over
 	waiting.Running(t, "without an answer")
@@ -220,7 +220,7 @@ func TestWaiterDeleted(t *testing.T) {
 	before := w.tree.awaitChildren("/snib/job", 1)
 	waiting := livetest.Acquiring(t, w.d, request("job", "d"))
 	node := newName(w.tree.awaitChildren("/snib/job", 2), before)
-	w.awaitWatches(t, 2) // it waits, and the holder watches its own node
+	awaitWatches(t, w.server, 2) // it waits, and the holder watches its own node
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func (b testbed) changeWhileRenewed(t *testing.T, name string) {
 	b.proxy.Delay(0, 300*time.Millisecond)
 	renewed := make(chan []driver.Renewal, 1)
 	go func() { renewed <- b.d.Renew(t.Context(), due) }()
-	b.awaitWatches(t, many)
+	awaitWatches(t, b.server, many)
 	b.proxy.Delay(0, 0)
 	for _, path := range nodes {
 		if _, err := b.tree.Set(path, []byte("changed"), -1); err != nil {
