@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,10 +39,10 @@ func newTestbed(t *testing.T, server *zktest.Server, opts ...zklock.Option) test
 	return w
 }
 
-func (b testbed) awaitWatches(t *testing.T, want int) {
+func awaitWatches(t *testing.T, server *zktest.Server, want int) {
 	t.Helper()
 	livetest.Await(t, fmt.Sprintf("server with %d watches", want), func() error {
-		if n, _ := b.server.Watches(t); n != want {
+		if n, _ := server.Watches(t); n != want {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
@@ -103,14 +104,21 @@ func TestCreateGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeleteLost loses a release. The lock becomes free when the server can be reached again,
-// without another call of Release.
+// TestDeleteLost loses a release, whose context ends later or was done before. The lock becomes
+// free when the server can be reached again, without another call of Release.
 func TestDeleteLost(t *testing.T) {
+	for name, left := range map[string]time.Duration{"Later": 100 * time.Millisecond, "Before": 0} {
+		t.Run(name, func(t *testing.T) { loseDelete(t, left) })
+	}
+}
+
+func loseDelete(t *testing.T, left time.Duration) {
+	t.Helper()
 	// The timeout is long, so that the end of the session does not free the lock.
 	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second))
 	l := acquire(t, w.d, request("deleteLost", "d"))
 	heal := w.proxy.Sever()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), left)
 	defer cancel()
 	if err := l.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Release without a server = %v, want the end of its context", err)
@@ -157,11 +165,7 @@ func TestExpiredWhileWaiting(t *testing.T) {
 // newName returns one of the names that is not among the others.
 func newName(names, others []string) string {
 	for _, name := range names {
-		found := false
-		for _, other := range others {
-			found = found || name == other
-		}
-		if !found {
+		if !slices.Contains(others, name) {
 			return name
 		}
 	}
@@ -176,9 +180,9 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := livetest.Acquiring(t, w.d, request("job", "d"))
 	w.tree.awaitChildren("/snib/job", 2)
-	w.awaitWatches(t, 2)        // of the node ahead, by both sides
-	w.proxy.Delay(time.Hour, 0) // the driver receives, but can't send
-	time.Sleep(leaseTTL / 4)    // until the leader's last answer is too old for a lease
+	awaitWatches(t, w.server, 2) // of the node ahead, by both sides
+	w.proxy.Delay(time.Hour, 0)  // the driver receives, but can't send
+	time.Sleep(leaseTTL / 4)     // until the leader's last answer is too old for a lease
 	release(t, holder)
 	w.tree.awaitChildren("/snib/job", 0) // the session is over
 	waiting.Running(t, "without an answer")
@@ -216,7 +220,7 @@ func TestWaiterDeleted(t *testing.T) {
 	before := w.tree.awaitChildren("/snib/job", 1)
 	waiting := livetest.Acquiring(t, w.d, request("job", "d"))
 	node := newName(w.tree.awaitChildren("/snib/job", 2), before)
-	w.awaitWatches(t, 2) // it waits, and the holder watches its own node
+	awaitWatches(t, w.server, 2) // it waits, and the holder watches its own node
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -334,12 +338,7 @@ func (b testbed) changeWhileRenewed(t *testing.T, name string) {
 	b.proxy.Delay(0, 300*time.Millisecond)
 	renewed := make(chan []driver.Renewal, 1)
 	go func() { renewed <- b.d.Renew(t.Context(), due) }()
-	livetest.Await(t, "watches", func() error {
-		if n, _ := b.server.Watches(t); n != many {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	awaitWatches(t, b.server, many)
 	b.proxy.Delay(0, 0)
 	for _, path := range nodes {
 		if _, err := b.tree.Set(path, []byte("changed"), -1); err != nil {

@@ -174,17 +174,19 @@ func (l *lease) recordGrant(ctx context.Context) error {
 	return err
 }
 
-// Release implements [driver.Lease].
+// Release implements [driver.Lease]. If ctx is already done, it ends the lease all the same: the
+// session lives on, so the node would keep the lock taken.
 func (l *lease) Release(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	select {
 	case l.releaseSem <- struct{}{}:
-		defer func() { <-l.releaseSem }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	default:
+		select {
+		case l.releaseSem <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx) // the other call ends the lease
+		}
 	}
+	defer func() { <-l.releaseSem }()
 	if l.end(released, nil) {
 		return l.release(ctx)
 	}

@@ -19,6 +19,7 @@ type orphan struct {
 	path     string        // "" if not known
 	creation *call[string] // creates the node; nil if its outcome is known
 	due      driver.Instant
+	failures int           // of the tries so far
 	deleted  chan struct{} // closed when the node is known not to exist
 }
 
@@ -30,7 +31,7 @@ type sweeper struct {
 	wake    chan struct{} // of capacity 1
 }
 
-// sweepRetryDelay is the pause between two tries.
+// sweepRetryDelay is the delay between the first two tries. It is 20 times that in the end.
 const sweepRetryDelay = 50 * time.Millisecond
 
 // addOrphan has the sweeper delete a node, for as long as the session lives. When the session
@@ -61,11 +62,8 @@ func (s *session) runSweeper() {
 			return
 		}
 		if left <= 0 {
-			if err := s.deleteOrphan(o); err == nil {
-				s.removeOrphan(o)
-				continue
-			}
-			left = sweepRetryDelay
+			s.recordTry(o, s.deleteOrphan(o))
+			continue
 		}
 		timer := time.NewTimer(left)
 		select {
@@ -101,13 +99,19 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 	return first, first.due.Left(driver.Now())
 }
 
-func (s *session) removeOrphan(o *orphan) {
+// recordTry removes an orphan that does not exist. After a failure the others have their turn: an
+// ACL may forbid one deletion for ever.
+func (s *session) recordTry(o *orphan, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.sweeper.orphans, o); i >= 0 {
-		s.sweeper.orphans = slices.Delete(s.sweeper.orphans, i, i+1)
-		close(o.deleted)
+	if err != nil {
+		o.failures++
+		o.due = driver.Now().Add(min(time.Duration(o.failures), 20) * sweepRetryDelay)
+		return
 	}
+	i := slices.Index(s.sweeper.orphans, o)
+	s.sweeper.orphans = slices.Delete(s.sweeper.orphans, i, i+1)
+	close(o.deleted)
 }
 
 // deleteOrphan deletes an orphan, and returns nil if it does not exist.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
@@ -36,13 +38,7 @@ func TestNoHerd(t *testing.T) {
 	release(t, holder)
 	for i, w := range waits {
 		l := w.Get(t)
-		want := n - i // with the holder's watch of its own node
-		livetest.Await(t, "watches of those who still wait", func() error {
-			if got, _ := server.Watches(t); got != want {
-				return fmt.Errorf("there are %d, want %d", got, want)
-			}
-			return nil
-		})
+		awaitWatches(t, server, n-i) // of those who still wait, and of the holder on its own node
 		release(t, l)
 	}
 }
@@ -67,12 +63,26 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 			t.Errorf("Acquire = %v, want the end of its context", err)
 		}
 	}
-	livetest.Await(t, "end of the last waiter's watch of its own node", func() error {
-		if got, _ := server.Watches(t); got != 2 {
-			return fmt.Errorf("there are %d after 20 waits for one node, want the waiters' and the holder's", got)
-		}
-		return nil
-	})
+	awaitWatches(t, server, 2) // of all 20 waits for one node, and of the holder
+}
+
+// TestUndeletable cancels a waiter whose node may not be deleted. It keeps no node of another lock,
+// and goes when the ACL allows that again.
+func TestUndeletable(t *testing.T) {
+	t.Parallel()
+	server := shared(t)
+	tree, d := newTree(t, server.Addr()), newDriver(t, []string{server.Addr()})
+	for _, name := range []string{"undeletable", "undeletableOther"} {
+		acquire(t, d, request(name, "holder"))
+		tree.SetACL("/snib/undeletable", zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)
+		w := livetest.Waiting(t, d, request(name, "waiter"))
+		w.Cancel()
+		_ = w.End(t) // the end of its context
+	}
+	tree.awaitChildren("/snib/undeletableOther", 1)
+	tree.awaitChildren("/snib/undeletable", 2)
+	tree.SetACL("/snib/undeletable", zk.WorldACL(zk.PermAll), -1)
+	tree.awaitChildren("/snib/undeletable", 1)
 }
 
 // TestFolderComesAgain checks that tokens and the order continue when the folder of a lock is
@@ -187,12 +197,7 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 	w.tree.awaitChildren("/snib/job", 3)
 	fourth := livetest.Acquiring(t, w.other, newRequest("fourth"))
 	w.tree.awaitChildren("/snib/job", 4)
-	livetest.Await(t, "watch of the third", func() error {
-		if n, _ := w.server.Watches(t); n != 3 { // the holders watch their own nodes
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	awaitWatches(t, w.server, 3) // of the third, and of the holders on their own nodes
 	release(t, first)
 	w.proxy.Heal()
 	held := third.Get(t)
