@@ -14,6 +14,22 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
+// Connections that died in silence leave a holder's renewals those that still can be made.
+func TestDeadConnections(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	proxy := livetest.NewProxy(t, server.Addr())
+	d := newDriver(t, dialWith(t, pgtest.URL(proxy.Addr()), func(c *pgxpool.Config) { c.MaxConns = 4 }))
+	l := acquire(t, d, request("x", "o"))
+	openConns(t, d.Pool(), 4)
+	time.Sleep(1500 * time.Millisecond) // the pool of pgx takes them for old then
+	proxy.StallConnected()
+	for i := range 3 {
+		livetest.Acquiring(t, d, request(fmt.Sprint("another ", i), "o"))
+	}
+	livetest.Await(t, "renewal", func() error { return d.Renew(t.Context(), []driver.Lease{l})[0].Err })
+}
+
 // openConns opens all connections of a pool.
 func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()

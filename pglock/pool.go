@@ -23,6 +23,12 @@ func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
 	conf := program.Config()
 	conf.MaxConns = min(conf.MaxConns, maxConns)
 	conf.MinConns, conf.MinIdleConns = 0, 0 // none before the first request
+	// A connection that is dead must not keep its place: a ping or an attempt to connect would last
+	// for a minute or two. A statement that finds a stale connection is repeated.
+	conf.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	if c := conf.ConnConfig; c.ConnectTimeout == 0 || c.ConnectTimeout > driverkit.CallTimeout {
+		c.ConnectTimeout = driverkit.CallTimeout
+	}
 	onNotice := conf.ConnConfig.OnNotice
 	conf.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
 		if n.Routine == syncRoutine {

@@ -143,6 +143,9 @@ func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args [
 	if refusesWrites(err) {
 		hangUp(conn.Conn())
 	}
+	if conn.Conn().IsClosed() {
+		conn.Hijack() // the pool would keep its place until it has said goodbye to the server
+	}
 	return err
 }
 
@@ -157,8 +160,7 @@ func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, unlimited bool, 
 	}
 	opts := txOptions()
 	if unlimited { // our own contexts limit the time
-		opts.BeginQuery = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-			SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
+		opts.BeginQuery += "; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
 	}
 	return pgx.BeginTxFunc(ctx, conn, opts, func(tx pgx.Tx) error {
 		return forEachRow(tx.Query(ctx, sql, args...))(scan)

@@ -418,24 +418,34 @@ func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, w.Get(t))
 }
 
-// A stall is a client that stalls in each transaction before its first statement.
-type stall struct{ time.Duration }
+// A stall is a client that stalls in each transaction, before its statements or only at the end.
+type stall struct {
+	atCommit bool
+	fn       func()
+}
 
-func (s stall) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	if conn.PgConn().TxStatus() == 'T' {
-		time.Sleep(s.Duration)
+func (s stall) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if conn.PgConn().TxStatus() == 'T' && (!s.atCommit || q.SQL == "commit") {
+		s.fn()
 	}
 	return ctx
 }
 
 func (stall) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// stalledInTransaction lets the server end transactions of the driver that are idle for too long.
+// stalledInTransaction stalls the driver in its transactions: for longer than the user's limit, and
+// then for good, with the row of a lock. The server gives that to others in a few seconds.
 func stalledInTransaction(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
-		settings("default_transaction_isolation", "serializable", "idle_in_transaction_session_timeout", "20ms")(c)
-		c.ConnConfig.Tracer = stall{100 * time.Millisecond}
-	}))
+	proxy := livetest.NewProxy(t, server.Addr())
+	open := func(addr string, s stall) *pglock.Driver {
+		return newDriver(t, dialWith(t, pgtest.URL(addr), func(c *pgxpool.Config) {
+			settings("default_transaction_isolation", "serializable", "idle_in_transaction_session_timeout", "20ms")(c)
+			c.ConnConfig.Tracer = s
+		}))
+	}
+	d := open(server.Addr(), stall{fn: func() { time.Sleep(100 * time.Millisecond) }})
+	gone := make(chan bool)
+	vanishes := open(proxy.Addr(), stall{true, sync.OnceFunc(func() { proxy.Stall(); close(gone) })})
 	const refuse = `CREATE FUNCTION refuse() RETURNS trigger AS 'BEGIN
 		IF current_setting(''transaction_isolation'') = ''serializable'' THEN
 			RAISE EXCEPTION ''could not serialize'' USING ERRCODE = ''40001''; END IF; RETURN NEW; END' LANGUAGE plpgsql`
@@ -444,6 +454,9 @@ func stalledInTransaction(t *testing.T, server *pgtest.Server, pool *pgxpool.Poo
 	must(t, pool, "CREATE TRIGGER refuse BEFORE UPDATE ON snib_locks FOR EACH ROW EXECUTE FUNCTION refuse()")
 	defer must(t, pool, "DROP TRIGGER refuse ON snib_locks")
 	release(t, acquire(t, d, request("stalled", "b")))
+	livetest.Acquiring(t, vanishes, request("stalled", "c"))
+	<-gone
+	release(t, acquire(t, newDriver(t, pool), request("stalled", "d")))
 }
 
 // diskError has the server report that its disk fails, as it does when fsync fails.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -75,7 +76,10 @@ func (d *Driver) create(ctx context.Context) error {
 	return d.explain(err)
 }
 
-// txOptions returns the options of the driver's transactions, which override the user's defaults.
+// txOptions returns the options of the driver's transactions, which override the user's defaults. If
+// this process stops or vanishes within one, its rows are soon free again.
 func txOptions() pgx.TxOptions {
-	return pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	return pgx.TxOptions{BeginQuery: fmt.Sprintf(
+		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = %d",
+		driverkit.CallTimeout.Milliseconds())}
 }
