@@ -324,6 +324,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 	l := &lease{
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision,
 		blockSize: a.req.TokenBlock(), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
+		releaseSem: make(chan struct{}, 1),
 	}
 	if a.recorded {
 		l.info.Held = l.info.Asked

@@ -33,15 +33,15 @@ type lease struct {
 	blockSize   int            // the number of tokens that are reserved
 	since       driver.Instant // the grant, or a little later
 	mayReappear bool           // an abandoned request may put the key again
+	releaseSem  chan struct{}  // of capacity 1: held during a release
 
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
 	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
-	infoRecorded      bool          // the value of the key says since when it holds the lock, and the label
-	releaseSem        chan struct{} // of capacity 1: held during a release; nil before the first
-	releaseUnanswered bool          // a release was not answered
+	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
+	releaseUnanswered bool // a release was not answered
 	ended             bool
 	releaseErr        error // the result of Release; does not change once the lease has ended
 }
@@ -185,15 +185,16 @@ func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, 
 func (l *lease) Release(ctx context.Context) error {
 	l.stopObserving() // nothing will be handed over any more
 	l.s.mute(l)
-	sem := l.releaseSemaphore()
 	select {
-	case sem <- struct{}{}:
-		defer func() { <-sem }()
-	case <-ctx.Done():
+	case l.releaseSem <- struct{}{}: // even if ctx is done: the cleanup below must be scheduled
+	default:
+		select {
+		case l.releaseSem <- struct{}{}:
+		case <-ctx.Done(): // the other call deletes the key, now or later
+			return context.Cause(ctx)
+		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+	defer func() { <-l.releaseSem }()
 	for {
 		if l.hasEnded() {
 			return l.releaseErr
@@ -222,16 +223,6 @@ func (l *lease) Release(ctx context.Context) error {
 		l.scheduleCleanup()
 		return explain(err)
 	}
-}
-
-// releaseSemaphore returns releaseSem.
-func (l *lease) releaseSemaphore() chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.releaseSem == nil {
-		l.releaseSem = make(chan struct{}, 1)
-	}
-	return l.releaseSem
 }
 
 // scheduleCleanup has the key deleted once more, when MinHold is over.
