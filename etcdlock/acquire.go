@@ -208,10 +208,10 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 		clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix(), oneKeyHasNoLease(a.req.Name),
 	}
 	enqueue := clientv3.OpTxn(isCreatedAt(a.key, 0), []clientv3.Op{a.putOp(false)}, nil)
-	a.maybePut = true
 	answer, err := a.d.commit(ctx, free, []clientv3.Op{a.putOp(true)}, append([]clientv3.Op{enqueue}, a.readOps()...))
+	a.maybePut = a.maybePut || !isPermanent(err)
 	if err != nil {
-		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
+		a.mayPutLater = a.mayPutLater || !isLeaseGone(err) && !isPermanent(err)
 		return waits, err
 	}
 	a.unreachableSince, a.lastErr = time.Time{}, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// batch is how many keys one transaction checks. By default etcd allows 128 operations, and
-// counts nested ones too.
+// batch is how many keys one transaction checks or deletes. By default etcd allows 128 operations,
+// and counts nested ones too.
 const batch = 100
 
 // A lease is a key that holds a lock, as far as we know. It is attached to the etcd lease of its
