@@ -112,11 +112,8 @@ func (h *handle) Grant() driver.Grant { return h.grant }
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
-	if err := l.d.life.Ready(ctx); err != nil {
+	if err := cmp.Or(l.d.life.Ready(ctx), l.endError()); err != nil {
 		return err
-	}
-	if l.hasEnded() {
-		return driver.ErrLost
 	}
 	ctx, cancel := l.d.life.During(ctx)
 	defer cancel()
@@ -162,16 +159,11 @@ func (l *lease) detach() {
 	l.s.unregister(l)
 }
 
-// hasEnded reports whether the lease has ended, as far as we know.
-func (l *lease) hasEnded() bool {
+// endError returns ErrLost if the lease has ended, as far as we know.
+func (l *lease) endError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended
-}
-
-// endError returns ErrLost if the lease has ended.
-func (l *lease) endError() error {
-	if l.hasEnded() {
+	if l.ended {
 		return driver.ErrLost
 	}
 	return nil
@@ -196,7 +188,7 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	defer func() { <-l.releaseSem }()
 	for {
-		if l.hasEnded() {
+		if l.endError() != nil {
 			return l.releaseErr
 		}
 		err := l.tryRelease(ctx)
