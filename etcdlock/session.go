@@ -2,6 +2,7 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -385,11 +386,11 @@ func (s *session) cleanUp() {
 	}
 	keys = keys[:min(len(keys), batch)] // others each time: the order of a map is random
 	s.d.life.Go(func() {
-		if !isPermanent(s.deleteKeys(keys...)) {
+		if !errors.Is(s.deleteKeys(keys...), rpctypes.ErrPermissionDenied) {
 			return // after another failure, the next round tries again
 		}
 		for _, key := range keys { // etcd denies the whole transaction if one key is forbidden
-			if err := s.deleteKeys(key); err != nil && !isPermanent(err) {
+			if err := s.deleteKeys(key); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
 				return
 			}
 		}
