@@ -208,10 +208,10 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 		clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix(), oneKeyHasNoLease(a.req.Name),
 	}
 	enqueue := clientv3.OpTxn(isCreatedAt(a.key, 0), []clientv3.Op{a.putOp(false)}, nil)
-	a.maybePut = true
 	answer, err := a.d.commit(ctx, free, []clientv3.Op{a.putOp(true)}, append([]clientv3.Op{enqueue}, a.readOps()...))
+	a.maybePut = a.maybePut || !isPermanent(err)
 	if err != nil {
-		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
+		a.mayPutLater = a.mayPutLater || !isLeaseGone(err) && !isPermanent(err)
 		return waits, err
 	}
 	a.unreachableSince, a.lastErr = time.Time{}, nil
@@ -324,6 +324,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 	l := &lease{
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision,
 		blockSize: a.req.TokenBlock(), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
+		releaseSem: make(chan struct{}, 1),
 	}
 	if a.recorded {
 		l.info.Held = l.info.Asked

@@ -508,19 +508,30 @@ func (w filteredWatcher) Watch(ctx context.Context, key string, opts ...clientv3
 	return to
 }
 
-// TestDeafWatch has the watch of a waiter report nothing, as on a member that hangs.
+// TestDeafWatch has the watch of a waiter get no answer, or none after its announcement, as on a
+// member that hangs.
 func TestDeafWatch(t *testing.T) {
-	client := dialShared(t)
-	client.Watcher = silence(client.Watcher, never)
-	d, other := open(t, client), open(t, dialShared(t))
-	l := acquire(t, other, request("deaf", "holder"))
-	w := livetest.Waiting(t, d, request("deaf", "waiter"))
-	slack := livetest.Slack(t)
-	began := time.Now()
-	release(t, l)
-	release(t, w.Get(t))
-	if took := time.Since(began); took > 5*time.Second+slack() {
-		t.Errorf("a watch that hangs cost a waiter %v", took)
+	for i, name := range []string{"Unannounced", "Deaf"} {
+		t.Run(name, func(t *testing.T) {
+			var answers atomic.Int32
+			client := dialAs(t, "", "", []string{shared(t).Addr()}, grpc.WithChainStreamInterceptor(
+				alterAnswers("/etcdserverpb.Watch/Watch", func(any) error {
+					if int(answers.Add(1)) == i+1 {
+						<-t.Context().Done()
+					}
+					return nil
+				})))
+			d, other := open(t, client), open(t, dial(t, shared(t)))
+			l := acquire(t, other, request(name, "holder"))
+			w := livetest.Waiting(t, d, request(name, "waiter"))
+			slack := livetest.Slack(t)
+			began := time.Now()
+			release(t, l)
+			release(t, w.Get(t))
+			if took := time.Since(began); took > 5*time.Second+slack() {
+				t.Errorf("a watch that hangs cost a waiter %v", took)
+			}
+		})
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// batch is how many keys one transaction checks. By default etcd allows 128 operations, and
-// counts nested ones too.
+// batch is how many keys one transaction checks or deletes. By default etcd allows 128 operations,
+// and counts nested ones too.
 const batch = 100
 
 // A lease is a key that holds a lock, as far as we know. It is attached to the etcd lease of its
@@ -33,15 +33,15 @@ type lease struct {
 	blockSize   int            // the number of tokens that are reserved
 	since       driver.Instant // the grant, or a little later
 	mayReappear bool           // an abandoned request may put the key again
+	releaseSem  chan struct{}  // of capacity 1: held during a release
 
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
 	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
-	infoRecorded      bool          // the value of the key says since when it holds the lock, and the label
-	releaseSem        chan struct{} // of capacity 1: held during a release; nil before the first
-	releaseUnanswered bool          // a release was not answered
+	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
+	releaseUnanswered bool // a release was not answered
 	ended             bool
 	releaseErr        error // the result of Release; does not change once the lease has ended
 }
@@ -112,11 +112,8 @@ func (h *handle) Grant() driver.Grant { return h.grant }
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
-	if err := l.d.life.Ready(ctx); err != nil {
+	if err := cmp.Or(l.d.life.Ready(ctx), l.endError()); err != nil {
 		return err
-	}
-	if l.hasEnded() {
-		return driver.ErrLost
 	}
 	ctx, cancel := l.d.life.During(ctx)
 	defer cancel()
@@ -162,16 +159,11 @@ func (l *lease) detach() {
 	l.s.unregister(l)
 }
 
-// hasEnded reports whether the lease has ended, as far as we know.
-func (l *lease) hasEnded() bool {
+// endError returns ErrLost if the lease has ended, as far as we know.
+func (l *lease) endError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended
-}
-
-// endError returns ErrLost if the lease has ended.
-func (l *lease) endError() error {
-	if l.hasEnded() {
+	if l.ended {
 		return driver.ErrLost
 	}
 	return nil
@@ -185,17 +177,18 @@ func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, 
 func (l *lease) Release(ctx context.Context) error {
 	l.stopObserving() // nothing will be handed over any more
 	l.s.mute(l)
-	sem := l.releaseSemaphore()
 	select {
-	case sem <- struct{}{}:
-		defer func() { <-sem }()
-	case <-ctx.Done():
+	case l.releaseSem <- struct{}{}: // even if ctx is done: the cleanup below must be scheduled
+	default:
+		select {
+		case l.releaseSem <- struct{}{}:
+		case <-ctx.Done(): // the other call deletes the key, now or later
+			return context.Cause(ctx)
+		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+	defer func() { <-l.releaseSem }()
 	for {
-		if l.hasEnded() {
+		if l.endError() != nil {
 			return l.releaseErr
 		}
 		err := l.tryRelease(ctx)
@@ -222,16 +215,6 @@ func (l *lease) Release(ctx context.Context) error {
 		l.scheduleCleanup()
 		return explain(err)
 	}
-}
-
-// releaseSemaphore returns releaseSem.
-func (l *lease) releaseSemaphore() chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.releaseSem == nil {
-		l.releaseSem = make(chan struct{}, 1)
-	}
-	return l.releaseSem
 }
 
 // scheduleCleanup has the key deleted once more, when MinHold is over.

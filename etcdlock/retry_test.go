@@ -1,14 +1,21 @@
 package etcdlock
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // TestRetryTimeout checks how long an attempt continues while etcd can't be reached.
@@ -93,4 +100,52 @@ func (k *keepAliveStream) Send(*etcdserverpb.LeaseKeepAliveRequest) error { retu
 
 func (k *keepAliveStream) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
 	return &etcdserverpb.LeaseKeepAliveResponse{TTL: 300}, nil
+}
+
+// TestCleanUp checks which keys are deleted again: one that stays forbidden does not keep another
+// from being deleted, and is not forgotten. A put that was denied needs no cleanup.
+func TestCleanUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Driver{client: &clientv3.Client{KV: &denyingKV{}}, life: driverkit.NewLifecycle()}
+		s := &session{d: d, ctx: t.Context(), pendingCleanup: map[string]time.Time{}}
+		a := &attempt{d: d, s: s, key: "denied/put"}
+		if _, err := a.put(t.Context()); !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			t.Fatalf("put = %v, want a denial", err)
+		}
+		a.deleteKey()
+		s.addCleanup("denied/key")
+		s.addCleanup("free/key")
+		for i, want := range []string{"denied/key free/key", "denied/key"} { // the second is after cleanupPeriod
+			s.cleanUp()
+			synctest.Wait()
+			if got := strings.Join(slices.Sorted(maps.Keys(s.pendingCleanup)), " "); got != want {
+				t.Errorf("after cleanup %d, these keys are pending: %s; want %s", i+1, got, want)
+			}
+			time.Sleep(cleanupPeriod + time.Second)
+		}
+	})
+}
+
+// A denyingKV denies transactions that delete or put a key below "denied/", and executes others.
+type denyingKV struct {
+	clientv3.KV
+	ops []clientv3.Op
+}
+
+func (k *denyingKV) Txn(context.Context) clientv3.Txn     { return &denyingKV{} }
+func (k *denyingKV) If(...clientv3.Cmp) clientv3.Txn      { return k }
+func (k *denyingKV) Then(ops ...clientv3.Op) clientv3.Txn { k.ops = ops; return k }
+func (k *denyingKV) Else(...clientv3.Op) clientv3.Txn     { return k }
+
+func (k *denyingKV) Delete(context.Context, string, ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	return nil, rpctypes.ErrPermissionDenied
+}
+
+func (k *denyingKV) Commit() (*clientv3.TxnResponse, error) {
+	for _, op := range k.ops {
+		if strings.HasPrefix(string(op.KeyBytes()), "denied/") {
+			return nil, rpctypes.ErrPermissionDenied
+		}
+	}
+	return &clientv3.TxnResponse{}, nil
 }

@@ -2,7 +2,10 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,9 +36,6 @@ const (
 
 	// cleanupPeriod is how long an abandoned request may still be executed.
 	cleanupPeriod = 10 * time.Minute
-
-	// maxCleanupBatch bounds how many keys of abandoned requests are deleted at a time.
-	maxCleanupBatch = 100
 )
 
 // A session is the etcd lease to which all keys of the driver are attached. It ends once, and
@@ -379,24 +379,41 @@ func (s *session) addCleanup(key string) {
 // cleanUp deletes the keys of pendingCleanup, in the background.
 func (s *session) cleanUp() {
 	s.mu.Lock()
-	var keys []string
-	for key, since := range s.pendingCleanup {
-		if time.Since(since) > cleanupPeriod {
-			delete(s.pendingCleanup, key)
-		}
-		if keys = append(keys, key); len(keys) == maxCleanupBatch {
-			break
-		}
-	}
+	keys := slices.Collect(maps.Keys(s.pendingCleanup))
 	s.mu.Unlock()
 	if len(keys) == 0 {
 		return
 	}
+	keys = keys[:min(len(keys), batch)] // others each time: the order of a map is random
 	s.d.life.Go(func() {
-		ops := make([]clientv3.Op, len(keys))
-		for i, key := range keys {
-			ops[i] = clientv3.OpDelete(key)
+		if !errors.Is(s.deleteKeys(keys...), rpctypes.ErrPermissionDenied) {
+			return // after another failure, the next round tries again
 		}
-		_, _ = s.d.commit(s.d.life.Context(), nil, ops, nil) // if this fails, the next one will do
+		for _, key := range keys { // etcd denies the whole transaction if one key is forbidden
+			if err := s.deleteKeys(key); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
+				return
+			}
+		}
 	})
+}
+
+// deleteKeys deletes keys of pendingCleanup in one transaction. It then forgets those that no
+// request can put any more.
+func (s *session) deleteKeys(keys ...string) error {
+	sent := time.Now()
+	ops := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		ops[i] = clientv3.OpDelete(key)
+	}
+	if _, err := s.d.commit(s.ctx, nil, ops, nil); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		if sent.Sub(s.pendingCleanup[key]) > cleanupPeriod {
+			delete(s.pendingCleanup, key)
+		}
+	}
+	return nil
 }

@@ -25,6 +25,9 @@ const (
 
 	// retryDelay is the pause after a watch or a request that failed.
 	retryDelay = 100 * time.Millisecond
+
+	// maxStreams bounds the streams for watches: the client keeps those on which no watch began.
+	maxStreams = 16
 )
 
 // errWatchEnded means that a watch was closed without an error.
@@ -38,8 +41,8 @@ type watchedQueues struct {
 	mu     sync.Mutex
 	byName map[string]*watchedQueue
 
-	// stream numbers the streams for watches. A stream that hangs keeps its watches; new
-	// watches use the stream of the next number.
+	// stream numbers the streams for watches, modulo maxStreams. A stream that hangs keeps its
+	// watches; new watches use the stream of the next number.
 	stream atomic.Int64
 }
 
@@ -212,11 +215,15 @@ func (q *watchedQueue) onWatchFailed(err error) {
 // revision, etcd serves it with a loop that runs only ten times a second.
 func (q *watchedQueue) watchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "snib-stream",
-		strconv.FormatInt(q.d.queues.stream.Load(), 10)))
+		strconv.FormatInt(q.d.queues.stream.Load()%maxStreams, 10)))
 	defer cancel()
+	begin := time.AfterFunc(callTimeout, cancel) // Watch returns only when etcd has announced it
 	events := q.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(q.name), clientv3.WithPrefix(),
 		clientv3.WithCreatedNotify())
-	timer := time.NewTimer(callTimeout)
+	if !begin.Stop() {
+		return errWatchHangs
+	}
+	timer := time.NewTimer(watchCheckInterval)
 	defer timer.Stop()
 	for {
 		select {
@@ -242,9 +249,6 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 				}
 			}
 		case <-timer.C:
-			if !q.isLive() {
-				return errWatchHangs
-			}
 			behind, err := q.refresh(ctx)
 			if err != nil {
 				return err
@@ -255,12 +259,6 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 		}
 		timer.Reset(watchCheckInterval)
 	}
-}
-
-func (q *watchedQueue) isLive() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.live
 }
 
 // refresh reads the queue from etcd. behind is set if the watch had not reported everything in
