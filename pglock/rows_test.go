@@ -437,15 +437,15 @@ func (stall) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 // then for good, with the row of a lock. The server gives that to others in a few seconds.
 func stalledInTransaction(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
-	open := func(addr string, s stall) *pglock.Driver {
+	open := func(addr, limit string, s stall) *pglock.Driver {
 		return newDriver(t, dialWith(t, pgtest.URL(addr), func(c *pgxpool.Config) {
-			settings("default_transaction_isolation", "serializable", "idle_in_transaction_session_timeout", "20ms")(c)
+			settings("default_transaction_isolation", "serializable", "idle_in_transaction_session_timeout", limit)(c)
 			c.ConnConfig.Tracer = s
 		}))
 	}
-	d := open(server.Addr(), stall{fn: func() { time.Sleep(100 * time.Millisecond) }})
+	d := open(server.Addr(), "20ms", stall{fn: func() { time.Sleep(100 * time.Millisecond) }})
 	gone := make(chan bool)
-	vanishes := open(proxy.Addr(), stall{true, sync.OnceFunc(func() { proxy.Stall(); close(gone) })})
+	vanishes := open(proxy.Addr(), "0", stall{true, sync.OnceFunc(func() { proxy.Stall(); close(gone) })})
 	const refuse = `CREATE FUNCTION refuse() RETURNS trigger AS 'BEGIN
 		IF current_setting(''transaction_isolation'') = ''serializable'' THEN
 			RAISE EXCEPTION ''could not serialize'' USING ERRCODE = ''40001''; END IF; RETURN NEW; END' LANGUAGE plpgsql`

@@ -76,8 +76,8 @@ func (d *Driver) create(ctx context.Context) error {
 	return d.explain(err)
 }
 
-// txOptions returns the options of the driver's transactions, which override the user's defaults. If
-// this process stops or vanishes within one, its rows are soon free again.
+// txOptions returns the options of the driver's transactions, which override the user's defaults.
+// If this process stops or vanishes within one, its rows are soon free again.
 func txOptions() pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = %d",
