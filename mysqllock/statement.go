@@ -40,7 +40,7 @@ type statements struct {
 	Save, Insert, Enqueue, Renew                  string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string
 	Stale, Prune, SetFloor, HighestToken          string
-	Watch, TryTxRow, LockTxRow, Touch             string
+	Watch, LockTxRow, Touch                       string
 }
 
 var capital = regexp.MustCompile(`[A-Z]`)
