@@ -49,7 +49,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	case h == nil:
 		return nil, driver.ErrHeld
 	case isNew:
-		d.rows.CountNewRow()
+		d.rows.NoteNewRow()
 	}
 	return a.Grant(*h, last.start, last.OthersWait(d.rows.ID)), nil
 }
