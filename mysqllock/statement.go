@@ -26,8 +26,9 @@ import (
 // all. So it does not matter whether the server assigns from left to right or all at once
 // (SIMULTANEOUS_ASSIGNMENT).
 //
-// Statements that change the rows of [names] have FORCE INDEX. Without it, the server would scan the
-// whole table if they are a large part of it, and wait for each row that a transaction has locked.
+// Statements that change the rows of [names] have FORCE INDEX. Without it, the server would scan
+// the whole table if they are a large part of it, and wait for each row that a transaction has
+// locked.
 
 //go:embed sql/*.sql
 var files embed.FS

@@ -28,8 +28,8 @@ func (d *Driver) NoteNewRow() {
 	})
 }
 
-// Prune forgets up to 1,000 of the locks that nobody holds or waits for, and that have not been used
-// for the given time, which is an hour at least.
+// Prune forgets up to 1,000 of the locks that nobody holds or waits for, and that have not been
+// used for the given time, which is an hour at least.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.Life.Ready(ctx); err != nil {
 		return err
