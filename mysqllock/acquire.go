@@ -49,7 +49,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	case h == nil:
 		return nil, driver.ErrHeld
 	case isNew:
-		d.rows.CountNewRow()
+		d.rows.NoteNewRow()
 	}
 	return a.Grant(*h, last.start, last.OthersWait(d.rows.ID)), nil
 }
@@ -75,7 +75,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		return nil, false, driver.ErrHeld
 	case place < 0:
 		// A waiter must be alive when it is queued.
-		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
+		if err := d.processes.ensureHeartbeat(urgent(ctx), d); err != nil {
 			return nil, false, err
 		}
 		s.addWaiter(a.Entry)

@@ -14,6 +14,9 @@ import (
 // processPrefix begins the names of rows that stand for processes. No lock has a NUL in its name.
 const processPrefix = "\x00p"
 
+// maxOthers bounds how many other processes are remembered.
+const maxOthers = 4096
+
 // processes records the heartbeats of the processes that wait: of this one, and of the others. A
 // waiter is alive as long as its process is.
 type processes struct {
@@ -105,22 +108,32 @@ func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, name := range unknown {
-		id := name[len(processPrefix):]
-		switch ends := live[name]; ends {
-		case 0:
-			delete(w.others, id)
-		case w.others[id].ends: // no heartbeat since then
-		default:
-			w.others[id] = processRow{ends, time.Now()}
-		}
-	}
+	w.noteLocked(unknown, live)
 	for _, s := range states {
 		s.reap(func(e entry) bool {
 			return slices.Contains(unknown, processPrefix+e.Process()) && !w.others[e.Process()].isLive(s.Now)
 		})
 	}
 	return nil
+}
+
+// noteLocked remembers how long the processes with these rows count, which is not at all without a
+// row. If there are too many, it forgets the others. Then one whose row lasts longer than its
+// heartbeats, because the server's clock was set back, counts for some seconds again.
+func (w *processes) noteLocked(names []string, ends map[string]int64) {
+	if len(w.others)+len(names) > maxOthers {
+		clear(w.others)
+	}
+	for _, name := range names {
+		id := name[len(processPrefix):]
+		switch ends[name] {
+		case 0:
+			delete(w.others, id)
+		case w.others[id].ends: // no heartbeat since then
+		default:
+			w.others[id] = processRow{ends[name], time.Now()}
+		}
+	}
 }
 
 // reap removes the waiters that are dead.

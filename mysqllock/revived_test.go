@@ -36,11 +36,7 @@ func TestRevivedWaiters(t *testing.T) {
 	if err := waitersOf(t, other, "job", 1); err != nil {
 		t.Fatal(err)
 	}
-	next, err := other.Acquire(testContext(t), request("job", "next"))
-	if err != nil {
-		t.Fatalf("Acquire behind a waiter that waits no more = %v", err)
-	}
-	release(t, next)
+	release(t, acquire(t, other, request("job", "next"))) // behind a waiter that waits no more
 }
 
 // waitersOf returns an error unless a lock has that many waiters.

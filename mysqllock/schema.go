@@ -81,8 +81,8 @@ func usable(name string) error {
 	if _, err := fmt.Sscanf(strings.TrimPrefix(name, "5.5.5-"), "%d.%d", &major, &minor); err != nil {
 		return driver.Invalidf("server: its version %q can't be read", name)
 	}
-	if !strings.Contains(name, "MariaDB") || major*100+minor < 1002 {
-		return driver.Invalidf("server: it is %s; it has to be MariaDB 10.2 or later", name)
+	if !strings.Contains(name, "MariaDB") || major*100+minor < 1003 {
+		return driver.Invalidf("server: it is %s; it has to be MariaDB 10.3 or later", name)
 	}
 	return nil
 }

@@ -22,16 +22,16 @@ func TestBusyPool(t *testing.T) {
 	db := dial(t, mysqltest.DSN(proxy.Addr()))
 	db.SetMaxOpenConns(3)
 	d := newDriver(t, db)
-	l := acquire(t, d, request("busy", "a"))
-	waiter := livetest.Waiting(t, d, request("busy", "b"))
-	var program [2]*sql.Conn
-	for i := range program {
-		conn, err := db.Conn(testContext(t))
-		if err != nil {
-			t.Fatal(err)
+	l, waited := acquire(t, d, request("busy", "a")), acquire(t, d, request("waited for", "a"))
+	program := []*sql.Tx{begin(t, db), begin(t, db)}
+	waiter := livetest.Acquiring(t, d, request("waited for", "b")) // d knows that it is held, and only writes
+	admin := dial(t, server.DSN())
+	livetest.Await(t, "heartbeat", func() error {
+		if number(t, admin, "SELECT count(*) FROM snib_locks WHERE name LIKE X'007025'") == 0 {
+			return errors.New("the process has sent none")
 		}
-		program[i] = conn
-	}
+		return nil
+	})
 	for range 3 {
 		if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
 			t.Errorf("Renew = %v", err)
@@ -47,9 +47,10 @@ func TestBusyPool(t *testing.T) {
 		t.Errorf("Acquire beside a busy pool = %v, want ErrFull that names the pool", err)
 	}
 	release(t, l)
-	for _, conn := range program {
-		conn.Close()
+	for _, tx := range program {
+		_ = tx.Rollback()
 	}
+	release(t, waited)
 	release(t, waiter.Get(t))
 }
 
@@ -83,11 +84,7 @@ func TestSpareIsReplaced(t *testing.T) {
 		t.Errorf("Renew after a cut = %v", err)
 	}
 	for range 2 {
-		conn, err := db.Conn(testContext(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
+		begin(t, db)
 	}
 	release(t, l)
 	if err := d.Close(); err != nil {

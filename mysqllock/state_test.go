@@ -26,9 +26,6 @@ func TestSaveAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.rows.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	for _, what := range []string{"without a row", "with a row"} {
 		s, err := d.readCommitted(t.Context(), "late")
 		if err != nil {
@@ -62,5 +59,17 @@ func TestRecallAllowsForDrift(t *testing.T) {
 	}
 	if h := s.holder(&lease{Req: driver.Request{ID: "perhaps over"}}); h != nil {
 		t.Errorf("holder of a lease that is perhaps over = %+v, want nil", h)
+	}
+}
+
+// TestOthersAreBounded has ever more processes wait.
+func TestOthersAreBounded(t *testing.T) {
+	w := processes{others: map[string]processRow{}}
+	for i := range rune(2 * maxOthers) {
+		name := processPrefix + string(i)
+		w.noteLocked([]string{name}, map[string]int64{name: 1})
+	}
+	if n := len(w.others); n > maxOthers {
+		t.Errorf("it remembers %d processes, want %d at most", n, maxOthers)
 	}
 }

@@ -25,6 +25,10 @@ import (
 // An expression in SET reads a column only before it is assigned, or one that is not assigned at
 // all. So it does not matter whether the server assigns from left to right or all at once
 // (SIMULTANEOUS_ASSIGNMENT).
+//
+// Statements that change the rows of [names] have FORCE INDEX. Without it, the server would scan
+// the whole table if they are a large part of it, and wait for each row that a transaction has
+// locked.
 
 //go:embed sql/*.sql
 var files embed.FS
@@ -37,7 +41,7 @@ type statements struct {
 	Save, Insert, Enqueue, Renew                  string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string
 	Stale, Prune, SetFloor, HighestToken          string
-	Watch, TryTxRow, LockTxRow, Touch             string
+	Watch, LockTxRow, Touch                       string
 }
 
 var capital = regexp.MustCompile(`[A-Z]`)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -50,17 +49,8 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 		}
 		opt.set(&c)
 	}
-	statements := txStatements()
-	row := []byte(txPrefix + name)
 	return withLockTimeout(ctx, tx, c.wait, func() error {
-		if c.wait == 0 { // only a SELECT supports NOWAIT
-			var one int
-			err := tx.QueryRowContext(ctx, statements.TryTxRow, row).Scan(&one)
-			if err != nil && !errors.Is(err, sql.ErrNoRows) {
-				return err
-			}
-		}
-		_, err := tx.ExecContext(ctx, statements.LockTxRow, row)
+		_, err := tx.ExecContext(ctx, txStatements().LockTxRow, []byte(txPrefix+name))
 		return err
 	})
 }
@@ -91,7 +81,6 @@ func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wa
 // Scan returns [driver.ErrHeld], and tx can still be used. If the row does not exist, or was
 // deleted meanwhile, Scan returns [sql.ErrNoRows]. If the row was changed during the wait and
 // still matches the query, Scan reads the new version, whatever the transaction has read before.
-// MariaDB before 10.3 does not support a wait of zero.
 func Row(ctx context.Context, tx *sql.Tx, wait time.Duration, query string, args ...any) *LockedRow {
 	return &LockedRow{ctx, tx, wait, query, args}
 }
@@ -135,7 +124,7 @@ func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn fun
 				"nothing of it")
 	}
 	if wait >= 0 {
-		limit := int64(max(1, math.Ceil(wait.Seconds())))
+		limit := int64(math.Ceil(wait.Seconds()))
 		set := func(limit int64) error {
 			_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d`, limit))
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,21 +62,19 @@ func TestTx(t *testing.T) {
 	release(t, acquire(t, d, request("makes the table", "a")))
 	must(t, db, "CREATE TABLE jobs (id INT PRIMARY KEY, status VARCHAR(20))")
 	must(t, db, "INSERT INTO jobs VALUES (1, 'new')")
-	lock := func(tx *sql.Tx, name string, opts ...mysqllock.TxOption) error {
-		return mysqllock.Tx(testContext(t), tx, name, opts...)
+	lock := func(t *testing.T, tx *sql.Tx, name string) {
+		t.Helper()
+		if err := mysqllock.Tx(testContext(t), tx, name); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	slack := livetest.Slack(t)
 	t.Run("WaitLimit", func(t *testing.T) {
 		tx1, tx2 := begin(t, db), begin(t, db)
-		if err := lock(tx1, "limit"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx2.Exec("UPDATE jobs SET status = 'mine' WHERE id = 1"); err != nil {
-			t.Fatal(err)
-		}
+		lock(t, tx1, "limit")
 		began := time.Now()
-		err := lock(tx2, "limit", mysqllock.TxWait(700*time.Millisecond))
+		err := mysqllock.Tx(testContext(t), tx2, "limit", mysqllock.TxWait(700*time.Millisecond))
 		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 700*time.Millisecond ||
 			took > 4*time.Second+slack() {
 			t.Errorf("Tx with a limit = %v after %v, want ErrHeld after a second", err, took)
@@ -84,22 +83,30 @@ func TestTx(t *testing.T) {
 		if err := tx2.QueryRow("SELECT @@innodb_lock_wait_timeout").Scan(&limit); err != nil || limit != 50 {
 			t.Errorf("the limit of the session is %d afterwards (%v), want 50 as before", limit, err)
 		}
-		if err := tx2.Commit(); err != nil {
-			t.Errorf("Commit after ErrHeld = %v", err)
+	})
+	t.Run("BlocksNoBatch", func(t *testing.T) { // of all other rows of the table
+		var due []driver.Lease
+		for i := range 100 {
+			due = append(due, acquire(t, d, request(fmt.Sprint("batch", i), "a")))
 		}
-		var status string
-		if err := db.QueryRow("SELECT status FROM jobs WHERE id = 1").Scan(&status); err != nil || status != "mine" {
-			t.Errorf("the status that the transaction wrote before ErrHeld is %q, %v", status, err)
+		lock(t, begin(t, db), "other")
+		for i, answer := range d.Renew(testContext(t), due) {
+			if answer.Err != nil {
+				t.Fatalf("Renew of lease %d = %v", i, answer.Err)
+			}
 		}
-		must(t, db, "UPDATE jobs SET status = 'new'")
+		must(t, db, "UPDATE snib_locks SET used = 0, ends = 1 WHERE name LIKE 'batch%'")
+		for range 2 {
+			if err := d.Prune(testContext(t), time.Hour); err != nil {
+				t.Fatalf("Prune = %v", err)
+			}
+		}
 	})
 	t.Run("WaitsAndSeesWhatWasWritten", func(t *testing.T) {
 		tx1, tx2 := begin(t, db), begin(t, db)
-		if err := lock(tx1, "seen"); err != nil {
-			t.Fatal(err)
-		}
+		lock(t, tx1, "seen")
 		got := make(chan error, 1)
-		go func() { got <- lock(tx2, "seen") }()
+		go func() { got <- mysqllock.Tx(testContext(t), tx2, "seen") }()
 		time.Sleep(50 * time.Millisecond) // it waits in the server, unnoticed
 		if _, err := tx1.Exec("UPDATE jobs SET status = 'done' WHERE id = 1"); err != nil {
 			t.Fatal(err)
@@ -114,13 +121,10 @@ func TestTx(t *testing.T) {
 		if err := tx2.QueryRow("SELECT status FROM jobs WHERE id = 1").Scan(&status); err != nil || status != "done" {
 			t.Errorf("status after the wait = %q, %v; want the status that the previous holder wrote", status, err)
 		}
-		must(t, db, "UPDATE jobs SET status = 'new'")
 	})
 	t.Run("Token", func(t *testing.T) {
 		tx := begin(t, db)
-		if err := lock(tx, "token"); err != nil {
-			t.Fatal(err)
-		}
+		lock(t, tx, "token")
 		first, err := d.Token(testContext(t), "token")
 		if err != nil {
 			t.Fatal(err)
@@ -129,9 +133,7 @@ func TestTx(t *testing.T) {
 			t.Fatal(err)
 		}
 		tx = begin(t, db)
-		if err := lock(tx, "token"); err != nil {
-			t.Fatal(err)
-		}
+		lock(t, tx, "token")
 		second, err := d.Token(testContext(t), "token")
 		if err != nil || second <= first {
 			t.Errorf("the token after a rollback = %d, %v; want more than %d", second, err, first)

@@ -28,7 +28,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	}
 	if h := s.HolderOf(a.Entry.Nonce); h != nil {
 		if created {
-			d.rows.CountNewRow()
+			d.rows.NoteNewRow()
 		}
 		return a.Grant(*h, start, s.OthersWait(d.rows.ID)), nil
 	}

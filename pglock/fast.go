@@ -54,7 +54,7 @@ func (d *Driver) take(ctx context.Context, a *attempt) (*lease, error) {
 		return nil, t.err
 	}
 	if t.created {
-		d.rows.CountNewRow()
+		d.rows.NoteNewRow()
 	}
 	h, found := a.Entry, state{}
 	if found.Waiters, err = parseEntries("waiters", t.waiters); err != nil {

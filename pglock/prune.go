@@ -7,9 +7,9 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// Prune forgets the locks that nobody holds or waits for, and that have not been used for the
-// given time, which is an hour at least. A driver prunes by itself after every 4096 locks that it
-// was the first to use.
+// Prune forgets up to 1,000 of the locks that nobody holds or waits for, and that have not been
+// used for the given time, which is an hour at least. A driver prunes by itself, on average once
+// per 500 locks that it was the first to use.
 //
 // Prune never lets a token go back: it notes the greatest token of the locks to be forgotten, and
 // forgets only locks whose tokens an earlier call has noted. So it takes two calls to forget a

@@ -169,12 +169,12 @@ func contextEnds(t *testing.T, db Transactions, take takeFunc) {
 	mustTake(t, take(t.Context(), db.Begin(t), -1))
 }
 
-// lockTwice takes a lock twice in a transaction, beside one with another name.
+// lockTwice takes a lock twice in a transaction, beside one with another name. Both names are new.
 func lockTwice(t *testing.T, db Transactions) {
 	one, two := db.Begin(t), db.Begin(t)
-	mustTake(t, one.Lock(t.Context(), "report", 0))
-	mustTake(t, one.Lock(t.Context(), "report", 0))
-	mustTake(t, two.Lock(t.Context(), "Report", 0))
+	mustTake(t, one.Lock(t.Context(), "new", 0))
+	mustTake(t, one.Lock(t.Context(), "new", 0))
+	mustTake(t, two.Lock(t.Context(), "New", 0))
 	if err := two.Lock(t.Context(), "", 0); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("without a name = %v, want ErrInvalid", err)
 	}

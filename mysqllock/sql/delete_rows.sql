@@ -1,2 +1,2 @@
 -- Deletes rows. Parameters: names.
-DELETE FROM {table} WHERE name IN ([names]) AND {commits}
+DELETE l FROM {table} l FORCE INDEX (PRIMARY) WHERE name IN ([names]) AND {commits}

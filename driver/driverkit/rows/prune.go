@@ -2,13 +2,11 @@ package rows
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
 const (
-	// pruneAfter is how many rows a driver creates before it prunes.
-	pruneAfter = 4096
-
 	// pruneAge is how long a row must have been unused before it is pruned.
 	pruneAge = time.Hour
 
@@ -17,21 +15,21 @@ const (
 	MaxTokenLead = 24 * time.Hour
 )
 
-// CountNewRow counts a row that the driver has created, and prunes in the background after every
-// 4096 rows, unless it still does.
-func (d *Driver) CountNewRow() {
-	if d.newRows.Add(1) < pruneAfter || !d.pruning.CompareAndSwap(false, true) {
+// NoteNewRow records that the driver has created a row. One in 500 calls prunes in the background,
+// unless the driver still does. That deletes up to 1,000 rows, so that more go than come, even if
+// each process creates a single one.
+func (d *Driver) NoteNewRow() {
+	if rand.IntN(500) > 0 || !d.pruning.CompareAndSwap(false, true) {
 		return
 	}
-	d.newRows.Store(0)
 	d.Life.Go(func() {
 		defer d.pruning.Store(false)
 		_ = d.prune(d.Life.Context(), pruneAge) // if it fails, the next one will do
 	})
 }
 
-// Prune forgets the locks that nobody holds or waits for, and that have not been used for the
-// given time, which is an hour at least.
+// Prune forgets up to 1,000 of the locks that nobody holds or waits for, and that have not been
+// used for the given time, which is an hour at least.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.Life.Ready(ctx); err != nil {
 		return err

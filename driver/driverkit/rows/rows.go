@@ -96,7 +96,7 @@ type Backend struct {
 	// Withdraw removes the waiters with an id from the row of the name, if there are any.
 	Withdraw func(ctx context.Context, name, id string) error
 
-	// Prune forgets the locks that were unused for the given time.
+	// Prune forgets up to 1,000 locks that were unused for the given time.
 	Prune func(ctx context.Context, unused time.Duration) error
 
 	// Listen connects, calls [Driver.Connected], and then handles notifications until
@@ -126,7 +126,6 @@ type Driver struct {
 	prepared atomic.Bool // the table exists and is usable
 	serial   atomic.Uint64
 	registry registry
-	newRows  atomic.Int64 // since the driver last pruned
 	pruning  atomic.Bool
 	lastFull atomic.Pointer[time.Time] // when a request last met a full server, or nil; see MustYield
 }
