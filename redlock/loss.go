@@ -68,13 +68,13 @@ func (l *listener) removeLease(le *lease) {
 }
 
 // leaveTopic ends the subscription of a lease. It is called with listener.mu held.
-func (le *lease) leaveTopic() {
-	t, nonce := le.topic, le.round.nonce
+func (l *lease) leaveTopic() {
+	t, nonce := l.topic, l.round.nonce
 	if t == nil {
 		return
 	}
-	le.topic = nil
-	t.leases[nonce] = slices.DeleteFunc(t.leases[nonce], func(other *lease) bool { return other == le })
+	l.topic = nil
+	t.leases[nonce] = slices.DeleteFunc(t.leases[nonce], func(other *lease) bool { return other == l })
 	if len(t.leases[nonce]) == 0 {
 		delete(t.leases, nonce)
 	}

@@ -19,7 +19,7 @@ type orphan struct {
 	path     string        // "" if not known
 	creation *call[string] // creates the node; nil if its outcome is known
 	due      driver.Instant
-	failures int           // of the tries so far
+	pause    time.Duration // after the last failed try
 	deleted  chan struct{} // closed when the node is known not to exist
 }
 
@@ -105,8 +105,8 @@ func (s *session) recordTry(o *orphan, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		o.failures++
-		o.due = driver.Now().Add(min(time.Duration(o.failures), 20) * sweepRetryDelay)
+		o.pause = min(o.pause+sweepRetryDelay, 20*sweepRetryDelay)
+		o.due = driver.Now().Add(o.pause)
 		return
 	}
 	i := slices.Index(s.sweeper.orphans, o)

@@ -138,7 +138,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	remove := a.d.removal(a.Req.Name, nonce, a.late)
+	remove := a.removal()
 	task := func() {
 		defer close(done)
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
@@ -169,14 +169,19 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	}
 }
 
-// removal returns a function that removes an entry from the row of a name. unsure says that the
-// store may still write the entry: the removal must then be repeated for [driverkit.CallTimeout].
-func (d *Driver) removal(name, nonce string, unsure bool) func(context.Context) error {
-	var lastDue time.Time // the last removal is not before this time
-	if unsure {
+// removal returns a function that removes the entry of the attempt from its row, unless that has
+// lapsed. If the store may still write it, this must be repeated for [driverkit.CallTimeout].
+func (a *Attempt) removal() func(context.Context) error {
+	d, name, nonce := a.d, a.Req.Name, a.Entry.Nonce // the attempt itself may be large
+	var lastDue time.Time                            // the last removal is not before this time
+	if a.late {
 		lastDue = time.Now().Add(driverkit.CallTimeout)
 	}
+	lapsed := time.Now().Add(a.Req.TTL + driverkit.CallTimeout)
 	return func(ctx context.Context) error {
+		if time.Now().After(lapsed) {
+			return nil
+		}
 		err := d.backend.Remove(ctx, name, nonce)
 		if err == nil && time.Now().Before(lastDue) {
 			return errRemoveAgain

@@ -195,8 +195,9 @@ func (w *registry) isClean() bool {
 	return !w.cleaning
 }
 
-// retryCleanups retries the pending cleanups. It returns an error if the store is unavailable.
-func (w *registry) retryCleanups(timeout time.Duration) (err error) {
+// retryCleanups retries the pending cleanups until the store is unavailable, which is its error: a
+// store that comes back must not get a connection for each. The next ones are in another order.
+func (w *registry) retryCleanups(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(w.d.Life.Context(), timeout, errNoAnswer)
 	defer cancel()
 	w.mu.Lock()
@@ -206,10 +207,10 @@ func (w *registry) retryCleanups(timeout time.Duration) (err error) {
 		failed := fn(ctx)
 		w.recordCleanup(nonce, fn, failed)
 		if errors.Is(failed, driver.ErrUnavailable) {
-			err = failed
+			return failed
 		}
 	}
-	return err
+	return nil
 }
 
 // pollError returns why the store did not answer the last poll for the row of an attempt, or nil.
