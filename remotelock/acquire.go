@@ -97,7 +97,8 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
-		if open := driver.Now().Sub(sent); open >= minPoll { // maybe a proxy ends requests that take so long
+		// Maybe a proxy ends requests that take so long. All servers were asked, one after the other.
+		if open := driver.Now().Sub(sent) / time.Duration(len(a.d.client.servers)); open >= minPoll {
 			a.poll = min(a.poll, open/2)
 			wait = a.poll
 		}

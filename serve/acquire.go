@@ -269,7 +269,9 @@ func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Princi
 	ahead int) error {
 	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Ahead: ahead}
 	if !msg.Brief && !s.isDraining() {
-		answer.Holders = s.holders(r.Context(), p, key.name)
+		ctx, cancel := context.WithTimeout(r.Context(), s.opts.PlaceTimeout/3) // the place must not end first
+		defer cancel()
+		answer.Holders = s.holders(ctx, p, key.name)
 	}
 	return writeJSON(w, http.StatusAccepted, answer)
 }

@@ -346,6 +346,30 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 	})
 }
 
+// TestQueuedInTime has a store that does not say who holds a lock. A client learns of its place
+// while that lasts.
+func TestQueuedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		silent := fault.Wrap(store, fault.Plan{})
+		s := newService(t, silent, Options{})
+		if _, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		const acquire = `{"name": "job", "id": "b-------------------", "wait_ms": 1}`
+		post(t.Context(), s, wire.PathAcquire, acquire)
+		silent.Sever(fault.Hang)
+		began := time.Now()
+		w := post(t.Context(), s, wire.PathAcquire, acquire)
+		const place = 3 * time.Second
+		if took := time.Since(began); w.Code != http.StatusAccepted || took > place/2 {
+			t.Errorf("the client is answered %d after %v, and its place lasts for %v", w.Code, took, place)
+		}
+		silent.Heal()
+		post(t.Context(), s, wire.PathWithdraw, `{"name": "job", "id": "b-------------------"}`)
+	})
+}
+
 // TestLostBeforeAnswer breaks a hold that is being confirmed for a client that has sent its request
 // twice. It must get the lock, which is free.
 func TestLostBeforeAnswer(t *testing.T) {
