@@ -158,7 +158,7 @@ func (l *listener) removeIdleTopics() {
 	defer l.mu.Unlock()
 	for channel, t := range l.topics {
 		for _, leases := range t.leases {
-			for _, le := range slices.Clone(leases) {
+			for _, le := range slices.Backward(leases) { // leaveTopic moves those behind
 				if !le.isValid() {
 					le.leaveTopic()
 				}

@@ -72,7 +72,7 @@ type node struct {
 
 	idle      bool           // the goroutine waits for commands
 	busySince driver.Instant // start of the call under way; zero without one
-	hangs     bool           // that call: the agent knows
+	reported  bool           // the agent knows that this call is not answered
 
 	// downErr is why there is no working connection. It is nil if there is one, or if none
 	// was needed yet.
@@ -88,8 +88,8 @@ type node struct {
 func (n *node) send(cmd *command) bool {
 	n.mu.Lock()
 	if n.isDown() {
-		isNews := !n.busySince.IsZero() && !n.hangs
-		n.hangs = n.hangs || isNews
+		isNews := !n.busySince.IsZero() && !n.reported
+		n.reported = n.reported || isNews
 		n.mu.Unlock()
 		if isNews {
 			n.wakeAgent()
@@ -289,7 +289,7 @@ func (n *node) nextBatch(batch []*command) []*command {
 		batch = append(batch, cmd)
 	}
 	if n.idle = len(batch) == 0; !n.idle {
-		n.busySince, n.hangs = now, false
+		n.busySince, n.reported = now, false
 	}
 	n.mu.Unlock()
 	for _, cmd := range late {
