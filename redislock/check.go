@@ -3,6 +3,8 @@ package redislock
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -15,8 +17,8 @@ const (
 	maxHintPause = 500 * time.Millisecond
 )
 
-// verifyLater makes the driver ask the store soon whether a lease still exists. The caller
-// holds Driver.mu.
+// verifyLater makes the driver ask the store soon whether a lease still exists, and whether it is
+// wanted. The caller holds Driver.mu.
 func (d *Driver) verifyLater(l *lease) {
 	if d.toVerify == nil {
 		d.toVerify = make(map[*lease]struct{})
@@ -32,7 +34,7 @@ func (d *Driver) verifyLater(l *lease) {
 func (d *Driver) verifyLoop() {
 	for pause := minHintPause; ; pause = min(2*pause, maxHintPause) {
 		d.mu.Lock()
-		var leases []driver.Lease
+		var leases []*lease
 		for l := range d.toVerify {
 			if d.leases[l.id] == l {
 				leases = append(leases, l)
@@ -57,24 +59,33 @@ func (d *Driver) verifyLoop() {
 	}
 }
 
-// verify asks the store whether leases still exist, by a renewal for no time. It tells the holders
-// of those that have ended, and reports whether there were any. Leases that it learns nothing
-// about stay in toVerify.
-func (d *Driver) verify(leases []driver.Lease) (ended bool) {
+// verify asks the store whether leases still exist, and whether another process waits for the lock.
+// It tells the holders, and reports whether a lease has ended. Leases that it learns nothing about
+// stay in toVerify.
+func (d *Driver) verify(leases []*lease) (ended bool) {
 	ctx, cancel := context.WithTimeout(d.life.Context(), batchTimeout)
 	defer cancel()
-	for i, answer := range d.renew(ctx, leases, "0") {
-		l := leases[i].(*lease)
+	commands, errs := make([]command, len(leases)), make([]error, len(leases))
+	var sent sync.WaitGroup
+	for i, l := range leases {
+		commands[i] = newCommand(&l.keys, codeVerify, l.jsonID, "")
+		sent.Go(func() { errs[i] = asUnavailable(d.sender.send(ctx, l.slot, &commands[i])) })
+	}
+	sent.Wait()
+	for i, l := range leases {
 		switch {
-		case errors.Is(answer.Err, driver.ErrUnavailable):
+		case errors.Is(errs[i], driver.ErrUnavailable):
 			d.mu.Lock()
 			d.toVerify[l] = struct{}{}
 			d.mu.Unlock()
-		case errors.Is(answer.Err, driver.ErrLost) && d.removeLease(l): // and not released meanwhile
+		case errs[i] != nil: // the next renewal reports it
+		case commands[i].answer == answerNoHold && d.removeLease(l): // and not released meanwhile
 			ended = true
 			if l.req.OnLost != nil {
 				l.req.OnLost(driver.ErrLost)
 			}
+		case strings.HasSuffix(commands[i].answer, " 1"):
+			l.markWanted()
 		}
 	}
 	return ended

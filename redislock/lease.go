@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -157,7 +156,7 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
-	answers := d.renew(ctx, due, "")
+	answers := d.renew(ctx, due)
 	for i, answer := range answers {
 		if errors.Is(answer.Err, driver.ErrLost) {
 			d.removeLease(due[i].(*lease))
@@ -166,8 +165,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renew extends leases by the given TTL in milliseconds, or by their own if that is empty.
-func (d *Driver) renew(ctx context.Context, due []driver.Lease, ttl string) []driver.Renewal {
+func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
 	groups := make(map[batchKey][]int) // indexes of due
@@ -180,7 +178,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease, ttl string) []dr
 	var calls []Call
 	for key, group := range groups {
 		for batch := range slices.Chunk(group, maxRenewals) {
-			batches, calls = append(batches, batch), append(calls, d.renewCall(key, due, batch, ttl))
+			batches, calls = append(batches, batch), append(calls, d.renewCall(key, due, batch))
 		}
 	}
 	if len(calls) == 0 {
@@ -192,7 +190,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease, ttl string) []dr
 			answers[index] = renewalResult(replies[i], unsaved[i], n, len(batch), sent)
 		}
 		if isMoving(replies[i].Err) || isForbidden(replies[i].Err) && len(batch) > 1 {
-			d.renewEach(ctx, due, batch, answers, ttl)
+			d.renewEach(ctx, due, batch, answers)
 		}
 	}
 	return answers
@@ -201,16 +199,14 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease, ttl string) []dr
 // renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
 // is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
 // call. It tries again until all are answered, or ctx is done.
-func (d *Driver) renewEach(
-	ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal, ttl string,
-) {
+func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
 	for pause := time.Millisecond; len(indexes) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
 		sent := driver.Now()
 		calls := make([]Call, len(indexes))
 		for i, index := range indexes {
 			l := due[index].(*lease)
 			// The key of an exclusive lock is on one node only, and will do for now.
-			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index}, ttl)
+			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
 		}
 		var left []int
 		replies, unsaved := d.evalRenewals(ctx, calls)
@@ -246,7 +242,7 @@ type batchKey struct {
 func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
 
 // renewCall makes the call that extends the leases at the given indexes of due.
-func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int, ttl string) Call {
+func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
 	args := append(make([]string, 0, 3+2*len(indexes)), d.sender.floor, d.sender.maxTTL, "1")
 	if !key.lockOnly {
@@ -259,7 +255,7 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int, ttl 
 		if !key.lockOnly {
 			keys = append(keys, l.keys[1])
 		}
-		args = append(args, l.jsonID, cmp.Or(ttl, l.ttl))
+		args = append(args, l.jsonID, l.ttl)
 	}
 	return Call{Script: renewScript, Keys: keys, Args: args}
 }

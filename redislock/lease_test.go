@@ -1,8 +1,11 @@
 package redislock_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -25,4 +28,52 @@ func TestUntoldLease(t *testing.T) {
 		t.Error("the driver does not remember a lease whose loss it must tell")
 	}
 	free(t, l)
+}
+
+// A lateConn subscribes to nothing before the channel is closed.
+type lateConn struct {
+	redislock.Conn
+	open <-chan struct{}
+}
+
+func (c lateConn) Subscribe(ctx context.Context, channel string, sharded bool, ready func(),
+	message func(string)) error {
+	select {
+	case <-c.open:
+		return c.Conn.Subscribe(ctx, channel, sharded, ready, message)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TestWantedBeforeListening lets another process begin to wait before the holder's process listens.
+// The holder is told as soon as it does, and not only by the waiter's next heartbeat.
+func TestWantedBeforeListening(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			subscribe := make(chan struct{})
+			d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { return lateConn{inner, subscribe} })
+			req := mode.as(request("job", "holder", time.Minute))
+			req.Tokens = 2
+			if req.Slots > 0 {
+				req.Slots = 1
+			}
+			waiter := req
+			waiter.ID, waiter.Shared = "waiter", false
+			req, wanted := livetest.WithWanted(req)
+			l := take(t, d, req)
+			waiting := wait(t, open(t, at(node.Addr())), waiter, 1)
+			close(subscribe)
+			select {
+			case <-wanted:
+			case <-time.After(soonEnough):
+				t.Errorf("OnWanted was not called within %v after the holder's process began to listen", soonEnough)
+			}
+			free(t, l)
+			granted(t, waiting, enough, "the waiter")
+		})
+	}
 }

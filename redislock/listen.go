@@ -230,8 +230,8 @@ func (d *Driver) hasLeases() bool {
 }
 
 // catchUp makes up for the messages that this process missed while it was disconnected: waiters
-// send again, and all leases are verified. So the process learns that a server which restarted
-// without its memory has ended its holds.
+// send again, and all leases are verified. So the process learns that another waits, and that a
+// server which restarted without its memory has ended its holds.
 func (d *Driver) catchUp(channel string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

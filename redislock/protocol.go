@@ -9,6 +9,7 @@ const (
 	codeWithdraw  = "w"
 	codeBreak     = "b"
 	codeSetHolder = "L"
+	codeVerify    = "v"
 )
 
 // Answers, or their first words.

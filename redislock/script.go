@@ -18,7 +18,7 @@ var (
 	requestScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "grace", "keys", "grant", "acquire", "release", // what a free lock needs
 		"contended", "entry", "found", "hint", "queue", "contend", // a held one
-		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "withdraw", "redisson", "break",
+		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "verify", "withdraw", "redisson", "break",
 		"made",
 		"batch")
 

@@ -11,7 +11,7 @@
 --          function. The code is A for acquire, which has six arguments, R for release, or a name
 --          in made.lua; these have two
 -- Answer   one text for each request:
---            g TOKEN WANTED         granted; WANTED is 1 if another process waits
+--            g TOKEN WANTED         granted, or still held; WANTED is 1 if another process waits
 --            q LEFT PLACE           in the queue. LEFT is for how many ms the present holders keep
 --                                   the waiter out. PLACE is 1 at the head of the queue, 2 there
 --                                   if another library holds the lock, which does not announce

@@ -12,7 +12,7 @@ local function reacquire(id, mode, ttl, value)
   if not json or not string.find(json, '"mode":"' .. mode .. '"', 1, true) then return end
   extendGrant(id, json, expiry, ttl)
   if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
-  return grantAnswer(numberIn(json, 'token'), string.match(json, '"channel":"([^"]*)"'))
+  return grantAnswerOf(json)
 end
 
 -- timeLeft returns for how many ms the present holders keep a request of this mode out.

@@ -8,7 +8,7 @@
       writeShared = writeShared,
       hintSharers = hintSharers, conflictingKind = conflictingKind, refuse = refuse,
       yieldIfDue = yieldIfDue,
-      R = releaseHold, L = setHolder, w = withdraw, b = breakHold,
+      R = releaseHold, L = setHolder, v = verify, w = withdraw, b = breakHold,
     }
     return seldom
   end

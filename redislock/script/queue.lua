@@ -16,6 +16,7 @@
 --           othersWait(channel)   reports whether another process than the channel's waits
 --           isAlive(id, place)    reports whether a waiter that came at that time is alive
 --           grantAnswer(token, channel)  answers a granted request; no channel if nobody waits
+--           grantAnswerOf(json)   answers a request for what is held already
 --           hasRoom(mode, value)  reports whether a hold of this mode fits beside the value of the
 --                                 lock's key, which is nil if it is not known
 --           serveQueue(self, value, head)  grants the lock to waiters as long as that is possible.
@@ -82,6 +83,10 @@ end
 
 local function grantAnswer(token, channel)
   return string.format('g %d %d', token, channel and othersWait(channel) and 1 or 0)
+end
+
+local function grantAnswerOf(json)
+  return grantAnswer(numberIn(json, 'token'), string.match(json, '"channel":"([^"]*)"'))
 end
 
 local function hasRoom(mode, value)

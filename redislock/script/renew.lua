@@ -6,7 +6,7 @@
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  the number of keys of each lease
--- ARGV     then for each lease: the id, the TTL in ms, or 0 to ask only
+-- ARGV     then for each lease: the id, the TTL in ms
 -- Expects  addLongLease, lock, grants, findGrant, confirmLost, extendGrant, errorText
 -- Answer   one text with a character for each lease: 1 if it lives, 0 if it has ended, and x
 --          if an error keeps the script from telling; then the text of the last such error
@@ -18,7 +18,7 @@ for i = 1, (#ARGV - 3) / 2 do
   local ok, json, expiry = pcall(findGrant, id)
   if ok and not json then
     confirmLost()
-  elseif ok and ttl > 0 then
+  elseif ok then
     extendGrant(id, json, expiry, ttl)
     if step == 2 then addLongLease(lock, id, ttl) end
   end

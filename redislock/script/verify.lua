@@ -1,0 +1,14 @@
+-- Tells whether a hold exists, and whether another process waits for the lock. It writes nothing.
+--
+-- KEYS      lock, grants, queue
+-- ARGV      id, and nothing
+-- Expects   findGrant, confirmLost, grantAnswerOf
+-- Provides  verify(id)
+-- Answer    g or l, see batch.lua
+
+local function verify(id)
+  local json = findGrant(id)
+  if json then return grantAnswerOf(json) end
+  confirmLost()
+  return 'l'
+end
