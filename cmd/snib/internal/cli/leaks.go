@@ -226,7 +226,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
 		case h.Inherited:
 			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
-		case !strings.HasPrefix(h.Holder.Label, lockLabel) && l.isGone(h.Holder):
+		case h.Holder.Kind == driver.KindProcess && l.isGone(h.Holder): // others are meant to outlive their processes
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case h.Left >= driver.LongestTTL:
 			k.kind, k.problem = leakDistant, heldBy(h)+"; "+leaseEnd(h)+", which nobody can have meant"

@@ -35,11 +35,19 @@ func TestLeaksLookTwice(t *testing.T) {
 	queue := func(first string, waited time.Duration) driver.Status {
 		return driver.Status{Name: "lock", Waiters: []driver.Waiting{{ID: first, Waited: waited}}}
 	}
+	dead := func(kind driver.HolderKind, left time.Duration) driver.Status {
+		gone := driver.Holder{Host: "here", PID: 1 << 30, Kind: kind} // no such process exists
+		return driver.Status{Name: "lock", Holders: []driver.Holding{{ID: "a", Token: 1, Holder: gone, Left: left}}}
+	}
 	tests := []struct {
 		name          string
 		listed, later driver.Status
 		want          int
 	}{
+		{"Dead", dead(driver.KindProcess, time.Hour), dead(driver.KindProcess, time.Minute), 1},
+		{"Detached", dead(driver.KindDetached, time.Hour), dead(driver.KindDetached, time.Minute), 0},
+		{"Pending", dead(driver.KindPending, time.Hour), dead(driver.KindPending, time.Minute), 0},
+		{"Kept", dead(driver.KindKept, time.Hour), dead(driver.KindKept, time.Minute), 0},
 		{"Stays", held("a", 1), held("a", 1), 1},
 		{"Ended", held("a", 1), driver.Status{Name: "lock"}, 0},
 		{"NextHold", held("a", 1), held("a", 2), 0},
@@ -52,7 +60,7 @@ func TestLeaksLookTwice(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{}}
+			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, settle: &duration{}, host: "here"}
 			found, err := l.find(t.Context(), &backend.Store{Driver: changingStore{listed: tt.listed, later: tt.later}}, "")
 			if err != nil || len(found) != tt.want {
 				t.Errorf("find = %+v, %v, want %d leaks", found, err, tt.want)

@@ -156,10 +156,6 @@ func readID(flag string) (string, error) {
 	return line, nil
 }
 
-// lockLabel begins the label of the holds of snib lock, which are meant to outlive the process that
-// they show.
-const lockLabel = "snib lock"
-
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
 	return &acquirer{
@@ -168,7 +164,7 @@ func (l *lockCommand) newAcquirer(name string) *acquirer {
 			Name: name, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the
 			// script.
-			Holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser(lockLabel)},
+			Holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser("snib lock")},
 		},
 	}
 }
