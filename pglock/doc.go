@@ -1,7 +1,7 @@
 // Package pglock keeps locks in PostgreSQL 12 or later, in three ways.
 //
 //	d, err := pglock.New(pool)          // leases: rows of a table, through any pooler
-//	d, err := pglock.NewSession(pool)   // PostgreSQL's own advisory locks, on one connection
+//	d, err := pglock.NewSession(pool)   // advisory locks of PostgreSQL 14 or later, on one connection
 //	err := pglock.Tx(ctx, tx, "orders") // for as long as a transaction, with the data in the same database
 //
 // Use rows unless you have a reason for one of the others. Use sessions for locks that must be

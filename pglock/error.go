@@ -29,6 +29,7 @@ const (
 	deadlock              = "40P01"
 	insufficientPrivilege = "42501"
 	undefinedColumn       = "42703"
+	undefinedObject       = "42704" // for instance a parameter that an older server does not have
 	wrongObjectType       = "42809"
 	undefinedFunction     = "42883"
 	undefinedTable        = "42P01"

@@ -99,6 +99,9 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 			"its next client; connect past it with the option Listen, or use rows (New)", err)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case code(err) == undefinedObject:
+		return nil, driver.Invalidf("server: %w; before PostgreSQL 14 a server does not end the session of a host that has vanished; "+
+			"use rows (New)", err)
 	}
 	return nil, explain(err)
 }

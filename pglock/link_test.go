@@ -2,11 +2,13 @@ package pglock
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -39,6 +41,27 @@ func TestSetUp(t *testing.T) {
 		if err := conn.QueryRow(t.Context(), "SHOW "+name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s = %s, %v; want %s", name, got, err, want)
 		}
+	}
+}
+
+// TestOldServer opens a session on a server that knows no limit for idle sessions. It is refused:
+// without one, the locks of a host that has vanished stay for as long as TCP keeps its connection.
+func TestOldServer(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), pgtest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	d, err := NewSession(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.sql.setUp = strings.ReplaceAll(d.sql.setUp, "idle_session_timeout", "idle_session_timeour")
+	l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: "id", TTL: time.Minute})
+	if l != nil || !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire = %v, %v; want ErrInvalid", l, err)
 	}
 }
 

@@ -57,10 +57,10 @@ var _ driver.Driver = (*Session)(nil)
 // request that waits and for each lock that was waited for, up to 32. Further requests that have
 // to wait get an error that matches [driver.ErrFull], with which the core tries again.
 //
-// Each acquisition refuses a pooler before the server with a [driver.ErrInvalid], unless the
-// option [Listen] says how to connect past it. A server that takes no writes is
-// [driver.ErrUnavailable]: all holds end when their server becomes one. NewSession itself does
-// not contact the server. An option that is invalid, or that only [New] uses, is a
+// Each acquisition refuses a server before PostgreSQL 14, and a pooler before the server unless the
+// option [Listen] says how to connect past it, with a [driver.ErrInvalid]. A server that takes no
+// writes is [driver.ErrUnavailable]: all holds end when their server becomes one. NewSession itself
+// does not contact the server. An option that is invalid, or that only [New] uses, is a
 // [driver.ErrInvalid].
 func NewSession(pool *pgxpool.Pool, opts ...Option) (*Session, error) {
 	c, err := newConfig(pool, opts)
@@ -85,7 +85,6 @@ func (s *Session) Info() driver.Info {
 		Shared:   true,
 		Assumptions: []string{
 			"the connection leads to the server itself and not to a pooler in transaction mode",
-			"the server is PostgreSQL 14 or later; before, it is told by TCP only that a host has vanished",
 			"the server's clock is not set back: it is the token",
 			"a primary that is replaced refuses writes, or its connections are cut, before another server takes its place",
 		},

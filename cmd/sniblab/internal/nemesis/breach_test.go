@@ -3,7 +3,6 @@
 package nemesis
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"log"
@@ -242,11 +241,6 @@ var assumptions = []assumption{
 			store.Addrs = []string{pgtest.Pool(s.t, s.server.(*pgtest.Server), "transaction").Addr()}
 			s.checkRefused(store)
 		},
-	},
-	{
-		sites: "pgsession", says: "the server is PostgreSQL 14 or later; before, it is told by TCP only that a host has vanished",
-		done: "the server does not know idle_session_timeout, and the holder's host vanishes", wrong: nobody,
-		breach: breakAge,
 	},
 	{
 		sites: "pgsession", says: "the server's clock is not set back: it is the token",
@@ -584,51 +578,6 @@ func (s *site) execIn(exec func(string, ...string) error, url, text string) {
 }
 
 func restoreHeld(s *site) { s.overlap(s.backUp(s.server)) }
-
-// breakAge cuts off the holder: first from a server that ends idle sessions, and
-// then from one that is too old to do so.
-func breakAge(s *site) {
-	for _, old := range []bool{false, true} {
-		store := s.Store
-		if old {
-			store.Addrs = []string{rewritingProxy(s.t, s.Addrs[0], "idle_session_timeout", "idle_session_timeour")}
-		}
-		where := s.on(s.Store)
-		where.acquire(where.viaProxies(store), overlapTTL)
-		where.cutOff()
-		if old {
-			where.checkNotGranted(s.locker(s.t, s.Store, longTTL), 4*ttl)
-		} else {
-			where.acquire(s.Store, overlapTTL)
-		}
-		where.lock += " once more" // the former lock has a vanished holder
-		s.lock = where.lock
-	}
-}
-
-// rewritingProxy returns the address of a proxy that replaces a text in what clients
-// send by another text of the same length.
-func rewritingProxy(t testing.TB, addr, old, text string) string {
-	t.Helper()
-	return livetest.Fake(t, func(client net.Conn) {
-		server, err := net.Dial("tcp", addr)
-		if err != nil {
-			return
-		}
-		defer server.Close()
-		go func() { _, _ = io.Copy(client, server) }() // until one of them is closed
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := client.Read(buf)
-			if err != nil {
-				return
-			}
-			if _, err := server.Write(bytes.ReplaceAll(buf[:n], []byte(old), []byte(text))); err != nil {
-				return
-			}
-		}
-	})
-}
 
 // siteOfZK sets up a site with an ensemble whose leader tolerates the silence of
 // the others for a minute.
