@@ -19,8 +19,9 @@ type lease struct {
 	*attempt // that was granted it
 	grant    driver.Grant
 
-	wanted     atomic.Bool // another process waits
-	yieldTimer *time.Timer // calls markWanted, too; nil without YieldToForeign
+	until      driver.Instant // when it is over unless it is renewed; guarded by Driver.mu
+	wanted     atomic.Bool    // another process waits
+	yieldTimer *time.Timer    // calls markWanted, too; nil without YieldToForeign
 
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
@@ -59,7 +60,7 @@ func (d *Driver) addLease(l *lease, wanted bool) {
 		return
 	}
 	d.mu.Lock()
-	d.leases[l.id] = l
+	d.leases[l.id], l.until = l, l.grant.Start.Add(l.req.TTL)
 	if d.conf.yieldEvery > 0 {
 		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
 	}
@@ -158,8 +159,13 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := d.renew(ctx, due)
 	for i, answer := range answers {
+		l := due[i].(*lease)
 		if errors.Is(answer.Err, driver.ErrLost) {
-			d.removeLease(due[i].(*lease))
+			d.removeLease(l)
+		} else if answer.Err == nil {
+			d.mu.Lock()
+			l.until = answer.Start.Add(l.req.TTL)
+			d.mu.Unlock()
 		}
 	}
 	return answers

@@ -2,17 +2,20 @@ package redislock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestUntoldLease checks that the driver remembers no lease whose holder wants to be told nothing,
-// as those of a lock service: it may lapse, or be released elsewhere.
-func TestUntoldLease(t *testing.T) {
+// TestForgottenLease checks that the driver remembers no lease whose holder wants to be told
+// nothing, as those of a lock service: it may lapse, or be released elsewhere. Nor does it remember
+// one that is over and that nobody releases.
+func TestForgottenLease(t *testing.T) {
 	t.Parallel()
 	d := open(t, at(used(t, redistest.Single(t)).Addr()))
 	req := request("job", "id", floor)
@@ -22,12 +25,23 @@ func TestUntoldLease(t *testing.T) {
 		t.Error("the driver remembers a lease that nobody wants to be told of")
 	}
 	free(t, d.Lease("job", "id", floor))
-	req.ID, req.OnLost = "told", func(error) {}
+	req.ID, req.TTL, req.OnLost = "told", time.Minute, func(error) {}
 	l := take(t, d, req)
 	if !redislock.HasLeases(d) {
 		t.Error("the driver does not remember a lease whose loss it must tell")
 	}
+	if r := d.Renew(t.Context(), []driver.Lease{l})[0]; r.Err != nil || redislock.Until(l) != r.Start.Add(time.Minute) {
+		t.Errorf("after the renewal %+v, the driver remembers the lease until %+v", r, redislock.Until(l))
+	}
 	free(t, l)
+	req.ID, req.TTL = "over", ttl
+	take(t, d, req)
+	livetest.Await(t, "end of a lease that nobody releases", func() error {
+		if redislock.HasLeases(d) {
+			return errors.New("the driver remembers it")
+		}
+		return nil
+	})
 }
 
 // A lateConn subscribes to nothing before the channel is closed.

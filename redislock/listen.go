@@ -3,11 +3,13 @@ package redislock
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
@@ -151,7 +153,7 @@ func (l *listener) endIfIdle(s *subscription, end context.CancelFunc) {
 
 // isNeeded reports whether somebody needs a subscription. The caller holds l.mu.
 func (l *listener) isNeeded(s *subscription) bool {
-	return !l.d.life.Over() && (s.users > 0 || s.channel == l.process && l.d.hasLeases())
+	return !l.d.life.Over() && (s.channel == l.process && l.d.hasLeases() || s.users > 0)
 }
 
 // listen subscribes until ctx is done, again whenever the connection is lost.
@@ -222,10 +224,13 @@ func (a *attempt) wake() {
 	}
 }
 
-// hasLeases reports whether this process holds anything.
+// hasLeases reports whether this process holds anything. It forgets the leases that are over:
+// nobody may renew or release them any more.
 func (d *Driver) hasLeases() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := driver.Now()
+	maps.DeleteFunc(d.leases, func(_ uint64, l *lease) bool { return l.until.Reached(now) })
 	return len(d.leases) > 0
 }
 

@@ -79,7 +79,7 @@ func TestProblems(t *testing.T) {
 		{"EscapedLetter", "GET", "/v1/s%74ore", "", "", wire.ProblemPath}, // a rule of a proxy does not see it
 		{"GetAcquire", "GET", wire.PathAcquire, "", "", wire.ProblemMethod},
 		{"PostLock", "POST", wire.PathLock, wire.TypeJSON, "{}", wire.ProblemMethod},
-		{"Tokens", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","tokens":4097}`, wire.ProblemInvalid},
+		{"Tokens", "POST", wire.PathAcquire, wire.TypeJSON, `{"name":"x","tokens":129}`, wire.ProblemInvalid},
 		{"Query", "GET", wire.PathLock + "?nme=x", "", "", wire.ProblemInvalid},
 		{"QueryTwice", "GET", wire.PathLock + "?name=x&name=y", "", "", wire.ProblemInvalid},
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},

@@ -61,7 +61,7 @@ const (
 	MaxReason = 1024 // bytes
 	MaxLeases = 5000 // in one batch of renewals
 	MaxPage   = 1000 // locks in one page of a list
-	MaxTokens = 4096 // that a hold can use
+	MaxTokens = 128  // that a hold can use; each puts those of the store ahead of its clock by 1 µs
 )
 
 // DefaultTTL is the TTL of a hold whose request has none.

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// maxFileSize is that of a policy or a key, so that a device or a log is not read by mistake.
+// maxFileSize keeps a device or a log from being read by mistake.
 const maxFileSize = 4 << 20
 
-// readOwnFile reads a file that strangers must not be able to read or change.
-func readOwnFile(path, what string) ([]byte, error) {
+// loadFile reads a file. If it is our own, strangers must not be able to read or change it.
+func loadFile(path, what string, isOwn bool) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -20,8 +20,10 @@ func readOwnFile(path, what string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	if err := checkMode(path, what, info.Mode()); err != nil {
-		return nil, err
+	if isOwn {
+		if err := checkMode(path, what, info.Mode()); err != nil {
+			return nil, err
+		}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	switch {

@@ -134,7 +134,7 @@ func (v *digest) UnmarshalTOML(data any) error {
 // LoadPolicy reads a policy file. An error says the line, what is wrong there, and what would be
 // right. Nothing in it is taken from the file but names.
 func LoadPolicy(file string) (*Policy, error) {
-	content, err := readOwnFile(file, "the policy")
+	content, err := loadFile(file, "the policy", true)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 )
 
@@ -55,13 +54,13 @@ func (f TLSFiles) load() (*tls.Config, error) {
 	if f.Cert == "" || f.Key == "" {
 		return nil, errors.New("TLS needs a certificate and its key: give --tls-cert and --tls-key")
 	}
-	key, err := readOwnFile(f.Key, "the key of TLS")
+	key, err := loadFile(f.Key, "the key of TLS", true)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := os.ReadFile(f.Cert)
+	cert, err := loadFile(f.Cert, "--tls-cert", false)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert: %w", err)
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -75,9 +74,9 @@ func (f TLSFiles) load() (*tls.Config, error) {
 	if f.ClientCA == "" {
 		return config, nil
 	}
-	authorities, err := os.ReadFile(f.ClientCA)
+	authorities, err := loadFile(f.ClientCA, "--client-ca", false)
 	if err != nil {
-		return nil, fmt.Errorf("--client-ca: %w", err)
+		return nil, err
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(authorities) {

@@ -116,7 +116,9 @@ func TestBadTLSFiles(t *testing.T) {
 		{"NoKey", TLSFiles{Cert: cert}, "--tls-key"},
 		{"Missing", TLSFiles{Cert: cert, Key: key + "x"}, key + "x"},
 		{"OtherKey", TLSFiles{Cert: cert, Key: filepath.Join(other, livetest.KeyFile)}, "private key does not match"},
+		{"EndlessCert", TLSFiles{Cert: "/dev/zero", Key: key}, "--tls-cert, /dev/zero, is larger than 4 MiB"},
 		{"OpenKey", TLSFiles{Cert: cert, Key: open}, "chmod"},
+		{"EndlessAuthority", TLSFiles{Cert: cert, Key: key, ClientCA: "/dev/zero"}, "--client-ca, /dev/zero, is larger than 4 MiB"},
 		{"NoAuthority", TLSFiles{Cert: cert, Key: key, ClientCA: key}, "no certificate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -240,10 +240,11 @@ func TestForeignParameters(t *testing.T) {
 	}
 }
 
-// TestEndlessFile checks that a file without an end, such as a device, is refused as a password
-// and as a list of certificate authorities.
+// TestEndlessFile checks that a file without an end, such as a device, is refused as a password, as
+// a list of certificate authorities, and as a certificate.
 func TestEndlessFile(t *testing.T) {
-	for _, url := range []string{"redis://localhost?password-file=/dev/zero", "rediss://localhost?ca=/dev/zero", "mysql://app@localhost/db?password-file=/dev/zero"} {
+	for _, url := range []string{"redis://localhost?password-file=/dev/zero", "rediss://localhost?ca=/dev/zero", "mysql://app@localhost/db?password-file=/dev/zero",
+		"rediss://localhost?cert=/dev/zero&key=/dev/zero"} {
 		done := make(chan error, 1)
 		go func() {
 			_, err := Open(t.Context(), url, Take)

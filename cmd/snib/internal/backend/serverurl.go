@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -379,14 +380,11 @@ func readSecret(text, file string) (string, error) {
 	if file == "" {
 		return text, nil
 	}
-	content, err := readStart(file, maxSecret)
+	content, err := ReadFile(file)
 	if err != nil {
 		return "", fileError("the password", err)
 	}
-	line, _, found := strings.Cut(string(content), "\n")
-	if !found && len(content) == maxSecret {
-		return "", fmt.Errorf("%w: the first line of %s is longer than %d bytes, too long for a password", ErrConfig, file, maxSecret)
-	}
+	line, _, _ := strings.Cut(string(content), "\n")
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
 		return "", fmt.Errorf("%w: the first line of %s is empty; write the password there", ErrConfig, file)
 	}
@@ -402,20 +400,21 @@ func (u *serverURL) credentials() (password string, secure *tls.Config, err erro
 	return password, secure, err
 }
 
-// The greatest sizes of what is read from files.
-const (
-	maxSecret      = 64 << 10
-	maxAuthorities = 16 << 20
-)
+// maxFile is the greatest size of a file that the user names.
+const maxFile = 16 << 20
 
-// readStart reads up to n bytes of a file, which may be one without an end.
-func readStart(file string, n int64) ([]byte, error) {
+// ReadFile reads a file that the user names, which may be a pipe. It refuses one without an end.
+func ReadFile(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, n))
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d MiB", file, maxFile>>20)
+	}
+	return content, err
 }
 
 func (u *serverURL) tlsConfig() (*tls.Config, error) {
@@ -425,7 +424,7 @@ func (u *serverURL) tlsConfig() (*tls.Config, error) {
 	// Without ServerName each server is verified by the host that is dialled.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.serverName, InsecureSkipVerify: u.insecure} //nolint:gosec // as asked for
 	if u.ca != "" {
-		pem, err := readStart(u.ca, maxAuthorities)
+		pem, err := ReadFile(u.ca)
 		if err != nil {
 			return nil, fileError("the authorities", err)
 		}
@@ -435,7 +434,12 @@ func (u *serverURL) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	if u.cert != "" {
-		pair, err := tls.LoadX509KeyPair(u.cert, u.key)
+		cert, err := ReadFile(u.cert)
+		key, keyErr := ReadFile(u.key)
+		var pair tls.Certificate
+		if err = cmp.Or(err, keyErr); err == nil {
+			pair, err = tls.X509KeyPair(cert, key)
+		}
 		if err != nil {
 			return nil, fileError("our certificate", err)
 		}

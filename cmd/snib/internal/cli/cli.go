@@ -53,7 +53,11 @@ func Main(args []string) (code int) {
 	}()
 	root := a.newRootCommand()
 	root.SetArgs(args)
-	err := cmp.Or(root.Execute(), out.err, a.unaudited)
+	cmd, err := root.ExecuteC()
+	if err == nil && !cmd.Runnable() { // a topic of the help, whose arguments cobra does not check
+		err = takes(cobra.NoArgs)(cmd, cmd.Flags().Args())
+	}
+	err = cmp.Or(err, out.err, a.unaudited)
 	if err != nil && !isSilent(err) {
 		a.messagef("%s", message(err))
 	}

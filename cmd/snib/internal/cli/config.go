@@ -57,16 +57,15 @@ func (a *app) loadConfig() (*config, error) {
 	}
 	path, required := configPath()
 	c := &config{path: path}
-	meta, err := toml.DecodeFile(path, c)
+	unknown, err := decodeFile(path, c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !required:
 		c.path = ""
 	case err != nil:
 		return nil, failf(exitConfig, "%s: %v", path, err)
+	case len(unknown) > 0:
+		return nil, failf(exitConfig, "%s: there is no setting %s", path, unknown[0])
 	default:
-		if unknown := meta.Undecoded(); len(unknown) > 0 {
-			return nil, failf(exitConfig, "%s: there is no setting %s", path, unknown[0])
-		}
 		if err := c.check(); err != nil {
 			return nil, err
 		}
@@ -74,13 +73,23 @@ func (a *app) loadConfig() (*config, error) {
 	}
 	if !c.StoreRequired && !required && path != systemConfig && path != "" {
 		var host config // what a host forbids, it forbids to users who have a file of their own, too
-		if _, err := toml.DecodeFile(systemConfig, &host); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if _, err := decodeFile(systemConfig, &host); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, failf(exitConfig, "%s: %v", systemConfig, err)
 		}
 		c.StoreRequired = host.StoreRequired
 	}
 	a.config = c
 	return c, nil
+}
+
+// decodeFile reads a configuration file into c, and returns the settings that there are not.
+func decodeFile(path string, c *config) (unknown []toml.Key, err error) {
+	text, err := backend.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := toml.Decode(string(text), c)
+	return meta.Undecoded(), err
 }
 
 // check reports values that can't be right.

@@ -55,8 +55,8 @@ func (a *app) setUpHelp(root *cobra.Command) {
 		Use: "help [COMMAND]", Short: "print the help of the program, of one command, or on a topic",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
-			if target != cmd.Root() && len(rest) > 0 && !slices.Contains(target.ValidArgs, rest[0]) {
-				return usagef("there is no command %s %q; see snib help %[1]s", target.Name(), rest[0])
+			if target != cmd.Root() && len(rest) > 0 && (len(rest) > 1 || !slices.Contains(target.ValidArgs, rest[0])) {
+				return usagef("there is no command %s %q; see snib help %[1]s", target.Name(), strings.Join(rest, " "))
 			}
 			if err != nil || target == cmd.Root() && len(rest) > 0 {
 				return a.unknownCommand(cmd.Root(), args)
