@@ -40,7 +40,7 @@ const (
 
 // A Client is a client that locks by one pattern, and works on the stock.
 type Client struct {
-	// Try tries once to get the lock. It may be nil if there is Wait.
+	// Try tries once to get the lock.
 	Try func(context.Context) (held bool, err error)
 
 	// Wait waits for the lock until ctx is done. If it is nil, one calls Try again and again.

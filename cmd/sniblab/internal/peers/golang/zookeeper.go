@@ -2,6 +2,8 @@ package golang
 
 import (
 	"context"
+	"io"
+	"log"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,7 @@ func openZooKeeper(_ context.Context, m target.Message) (target.Locker, error) {
 	if _, err := c.get(); err != nil {
 		return nil, err
 	}
-	return lockerFunc(func(_ context.Context, wait time.Duration) (target.Hold, error) {
+	return func(_ context.Context, wait time.Duration) (*target.Hold, error) {
 		conn, err := c.get()
 		if err != nil {
 			return nil, err
@@ -37,11 +39,11 @@ func openZooKeeper(_ context.Context, m target.Message) (target.Locker, error) {
 			return nil, err
 		}
 		session := conn.SessionID()
-		return hold{
-			held:    func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() == session },
-			release: func(context.Context) error { return lock.Unlock() },
+		return &target.Hold{
+			Held:    func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() == session },
+			Release: func(context.Context) error { return lock.Unlock() },
 		}, nil
-	}), nil
+	}, nil
 }
 
 // A zkConnection is the connection of a process, which it replaces after a failure.
@@ -59,7 +61,7 @@ func (c *zkConnection) get() (*zk.Conn, error) {
 	if c.conn != nil {
 		return c.conn, nil
 	}
-	conn, _, err := zk.Connect([]string{c.addr}, c.timeout, zk.WithLogger(silent{}))
+	conn, _, err := zk.Connect([]string{c.addr}, c.timeout, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +77,3 @@ func (c *zkConnection) close() {
 		c.conn = nil
 	}
 }
-
-// silent is a [zk.Logger] that logs nothing.
-type silent struct{}
-
-// Printf implements [zk.Logger].
-func (silent) Printf(string, ...any) {}
