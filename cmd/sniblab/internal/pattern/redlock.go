@@ -78,7 +78,8 @@ func (all redlockNodes) ask(ctx context.Context, command ...string) (votes int) 
 			}
 			n.client = client
 		}
-		if answer, err := n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()).ToString(); err == nil && answer == "OK" {
+		answer, err := n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()).ToString()
+		if err == nil && answer == "OK" {
 			votes++
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"log"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -13,10 +11,15 @@ import (
 // Unwatched is the pattern with ZooKeeper. The TTL is the timeout of the session.
 const Unwatched Name = "an ephemeral node, and no look at the session"
 
+// A silent is a logger of go-zookeeper that keeps it from writing on the screen.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
 // unwatched takes the lock by an ephemeral node. It asks nobody whether its session, and with it
 // the node, still exists.
 func unwatched(_ context.Context, s Spec, _ Tracer) (*Client, error) {
-	conn, _, err := zk.Connect(s.URLs, s.TTL, zk.WithLogger(log.New(io.Discard, "", 0)))
+	conn, _, err := zk.Connect(s.URLs, s.TTL, zk.WithLogger(silent{}))
 	if err != nil {
 		return nil, err
 	}

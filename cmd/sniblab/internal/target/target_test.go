@@ -226,7 +226,8 @@ func TestPageDialogue(t *testing.T) {
 	in, judge := io.Pipe()
 	answers, out := io.Pipe()
 	go func() {
-		out.CloseWithError(Serve(in, out, func(context.Context, Message) (Locker, error) { return (&fake{n: 6}).acquire, nil }))
+		locker := (&fake{n: 6}).acquire
+		out.CloseWithError(Serve(in, out, func(context.Context, Message) (Locker, error) { return locker, nil }))
 	}()
 	defer judge.Close() // ends Serve
 	lines := bufio.NewScanner(answers)

@@ -2,8 +2,6 @@ package golang
 
 import (
 	"context"
-	"io"
-	"log"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +59,7 @@ func (c *zkConnection) get() (*zk.Conn, error) {
 	if c.conn != nil {
 		return c.conn, nil
 	}
-	conn, _, err := zk.Connect([]string{c.addr}, c.timeout, zk.WithLogger(log.New(io.Discard, "", 0)))
+	conn, _, err := zk.Connect([]string{c.addr}, c.timeout, zk.WithLogger(silent{}))
 	if err != nil {
 		return nil, err
 	}
@@ -77,3 +75,9 @@ func (c *zkConnection) close() {
 		c.conn = nil
 	}
 }
+
+// silent is a [zk.Logger] that logs nothing.
+type silent struct{}
+
+// Printf implements [zk.Logger].
+func (silent) Printf(string, ...any) {}
