@@ -165,7 +165,7 @@ func serveTarget(name string) error {
 		if err != nil {
 			return nil, err
 		}
-		return ownLocker{locker, m.Name}, nil
+		return lockerOf(locker, m.Name), nil
 	})
 }
 
@@ -191,31 +191,22 @@ func openPatiently(ctx context.Context, s store.Store) (snib.Driver, error) {
 	}
 }
 
-// An ownLocker is snib as a target.
-type ownLocker struct {
-	locker *snib.Locker
-	name   string
-}
-
-// Acquire implements [target.Locker].
-func (l ownLocker) Acquire(ctx context.Context, wait time.Duration) (target.Hold, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	lock, err := l.locker.Acquire(ctx, l.name)
-	switch {
-	case err == nil:
-		return ownHold{lock}, nil
-	case errors.Is(err, snib.ErrHeld) || errors.Is(err, context.DeadlineExceeded):
-		return nil, target.ErrDenied
+// lockerOf returns snib as a target.
+func lockerOf(locker *snib.Locker, name string) target.Locker {
+	return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		lock, err := locker.Acquire(ctx, name)
+		switch {
+		case err == nil:
+			return &target.Hold{
+				Token: lock.Token(), Lost: lock.Lost(),
+				Held:    func() bool { return lock.Validity() > 0 },
+				Release: func(context.Context) error { return lock.Release() },
+			}, nil
+		case errors.Is(err, snib.ErrHeld) || errors.Is(err, context.DeadlineExceeded):
+			return nil, target.ErrDenied
+		}
+		return nil, err
 	}
-	return nil, err
 }
-
-// An ownHold is a hold of snib.
-type ownHold struct{ *snib.Lock }
-
-// Held implements [target.Hold].
-func (h ownHold) Held() bool { return h.Validity() > 0 }
-
-// Release implements [target.Hold].
-func (h ownHold) Release(context.Context) error { return h.Lock.Release() }

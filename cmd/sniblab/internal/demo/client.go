@@ -29,7 +29,7 @@ type Client struct {
 	believes bool   // that it holds the lock; guarded by director.mu
 	lost     bool   // a hold of snib, before its release; guarded by director.mu
 	paused   bool   // guarded by director.mu
-	mayLose  bool   // its hold, because of what the demo does; guarded by director.mu
+	mayLose  bool   // its hold, because it was paused; guarded by director.mu
 	renewals chan struct{}
 }
 
@@ -65,31 +65,19 @@ func (c *Client) Release(opts ...Option) bool {
 	return c.do(opRelease, opts...)
 }
 
-// GoOn lets a client go on that stopped. It returns when the operation has ended, stops
-// again, or, of Acquire, waits.
-func (c *Client) GoOn(opts ...Option) {
-	r := request{Op: opGoOn}
-	for _, o := range opts {
-		o(&r)
-	}
-	c.send(r)
+// GoOn lets a client go on that stopped. It returns when the operation has ended or, of Acquire,
+// waits.
+func (c *Client) GoOn() {
+	c.send(request{Op: opGoOn})
 	c.reply()
 }
 
-// Begin begins to wait for the lock, and returns at once, so that several clients compete.
-// [Client.Finish] waits for the end.
-func (c *Client) Begin(opts ...Option) { c.start(opAcquire, opts...) }
-
 // Finish waits until Acquire has ended, and reports whether the client holds the lock.
 func (c *Client) Finish() bool {
-	c.finish()
-	return c.held
-}
-
-func (c *Client) finish() {
 	for c.op != "" {
 		c.reply()
 	}
+	return c.held
 }
 
 // Holds reports whether the client believes that it holds the lock. A client believes nothing
@@ -139,14 +127,6 @@ func (c *Client) Pause() {
 	c.tell("‖ is stopped (SIGSTOP)")
 }
 
-// MayLose says that the demo makes the client lose its hold, as [Client.Pause] may, so that a loss
-// doesn't mean that the machine is too busy.
-func (c *Client) MayLose() {
-	c.director.mu.Lock()
-	defer c.director.mu.Unlock()
-	c.mayLose = true
-}
-
 // Resume lets a process run again that was paused (SIGCONT).
 func (c *Client) Resume() {
 	c.pause(false)
@@ -165,12 +145,6 @@ func (c *Client) pause(paused bool) {
 // do begins an operation, and waits until it has ended, stops or waits. It reports whether it has
 // ended.
 func (c *Client) do(op string, opts ...Option) bool {
-	c.start(op, opts...)
-	c.reply()
-	return c.op == ""
-}
-
-func (c *Client) start(op string, opts ...Option) {
 	if c.op != "" {
 		failf("%s can't %s: it is still at %s", c.Name, op, c.op)
 	}
@@ -180,6 +154,8 @@ func (c *Client) start(op string, opts ...Option) {
 	}
 	c.op = op
 	c.send(r)
+	c.reply()
+	return c.op == ""
 }
 
 func (c *Client) send(r request) { check("tell "+c.Name, c.steps.Encode(r)) }

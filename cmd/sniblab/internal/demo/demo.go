@@ -19,7 +19,6 @@ type Demo struct {
 	Story string // what goes wrong, in a sentence or two
 
 	Clients []string // their names; each has a lane
-	Server  string   // the name of the last lane
 
 	Broken, Right Variant
 
@@ -27,8 +26,11 @@ type Demo struct {
 	Page   string // that explains it, such as "docs/from-setnx.md#get-set"
 }
 
+// serverLane is the last lane.
+const serverLane = "redis"
+
 // Lanes returns the lanes of the timeline.
-func (s Demo) Lanes() []string { return append(slices.Clone(s.Clients), s.Server) }
+func (s Demo) Lanes() []string { return append(slices.Clone(s.Clients), serverLane) }
 
 // A Variant is one half of a demo.
 type Variant struct {
@@ -42,9 +44,7 @@ type Variant struct {
 // All returns all demos, in the order in which they teach.
 func All() []Demo {
 	return []Demo{
-		setnxExpire(), getSet(), delAnothers(), getDel(), getsetTimestamp(), noRenewal(),
-		replicaFailover(), redlockRestart(), redlockClock(), redlockSplitVote(),
-		pausedClient(),
+		setnxExpire(), getSet(), delAnothers(), getDel(), getsetTimestamp(), noRenewal(), pausedClient(),
 	}
 }
 
@@ -56,9 +56,6 @@ type Damage struct {
 
 	Lost    int // sales that the stock does not show, because another one overwrote them
 	Blocked int // jobs that were given up, because nobody ever frees the lock
-
-	// Split is how often nobody got the lock, because each client got some of the servers.
-	Split int
 
 	// Overwritten is how often a client that did not get the lock changed when it ends.
 	Overwritten int
@@ -78,7 +75,6 @@ func (d Damage) String() string {
 	add(d.Together, "two held the lock at once", "%d times two held the lock at once")
 	add(d.Lost, "1 sale is lost", "%d sales are lost")
 	add(d.Blocked, "1 job is blocked for good", "%d jobs are blocked for good")
-	add(d.Split, "1 round without a winner", "%d rounds without a winner")
 	add(d.Overwritten, "a loser changed the winner's expiry", "%d times a loser changed the winner's expiry")
 	if all == nil {
 		return "none"
@@ -107,7 +103,7 @@ func (r Result) String() string {
 // An Observer sees a demo while it is run. Its methods are not called at the same time.
 type Observer interface {
 	Begin(Variant)
-	Starting(server string) // which may take seconds, such as "a Redis server"
+	Starting(server string) // which may take seconds
 	Event(timeline.Event)
 	End(Variant, Result)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/pattern"
 	"github.com/sniblock/snib/cmd/sniblab/internal/timeline"
-	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
 // A run is what the variants of a demo share.
@@ -18,9 +17,7 @@ type run struct {
 	demo     Demo
 	t        testing.TB
 	observer Observer
-	started  bool              // the observer has been told that servers are started
-	redis    *redisServer      // nil before the first use
-	nodes    []*redistest.Node // likewise
+	redis    *redisServer // nil before the first use
 }
 
 // A Director is where a variant is run.
@@ -29,15 +26,10 @@ type Director struct {
 	ctx   context.Context
 	began time.Time
 
-	look    func() []string // returns what the server's lane shows of its state
-	stock   func() int      // reads the stock
-	release func()          // closes what the variant opened, or is nil
-
 	clients []*Client
 
 	mu     sync.Mutex
-	quiet  bool     // nothing is shown
-	shown  []string // what look returned last
+	shown  []string // what the server's lane showed last
 	damage Damage
 	sold   int
 }
@@ -64,16 +56,13 @@ func (r *run) run(ctx context.Context, variant Variant) error {
 	r.observer.Begin(variant)
 	s.began = time.Now()
 	err := s.variant(variant)
-	if s.release != nil {
-		defer s.release()
-	}
 	if err != nil {
 		if s.isTooBusy() {
 			err = ErrTooBusy
 		}
 		return err
 	}
-	result := Result{Damage: s.damage, Stock: s.stock(), Sold: s.sold}
+	result := Result{Damage: s.damage, Stock: s.redis.stock(), Sold: s.sold}
 	result.Damage.Lost = s.sold - (OpeningStock - result.Stock)
 	switch {
 	case result.Damage == variant.want:
@@ -105,21 +94,6 @@ func (s *Director) variant(variant Variant) (err error) {
 	return nil
 }
 
-// starting tells the observer which servers are started, once for both variants.
-func (s *Director) starting(servers string) {
-	if !s.started {
-		s.observer.Starting(servers)
-	}
-	s.started = true
-}
-
-// Begin begins the time of the timeline: what was before is no part of the story.
-func (s *Director) Begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shown, s.began = s.look(), time.Now()
-}
-
 // count counts something that went wrong, or a sale.
 func (s *Director) count(what *int) {
 	s.mu.Lock()
@@ -134,9 +108,6 @@ func (s *Director) isTooBusy() bool {
 	return slices.ContainsFunc(s.clients, func(c *Client) bool { return c.lost && !c.mayLose })
 }
 
-// TB is for packages of servers, such as redistest. Only their functions may use it.
-func (s *Director) TB() testing.TB { return s.t }
-
 // Say shows a line in a lane.
 func (s *Director) Say(lane, format string, args ...any) {
 	s.mu.Lock()
@@ -146,41 +117,24 @@ func (s *Director) Say(lane, format string, args ...any) {
 
 // say shows a line in a lane, and what has changed on the server. The caller holds s.mu.
 func (s *Director) say(lane, format string, args ...any) {
-	if s.quiet {
-		return
-	}
 	e := timeline.Event{At: time.Since(s.began), Lane: lane, Text: fmt.Sprintf(format, args...)}
 	for _, c := range s.clients {
 		if c.holds() {
 			e.Holders = append(e.Holders, c.Name)
 		}
 	}
-	if s.look != nil {
-		state := s.look()
-		for i, text := range state {
-			if i < len(s.shown) && s.shown[i] == text {
-				continue
-			}
-			if e.Server != "" {
-				e.Server += ", "
-			}
-			e.Server += text
+	state := s.redis.look()
+	for i, text := range state {
+		if i < len(s.shown) && s.shown[i] == text {
+			continue
 		}
-		s.shown = state
+		if e.Server != "" {
+			e.Server += ", "
+		}
+		e.Server += text
 	}
+	s.shown = state
 	s.observer.Event(e)
-}
-
-// quietly does what the observer does not see.
-func (s *Director) quietly(do func()) {
-	set := func(quiet bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.quiet = quiet
-	}
-	set(true)
-	do()
-	set(false)
 }
 
 // Await waits until ok returns true; what says what for, in an error.
@@ -213,6 +167,6 @@ func (s *Director) start(spec pattern.Spec) *Client {
 	s.mu.Lock()
 	s.clients = append(s.clients, c)
 	s.mu.Unlock()
-	c.finish()
+	c.Finish() // connecting
 	return c
 }

@@ -26,14 +26,11 @@
 //     function, called with either pattern, runs both variants, as in del.go.
 //  3. State the damage that each variant must do. The variant fails if it does another one, and
 //     TestDemos runs each demo.
-//  4. A new kind of server gets a method of Director beside [Director.Redis]. It starts the server,
-//     which both variants share, empties it for each variant, sets s.look, s.stock and s.release,
-//     and returns what starts clients. A server that a variant breaks is started by the variant
-//     itself, with [Director.TB]. Add the package to install to installHint in the command. The
-//     functions look and stock must answer without the server, too.
-//  5. If a lease that must not end in the story ends because the machine is slow, the variant calls
-//     s.tooBusy. That is done for clients of snib that lose a lock without [Client.Pause] or
-//     [Client.MayLose].
+//  4. If a lease that must not end in the story ends because the machine is slow, the variant calls
+//     s.tooBusy. That is done for clients of snib that lose a lock without [Client.Pause].
+//
+// A lock on other stores, or on several servers, is a control of package trial: a demo of it would
+// need a director for faults of its own.
 //
 // A demo takes 20 s at most, on an idle machine. Its texts are for people who see the story for
 // the first time: say who does what, and what it means.

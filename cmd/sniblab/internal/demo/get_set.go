@@ -35,7 +35,6 @@ func getSet() Demo {
 		Title:   "two clients look, and both take the lock",
 		Story:   "GET shows that the lock is free, and SET takes it. Between the two commands of A, B gets in.",
 		Clients: []string{"A", "B"},
-		Server:  "redis",
 		Broken:  Variant{Title: "GET, then SET", run: run(pattern.GetSet), want: Damage{Together: 1, Lost: 1}},
 		Right:   Variant{Title: "SET … NX: the server looks and takes at once", run: run(pattern.SetNX)},
 		Advice:  "Let the server decide in one command who gets the lock, by SET with NX, as snib does.",

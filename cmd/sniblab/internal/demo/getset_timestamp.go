@@ -35,7 +35,7 @@ func getsetTimestamp() Demo {
 		b.Kill()
 		end := time.Now().Add(short + time.Millisecond) // the time in the lock is rounded
 		s.Await("the end of B's lock", func() bool { return time.Now().After(end) })
-		s.Say(s.demo.Server, "B's time is over")
+		s.Say(serverLane, "B's time is over")
 		a.Try(Before("GETSET"))
 		c.Try(Before("GETSET"))
 		a.GoOn()
@@ -43,7 +43,7 @@ func getsetTimestamp() Demo {
 		c.GoOn()
 		if !c.Holds() && r.lock() != before {
 			s.count(&s.damage.Overwritten)
-			s.Say(s.demo.Server, "A's lock now ends at C's time")
+			s.Say(serverLane, "A's lock now ends at C's time")
 		}
 		a.Work()
 		a.Release()
@@ -71,7 +71,6 @@ func getsetTimestamp() Demo {
 		Title:   "a lock with the time of its end in it, and clocks that differ",
 		Story:   "The value of the key is when the lock ends, here in seconds since the begin. Who finds that time in the past puts in a new one by GETSET, and has the lock if GETSET answers the old one.",
 		Clients: []string{"A", "B", "C"},
-		Server:  "redis",
 		Broken:  Variant{Title: "SETNX, GET and GETSET, with times of the clients' clocks", run: broken, want: Damage{Together: 1, Lost: 1, Overwritten: 1}},
 		Right:   Variant{Title: "SET … NX PX: only the server's clock counts", run: right},
 		Advice:  "Let the server count down the TTL (PX), and keep the clocks of clients out of the lock, as snib does.",

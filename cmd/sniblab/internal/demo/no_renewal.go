@@ -43,7 +43,6 @@ func noRenewal() Demo {
 		Title:   "the work takes longer than the TTL",
 		Story:   "A works for longer than its TTL of 3 s. B waits for the lock.",
 		Clients: []string{"A", "B"},
-		Server:  "redis",
 		Broken:  Variant{Title: "SET … NX PX, and nothing renews the TTL", run: broken, want: Damage{Together: 1, Lost: 1}},
 		Right:   Variant{Title: "snib renews the lease every third of the TTL", run: right},
 		Advice:  "Have the lock renewed for as long as you work, as snib does, and stop when it is lost.",

@@ -22,7 +22,6 @@ func pausedClient() Demo {
 		Story: "A holds the lock, has read the stock, and is about to write. Just then it is paused, for longer than its TTL of 2 s. " +
 			"Then it goes on where it stopped.",
 		Clients: []string{"A", "B"},
-		Server:  "redis",
 		Broken:  Variant{Title: "SET … NX PX is all that protects the stock", run: run(pattern.SetNX), want: Damage{Lost: 1}},
 		Right:   Variant{Title: "snib gives B a greater token, and the stock refuses A's", run: run(pattern.FencedSnib)},
 		Advice: "No lock can stop a client that has looked at it before the pause: let the resource check fencing tokens, " +
@@ -45,7 +44,7 @@ func (s *Director) runPause(a, b *Client, write string, awaitEnd func()) {
 	a.Resume()
 	a.GoOn()
 	if !a.Refused() {
-		s.Say(s.demo.Server, "stock is still %d: B's sale is lost", s.stock())
+		s.Say(serverLane, "stock is still %d: B's sale is lost", s.redis.stock())
 		a.Release()
 		return
 	}

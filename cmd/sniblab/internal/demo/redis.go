@@ -21,8 +21,8 @@ type redisServer struct {
 
 // Redis returns the Redis server of the demo, without a lock and with a full stock.
 func (s *Director) Redis() *redisServer {
-	s.starting("a Redis server")
 	if s.redis == nil {
+		s.observer.Starting("a Redis server")
 		s.redis = &redisServer{Node: redistest.Single(s.t)}
 	}
 	r := s.redis
@@ -30,8 +30,7 @@ func (s *Director) Redis() *redisServer {
 	r.Must("FLUSHALL")
 	r.Used()
 	r.Must("SET", pattern.StockName, OpeningStock)
-	s.look, s.stock = r.look, r.stock
-	s.Begin()
+	s.shown, s.began = r.look(), time.Now() // what was before is no part of the story
 	return r
 }
 
@@ -51,7 +50,7 @@ func (r *redisServer) AwaitExpiry() {
 		check("redis", err)
 		return n == int64(0)
 	})
-	r.director.Say(r.director.demo.Server, "the TTL is over")
+	r.director.Say(serverLane, "the TTL is over")
 }
 
 // look returns the state of the lock, of the stock, and of its guard if it has one.

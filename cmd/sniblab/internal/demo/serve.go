@@ -146,14 +146,12 @@ func (w *worker) acquire(ctx context.Context, within time.Duration) (held bool, 
 		ctx, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
-	if w.client.Try != nil {
-		held, err = w.client.Try(context.WithoutCancel(ctx)) // a try that is cut off may have taken the lock
-		tries = 1
-		if held || err != nil {
-			return held, tries, err
-		}
-		w.send(report{Kind: waiting})
+	held, err = w.client.Try(context.WithoutCancel(ctx)) // a try that is cut off may have taken the lock
+	tries = 1
+	if held || err != nil {
+		return held, tries, err
 	}
+	w.send(report{Kind: waiting})
 	if w.client.Wait != nil {
 		err = w.client.Wait(ctx)
 		if err != nil && ctx.Err() != nil {
@@ -190,12 +188,11 @@ func (w *worker) send(r report) {
 // await sends a report and waits for opGoOn.
 func (w *worker) await(r report) {
 	w.send(r)
-	var next request
-	if w.requests.Decode(&next) != nil {
+	if w.requests.Decode(new(request)) != nil {
 		os.Exit(1) //nolint:forbidigo // likewise
 	}
 	if r.Kind == stopped {
-		w.stop = next.Stop
+		w.stop = ""
 	}
 }
 

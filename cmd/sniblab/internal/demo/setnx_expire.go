@@ -16,7 +16,7 @@ func setnxExpire() Demo {
 			a.Acquire(Before("EXPIRE"))
 			a.Kill()
 			if !b.Acquire(wait...) && !b.Finish() {
-				s.Say(s.demo.Server, "A is dead, and its key stays")
+				s.Say(serverLane, "A is dead, and its key stays")
 				s.count(&s.damage.Blocked)
 				return
 			}
@@ -29,7 +29,6 @@ func setnxExpire() Demo {
 		Title:   "a crash between SETNX and EXPIRE",
 		Story:   "SETNX makes the key of the lock, and EXPIRE gives it a TTL of 2 s. A is killed between the two commands.",
 		Clients: []string{"A", "B"},
-		Server:  "redis",
 		Broken:  Variant{Title: "SETNX, then EXPIRE", run: run(pattern.SetnxExpire, GiveUpAfter(2*ttl)), want: Damage{Blocked: 1}},
 		Right:   Variant{Title: "SET … NX PX: one command makes the key with its TTL", run: run(pattern.SetNX)},
 		Advice:  "Make the key and its TTL by one command, SET key value NX PX milliseconds, as snib does.",

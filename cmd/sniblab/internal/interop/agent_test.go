@@ -48,18 +48,7 @@ func startAgent(t *testing.T, addr string, cmd *exec.Cmd) *agent {
 		t.Fatal(err)
 	}
 	cmd.Args = append(cmd.Args, host, port)
-	cmd.Stderr = t.Output()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, cmd)
 	c := &agent{in: in, pending: make(map[int]chan agentResponse), ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
@@ -85,6 +74,18 @@ func startAgent(t *testing.T, addr string, cmd *exec.Cmd) *agent {
 		}
 	})
 	return c
+}
+
+// startPiped starts a command, and returns its standard input and output.
+func startPiped(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.Reader) {
+	t.Helper()
+	cmd.Stderr = t.Output()
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
 }
 
 func (c *agent) send(ctx context.Context, o agentRequest) (string, error) {

@@ -100,17 +100,7 @@ func reports(t *testing.T, bin string, l language, report, agent string) {
 
 	// The command holds the lock: the example gives up after 5 s, and leaves the lock alone.
 	holder := snibRun(name, "--", "sh", "-c", "echo held; cat")
-	in, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, holder)
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
 		t.Fatalf("snib run said %q, %v", line, err)
 	}

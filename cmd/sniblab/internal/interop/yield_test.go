@@ -41,18 +41,7 @@ func TestYieldToRedisPy(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiter := l("waiter.py", host, port, "job")
-	waiter.Stderr = t.Output()
-	in, err := waiter.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := waiter.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := waiter.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := startPiped(t, waiter)
 	timer := time.AfterFunc(livetest.Patience, func() { waiter.Process.Kill() })
 	defer timer.Stop()
 	said, err := io.ReadAll(io.LimitReader(bufio.NewReader(out), int64(len("waits\ngot it\n"))))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -36,7 +38,7 @@ func (goZK) String() string { return "go-zookeeper" }
 
 func (g goZK) lock(t testing.TB, _, path string, wait time.Duration) (unlock func(), got bool) {
 	t.Helper()
-	conn, _, err := zk.Connect(g.servers, 10*time.Second, zk.WithLogger(noLog{}))
+	conn, _, err := zk.Connect(g.servers, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +63,6 @@ func (g goZK) lock(t testing.TB, _, path string, wait time.Duration) (unlock fun
 		conn.Close()
 	}, true
 }
-
-type noLog struct{}
-
-func (noLog) Printf(string, ...any) {}
 
 // startCurator starts a process that acquires locks with Apache Curator. See testdata/Curator.java.
 func startCurator(t *testing.T, addr string) zkAgent {

@@ -13,7 +13,7 @@ const PutIfAbsent Name = "a key without a lease"
 
 // putIfAbsent makes a key if there is none, in one transaction. The key has no lease, so it stays
 // until its client deletes it.
-func putIfAbsent(ctx context.Context, s Spec, t Tracer) (*Client, error) {
+func putIfAbsent(ctx context.Context, s Spec, _ Tracer) (*Client, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: s.URLs, Logger: zap.NewNop(),
 		Context: context.WithoutCancel(ctx)})
 	if err != nil {
@@ -22,13 +22,10 @@ func putIfAbsent(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 	key := cmp.Or(s.Lock, LockName)
 	return &Client{
 		Try: func(ctx context.Context) (bool, error) {
-			call := "put " + key + " if it does not exist"
-			t.Before(call)
 			answer, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, s.Client)).Commit()
 			if err != nil {
 				return false, err
 			}
-			t.After(call, map[bool]string{true: "ok", false: "it exists"}[answer.Succeeded])
 			return answer.Succeeded, nil
 		},
 		Release: func(ctx context.Context) error {

@@ -1,6 +1,6 @@
 // Package pattern contains ways to lock: broken ones, as programs and articles have them, and
-// right ones. Each is written as a user of the store's client would write it. The demos of
-// "sniblab demo" run them, and "sniblab run" judges some of them.
+// right ones. Each is written as a user of the store's client would write it. "sniblab demo" shows
+// those on one Redis, and "sniblab run" judges most of the broken ones.
 package pattern
 
 import (
@@ -27,16 +27,6 @@ type Spec struct {
 	// Lock is the name of the lock, if it is not LockName. Only patterns with ZooKeeper and etcd
 	// look at it: other stores can be emptied.
 	Lock string
-
-	// Stock is the URL of the Redis server with the stock, if that is not the first of URLs.
-	Stock string
-
-	// Route has, for servers to which the client does not connect directly, the address that it
-	// connects to instead.
-	Route map[string]string
-
-	// First is the index in URLs of the server that a [NaiveRedlock] asks first.
-	First int
 }
 
 // clock returns the seconds since Zero by the client's clock.
@@ -50,7 +40,7 @@ const (
 
 // A Client is a client that locks by one pattern, and works on the stock.
 type Client struct {
-	// Try tries once to get the lock. It may be nil if there is Wait.
+	// Try tries once to get the lock.
 	Try func(context.Context) (held bool, err error)
 
 	// Wait waits for the lock until ctx is done. If it is nil, one calls Try again and again.
@@ -82,7 +72,7 @@ type sentinel string
 
 func (s sentinel) Error() string { return string(s) }
 
-// A Tracer follows what a client does.
+// A Tracer follows what a client on one Redis does.
 type Tracer interface {
 	// Before is called with each command before it is sent, and After with its answer.
 	// The client goes on when they return.
@@ -114,13 +104,10 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		Autocommit: onPostgres(autocommit),
 		Advisory:   onPostgres(advisory),
 
-		TimelessRedlock: onRedlock(timelessRedlock),
-		HastyRedlock:    onRedlock(hastyRedlock),
-		NaiveRedlock:    onRedlock(naiveRedlock),
-		SnibRedlock:     onRedlock(snibRedlock),
-		FencedRedlock:   onRedlock(fencedRedlock),
+		TimelessRedlock: timelessRedlock,
+		HastyRedlock:    hastyRedlock,
 
-		Unwatched:   onZooKeeper(unwatched),
+		Unwatched:   unwatched,
 		PutIfAbsent: putIfAbsent,
 	}[s.Pattern]
 	if open == nil {

@@ -2,10 +2,8 @@ package pattern
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -51,74 +49,44 @@ type redisClient struct {
 // onRedis returns a function that opens clients of a pattern.
 func onRedis(pattern func(*redisClient) (*Client, error)) func(context.Context, Spec, Tracer) (*Client, error) {
 	return func(_ context.Context, s Spec, t Tracer) (*Client, error) {
-		r, err := newRedisClient(s, t, s.URLs[0])
+		option, err := redisOption(s.URLs[0])
 		if err != nil {
 			return nil, err
 		}
-		c, err := pattern(r)
-		switch {
-		case err != nil || c.Read != nil:
-		case s.Stock == "":
-			c.workOn(r)
-		default:
-			err = c.workAt(s, t)
+		client, err := rueidis.NewClient(option)
+		if err != nil {
+			return nil, err
 		}
+		r := &redisClient{Spec: s, trace: t, client: client}
+		c, err := pattern(r)
 		if err != nil {
 			r.client.Close()
 			return nil, err
+		}
+		if c.Read == nil {
+			c.workOn(r)
 		}
 		c.onClose(r.client.Close)
 		return c, nil
 	}
 }
 
-func newRedisClient(s Spec, t Tracer, url string) (*redisClient, error) {
-	option, err := s.redisOption(url)
-	if err != nil {
-		return nil, err
-	}
-	client, err := rueidis.NewClient(option)
-	return &redisClient{Spec: s, trace: t, client: client}, err
-}
-
-// redisOption returns how to connect to a server.
-func (s Spec) redisOption(url string) (rueidis.ClientOption, error) {
-	option, err := parseRedisURL(url)
-	option.DisableCache = true
-	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		if detour, ok := s.Route[addr]; ok {
-			addr = detour
-		}
-		return d.DialContext(ctx, "tcp", addr)
-	}
-	return option, err
-}
-
 // sentinelScheme begins the URLs of servers behind Sentinels.
 const sentinelScheme = "redis+sentinel://"
 
-// parseRedisURL returns the options for redis://HOST:PORT, or for
+// redisOption returns how to connect to redis://HOST:PORT, or to
 // redis+sentinel://HOST:PORT,.../MASTER, in which the hosts are Sentinels.
-func parseRedisURL(url string) (rueidis.ClientOption, error) {
+func redisOption(url string) (rueidis.ClientOption, error) {
 	rest, ok := strings.CutPrefix(url, sentinelScheme)
 	if !ok {
 		option, err := rueidis.ParseURL(url)
-		option.ForceSingleClient = true
+		option.ForceSingleClient, option.DisableCache = true, true
 		return option, err
 	}
 	hosts, master, _ := strings.Cut(rest, "/")
-	return rueidis.ClientOption{InitAddress: strings.Split(hosts, ","), Sentinel: rueidis.SentinelOption{MasterSet: master}}, nil
-}
-
-// workAt makes the client work on the stock on the server at s.Stock.
-func (c *Client) workAt(s Spec, t Tracer) error {
-	r, err := newRedisClient(s, t, s.Stock)
-	if err != nil {
-		return err
-	}
-	c.workOn(r)
-	c.onClose(r.client.Close)
-	return nil
+	return rueidis.ClientOption{
+		InitAddress: strings.Split(hosts, ","), Sentinel: rueidis.SentinelOption{MasterSet: master}, DisableCache: true,
+	}, nil
 }
 
 // workOn makes the client work on the stock on r's server. A client that knows that it has lost

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/redislock"
 )
 
-// snibLock is snib on Redis. The lock has the same key as those of the other patterns. All leases
-// are as long as the grace after a failover, so that it covers each of them.
+// snibLock is snib on Redis. The lock has the same key as those of the other patterns.
 func snibLock(r *redisClient) (*Client, error) {
 	l, err := openSnib(r)
 	if err != nil {
@@ -32,32 +30,27 @@ func fencedSnib(r *redisClient) (*Client, error) {
 }
 
 func openSnib(r *redisClient) (*snibClient, error) {
-	driver, err := redislock.New(context.Background(), r.client, redislock.GraceFloor(r.TTL))
+	driver, err := redislock.New(context.Background(), r.client)
 	if err != nil {
 		return nil, err
 	}
-	return newSnibClient(driver, LockKey, r.Spec, r.trace)
-}
-
-func newSnibClient(driver snib.Driver, name string, s Spec, t Tracer) (*snibClient, error) {
-	locker, err := snib.New(driver, snib.TTL(s.TTL), snib.Label(s.Client), snib.Tracing(&snib.Trace{
+	locker, err := snib.New(driver, snib.TTL(r.TTL), snib.Label(r.Client), snib.Tracing(&snib.Trace{
 		Renewed: func(e snib.RenewedEvent) {
 			if e.Err == nil {
-				t.Renewed()
+				r.trace.Renewed()
 			}
 		},
-		Lost: func(e snib.LostEvent) { t.Lost(string(e.Loss)) },
+		Lost: func(e snib.LostEvent) { r.trace.Lost(string(e.Loss)) },
 	}))
 	if err != nil {
 		return nil, err
 	}
-	return &snibClient{locker: locker, name: name, trace: t}, nil
+	return &snibClient{locker: locker, trace: r.trace}, nil
 }
 
 // A snibClient is a client that locks by snib.
 type snibClient struct {
 	locker *snib.Locker
-	name   string
 	trace  Tracer
 	lock   *snib.Lock // the last that it held
 }
@@ -77,18 +70,15 @@ func (c *snibClient) try(ctx context.Context) (bool, error) {
 func (c *snibClient) wait(ctx context.Context) error { return c.acquire(ctx, c.locker.Acquire) }
 
 func (c *snibClient) acquire(ctx context.Context, acquire func(context.Context, string) (*snib.Lock, error)) error {
-	call := "snib: Acquire " + c.name
+	const call = "snib: Acquire " + LockKey
 	c.trace.Before(call)
-	lock, err := acquire(ctx, c.name)
-	var grace *redislock.GraceError
+	lock, err := acquire(ctx, LockKey)
 	switch {
 	case err == nil:
 		c.lock = lock
 		c.trace.After(call, fmt.Sprintf("token %d", lock.Token()))
 	case errors.Is(err, snib.ErrHeld):
 		c.trace.After(call, "held by another")
-	case errors.As(err, &grace):
-		c.trace.After(call, "unavailable: the server grants nothing for "+grace.Left.Round(100*time.Millisecond).String())
 	case errors.Is(err, snib.ErrUnavailable):
 		c.trace.After(call, "unavailable")
 	}
@@ -106,7 +96,7 @@ func (c *snibClient) held() error {
 }
 
 func (c *snibClient) release(context.Context) error {
-	call := "snib: Release " + c.name
+	const call = "snib: Release " + LockKey
 	c.trace.Before(call)
 	err := c.lock.Release()
 	if errors.Is(err, snib.ErrLost) {

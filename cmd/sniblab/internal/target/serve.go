@@ -10,39 +10,29 @@ import (
 	"time"
 )
 
-// ErrDenied is returned by [Locker.Acquire] if somebody else has the lock.
+// ErrDenied is returned by a [Locker] if somebody else has the lock.
 const ErrDenied = sentinel("somebody else has the lock")
 
 type sentinel string
 
 func (s sentinel) Error() string { return string(s) }
 
-// A Locker acquires the lock of a target. It is safe for concurrent use.
-type Locker interface {
-	// Acquire waits for the lock for at most the given time. After that, the error
-	// matches ErrDenied.
-	Acquire(ctx context.Context, wait time.Duration) (Hold, error)
-}
+// A Locker acquires the lock of a target. It waits for at most the given time. After that, its
+// error matches [ErrDenied]. It is safe for concurrent use.
+type Locker func(ctx context.Context, wait time.Duration) (*Hold, error)
 
-// A Hold is one hold of the lock. It is safe for concurrent use.
-type Hold interface {
-	// Token returns the fencing token, or 0 if there is none.
-	Token() uint64
-
-	// Held reports whether the target believes that it still holds the lock.
-	Held() bool
-
-	// Lost returns a channel that is closed when the target learns that it has lost the lock,
-	// or nil if it can't learn that.
-	Lost() <-chan struct{}
-
-	Release(ctx context.Context) error
+// A Hold is one hold of the lock. Its functions are safe for concurrent use.
+type Hold struct {
+	Token   uint64          // the fencing token, or 0 if there is none
+	Held    func() bool     // whether the target believes that it holds the lock; nil if it always does
+	Lost    <-chan struct{} // closed when it learns that it has lost the lock; nil if it can't
+	Release func(context.Context) error
 }
 
 // Serve is a target. It opens its Locker when it is told where, and answers the judge until in
 // ends. It returns an error if it can't read what the judge says.
 func Serve(in io.Reader, out io.Writer, open func(context.Context, Message) (Locker, error)) error {
-	s := &server{out: json.NewEncoder(out), holds: make(map[int64]Hold)}
+	s := &server{out: json.NewEncoder(out), holds: make(map[int64]*Hold)}
 	requests := json.NewDecoder(in)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -70,7 +60,7 @@ func Serve(in io.Reader, out io.Writer, open func(context.Context, Message) (Loc
 type server struct {
 	mu    sync.Mutex
 	out   *json.Encoder
-	holds map[int64]Hold
+	holds map[int64]*Hold
 }
 
 // send sends a message. If nobody reads it, the judge is gone, and so will its input be.
@@ -80,7 +70,7 @@ func (s *server) send(m Message) {
 	_ = s.out.Encode(m)
 }
 
-func (s *server) hold(id int64) Hold {
+func (s *server) hold(id int64) *Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.holds[id]
@@ -93,7 +83,7 @@ func (s *server) handle(ctx context.Context, locker Locker, m Message) {
 		go s.acquire(ctx, locker, m)
 	case Check:
 		h := s.hold(m.ID)
-		s.send(Message{Type: Check, ID: m.ID, Held: h != nil && h.Held()})
+		s.send(Message{Type: Check, ID: m.ID, Held: h != nil && (h.Held == nil || h.Held())})
 	case Release:
 		go s.release(ctx, m.ID)
 	default:
@@ -102,7 +92,7 @@ func (s *server) handle(ctx context.Context, locker Locker, m Message) {
 }
 
 func (s *server) acquire(ctx context.Context, locker Locker, m Message) {
-	h, err := locker.Acquire(ctx, time.Duration(m.Wait)*time.Millisecond)
+	h, err := locker(ctx, time.Duration(m.Wait)*time.Millisecond)
 	switch {
 	case errors.Is(err, ErrDenied):
 		s.send(Message{Type: Denied, ID: m.ID})
@@ -114,10 +104,10 @@ func (s *server) acquire(ctx context.Context, locker Locker, m Message) {
 	s.mu.Lock()
 	s.holds[m.ID] = h
 	s.mu.Unlock()
-	s.send(Message{Type: Granted, ID: m.ID, Token: h.Token()})
-	if lost := h.Lost(); lost != nil {
+	s.send(Message{Type: Granted, ID: m.ID, Token: h.Token})
+	if h.Lost != nil {
 		select {
-		case <-lost:
+		case <-h.Lost:
 			if s.hold(m.ID) != nil {
 				s.send(Message{Type: Lost, ID: m.ID})
 			}

@@ -30,7 +30,7 @@ func run(role string) int {
 	switch role {
 	case "right":
 		if err := Serve(os.Stdin, os.Stdout, func(context.Context, Message) (Locker, error) {
-			return &fake{}, nil
+			return new(fake).acquire, nil
 		}); err != nil {
 			return 1
 		}
@@ -95,7 +95,7 @@ func run(role string) int {
 // A fake is a lock that nobody else has. Its second hold is denied, and its third is lost at once.
 type fake struct{ n int }
 
-func (f *fake) Acquire(context.Context, time.Duration) (Hold, error) {
+func (f *fake) acquire(context.Context, time.Duration) (*Hold, error) {
 	f.n++
 	switch f.n {
 	case 2:
@@ -107,25 +107,12 @@ func (f *fake) Acquire(context.Context, time.Duration) (Hold, error) {
 	if f.n == 3 {
 		close(lost)
 	}
-	return fakeHold{uint64(f.n), lost}, nil
+	return &Hold{
+		Token: uint64(f.n), Lost: lost,
+		Held:    func() bool { return f.n != 3 },
+		Release: func(context.Context) error { return nil },
+	}, nil
 }
-
-type fakeHold struct {
-	token uint64
-	lost  chan struct{}
-}
-
-func (h fakeHold) Token() uint64         { return h.token }
-func (h fakeHold) Lost() <-chan struct{} { return h.lost }
-func (h fakeHold) Held() bool {
-	select {
-	case <-h.lost:
-		return false
-	default:
-		return true
-	}
-}
-func (h fakeHold) Release(context.Context) error { return nil }
 
 // start starts a target, which gets messages by the channel.
 func start(t *testing.T, role string) (*Process, <-chan Message, error) {
@@ -239,7 +226,8 @@ func TestPageDialogue(t *testing.T) {
 	in, judge := io.Pipe()
 	answers, out := io.Pipe()
 	go func() {
-		out.CloseWithError(Serve(in, out, func(context.Context, Message) (Locker, error) { return &fake{n: 6}, nil }))
+		locker := (&fake{n: 6}).acquire
+		out.CloseWithError(Serve(in, out, func(context.Context, Message) (Locker, error) { return locker, nil }))
 	}()
 	defer judge.Close() // ends Serve
 	lines := bufio.NewScanner(answers)

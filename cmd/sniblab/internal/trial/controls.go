@@ -118,7 +118,7 @@ func (e control) open(ctx context.Context, m target.Message) (target.Locker, err
 	if err != nil {
 		return nil, err
 	}
-	return patternLocker{c}, nil
+	return lockerOf(c), nil
 }
 
 // patternURLs returns the URLs of the servers of a store as patterns take them.
@@ -145,64 +145,39 @@ func (untraced) After(string, string) {}
 func (untraced) Renewed()             {}
 func (untraced) Lost(string)          {}
 
-// A patternLocker is the lock of a pattern. It has one hold at a time.
-type patternLocker struct{ client *pattern.Client }
-
 // retryInterval is how long a pattern waits at least, and half as long on average again, before it
 // tries once more to get a lock that is taken. Redlock would split votes for ever without chance.
 const retryInterval = 10 * time.Millisecond
 
-// Acquire implements [target.Locker].
-func (l patternLocker) Acquire(ctx context.Context, wait time.Duration) (target.Hold, error) {
-	if l.client.Wait != nil {
-		return l.wait(ctx, wait)
-	}
-	for end := time.Now().Add(wait); ; {
-		held, err := l.client.Try(ctx)
-		switch {
-		case err != nil:
-			return nil, err
-		case held:
-			return patternHold(l), nil
-		case time.Now().After(end):
-			return nil, target.ErrDenied
+// lockerOf returns the lock of a pattern, which has one hold at a time.
+func lockerOf(c *pattern.Client) target.Locker {
+	return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
+		for end := time.Now().Add(wait); ; {
+			held, err := c.Try(ctx)
+			switch {
+			case err != nil:
+				return nil, err
+			case held:
+				return holdOf(c), nil
+			case time.Now().After(end):
+				return nil, target.ErrDenied
+			}
+			select {
+			case <-time.After(retryInterval + rand.N(retryInterval)):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
 		}
-		select {
-		case <-time.After(retryInterval + rand.N(retryInterval)):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
 	}
 }
 
-// wait is Acquire for a pattern that waits by itself.
-func (l patternLocker) wait(ctx context.Context, d time.Duration) (target.Hold, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d, target.ErrDenied)
-	defer cancel()
-	if err := l.client.Wait(ctx); err != nil {
-		return nil, err
+func holdOf(c *pattern.Client) *target.Hold {
+	h := &target.Hold{Release: c.Release}
+	if c.Token != nil {
+		h.Token = c.Token()
 	}
-	return patternHold(l), nil
-}
-
-// A patternHold is a hold of a pattern.
-type patternHold struct{ client *pattern.Client }
-
-// Token implements [target.Hold].
-func (h patternHold) Token() uint64 {
-	if h.client.Token == nil {
-		return 0
+	if c.Held != nil {
+		h.Held = func() bool { return !errors.Is(c.Held(), pattern.ErrRefused) }
 	}
-	return h.client.Token()
+	return h
 }
-
-// Held implements [target.Hold].
-func (h patternHold) Held() bool {
-	return h.client.Held == nil || !errors.Is(h.client.Held(), pattern.ErrRefused)
-}
-
-// Lost implements [target.Hold].
-func (patternHold) Lost() <-chan struct{} { return nil }
-
-// Release implements [target.Hold].
-func (h patternHold) Release(ctx context.Context) error { return h.client.Release(ctx) }

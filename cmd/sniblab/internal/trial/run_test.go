@@ -54,28 +54,20 @@ func serveFile(name string) {
 	}
 	_ = file.Close()
 	_ = target.Serve(os.Stdin, os.Stdout, func(context.Context, target.Message) (target.Locker, error) {
-		return mutex{make(chan struct{}, 1)}, nil
+		return mutex(make(chan struct{}, 1)).acquire, nil
 	})
 }
 
 // A mutex is a lock of one process.
-type mutex struct{ held chan struct{} }
+type mutex chan struct{}
 
-func (m mutex) Acquire(_ context.Context, wait time.Duration) (target.Hold, error) {
+func (m mutex) acquire(_ context.Context, wait time.Duration) (*target.Hold, error) {
 	select {
-	case m.held <- struct{}{}:
-		return m, nil
+	case m <- struct{}{}:
+		return &target.Hold{Release: func(context.Context) error { <-m; return nil }}, nil
 	case <-time.After(wait):
 		return nil, target.ErrDenied
 	}
-}
-
-func (m mutex) Token() uint64         { return 0 }
-func (m mutex) Held() bool            { return true }
-func (m mutex) Lost() <-chan struct{} { return nil }
-func (m mutex) Release(context.Context) error {
-	<-m.held
-	return nil
 }
 
 // inMemory returns a target that is a mutex in the first trial, and ends in the second one.

@@ -23,8 +23,8 @@ type commandLock struct {
 	release syscall.Signal // what ends the command, or 0 if the end of its input does
 }
 
-// Acquire implements [target.Locker]. The command has the lock when it writes its first line.
-func (l commandLock) Acquire(_ context.Context, wait time.Duration) (target.Hold, error) {
+// acquire is a [target.Locker]. The command has the lock when it writes its first line.
+func (l commandLock) acquire(_ context.Context, wait time.Duration) (*target.Hold, error) {
 	cmd := l.command(wait)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -59,8 +59,8 @@ func (l commandLock) Acquire(_ context.Context, wait time.Duration) (target.Hold
 		end()
 		return nil, target.ErrDenied
 	}
-	return hold{
-		held: func() bool {
+	return &target.Hold{
+		Held: func() bool {
 			select {
 			case <-ended:
 				return false
@@ -68,8 +68,8 @@ func (l commandLock) Acquire(_ context.Context, wait time.Duration) (target.Hold
 				return true
 			}
 		},
-		lost:    ended,
-		release: func(context.Context) error { end(); return nil },
+		Lost:    ended,
+		Release: func(context.Context) error { end(); return nil },
 	}, nil
 }
 
@@ -84,7 +84,7 @@ func openFlock(_ context.Context, m target.Message) (target.Locker, error) {
 	return commandLock{denied: denied, command: func(wait time.Duration) *exec.Cmd {
 		seconds := strconv.FormatFloat(wait.Seconds(), 'f', 3, 64)
 		return exec.Command(flock, "-w", seconds, "-E", strconv.Itoa(denied), m.URL, "sh", "-c", "echo held; exec cat")
-	}}, nil
+	}}.acquire, nil
 }
 
 // openEtcdctl has etcdctl, which was built beside this program. It prints a key when it has the
@@ -96,5 +96,5 @@ func openEtcdctl(_ context.Context, m target.Message) (target.Locker, error) {
 	}
 	return commandLock{release: syscall.SIGINT, command: func(time.Duration) *exec.Cmd {
 		return exec.Command(etcdctl, "--endpoints", strings.TrimPrefix(m.URL, "etcd://"), "lock", "--ttl", strconv.Itoa(int(ttl(m)/time.Second)), "/"+m.Name)
-	}}, nil
+	}}.acquire, nil
 }

@@ -27,7 +27,7 @@ func openEtcd(ctx context.Context, m target.Message) (target.Locker, error) {
 	if _, err := s.get(ctx); err != nil {
 		return nil, err
 	}
-	return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
+	return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		session, err := s.get(waiting)
@@ -41,9 +41,9 @@ func openEtcd(ctx context.Context, m target.Message) (target.Locker, error) {
 		case err != nil:
 			return nil, err
 		}
-		return hold{
-			token: uint64(mutex.Header().Revision),
-			held: func() bool {
+		return &target.Hold{
+			Token: uint64(mutex.Header().Revision),
+			Held: func() bool {
 				select {
 				case <-session.Done():
 					return false
@@ -51,10 +51,10 @@ func openEtcd(ctx context.Context, m target.Message) (target.Locker, error) {
 					return true
 				}
 			},
-			lost:    session.Done(),
-			release: mutex.Unlock,
+			Lost:    session.Done(),
+			Release: mutex.Unlock,
 		}, nil
-	}), nil
+	}, nil
 }
 
 // etcdSessions has the session of a process, and opens another one when it has ended.

@@ -38,31 +38,3 @@ func Serve(name string, in io.Reader, out io.Writer) error {
 
 // ttl returns the TTL that the judge asks for.
 func ttl(m target.Message) time.Duration { return time.Duration(m.TTL) * time.Millisecond }
-
-// A lockerFunc is a [target.Locker] that is a function.
-type lockerFunc func(ctx context.Context, wait time.Duration) (target.Hold, error)
-
-// Acquire implements [target.Locker].
-func (f lockerFunc) Acquire(ctx context.Context, wait time.Duration) (target.Hold, error) {
-	return f(ctx, wait)
-}
-
-// A hold is a [target.Hold] of a library. Only release must be set.
-type hold struct {
-	token   uint64
-	held    func() bool // nil if the library can't tell
-	lost    <-chan struct{}
-	release func(context.Context) error
-}
-
-// Token implements [target.Hold].
-func (h hold) Token() uint64 { return h.token }
-
-// Held implements [target.Hold].
-func (h hold) Held() bool { return h.held == nil || h.held() }
-
-// Lost implements [target.Hold].
-func (h hold) Lost() <-chan struct{} { return h.lost }
-
-// Release implements [target.Hold].
-func (h hold) Release(ctx context.Context) error { return h.release(ctx) }

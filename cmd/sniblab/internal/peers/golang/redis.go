@@ -32,7 +32,7 @@ func openRedsync(ctx context.Context, m target.Message) (target.Locker, error) {
 		return nil, err
 	}
 	locks := redsync.New(goredis.NewPool(client))
-	return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
+	return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		mutex := locks.NewMutex(m.Name, redsync.WithExpiry(ttl(m)))
@@ -44,14 +44,14 @@ func openRedsync(ctx context.Context, m target.Message) (target.Locker, error) {
 		case err != nil:
 			return nil, err
 		}
-		return hold{
-			held: func() bool { return time.Now().Before(mutex.Until()) },
-			release: func(ctx context.Context) error {
+		return &target.Hold{
+			Held: func() bool { return time.Now().Before(mutex.Until()) },
+			Release: func(ctx context.Context) error {
 				_, err := mutex.UnlockContext(ctx)
 				return err
 			},
 		}, nil
-	}), nil
+	}, nil
 }
 
 // openBSM has the Lock of bsm/redislock, which retries only if it is told how.
@@ -61,7 +61,7 @@ func openBSM(ctx context.Context, m target.Message) (target.Locker, error) {
 		return nil, err
 	}
 	locks := redislock.New(client)
-	return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
+	return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
 		waiting, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		retry := redislock.LinearBackoff(100 * time.Millisecond)
@@ -72,14 +72,14 @@ func openBSM(ctx context.Context, m target.Message) (target.Locker, error) {
 		case err != nil:
 			return nil, err
 		}
-		return hold{
-			held: func() bool {
+		return &target.Hold{
+			Held: func() bool {
 				left, err := lock.TTL(ctx)
 				return err == nil && left > 0
 			},
-			release: lock.Release,
+			Release: lock.Release,
 		}, nil
-	}), nil
+	}, nil
 }
 
 // openRueidislock has the lock of rueidis with that KeyMajority. The context of a hold ends when
@@ -96,17 +96,17 @@ func openRueidislock(majority int32) opener {
 		if err != nil {
 			return nil, err
 		}
-		return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
+		return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
 			ctx, end := context.WithCancel(ctx)
 			giveUp := time.AfterFunc(wait, end)
 			held, release, err := locks.WithContext(ctx, m.Name)
 			inTime := giveUp.Stop()
 			switch {
 			case err == nil && inTime:
-				return hold{
-					held:    func() bool { return held.Err() == nil },
-					lost:    held.Done(),
-					release: func(context.Context) error { release(); end(); return nil },
+				return &target.Hold{
+					Held:    func() bool { return held.Err() == nil },
+					Lost:    held.Done(),
+					Release: func(context.Context) error { release(); end(); return nil },
 				}, nil
 			case err == nil:
 				release()
@@ -116,6 +116,6 @@ func openRueidislock(majority int32) opener {
 				return nil, target.ErrDenied
 			}
 			return nil, err
-		}), nil
+		}, nil
 	}
 }

@@ -26,7 +26,7 @@ func openAdvisory(ping bool) opener {
 		if err := tryPostgres(ctx, m.URL); err != nil {
 			return nil, err
 		}
-		return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
+		return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
 			conn, err := pgx.Connect(ctx, m.URL)
 			if err != nil {
 				return nil, err
@@ -35,18 +35,18 @@ func openAdvisory(ping bool) opener {
 				_ = conn.Close(ctx) // the error says more
 				return nil, err
 			}
-			h := hold{
-				held: func() bool { return !conn.IsClosed() },
-				release: func(ctx context.Context) error {
+			h := &target.Hold{
+				Held: func() bool { return !conn.IsClosed() },
+				Release: func(ctx context.Context) error {
 					_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", key)
 					return errors.Join(err, conn.Close(ctx))
 				},
 			}
 			if ping {
-				h.held = func() bool { return conn.Ping(ctx) == nil }
+				h.Held = func() bool { return conn.Ping(ctx) == nil }
 			}
 			return h, nil
-		}), nil
+		}, nil
 	}
 }
 
@@ -77,7 +77,7 @@ func openGetLock(ping bool) opener {
 		if err != nil {
 			return nil, err
 		}
-		return lockerFunc(func(ctx context.Context, wait time.Duration) (target.Hold, error) {
+		return func(ctx context.Context, wait time.Duration) (*target.Hold, error) {
 			conn, err := db.Conn(ctx)
 			if err != nil {
 				return nil, err
@@ -86,15 +86,15 @@ func openGetLock(ping bool) opener {
 				_ = conn.Close() // the error says more
 				return nil, err
 			}
-			h := hold{release: func(ctx context.Context) error {
+			h := &target.Hold{Release: func(ctx context.Context) error {
 				_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK(?)", m.Name)
 				return errors.Join(err, conn.Close())
 			}}
 			if ping {
-				h.held = func() bool { return conn.PingContext(ctx) == nil }
+				h.Held = func() bool { return conn.PingContext(ctx) == nil }
 			}
 			return h, nil
-		}), db.PingContext(ctx)
+		}, db.PingContext(ctx)
 	}
 }
 

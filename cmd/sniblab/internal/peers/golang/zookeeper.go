@@ -18,7 +18,7 @@ func openZooKeeper(_ context.Context, m target.Message) (target.Locker, error) {
 	if _, err := c.get(); err != nil {
 		return nil, err
 	}
-	return lockerFunc(func(_ context.Context, wait time.Duration) (target.Hold, error) {
+	return func(_ context.Context, wait time.Duration) (*target.Hold, error) {
 		conn, err := c.get()
 		if err != nil {
 			return nil, err
@@ -37,11 +37,11 @@ func openZooKeeper(_ context.Context, m target.Message) (target.Locker, error) {
 			return nil, err
 		}
 		session := conn.SessionID()
-		return hold{
-			held:    func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() == session },
-			release: func(context.Context) error { return lock.Unlock() },
+		return &target.Hold{
+			Held:    func() bool { return conn.State() == zk.StateHasSession && conn.SessionID() == session },
+			Release: func(context.Context) error { return lock.Unlock() },
 		}, nil
-	}), nil
+	}, nil
 }
 
 // A zkConnection is the connection of a process, which it replaces after a failure.
