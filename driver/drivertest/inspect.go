@@ -306,10 +306,13 @@ func (t *trial) mustList(d driver.Driver, prefix string, want ...string) {
 // list returns the names that List yields for a prefix, in order, and has check look at each lock.
 func (t *trial) list(d driver.Driver, prefix string, check func(driver.Status)) (names []string, err error) {
 	t.Helper()
-	err = d.List(t.boundedContext(), prefix, func(st driver.Status) bool {
-		check(st)
-		names = append(names, st.Name)
-		return true
+	err = t.retryIfLate(func() error {
+		names = nil
+		return d.List(t.boundedContext(), prefix, func(st driver.Status) bool {
+			check(st)
+			names = append(names, st.Name)
+			return true
+		})
 	})
 	slices.Sort(names)
 	return names, err
