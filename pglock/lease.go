@@ -52,17 +52,12 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	for i, one := range due {
 		l := one.(*lease)
 		row := renewed[l.Req.Name]
-		switch {
-		case l.HasEnded(), row.err == nil && !slices.Contains(row.ids, l.ID()):
-			answers[i].Err = driver.ErrLost
-			l.Discard()
-			continue
-		case row.err != nil:
+		if row.err != nil && !l.HasEnded() {
 			answers[i].Err = row.err
 			continue
 		}
-		answers[i].Start = start
-		if row.hasWaiters {
+		answers[i] = l.Renewed(slices.Contains(row.ids, l.ID()), start)
+		if row.hasWaiters && answers[i].Err == nil {
 			l.NotifyWanted()
 		}
 	}

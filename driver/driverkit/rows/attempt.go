@@ -212,7 +212,7 @@ func (a *Attempt) Wait(delay time.Duration) {
 // a time of our clock before the request was sent. othersWait says whether another process waits.
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
-	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce,
+	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce, confirmed: start,
 		grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
 	if othersWait {
 		l.NotifyWanted()
