@@ -73,7 +73,7 @@ type renewedRow struct {
 
 // renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
-	renewed, err := d.extendAll(ctx, d.sql.renewUnlocked, due)
+	renewed, err := d.extendAll(urgent(ctx), d.sql.renewUnlocked, due)
 	if err != nil {
 		return nil, err
 	}

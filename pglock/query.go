@@ -119,11 +119,16 @@ func wasNotRun(err error) bool {
 	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
 }
 
-// runOnce runs a statement on a connection of the pool, one of which is left to renewals. It throws
-// the connection away if the server refuses writes: the next one may lead to the server that has
-// replaced it.
+type urgentKey struct{}
+
+// urgent marks statements that wait for no row, or for a second at most.
+func urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
+
+// runOnce runs a statement on a connection of the pool, one of which is left to urgent ones: the
+// others may all wait for rows that somebody has locked. It throws the connection away if the
+// server refuses writes: the next one may lead to the server that has replaced it.
 func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
-	if sql != d.sql.renew && sql != d.sql.renewUnlocked {
+	if ctx.Value(urgentKey{}) == nil {
 		select {
 		case d.others <- struct{}{}:
 			defer func() { <-d.others }()
