@@ -208,6 +208,7 @@ func TestRemoveAgain(t *testing.T) {
 		{"NoAnswer", errDown, false, 6},
 		{"Full", errFull, false, 1}, // it has refused the request
 		{"FullRepeated", errFull, true, 6},
+		{"CallerGone", fmt.Errorf("no answer: %w", errFull), false, 6}, // errFull is the cause of its context
 		{"Held", driver.ErrHeld, false, 0},
 		{"HeldRepeated", driver.ErrHeld, true, 6},
 	} {
@@ -215,9 +216,17 @@ func TestRemoveAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb := newTable()
 				tb.repeats = tt.repeats
-				d := newDriver(t, tb.backend())
+				b, request := tb.backend(), tb.request
+				ctx, cancel := context.WithCancelCause(t.Context())
+				b.Request = func(ctx context.Context, a *rows.Attempt) (*rows.Lease, error) {
+					if tt.name == "CallerGone" {
+						cancel(errFull)
+					}
+					return request(ctx, a)
+				}
+				d := newDriver(t, b)
 				tb.fail(tt.err, "Request")
-				if _, err := d.Acquire(t.Context(), noWait("a", "1")); !errors.Is(err, tt.err) {
+				if _, err := d.Acquire(ctx, noWait("a", "1")); !errors.Is(err, tt.err) {
 					t.Errorf("Acquire = %v, want %v", err, tt.err)
 				}
 				time.Sleep(time.Minute)
