@@ -26,16 +26,6 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 	return d.run(ctx, func() {}, nil, sql, args, scan)
 }
 
-// execOnce runs a statement that ends a lease, and reports whether it found the lease. A
-// statement that may have been executed is not repeated, because it would find nothing the second
-// time. While the server has no connection left, execOnce retries for as long as ctx allows.
-func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
-	err = d.whileFull(ctx, func() error {
-		return d.run(ctx, nil, func() { found = false }, sql, args, func(pgx.Rows) error { found = true; return nil })
-	})
-	return found, err
-}
-
 // run is query for statements that are not always repeated. Before run repeats a statement that the
 // server may have executed, or may still execute, it calls beforeRepeat. If that is nil, run does
 // not repeat such a statement. If a statement fails after scan has seen rows, for example at the
