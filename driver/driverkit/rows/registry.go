@@ -149,9 +149,9 @@ func (d *Driver) IsAttempt(nonce string) bool {
 	return d.registry.attempts[nonce] != nil
 }
 
-// recordCleanup records the result err of fn, which removes the entry with this key from its row. If
-// the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the driver is
-// closed.
+// recordCleanup records the result err of fn, which removes the entry with this key from its row.
+// If the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the driver
+// is closed.
 func (w *registry) recordCleanup(key string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -566,8 +566,8 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
-// TestRememberedLeases checks that the driver remembers only the lease whose loss it must tell, until
-// that lapses: nobody releases a lost lease with a LockDelay.
+// TestRememberedLeases checks that the driver remembers only the lease whose loss it must tell,
+// until that lapses: nobody releases a lost lease with a LockDelay.
 func TestRememberedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := rows.New(newTable().backend(), rows.Options{PollInterval: pollInterval, TellsBreak: true})
