@@ -50,7 +50,7 @@ func (l *Lock) setLabel(ctx context.Context, text string) error {
 	holder := l.hold.locker.holder()
 	holder.Label = text
 	err = callerError(ctx, le.granted.SetHolder(bounded, holder))
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrLost) && ctx.Err() == nil { // the cause of ctx may be the loss of another hold
 		c.handleLost(le, err)
 	}
 	return err

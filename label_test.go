@@ -114,6 +114,9 @@ func TestSetLabelInOutage(t *testing.T) {
 		if took := time.Since(began); took != driver.AnswerTimeout {
 			t.Errorf("SetLabel took %v, want %v", took, driver.AnswerTimeout)
 		}
+		gone, cancel := context.WithCancelCause(t.Context())
+		cancel(snib.ErrLost) // of another hold
+		wantErr(t, "SetLabel for a caller that is gone", lock.SetLabel(gone, "text"), snib.ErrLost)
 		wantErr(t, "SetLabel again", lock.SetLabel(t.Context(), "text"), nil)
 		release(t, lock)
 	})

@@ -122,7 +122,7 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	l.infoRecorded = false
 	l.mu.Unlock()
 	err := l.checkKey(ctx)
-	if errors.Is(err, driver.ErrLost) {
+	if ctx.Err() == nil && errors.Is(err, driver.ErrLost) {
 		l.lose(err)
 	}
 	return explain(err)
@@ -192,7 +192,7 @@ func (l *lease) Release(ctx context.Context) error {
 			return l.releaseErr
 		}
 		err := l.tryRelease(ctx)
-		if err == nil || errors.Is(err, driver.ErrLost) {
+		if err == nil || ctx.Err() == nil && errors.Is(err, driver.ErrLost) { // which may be the cause of ctx
 			l.end(err, nil)
 			switch {
 			case l.mayReappear:
@@ -320,7 +320,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		if answers[i].Err = cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err); answers[i].Err == nil {
 			answers[i].Start = start
 		}
-		if errors.Is(answers[i].Err, driver.ErrLost) {
+		if ctx.Err() == nil && errors.Is(answers[i].Err, driver.ErrLost) {
 			h.lose(answers[i].Err)
 		}
 	}

@@ -48,7 +48,7 @@ func (d *Driver) breakLease(ctx context.Context, name, id string) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
 		before := len(s.Holders)
 		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.ID == id })
-		if len(s.Holders) == before {
+		if len(s.Holders) == before && !s.maybeWritten { // else a try without an answer has ended it
 			return false, driver.ErrLost
 		}
 		s.signalFirst()

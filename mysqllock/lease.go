@@ -115,16 +115,6 @@ type renewal struct {
 	answer *driver.Renewal
 }
 
-// setAnswer sets the answer. A lease that is not held any more is lost.
-func (r renewal) setAnswer(held bool, start driver.Instant) {
-	if !held || r.HasEnded() {
-		r.answer.Err = driver.ErrLost
-		r.Discard()
-		return
-	}
-	r.answer.Start = start
-}
-
 // setAnswerFrom sets the answer by the row's state, which is nil if there is no row. The driver
 // can't tell whether a lease in a malformed row is still held. It promises no more time than the
 // row has: the statement may have met a server that was replaced, and extended nothing.
@@ -142,7 +132,7 @@ func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
 			start = confirmed
 		}
 	}
-	r.setAnswer(h != nil, start)
+	*r.answer = r.Renewed(h != nil, start)
 }
 
 // extend extends exclusive leases, with one statement if all are still held.
@@ -163,7 +153,7 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 	}
 	if int(res.rows) == len(all) {
 		for _, r := range all {
-			r.setAnswer(true, start)
+			*r.answer = r.Renewed(true, start)
 		}
 		return nil
 	}
@@ -197,7 +187,7 @@ func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 		if err != nil {
 			return err
 		}
-		r.setAnswer(held, last.start)
+		*r.answer = r.Renewed(held, last.start)
 	}
 	return nil
 }

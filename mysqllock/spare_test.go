@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,10 @@ func TestBusyPool(t *testing.T) {
 	d := newDriver(t, db)
 	l, waited := acquire(t, d, request("busy", "a")), acquire(t, d, request("waited for", "a"))
 	program := []*sql.Tx{begin(t, db), begin(t, db)}
-	waiter := livetest.Acquiring(t, d, request("waited for", "b")) // d knows that it is held, and only writes
+	var gaveUp atomic.Bool
+	waiting := request("waited for", "b")
+	waiting.OnWait = func(err error) { gaveUp.CompareAndSwap(false, err != nil) }
+	waiter := livetest.Acquiring(t, d, waiting) // d knows that it is held, and only writes
 	admin := dial(t, server.DSN())
 	livetest.Await(t, "heartbeat", func() error {
 		if number(t, admin, "SELECT count(*) FROM snib_locks WHERE name LIKE X'007025'") == 0 {
@@ -32,6 +36,9 @@ func TestBusyPool(t *testing.T) {
 		}
 		return nil
 	})
+	if release(t, waited); gaveUp.Load() {
+		t.Error("Release has waited for a request for the same lock, which waits for the pool")
+	}
 	for range 3 {
 		if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
 			t.Errorf("Renew = %v", err)
@@ -50,7 +57,6 @@ func TestBusyPool(t *testing.T) {
 	for _, tx := range program {
 		_ = tx.Rollback()
 	}
-	release(t, waited)
 	release(t, waiter.Get(t))
 }
 

@@ -316,7 +316,8 @@ func (m *rowMutex) remember(s *state, res execResult) {
 }
 
 // lock locks the mutex of a name, and returns it and a function that unlocks it. If there are too
-// many names, it forgets all mutexes. Then two goroutines may race, and one of them starts over.
+// many names, it forgets all mutexes. Then two goroutines may race, and one of them starts over. So
+// does an urgent call that has waited for long: who has the mutex may wait for the program's pool.
 func (l *rowMutexes) lock(ctx context.Context, name string) (m *rowMutex, unlock func(), err error) {
 	l.mu.Lock()
 	if m = l.all[name]; m == nil {
@@ -327,7 +328,15 @@ func (l *rowMutexes) lock(ctx context.Context, name string) (m *rowMutex, unlock
 		l.all[name] = m
 	}
 	l.mu.Unlock()
-	unlock, err = m.enter(ctx)
+	if ctx.Value(urgentKey{}) == nil {
+		unlock, err = m.enter(ctx)
+		return m, unlock, err
+	}
+	short, cancel := context.WithTimeout(ctx, pollInterval)
+	defer cancel()
+	if unlock, err = m.enter(short); err != nil && ctx.Err() == nil {
+		return &rowMutex{}, func() {}, nil
+	}
 	return m, unlock, err
 }
 

@@ -24,6 +24,7 @@ func TestRows(t *testing.T) {
 		{"CutInEachState", cutInEachState},
 		{"SlowAnswer", slowAnswer},
 		{"WaiterOutlives", waiterOutlives},
+		{"BreakWithoutAnswer", breakWithoutAnswer},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server) })
 	}
@@ -46,6 +47,17 @@ func twoConnections(t *testing.T, server *mysqltest.Server) {
 		t.Errorf("granted %v after the release", took)
 	}
 	release(t, next)
+}
+
+// A break whose answer is lost has broken the hold.
+func breakWithoutAnswer(t *testing.T, server *mysqltest.Server) {
+	proxy := livetest.NewProxy(t, server.Addr())
+	d := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	l := acquire(t, d, request("broken", "a"))
+	proxy.LoseAnswers(1, livetest.ThenClose, "UPDATE")
+	if err := d.Break(testContext(t), "broken", l.ID()); err != nil {
+		t.Errorf("Break = %v, want nil", err)
+	}
 }
 
 // Many exclusive leases are renewed by one statement.

@@ -48,9 +48,14 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
 	return d.query(ctx, d.sql.withdraw, []any{name, id}, nil)
 }
 
-// breakLease ends a lease by force.
+// breakLease ends a lease by force. A statement that may have been executed is not repeated,
+// because it would find nothing the second time.
 func (d *Driver) breakLease(ctx context.Context, name, id string) error {
-	found, err := d.execOnce(ctx, d.sql.breakLease, []any{name, id})
+	found := false
+	err := d.whileFull(ctx, func() error {
+		return d.run(ctx, nil, func() { found = false }, d.sql.breakLease, []any{name, id},
+			func(pgx.Rows) error { found = true; return nil })
+	})
 	if err == nil && !found {
 		err = driver.ErrLost
 	}

@@ -52,17 +52,12 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	for i, one := range due {
 		l := one.(*lease)
 		row := renewed[l.Req.Name]
-		switch {
-		case l.HasEnded(), row.err == nil && !slices.Contains(row.ids, l.ID()):
-			answers[i].Err = driver.ErrLost
-			l.Discard()
-			continue
-		case row.err != nil:
+		if row.err != nil && !l.HasEnded() {
 			answers[i].Err = row.err
 			continue
 		}
-		answers[i].Start = start
-		if row.hasWaiters {
+		answers[i] = l.Renewed(slices.Contains(row.ids, l.ID()), start)
+		if row.hasWaiters && answers[i].Err == nil {
 			l.NotifyWanted()
 		}
 	}
@@ -78,7 +73,7 @@ type renewedRow struct {
 
 // renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
-	renewed, err := d.extendAll(ctx, d.sql.renewUnlocked, due)
+	renewed, err := d.extendAll(urgent(ctx), d.sql.renewUnlocked, due)
 	if err != nil {
 		return nil, err
 	}

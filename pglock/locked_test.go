@@ -25,7 +25,7 @@ func lockRow(t *testing.T, pool *pgxpool.Pool, table, name string) (unlock func(
 func TestLockedRow(t *testing.T) {
 	t.Parallel()
 	server := database(t)
-	pool := dial(t, server.URL())
+	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 16 })
 	t.Run("Rows", func(t *testing.T) {
 		t.Parallel()
 		rowstest.LockedRow(t,

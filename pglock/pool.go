@@ -21,7 +21,7 @@ const maxConns = 8
 // slow ones would lose all its locks.
 func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
 	conf := program.Config()
-	conf.MaxConns = max(2, min(conf.MaxConns, maxConns)) // one is left to renewals
+	conf.MaxConns = max(2, min(conf.MaxConns, maxConns)) // one is left to urgent statements
 	conf.MinConns, conf.MinIdleConns = 0, 0              // none before the first request
 	// A connection that is dead must not keep its place: a ping or an attempt to connect would last
 	// for a minute or two. A statement that finds a stale connection is repeated.

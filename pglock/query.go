@@ -26,16 +26,6 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 	return d.run(ctx, func() {}, nil, sql, args, scan)
 }
 
-// execOnce runs a statement that ends a lease, and reports whether it found the lease. A
-// statement that may have been executed is not repeated, because it would find nothing the second
-// time. While the server has no connection left, execOnce retries for as long as ctx allows.
-func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
-	err = d.whileFull(ctx, func() error {
-		return d.run(ctx, nil, func() { found = false }, sql, args, func(pgx.Rows) error { found = true; return nil })
-	})
-	return found, err
-}
-
 // run is query for statements that are not always repeated. Before run repeats a statement that the
 // server may have executed, or may still execute, it calls beforeRepeat. If that is nil, run does
 // not repeat such a statement. If a statement fails after scan has seen rows, for example at the
@@ -119,11 +109,16 @@ func wasNotRun(err error) bool {
 	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
 }
 
-// runOnce runs a statement on a connection of the pool, one of which is left to renewals. It throws
-// the connection away if the server refuses writes: the next one may lead to the server that has
-// replaced it.
+type urgentKey struct{}
+
+// urgent marks statements that wait for no row, or for a second at most.
+func urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
+
+// runOnce runs a statement on a connection of the pool, one of which is left to urgent ones: the
+// others may all wait for rows that somebody has locked. It throws the connection away if the
+// server refuses writes: the next one may lead to the server that has replaced it.
 func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
-	if sql != d.sql.renew && sql != d.sql.renewUnlocked {
+	if ctx.Value(urgentKey{}) == nil {
 		select {
 		case d.others <- struct{}{}:
 			defer func() { <-d.others }()

@@ -52,6 +52,7 @@ var errRowLocked = fmt.Errorf("%w: another transaction has locked the row", driv
 // for longer.
 func (d *Driver) poll(ctx context.Context, names, nonces []string,
 	heartbeat bool) (states map[string]*state, err error) {
+	ctx = urgent(ctx)
 	if heartbeat {
 		states, err = d.sendHeartbeat(ctx, names, nonces)
 	} else {

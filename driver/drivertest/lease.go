@@ -461,9 +461,9 @@ func sessionClauses() []clause {
 				t.acquire(d1, another) // keeps the session
 				l := t.acquire(d1, t.req("a"))
 				w := t.startWaiting(d2, t.req("b"))
-				ctx, cancel := context.WithCancel(t.boundedContext())
-				cancel()
-				_ = l.Release(ctx) // it may say that it had no time
+				ctx, cancel := context.WithCancelCause(t.boundedContext())
+				cancel(driver.ErrLost) // the program has lost another lock
+				_ = l.Release(ctx)     // it may say that it had no time
 				t.mustBeGranted(w)
 			},
 		},

@@ -61,7 +61,7 @@ var driverMutants = []mutant{
 	{
 		guarantee: "releases arrive", pkg: "driver/driverkit/rows",
 		in:    "registry.recordCleanup",
-		old:   "w.pendingCleanup[nonce] = fn",
+		old:   "w.pendingCleanup[key] = fn",
 		new:   "_ = w.pendingCleanup",
 		tests: "TestRemoveAfterOutage",
 	},

@@ -1,6 +1,7 @@
 package rowstest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,17 +9,22 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// LockedRow has a transaction lock the row of one lock for 5 s, which is longer than a waiter keeps
-// its place without a heartbeat. A waiter of the same process for another lock keeps its place, and
-// gets that lock in its turn. lockRow starts the transaction.
+// LockedRow has transactions lock the rows of more locks than a driver has connections, for 5 s,
+// which is longer than a waiter keeps its place without a heartbeat. A waiter of the same process
+// for another lock keeps its place, and gets that lock in its turn. lockRow starts a transaction.
 func LockedRow(t *testing.T, open func() Driver, lockRow func(name string) (unlock func())) {
 	holder, first, second := open(), open(), open()
 	livetest.Acquire(t, holder, rowRequest("locked", "holder"))
 	l := livetest.Acquire(t, holder, rowRequest("other", "holder"))
 	livetest.Waiting(t, first, rowRequest("locked", "first"))
 	w := livetest.Waiting(t, first, rowRequest("other", "first"))
-	unlock := lockRow("locked")
-	defer unlock()
+	defer lockRow("locked")()
+	for i := range 8 {
+		name := fmt.Sprint("locked before ", i)
+		livetest.Acquire(t, holder, rowRequest(name, "holder"))
+		defer lockRow(name)()
+		livetest.Acquiring(t, first, rowRequest(name, "first"))
+	}
 	behind := livetest.Waiting(t, second, rowRequest("other", "second"))
 	renewals := time.NewTicker(100 * time.Millisecond)
 	defer renewals.Stop()

@@ -113,7 +113,7 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 		a.served = a.served || a.Queued || l != nil
 		return l, time.Hour, err // notifications and polls wake it
 	}
-	full := a.d.NoteFull(err) // it has not executed the request
+	full := ctx.Err() == nil && a.d.NoteFull(err) // it has not executed the request
 	a.lastErr, a.late = err, a.late || a.pending && !full
 	a.served = a.served || a.Queued || full
 	pause, again := a.outage.AgainWithin(a.Req.RetryLimit(), sentAt, err)
@@ -212,7 +212,7 @@ func (a *Attempt) Wait(delay time.Duration) {
 // a time of our clock before the request was sent. othersWait says whether another process waits.
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
-	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce,
+	l := &Lease{d: a.d, Req: a.Req, Nonce: a.Entry.Nonce, confirmed: start,
 		grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start, TellsWanted: h.Tell}}
 	if othersWait {
 		l.NotifyWanted()

@@ -16,8 +16,9 @@ type Lease struct {
 	Req   driver.Request
 	Nonce string // of the entry
 
-	d     *Driver
-	grant driver.Grant
+	d         *Driver
+	grant     driver.Grant
+	confirmed driver.Instant // as of the last renewal, or the grant; guarded by registry.mu
 
 	isWanted atomic.Bool // another process waits, and the holder was told
 
@@ -65,6 +66,7 @@ func (l *Lease) lose(why error) (granted bool) {
 		return l.granted
 	}
 	l.ended, l.err = true, driver.ErrLost
+	l.d.registry.removeLease(l)
 	if l.Req.OnLost != nil && why != nil {
 		l.Req.OnLost(why)
 	}
@@ -74,17 +76,20 @@ func (l *Lease) lose(why error) (granted bool) {
 // MarkBroken ends a lease that is no longer in its row, and calls OnLost. It returns false, and
 // does nothing, if the lease was not granted yet.
 func (l *Lease) MarkBroken() bool {
-	if !l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost)) {
-		return false
-	}
-	l.d.registry.removeLease(l)
-	return true
+	return l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost))
 }
 
-// Discard ends a lease that is no longer in its row. It does not call OnLost.
-func (l *Lease) Discard() {
-	l.lose(nil)
-	l.d.registry.removeLease(l)
+// Renewed returns the answer to a renewal that was sent at start. A lease that is not held any more
+// is lost.
+func (l *Lease) Renewed(held bool, start driver.Instant) driver.Renewal {
+	if !held || l.HasEnded() {
+		l.lose(nil)
+		return driver.Renewal{Err: driver.ErrLost}
+	}
+	l.d.registry.mu.Lock()
+	defer l.d.registry.mu.Unlock()
+	l.confirmed = start
+	return driver.Renewal{Start: start}
 }
 
 // HasEnded reports whether the lease has ended, as far as the driver knows.
@@ -107,7 +112,8 @@ func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Unlock()
 	err := l.release(ctx, false)
 	if err != nil {
-		l.d.registry.recordCleanup(l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
+		key := l.Req.Name + "\x00" + l.ID() // a service may ask for the same release again and again
+		l.d.registry.recordCleanup(key, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 	}
 	return err
 }

@@ -29,8 +29,9 @@ type registry struct {
 	waiting  map[string]*Attempt // by nonce: those that the store has queued
 	leases   map[string]*Lease   // by nonce: those that may get notifications
 
-	pendingCleanup map[string]func(context.Context) error // by nonce: removals and releases to be retried
-	cleaning       bool                                   // the goroutine of the cleaner runs
+	// pendingCleanup has the removals to be retried, by nonce, and the releases, by name and id.
+	pendingCleanup map[string]func(context.Context) error
+	cleaning       bool // the goroutine of the cleaner runs
 
 	lastArrival uint64        // of the attempt that was queued last
 	polling     bool          // the goroutine of the poller runs
@@ -84,8 +85,7 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 	w.startListener()
 }
 
-// needsListener reports whether a lease may get notifications. One whose holder wants to be told
-// nothing gets none: it may end elsewhere, and the driver would keep it for good.
+// needsListener reports whether a lease may get notifications of which its holder wants to be told.
 func (l *Lease) needsListener() bool {
 	return l.grant.TellsWanted && l.Req.OnWanted != nil || l.d.opts.TellsBreak && l.Req.OnLost != nil
 }
@@ -149,17 +149,17 @@ func (d *Driver) IsAttempt(nonce string) bool {
 	return d.registry.attempts[nonce] != nil
 }
 
-// recordCleanup records the result err of fn, which removes the entry with this nonce from its
-// row. If the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the
-// driver is closed.
-func (w *registry) recordCleanup(nonce string, fn func(context.Context) error, err error) {
+// recordCleanup records the result err of fn, which removes the entry with this key from its row.
+// If the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the driver
+// is closed.
+func (w *registry) recordCleanup(key string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
-		delete(w.pendingCleanup, nonce)
+		delete(w.pendingCleanup, key)
 		return
 	}
-	w.pendingCleanup[nonce] = fn
+	w.pendingCleanup[key] = fn
 	if !w.cleaning && !w.d.Life.Over() {
 		w.cleaning = w.d.Life.Go(w.runCleaner)
 	}
@@ -203,9 +203,9 @@ func (w *registry) retryCleanups(timeout time.Duration) error {
 	w.mu.Lock()
 	pending := maps.Clone(w.pendingCleanup)
 	w.mu.Unlock()
-	for nonce, fn := range pending {
+	for key, fn := range pending {
 		failed := fn(ctx)
-		w.recordCleanup(nonce, fn, failed)
+		w.recordCleanup(key, fn, failed)
 		if errors.Is(failed, driver.ErrUnavailable) {
 			return failed
 		}
@@ -343,11 +343,13 @@ func (w *registry) runListener() {
 }
 
 // StopListening marks the listener as stopped, and returns true, if it has not been needed for a
-// while.
+// while. It first forgets the leases that have lapsed, of which nobody may tell.
 func (d *Driver) StopListening() bool {
 	w := &d.registry
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := driver.Now()
+	maps.DeleteFunc(w.leases, func(_ string, l *Lease) bool { return l.confirmed.Add(l.Req.TTL).Reached(now) })
 	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idleSince) < idleTimeout {
 		return false
 	}

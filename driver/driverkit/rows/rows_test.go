@@ -208,6 +208,7 @@ func TestRemoveAgain(t *testing.T) {
 		{"NoAnswer", errDown, false, 6},
 		{"Full", errFull, false, 1}, // it has refused the request
 		{"FullRepeated", errFull, true, 6},
+		{"CallerGone", fmt.Errorf("no answer: %w", errFull), false, 6}, // errFull is the cause of its context
 		{"Held", driver.ErrHeld, false, 0},
 		{"HeldRepeated", driver.ErrHeld, true, 6},
 	} {
@@ -215,9 +216,17 @@ func TestRemoveAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb := newTable()
 				tb.repeats = tt.repeats
-				d := newDriver(t, tb.backend())
+				b, request := tb.backend(), tb.request
+				ctx, cancel := context.WithCancelCause(t.Context())
+				b.Request = func(ctx context.Context, a *rows.Attempt) (*rows.Lease, error) {
+					if tt.name == "CallerGone" {
+						cancel(errFull)
+					}
+					return request(ctx, a)
+				}
+				d := newDriver(t, b)
 				tb.fail(tt.err, "Request")
-				if _, err := d.Acquire(t.Context(), noWait("a", "1")); !errors.Is(err, tt.err) {
+				if _, err := d.Acquire(ctx, noWait("a", "1")); !errors.Is(err, tt.err) {
 					t.Errorf("Acquire = %v, want %v", err, tt.err)
 				}
 				time.Sleep(time.Minute)
@@ -245,6 +254,9 @@ func TestRemoveAfterOutage(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire = %v, want ErrUnavailable, because the poller got no answer, and the cause of the context", err)
 		}
+		for range 9 { // as a lock service does, whose client tries again
+			d.Lease("a", "1", time.Minute).Release(t.Context())
+		}
 		if err := first.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Release = %v, want ErrUnavailable", err)
 		}
@@ -252,8 +264,12 @@ func TestRemoveAfterOutage(t *testing.T) {
 			t.Fatalf("the row has %d entries, want 2", got)
 		}
 		time.Sleep(time.Minute)
+		released := tb.count("Release")
 		tb.fail(nil, "Request", "Poll", "Remove", "Release")
 		time.Sleep(5 * time.Second)
+		if n := tb.count("Release") - released; n != 1 {
+			t.Errorf("the lease was released %d times after the outage, want once", n)
+		}
 		if got := tb.entries(); got != 0 {
 			t.Errorf("the row has %d entries after the outage, want 0", got)
 		}
@@ -550,18 +566,26 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
-// TestUntoldLease checks that the driver remembers no lease whose holder wants to be told nothing,
-// as those of a lock service: it may lapse, or be released elsewhere.
-func TestUntoldLease(t *testing.T) {
-	d := rows.New(newTable().backend(), rows.Options{PollInterval: pollInterval, TellsBreak: true})
-	defer d.Close()
-	acquire(t, d, request("a", "1"))
-	told := request("b", "2")
-	told.OnLost = func(error) {}
-	acquire(t, d, told)
-	if all := d.LeasesOf(); len(all) != 1 || all[0].ID() != "2" {
-		t.Errorf("the driver remembers %d leases, want the one whose loss it must tell", len(all))
-	}
+// TestRememberedLeases checks that the driver remembers only the lease whose loss it must tell,
+// until that lapses: nobody releases a lost lease with a LockDelay.
+func TestRememberedLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := rows.New(newTable().backend(), rows.Options{PollInterval: pollInterval, TellsBreak: true})
+		defer d.Close()
+		acquire(t, d, request("a", "1"))
+		told := request("b", "2")
+		told.OnLost = func(error) {}
+		l := acquire(t, d, told).(*rows.Lease)
+		for i, want := range []int{1, 1, 1, 0} {
+			if stopped := d.StopListening(); stopped != (want == 0) || len(d.LeasesOf()) != want {
+				t.Errorf("check %d: stopped = %v, and the driver remembers %d leases, want %d", i, stopped, len(d.LeasesOf()), want)
+			}
+			if i == 1 {
+				l.Renewed(true, driver.Now())
+			}
+			time.Sleep(told.TTL * 2 / 3)
+		}
+	})
 }
 
 // TestListener checks that a listener that fails connects again, and that the pauses are shorter if
