@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -130,7 +132,8 @@ func (h *holdCommand) keep(ctx context.Context) error {
 	}
 	close(granted)
 	defer closeSoon(locker)
-	err = h.printHold(h.output.value, held[0], h.ttl.value, fmt.Sprintf("export %s=%d\n", keeperPIDVar, os.Getpid()))
+	keepers := strings.Join(append(livingKeepers(), keeperEntry(os.Getpid(), held[0].ID())), " ")
+	err = h.printHold(h.output.value, held[0], h.ttl.value, keepers)
 	if err == nil {
 		err = os.Stdout.Close() // tells the parent that this was all
 	}
@@ -197,13 +200,29 @@ func (h *holdCommand) endScript(asked *bool, format string, args ...any) {
 	h.messagef("%s; sent TERM to the script, pid %d", fmt.Sprintf(format, args...), h.pid)
 }
 
-// endKeeper asks the keeper of the hold h to release it, and reports whether it has ended. The
-// keeper is ours only if the environment says so.
-func (a *app) endKeeper(h driver.Holding) bool {
-	if host, _ := os.Hostname(); h.Holder.Host != host || os.Getenv(keeperPIDVar) != strconv.Itoa(h.Holder.PID) {
+// keeperEntry returns what keepersVar has for a hold.
+func keeperEntry(pid int, id string) string { return fmt.Sprintf("%d:%s", pid, driver.Digest(id)) }
+
+// livingKeepers returns what keepersVar has, without the keepers that have ended.
+func livingKeepers() []string {
+	return slices.DeleteFunc(strings.Fields(os.Getenv(keepersVar)), func(entry string) bool {
+		pid, _, _ := strings.Cut(entry, ":")
+		n, err := strconv.Atoi(pid)
+		return err != nil || child.Gone(n)
+	})
+}
+
+// endKeeper asks the keeper of the hold with an id to release it, and reports whether it has ended.
+// By its pid and host it must still be a holder in st: another process may have the pid by now.
+func endKeeper(st driver.Status, id string) bool {
+	host, _ := os.Hostname()
+	i := slices.IndexFunc(st.Holders, func(h driver.Holding) bool {
+		return h.Holder.Host == host && slices.Contains(livingKeepers(), keeperEntry(h.Holder.PID, id))
+	})
+	if i < 0 {
 		return false
 	}
-	keeper, err := child.Watch(h.Holder.PID)
+	keeper, err := child.Watch(st.Holders[i].Holder.PID)
 	if err != nil {
 		return false // it has ended
 	}
