@@ -68,6 +68,7 @@ func (h *holdCommand) hold(cmd *cobra.Command, name string) error {
 	if err := h.checkFlagConflicts(cmd); err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE) // nobody may read what we print any more
 	var err error
 	if h.script, err = child.Watch(h.pid); err != nil {
 		return usagef("--pid %d: there is no such process; in a shell script give $$", h.pid)
@@ -104,7 +105,11 @@ func (h *holdCommand) startKeeper() error {
 	}
 	grant, err := io.ReadAll(out)
 	if err == nil && len(grant) > 0 {
-		return h.printf("%s", grant)
+		if err = h.printf("%s", grant); err != nil { // nobody knows of the hold
+			_ = keeper.Process.Signal(syscall.SIGTERM)
+			_ = keeper.Wait()
+		}
+		return err
 	}
 	err = keeper.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
@@ -122,7 +127,6 @@ func sameFile(a, b *os.File) bool {
 
 // keep acquires the lock, tells the parent, and holds the lock until the script ends.
 func (h *holdCommand) keep(ctx context.Context) error {
-	signal.Ignore(syscall.SIGPIPE) // nobody may read our messages any more
 	h.sigs = make(chan os.Signal, 64)
 	granted := make(chan struct{})
 	go h.giveUp(granted)

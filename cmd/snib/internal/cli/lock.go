@@ -89,7 +89,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		return err
 	}
 	sigs := make(chan os.Signal, 8)
-	notifySignals(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	notifySignals(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	defer signal.Stop(sigs)
 	lock, err := acq.acquire(locker, s, []string{name}, sigs)
 	if err != nil {
