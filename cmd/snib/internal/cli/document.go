@@ -30,7 +30,7 @@ type heldJSON struct {
 	ID     string  `json:"id"`               // of the hold
 	Token  uint64  `json:"token"`            // its fencing token
 	TTL    float64 `json:"ttl"`              // how long the hold lasts
-	Keeper string  `json:"keeper,omitempty"` // `hold` only: what `unlock` needs in `SNIB_KEEPER`
+	Keeper string  `json:"keeper,omitempty"` // `hold`: for `SNIB_KEEPER`
 }
 
 type leaksJSON struct {
