@@ -76,7 +76,7 @@ func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx conte
 		}
 	}
 	err := withoutContexts(errors.Join(errs...))
-	if slices.ContainsFunc(errs, func(err error) bool { return !isUntrusted(err) }) {
+	if slices.ContainsFunc(errs, func(err error) bool { return !isMismatched(err) }) {
 		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	if ctx.Err() != nil {
@@ -87,8 +87,11 @@ func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx conte
 	return err
 }
 
-// isUntrusted reports whether a server showed a certificate that was refused, which no retry mends.
-func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
+// isMismatched reports whether a server showed a certificate that was refused, or speaks no TLS,
+// which no retry mends.
+func isMismatched(err error) bool {
+	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, http.ErrSchemeMismatch)
+}
 
 // doOne sends a request to one server. If others are left, it leaves them a part of the time.
 func (c *client) doOne(ctx context.Context, server int, wait time.Duration, left int,
@@ -199,7 +202,7 @@ func (c *client) problem(ctx context.Context, resp *http.Response) error {
 		return &attemptError{err: explain(ctx, err), sent: true}
 	}
 	if kind != wire.TypeProblem || json.Unmarshal(text, &p) != nil || p.Kind() == "" {
-		err := fmt.Errorf("%s answers %s, which is no answer of a lock service", resp.Request.URL.Host, resp.Status)
+		err := driver.Invalidf("server: %s answers %s, which is no answer of a lock service", resp.Request.URL.Host, resp.Status)
 		switch isLimited := resp.StatusCode == http.StatusTooManyRequests; { // by a proxy between us and the service
 		case isLimited, resp.StatusCode >= 500:
 			return &attemptError{err: err, sent: !isLimited}
@@ -253,7 +256,7 @@ func (c *client) send(ctx context.Context, server int, method, path string, body
 		return resp.StatusCode, nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return 0, fmt.Errorf("%s: this is no answer of a lock service: %w", resp.Request.URL.Host, err)
+		return 0, driver.Invalidf("server: %s: this is no answer of a lock service: %w", resp.Request.URL.Host, err)
 	}
 	return resp.StatusCode, nil
 }

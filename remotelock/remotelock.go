@@ -139,12 +139,12 @@ func newSharedTransport(conf Config) *http.Transport {
 // infoOf returns what the store behind a service promises, through the service.
 func infoOf(s *wire.Store) (driver.Info, error) {
 	if s.API != wire.Version {
-		return driver.Info{}, fmt.Errorf("the server speaks %q, and not %s: is it a lock service, of a version that fits?",
+		return driver.Info{}, driver.Invalidf("server: it speaks %q, and not %s: is it a lock service, of a version that fits?",
 			s.API, wire.Version)
 	}
 	fencing, ok := wire.Strength(s.Fencing)
 	if !ok {
-		return driver.Info{}, fmt.Errorf("the lock service has fencing tokens of an unknown strength, %q", s.Fencing)
+		return driver.Info{}, driver.Invalidf("server: it has fencing tokens of an unknown strength, %q", s.Fencing)
 	}
 	info := driver.Info{
 		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing, Fairness: driver.FairNever,

@@ -611,3 +611,40 @@ func TestWindsDownUnderTheLock(t *testing.T) {
 	}
 	p.wait()
 }
+
+// TestNobodyReads checks that services outlive the reader of their log, and that a hold whose grant
+// nobody can read is released.
+func TestNobodyReads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	setenv(t, "SNIB_URL", "sqlite:"+filepath.Join(dir, "locks.db"))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	for _, service := range []string{"serve", "export"} {
+		socket := filepath.Join(dir, service)
+		cmd := command(t, "snib", service, "--listen", "unix:"+socket)
+		cmd.Stderr = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "socket of "+service, func() bool { return exists(socket) })
+		_ = cmd.Process.Signal(syscall.SIGTERM) // Wait tells whether it has ended before
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("snib %s after TERM: %v", service, err)
+		}
+	}
+	for _, args := range []string{"lock --try --ttl 1h", "hold --try --pid " + strconv.Itoa(os.Getpid())} {
+		cmd := command(t, append([]string{"snib"}, strings.Fields(args+" deploy")...)...)
+		cmd.Stdout = w
+		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 74 {
+			t.Errorf("snib %s: %v, want exit code 74", args, err)
+		}
+		if out, code := snib(t, "run", "--try", "deploy", "--", "true"); code != 0 {
+			t.Errorf("after snib %s, run --try = %d, %s; want 0", args, code, out)
+		}
+	}
+}

@@ -75,6 +75,12 @@ func TestServeAccess(t *testing.T) {
 	snib(0, "ls", "-u", withToken)
 	snib(77, "ls", "-u", service)                           // no token
 	snib(77, "run", "-u", withToken, "other", "--", "true") // another prefix
+	// Who may not see ids is still told of a run in a run, and unlock finds the keeper.
+	snib(64, "run", "-u", withToken, "deploy", "--", "snib", "run", "--try", "-u", withToken, "deploy", "--", "true")
+	_, keeper, code := runOnce(t, "sh", "-c", `eval "$(snib hold -v -u "$0" deploy --pid $$)"; snib unlock -u "$0" deploy`, withToken)
+	if code != 0 || !strings.Contains(keeper, "snib: released deploy\n") {
+		t.Errorf("unlock: exit %d, %q; want 0, and that the keeper released the lock", code, keeper)
+	}
 	snib(0, "lock", "-u", withToken, "--ttl", "10m", "deploy/held")
 	snib(77, "release", "-u", withToken, "deploy/held", "--force", "--yes", "--reason", "test") // it has not the verb break
 	setenv(t, "SNIB_API_TOKEN", strings.TrimSpace(token))

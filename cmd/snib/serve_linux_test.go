@@ -379,6 +379,10 @@ func TestServeSocket(t *testing.T) {
 	if out, code := snib(t, "serve", "--listen", "unix:"+filepath.Join(dir, "note"), "--url", store); code != 64 || !strings.Contains(out, "no socket") {
 		t.Errorf("a service in place of a file = %d %s, want 64", code, out)
 	}
+	long := filepath.Join(dir, strings.Repeat("x", 108))
+	if out, code := snib(t, "serve", "--listen", "unix:"+long, "--url", store); code != 64 {
+		t.Errorf("a socket to which nobody could connect = %d %s, want 64", code, out)
+	}
 	p := serve()
 	info, err := os.Stat(socket)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -403,6 +407,15 @@ func TestServeSocket(t *testing.T) {
 	p.wait()
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the end, the socket is there: %v", err)
+	}
+	p = serve()
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGINT)
+	p.wait()
+	if text := p.out.String(); strings.Contains(text, "no answer") {
+		t.Errorf("the end after the socket was removed: %s", text)
 	}
 }
 

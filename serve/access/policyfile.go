@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -231,11 +232,14 @@ type rejection struct{ err error }
 // UnmarshalTOML implements [toml.Unmarshaler].
 func (r rejection) UnmarshalTOML(any) error { return r.err }
 
+// goType names a type of this package in an error of the decoder.
+var goType = regexp.MustCompile(`type mismatch for \S+: `)
+
 // lineError returns an error of the decoder as "line N: what was wrong".
 func lineError(err error) error {
 	var p toml.ParseError
 	if !errors.As(err, &p) {
-		return errors.New(strings.TrimPrefix(err.Error(), "toml: "))
+		return errors.New(goType.ReplaceAllString(strings.TrimPrefix(err.Error(), "toml: "), ""))
 	}
 	if p.Position.Line == 0 {
 		return errors.New(p.Message)

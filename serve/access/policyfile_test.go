@@ -59,6 +59,7 @@ func TestBadPolicies(t *testing.T) {
 	}{
 		{"Syntax", "[token.ci]\nverbs = [\"read\"\n", []string{"line 2"}},
 		{"Empty", "", []string{"admits nobody", "[token.NAME]"}},
+		{"NoTable", "[token]\nci = 5\n", []string{`line 2 (last key "token.ci"): expected table`}},
 		{"UnknownTable", "[tokens.ci]\n", []string{"line 1", `"tokens"`, "token"}},
 		{"UnknownSetting", "[token.ci]\n" + sha + "verb = [\"read\"]\n", []string{"line 3", `"verb"`, "verbs"}},
 		{"UnknownVerb", "[token.ci]\n" + sha + "verbs = [\"raed\"]\nprefixes = [\"\"]\n", []string{"line 3", `"raed"`, "read, acquire, break, reserve, admin"}},

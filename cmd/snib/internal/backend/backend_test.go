@@ -19,21 +19,28 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// TestUntrusted checks that a server whose certificate nobody vouches for is a mistake of
-// configuration and no outage, for which the command would wait.
+// TestUntrusted checks that a server whose certificate nobody vouches for, that has no TLS, or that
+// is no lock service is a mistake of configuration and no outage, for which the command would wait.
 func TestUntrusted(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
-	for _, scheme := range []string{"rediss", "zks", "etcds", "https"} {
-		s, err := Open(t.Context(), scheme+"://"+server.Listener.Addr().String(), Take)
+	untrusted := server.Listener.Addr().String()
+	server = httptest.NewServer(nil)
+	defer server.Close()
+	other := server.Listener.Addr().String()
+	for _, url := range []string{
+		"rediss://" + untrusted, "zks://" + untrusted, "etcds://" + untrusted, "https://" + untrusted,
+		"https://" + other, "http://" + other,
+	} {
+		s, err := Open(t.Context(), url, Take)
 		if err == nil { // the first request connects
 			_, err = s.Acquire(t.Context(), driver.Request{Name: "x", ID: "a", TTL: time.Minute, NoWait: true})
 			s.Close()
 		}
 		if !errors.Is(err, ErrConfig) && !Mismatched(err) || errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("%s: %v, want ErrConfig or Mismatched", scheme, err)
+			t.Errorf("%s: %v, want ErrConfig or Mismatched", url, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"syscall"
 
@@ -110,5 +111,5 @@ func Answered(err error) bool {
 // on the authority that signed a certificate, or they are of another kind. No retry mends that.
 func Mismatched(err error) bool {
 	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) ||
-		errors.As(err, new(tls.AlertError)) || etcdMismatched(err)
+		errors.As(err, new(tls.AlertError)) || errors.Is(err, http.ErrSchemeMismatch) || etcdMismatched(err)
 }

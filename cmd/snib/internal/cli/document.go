@@ -26,10 +26,11 @@ type showJSON struct {
 
 type heldJSON struct {
 	Schema string  `json:"schema"`
-	Name   string  `json:"name"`  // the name of the lock
-	ID     string  `json:"id"`    // of the hold
-	Token  uint64  `json:"token"` // its fencing token
-	TTL    float64 `json:"ttl"`   // how long the hold lasts
+	Name   string  `json:"name"`             // the name of the lock
+	ID     string  `json:"id"`               // of the hold
+	Token  uint64  `json:"token"`            // its fencing token
+	TTL    float64 `json:"ttl"`              // how long the hold lasts
+	Keeper string  `json:"keeper,omitempty"` // `hold`: for `SNIB_KEEPER`
 }
 
 type leaksJSON struct {

@@ -61,15 +61,17 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
-	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	sigs := make(chan os.Signal, 1)
+	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	go func() { cancel(silentExit(exitSignal + int((<-sigs).(syscall.Signal)))) }()
 	h, err := guard.Open(ctx, hold)
 	if err != nil {
-		return fenceError(file, err)
+		return fenceError(ctx, file, err)
 	}
 	old, err := h.Read(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fenceError(file, err)
+		return fenceError(ctx, file, err)
 	}
 	err = h.Replace(ctx, func(w io.Writer) error {
 		cmd := exec.CommandContext(ctx, path)
@@ -79,7 +81,7 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 		return commandError(cmd.Run())
 	})
 	if err != nil {
-		return fenceError(file, err)
+		return fenceError(ctx, file, err)
 	}
 	a.verbosef("replaced %s, token %d", printable(file), hold.token)
 	return nil
@@ -112,16 +114,16 @@ func commandError(err error) error {
 }
 
 // fenceError explains why a file was not replaced.
-func fenceError(file string, err error) error {
+func fenceError(ctx context.Context, file string, err error) error {
 	var f *exitError
 	var refused *fence.RefusedError
 	switch {
+	case ctx.Err() != nil: // by a signal
+		return context.Cause(ctx)
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &refused):
 		return failf(exitLost, "%s was not touched: %s", printable(filepath.Base(file)), message(err))
-	case errors.Is(err, context.Canceled):
-		return silentExit(exitSignal + int(syscall.SIGTERM))
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return failf(exitNotAllowed, "%s", message(err))
 	}

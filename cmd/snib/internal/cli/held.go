@@ -57,7 +57,9 @@ func refuseNested(ctx context.Context, s *backend.Store, name string, outer []ou
 		if err != nil {
 			return err
 		}
-		if findHold(st, h.ID) != nil {
+		if slices.ContainsFunc(st.Holders, func(x driver.Holding) bool {
+			return x.ID == h.ID || x.Token == h.Token && h.Store == s.URL // a service may hide ids
+		}) {
 			return usagef("this command already runs under %s: a nested run would wait for itself; drop the inner one",
 				printable(name))
 		}

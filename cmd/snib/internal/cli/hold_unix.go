@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -66,6 +68,7 @@ func (h *holdCommand) hold(cmd *cobra.Command, name string) error {
 	if err := h.checkFlagConflicts(cmd); err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE) // nobody may read what we print any more
 	var err error
 	if h.script, err = child.Watch(h.pid); err != nil {
 		return usagef("--pid %d: there is no such process; in a shell script give $$", h.pid)
@@ -102,7 +105,11 @@ func (h *holdCommand) startKeeper() error {
 	}
 	grant, err := io.ReadAll(out)
 	if err == nil && len(grant) > 0 {
-		return h.printf("%s", grant)
+		if err = h.printf("%s", grant); err != nil { // nobody knows of the hold
+			_ = keeper.Process.Signal(syscall.SIGTERM)
+			_ = keeper.Wait()
+		}
+		return err
 	}
 	err = keeper.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
@@ -120,7 +127,6 @@ func sameFile(a, b *os.File) bool {
 
 // keep acquires the lock, tells the parent, and holds the lock until the script ends.
 func (h *holdCommand) keep(ctx context.Context) error {
-	signal.Ignore(syscall.SIGPIPE) // nobody may read our messages any more
 	h.sigs = make(chan os.Signal, 64)
 	granted := make(chan struct{})
 	go h.giveUp(granted)
@@ -130,7 +136,8 @@ func (h *holdCommand) keep(ctx context.Context) error {
 	}
 	close(granted)
 	defer closeSoon(locker)
-	err = h.printHold(h.output.value, held[0], h.ttl.value, fmt.Sprintf("export %s=%d\n", keeperPIDVar, os.Getpid()))
+	keepers := strings.Join(append(livingKeepers(), keeperEntry(os.Getpid(), held[0].ID())), " ")
+	err = h.printHold(h.output.value, held[0], h.ttl.value, keepers)
 	if err == nil {
 		err = os.Stdout.Close() // tells the parent that this was all
 	}
@@ -197,13 +204,29 @@ func (h *holdCommand) endScript(asked *bool, format string, args ...any) {
 	h.messagef("%s; sent TERM to the script, pid %d", fmt.Sprintf(format, args...), h.pid)
 }
 
-// endKeeper asks the keeper of the hold h to release it, and reports whether it has ended. The
-// keeper is ours only if the environment says so.
-func (a *app) endKeeper(h driver.Holding) bool {
-	if host, _ := os.Hostname(); h.Holder.Host != host || os.Getenv(keeperPIDVar) != strconv.Itoa(h.Holder.PID) {
+// keeperEntry returns what keepersVar has for a hold.
+func keeperEntry(pid int, id string) string { return fmt.Sprintf("%d:%s", pid, driver.Digest(id)) }
+
+// livingKeepers returns what keepersVar has, without the keepers that have ended.
+func livingKeepers() []string {
+	return slices.DeleteFunc(strings.Fields(os.Getenv(keepersVar)), func(entry string) bool {
+		pid, _, _ := strings.Cut(entry, ":")
+		n, err := strconv.Atoi(pid)
+		return err != nil || child.Gone(n)
+	})
+}
+
+// endKeeper asks the keeper of the hold with an id to release it, and reports whether it has ended.
+// By its pid and host it must still be a holder in st: another process may have the pid by now.
+func endKeeper(st driver.Status, id string) bool {
+	host, _ := os.Hostname()
+	i := slices.IndexFunc(st.Holders, func(h driver.Holding) bool {
+		return h.Holder.Host == host && slices.Contains(livingKeepers(), keeperEntry(h.Holder.PID, id))
+	})
+	if i < 0 {
 		return false
 	}
-	keeper, err := child.Watch(h.Holder.PID)
+	keeper, err := child.Watch(st.Holders[i].Holder.PID)
 	if err != nil {
 		return false // it has ended
 	}

@@ -20,5 +20,5 @@ func (a *app) newHoldCommand() *cobra.Command {
 	}
 }
 
-// endKeeper returns false: only snib hold starts a keeper.
-func (a *app) endKeeper(driver.Holding) bool { return false }
+// endKeeper returns false: only snib hold starts keepers.
+func endKeeper(driver.Status, string) bool { return false }

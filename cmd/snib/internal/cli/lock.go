@@ -22,8 +22,9 @@ import (
 // idVar is the environment variable in which "snib unlock" finds the id that "snib lock" printed.
 const idVar = "SNIB_ID"
 
-// keeperPIDVar is the variable in which "snib unlock" finds the keeper of "snib hold".
-const keeperPIDVar = "SNIB_KEEPER"
+// keepersVar is the variable in which "snib unlock" finds the keepers of "snib hold". For each
+// hold of the script, it has the pid of its keeper and the digest of its id: "PID:DIGEST".
+const keepersVar = "SNIB_KEEPER"
 
 // A lockCommand is one call of "snib lock".
 type lockCommand struct {
@@ -88,7 +89,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		return err
 	}
 	sigs := make(chan os.Signal, 8)
-	notifySignals(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	notifySignals(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	defer signal.Stop(sigs)
 	lock, err := acq.acquire(locker, s, []string{name}, sigs)
 	if err != nil {
@@ -183,13 +184,17 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-// printHold prints what a script needs to know of its hold. The shell also gets the commands more.
-func (a *app) printHold(output string, lock *snib.Lock, ttl time.Duration, more string) error {
+// printHold prints what a script needs to know of its hold. keepers is for keepersVar; "" for none.
+func (a *app) printHold(output string, lock *snib.Lock, ttl time.Duration, keepers string) error {
 	name, id, token := lock.Name(), lock.ID(), lock.Token()
 	return a.print(output, result{
-		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(ttl)} },
+		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(ttl), keepers} },
 		text: func() string {
-			return fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n%s", shellQuote(name), idVar, shellQuote(id), token, more)
+			text := fmt.Sprintf("export SNIB_NAME=%s\nexport %s=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), idVar, shellQuote(id), token)
+			if keepers != "" {
+				text += fmt.Sprintf("export %s=%s\n", keepersVar, shellQuote(keepers))
+			}
+			return text
 		},
 	})
 }
@@ -231,12 +236,12 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 			return usagef("this is the id of a snib run around this command, which frees its lock at its end")
 		}
 	}
-	if os.Getenv(keeperPIDVar) != "" {
+	if os.Getenv(keepersVar) != "" {
 		st, err := s.Status(ctx, name)
 		if err != nil {
 			return err
 		}
-		if h := findHold(st, id); h != nil && a.endKeeper(*h) {
+		if endKeeper(st, id) {
 			return a.reportChange(s, name, "released", nil)
 		}
 	}

@@ -55,6 +55,7 @@ func (a *app) newServeCommand() *cobra.Command {
 			return err
 		}
 		defer closeSoon(s)
+		signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
 		return c.serve(ctx, stop, s)

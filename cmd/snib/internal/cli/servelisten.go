@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,9 +47,13 @@ func checkListen(address string) error {
 // a folder of its own and moves it: at no moment may others connect. A socket that a service has
 // left there is replaced, unless somebody listens on it, and no other file is.
 func listenOnSocket(path string) (net.Listener, error) {
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	switch {
+	case err == nil:
 		_ = conn.Close() // it was only to see whether somebody listens
 		return nil, syscall.EADDRINUSE
+	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist):
+		return nil, err // nobody could connect to the new one, such as with too long a path
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
 		return nil, errors.New("there is a file that is no socket")
@@ -78,7 +83,13 @@ type socket struct {
 }
 
 // Close implements [net.Listener].
-func (s *socket) Close() error { return errors.Join(s.UnixListener.Close(), os.Remove(s.path)) }
+func (s *socket) Close() error {
+	err := os.Remove(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // it was removed before
+	}
+	return errors.Join(s.UnixListener.Close(), err)
+}
 
 // Addr implements [net.Listener].
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
