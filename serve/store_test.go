@@ -237,6 +237,16 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 	}
 }
 
+// TestAuditFaultIsLogged checks that the log says why nothing is broken or reserved.
+func TestAuditFaultIsLogged(t *testing.T) {
+	logged := ""
+	s := newService(t, memlock.New(), Options{Log: func(line string) { logged = line }})
+	s.problemOf(fmt.Errorf("%w: disk is full", wire.NewProblem(wire.ProblemAudit, "", 0)))
+	if !strings.Contains(logged, "disk is full") {
+		t.Errorf("log = %q, want the cause", logged)
+	}
+}
+
 // TestGoneClientIsNoOutage checks that a client which gives its request up says nothing about the
 // store.
 func TestGoneClientIsNoOutage(t *testing.T) {
