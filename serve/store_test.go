@@ -183,8 +183,8 @@ func TestStoreChanges(t *testing.T) {
 	})
 }
 
-// TestStoreOnlyReads checks that a replica is not ready whose store can be read, and grants nothing,
-// and that the log says why.
+// TestStoreOnlyReads checks that a replica is not ready whose store can be read, and grants
+// nothing, and that the log says why.
 func TestStoreOnlyReads(t *testing.T) {
 	const full, deleted = "disk is full", "the file; was deleted"
 	for _, tt := range []struct {
@@ -225,7 +225,7 @@ func TestStoreOnlyReads(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotFillTheLog checks that the log has few of the lines that net/http has for it.
+// TestStrangersDoNotFillTheLog checks that the log has few of the lines of net/http.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	lines := 0
 	server := newService(t, memlock.New(), Options{Log: func(string) { lines++ }}).NewServer()

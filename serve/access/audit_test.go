@@ -58,7 +58,7 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// TestAuditLogIsPipe checks that events go to a pipe, such as standard output, which can't be synced.
+// TestAuditLogIsPipe checks that a pipe, which can't be synced, can be the log.
 func TestAuditLogIsPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
