@@ -210,7 +210,7 @@ func (c *client) problem(ctx context.Context, resp *http.Response) error {
 		return err
 	}
 	switch p.Kind() {
-	case wire.ProblemDraining, wire.ProblemOtherStore:
+	case wire.ProblemDraining, wire.ProblemOtherStore, wire.ProblemQuota, wire.ProblemAudit:
 		return &attemptError{err: &p}
 	case wire.ProblemUnavailable, wire.ProblemFull, wire.ProblemInternal:
 		return &attemptError{err: &p, sent: true}
@@ -231,8 +231,7 @@ func errorOf(p *wire.Problem) error {
 		return driver.Invalidf("request: the lock service says: %s", p.Detail)
 	case wire.ProblemUnsupported:
 		return errors.ErrUnsupported
-	case wire.ProblemQuota, wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated,
-		wire.ProblemAudit:
+	case wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
 	case wire.ProblemFull:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, p)

@@ -92,7 +92,6 @@ type stream struct {
 
 // send sends what is new.
 func (st *stream) send(ctx context.Context, b events.Batch) error {
-	last, at := eventID(b.Epoch, b.Last), b.At
 	if b.Reset {
 		if err := st.sendAll(ctx, b); err != nil {
 			return err
@@ -119,10 +118,7 @@ func (st *stream) send(ctx context.Context, b events.Batch) error {
 	if b.Err != nil {
 		return st.write(ctx, wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())})
 	}
-	if b.Reset {
-		return st.write(ctx, wire.Event{Type: wire.EventReady, ID: last, At: timestamp(at)})
-	}
-	return st.write(ctx, wire.Event{Type: wire.EventSeen, ID: last, At: timestamp(at)})
+	return st.write(ctx, wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)})
 }
 
 // sendAll sends all locks that there are.
@@ -139,7 +135,7 @@ func (st *stream) sendAll(ctx context.Context, b events.Batch) error {
 			return err
 		}
 	}
-	return nil
+	return st.write(ctx, wire.Event{Type: wire.EventReady, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)})
 }
 
 // lock returns a lock as the client may see it, if it asks for it and may see it.

@@ -5,13 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
+	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // TestEvents listens while a lock is acquired, waited for and released, and then goes on from an
@@ -45,6 +49,21 @@ func TestEvents(t *testing.T) {
 	unknown.await(wire.EventReset, "")
 	if e := unknown.next(); e.Type != wire.EventReady {
 		t.Errorf("an empty store is shown as %+v", e)
+	}
+}
+
+// TestEventsDuringOutage checks that a listener who comes while the store is down can use the last
+// list that the service has.
+func TestEventsDuringOutage(t *testing.T) {
+	s := newService(t, memlock.New(), Options{})
+	w := httptest.NewRecorder()
+	st := &stream{s: s, w: w, p: &Principal{}, isLines: true}
+	b := events.Batch{Reset: true, Locks: []driver.Status{{Name: "job"}}, Err: driver.ErrUnavailable}
+	if err := st.send(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Body.String(); !regexp.MustCompile(`(?s)"reset".*"lock".*"ready".*"unavailable"`).MatchString(got) {
+		t.Errorf("the stream is %s, want a whole list, and then that the store is unavailable", got)
 	}
 }
 

@@ -35,7 +35,7 @@ func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal) er
 	var refused *fence.RefusedError
 	if errors.As(err, &refused) {
 		w.Header().Set(fence.HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
-		return fenced(msg.Resource, refused)
+		return s.fenced(msg.Resource, refused)
 	}
 	if err != nil {
 		return err
@@ -69,11 +69,12 @@ func shownMark(resource string, m fence.Mark) *wire.Mark {
 }
 
 // fenced returns the answer to a hold that a resource refuses.
-func fenced(resource string, e *fence.RefusedError) *wire.Problem {
+func (s *Service) fenced(resource string, e *fence.RefusedError) *wire.Problem {
 	kind := wire.ProblemStale
 	detail := fmt.Sprintf("the resource has let in a later hold, with token %d: what was computed under token %d is out of date", e.Last.Token, e.Mark.Token)
 	if errors.Is(e, fence.ErrConflict) {
 		kind = wire.ProblemSameToken
+		s.conflicts.printf("fence: %v", e) // worth an alarm, unless clients show a wrong id
 		detail = fmt.Sprintf("the resource has let in another hold with token %d: the id is wrong, or the store of the lock has broken its promise", e.Last.Token)
 	}
 	problem := wire.NewProblem(kind, detail, 0)

@@ -177,6 +177,9 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	var problem *wire.Problem
 	switch {
 	case errors.As(err, &problem):
+		if problem.Kind() == wire.ProblemAudit {
+			s.faults.printf("fault: %v", err)
+		}
 		return problem
 	case errors.Is(err, driver.ErrHeld):
 		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
@@ -195,6 +198,9 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	case errors.Is(err, errors.ErrUnsupported):
 		return wire.NewProblem(wire.ProblemUnsupported, "", 0)
 	}
+	s.faults.printf("fault: %v", err)
+	s.store.suspect.Store(true)
+	s.store.latest()
 	return wire.NewProblem(wire.ProblemInternal, "", 0)
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"log"
 	"net/http"
 	"time"
 )
@@ -17,6 +18,7 @@ func (s *Service) NewServer() *http.Server {
 		// A deadline of an answer resets its stream, which the client does not take in either if it
 		// reads nothing from the connection.
 		HTTP2:             &http.HTTP2Config{WriteByteTimeout: writeTimeout},
+		ErrorLog:          log.New(s.connections, "", 0), //nolint:forbidigo // it writes to Options.Log
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
 }

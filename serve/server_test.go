@@ -316,6 +316,24 @@ func TestReleaseAnswerLost(t *testing.T) {
 	})
 }
 
+// TestNextReplica asks a replica that can't do what another one may.
+func TestNextReplica(t *testing.T) {
+	for _, kind := range []string{wire.ProblemQuota, wire.ProblemAudit} {
+		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
+					writeProblem(w, wire.NewProblem(kind, "", time.Second))
+				} else {
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
+		if _, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}); err != nil {
+			t.Errorf("Acquire, answered %s by the first replica = %v, want the lock from the second", kind, err)
+		}
+	}
+}
+
 // TestAnswerOfProxy lets a proxy answer in place of the service. What does not repeat the id of the
 // request is no grant, and a limit of the proxy is over soon.
 func TestAnswerOfProxy(t *testing.T) {

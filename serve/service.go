@@ -57,13 +57,14 @@ type Options struct {
 	// latest first. Nil means that there is none.
 	Audit func(p *Principal, n int) []wire.AuditEvent
 
-	// Log, if not nil, is called with a line for people about each change of the store's state. It
-	// returns soon, and is safe for concurrent use.
+	// Log, if not nil, is called with a line for people about each change of the store's state, and
+	// about faults, of each kind once a minute at most. It returns soon, and is safe for concurrent
+	// use.
 	Log func(line string)
 
 	// Grace returns for how long the store grants nothing, if an error of the driver says so. To
 	// learn whether the store is ready, the service then acquires a lock that nobody else wants. Nil
-	// means that no error says so, and that the store is only read.
+	// means that no error says so, and that the store is only read unless a request has failed.
 	Grace func(error) time.Duration
 
 	// Identity returns what tells the store from all others, for as long as it exists; "" if nothing
@@ -114,6 +115,10 @@ type Service struct {
 	doctor   check[[]wire.Finding]
 	leaks    check[[]wire.Leak]
 
+	faults      *faultLog
+	conflicts   *faultLog // of fencing tokens; clients with a wrong id make some, too
+	connections *faultLog // and panics
+
 	running  sync.WaitGroup  // goroutines that use the driver
 	streams  atomic.Int32    // clients that listen to events
 	draining context.Context // done from Drain on
@@ -148,6 +153,7 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{},
 		doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
+	s.faults, s.conflicts, s.connections = newFaultLog(s.opts.Log), newFaultLog(s.opts.Log), newFaultLog(s.opts.Log)
 	s.store = storeWatch{
 		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: draining.Done(),
 		probe: s.probe,

@@ -400,7 +400,7 @@ func TestReservation(t *testing.T) {
 			if err := json.Unmarshal([]byte(r.get(wire.PathLock+"?name=db").text), &l); err != nil {
 				t.Fatal(err)
 			}
-			if len(l.Holders) != 1 || l.Holders[0].Kind != wire.KindReserved || l.Holders[0].Label != label {
+			if len(l.Holders) != 1 || l.Holders[0].Kind != "reserved" || l.Holders[0].Label != label {
 				t.Errorf("the holders are %+v, want a reservation for %q", l.Holders, label)
 			}
 		}
@@ -512,9 +512,9 @@ func TestReservationsRefused(t *testing.T) {
 		"label":   {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true}},
 		"wait":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Process: x, Wait: 1}},
 		"host":    {wire.PathAcquire, wire.Acquire{Name: "a", Reserve: true, Process: wire.Process{Label: "x", Host: "h"}}},
-		"kind":    {wire.PathAcquire, wire.Acquire{Name: "a", Process: wire.Process{Label: "x", Kind: wire.KindReserved}}},
-		"pending": {wire.PathAcquire, wire.Acquire{Name: "a", Process: wire.Process{Label: "x", Kind: wire.KindPending}}},
-		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Process: wire.Process{Label: "x", Kind: wire.KindReserved}}},
+		"kind":    {wire.PathAcquire, wire.Acquire{Name: "a", Process: wire.Process{Label: "x", Kind: "reserved"}}},
+		"pending": {wire.PathAcquire, wire.Acquire{Name: "a", Process: wire.Process{Label: "x", Kind: "pending"}}},
+		"relabel": {wire.PathLabel, wire.Label{Lease: lease(g), Process: wire.Process{Label: "x", Kind: "reserved"}}},
 		"id":      {wire.PathLabel, wire.Label{Lease: lease(g), Token: g.Token, Process: x, Reserved: true}},
 		"token":   {wire.PathLabel, wire.Label{Lease: lease(g), Token: g.Token, Process: x}},
 		"process": {wire.PathLabel, wire.Label{Lease: wire.Lease{Name: "held"}, Token: g.Token, Process: wire.Process{Label: "x", PID: 1}, Reserved: true}},

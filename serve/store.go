@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +34,8 @@ type storeWatch struct {
 	probe func(context.Context) error
 	start func(func())
 	stop  <-chan struct{}
+
+	suspect atomic.Bool // a request has failed, and no probe has acquired a lock since
 
 	mu     sync.Mutex
 	why    string         // of an outage; "": the store is up
@@ -79,6 +81,7 @@ func (w *storeWatch) explain(err error) (why string, grace time.Duration) {
 
 // note takes in an error of a request to the store. It returns what clients are told.
 func (w *storeWatch) note(err error) (why string, grace time.Duration) {
+	w.suspect.Store(true)
 	why, grace = w.explain(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +97,7 @@ func (w *storeWatch) setLocked(why string, grace time.Duration, err error) {
 	}
 	switch {
 	case why != "" && w.why == "":
-		w.log("store: down: " + strings.ReplaceAll(err.Error(), "\n", "; "))
+		w.log("store: down: " + oneLine(err.Error()))
 		w.since = now
 	case why == "" && w.why != "":
 		w.log(fmt.Sprintf("store: up again, after %v", now.Sub(w.since).Round(time.Second)))
@@ -179,9 +182,10 @@ func (w *storeWatch) ask(p *probe) {
 	close(p.ended)
 }
 
-// probe asks whether the store answers, and grants if it may have a grace period.
+// probe asks whether the store answers, and grants if it may be that it does not: a file on a full
+// disk, or one that was deleted, can still be read.
 func (s *Service) probe(ctx context.Context) error {
-	if s.opts.Grace == nil {
+	if s.opts.Grace == nil && !s.store.suspect.Load() {
 		_, err := s.driver.Status(ctx, "snib-ready")
 		return err
 	}
@@ -190,6 +194,7 @@ func (s *Service) probe(ctx context.Context) error {
 		TTL: min(wire.DefaultTTL, cmp.Or(s.info.MaxTTL, wire.DefaultTTL)),
 	})
 	if err == nil {
+		s.store.suspect.Store(false)
 		_ = l.Release(ctx) // if that fails, it lapses
 	}
 	return err

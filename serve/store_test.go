@@ -183,6 +183,70 @@ func TestStoreChanges(t *testing.T) {
 	})
 }
 
+// TestStoreOnlyReads checks that a replica is not ready whose store can be read, and grants
+// nothing, and that the log says why.
+func TestStoreOnlyReads(t *testing.T) {
+	const full, deleted = "disk is full", "the file; was deleted"
+	for _, tt := range []struct {
+		err  error
+		want int
+		log  []string
+	}{
+		{fmt.Errorf("%s: %w", full, driver.ErrUnavailable), 503, []string{"store: down: " + full, "store: up again"}},
+		{errors.New("the file\nwas deleted"), 500, []string{"fault: " + deleted, "store: down: " + deleted, "store: up again"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, lines := &moodyStore{Driver: memlock.New()}, make(chan string, 100)
+			s := newService(t, store, Options{Log: func(line string) { lines <- line }})
+			check := func(w *httptest.ResponseRecorder, want int) {
+				t.Helper()
+				if w.Code != want {
+					t.Errorf("%v: %d %s, want %d", tt.err, w.Code, w.Body, want)
+				}
+				time.Sleep(2 * probeInterval)
+			}
+			store.set(nil, tt.err)
+			for range 3 {
+				check(post(t.Context(), s, wire.PathAcquire, `{"name":"job"}`), tt.want)
+				check(get(t.Context(), s, wire.PathReady), http.StatusServiceUnavailable)
+			}
+			store.set(nil, nil)
+			time.Sleep(2 * probeInterval)
+			check(get(t.Context(), s, wire.PathReady), http.StatusOK)
+			for _, want := range tt.log {
+				if got := <-lines; !strings.HasPrefix(got, want) {
+					t.Errorf("%v: log = %q, want %q", tt.err, got, want)
+				}
+			}
+			if len(lines) > 0 {
+				t.Errorf("%v: the log goes on with %q", tt.err, <-lines)
+			}
+		})
+	}
+}
+
+// TestStrangersDoNotFillTheLog checks that the log has few of the lines of net/http.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	lines := 0
+	server := newService(t, memlock.New(), Options{Log: func(string) { lines++ }}).NewServer()
+	for range 100 {
+		server.ErrorLog.Print("http: TLS handshake error from 192.0.2.1:1: EOF")
+	}
+	if lines != 1 {
+		t.Errorf("the log has %d lines, want 1", lines)
+	}
+}
+
+// TestAuditFaultIsLogged checks that the log says why nothing is broken or reserved.
+func TestAuditFaultIsLogged(t *testing.T) {
+	logged := ""
+	s := newService(t, memlock.New(), Options{Log: func(line string) { logged = line }})
+	s.problemOf(fmt.Errorf("%w: disk is full", wire.NewProblem(wire.ProblemAudit, "", 0)))
+	if !strings.Contains(logged, "disk is full") {
+		t.Errorf("log = %q, want the cause", logged)
+	}
+}
+
 // TestGoneClientIsNoOutage checks that a client which gives its request up says nothing about the
 // store.
 func TestGoneClientIsNoOutage(t *testing.T) {

@@ -37,7 +37,7 @@ var rules = []rule{
 	{"internal/livetest/...", []string{"driver"}, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
 	{"internal/outagetest", []string{".", "driver", "internal/livetest"}, nil, "every backend's tests let their servers fail with it, so it knows no backend"},
 	{"internal/rowstest", []string{"driver", "internal/livetest"}, nil, "the tests of several databases share it, so it knows none of them"},
-	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/..."}, []string{"driver/...", "memlock", "internal/livetest", "remotelock"}, "a service over any driver, so it knows no store"},
+	{"serve", []string{"driver", "fence", "remotelock/wire", "serve/internal/...", "golang.org/x/time/rate"}, []string{"driver/...", "memlock", "internal/livetest", "remotelock"}, "a service over any driver, so it knows no store"},
 	{"serve/internal/events", []string{"driver", "remotelock/wire"}, nil, "it compares what a store shows, whoever asks"},
 	{"serve/internal/waiting", nil, nil, "it decides by what it is told, without a clock, a network or a lock"},
 	{"serve/internal/console", nil, []string{"internal/livetest"}, "it has files: what they show comes from the API"},

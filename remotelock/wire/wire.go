@@ -220,18 +220,14 @@ type Process struct {
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
 
-	// Kind says what keeps a hold alive: see [driver.HolderKind]. It is empty for KindProcess. A
-	// client can ask for KindDetached.
+	// Kind says what keeps a hold alive: see [driver.HolderKind]. It is empty for KindProcess.
 	Kind string `json:"kind,omitempty"`
 }
 
-// The kinds of holders.
+// The kinds of holders that a client can ask for.
 const (
 	KindProcess  = "process"
 	KindDetached = "detached"
-	KindReserved = "reserved" // its Label says why
-	KindPending  = "pending"
-	KindKept     = "kept"
 )
 
 // ProcessOf returns a holder as messages have it.
@@ -246,12 +242,7 @@ func ProcessOf(h driver.Holder) Process {
 // Holder returns a holder as the contract has it. An unknown kind is KindProcess.
 func (p Process) Holder() driver.Holder {
 	h := driver.Holder{Host: p.Host, PID: p.PID, Label: p.Label}
-	for _, kind := range []driver.HolderKind{driver.KindDetached, driver.KindReserved, driver.KindPending,
-		driver.KindKept} {
-		if p.Kind == kind.String() {
-			h.Kind = kind
-		}
-	}
+	_ = h.Kind.UnmarshalText([]byte(p.Kind)) // it never fails
 	return h
 }
 

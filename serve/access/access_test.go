@@ -318,6 +318,9 @@ func TestBreakIsRecorded(t *testing.T) {
 	a.Access.audit = NewAuditLog(brokenWriter{})
 	_, err = a.Begin(t.Context(), p, act)
 	wantRefusal(t, err, "audit-unavailable")
+	if !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("Begin = %v, want the cause, which the service logs", err)
+	}
 }
 
 // TestOtherOriginsAreRefused checks that a right token is no way around.

@@ -118,10 +118,13 @@ func (l *AuditLog) write(e Event) error {
 	if _, err := l.out.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	if l.file != nil && e.Event != EventRefused {
-		return l.file.Sync()
+	if l.file == nil || e.Event == EventRefused {
+		return nil
 	}
-	return nil
+	if info, err := l.file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err // a pipe, for one, can't be synced
+	}
+	return l.file.Sync()
 }
 
 // Recent returns up to n of the latest events of this process, the latest first.

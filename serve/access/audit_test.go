@@ -58,6 +58,21 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
+// TestAuditLogIsPipe checks that a pipe, which can't be synced, can be the log.
+func TestAuditLogIsPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	log := NewAuditLog(w)
+	log.file = w
+	defer log.Close()
+	if err := log.Record(Event{Event: EventBreak}); err != nil {
+		t.Errorf("Record = %v", err)
+	}
+}
+
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }

@@ -39,8 +39,8 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 	}
 	event.Event, event.Outcome = string(act.Verb), OutcomeBegun
 	if err := l.Record(event); err != nil {
-		return nil, wire.NewProblem(wire.ProblemAudit,
-			"the audit log can't be written, and nothing is broken or reserved without a record; see the log of the service", time.Second)
+		problem := wire.NewProblem(wire.ProblemAudit, "nothing is broken or reserved without a record in the audit log", time.Second)
+		return nil, fmt.Errorf("%w: %w", problem, err) // the service logs all of it
 	}
 	return func(out serve.Outcome) {
 		event.Outcome, event.Token = OutcomeDone, max(event.Token, out.Token)

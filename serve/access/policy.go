@@ -1,6 +1,7 @@
 package access
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 // A Policy says who may do what. It does not change.
 type Policy struct {
-	tokens       []tokenEntry
+	tokens       map[digest]Rights
 	certificates []certificateEntry
 	namespaces   map[string]Namespace
 	proxies      []netip.Prefix // whose X-Forwarded-For is believed
@@ -46,18 +47,9 @@ type certificateEntry struct {
 	rights          Rights
 }
 
-// A tokenEntry is a token in a policy.
-type tokenEntry struct {
-	digest digest
-	rights Rights
-}
-
 // All returns the rights of everybody whom the policy admits, in the order of their names.
 func (p *Policy) All() []Rights {
-	var all []Rights
-	for _, t := range p.tokens {
-		all = append(all, t.rights)
-	}
+	all := slices.Collect(maps.Values(p.tokens))
 	for _, c := range p.certificates {
 		all = append(all, c.rights)
 	}

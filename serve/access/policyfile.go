@@ -249,7 +249,7 @@ func lineError(err error) error {
 
 // policy returns what a file says.
 func (f *policyFile) policy() (*Policy, error) {
-	p := &Policy{namespaces: map[string]Namespace{}}
+	p := &Policy{tokens: map[digest]Rights{}, namespaces: map[string]Namespace{}}
 	for _, from := range f.Proxies {
 		proxy, err := parsePrefix(from)
 		if err != nil {
@@ -383,13 +383,11 @@ func (p *Policy) addToken(f *policyFile, name string, t tokenTable) error {
 	if t.SHA256 == (digest{}) {
 		return wrong(key, "%s has no sha256; snib serve token %s makes a token and prints this line", key, name)
 	}
-	for _, other := range p.tokens {
-		if other.digest == t.SHA256 {
-			return wrong(slices.Concat(key, toml.Key{"sha256"}), "%s is the same token as %s; make one for each", key, other.rights.Name)
-		}
+	if other, ok := p.tokens[t.SHA256]; ok {
+		return wrong(slices.Concat(key, toml.Key{"sha256"}), "%s is the same token as %s; make one for each", key, other.Name)
 	}
 	r, err := p.rights(f, key, t.rightsTable)
-	p.tokens = append(p.tokens, tokenEntry{t.SHA256, r})
+	p.tokens[t.SHA256] = r
 	return err
 }
 

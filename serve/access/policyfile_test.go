@@ -38,7 +38,7 @@ prefixes = ["backup/"]
 	if err != nil {
 		t.Fatal(err)
 	}
-	ci := p.tokens[0].rights
+	ci := p.All()[1] // behind the certificate
 	if got, want := ci.Until, time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("until = %v, want %v", got, want)
 	}

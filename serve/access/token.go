@@ -3,7 +3,6 @@ package access
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -37,24 +36,13 @@ func isToken(credential string) bool {
 	return len(credential) == tokenLength && strings.HasPrefix(credential, tokenPrefix)
 }
 
-// findToken returns the entry of a token, or nil. Its time does not depend on which entry
-// matches, or on how much of one.
-func (p *Policy) findToken(digest [digestSize]byte) *tokenEntry {
-	var found *tokenEntry
-	for i := range p.tokens {
-		if subtle.ConstantTimeCompare(digest[:], p.tokens[i].digest[:]) == 1 {
-			found = &p.tokens[i]
-		}
-	}
-	return found
-}
-
-// tokenIdentity returns the identity of whoever shows a token.
+// tokenIdentity returns the identity of whoever shows a token. How long the search takes tells
+// something of a digest, and nothing of a token that has it.
 func tokenIdentity(token string) identity {
-	digest := sha256.Sum256([]byte(token))
+	sum := digest(sha256.Sum256([]byte(token)))
 	return func(p *Policy) (Rights, error) {
-		if entry := p.findToken(digest); entry != nil {
-			return entry.rights, nil
+		if rights, ok := p.tokens[sum]; ok {
+			return rights, nil
 		}
 		return Rights{}, errUnknownToken
 	}

@@ -76,6 +76,23 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
+// TestDeletedFile checks that the marks of a service don't come back in a file without locks.
+func TestDeletedFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	s, err := Open(t.Context(), "sqlite:"+file, Take)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Identity(t.Context())
+	if _, missing := os.Stat(file); err == nil || missing == nil {
+		t.Errorf("after the file was deleted, Identity = %v, and Stat = %v, want errors", err, missing)
+	}
+}
+
 func TestDefaultFile(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/state")
 	if got, err := DefaultFile(); got != "/state/snib/locks.db" || err != nil {

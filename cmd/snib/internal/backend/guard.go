@@ -6,10 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"net/url"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -82,20 +80,9 @@ func isConflict(err error) bool {
 	return isPostgresError(err, "40") || isMySQLError(err, 1205, 1213) || errors.Is(err, sqlite3.BUSY)
 }
 
-// openSQLiteMarks opens a SQLite file for marks. It creates the file if it does not exist.
+// openSQLiteMarks opens a SQLite file for marks, which the driver of the locks has made.
 func openSQLiteMarks(file string) (*sql.DB, fence.Dialect, error) {
-	// SQLite would let everybody read a new file, and whoever may read it can lock it.
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	switch {
-	case err == nil:
-		err = f.Close()
-	case errors.Is(err, fs.ErrExist):
-		err = nil
-	}
-	if err != nil {
-		return nil, 0, explainSQLite("sqlite:"+file, err)
-	}
-	// A file that is gone later is not created again: it would have no marks.
+	// A file that is gone is not created again: it would have no marks, and no locks.
 	uri := url.URL{Scheme: "file", Path: path.Join("/", filepath.ToSlash(file)), RawQuery: "mode=rw&_txlock=immediate"}
 	db, err := sqlite.Open(uri.String(), func(c *sqlite3.Conn) error {
 		// As in sqlitelock, the write-ahead log stays when the last connection is closed.

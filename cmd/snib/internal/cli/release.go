@@ -69,7 +69,11 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 	}
 	if len(holds) == 0 {
 		if r.id != "" { // which may be somebody's secret
-			return failf(exitNotHeld, "%s is not held under this id", printable(name))
+			hint := ""
+			if len(st.Holders) > 0 && s.Info().Backend == "remote" {
+				hint = ", or the lock service shows no ids to you: that needs the verb admin"
+			}
+			return failf(exitNotHeld, "%s is not held under this id%s", printable(name), hint)
 		}
 		return failf(exitNotHeld, "%s is not held", printable(name))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
@@ -101,7 +102,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	}
 	if guard != nil { // in Redis, marks would be gone with its memory
 		defer guard.Close() //nolint:errcheck // nobody uses it any more
-		options.Fence = &serviceGuard{Guard: guard, app: c.app, printed: map[string]time.Time{}}
+		options.Fence = guard
 	}
 	service, err := serve.New(s.Driver, options)
 	if err != nil {
@@ -136,6 +137,16 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 	stop()
 	c.infof("ending; another signal ends at once")
 	return nil
+}
+
+// identity returns the identity of a store; "" if it keeps none.
+func (c *serveCommand) identity(ctx context.Context, s *backend.Store) (string, error) {
+	id, err := s.Identity(ctx)
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+		return id, err
+	}
+	c.messagef("the store has no id that clients could compare: %s", message(err))
+	return "", nil
 }
 
 // drain ends the service and its server.
