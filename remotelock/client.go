@@ -132,7 +132,7 @@ func (c *client) call(ctx context.Context, path string, message any) error {
 		wasSent = wasSent || mayBeDone(err)
 		return err
 	})
-	if wasSent && path != wire.PathLabel && errors.Is(err, driver.ErrLost) {
+	if wasSent && path != wire.PathLabel && errors.Is(err, driver.ErrLost) && ctx.Err() == nil {
 		return nil
 	}
 	return err

@@ -334,6 +334,29 @@ func TestNextReplica(t *testing.T) {
 	}
 }
 
+// TestReleaseWithoutAnswer gives up a release because another lock was lost. Nobody says that it was
+// done.
+func TestReleaseWithoutAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathRelease {
+				cancel(driver.ErrLost)
+				<-r.Context().Done()
+			} else {
+				h.ServeHTTP(w, r)
+			}
+		})
+	})
+	l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(ctx); err == nil {
+		t.Error("Release without an answer = nil, want an error")
+	}
+}
+
 // TestAnswerOfProxy lets a proxy answer in place of the service. What does not repeat the id of the
 // request is no grant, and a limit of the proxy is over soon.
 func TestAnswerOfProxy(t *testing.T) {
