@@ -257,6 +257,7 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 		select {
 		case <-w.woken:
 		case <-ctx.Done():
+			a.lastErr = q.outage()
 			return nil, context.Cause(ctx)
 		}
 	}

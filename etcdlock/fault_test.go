@@ -535,6 +535,36 @@ func TestDeafWatch(t *testing.T) {
 	}
 }
 
+// TestOutageOfWaiter cancels a waiter while etcd can't be read: it does not say that the lock is
+// held.
+func TestOutageOfWaiter(t *testing.T) {
+	t.Parallel()
+	client := dialShared(t)
+	k := intercept(client)
+	d, other := open(t, client), open(t, dialShared(t))
+	acquire(t, other, request("outage", "holder"))
+	w := livetest.Waiting(t, d, request("outage", "waiter"))
+	reads := make(chan struct{})
+	k.set(func(c call) error {
+		if c.what != "get" {
+			return c.do()
+		}
+		select {
+		case reads <- struct{}{}:
+		case <-c.ctx.Done():
+		}
+		return errDown
+	})
+	for range 2 { // the waiter knows of the first when the second begins
+		<-reads
+	}
+	w.Cancel()
+	<-w.Done()
+	if !errors.Is(w.Err, driver.ErrUnavailable) || !errors.Is(w.Err, context.Canceled) {
+		t.Errorf("Acquire = %v, want an error that matches ErrUnavailable and Canceled", w.Err)
+	}
+}
+
 // TestNoHerd releases a lock that many wait for.
 func TestNoHerd(t *testing.T) {
 	t.Parallel()
