@@ -347,30 +347,19 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestReleaseUnheard has no release reach etcd in time. The key is deleted when etcd can be
-// reached again, because the session would keep it.
-func TestReleaseUnheard(t *testing.T) {
+// TestRenewUnavailable has a renewal not reach etcd.
+func TestRenewUnavailable(t *testing.T) {
 	t.Parallel()
 	client := dialShared(t)
 	k := intercept(client)
 	d := open(t, client)
-	l := acquire(t, d, request("unheard", "a"))
-	k.set(func(c call) error {
-		if c.what == "delete" {
-			return errDown
+	l := acquire(t, d, request("renewed", "a"))
+	k.set(func(call) error { return errDown })
+	for what, due := range map[string][]driver.Lease{"one lease": {l}, "all leases": nil} {
+		if got := d.Renew(t.Context(), due)[0].Err; !errors.Is(got, driver.ErrUnavailable) {
+			t.Errorf("Renew of %s = %v, want ErrUnavailable", what, got)
 		}
-		return c.do()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := l.Release(ctx); err == nil {
-		t.Fatalf("Release without etcd = nil, want an error")
 	}
-	if got := keys(t, client, "unheard"); len(got) != 1 {
-		t.Fatalf("the keys are %q, want the one that was not deleted", got)
-	}
-	k.set(nil)
-	awaitNoKeys(t, client, "unheard")
 }
 
 // TestGoneBeforeCheck ends a waiter's session between the moment in which the watch shows the
