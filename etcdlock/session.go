@@ -122,7 +122,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	d.session.Store(s)
 	if !d.life.Go(s.runKeepAlive) || !d.life.Go(s.monitorDeadline) || !d.life.Go(s.watchLeases) {
 		s.terminate(driver.ErrClosed)
-		s.revoke()
+		s.d.revoke(s.id)
 		return nil, driver.ErrClosed
 	}
 	return s, nil
@@ -178,7 +178,7 @@ func (s *session) monitorDeadline() {
 			if s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost,
 				s.ttl)) {
 				// etcd may still have it, and other clients need not wait until it expires.
-				s.revoke()
+				s.d.revoke(s.id)
 			}
 			return
 		}
@@ -213,10 +213,8 @@ func (s *session) terminate(why error) bool {
 	return true
 }
 
-// revoke asks etcd to end the session at once, with all its keys.
-func (s *session) revoke() { s.d.revoke(s.id) }
-
-// revoke ends an etcd lease. If the request does not reach etcd, the lease expires.
+// revoke ends an etcd lease at once, with all its keys. If the request does not reach etcd, the
+// lease expires.
 func (d *Driver) revoke(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -387,23 +385,19 @@ func (s *session) cleanUp() {
 		return // the last call still runs
 	}
 	defer s.cleanupMu.Unlock()
-	for keys := range slices.Chunk(s.dueKeys(), batch) {
+	var due []string
+	s.mu.Lock()
+	for key, l := range s.pendingCleanup {
+		if !l.due.After(time.Now()) {
+			due = append(due, key)
+		}
+	}
+	s.mu.Unlock()
+	for keys := range slices.Chunk(due, batch) {
 		if err := s.deleteKeys(keys); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
 			return // the next call tries again
 		}
 	}
-}
-
-// dueKeys returns the keys of pendingCleanup that are due.
-func (s *session) dueKeys() (keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, l := range s.pendingCleanup {
-		if !l.due.After(time.Now()) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // deleteKeys deletes keys of pendingCleanup in one transaction. It then forgets those that no

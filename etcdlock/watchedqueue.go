@@ -30,11 +30,8 @@ const (
 	maxStreams = 16
 )
 
-// errWatchEnded means that a watch was closed without an error.
-const errWatchEnded driver.Sentinel = "the watch has ended"
-
-// errWatchHangs means that a watch does not report what has happened.
-const errWatchHangs driver.Sentinel = "the watch hangs"
+// errWatchEnded means that a watch was closed without an error, or does not report changes.
+const errWatchEnded driver.Sentinel = "the watch has ended, or hangs"
 
 // watchedQueues are the queues that a driver watches.
 type watchedQueues struct {
@@ -253,7 +250,7 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 				return err
 			}
 			if behind {
-				return errWatchHangs
+				return errWatchEnded
 			}
 		}
 		timer.Reset(watchCheckInterval)
