@@ -95,7 +95,9 @@ func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 func (a *attempt) contextError(cause error) error {
 	lastErr := a.lastErr
 	if lastErr == nil && a.d.client.ActiveConnection().GetState() == connectivity.TransientFailure {
-		lastErr = a.d.whyDisconnected()
+		soon, cancel := context.WithTimeout(context.Background(), cleanupTimeout/3)
+		defer cancel()
+		lastErr = a.d.diagnoseNoAnswer(soon) // the client knows why the last attempt to connect failed
 	}
 	switch {
 	case lastErr != nil:
@@ -257,6 +259,7 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 		select {
 		case <-w.woken:
 		case <-ctx.Done():
+			a.lastErr = q.outage()
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -76,7 +76,7 @@ func (d *Driver) Close() error {
 	d.life.End(func() {
 		if s := d.session.Load(); s != nil {
 			s.terminate(driver.ErrClosed)
-			s.revoke()
+			d.revoke(s.id)
 		}
 	})
 	return nil

@@ -347,32 +347,6 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestReleaseUnheard has no release reach etcd in time. The key is deleted when etcd can be
-// reached again, because the session would keep it.
-func TestReleaseUnheard(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	k := intercept(client)
-	d := open(t, client)
-	l := acquire(t, d, request("unheard", "a"))
-	k.set(func(c call) error {
-		if c.what == "delete" {
-			return errDown
-		}
-		return c.do()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := l.Release(ctx); err == nil {
-		t.Fatalf("Release without etcd = nil, want an error")
-	}
-	if got := keys(t, client, "unheard"); len(got) != 1 {
-		t.Fatalf("the keys are %q, want the one that was not deleted", got)
-	}
-	k.set(nil)
-	awaitNoKeys(t, client, "unheard")
-}
-
 // TestGoneBeforeCheck ends a waiter's session between the moment in which the watch shows the
 // lock as granted, and the check.
 func TestGoneBeforeCheck(t *testing.T) {
@@ -532,6 +506,38 @@ func TestDeafWatch(t *testing.T) {
 				t.Errorf("a watch that hangs cost a waiter %v", took)
 			}
 		})
+	}
+}
+
+// TestReadOutage cancels a waiter, and renews leases, while etcd can be reached and not be read: no
+// error says that the lock is held or lost.
+func TestReadOutage(t *testing.T) {
+	t.Parallel()
+	client := dialShared(t)
+	k := intercept(client)
+	d, other := open(t, client), open(t, dialShared(t))
+	acquire(t, other, request("outage", "holder"))
+	l := acquire(t, d, request("renewed", "a"))
+	w := livetest.Waiting(t, d, request("outage", "waiter"))
+	reads := make(chan struct{}, 1000)
+	k.set(func(c call) error {
+		if c.key == "outage/" {
+			reads <- struct{}{}
+		}
+		return errDown
+	})
+	for range 2 { // the waiter knows of the first when the second begins
+		<-reads
+	}
+	w.Cancel()
+	<-w.Done()
+	if !errors.Is(w.Err, driver.ErrUnavailable) || !errors.Is(w.Err, context.Canceled) {
+		t.Errorf("Acquire = %v, want an error that matches ErrUnavailable and Canceled", w.Err)
+	}
+	for what, due := range map[string][]driver.Lease{"one lease": {l}, "all leases": nil} {
+		if got := d.Renew(t.Context(), due)[0].Err; !errors.Is(got, driver.ErrUnavailable) {
+			t.Errorf("Renew of %s = %v, want ErrUnavailable", what, got)
+		}
 	}
 }
 

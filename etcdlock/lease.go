@@ -317,7 +317,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		if !ok {
 			continue
 		}
-		if answers[i].Err = cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err); answers[i].Err == nil {
+		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err)); answers[i].Err == nil {
 			answers[i].Start = start
 		}
 		if ctx.Err() == nil && errors.Is(answers[i].Err, driver.ErrLost) {
@@ -340,7 +340,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
 	}
 	if err := cmp.Or(checkErr, err); err != nil {
-		return driver.Renewal{Err: err}
+		return driver.Renewal{Err: explain(err)}
 	}
 	return driver.Renewal{Start: start}
 }

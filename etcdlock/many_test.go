@@ -148,6 +148,23 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
+// TestWatchRefused has etcd refuse each watch. The driver asks again, but not all the time.
+func TestWatchRefused(t *testing.T) {
+	t.Parallel()
+	refusals := make(chan time.Time, 1000)
+	client := dialAs(t, "", "", []string{shared(t).Addr()},
+		grpc.WithChainStreamInterceptor(alterAnswers("/etcdserverpb.Watch/Watch", func(m any) error {
+			resp := m.(*etcdserverpb.WatchResponse)
+			resp.Canceled, resp.WatchId = true, -1
+			refusals <- time.Now()
+			return nil
+		})))
+	acquire(t, open(t, client), request("refused", "a"))
+	if first := <-refusals; (<-refusals).Sub(first) < time.Second {
+		t.Error("the driver watches again within a second")
+	}
+}
+
 // awaitWatchCount waits until the server has a number of watches.
 func awaitWatchCount(t *testing.T, server *etcdtest.Server, want int) {
 	t.Helper()

@@ -97,17 +97,6 @@ func (d *Driver) diagnoseNoAnswer(ctx context.Context) error {
 	return d.noAnswerError(fmt.Sprintf("no answer within %v: etcd hangs, or has no majority of its members", callTimeout))
 }
 
-// whyDisconnected returns why there is no connection. It does not wait: the client knows why the
-// last attempt to connect failed, and tells a call that is not repeated.
-func (d *Driver) whyDisconnected() error {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout/3)
-	defer cancel()
-	if r, ok := errors.AsType[*reachError](d.ping(ctx, cleanupTimeout)); ok {
-		return r
-	}
-	return d.noAnswerError("no connection")
-}
-
 // unreachableError explains why there is no connection. err is the error of a call that was not
 // repeated.
 func (d *Driver) unreachableError(ctx context.Context, err error) error {

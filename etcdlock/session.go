@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +23,9 @@ const (
 	// keepAlivesPerTTL is how many keep-alives are sent in the time that the session lasts
 	// without one.
 	keepAlivesPerTTL = 6
+
+	// maxKeepAliveInterval bounds the interval, because cleanUp runs as often.
+	maxKeepAliveInterval = 10 * time.Second
 
 	// renewalAge is how old a keep-alive may be for a renewal to count from it, or for the grant of
 	// a lease that can be handed over, which is renewed soon. In return, keep-alives for any number
@@ -60,11 +62,15 @@ type session struct {
 	pending []*keepAlive        // requested and not answered yet
 	unsent  *keepAlive          // the last one of those, if it was not sent yet
 	sendNow chan struct{}       // of capacity 1
-	// pendingCleanup has the keys that abandoned requests may still put, and when each was added.
-	pendingCleanup map[string]time.Time
+	// pendingCleanup has the keys that abandoned requests may still put.
+	pendingCleanup map[string]leftover
+	cleanupMu      sync.Mutex // held during cleanUp
 
 	keyWatches keyWatches
 }
+
+// A leftover says when a key was added to pendingCleanup, and when it is to be deleted again.
+type leftover struct{ added, due time.Time }
 
 // A keepAlive is an answered keep-alive that was sent after a caller had requested it.
 type keepAlive struct {
@@ -108,7 +114,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	}
 	s := &session{
 		d: d, id: clientv3.LeaseID(granted.ID), ttl: time.Duration(granted.TTL) * time.Second, start: start,
-		told: make(chan struct{}), sendNow: make(chan struct{}, 1), pendingCleanup: map[string]time.Time{},
+		told: make(chan struct{}), sendNow: make(chan struct{}, 1), pendingCleanup: map[string]leftover{},
 		leases:     map[*lease]struct{}{},
 		keyWatches: newKeyWatches(),
 	}
@@ -116,7 +122,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	d.session.Store(s)
 	if !d.life.Go(s.runKeepAlive) || !d.life.Go(s.monitorDeadline) || !d.life.Go(s.watchLeases) {
 		s.terminate(driver.ErrClosed)
-		s.revoke()
+		s.d.revoke(s.id)
 		return nil, driver.ErrClosed
 	}
 	return s, nil
@@ -172,7 +178,7 @@ func (s *session) monitorDeadline() {
 			if s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost,
 				s.ttl)) {
 				// etcd may still have it, and other clients need not wait until it expires.
-				s.revoke()
+				s.d.revoke(s.id)
 			}
 			return
 		}
@@ -207,10 +213,8 @@ func (s *session) terminate(why error) bool {
 	return true
 }
 
-// revoke asks etcd to end the session at once, with all its keys.
-func (s *session) revoke() { s.d.revoke(s.id) }
-
-// revoke ends an etcd lease. If the request does not reach etcd, the lease expires.
+// revoke ends an etcd lease at once, with all its keys. If the request does not reach etcd, the
+// lease expires.
 func (d *Driver) revoke(id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -310,7 +314,7 @@ func (s *session) runStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(s.ttl / keepAlivesPerTTL)
+	tick := time.NewTicker(min(s.ttl/keepAlivesPerTTL, maxKeepAliveInterval))
 	defer tick.Stop()
 	for {
 		if err := s.sendKeepAlive(stream); err != nil {
@@ -322,7 +326,7 @@ func (s *session) runStream(ctx context.Context) error {
 			return nil
 		case <-s.sendNow:
 		case <-tick.C:
-			s.cleanUp()
+			s.d.life.Go(s.cleanUp)
 		}
 		stopper.Reset(limit)
 	}
@@ -366,53 +370,59 @@ func (s *session) roundTrip(stream etcdserverpb.Lease_LeaseKeepAliveClient) erro
 }
 
 // addCleanup records a key that an abandoned request may still put: the member that received it
-// may hang, and continue later. If the key appears, it is deleted with one of the next
-// keep-alives.
+// may hang, and continue later. If the key appears, it is deleted.
 func (s *session) addCleanup(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err() == nil {
-		s.pendingCleanup[key] = time.Now()
+		s.pendingCleanup[key] = leftover{added: time.Now()}
 	}
 }
 
-// cleanUp deletes the keys of pendingCleanup, in the background.
+// cleanUp deletes the keys of pendingCleanup that are due.
 func (s *session) cleanUp() {
-	s.mu.Lock()
-	keys := slices.Collect(maps.Keys(s.pendingCleanup))
-	s.mu.Unlock()
-	if len(keys) == 0 {
-		return
+	if !s.cleanupMu.TryLock() {
+		return // the last call still runs
 	}
-	keys = keys[:min(len(keys), batch)] // others each time: the order of a map is random
-	s.d.life.Go(func() {
-		if !errors.Is(s.deleteKeys(keys...), rpctypes.ErrPermissionDenied) {
-			return // after another failure, the next round tries again
+	defer s.cleanupMu.Unlock()
+	var due []string
+	s.mu.Lock()
+	for key, l := range s.pendingCleanup {
+		if !l.due.After(time.Now()) {
+			due = append(due, key)
 		}
-		for _, key := range keys { // etcd denies the whole transaction if one key is forbidden
-			if err := s.deleteKeys(key); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
-				return
-			}
+	}
+	s.mu.Unlock()
+	for keys := range slices.Chunk(due, batch) {
+		if err := s.deleteKeys(keys); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
+			return // the next call tries again
 		}
-	})
+	}
 }
 
 // deleteKeys deletes keys of pendingCleanup in one transaction. It then forgets those that no
-// request can put any more.
-func (s *session) deleteKeys(keys ...string) error {
+// request can put any more. The others are due at growing intervals, so that many cost little.
+func (s *session) deleteKeys(keys []string) error {
 	sent := time.Now()
 	ops := make([]clientv3.Op, len(keys))
 	for i, key := range keys {
 		ops[i] = clientv3.OpDelete(key)
 	}
-	if _, err := s.d.commit(s.ctx, nil, ops, nil); err != nil {
+	_, err := s.d.commit(s.ctx, nil, ops, nil)
+	if half := len(keys) / 2; half > 0 && errors.Is(err, rpctypes.ErrPermissionDenied) { // of one key, perhaps
+		return errors.Join(s.deleteKeys(keys[:half]), s.deleteKeys(keys[half:]))
+	} else if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
-		if sent.Sub(s.pendingCleanup[key]) > cleanupPeriod {
+		l := s.pendingCleanup[key]
+		age := sent.Sub(l.added)
+		if l.due = sent.Add(age / 8); age > cleanupPeriod {
 			delete(s.pendingCleanup, key)
+		} else {
+			s.pendingCleanup[key] = l
 		}
 	}
 	return nil

@@ -19,6 +19,10 @@ import (
 // request for that.
 const minWatchAge = 20 * time.Millisecond
 
+// streamPause is the pause after a stream that failed. If etcd refuses the watches, as it may with
+// package clientv3/namespace, it refuses those on the next stream, too.
+const streamPause = time.Second
+
 // keyWatches are the watches that report the deletion of the keys of a session's leases. All of
 // them share one stream. Guarded by session.mu.
 type keyWatches struct {
@@ -83,7 +87,7 @@ func (s *session) watchLeases() {
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryDelay):
+		case <-time.After(streamPause):
 		}
 	}
 }

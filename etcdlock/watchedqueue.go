@@ -30,11 +30,8 @@ const (
 	maxStreams = 16
 )
 
-// errWatchEnded means that a watch was closed without an error.
-const errWatchEnded driver.Sentinel = "the watch has ended"
-
-// errWatchHangs means that a watch does not report what has happened.
-const errWatchHangs driver.Sentinel = "the watch hangs"
+// errWatchEnded means that a watch was closed without an error, or does not report changes.
+const errWatchEnded driver.Sentinel = "the watch has ended, or hangs"
 
 // watchedQueues are the queues that a driver watches.
 type watchedQueues struct {
@@ -62,7 +59,7 @@ type watchedQueue struct {
 	revision int64
 	waiters  map[string]*waiter  // by their keys
 	leases   map[*lease]struct{} // to be told of waiters in other processes
-	err      error               // why there is no queue, if the error is permanent
+	err      error               // why the last watch failed, unless the queue was read since
 }
 
 // A waiter is an attempt that waits in a queue.
@@ -200,12 +197,11 @@ func (q *watchedQueue) run(ctx context.Context) {
 func (q *watchedQueue) onWatchFailed(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.live = false
+	q.live, q.err = false, err
 	for l := range q.leases {
 		l.signalWanted()
 	}
 	if isPermanent(err) {
-		q.err = err
 		q.wakeAll()
 	}
 }
@@ -221,7 +217,7 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 	events := q.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(q.name), clientv3.WithPrefix(),
 		clientv3.WithCreatedNotify())
 	if !begin.Stop() {
-		return errWatchHangs
+		return q.d.diagnoseNoAnswer(q.d.life.Context())
 	}
 	timer := time.NewTimer(watchCheckInterval)
 	defer timer.Stop()
@@ -254,7 +250,7 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 				return err
 			}
 			if behind {
-				return errWatchHangs
+				return errWatchEnded
 			}
 		}
 		timer.Reset(watchCheckInterval)
@@ -352,6 +348,16 @@ func (q *watchedQueue) wakeAll() {
 	}
 }
 
+// outage returns why etcd can't be reached, or nil.
+func (q *watchedQueue) outage() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if isTransient(q.err) {
+		return q.err
+	}
+	return nil
+}
+
 // judge returns the verdict on w, and an error if another kind of lock is in its way. While there
 // is no watch, w waits.
 func (q *watchedQueue) judge(w *waiter) (verdict, error) {
@@ -360,7 +366,7 @@ func (q *watchedQueue) judge(w *waiter) (verdict, error) {
 	i := q.queue.find(w.key)
 	found := i >= 0 && q.queue[i].revision == w.revision // and not an earlier key of that name
 	switch {
-	case q.err != nil:
+	case isPermanent(q.err):
 		return waits, q.err
 	case !q.live, !found && q.revision < w.revision:
 		return waits, nil
