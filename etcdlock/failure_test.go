@@ -40,13 +40,7 @@ func TestFailures(t *testing.T) {
 		outagetest.Hung("answer", server),
 		outagetest.Restarted(server),
 		outagetest.Failure{Name: "FullDisk", Renews: true, Begin: func(*testing.T) func() {
-			livetest.Await(t, "full database", func() error {
-				for {
-					if _, err := server.TryCtl("put", "filler", strings.Repeat("x", 100_000)); err != nil {
-						return nil //nolint:nilerr // it is full
-					}
-				}
-			})
+			fill(server)
 			return func() {
 				got, err := server.TryCtl("endpoint", "status", "--write-out=fields")
 				if err != nil {
@@ -60,4 +54,28 @@ func TestFailures(t *testing.T) {
 			}
 		}},
 	)
+}
+
+// fill writes until etcd refuses it.
+func fill(server *etcdtest.Server) {
+	for {
+		if _, err := server.TryCtl("put", "filler", strings.Repeat("x", 100_000)); err != nil {
+			return
+		}
+	}
+}
+
+// TestLabelWithoutSpace changes what a key says while etcd has no space. That fails, and ends no hold.
+func TestLabelWithoutSpace(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t, "--quota-backend-bytes=8388608")
+	d := newDriver(t, dial(t, server))
+	l := livetest.Acquire(t, d, request("job", "a"))
+	fill(server)
+	if err := l.SetHolder(t.Context(), driver.Holder{Label: "new"}); err == nil {
+		t.Error("SetHolder without space = nil, want an error")
+	}
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew without space = %v, want nil", err)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
@@ -170,7 +171,9 @@ func (l *lease) endError() error {
 }
 
 // checkKey asks a majority whether the key is held.
-func (l *lease) checkKey(ctx context.Context) error { return l.d.checkKeys(ctx, []*lease{l}, true)[l] }
+func (l *lease) checkKey(ctx context.Context) error {
+	return l.d.checkKeys(ctx, []*lease{l}, recordAll)[l]
+}
 
 // Release implements [driver.Lease]. It retries while ctx lives. If it fails, the key is deleted
 // later, because it would not expire while the session lives.
@@ -310,7 +313,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return answers
 	}
 	ka := d.session.Load().requestKeepAlive(renewalAge) // the leases of an earlier session are lost
-	failed := d.checkKeys(ctx, leases, true)
+	failed := d.checkKeys(ctx, leases, recordIfSpace)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
 		h, ok := one.(*handle)
@@ -334,7 +337,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
 	ka := s.requestKeepAlive(renewalAge)
-	checkErr := s.checkLeases(ctx, s.allLeases(), true)
+	checkErr := s.checkLeases(ctx, s.allLeases(), recordIfSpace)
 	start, err := ka.wait(ctx)
 	if over := s.err(); over != nil { // its leases are told, and those of the next one wait for the next call
 		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
@@ -345,16 +348,25 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	return driver.Renewal{Start: start}
 }
 
+// A recording says whether a check of keys writes into them what has changed. A renewal does not
+// fail because etcd's space is used up.
+type recording int
+
+const (
+	recordNothing recording = iota
+	recordIfSpace
+	recordAll
+)
+
 // checkKeys asks a majority whether the keys of leases exist, and returns the errors. With record,
 // it writes into them what has changed.
-func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record bool) map[*lease]error {
+func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record recording) map[*lease]error {
 	failed := map[*lease]error{}
 	for some := range slices.Chunk(leases, batch) {
-		ops := make([]clientv3.Op, len(some))
-		for i, l := range some {
-			ops[i] = l.checkOp(record)
+		answer, err := d.checkBatch(ctx, some, record)
+		if record == recordIfSpace && errors.Is(err, rpctypes.ErrNoSpace) {
+			answer, err = d.checkBatch(ctx, some, recordNothing)
 		}
-		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
 			if err != nil {
 				failed[l] = err
@@ -366,17 +378,25 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record bool) ma
 	return failed
 }
 
-// checkOp returns the operation that checks the key. If the lease was waited for, its value does
-// not say yet since when it holds the lock, because nobody could know that before. With record,
-// checkOp writes it, for people, as it does with a new label.
-func (l *lease) checkOp(record bool) clientv3.Op {
+func (d *Driver) checkBatch(ctx context.Context, leases []*lease, record recording) (*clientv3.TxnResponse, error) {
+	ops := make([]clientv3.Op, len(leases))
+	for i, l := range leases {
+		ops[i] = l.checkOp(record)
+	}
+	return d.commit(ctx, nil, ops, nil)
+}
+
+// checkOp returns the operation that checks the key. It only reads, which costs etcd no entry of its
+// log, and goes on while its space is used up. If the lease was waited for, its value does not say
+// yet since when it holds the lock, because nobody could know that before. With record, checkOp
+// writes it, for people, as it does with a new label.
+func (l *lease) checkOp(record recording) clientv3.Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var put []clientv3.Op
-	if record && !l.infoRecorded {
-		put = []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}
+	if record == recordNothing || l.infoRecorded {
+		return clientv3.OpGet(l.key) // with keys only, etcd 3.7 omits the lease
 	}
-	return clientv3.OpTxn(l.isHeld(), put, nil)
+	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}, nil)
 }
 
 // value returns the value of the key while it holds the lock. It is called with the mutex held.
@@ -390,9 +410,12 @@ func (l *lease) value() string {
 
 // recordCheck records the answer to checkOp, and reports whether the key is held.
 func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp) bool {
-	txn := answer.GetResponseTxn()
+	if r := answer.GetResponseRange(); r != nil {
+		return len(r.Kvs) > 0 && r.Kvs[0].CreateRevision == l.revision && r.Kvs[0].Lease == int64(l.s.id)
+	}
+	held := answer.GetResponseTxn().GetSucceeded()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.infoRecorded = l.infoRecorded || len(txn.GetResponses()) > 0 // it was put
-	return txn.GetSucceeded()
+	l.infoRecorded = l.infoRecorded || held
+	return held
 }

@@ -136,7 +136,7 @@ func (s *session) watchOnStream(ctx context.Context) error {
 			return err
 		}
 		// A watch reports only what happens after its announcement.
-		if err := s.checkLeases(ctx, batch.announced, false); err != nil {
+		if err := s.checkLeases(ctx, batch.announced, recordNothing); err != nil {
 			return err
 		}
 		if pending = batch.more; pending {
@@ -262,7 +262,7 @@ func (s *session) allLeases() []*lease {
 }
 
 // checkLeases is [Driver.checkKeys], and tells the leases that have ended.
-func (s *session) checkLeases(ctx context.Context, leases []*lease, record bool) (err error) {
+func (s *session) checkLeases(ctx context.Context, leases []*lease, record recording) (err error) {
 	for l, failure := range s.d.checkKeys(ctx, leases, record) {
 		if errors.Is(failure, driver.ErrLost) {
 			s.onKeyDeleted(l)
