@@ -274,7 +274,8 @@ func (s *session) onConnected() {
 	defer s.mu.Unlock()
 	s.connSeq++
 	s.connErr = nil
-	if !s.isUp() { // or the library did not report the loss of the last one
+	s.wakeAll() // in case the library did not report the loss of the last connection
+	if !s.isUp() {
 		close(s.up)
 	}
 	for _, l := range s.heldLeases() { // the last connection watched their nodes
