@@ -36,8 +36,8 @@ func (s *session) keepForMinHold(ctx context.Context, path string, data info, le
 	for retry := false; ; retry = true {
 		_, _, err := do(ctx, s, replace)
 		switch {
-		// The answer to an earlier try was lost. The kept node exists, or a contender has deleted it since.
-		// A hold that was lost meanwhile looks the same.
+		// The answer to an earlier try was lost. The kept node exists, or a contender has deleted it
+		// since. A hold that was lost meanwhile looks the same.
 		case err == nil, retry && (errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode)):
 			s.addOrphan(kept)
 			return nil

@@ -287,17 +287,13 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	if s == nil {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
+	answer := s.renew(ctx, s.heldLeases())
 	for _, l := range d.allLeases() {
 		if cause := context.Cause(l.s.ctx); cause != nil {
 			l.loseWithSession(cause)
 		}
 	}
-	leases := s.heldLeases()
-	answer := s.renew(ctx, leases)
 	if errors.Is(answer.Err, errSessionOver) {
-		for _, l := range leases {
-			l.loseWithSession(answer.Err)
-		}
 		answer.Err = fmt.Errorf("the session has ended: %v", answer.Err) //nolint:errorlint // it may match ErrLost
 	}
 	return answer
@@ -321,7 +317,7 @@ func (s *session) renew(ctx context.Context, leases []*lease) driver.Renewal {
 		start, err := s.confirm(ctx)
 		switch err = cmp.Or(err, awaitWatches()); {
 		case err != nil:
-			return driver.Renewal{Err: err}
+			return driver.Renewal{Err: s.d.explain(err, s.d.conf.root)}
 		case !slices.ContainsFunc(leases, (*lease).needsWatch):
 			return driver.Renewal{Start: start}
 		}
