@@ -21,11 +21,15 @@ func TestEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	errEnough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnough)
+	reconnecting := &session{d: d, ctx: t.Context(), up: make(chan struct{})}
 	for _, tt := range []struct {
 		err    error
 		outage bool
 	}{
 		{classify(zk.ErrConnectionClosed), true},
+		{reconnecting.ready(ctx), true},
 		{classify(zk.ErrNoNode), false},
 		{errEnough, false},
 	} {
@@ -35,22 +39,6 @@ func TestEnded(t *testing.T) {
 			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err,
 				tt.outage)
 		}
-	}
-}
-
-// TestEndedWithoutConnection ends the time of a queued attempt that waits for a connection.
-func TestEndedWithoutConnection(t *testing.T) {
-	d, err := New([]string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	errEnough := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errEnough)
-	s := &session{d: d, ctx: t.Context(), up: make(chan struct{})}
-	err = d.explain(contextError(errEnough, s.ready(ctx), true), "/snib")
-	if !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("the error is %q, want that of the context, and that the store was unavailable", err)
 	}
 }
 
