@@ -354,7 +354,7 @@ type Grant struct {
 
 	// Start is our clock just before the request was sent that led to the grant: a moment at or
 	// before the one at which the store's TTL began to run. It MUST NOT be later. Where
-	// the tenure is a session, it may be earlier by a hundredth of SessionTTL.
+	// the tenure is a session, it may be earlier by a sixth of SessionTTL.
 	Start Instant
 
 	// TTL is the lease's length counted from Start, if the store chose another length than the

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -20,11 +21,15 @@ func TestEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	errEnough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnough)
+	reconnecting := &session{d: d, ctx: t.Context(), up: make(chan struct{})}
 	for _, tt := range []struct {
 		err    error
 		outage bool
 	}{
 		{classify(zk.ErrConnectionClosed), true},
+		{reconnecting.ready(ctx), true},
 		{classify(zk.ErrNoNode), false},
 		{errEnough, false},
 	} {

@@ -264,7 +264,13 @@ func TestKeepSuspended(t *testing.T) {
 	if err := renewed(); err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
+	heal := w.proxy.Sever()
 	w.proxy.Cut()
+	if err := renewed(); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Renew without a connection = %v, want ErrUnavailable", err)
+	}
+	heal()
+	w.proxy.Cut() // the new connection, too, was severed
 	livetest.Await(t, "renewal on another connection", renewed)
 	select {
 	case err := <-lost:

@@ -15,7 +15,7 @@ import (
 // keepForMinHold replaces the node of a hold by one that belongs to no session and takes the
 // same place in the queue. The new node stays for the time left, because this process may end
 // before. After that time, the next contender that finds the node deletes it, or this session if it
-// still lives. If the node of the hold has gone, the error matches ErrLost.
+// still lives. If the node of the hold was gone before, the error matches ErrLost.
 //
 // The name of the new node says that it is kept, and its data says for how long. Waiters that
 // watch the old node find the new one when they check the queue again.
@@ -36,8 +36,9 @@ func (s *session) keepForMinHold(ctx context.Context, path string, data info, le
 	for retry := false; ; retry = true {
 		_, _, err := do(ctx, s, replace)
 		switch {
-		// ErrNodeExists of a second try: the answer to the first one was lost.
-		case err == nil, retry && errors.Is(err, zk.ErrNodeExists):
+		// The answer to an earlier try was lost. The kept node exists, or a contender has deleted it
+		// since. A hold that was lost meanwhile looks the same.
+		case err == nil, retry && (errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode)):
 			s.addOrphan(kept)
 			return nil
 		case errors.Is(err, errDisconnected) && ctx.Err() == nil:

@@ -33,8 +33,8 @@ type lease struct {
 
 	mu             sync.Mutex
 	state          state
-	watchedOn      int     // the connSeq on which its node is watched; 0 for none
-	pendingCleanup *orphan // its node, after a release that was not answered
+	watched        *watchEvent // reports the end of its node, until it fires; nil for none
+	pendingCleanup *orphan     // its node, after a release that was not answered
 }
 
 // minWatchAge is how old a lease is when its node is watched, so that shorter holds cost no request
@@ -287,17 +287,13 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	if s == nil {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
+	answer := s.renew(ctx, s.heldLeases())
 	for _, l := range d.allLeases() {
 		if cause := context.Cause(l.s.ctx); cause != nil {
 			l.loseWithSession(cause)
 		}
 	}
-	leases := s.heldLeases()
-	answer := s.renew(ctx, leases)
 	if errors.Is(answer.Err, errSessionOver) {
-		for _, l := range leases {
-			l.loseWithSession(answer.Err)
-		}
 		answer.Err = fmt.Errorf("the session has ended: %v", answer.Err) //nolint:errorlint // it may match ErrLost
 	}
 	return answer
@@ -317,36 +313,31 @@ func (s *session) renew(ctx context.Context, leases []*lease) driver.Renewal {
 		if s.ctx.Err() != nil {
 			return driver.Renewal{Err: errSessionOver}
 		}
-		connSeq := s.currentConnSeq()
-		awaitWatches := s.startWatches(ctx, leases, connSeq)
+		awaitWatches := s.startWatches(ctx, leases)
 		start, err := s.confirm(ctx)
-		err = cmp.Or(err, awaitWatches())
-		if err == nil && s.currentConnSeq() != connSeq {
-			err = errDisconnected // changes between two connections are reported late
-		}
-		switch {
+		switch err = cmp.Or(err, awaitWatches()); {
 		case err != nil:
-			return driver.Renewal{Err: err}
-		case !slices.ContainsFunc(leases, func(l *lease) bool { return l.needsWatch(connSeq) }):
+			return driver.Renewal{Err: s.d.explain(err, s.d.conf.root)}
+		case !slices.ContainsFunc(leases, (*lease).needsWatch):
 			return driver.Renewal{Start: start}
 		}
 	}
 }
 
-// startWatches watches those leases that are not watched on the connection. The function that
-// it returns waits until the watches are set, and returns one of the errors.
-func (s *session) startWatches(ctx context.Context, leases []*lease, connSeq int) (wait func() error) {
+// startWatches watches those leases that are not watched. The function that it returns waits until
+// the watches are set, and returns one of the errors.
+func (s *session) startWatches(ctx context.Context, leases []*lease) (wait func() error) {
 	var watching sync.WaitGroup
 	failed := make(chan error, 1)
 	sem := make(chan struct{}, 16) // bounds the concurrent requests
 	for _, l := range leases {
-		if !l.needsWatch(connSeq) {
+		if !l.needsWatch() {
 			continue
 		}
 		sem <- struct{}{}
 		watching.Go(func() {
 			defer func() { <-sem }()
-			if err := l.watch(ctx, connSeq); err != nil {
+			if err := l.watch(ctx); err != nil {
 				select {
 				case failed <- err:
 				default:
@@ -367,14 +358,14 @@ func (s *session) startWatches(ctx context.Context, leases []*lease, connSeq int
 
 // needsWatch reports whether the lease lives, as far as we know, and the connection would not
 // report the end of its node.
-func (l *lease) needsWatch(connSeq int) bool {
+func (l *lease) needsWatch() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.state == held && l.watchedOn != connSeq
+	return l.state == held && (l.watched == nil || l.watched.fired())
 }
 
 // watch makes sure that the connection reports the end of the node.
-func (l *lease) watch(ctx context.Context, connSeq int) error {
+func (l *lease) watch(ctx context.Context) error {
 	ev, snap, err := l.s.watch(ctx, watchKey{path: l.path})
 	switch {
 	case errors.Is(err, errNodeGone), err == nil && snap.stat.Czxid != l.zxid:
@@ -385,28 +376,16 @@ func (l *lease) watch(ctx context.Context, connSeq int) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ev.fired() { // before we came here
-		l.watchTimer.Reset(minWatchAge)
-	} else {
-		l.watchedOn = connSeq
-	}
+	l.watched = ev
 	return nil
 }
 
 // watchUnlessWatched makes sure that the connection reports the end of the node. If it fails, the
 // next renewal tries again.
 func (l *lease) watchUnlessWatched() {
-	if connSeq := l.s.currentConnSeq(); l.needsWatch(connSeq) {
-		_ = l.watch(l.s.ctx, connSeq) // see above
+	if l.needsWatch() {
+		_ = l.watch(l.s.ctx) // see above
 	}
-}
-
-// clearWatch records that the watch has fired, and must be set again.
-func (l *lease) clearWatch() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watchedOn = 0
-	l.watchTimer.Reset(minWatchAge)
 }
 
 // hasToken reports whether a token belongs to the lease.

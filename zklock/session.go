@@ -192,33 +192,22 @@ func (s *session) ready(ctx context.Context) error {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
 		case <-ctx.Done():
-			return s.waitError(ctx)
+			return s.disconnected(context.Cause(ctx))
 		case <-timer.C:
-			return s.unreachableError()
+			return s.disconnected(fmt.Errorf("not reached within %v", s.d.conf.dialTimeout))
 		}
 	}
 	return nil
 }
 
-func (s *session) unreachableError() error {
+// disconnected returns the error of a call whose wait for a connection has ended with why.
+func (s *session) disconnected(why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := fmt.Errorf("%w (%s) within %v", errDisconnected, strings.Join(s.d.conf.servers, ","), s.d.conf.dialTimeout)
 	if s.connErr != nil {
-		err = fmt.Errorf("%w: %w", err, s.connErr)
+		why = fmt.Errorf("%w: %w", why, s.connErr)
 	}
-	return err
-}
-
-// waitError returns the error of a call whose context ended while it waited for a
-// connection.
-func (s *session) waitError(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connErr == nil {
-		return context.Cause(ctx)
-	}
-	return fmt.Errorf("%w: %w: %w", errDisconnected, s.connErr, context.Cause(ctx))
+	return fmt.Errorf("%w (%s): %w", errDisconnected, strings.Join(s.d.conf.servers, ","), why)
 }
 
 // recordConnError records why a connection to a server failed. If no server can be reached
@@ -274,7 +263,8 @@ func (s *session) onConnected() {
 	defer s.mu.Unlock()
 	s.connSeq++
 	s.connErr = nil
-	if !s.isUp() { // or the library did not report the loss of the last one
+	s.wakeAll() // in case the library did not report the loss of the last connection
+	if !s.isUp() {
 		close(s.up)
 	}
 	for _, l := range s.heldLeases() { // the last connection watched their nodes

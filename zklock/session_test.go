@@ -2,9 +2,11 @@ package zklock
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -37,4 +39,46 @@ func TestInspectGivenUp(t *testing.T) {
 		t.Error("readOwn = nil without an answer")
 	}
 	a.node = "" // as try does; the race detector sees whatever still reads it
+}
+
+// TestWatchNotSetYet has a waiter of the same session whose request to watch the holder's node
+// comes late. The holder does not rely on it: it learns that its node was deleted before.
+func TestWatchNotSetYet(t *testing.T) {
+	s, _ := newTestSession(t, 20*time.Second)
+	lost := make(chan error, 1)
+	req := driver.Request{Name: "job", ID: "a", TTL: time.Minute, OnLost: func(err error) { lost <- err }}
+	h, err := s.d.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := h.(*handle)
+	l.watchTimer.Stop()
+	key, ev := watchKey{path: l.path}, &watchEvent{changed: make(chan struct{})}
+	s.mu.Lock()
+	s.watches[key] = ev // the waiter has registered the event
+	s.mu.Unlock()
+	if err := l.watch(t.Context()); err != nil {
+		t.Fatalf("watch = %v", err)
+	}
+	if err := s.d.Break(t.Context(), "job", "a"); err != nil {
+		t.Fatalf("Break = %v", err)
+	}
+	_, err = key.read(s.conn, true)
+	s.recordWatch(key, ev, err)
+	if got := s.d.Renew(t.Context(), []driver.Lease{h})[0]; !errors.Is(got.Err, driver.ErrLost) {
+		t.Errorf("Renew of a hold whose node was deleted = %+v, want ErrLost", got)
+	}
+	livetest.AwaitLoss(t, lost, livetest.Patience)
+}
+
+// TestLossNotReported connects a session anew without an event for the loss of the old connection.
+// No watch of that connection counts any more.
+func TestLossNotReported(t *testing.T) {
+	ev := &watchEvent{changed: make(chan struct{})}
+	s := &session{d: &Driver{}, up: make(chan struct{}), watches: map[watchKey]*watchEvent{{path: "/job"}: ev}}
+	close(s.up)
+	s.onConnected()
+	if l := (&lease{watched: ev}); !l.needsWatch() {
+		t.Error("after another connection, the watch of the last one counts")
+	}
 }

@@ -179,6 +179,28 @@ func TestMinHoldAnswerLost(t *testing.T) {
 	w.tree.awaitChildren("/snib/minHoldAnswerLost", 0)
 }
 
+// TestMinHoldOverBeforeRetry loses the answer to a release, and MinHold ends before the driver is
+// connected again. The release was executed, so it succeeds.
+func TestMinHoldOverBeforeRetry(t *testing.T) {
+	t.Parallel()
+	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout))
+	req := request("minHoldOverBeforeRetry", "d")
+	req.MinHold = 1500 * time.Millisecond
+	l := acquire(t, w.d, req)
+	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/minHoldOverBeforeRetry/_k_")
+	released := make(chan error, 1)
+	go func() { released <- l.Release(t.Context()) }()
+	<-lost
+	heal := w.proxy.Sever()
+	next := acquire(t, w.other, request("minHoldOverBeforeRetry", "next")) // it has deleted the kept node
+	heal()
+	w.proxy.Cut()
+	if err := <-released; err != nil {
+		t.Errorf("Release that was executed = %v", err)
+	}
+	release(t, next)
+}
+
 // TestSlotsLetInAtOnce has a waiter behind one that is granted before it ever looked at the
 // queue. The waiter learns of that, too, and is the first of the waiters then.
 func TestSlotsLetInAtOnce(t *testing.T) {

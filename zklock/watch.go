@@ -26,6 +26,7 @@ type snapshot struct {
 // was lost.
 type watchEvent struct {
 	changed chan struct{} // closed by wake
+	set     bool          // the server has answered that it watches; guarded by the session's mutex
 }
 
 // fired reports whether the event has happened.
@@ -39,24 +40,25 @@ func (ev *watchEvent) fired() bool {
 }
 
 // watch reads something and watches it from then on. All callers share one watch in the server
-// and in the client library, until it fires. A node that does not exist is errNodeGone, and is
-// not watched.
+// and in the client library, until it fires. If watch succeeds, the server watches, or the event
+// has fired. A node that does not exist is errNodeGone, and is not watched.
 func (s *session) watch(ctx context.Context, key watchKey) (*watchEvent, snapshot, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, snapshot{}, err
 	}
 	s.mu.Lock()
-	ev, watched := s.watches[key]
-	if !watched {
+	ev := s.watches[key]
+	if ev == nil {
 		ev = &watchEvent{changed: make(chan struct{})}
 		// The event is registered before the request is sent: a later change is reported
 		// before, or right after, the answer.
 		s.watches[key] = ev
 	}
+	setWatch := !ev.set // the request of the caller that registered the event may come later, or fail
 	s.mu.Unlock()
 	answer := startCall(s, func(conn *zk.Conn) (snap snapshot, err error) {
-		if snap, err = key.read(conn, !watched); err != nil && !watched {
-			s.dropWatch(key, ev)
+		if snap, err = key.read(conn, setWatch); setWatch {
+			s.recordWatch(key, ev, err)
 		}
 		return snap, err
 	})
@@ -87,11 +89,13 @@ func (key watchKey) read(conn *zk.Conn, setWatch bool) (snap snapshot, err error
 	return snap, err
 }
 
-// dropWatch ends a watch that was never set.
-func (s *session) dropWatch(key watchKey, ev *watchEvent) {
+// recordWatch records the outcome of a request to watch. If that failed, it ends the watch.
+func (s *session) recordWatch(key watchKey, ev *watchEvent, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watches[key] == ev {
+	if err == nil {
+		ev.set = true
+	} else if s.watches[key] == ev {
 		s.wake(key)
 	}
 }
@@ -129,6 +133,6 @@ func (s *session) onNodeEvent(e zk.Event) {
 	case deleted:
 		l.lose(driver.ErrLost, driver.Instant{})
 	default:
-		l.clearWatch()
+		l.watchTimer.Reset(minWatchAge)
 	}
 }
