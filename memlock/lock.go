@@ -2,7 +2,6 @@ package memlock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,12 +10,12 @@ import (
 
 // A lock is a name that somebody holds or waits for. It is guarded by the store's mutex.
 type lock struct {
-	store       *Store
-	name        string
-	isSemaphore bool
-	holders     []*lease
-	queue       []*waiter
-	timer       *time.Timer // fires when the next lease ends, while somebody waits
+	store   *Store
+	name    string
+	slots   int // of the request that began the use; 0 if the lock is not a semaphore
+	holders []*lease
+	queue   []*waiter
+	timer   *time.Timer // fires when the next lease ends, while somebody waits
 }
 
 // A waiter is a request that is not granted yet.
@@ -168,17 +167,11 @@ func (k *lock) armTimer(now driver.Instant) {
 
 // checkKind returns an error if the name is in use as another kind of lock than requested.
 func (k *lock) checkKind(req driver.Request) error {
-	isSemaphore := req.Slots > 0
-	if len(k.holders)+len(k.queue) == 0 || k.isSemaphore == isSemaphore {
-		k.isSemaphore = isSemaphore
-		return nil
+	if len(k.holders)+len(k.queue) == 0 {
+		k.slots = req.Slots
 	}
-	return fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, kindName(k.isSemaphore), kindName(isSemaphore))
-}
-
-func kindName(isSemaphore bool) string {
-	if isSemaphore {
-		return "a semaphore"
+	if (k.slots > 0) != (req.Slots > 0) {
+		return driver.KindError(k.slots)
 	}
-	return "a lock"
+	return nil
 }

@@ -129,6 +129,9 @@ func (d *Driver) view(ctx context.Context, fn func(*conn) error) error {
 
 // read calls fn within a read transaction, unless the rows are of another boot.
 func (d *Driver) read(fn func(*conn) error) (matches bool, err error) {
+	if err := d.checkIntact(); err != nil {
+		return false, err
+	}
 	if d.reader == nil {
 		if d.reader, err = connect(d.path, d.closed); err != nil {
 			return false, d.explain(err)

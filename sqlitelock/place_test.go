@@ -252,6 +252,9 @@ func TestReplaced(t *testing.T) {
 			if err := d.Renew(context.Background(), []driver.Lease{l})[0].Err; err == nil || errors.Is(err, driver.ErrLost) {
 				t.Errorf("Renew after the file was moved away = %v, want an error that leaves the outcome open", err)
 			}
+			if _, err := d.Status(t.Context(), "a name"); err == nil || !strings.Contains(err.Error(), "replaced or deleted") {
+				t.Errorf("Status after the file was moved away = %v, want an error that says so", err)
+			}
 			if suffix == "" {
 				return // a new driver finds a new database
 			}
