@@ -65,7 +65,7 @@ func fill(server *etcdtest.Server) {
 	}
 }
 
-// TestLabelWithoutSpace changes what a key says while etcd has no space. That fails, and ends no hold.
+// TestLabelWithoutSpace changes what a key says while etcd has no space. That ends no hold.
 func TestLabelWithoutSpace(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t, "--quota-backend-bytes=8388608")

@@ -386,10 +386,10 @@ func (d *Driver) checkBatch(ctx context.Context, leases []*lease, record recordi
 	return d.commit(ctx, nil, ops, nil)
 }
 
-// checkOp returns the operation that checks the key. It only reads, which costs etcd no entry of its
-// log, and goes on while its space is used up. If the lease was waited for, its value does not say
-// yet since when it holds the lock, because nobody could know that before. With record, checkOp
-// writes it, for people, as it does with a new label.
+// checkOp returns the operation that checks the key. It only reads, which etcd also does while its
+// space is used up. If the lease was waited for, its value does not say yet since when it holds the
+// lock, because nobody could know that before. Then, and after a change of the label, checkOp
+// writes the value, for people.
 func (l *lease) checkOp(record recording) clientv3.Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()

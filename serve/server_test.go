@@ -334,8 +334,7 @@ func TestNextReplica(t *testing.T) {
 	}
 }
 
-// TestReleaseWithoutAnswer gives up a release because another lock was lost. Nobody says that it was
-// done.
+// TestReleaseWithoutAnswer gives up a release because another lock was lost. That is no success.
 func TestReleaseWithoutAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
