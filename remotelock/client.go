@@ -202,12 +202,12 @@ func (c *client) problem(ctx context.Context, resp *http.Response) error {
 		return &attemptError{err: explain(ctx, err), sent: true}
 	}
 	if kind != wire.TypeProblem || json.Unmarshal(text, &p) != nil || p.Kind() == "" {
-		err := driver.Invalidf("server: %s answers %s, which is no answer of a lock service", resp.Request.URL.Host, resp.Status)
+		err := fmt.Errorf("%s answers %s, which is no answer of a lock service", resp.Request.URL.Host, resp.Status)
 		switch isLimited := resp.StatusCode == http.StatusTooManyRequests; { // by a proxy between us and the service
 		case isLimited, resp.StatusCode >= 500:
 			return &attemptError{err: err, sent: !isLimited}
 		}
-		return err
+		return driver.Invalidf("server: %w", err)
 	}
 	switch p.Kind() {
 	case wire.ProblemDraining, wire.ProblemOtherStore, wire.ProblemQuota, wire.ProblemAudit:
