@@ -83,6 +83,9 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// shortTTL is a TTL that a test waits for, and that a slow disk does not outlast.
+const shortTTL = "5s"
+
 // start runs a command without a terminal.
 func start(t *testing.T, args ...string) *proc {
 	t.Helper()
@@ -113,10 +116,13 @@ func restoreSignals() {
 	}
 }
 
-// kill makes sure that nothing of a failed test is left.
+// kill makes sure that nothing of a failed test is left, and logs what the command has said.
 func (p *proc) kill() {
 	_ = p.Process.Kill() // it may have ended
 	<-p.exited
+	if p.t.Failed() {
+		p.t.Logf("%s: %v, %s", p.Args, p.ProcessState, p.out.String())
+	}
 }
 
 // wait waits for the end of the command and returns its exit code.
@@ -399,10 +405,10 @@ func TestHeirsKeepTheLock(t *testing.T) {
 	t.Parallel()
 	dir := newStore(t)
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit")
+	p := start(t, "snib", "run", "--ttl", shortTTL, "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit")
 	await(t, "grandchild", func() bool { return exists(ready) })
 	p.signal(syscall.SIGKILL)
-	if _, code := snib(t, "wait", "-w", "2s", "name"); code != 75 {
+	if _, code := snib(t, "wait", "-w", "6s", "name"); code != 75 {
 		t.Errorf("snib wait while a grandchild runs exits %d, want 75", code)
 	}
 	touch(t, stop)
@@ -417,7 +423,7 @@ func TestStoppedTree(t *testing.T) {
 	t.Parallel()
 	dir := newStore(t)
 	log, done, finished := filepath.Join(dir, "journal"), filepath.Join(dir, "done"), filepath.Join(dir, "over")
-	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "journal", log, "10m", done)
+	p := start(t, "snib", "run", "--ttl", shortTTL, "name", "--", "journal", log, "10m", done)
 	awaitText(t, log, "begin")
 	child := readJournal(t, log)[0]
 	p.signal(syscall.SIGSTOP)
@@ -453,7 +459,7 @@ func TestStoppedTree(t *testing.T) {
 func TestStoppedWrapper(t *testing.T) {
 	t.Parallel()
 	newStore(t)
-	p, _ := startHolder(t, "name", "--ttl", "1s")
+	p, _ := startHolder(t, "name", "--ttl", shortTTL)
 	p.signal(syscall.SIGSTOP)
 	mustSnib(t, "run", "-w", "10s", "name", "--", "true")
 	p.signal(syscall.SIGCONT)
@@ -564,9 +570,9 @@ func TestIgnoredSignals(t *testing.T) {
 func TestStoppedCommand(t *testing.T) {
 	t.Parallel()
 	newStore(t)
-	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "sh", "-c", "kill -STOP $$; exit 3")
+	p := start(t, "snib", "run", "--ttl", shortTTL, "name", "--", "sh", "-c", "kill -STOP $$; exit 3")
 	p.awaitOutput("the command was stopped")
-	await(t, "hold longer than its TTL", func() bool { return heldFor(t, "name") > 2*time.Second })
+	await(t, "hold longer than its TTL", func() bool { return heldFor(t, "name") > 6*time.Second })
 	p.signal(syscall.SIGCONT)
 	if code := p.wait(); code != 3 {
 		t.Errorf("exit code = %d, want the command's 3: %s", code, p.out.String())

@@ -158,8 +158,8 @@ func TestCtrlCEndsTheScript(t *testing.T) {
 // TestCtrlZ stops the command. It must keep the lock past its TTL. A second Ctrl-Z continues it.
 func TestCtrlZ(t *testing.T) {
 	for _, tt := range []struct{ name, format string }{
-		{"Foreground", `exec snib run --ttl 1s name -- sigs %s interrupt`},
-		{"NoInput", `exec snib run --ttl 1s name -- sigs %s interrupt </dev/null`},
+		{"Foreground", `exec snib run --ttl 5s name -- sigs %s interrupt`},
+		{"NoInput", `exec snib run --ttl 5s name -- sigs %s interrupt </dev/null`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log := filepath.Join(newStore(t), "signals")
@@ -174,7 +174,7 @@ func TestCtrlZ(t *testing.T) {
 			if state, _ := procState(pid); state != 'T' {
 				t.Errorf("state of the command = %c, want T", state)
 			}
-			await(t, "hold longer than its TTL", func() bool { return heldFor(t, "name") > 2*time.Second })
+			await(t, "hold longer than its TTL", func() bool { return heldFor(t, "name") > 6*time.Second })
 			c.press(ctrlZ)
 			awaitText(t, log, "continued")
 			c.press(ctrlZ)
