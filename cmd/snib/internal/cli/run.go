@@ -350,6 +350,9 @@ func (r *runCommand) start(s *backend.Store, held holds, path string, outer []ou
 			p.Keep = append(p.Keep, file)
 		}
 	}
+	// Until now Ctrl-Z stopped snib as any other program. From the command's first moment it must not
+	// stop snib alone, and so keep it from renewing.
+	notifySignals(r.sigs, stopSignals...)
 	kid, err := child.Start(p)
 	// The shell runs a script that names no interpreter, as with execvp.
 	if errors.Is(err, syscall.ENOEXEC) {

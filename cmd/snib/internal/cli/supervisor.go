@@ -53,8 +53,6 @@ func (r *runCommand) newSupervisor(held holds, kid *child.Child) *supervisor {
 		g.timeoutC = time.After(r.timeout.value)
 	}
 	g.validityTimer = time.NewTimer(0)
-	// Not before: while snib waits for the lock, Ctrl-Z stops it as any other program.
-	notifySignals(r.sigs, stopSignals...)
 	return g
 }
 

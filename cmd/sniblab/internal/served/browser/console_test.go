@@ -303,7 +303,7 @@ func TestOutages(t *testing.T) {
 	p.shows("#locks", "second")
 	late := open(t, s.url(), 1440, 900)
 	late.shows("#banner", "The store is unavailable")
-	late.shows("#locks", "second") // which the service saw last
+	late.shows("#locks", "second")                           // which the service saw last
 	late = open(t, startService(t, d, nil).url(), 1440, 900) // this service has seen nothing yet
 	late.shows("#banner", "The store is unavailable")
 	for _, view := range []string{"lock/second", "lock/other", "waits", "holders", "reservations", "locks"} {
