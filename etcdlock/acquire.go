@@ -333,7 +333,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 		l.info.Held = l.info.Asked
 	}
 	if l.req.MinHold > 0 {
-		if err := l.recordMinHold(ctx); ctx.Err() == nil && errors.Is(err, driver.ErrLost) {
+		if err := l.recordMinHold(ctx); driverkit.SaysLost(ctx, err) {
 			return nil, a.abandonKey()
 		} else if err != nil {
 			return nil, err

@@ -123,7 +123,7 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	l.infoRecorded = false
 	l.mu.Unlock()
 	err := l.checkKey(ctx)
-	if ctx.Err() == nil && errors.Is(err, driver.ErrLost) {
+	if driverkit.SaysLost(ctx, err) {
 		l.lose(err)
 	}
 	return explain(err)
@@ -195,7 +195,7 @@ func (l *lease) Release(ctx context.Context) error {
 			return l.releaseErr
 		}
 		err := l.tryRelease(ctx)
-		if err == nil || ctx.Err() == nil && errors.Is(err, driver.ErrLost) { // which may be the cause of ctx
+		if err == nil || driverkit.SaysLost(ctx, err) {
 			l.end(err, nil)
 			switch {
 			case l.mayReappear:
@@ -323,7 +323,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err)); answers[i].Err == nil {
 			answers[i].Start = start
 		}
-		if ctx.Err() == nil && errors.Is(answers[i].Err, driver.ErrLost) {
+		if driverkit.SaysLost(ctx, answers[i].Err) {
 			h.lose(answers[i].Err)
 		}
 	}

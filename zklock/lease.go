@@ -225,7 +225,7 @@ func (l *lease) release(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() == nil && errors.Is(err, driver.ErrLost), errors.Is(err, errSessionOver):
+	case driverkit.SaysLost(ctx, err), errors.Is(err, errSessionOver):
 		return l.lostBeforeRelease(err)
 	}
 	o := l.deleteLater(due) // as long as the session lives, MinHold keeps the lock taken

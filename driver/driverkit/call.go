@@ -80,3 +80,9 @@ func EndOfWait(cause, why error) error {
 func noAnswerError(ctx context.Context) error {
 	return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
+
+// SaysLost reports whether err, the result of a call with ctx, says that the store has ended a
+// hold. If ctx has ended, err may be its cause: the loss of another lock.
+func SaysLost(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, driver.ErrLost)
+}

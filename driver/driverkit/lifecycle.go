@@ -4,6 +4,7 @@
 //   - [Lifecycle] runs the goroutines of a driver until the driver is closed.
 //   - [Detached] bounds a call of the server after its caller has given up.
 //   - [EndOfWait] makes the error of an acquisition whose caller has given up.
+//   - [SaysLost] tells the loss of a hold from a caller that has given up.
 //   - [RemoteLease] is a lease of another process, where leases belong to sessions.
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [Batcher] runs the operations of concurrent callers together.

@@ -54,7 +54,7 @@ func (r *RemoteLease) Release(ctx context.Context) error {
 		return nil
 	}
 	err := r.release(ctx)
-	r.released = err == nil || errors.Is(err, driver.ErrLost) && r.unanswered && ctx.Err() == nil
+	r.released = err == nil || r.unanswered && SaysLost(ctx, err)
 	if r.released {
 		return nil
 	}
