@@ -163,38 +163,35 @@ func TestRestartWithoutMemory(t *testing.T) {
 func TestRestartWithMemory(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second // in which a server can be killed and started
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
-			d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-			req := func(id string) driver.Request { return mode.as(request(mode.name, id, ttl)) }
-			l := take(t, d1, req("first"))
-			waiter := req("second")
-			waiter.Shared = false
-			node.Kill()
-			node.Restart()
-			restarted := time.Now()
-			if err := renewAgain(t, d1, l); err != nil {
-				t.Errorf("Renew after a restart = %v", err)
-			}
-			withheld(t, d2, request("another", "second", ttl), "after a restart")
-			second := begin(t, d2, waiter)
-			if err := renew(t, d1, l); err != nil {
-				t.Errorf("Renew during the grace = %v", err)
-			}
-			free(t, l)
-			next, _ := granted(t, second, ttl+enough, "second")
-			if took := time.Since(restarted); took < ttl-500*time.Millisecond {
-				t.Errorf("granted %v after the restart, with leases of %v", took, ttl)
-			}
-			if token(next) <= token(l) {
-				t.Errorf("token %d after %d", token(next), token(l))
-			}
-			free(t, next)
-			nothingLeft(t, node)
-		})
-	}
+	inEachMode(t, func(t *testing.T, mode lockMode) {
+		node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
+		d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+		req := func(id string) driver.Request { return mode.as(request(mode.name, id, ttl)) }
+		l := take(t, d1, req("first"))
+		waiter := req("second")
+		waiter.Shared = false
+		node.Kill()
+		node.Restart()
+		restarted := time.Now()
+		if err := renewAgain(t, d1, l); err != nil {
+			t.Errorf("Renew after a restart = %v", err)
+		}
+		withheld(t, d2, request("another", "second", ttl), "after a restart")
+		second := begin(t, d2, waiter)
+		if err := renew(t, d1, l); err != nil {
+			t.Errorf("Renew during the grace = %v", err)
+		}
+		free(t, l)
+		next, _ := granted(t, second, ttl+enough, "second")
+		if took := time.Since(restarted); took < ttl-500*time.Millisecond {
+			t.Errorf("granted %v after the restart, with leases of %v", took, ttl)
+		}
+		if token(next) <= token(l) {
+			t.Errorf("token %d after %d", token(next), token(l))
+		}
+		free(t, next)
+		nothingLeft(t, node)
+	})
 }
 
 // TestShutdownKeepsExpiry stops a server that appends to a file, and starts it again. The holder

@@ -40,15 +40,27 @@ func request(name, id string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, ID: id, TTL: ttl}
 }
 
-// modes are the kinds of locks, each as the change that it makes to a request.
-var modes = []struct {
+// A lockMode is a kind of lock, as the change that it makes to a request.
+type lockMode struct {
 	name string
 	as   func(driver.Request) driver.Request
 	opts []snib.Option
-}{
+}
+
+var modes = []lockMode{
 	{"Exclusive", func(r driver.Request) driver.Request { return r }, nil},
 	{"Shared", func(r driver.Request) driver.Request { r.Shared = true; return r }, []snib.Option{snib.Shared()}},
 	{"Slots", func(r driver.Request) driver.Request { r.Slots = 2; return r }, []snib.Option{snib.Slots(2)}},
+}
+
+// inEachMode runs a test for each kind of lock, in parallel.
+func inEachMode(t *testing.T, run func(t *testing.T, mode lockMode)) {
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			run(t, mode)
+		})
+	}
 }
 
 // The functions that all tests of backends share.

@@ -69,74 +69,68 @@ func (c *cutConn) Subscribe(ctx context.Context, channel string, sharded bool, r
 // counts from before that request.
 func TestHandedOverBeforeRestart(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			d := open(t, at(node.Addr()))
-			var c *cutConn
-			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-				c = &cutConn{Conn: inner}
-				return c
-			})
-			req, first := mode.as(request("job", "waiter", time.Minute)), request("job", "holder", time.Minute)
-			if req.Slots > 0 {
-				req.Slots, first.Slots = 1, 1
-			}
-			held := take(t, d, first)
-			waiting := wait(t, other, req, 1)
-			c.cut.Store(true)
-			free(t, held)
-			handed := status(t, d, "job").Holders
-			if len(handed) != 1 || handed[0].ID != "waiter" {
-				t.Fatalf("after the release the holders are %+v, want the waiter", handed)
-			}
-			node.Must("HSET", "snib.m", "r", "another server")
-			withheld(t, d, request("another job", "other", time.Minute), "after the restart")
-			c.mend()
-			l, _ := granted(t, waiting, enough, "the waiter")
-			left := status(t, d, "job").Holders[0].Left + time.Millisecond // which is cut off
-			if start := l.Grant().Start; left < start.Add(req.TTL).Left(driver.Now()) {
-				t.Errorf("the lease ends %v before its holder believes", start.Add(req.TTL).Left(driver.Now())-left)
-			}
-			if token(l) != handed[0].Token {
-				t.Errorf("token %d, want that of the hand-over, %d", token(l), handed[0].Token)
-			}
-			free(t, l)
+	inEachMode(t, func(t *testing.T, mode lockMode) {
+		node := used(t, redistest.Single(t))
+		d := open(t, at(node.Addr()))
+		var c *cutConn
+		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+			c = &cutConn{Conn: inner}
+			return c
 		})
-	}
+		req, first := mode.as(request("job", "waiter", time.Minute)), request("job", "holder", time.Minute)
+		if req.Slots > 0 {
+			req.Slots, first.Slots = 1, 1
+		}
+		held := take(t, d, first)
+		waiting := wait(t, other, req, 1)
+		c.cut.Store(true)
+		free(t, held)
+		handed := status(t, d, "job").Holders
+		if len(handed) != 1 || handed[0].ID != "waiter" {
+			t.Fatalf("after the release the holders are %+v, want the waiter", handed)
+		}
+		node.Must("HSET", "snib.m", "r", "another server")
+		withheld(t, d, request("another job", "other", time.Minute), "after the restart")
+		c.mend()
+		l, _ := granted(t, waiting, enough, "the waiter")
+		left := status(t, d, "job").Holders[0].Left + time.Millisecond // which is cut off
+		if start := l.Grant().Start; left < start.Add(req.TTL).Left(driver.Now()) {
+			t.Errorf("the lease ends %v before its holder believes", start.Add(req.TTL).Left(driver.Now())-left)
+		}
+		if token(l) != handed[0].Token {
+			t.Errorf("token %d, want that of the hand-over, %d", token(l), handed[0].Token)
+		}
+		free(t, l)
+	})
 }
 
 // TestCutOffWaiter hands a lock to a waiter that is cut off, but whose connection the server still
 // knows. Who waits behind it gets the lock long before the TTL is over.
 func TestCutOffWaiter(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			d, behind := open(t, at(node.Addr())), open(t, at(node.Addr()))
-			var c *cutConn
-			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-				c = &cutConn{Conn: inner}
-				return c
-			})
-			first, next := mode.as(request("job", "holder", time.Hour)), request("job", "behind", time.Hour)
-			if first.Slots > 0 {
-				first.Slots, next.Slots = 1, 1
-			}
-			req := first
-			req.ID, first.Shared = "cut off", false
-			held := take(t, d, first)
-			wait(t, other, req, 1)
-			waiting := wait(t, behind, next, 2)
-			c.cut.Store(true)
-			free(t, held)
-			l, _ := granted(t, waiting, enough, "who waits behind it")
-			free(t, l)
-			c.mend()
+	inEachMode(t, func(t *testing.T, mode lockMode) {
+		node := used(t, redistest.Single(t))
+		d, behind := open(t, at(node.Addr())), open(t, at(node.Addr()))
+		var c *cutConn
+		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+			c = &cutConn{Conn: inner}
+			return c
 		})
-	}
+		first, next := mode.as(request("job", "holder", time.Hour)), request("job", "behind", time.Hour)
+		if first.Slots > 0 {
+			first.Slots, next.Slots = 1, 1
+		}
+		req := first
+		req.ID, first.Shared = "cut off", false
+		held := take(t, d, first)
+		wait(t, other, req, 1)
+		waiting := wait(t, behind, next, 2)
+		c.cut.Store(true)
+		free(t, held)
+		l, _ := granted(t, waiting, enough, "who waits behind it")
+		free(t, l)
+		c.mend()
+	})
 }
 
 // A heartbeatConn holds back the next request to acquire once it is armed, and tells the driver
@@ -169,37 +163,34 @@ func (c *heartbeatConn) Eval(ctx context.Context, calls ...redislock.Call) []red
 // takes neither the lock nor a place in the queue.
 func TestLateHeartbeat(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			d := open(t, at(node.Addr()))
-			c := &heartbeatConn{caught: make(chan struct{})}
-			other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-				c.Conn = inner
-				return c
-			})
-			first, req := request("job", "holder", time.Hour), mode.as(request("job", "waiter", time.Hour))
-			if req.Slots > 0 {
-				first.Slots, req.Slots = 1, 1
-			}
-			held := take(t, d, first)
-			waiting := wait(t, other, req, 1)
-			c.mu.Lock()
-			c.armed = true
-			c.mu.Unlock()
-			awaitClosed(t, c.caught, "a heartbeat")
-			free(t, held)
-			l, _ := granted(t, waiting, enough, "the waiter")
-			free(t, l)
-			if r := c.Conn.Eval(t.Context(), c.late...)[0]; r.Err != nil {
-				t.Fatal(r.Err)
-			}
-			if st := status(t, d, "job"); len(st.Holders)+len(st.Waiters) > 0 {
-				t.Errorf("after a late heartbeat, the status is %+v", st)
-			}
+	inEachMode(t, func(t *testing.T, mode lockMode) {
+		node := used(t, redistest.Single(t))
+		d := open(t, at(node.Addr()))
+		c := &heartbeatConn{caught: make(chan struct{})}
+		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+			c.Conn = inner
+			return c
 		})
-	}
+		first, req := request("job", "holder", time.Hour), mode.as(request("job", "waiter", time.Hour))
+		if req.Slots > 0 {
+			first.Slots, req.Slots = 1, 1
+		}
+		held := take(t, d, first)
+		waiting := wait(t, other, req, 1)
+		c.mu.Lock()
+		c.armed = true
+		c.mu.Unlock()
+		awaitClosed(t, c.caught, "a heartbeat")
+		free(t, held)
+		l, _ := granted(t, waiting, enough, "the waiter")
+		free(t, l)
+		if r := c.Conn.Eval(t.Context(), c.late...)[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		if st := status(t, d, "job"); len(st.Holders)+len(st.Waiters) > 0 {
+			t.Errorf("after a late heartbeat, the status is %+v", st)
+		}
+	})
 }
 
 // TestLateTake delivers a request when its repetition was granted and released. What the store

@@ -171,6 +171,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
+// renew asks the servers to extend leases.
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))

@@ -64,30 +64,27 @@ func (c lateConn) Subscribe(ctx context.Context, channel string, sharded bool, r
 // The holder is told as soon as it does, and not only by the waiter's next heartbeat.
 func TestWantedBeforeListening(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			subscribe := make(chan struct{})
-			d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { return lateConn{inner, subscribe} })
-			req := mode.as(request("job", "holder", time.Minute))
-			req.Tokens = 2
-			if req.Slots > 0 {
-				req.Slots = 1
-			}
-			waiter := req
-			waiter.ID, waiter.Shared = "waiter", false
-			req, wanted := livetest.WithWanted(req)
-			l := take(t, d, req)
-			waiting := wait(t, open(t, at(node.Addr())), waiter, 1)
-			close(subscribe)
-			select {
-			case <-wanted:
-			case <-time.After(soonEnough):
-				t.Errorf("OnWanted was not called within %v after the holder's process began to listen", soonEnough)
-			}
-			free(t, l)
-			granted(t, waiting, enough, "the waiter")
-		})
-	}
+	inEachMode(t, func(t *testing.T, mode lockMode) {
+		node := used(t, redistest.Single(t))
+		subscribe := make(chan struct{})
+		d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { return lateConn{inner, subscribe} })
+		req := mode.as(request("job", "holder", time.Minute))
+		req.Tokens = 2
+		if req.Slots > 0 {
+			req.Slots = 1
+		}
+		waiter := req
+		waiter.ID, waiter.Shared = "waiter", false
+		req, wanted := livetest.WithWanted(req)
+		l := take(t, d, req)
+		waiting := wait(t, open(t, at(node.Addr())), waiter, 1)
+		close(subscribe)
+		select {
+		case <-wanted:
+		case <-time.After(soonEnough):
+			t.Errorf("OnWanted was not called within %v after the holder's process began to listen", soonEnough)
+		}
+		free(t, l)
+		granted(t, waiting, enough, "the waiter")
+	})
 }

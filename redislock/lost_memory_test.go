@@ -66,64 +66,61 @@ func TestShortTTLDoesNotDecide(t *testing.T) {
 // Forget, but no longer than MaxTTL.
 func TestReleasedLeasesDoNotCount(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
-			d := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(24*time.Hour))
-			grace := func(want time.Duration, when string) {
-				t.Helper()
-				if got, err := d.Admin().Grace(t.Context()); err != nil || got != want {
-					t.Errorf("%s, Grace = %v, %v, want %v", when, got, err, want)
-				}
+	inEachMode(t, func(t *testing.T, mode lockMode) {
+		node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
+		d := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(24*time.Hour))
+		grace := func(want time.Duration, when string) {
+			t.Helper()
+			if got, err := d.Admin().Grace(t.Context()); err != nil || got != want {
+				t.Errorf("%s, Grace = %v, %v, want %v", when, got, err, want)
 			}
-			restart := func() {
-				t.Helper()
-				node.Kill()
-				node.Restart()
-			}
-			awaitServer := func() { // so that the next call finds a connection
-				livetest.Await(t, "answer of the server", func() error { _, err := d.Status(t.Context(), "job"); return err })
-			}
-			grace(100*time.Millisecond, "before the first lease")
-			l := take(t, d, mode.as(request("job", "long", 20*time.Hour)))
-			grace(20*time.Hour, "under a long lease")
-			if err := renew(t, d, l); err != nil {
-				t.Fatal(err)
-			}
-			free(t, l)
-			grace(100*time.Millisecond, "after its release")
-			restart()
-			free(t, take(t, d, mode.as(request("job", "next", 200*time.Millisecond))))
-			nothingLeft(t, node)
+		}
+		restart := func() {
+			t.Helper()
+			node.Kill()
+			node.Restart()
+		}
+		awaitServer := func() { // so that the next call finds a connection
+			livetest.Await(t, "answer of the server", func() error { _, err := d.Status(t.Context(), "job"); return err })
+		}
+		grace(100*time.Millisecond, "before the first lease")
+		l := take(t, d, mode.as(request("job", "long", 20*time.Hour)))
+		grace(20*time.Hour, "under a long lease")
+		if err := renew(t, d, l); err != nil {
+			t.Fatal(err)
+		}
+		free(t, l)
+		grace(100*time.Millisecond, "after its release")
+		restart()
+		free(t, take(t, d, mode.as(request("job", "next", 200*time.Millisecond))))
+		nothingLeft(t, node)
 
-			// Otherwise a request for such a long lease would have a grace period of a minute.
-			used(t, node)
-			take(t, d, mode.as(request("job", "broken", 20*time.Hour)))
-			if err := d.Break(t.Context(), "job", "broken"); err != nil {
-				t.Fatal(err)
-			}
-			grace(100*time.Millisecond, "after a break")
+		// Otherwise a request for such a long lease would have a grace period of a minute.
+		used(t, node)
+		take(t, d, mode.as(request("job", "broken", 20*time.Hour)))
+		if err := d.Break(t.Context(), "job", "broken"); err != nil {
+			t.Fatal(err)
+		}
+		grace(100*time.Millisecond, "after a break")
 
-			take(t, d, mode.as(request("job", "lives", 20*time.Hour)))
-			restart()
-			awaitServer()
-			if left := withheld(t, d, request("another", "next", time.Second), "with a long lease"); left < 19*time.Hour {
-				t.Errorf("a lease of 20 h lives, and the grace lasts %v", left)
-			}
-			bounded := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(10*time.Minute))
-			if left := withheld(t, bounded, request("another", "next", time.Second), "with MaxTTL"); left > 10*time.Minute {
-				t.Errorf("the grace lasts %v, with a MaxTTL of 10 min", left)
-			}
-			if err := d.Admin().Forget(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			free(t, take(t, d, request("another", "next", time.Second)))
-			restart()
-			// Forget is permanent.
-			free(t, take(t, d, request("another", "next", time.Second)))
-		})
-	}
+		take(t, d, mode.as(request("job", "lives", 20*time.Hour)))
+		restart()
+		awaitServer()
+		if left := withheld(t, d, request("another", "next", time.Second), "with a long lease"); left < 19*time.Hour {
+			t.Errorf("a lease of 20 h lives, and the grace lasts %v", left)
+		}
+		bounded := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(10*time.Minute))
+		if left := withheld(t, bounded, request("another", "next", time.Second), "with MaxTTL"); left > 10*time.Minute {
+			t.Errorf("the grace lasts %v, with a MaxTTL of 10 min", left)
+		}
+		if err := d.Admin().Forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		free(t, take(t, d, request("another", "next", time.Second)))
+		restart()
+		// Forget is permanent.
+		free(t, take(t, d, request("another", "next", time.Second)))
+	})
 }
 
 // TestGraceOfCluster holds a long lease in one slot of a Cluster. Grace counts it until it is
