@@ -75,7 +75,7 @@ func TestServeAccess(t *testing.T) {
 	snib(0, "ls", "-u", withToken)
 	snib(77, "ls", "-u", service)                           // no token
 	snib(77, "run", "-u", withToken, "other", "--", "true") // another prefix
-	// Who may not see ids is still told of a run in a run, and unlock finds the keeper.
+	// Ids are hidden here. A nested run is refused all the same, and unlock finds the keeper.
 	snib(64, "run", "-u", withToken, "deploy", "--", "snib", "run", "--try", "-u", withToken, "deploy", "--", "true")
 	_, keeper, code := runOnce(t, "sh", "-c", `eval "$(snib hold -v -u "$0" deploy --pid $$)"; snib unlock -u "$0" deploy`, withToken)
 	if code != 0 || !strings.Contains(keeper, "snib: released deploy\n") {
