@@ -15,14 +15,14 @@ type Fact string
 // The facts that a history can violate.
 const (
 	Exclusion Fact = "exclusion" // a lock has too many holders, each within its validity
-	// A new holder got the lock when the validity of the former holder was over,
-	// but that one was not told.
+	// A lock has a new holder, and the former one was not told although its validity is over.
 	Untold Fact = "untold"
 	// A lease was broken, and its holder was not told within [Rules.Hint].
 	Unhinted Fact = "unhinted"
 	Order    Fact = "order" // the token of a hold is not greater than that of an earlier hold
 	Early    Fact = "early" // MinHold or LockDelay was not kept
 	Twice    Fact = "twice" // a tick of a schedule was run twice
+	Idle     Fact = "idle"  // nobody got a lock that was free, or whose holder was gone
 	Stuck    Fact = "stuck" // a worker did not get a lock after the heal
 	Leftover Fact = "left"  // the store shows a holder or a waiter that no longer exists
 )
@@ -42,7 +42,10 @@ type Allowance struct {
 type Rules struct {
 	Bound time.Duration // within which all workers get all locks after the heal
 	// Undisturbed time within which a holder is told that its lease was broken; 0 for no limit.
-	Hint    time.Duration
+	Hint time.Duration
+	// Undisturbed time between the end of a hold and the next one; 0 for no limit. It is of use where
+	// workers ask for each lock all the time.
+	Idle    time.Duration
 	Allowed []Allowance
 }
 
@@ -104,6 +107,7 @@ func Check(events []Event, rules Rules) Report {
 		r.Violations = append(r.Violations, findEarly(holds, s)...)
 		r.Violations = append(r.Violations, findUnhinted(holds, s, rules.Hint)...)
 		r.Violations = append(r.Violations, findTwice(holds)...)
+		r.Violations = append(r.Violations, findIdle(holds, s, rules.Idle)...)
 	}
 	r.Violations = append(r.Violations, s.findStuck(rules.Bound)...)
 	for _, e := range s.left {
@@ -161,12 +165,14 @@ func findOverlaps(holds []*Hold) []Violation {
 			if !h.conflicts(o) {
 				continue
 			}
-			if during, sum := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure)); sum > 0 {
+			during, believed := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure))
+			if believed > 0 {
 				found = append(found, Violation{
 					Fact: Exclusion, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h),
-					Holds: []*Hold{o, h}, Sum: sum,
+					Holds: []*Hold{o, h}, Sum: believed,
 				})
-			} else if during, sum := overlap(o, h, o.End, h.End); sum > untoldTolerance {
+			}
+			if during, sum := overlap(o, h, o.End, h.End); sum-believed > untoldTolerance {
 				found = append(found, Violation{Fact: Untold, Name: h.Name, At: during.from, Until: during.until,
 					Text: fmt.Sprintf("%v and %v", o, h)})
 			}
@@ -323,6 +329,24 @@ func findTwice(holds []*Hold) []Violation {
 				Text: fmt.Sprintf("%v and %v", f, h)})
 		}
 		first[h.Tick] = h
+	}
+	return found
+}
+
+// findIdle finds times without a holder that were too long. It begins with the first hold: servers
+// may grant nothing at first.
+func findIdle(holds []*Hold, s *timeline, limit time.Duration) []Violation {
+	if limit == 0 {
+		return nil
+	}
+	var found []Violation
+	free := holds[0].End
+	for _, h := range holds[1:] {
+		if s.undisturbed(free, h.Acquired) > limit {
+			found = append(found, Violation{Fact: Idle, Name: h.Name, At: free, Until: h.Acquired,
+				Text: "nobody had " + h.Name})
+		}
+		free = max(free, h.End)
 	}
 	return found
 }

@@ -137,6 +137,16 @@ func TestCheck(t *testing.T) {
 			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.5)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
 		}, []Fact{Untold}},
+		{"ToldAfterTwoBelieved", func(l *testLog) { // valid until 3
+			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.5)
+			l.add(Release, "b", l.hold("b", "x", 2, 2.9), 3.6)
+		}, []Fact{Exclusion, Untold}},
+		{"ToldAfterTheEnd", func(l *testLog) {
+			id := l.hold("a", "x", 1, 1)
+			l.add(Over, "a", id, 1.5)
+			l.add(Told, "a", id, 2)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.6), 2.1)
+		}, []Fact{Untold}},
 		{"ToldALittleAfterValidity", func(l *testLog) {
 			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.2)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
@@ -321,6 +331,20 @@ func TestCheck(t *testing.T) {
 			l.add(Heal, "", 0, 10)
 			l.add(Bye, "b", 0, 30)
 		}, nil},
+		{"Idle", func(l *testLog) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 2)
+			l.add(Release, "b", l.hold("b", "x", 2, 9), 9.1)
+		}, []Fact{Idle}},
+		{"IdleUnderFaults", func(l *testLog) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 2)
+			l.fault("store-pause", "", 3, 5)
+			l.add(Release, "b", l.hold("b", "x", 2, 9), 9.1)
+		}, nil},
+		{"HeldAllTheTime", func(l *testLog) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1, twoSlots), 9)
+			l.add(Release, "b", l.hold("b", "x", 2, 2, twoSlots), 3)
+			l.add(Release, "b", l.hold("b", "x", 3, 9.1, twoSlots), 9.2)
+		}, nil},
 		{"Left", func(l *testLog) {
 			l.add(Left, "", 0, 10, func(e *Event) { e.Name, e.Err = "x", "a holder" })
 		}, []Fact{Leftover}},
@@ -333,7 +357,7 @@ func TestCheck(t *testing.T) {
 			// The logs continue after the last event.
 			l = append(l, Event{At: l[len(l)-1].At + sec(0.5), Kind: Start, Worker: "z"})
 			var got []Fact
-			r := Check(l, Rules{Bound: 5 * time.Second, Hint: 2 * time.Second})
+			r := Check(l, Rules{Bound: 5 * time.Second, Hint: 2 * time.Second, Idle: 6 * time.Second})
 			for _, v := range r.Violations {
 				got = append(got, v.Fact)
 			}

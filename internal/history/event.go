@@ -29,6 +29,7 @@ const (
 	Acquired Kind = "acquired" // Acquire has returned a hold; Valid was read after At
 	Failed   Kind = "failed"   // Acquire has returned an error
 	Valid    Kind = "valid"    // the holder has read At, and then Validity
+	Over     Kind = "over"     // the holder has read At, and then a Validity of 0
 	Told     Kind = "told"     // the holder has noticed that the hold is lost
 	Release  Kind = "release"  // Release is about to be called
 	Released Kind = "released" // Release has returned

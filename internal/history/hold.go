@@ -15,7 +15,7 @@ type Hold struct {
 	Acquired int64
 	// When the holder was told, called Release, or was killed; or the end of the logs.
 	End      int64
-	Sure     int64 // the end of the last validity that the holder has read
+	Sure     int64 // until when the hold was valid, by what the holder has read last
 	Released bool  // it ended by Release, which returned no error
 	Lost     bool  // it ended because the holder was told
 	Token    uint64
@@ -177,6 +177,10 @@ func buildTimeline(events []Event) *timeline {
 		case Valid:
 			if h := holds[key]; h != nil && e.At < h.End {
 				h.Sure = max(h.Sure, e.At+int64(e.Valid))
+			}
+		case Over:
+			if h := holds[key]; h != nil {
+				h.Sure = min(h.Sure, e.At)
 			}
 		case Told, Release:
 			if h := holds[key]; h != nil {

@@ -92,14 +92,15 @@ func (c control) run(t *testing.T) {
 	w.startWorkers(workers)
 	rules := s.rules(w.admin.Info())
 	for began := time.Now(); ; w.injectFaults(time.Second) {
-		for _, v := range history.Check(w.events(), rules).Violations {
+		r := history.Check(w.events(), rules)
+		for _, v := range r.Violations {
 			if v.Allowed == "" && slices.Contains(c.want, v.Fact) {
 				t.Logf("found after %v: %v", time.Since(began), v)
 				return
 			}
 		}
 		if time.Since(began) > searchTimeout {
-			t.Fatalf("none of %v was found in %v", c.want, searchTimeout)
+			t.Fatalf("none of %v was found in %v: %d acquired, %d killed, faults %v", c.want, searchTimeout, r.Acquired, r.Killed, r.Faults)
 		}
 	}
 }

@@ -97,8 +97,11 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	}
 	w.run(workers, long, s.bound(), s.leftoverBound())
 	info := w.admin.Info()
-	events := w.events()
-	r := history.Check(events, s.rules(info))
+	rules, report := s.rules(info), t.Logf
+	if w.Store.Kind == "served" { // a service says what is wrong with its store
+		rules.Idle, report = idleBound+slack(), t.Errorf
+	}
+	r := history.Check(w.events(), rules)
 	if s.has("break") && info.TellsLoss == s.untold {
 		t.Errorf("TellsLoss is %v, and the set-up says the contrary", info.TellsLoss)
 	}
@@ -109,11 +112,6 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	}
 	if len(violations) > maxPrinted {
 		t.Errorf("%d violations in all", len(violations))
-	}
-	report := t.Logf
-	if w.Store.Kind == "served" { // a service says what is wrong with its store
-		checkProgress(t, events, slack())
-		report = t.Errorf
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Odd)) {
 		report("odd error, %d times: %s", r.Odd[text], text)

@@ -285,7 +285,7 @@ func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m lockMode) {
 	}
 	lost := lock.Lost()
 	if w.Deaf {
-		lost = nil
+		lost, often = nil, 1 // all holds are long: somebody else must get the lock in the meantime
 	}
 	if w.stay(lock, id, w.holdTime(r, long, often), lost) {
 		w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
@@ -311,10 +311,11 @@ func (w *worker) stay(lock *snib.Lock, id int64, d time.Duration, lost <-chan st
 	for {
 		select {
 		case <-ticks.C:
-			at := now()
-			if valid := lock.Validity(); valid > 0 {
-				w.log.Add(history.Event{At: at, Kind: history.Valid, ID: id, Valid: valid})
+			e := history.Event{At: now(), Kind: history.Valid, ID: id, Valid: lock.Validity()}
+			if e.Valid == 0 {
+				e.Kind = history.Over
 			}
+			w.log.Add(e)
 			if w.calm() {
 				return false
 			}
