@@ -105,7 +105,8 @@ func (l *Lock) Lost() <-chan struct{} {
 }
 
 // Wanted returns a channel that is closed once another process waits for the lock. It is nil
-// where the backend can't tell.
+// where the backend does not tell the holder: most do so only if it has reserved tokens for
+// other goroutines that waited with it.
 func (l *Lock) Wanted() <-chan struct{} {
 	h := l.mustHold()
 	le, c := h.lease, h.locker.core

@@ -71,7 +71,7 @@ func (a *app) loadConfig() (*config, error) {
 		}
 		a.verbosef("configuration %s", path)
 	}
-	if !c.StoreRequired && !required && path != systemConfig && path != "" {
+	if !c.StoreRequired && path != systemConfig && path != "" {
 		var host config // what a host forbids, it forbids to users who have a file of their own, too
 		if _, err := decodeFile(systemConfig, &host); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, failf(exitConfig, "%s: %v", systemConfig, err)
