@@ -3,6 +3,7 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -83,7 +84,6 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	ttls := ttls{}
 	seen := map[string]bool{}
 	end := clientv3.GetPrefixRangeEnd(prefix)
 	for from := prefix; ; {
@@ -96,7 +96,10 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 		if err != nil {
 			return explain(err)
 		}
+		ttls := ttls{}
 		for _, kv := range got.Kvs {
+			// A name comes again only among the keys below it.
+			maps.DeleteFunc(seen, func(name string, _ bool) bool { return !strings.HasPrefix(string(kv.Key), name+"/") })
 			_, known := parseEntry(kv)
 			name, _ := splitKey(string(kv.Key))
 			if !known || seen[name] || !strings.HasPrefix(name, prefix) || name == "" {

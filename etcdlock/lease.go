@@ -363,14 +363,14 @@ const (
 func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record recording) map[*lease]error {
 	failed := map[*lease]error{}
 	for some := range slices.Chunk(leases, batch) {
-		answer, err := d.checkBatch(ctx, some, record)
+		answer, sent, err := d.checkBatch(ctx, some, record)
 		if record == recordIfSpace && errors.Is(err, rpctypes.ErrNoSpace) {
-			answer, err = d.checkBatch(ctx, some, recordNothing)
+			answer, sent, err = d.checkBatch(ctx, some, recordNothing)
 		}
 		for i, l := range some {
 			if err != nil {
 				failed[l] = err
-			} else if !l.recordCheck(answer.Responses[i]) {
+			} else if !l.recordCheck(answer.Responses[i], sent[i]) {
 				failed[l] = errKeyGone
 			}
 		}
@@ -378,25 +378,26 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record recordin
 	return failed
 }
 
-func (d *Driver) checkBatch(ctx context.Context, leases []*lease, record recording) (*clientv3.TxnResponse, error) {
-	ops := make([]clientv3.Op, len(leases))
+func (d *Driver) checkBatch(ctx context.Context, leases []*lease, record recording) (*clientv3.TxnResponse, []info, error) {
+	ops, sent := make([]clientv3.Op, len(leases)), make([]info, len(leases))
 	for i, l := range leases {
-		ops[i] = l.checkOp(record)
+		ops[i], sent[i] = l.checkOp(record)
 	}
-	return d.commit(ctx, nil, ops, nil)
+	answer, err := d.commit(ctx, nil, ops, nil)
+	return answer, sent, err
 }
 
-// checkOp returns the operation that checks the key. It only reads, which etcd also does while its
+// checkOp returns the operation that checks the key, and what it records if it writes. It only reads, which etcd also does while its
 // space is used up. If the lease was waited for, its value does not say yet since when it holds the
 // lock, because nobody could know that before. Then, and after a change of the label, checkOp
 // writes the value, for people.
-func (l *lease) checkOp(record recording) clientv3.Op {
+func (l *lease) checkOp(record recording) (clientv3.Op, info) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if record == recordNothing || l.infoRecorded {
-		return clientv3.OpGet(l.key) // with keys only, etcd 3.7 omits the lease
+		return clientv3.OpGet(l.key), info{} // with keys only, etcd 3.7 omits the lease
 	}
-	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}, nil)
+	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}, nil), l.info
 }
 
 // value returns the value of the key while it holds the lock. It is called with the mutex held.
@@ -408,14 +409,15 @@ func (l *lease) value() string {
 	return i.encode(true)
 }
 
-// recordCheck records the answer to checkOp, and reports whether the key is held.
-func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp) bool {
+// recordCheck records the answer to checkOp, and reports whether the key is held. If what was sent
+// is old by now, the next renewal writes again: it may have overwritten a newer label.
+func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp, sent info) bool {
 	if r := answer.GetResponseRange(); r != nil {
 		return len(r.Kvs) > 0 && r.Kvs[0].CreateRevision == l.revision && r.Kvs[0].Lease == int64(l.s.id)
 	}
 	held := answer.GetResponseTxn().GetSucceeded()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.infoRecorded = l.infoRecorded || held
+	l.infoRecorded = held && sent == l.info
 	return held
 }

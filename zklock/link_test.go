@@ -55,7 +55,7 @@ func TestTransactionsHidden(t *testing.T) {
 		"Bytes":  iotest.OneByteReader,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &session{}
+			s := &session{d: &Driver{}}
 			c := monitored(s, &script{Reader: bytes.NewReader(stream(41, 40))})
 			got, err := io.ReadAll(read(c))
 			if want := stream(0, 0); err != nil || !bytes.Equal(got, want) {
@@ -80,7 +80,7 @@ func TestTransactionSent(t *testing.T) {
 			packet(int32(2), opSetWatches, zxid, "some paths"),
 		}
 	}
-	s, out := &session{lastTransaction: zxid}, &script{}
+	s, out := &session{d: &Driver{}, lastTransaction: zxid}, &script{}
 	c := monitored(s, out)
 	for _, request := range requests(0) {
 		before := bytes.Clone(request)

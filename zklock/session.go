@@ -82,8 +82,7 @@ type discardLogger struct{}
 func (discardLogger) Printf(string, ...any) {}
 
 // authenticate sends our user and password, if there are any. The library repeats that on each
-// later connection. If the servers grant a shorter timeout than the options ask for, authenticate
-// ends the session.
+// later connection.
 func (s *session) authenticate() {
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
@@ -92,11 +91,6 @@ func (s *session) authenticate() {
 		select {
 		case <-up:
 		case <-s.ctx.Done():
-			return
-		}
-		if most := s.negotiatedTimeout(); most < s.d.conf.timeout {
-			s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
-				s.d.conf.timeout, most))
 			return
 		}
 		var err error
@@ -242,13 +236,19 @@ func (s *session) onEvent(e zk.Event) {
 }
 
 // onNegotiated handles a server's answer to the request for a session, which was sent after
-// sent. It runs before the client library sees the answer.
+// sent. It runs before the client library sees the answer. A session with a shorter timeout than
+// the options ask for ends: an ensemble may have got another setting since it began.
 func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if id == 0 {
 		return // the session has expired
 	}
+	if timeout < s.d.conf.timeout {
+		s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
+			s.d.conf.timeout, timeout))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.timeout = timeout
 	s.contact.restart(sent)
 	s.silentFrom = time.Time{}
