@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -40,6 +41,7 @@ type attempt struct {
 	req     driver.Request
 	msg     wire.Acquire
 	servers []int         // that may have got a request, and to which a withdrawal must go
+	current atomic.Int64  // the server that is asked first: a place that is left is in the way of others
 	lost    bool          // the answer to a request may have been lost
 	queued  bool          // the service has said that the lock is held
 	down    error         // why the last request that has ended got no answer; nil: it got one
@@ -61,6 +63,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		TTL: wire.Millis(req.TTL), Shared: req.Shared, Slots: req.Slots, MinHold: wire.Millis(req.MinHold),
 		Tokens: min(req.Tokens, wire.MaxTokens),
 	}}
+	a.current.Store(d.client.current.Load())
 	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {
 		return l, nil
@@ -140,7 +143,7 @@ func (a *attempt) client() *client {
 // send sends one request, which waits for that long. It returns nothing if the request is queued.
 func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) {
 	var granted *lease
-	err := a.d.client.do(ctx, wait, func(ctx context.Context, server int) error {
+	err := a.d.client.doFrom(ctx, &a.current, wait, func(ctx context.Context, server int) error {
 		if !slices.Contains(a.servers, server) {
 			a.servers = append(a.servers, server)
 		}

@@ -60,14 +60,24 @@ func mayBeDone(err error) bool {
 
 // do calls send for one server after the other until one answers.
 func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx context.Context, server int) error) error {
-	first := c.current.Load()
+	return c.doFrom(ctx, &c.current, wait, send)
+}
+
+// doFrom is do for requests that go on with the server where they left off.
+func (c *client) doFrom(ctx context.Context, current *atomic.Int64, wait time.Duration,
+	send func(ctx context.Context, server int) error) error {
+	first := current.Load()
+	goOn := func(with int64) {
+		current.CompareAndSwap(first, with)
+		c.current.CompareAndSwap(first, with)
+	}
 	var errs []error
 	for i := range c.servers {
 		server := (int(first) + i) % len(c.servers)
 		err := c.doOne(ctx, server, wait, len(c.servers)-i, send)
 		var failed *attemptError
 		if !errors.As(err, &failed) {
-			c.current.CompareAndSwap(first, int64(server))
+			goOn(int64(server))
 			return err
 		}
 		errs = append(errs, failed.err)
@@ -83,7 +93,7 @@ func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx conte
 		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
 	// The next request begins with another server: this one was slow, or refused.
-	c.current.CompareAndSwap(first, (first+1)%int64(len(c.servers)))
+	goOn((first + 1) % int64(len(c.servers)))
 	return err
 }
 

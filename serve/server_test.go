@@ -334,6 +334,52 @@ func TestNextReplica(t *testing.T) {
 	}
 }
 
+// TestPlaceStaysAtItsReplica waits at a replica that can't do something else. The requests of the
+// process go on to the next one, and those that wait do not: a place that they left would be in the
+// way of others.
+func TestPlaceStaysAtItsReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, asked := memlock.New(), make(chan string, 100)
+		held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := openThrough(t, store, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == wire.PathAcquire:
+					asked <- r.Host
+				case r.URL.Path == wire.PathLock && r.Host == "localhost":
+					writeProblem(w, wire.NewProblem(wire.ProblemAudit, "", time.Second))
+					return
+				}
+				h.ServeHTTP(w, r)
+			})
+		})
+		go func() {
+			time.Sleep(time.Second) // the acquisition waits by now
+			if _, err := d.Status(t.Context(), "job"); err != nil {
+				t.Errorf("Status = %v, want the answer of the second replica", err)
+			}
+			time.Sleep(time.Minute) // some requests that wait
+			_ = held.Release(t.Context())
+		}()
+		if _, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		close(asked)
+		n := 0
+		for host := range asked {
+			if n++; host != "localhost" {
+				t.Errorf("request %d went to %s", n, host)
+			}
+		}
+		if n < 3 {
+			t.Errorf("%d requests: nothing was tried", n)
+		}
+	})
+}
+
 // TestReleaseWithoutAnswer gives up a release because another lock was lost. That is no success.
 func TestReleaseWithoutAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
