@@ -17,7 +17,9 @@ func TestLateGrantIsNoHold(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		inTime, calls := time.Now().Add(14*ttl), 0
 		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			calls++
+			if calls++; calls == 15 {
+				return nil, errDown
+			}
 			l, err := send()
 			if time.Now().Before(inTime) {
 				time.Sleep(ttl) // the process was stopped after the grant
@@ -32,7 +34,7 @@ func TestLateGrantIsNoHold(t *testing.T) {
 		if calls != 11 {
 			t.Errorf("the store was asked %d times, want once and ten times", calls)
 		}
-		release(t, acquire(t, locker, "a")) // after three more
+		release(t, acquire(t, locker, "a")) // after three more, and an outage that begins then
 		release(t, acquire(t, locker, "a")) // nothing was left behind
 	})
 }

@@ -17,7 +17,6 @@ type place struct {
 	name    string
 	queue   *nameQueue // nil outside of it
 	counted bool       // in core.storeWaiters
-	since   time.Time  // when the acquisition began, or zero if it has waited since
 }
 
 // enqueue waits until this goroutine may send a request to the store, or gets a hold that another
@@ -30,8 +29,7 @@ func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began cl
 		if !noWait {
 			c.countStoreWaiter(name, 1)
 		}
-		p := place{name: name, counted: !noWait, since: began.time}
-		return p, nil, nil
+		return place{name: name, counted: !noWait}, nil, nil
 	}
 	return c.waitInQueue(ctx, l, name, noWait, began)
 }
@@ -63,7 +61,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		q = &nameQueue{name: name}
 		c.queues[name] = q
 		c.mu.Unlock()
-		return place{name: name, queue: q, since: began.time}, nil, nil
+		return place{name: name, queue: q}, nil, nil
 	case noWait && q.held:
 		c.mu.Unlock()
 		return place{}, nil, ErrHeld
