@@ -110,14 +110,18 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 }
 
+// errOther ends the waits of AcquireAny for the other names. It is no error of package context, which
+// would have to come from the caller.
+const errOther driver.Sentinel = "AcquireAny has got another lock"
+
 // waitForAny waits for all the names at once, and keeps the first lock.
 func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) {
 	bounded, cancel := l.waitContext(ctx, false)
 	defer cancel()
 	each := *l
 	each.conf.maxWait = 0
-	wait, stop := context.WithCancel(bounded)
-	defer stop()
+	wait, stop := context.WithCancelCause(bounded)
+	defer stop(errOther)
 	var (
 		isWon  atomic.Bool
 		won    = make(chan *Lock, 1)

@@ -2,6 +2,7 @@ package snib_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,7 +167,8 @@ func TestLocksReleaseOne(t *testing.T) {
 func TestAcquireAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		l := open(t, d, snib.Prefix("gpu/"))
+		var log strings.Builder
+		l := open(t, d, snib.Prefix("gpu/"), snib.Logging(slog.New(slog.NewTextHandler(&log, nil))))
 		first, err := l.AcquireAny(t.Context(), "0", "1")
 		wantErr(t, "AcquireAny", err, nil)
 		second, err := l.AcquireAny(t.Context(), "0", "1", "0")
@@ -193,6 +195,9 @@ func TestAcquireAny(t *testing.T) {
 		st, err := l.Status(t.Context(), "0")
 		if err != nil || len(st.Waiters) != 0 {
 			t.Errorf("waiters of the other name: %+v, %v; want none", st.Waiters, err)
+		}
+		if log.Len() > 0 {
+			t.Errorf("the log warns, although the store has answered all: %s", &log)
 		}
 	})
 }
