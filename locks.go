@@ -80,7 +80,8 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, er
 // it has a lock it gives up the other places, and releases at once what it is granted there.
 //
 // Without names, the error matches [ErrInvalid]. Errors are those of [Locker.Acquire]; if the wait
-// ended, they are joined for all the names. With [NoWait] it only looks for a name that is free.
+// ended, they are joined for all the names, except that one which matches [ErrUnavailable] does not
+// match ErrHeld. With [NoWait] it only looks for a name that is free.
 func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 		}
 	}
 	if l.conf.noWait {
-		return nil, joinErrors(errs...)
+		return nil, joinChoice(errs)
 	}
 	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 }
@@ -149,7 +150,16 @@ func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) 
 			errs = append(errs, err)
 		}
 	}
-	return nil, joinErrors(errs...)
+	return nil, joinChoice(errs)
+}
+
+// joinChoice joins the errors of names of which one would do. If the store was unavailable for one
+// of them, it leaves out those that are held: that lock may be free, and no error matches both.
+func joinChoice(errs []error) error {
+	if all := joinErrors(errs...); !errors.Is(all, ErrUnavailable) {
+		return all
+	}
+	return joinErrors(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrHeld) })...)
 }
 
 // noLocks says what is wrong with Locks that no AcquireAll has returned.

@@ -2,6 +2,7 @@ package snib_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -221,6 +222,24 @@ func TestAcquireAnyKeepsOne(t *testing.T) {
 			t.Errorf("%d locks are held, want one", held)
 		}
 		release(t, lock)
+	})
+}
+
+// AcquireAny does not say that all the names are held if the store did not answer for one of them.
+func TestAcquireAnyInPartOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d)
+		held := acquire(t, l, "a")
+		d.acquire = unavailableUntil(time.Now().Add(time.Hour), errDown)
+		for _, opt := range []snib.Option{snib.NoWait(), snib.MaxWait(time.Second)} {
+			_, err := l.With(opt).AcquireAny(t.Context(), "a", "b")
+			wantErr(t, "AcquireAny", err, snib.ErrUnavailable)
+			if errors.Is(err, snib.ErrHeld) {
+				t.Errorf("AcquireAny = %v, which matches ErrHeld", err)
+			}
+		}
+		release(t, held)
 	})
 }
 
