@@ -2,6 +2,7 @@ package snib_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -169,6 +170,24 @@ func TestReturnsWhileTheStoreHangs(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		})
+	})
+	bubble(t, "All", func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		d.release = silent
+		l := open(t, d)
+		acquire(t, open(t, store.Open()), "c")
+		for within, opt := range map[time.Duration]snib.Option{
+			time.Second + driver.CancelTimeout: snib.MaxWait(time.Second), driver.AnswerTimeout: snib.NoWait(),
+		} {
+			began := time.Now()
+			_, err := l.With(opt).AcquireAll(t.Context(), "a", "b", "c")
+			wantErr(t, "AcquireAll", err, snib.ErrHeld)
+			if took := time.Since(began); took > within || errors.Is(err, snib.ErrUnreleased) {
+				t.Errorf("AcquireAll took %v, want %v at most, and no ErrUnreleased: %v", took, within, err)
+			}
+			time.Sleep(time.Hour) // the releases go on, and the leases lapse
+		}
 	})
 }
 

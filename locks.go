@@ -52,7 +52,8 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	for _, name := range names {
 		lock, err := each.acquire(wait, ctx, name, false)
 		if err != nil {
-			return nil, joinErrors(err, ls.release())
+			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
+			return nil, err
 		}
 		ls.locks = append(ls.locks, lock)
 		waitScope.endWith(lock.hold)
@@ -111,8 +112,8 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 }
 
-// errOther ends the waits of AcquireAny for the other names. It is no error of package context, which
-// would have to come from the caller.
+// errOther ends the waits of AcquireAny for the other names. It is no error of package context,
+// which would have to come from the caller.
 const errOther driver.Sentinel = "AcquireAny has got another lock"
 
 // waitForAny waits for all the names at once, and keeps the first lock.
@@ -241,7 +242,7 @@ func (ls *Locks) All() iter.Seq2[string, *Lock] {
 	}
 }
 
-// Release releases all the locks as [Lock.Release] does, in reverse order, and joins the errors.
+// Release releases all the locks together, each as [Lock.Release] does, and joins the errors.
 // Locks that are nil or zero, because AcquireAll failed, are an [ErrInvalid].
 func (ls *Locks) Release() error {
 	if ls == nil || ls.scope == nil {
@@ -253,9 +254,11 @@ func (ls *Locks) Release() error {
 }
 
 func (ls *Locks) release() error {
-	var errs []error
-	for _, lock := range slices.Backward(ls.locks) {
-		errs = append(errs, lock.Release())
+	errs := make([]error, len(ls.locks))
+	var wg sync.WaitGroup
+	for i, lock := range ls.locks {
+		wg.Go(func() { errs[i] = lock.Release() })
 	}
+	wg.Wait()
 	return joinErrors(errs...)
 }
