@@ -62,7 +62,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		c.queues[name] = q
 		c.mu.Unlock()
 		return place{name: name, queue: q}, nil, nil
-	case noWait && q.held:
+	case noWait && q.held != nil:
 		c.mu.Unlock()
 		return place{}, nil, ErrHeld
 	case noWait:
@@ -143,9 +143,9 @@ func (c *core) endOfWait(q *nameQueue, w *waiter, cause error) error {
 	switch {
 	case q.outageErr != nil:
 		return fmt.Errorf("%w: %w", q.outageErr, cause)
-	case q.held || q.heldInStore || !q.lastHeld.Before(w.began):
-		if q.held {
-			cause = fmt.Errorf("%w; this process holds it%s", cause, c.acquirerLocked(q))
+	case q.held != nil || q.heldInStore || !q.lastHeld.Before(w.began):
+		if q.held != nil {
+			cause = fmt.Errorf("%w; this process holds it%s", cause, q.held.hold.acquiredBy())
 		}
 		return cause
 	}
@@ -181,8 +181,8 @@ func (c *core) advance(q *nameQueue) {
 
 // advanceLocked makes the first waiter the head of q, or deletes q if there is none.
 func (c *core) advanceLocked(q *nameQueue) {
-	wasHeld := q.held || q.heldInStore
-	q.held, q.heldInStore = false, false
+	wasHeld := q.held != nil || q.heldInStore
+	q.held, q.heldInStore = nil, false
 	w := q.waiters.first
 	if w == nil {
 		delete(c.queues, q.name)
@@ -208,7 +208,7 @@ type nameQueue struct {
 	name        string
 	waiters     waiterList
 	freeList    *waiter // list of waiters to reuse; each has accepted a hold
-	held        bool    // an exclusive hold of this process is at the head
+	held        *lease  // of the exclusive hold of this process at the head, or nil
 	tokenDemand int     // tokens that the last lease used, doubled if it used all
 	contended   bool    // the last run was bounded because of other waiters in the store
 
@@ -219,7 +219,7 @@ type nameQueue struct {
 
 	// While no hold of this process is at the head, these say who may hold the lock.
 	heldInStore bool      // the store has answered the head that somebody holds the lock
-	lastHeld    time.Time // when held or heldInStore became false, if somebody waited then
+	lastHeld    time.Time // when the lock was last known to be held, if somebody waited then
 
 	// outageErr is why the store was unavailable when a head last heard of it, or nil. It is changed
 	// for the head only, so the head reads it without mu.
