@@ -23,7 +23,7 @@ type place struct {
 // goroutine hands over. If it returns neither a hold nor an error, the caller must call dequeue
 // with the place. If it returns both, the hold was handed over after the wait had ended, and the
 // caller must decline it.
-func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began clockReading) (place, *hold, error) {
+func (l *Locker) enqueue(ctx context.Context, name string, noWait bool) (place, *hold, error) {
 	c := l.core
 	if l.conf.fair || l.conf.detached {
 		if !noWait {
@@ -31,7 +31,7 @@ func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began cl
 		}
 		return place{name: name, counted: !noWait}, nil, nil
 	}
-	return c.waitInQueue(ctx, l, name, noWait, began)
+	return c.waitInQueue(ctx, l, name, noWait)
 }
 
 // dequeue ends the request of the acquisition at p. If staysHead is true, the acquisition stays at
@@ -49,8 +49,7 @@ func (c *core) dequeue(p place, staysHead bool) {
 // another goroutine hands over. If the place is outside of the queue, and there is neither a hold
 // nor an error, the caller sends its request without being the head: it must not wait for its turn,
 // and no goroutine of this process is known to hold the lock.
-func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool,
-	began clockReading) (place, *hold, error) {
+func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool) (place, *hold, error) {
 	c.mu.Lock()
 	q := c.queues[name]
 	switch {
@@ -69,7 +68,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		c.mu.Unlock()
 		return place{name: name}, nil, nil
 	}
-	w := q.newWaiter(l, began.time)
+	w := q.newWaiter(l)
 	q.waiters.push(w)
 	c.mu.Unlock()
 
@@ -229,7 +228,7 @@ type nameQueue struct {
 // A waiter is a goroutine in a nameQueue.
 type waiter struct {
 	locker *Locker
-	began  time.Time // when the acquisition began
+	began  time.Time // when it began to wait here
 
 	// ready has capacity 1. It receives a hold that was handed over, or nil when the waiter
 	// becomes the head. Close closes it.
@@ -269,15 +268,15 @@ func (ws *waiterList) remove(w *waiter) {
 	}
 }
 
-// newWaiter returns a waiter for an acquisition of l that began at began.
-func (q *nameQueue) newWaiter(l *Locker, began time.Time) *waiter {
+// newWaiter returns a waiter for an acquisition of l.
+func (q *nameQueue) newWaiter(l *Locker) *waiter {
 	w := q.freeList
 	if w == nil {
 		w = &waiter{ready: make(chan *hold, 1)}
 	} else {
 		q.freeList = w.next
 	}
-	w.locker, w.began = l, began
+	w.locker, w.began = l, time.Now()
 	return w
 }
 
