@@ -73,8 +73,8 @@ func (l *Locker) begin(ctx context.Context, name string) driver.Instant {
 }
 
 // complete returns the result of an acquisition, the operation op, and tells it to the Traces.
-func (l *Locker) complete(ctx, caller context.Context, op, name string, began driver.Instant, h *hold, origin holdOrigin,
-	err error) (*Lock, error) {
+func (l *Locker) complete(ctx, caller context.Context, op, name string, began driver.Instant, h *hold,
+	origin holdOrigin, err error) (*Lock, error) {
 	var lock *Lock
 	if err == nil {
 		lock = l.newLock(ctx, h)
