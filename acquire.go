@@ -59,22 +59,22 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, try bool) (*L
 		return nil, l.wrapError("acquire", name, errNilContext())
 	}
 	began := l.begin(ctx, name)
-	h, origin, err := l.acquireHold(ctx, name, try || l.conf.noWait, began)
+	h, origin, err := l.acquireHold(ctx, name, try || l.conf.noWait)
 	return l.complete(ctx, caller, "acquire", name, began, h, origin, err)
 }
 
-// begin tells the Traces that an acquisition begins.
-func (l *Locker) begin(ctx context.Context, name string) clockReading {
+// begin tells the Traces that an acquisition begins, and returns the time.
+func (l *Locker) begin(ctx context.Context, name string) driver.Instant {
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend}
 		l.conf.traces.waitStarted.call(&WaitStartedEvent{Event: e, Context: ctx})
 	}
-	return readClock()
+	return driver.Now()
 }
 
 // complete returns the result of an acquisition, the operation op, and tells it to the Traces.
-func (l *Locker) complete(ctx, caller context.Context, op, name string, began clockReading, h *hold, origin holdOrigin,
-	err error) (*Lock, error) {
+func (l *Locker) complete(ctx, caller context.Context, op, name string, began driver.Instant, h *hold,
+	origin holdOrigin, err error) (*Lock, error) {
 	var lock *Lock
 	if err == nil {
 		lock = l.newLock(ctx, h)
@@ -85,20 +85,9 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began cl
 		err = l.wrapError(op, name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
-		l.traceWaitEnded(ctx, name, waitedSince(began.instant, h, origin), lock, origin, err)
+		l.traceWaitEnded(ctx, name, waitedSince(began, h, origin), lock, origin, err)
 	}
 	return lock, err
-}
-
-// A clockReading is one reading of the clock, in the two forms in which it is used.
-type clockReading struct {
-	time    time.Time
-	instant driver.Instant
-}
-
-func readClock() clockReading {
-	now := time.Now()
-	return clockReading{now, driver.At(now)}
 }
 
 // waitedSince returns how long an acquisition took that has just ended. It does not read the clock
@@ -133,11 +122,10 @@ type holdOrigin struct {
 // for the store.
 const maxLateGrants = 10
 
-// acquireHold takes an acquisition, which began at began, through stages 1 to 4, up to its hold. An
-// overloaded store may grant a lease that is over when the grant arrives. Nothing has begun then,
-// so an acquisition that may wait begins anew.
-func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool,
-	began clockReading) (*hold, holdOrigin, error) {
+// acquireHold takes an acquisition through stages 1 to 4, up to its hold. An overloaded store may
+// grant a lease that is over when the grant arrives. Nothing has begun then, so an acquisition that
+// may wait begins anew.
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*hold, holdOrigin, error) {
 	h, origin, err := l.resolve(ctx, name)
 	if h != nil || err != nil {
 		return h, origin, err
@@ -145,7 +133,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool,
 	ctx, cancel := l.waitContext(ctx, noWait)
 	defer cancel()
 	for late := 1; ; late++ {
-		h, origin, err = l.acquireOnce(ctx, name, noWait, began)
+		h, origin, err = l.acquireOnce(ctx, name, noWait)
 		switch {
 		case !errors.Is(err, errLate) || noWait || late == maxLateGrants:
 			return h, origin, err
@@ -156,15 +144,14 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool,
 }
 
 // acquireOnce takes an acquisition through stages 2 to 4.
-func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool,
-	began clockReading) (*hold, holdOrigin, error) {
-	p, h, err := l.enqueue(ctx, name, noWait, began)
+func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool) (*hold, holdOrigin, error) {
+	p, h, err := l.enqueue(ctx, name, noWait)
 	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
 		declined := h
 		tidyUp(ctx, func() { l.core.decline(declined) })
 		h = nil
 		if errors.Is(err, ErrLost) && ctx.Err() == nil { // nobody has used it: this wait goes on
-			p, h, err = l.enqueue(ctx, name, noWait, began)
+			p, h, err = l.enqueue(ctx, name, noWait)
 		} else if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

@@ -70,14 +70,12 @@ func (h *hold) noteAcquirer() {
 	h.acquirer = stack
 }
 
-// acquirerLocked says who acquired the hold at the head of q, as far as that is known.
-func (c *core) acquirerLocked(q *nameQueue) string {
-	for _, le := range c.keeper.heap {
-		if le.queue == q && le.hold != nil && le.hold.acquirer != nil {
-			return ", acquired by " + le.hold.acquirer.String()
-		}
+// acquiredBy says who acquired the hold, as far as that is known.
+func (h *hold) acquiredBy() string {
+	if h.acquirer == nil {
+		return ""
 	}
-	return ""
+	return ", acquired by " + h.acquirer.String()
 }
 
 // eventOf returns what the events of a hold have in common.

@@ -90,7 +90,7 @@ func (l *Locker) addHold(le *lease, now driver.Instant) (*hold, error) {
 	switch {
 	case le.queue == nil:
 	case l.conf.exclusive():
-		le.queue.held = true
+		le.queue.held = le
 	default:
 		le.queue.heldInStore = true // until the next head asks
 		le.queue = nil

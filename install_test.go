@@ -2,6 +2,7 @@ package snib_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,9 @@ func TestLateGrantIsNoHold(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		inTime, calls := time.Now().Add(14*ttl), 0
 		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			calls++
+			if calls++; calls == 15 {
+				return nil, errDown
+			}
 			l, err := send()
 			if time.Now().Before(inTime) {
 				time.Sleep(ttl) // the process was stopped after the grant
@@ -32,7 +35,7 @@ func TestLateGrantIsNoHold(t *testing.T) {
 		if calls != 11 {
 			t.Errorf("the store was asked %d times, want once and ten times", calls)
 		}
-		release(t, acquire(t, locker, "a")) // after three more
+		release(t, acquire(t, locker, "a")) // after three more, and an outage that begins then
 		release(t, acquire(t, locker, "a")) // nothing was left behind
 	})
 }
@@ -167,6 +170,24 @@ func TestReturnsWhileTheStoreHangs(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		})
+	})
+	bubble(t, "All", func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		d.release = silent
+		l := open(t, d)
+		acquire(t, open(t, store.Open()), "c")
+		for within, opt := range map[time.Duration]snib.Option{
+			time.Second + driver.CancelTimeout: snib.MaxWait(time.Second), driver.AnswerTimeout: snib.NoWait(),
+		} {
+			began := time.Now()
+			_, err := l.With(opt).AcquireAll(t.Context(), "a", "b", "c")
+			wantErr(t, "AcquireAll", err, snib.ErrHeld)
+			if took := time.Since(began); took > within || errors.Is(err, snib.ErrUnreleased) {
+				t.Errorf("AcquireAll took %v, want %v at most, and no ErrUnreleased: %v", took, within, err)
+			}
+			time.Sleep(time.Hour) // the releases go on, and the leases lapse
+		}
 	})
 }
 

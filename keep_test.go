@@ -209,6 +209,7 @@ func TestHungDriverDoesNotDelayLoss(t *testing.T) {
 		locker := open(t, d)
 		began := time.Now()
 		lock := acquire(t, locker, "a")
+		longer := acquire(t, locker.With(snib.TTL(2*ttl)), "b") // all renewals hang before it ends
 		next := make(chan time.Duration)
 		go func() {
 			other := open(t, store.Open())
@@ -228,6 +229,7 @@ func TestHungDriverDoesNotDelayLoss(t *testing.T) {
 		if given := <-next; given <= told {
 			t.Errorf("the store gave the lock away after %v, the holder was told after %v", given, told)
 		}
+		<-longer.Context().Done()
 		close(until)
 	})
 }

@@ -52,6 +52,9 @@ func (l *Lock) setLabel(ctx context.Context, text string) error {
 	err = callerError(ctx, le.granted.SetHolder(bounded, holder))
 	if errors.Is(err, ErrLost) && ctx.Err() == nil { // the cause of ctx may be the loss of another hold
 		c.handleLost(le, err)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return l.hold.cause // ErrReleased if Release came in between
 	}
 	return err
 }

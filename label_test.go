@@ -102,6 +102,16 @@ func TestSetLabelLearnsOfLoss(t *testing.T) {
 	wantErr(t, "Release", lock.Release(), snib.ErrLost)
 }
 
+// TestSetLabelDuringRelease checks that a hold that is released meanwhile does not count as lost.
+func TestSetLabelDuringRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Before: time.Second}}}
+		lock := acquire(t, open(t, fault.Wrap(memlock.New(), slow)), "a")
+		time.AfterFunc(time.Millisecond, func() { release(t, lock) })
+		wantErr(t, "SetLabel", lock.SetLabel(t.Context(), "text"), snib.ErrReleased)
+	})
+}
+
 // TestSetLabelInOutage checks that SetLabel does not wait for a store that hangs, and that the hold
 // goes on.
 func TestSetLabelInOutage(t *testing.T) {

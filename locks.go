@@ -52,7 +52,8 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	for _, name := range names {
 		lock, err := each.acquire(wait, ctx, name, false)
 		if err != nil {
-			return nil, joinErrors(err, ls.release())
+			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
+			return nil, err
 		}
 		ls.locks = append(ls.locks, lock)
 		waitScope.endWith(lock.hold)
@@ -80,7 +81,8 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, er
 // it has a lock it gives up the other places, and releases at once what it is granted there.
 //
 // Without names, the error matches [ErrInvalid]. Errors are those of [Locker.Acquire]; if the wait
-// ended, they are joined for all the names. With [NoWait] it only looks for a name that is free.
+// ended, they are joined for all the names, except that one which matches [ErrUnavailable] does not
+// match ErrHeld. With [NoWait] it only looks for a name that is free.
 func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -105,10 +107,14 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 		}
 	}
 	if l.conf.noWait {
-		return nil, joinErrors(errs...)
+		return nil, joinChoice(errs)
 	}
 	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 }
+
+// errOther ends the waits of AcquireAny for the other names. It is no error of package context,
+// which would have to come from the caller.
+const errOther driver.Sentinel = "AcquireAny has got another lock"
 
 // waitForAny waits for all the names at once, and keeps the first lock.
 func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) {
@@ -116,8 +122,8 @@ func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) 
 	defer cancel()
 	each := *l
 	each.conf.maxWait = 0
-	wait, stop := context.WithCancel(bounded)
-	defer stop()
+	wait, stop := context.WithCancelCause(bounded)
+	defer stop(errOther)
 	var (
 		isWon  atomic.Bool
 		won    = make(chan *Lock, 1)
@@ -145,7 +151,16 @@ func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) 
 			errs = append(errs, err)
 		}
 	}
-	return nil, joinErrors(errs...)
+	return nil, joinChoice(errs)
+}
+
+// joinChoice joins the errors of names of which one would do. If the store was unavailable for one
+// of them, it leaves out those that are held: that lock may be free, and no error matches both.
+func joinChoice(errs []error) error {
+	if all := joinErrors(errs...); !errors.Is(all, ErrUnavailable) {
+		return all
+	}
+	return joinErrors(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, ErrHeld) })...)
 }
 
 // noLocks says what is wrong with Locks that no AcquireAll has returned.
@@ -227,7 +242,7 @@ func (ls *Locks) All() iter.Seq2[string, *Lock] {
 	}
 }
 
-// Release releases all the locks as [Lock.Release] does, in reverse order, and joins the errors.
+// Release releases all the locks together, each as [Lock.Release] does, and joins the errors.
 // Locks that are nil or zero, because AcquireAll failed, are an [ErrInvalid].
 func (ls *Locks) Release() error {
 	if ls == nil || ls.scope == nil {
@@ -239,9 +254,11 @@ func (ls *Locks) Release() error {
 }
 
 func (ls *Locks) release() error {
-	var errs []error
-	for _, lock := range slices.Backward(ls.locks) {
-		errs = append(errs, lock.Release())
+	errs := make([]error, len(ls.locks))
+	var wg sync.WaitGroup
+	for i, lock := range ls.locks {
+		wg.Go(func() { errs[i] = lock.Release() })
 	}
+	wg.Wait()
 	return joinErrors(errs...)
 }

@@ -2,6 +2,8 @@ package snib_test
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,7 +168,8 @@ func TestLocksReleaseOne(t *testing.T) {
 func TestAcquireAny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		l := open(t, d, snib.Prefix("gpu/"))
+		var log strings.Builder
+		l := open(t, d, snib.Prefix("gpu/"), snib.Logging(slog.New(slog.NewTextHandler(&log, nil))))
 		first, err := l.AcquireAny(t.Context(), "0", "1")
 		wantErr(t, "AcquireAny", err, nil)
 		second, err := l.AcquireAny(t.Context(), "0", "1", "0")
@@ -194,6 +197,9 @@ func TestAcquireAny(t *testing.T) {
 		if err != nil || len(st.Waiters) != 0 {
 			t.Errorf("waiters of the other name: %+v, %v; want none", st.Waiters, err)
 		}
+		if log.Len() > 0 {
+			t.Errorf("the log warns, although the store has answered all: %s", &log)
+		}
 	})
 }
 
@@ -216,6 +222,24 @@ func TestAcquireAnyKeepsOne(t *testing.T) {
 			t.Errorf("%d locks are held, want one", held)
 		}
 		release(t, lock)
+	})
+}
+
+// AcquireAny does not say that all the names are held if the store did not answer for one of them.
+func TestAcquireAnyInPartOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d)
+		held := acquire(t, l, "a")
+		d.acquire = unavailableUntil(time.Now().Add(time.Hour), errDown)
+		for _, opt := range []snib.Option{snib.NoWait(), snib.MaxWait(time.Second)} {
+			_, err := l.With(opt).AcquireAny(t.Context(), "a", "b")
+			wantErr(t, "AcquireAny", err, snib.ErrUnavailable)
+			if errors.Is(err, snib.ErrHeld) {
+				t.Errorf("AcquireAny = %v, which matches ErrHeld", err)
+			}
+		}
+		release(t, held)
 	})
 }
 

@@ -17,23 +17,21 @@ type place struct {
 	name    string
 	queue   *nameQueue // nil outside of it
 	counted bool       // in core.storeWaiters
-	since   time.Time  // when the acquisition began, or zero if it has waited since
 }
 
 // enqueue waits until this goroutine may send a request to the store, or gets a hold that another
 // goroutine hands over. If it returns neither a hold nor an error, the caller must call dequeue
 // with the place. If it returns both, the hold was handed over after the wait had ended, and the
 // caller must decline it.
-func (l *Locker) enqueue(ctx context.Context, name string, noWait bool, began clockReading) (place, *hold, error) {
+func (l *Locker) enqueue(ctx context.Context, name string, noWait bool) (place, *hold, error) {
 	c := l.core
 	if l.conf.fair || l.conf.detached {
 		if !noWait {
 			c.countStoreWaiter(name, 1)
 		}
-		p := place{name: name, counted: !noWait, since: began.time}
-		return p, nil, nil
+		return place{name: name, counted: !noWait}, nil, nil
 	}
-	return c.waitInQueue(ctx, l, name, noWait, began)
+	return c.waitInQueue(ctx, l, name, noWait)
 }
 
 // dequeue ends the request of the acquisition at p. If staysHead is true, the acquisition stays at
@@ -51,8 +49,7 @@ func (c *core) dequeue(p place, staysHead bool) {
 // another goroutine hands over. If the place is outside of the queue, and there is neither a hold
 // nor an error, the caller sends its request without being the head: it must not wait for its turn,
 // and no goroutine of this process is known to hold the lock.
-func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool,
-	began clockReading) (place, *hold, error) {
+func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool) (place, *hold, error) {
 	c.mu.Lock()
 	q := c.queues[name]
 	switch {
@@ -63,15 +60,15 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		q = &nameQueue{name: name}
 		c.queues[name] = q
 		c.mu.Unlock()
-		return place{name: name, queue: q, since: began.time}, nil, nil
-	case noWait && q.held:
+		return place{name: name, queue: q}, nil, nil
+	case noWait && q.held != nil:
 		c.mu.Unlock()
 		return place{}, nil, ErrHeld
 	case noWait:
 		c.mu.Unlock()
 		return place{name: name}, nil, nil
 	}
-	w := q.newWaiter(l, began.time)
+	w := q.newWaiter(l)
 	q.waiters.push(w)
 	c.mu.Unlock()
 
@@ -145,9 +142,9 @@ func (c *core) endOfWait(q *nameQueue, w *waiter, cause error) error {
 	switch {
 	case q.outageErr != nil:
 		return fmt.Errorf("%w: %w", q.outageErr, cause)
-	case q.held || q.heldInStore || !q.lastHeld.Before(w.began):
-		if q.held {
-			cause = fmt.Errorf("%w; this process holds it%s", cause, c.acquirerLocked(q))
+	case q.held != nil || q.heldInStore || !q.lastHeld.Before(w.began):
+		if q.held != nil {
+			cause = fmt.Errorf("%w; this process holds it%s", cause, q.held.hold.acquiredBy())
 		}
 		return cause
 	}
@@ -183,8 +180,8 @@ func (c *core) advance(q *nameQueue) {
 
 // advanceLocked makes the first waiter the head of q, or deletes q if there is none.
 func (c *core) advanceLocked(q *nameQueue) {
-	wasHeld := q.held || q.heldInStore
-	q.held, q.heldInStore = false, false
+	wasHeld := q.held != nil || q.heldInStore
+	q.held, q.heldInStore = nil, false
 	w := q.waiters.first
 	if w == nil {
 		delete(c.queues, q.name)
@@ -210,7 +207,7 @@ type nameQueue struct {
 	name        string
 	waiters     waiterList
 	freeList    *waiter // list of waiters to reuse; each has accepted a hold
-	held        bool    // an exclusive hold of this process is at the head
+	held        *lease  // of the exclusive hold of this process at the head, or nil
 	tokenDemand int     // tokens that the last lease used, doubled if it used all
 	contended   bool    // the last run was bounded because of other waiters in the store
 
@@ -221,7 +218,7 @@ type nameQueue struct {
 
 	// While no hold of this process is at the head, these say who may hold the lock.
 	heldInStore bool      // the store has answered the head that somebody holds the lock
-	lastHeld    time.Time // when held or heldInStore became false, if somebody waited then
+	lastHeld    time.Time // when the lock was last known to be held, if somebody waited then
 
 	// outageErr is why the store was unavailable when a head last heard of it, or nil. It is changed
 	// for the head only, so the head reads it without mu.
@@ -231,7 +228,7 @@ type nameQueue struct {
 // A waiter is a goroutine in a nameQueue.
 type waiter struct {
 	locker *Locker
-	began  time.Time // when the acquisition began
+	began  time.Time // when it began to wait here
 
 	// ready has capacity 1. It receives a hold that was handed over, or nil when the waiter
 	// becomes the head. Close closes it.
@@ -271,15 +268,15 @@ func (ws *waiterList) remove(w *waiter) {
 	}
 }
 
-// newWaiter returns a waiter for an acquisition of l that began at began.
-func (q *nameQueue) newWaiter(l *Locker, began time.Time) *waiter {
+// newWaiter returns a waiter for an acquisition of l.
+func (q *nameQueue) newWaiter(l *Locker) *waiter {
 	w := q.freeList
 	if w == nil {
 		w = &waiter{ready: make(chan *hold, 1)}
 	} else {
 		q.freeList = w.next
 	}
-	w.locker, w.began = l, began
+	w.locker, w.began = l, time.Now()
 	return w
 }
 

@@ -23,19 +23,13 @@ func (c *core) leave(h *hold) error {
 		ended = append(ended, c.loseLocked(le, le.expiryError(now)))
 	}
 	h.lockCount--
-	if h.lockCount > 0 {
-		err := h.releaseError()
-		c.mu.Unlock()
-		ended.run()
-		return err
-	}
-	if h.isLost() {
+	if isLast := h.lockCount == 0; !isLast || h.isLost() {
 		err := h.releaseError()
 		c.mu.Unlock()
 		ended.run()
 		// The store may still keep the lock for us. Release it, so that others need not wait
 		// until it lapses, unless a LockDelay asks for that.
-		if l.conf.lockDelay == 0 {
+		if isLast && l.conf.lockDelay == 0 {
 			c.releaseLost(h)
 		}
 		return err

@@ -52,11 +52,13 @@ func (c *core) keepAllLocked(now driver.Instant, ended *endings) {
 		k.all = renewalOfAll{}
 		return
 	}
-	if k.all.renewAt.Reached(now) && k.renewers < maxRenewers {
+	if k.all.renewAt.Reached(now) {
 		timeout := max(k.all.left(now)/2, minRenewTimeout)
-		k.renewers++
-		k.all.renewAt = now.Add(timeout + driver.CancelTimeout)
-		go c.renewTogether(timeout)
+		k.all.renewAt = now.Add(timeout + driver.CancelTimeout) // or the keeper would not sleep
+		if k.renewers < maxRenewers {
+			k.renewers++
+			go c.renewTogether(timeout)
+		}
 	}
 }
 

@@ -143,12 +143,9 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place, s *stall
 			return l.newLease(req.Name, ""), nil, q.outageErr
 		}
 	}
-	sentAt := p.since // close enough, and saves a reading of the clock
-	if sentAt.IsZero() {
-		sentAt = time.Now()
-	}
 	var last error // of the outage
-	for ; ; sentAt = time.Now() {
+	for {
+		sentAt := time.Now()
 		le, granted, err := l.attempt(ctx, req)
 		err = callerError(ctx, err)
 		if last != nil && err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) &&

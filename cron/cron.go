@@ -16,8 +16,8 @@
 // same tick. That time depends on their clocks, their load, and their connections to the
 // store. And minHold must be shorter than the interval between two ticks by as much, or the
 // next tick is skipped. Half the interval is the best choice, unless ticks are irregular. A
-// host that gets no answer within minHold gives up, and so does a host whose store does not
-// answer within [driver.AnswerTimeout].
+// host that gets its answer after minHold, maybe because it was suspended, does not run the tick,
+// and neither does one whose store does not answer within [driver.AnswerTimeout].
 //
 // # What is promised
 //
@@ -45,8 +45,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// ErrLate means that the store has not answered within minHold. The host that got the tick then
-// might be the second one, so no host runs it.
+// ErrLate means that the store has not answered within minHold, by a clock that goes on while the
+// host is suspended. The host that got the tick then might be the second one, so no host runs it.
 const ErrLate driver.Sentinel = "the store has not answered within minHold"
 
 // A Runner runs jobs once per tick. It is safe for concurrent use. One Runner is enough for
@@ -80,14 +80,13 @@ func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 // another host may then run the tick, too.
 func (r *Runner) Run(ctx context.Context, name string,
 	fn func(ctx context.Context, lock *snib.Lock) error) (ran bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// This is not a deadline of ctx, because it must not bound fn.
-	late := time.AfterFunc(r.minHold, func() { cancel(ErrLate) })
-	defer late.Stop()
+	if fn == nil {
+		return false, fmt.Errorf("cron: %w", driver.Invalidf("function: it is nil"))
+	}
+	began := driver.Now()
 	err = r.locker.Do(ctx, name, func(ctx context.Context, lock *snib.Lock) error {
-		if !late.Stop() {
-			return ErrLate
+		if err := r.checkAge(name, began); err != nil {
+			return err
 		}
 		ran = true
 		return fn(ctx, lock)
@@ -103,7 +102,23 @@ func (r *Runner) Run(ctx context.Context, name string,
 // [snib.ErrHeld] at once. Other errors are [ErrLate] and those of [snib.Locker.TryAcquire]. After
 // any error the job must not run.
 func (r *Runner) Take(ctx context.Context, name string) (*snib.Lock, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.minHold, ErrLate)
-	defer cancel()
-	return r.locker.Acquire(ctx, name)
+	began := driver.Now()
+	lock, err := r.locker.Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkAge(name, began); err != nil {
+		_ = lock.Release() // if it fails, the lock lapses by itself
+		return nil, err
+	}
+	return lock, nil
+}
+
+// checkAge returns ErrLate if minHold is over since began, when the lock of a tick was requested.
+// It compares Instants, because a timer stands still while the host is suspended.
+func (r *Runner) checkAge(name string, began driver.Instant) error {
+	if driver.Now().Sub(began) < r.minHold {
+		return nil
+	}
+	return fmt.Errorf("cron: %q: %w", name, ErrLate)
 }

@@ -27,12 +27,12 @@ var errJob = errors.New("the job failed")
 // host's connection to the store, which a test can cut.
 func host(t *testing.T, s *memlock.Store) (*cron.Runner, *fault.Driver) {
 	t.Helper()
-	return hostWith(t, s, interval/2)
+	return hostWith(t, s, interval/2, fault.Rule{})
 }
 
-func hostWith(t *testing.T, s *memlock.Store, minHold time.Duration) (*cron.Runner, *fault.Driver) {
+func hostWith(t *testing.T, s *memlock.Store, minHold time.Duration, rule fault.Rule) (*cron.Runner, *fault.Driver) {
 	t.Helper()
-	d := fault.Wrap(s.Open(), fault.Plan{})
+	d := fault.Wrap(s.Open(), fault.Plan{Rules: []fault.Rule{rule}})
 	l, err := snib.New(d)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestTake(t *testing.T) {
 }
 
 // TestLate checks that Run and Take give up soon on a store that hangs, and that they don't run the
-// job of a tick long after the tick.
+// job of a tick long after the tick. Their errors don't look as if the caller had given up.
 func TestLate(t *testing.T) {
 	methods := []struct {
 		name string
@@ -152,8 +152,8 @@ func TestLate(t *testing.T) {
 	}{
 		{"Run", func(ctx context.Context, r *cron.Runner) error {
 			ran, err := r.Run(ctx, "report", func(context.Context, *snib.Lock) error { return nil })
-			if ran {
-				return errors.New("the job was run")
+			if ran != (err == nil) {
+				return errors.New("Run does not say whether the job was run")
 			}
 			return err
 		}},
@@ -162,25 +162,31 @@ func TestLate(t *testing.T) {
 			return err
 		}},
 	}
+	slow := fault.Rule{Op: fault.Acquire, After: 2 * time.Second}
+	hangs := fault.Rule{Op: fault.Acquire, Effect: fault.Hang}
 	tests := []struct {
+		name    string
+		rule    fault.Rule
 		minHold time.Duration
 		want    error
 		after   time.Duration
 	}{
-		{2 * time.Second, cron.ErrLate, 2 * time.Second},
-		{time.Minute, snib.ErrUnavailable, driver.AnswerTimeout},
+		{"InTime", slow, slow.After + 1, nil, slow.After},
+		{"TooLate", slow, slow.After, cron.ErrLate, slow.After},
+		{"NoAnswer", hangs, time.Second, snib.ErrUnavailable, driver.AnswerTimeout},
 	}
 	for _, r := range methods {
 		for _, tt := range tests {
-			t.Run(r.name+"/"+tt.minHold.String(), func(t *testing.T) {
+			t.Run(r.name+"/"+tt.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					runner, net := hostWith(t, new(memlock.Store), tt.minHold)
-					net.Sever(fault.Hang)
-					ctx, cancel := context.WithTimeout(t.Context(), 3*interval)
-					defer cancel()
+					runner, _ := hostWith(t, new(memlock.Store), tt.minHold, tt.rule)
 					began := time.Now()
-					if err := r.call(ctx, runner); !errors.Is(err, tt.want) || time.Since(began) != tt.after {
+					err := r.call(t.Context(), runner)
+					if !errors.Is(err, tt.want) || time.Since(began) != tt.after {
 						t.Errorf("%v after %v, want %v after %v", err, time.Since(began), tt.want, tt.after)
+					}
+					if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v matches an error of package context", err)
 					}
 				})
 			})
@@ -249,6 +255,7 @@ func TestRun(t *testing.T) {
 		run("error", returns(errJob), true, errJob)
 		run("held", returns(snib.ErrHeld), true, snib.ErrHeld) // returned by the job
 		run("", returns(nil), false, snib.ErrInvalid)
+		run("no job", nil, false, snib.ErrInvalid)
 		run("long", func(ctx context.Context, _ *snib.Lock) error { time.Sleep(2 * interval); return ctx.Err() }, true, nil)
 		run("lost", func(ctx context.Context, _ *snib.Lock) error {
 			net.Sever(fault.Fail)

@@ -149,7 +149,7 @@ func (c *candidate) campaign(ctx context.Context) (outcome, error) {
 		failure = c.fn(term, lock)
 		// Compare clocks: after the process was paused, fn may return
 		// before the loss was reported.
-		lost = lock.Validity() <= 0
+		lost = lock.Validity() <= 0 && !errors.Is(context.Cause(term), snib.ErrReleased)
 		return failure
 	})
 	switch {

@@ -175,6 +175,7 @@ func TestEnds(t *testing.T) {
 		terms int
 		want  error
 		panic any
+		early bool // fn releases the lock before it returns
 	}{
 		{name: "Nil", fn: func(n int) error {
 			if n < 3 {
@@ -183,6 +184,7 @@ func TestEnds(t *testing.T) {
 			return errJob
 		}, terms: 3, want: errJob},
 		{name: "Error", fn: func(int) error { return errJob }, terms: 1, want: errJob},
+		{name: "ErrorAfterRelease", fn: func(int) error { return errJob }, terms: 1, want: errJob, early: true},
 		// the loss of another lock
 		{name: "ForeignLoss", fn: func(int) error { return snib.ErrLost }, terms: 1, want: snib.ErrLost},
 		{name: "ForeignHeld", fn: func(int) error { return snib.ErrHeld }, terms: 1, want: snib.ErrHeld},
@@ -203,8 +205,11 @@ func TestEnds(t *testing.T) {
 				go func() {
 					defer close(done)
 					defer func() { caught = recover() }()
-					err = leader.Run(ctx, l, name, func(context.Context, *snib.Lock) error {
+					err = leader.Run(ctx, l, name, func(_ context.Context, lock *snib.Lock) error {
 						terms++
+						if tt.early {
+							lock.Release()
+						}
 						return tt.fn(terms)
 					})
 				}()

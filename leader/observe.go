@@ -47,7 +47,7 @@ func Observe(ctx context.Context, locker *snib.Locker, name string, interval tim
 		known, failing := false, false // whether last is known; whether the last request failed
 		for ctx.Err() == nil {
 			now, err := observeOnce(ctx, locker, name)
-			changed := err == nil && (!known || now != last) || err != nil && !failing
+			changed := err == nil && (!known || now != last) || err != nil && (!failing || isPermanent(err))
 			if ctx.Err() == nil && changed && !yield(now, err) || isPermanent(err) {
 				return
 			}

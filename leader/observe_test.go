@@ -82,7 +82,7 @@ func TestObserve(t *testing.T) {
 }
 
 // An outage is told once, whether the store refuses or hangs, and after it the leader is told
-// again.
+// again. The error that ends the sequence is told even after an outage.
 func TestObserveOutage(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -102,18 +102,21 @@ func TestObserveOutage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
 				observer, net := host(t, s)
-				all := observe(ctx, observer)
+				all := observe(t.Context(), observer)
 				time.Sleep(2500 * time.Millisecond)
 				net.Sever(tt.effect)
 				time.Sleep(20 * time.Second)
 				net.Heal()
 				time.Sleep(10 * time.Second)
-				cancel()
+				net.Sever(tt.effect)
+				time.Sleep(20 * time.Second)
+				net.Heal()
+				observer.Close()
 				got := all()
-				if len(got) != 3 || got[0].who.Token != lock.Token() || got[2].who.Token != lock.Token() || got[2].err != nil {
-					t.Fatalf("Observe yielded %+v, want the leader, one error, and the leader", got)
+				if len(got) != 5 || got[0].who.Token != lock.Token() || got[2].who.Token != lock.Token() || got[2].err != nil ||
+					!errors.Is(got[4].err, snib.ErrClosed) {
+					t.Fatalf("Observe yielded %+v, want twice the leader and one error, and ErrClosed", got)
 				}
 				if !errors.Is(got[1].err, tt.want) || got[1].who.Leads || got[1].at != tt.at {
 					t.Errorf("Observe yielded %+v in an outage, want %v at %v", got[1], tt.want, tt.at)

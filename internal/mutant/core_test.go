@@ -5,7 +5,7 @@ var coreMutants = []mutant{
 	{
 		guarantee: "the queue tells no more", pkg: ".",
 		in:    "core.endOfWait",
-		old:   "case q.held || q.heldInStore || !q.lastHeld.Before(w.began):",
+		old:   "case q.held != nil || q.heldInStore || !q.lastHeld.Before(w.began):",
 		new:   "default:",
 		tests: "TestWaitBehindHead TestWaitBehindHeadAfterHold",
 	},
