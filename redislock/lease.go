@@ -125,12 +125,8 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.removeLease(l)
 	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
 	cmd.saved = l.req.MinHold > 0 // if a crash undid the release, MinHold would end with the lease
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, cmd)
-	if err != nil {
+	if err := l.d.sendUntilAnswered(ctx, l.slot, cmd); err != nil {
 		return err
-	}
-	if answer == answerNoHold {
-		return driver.ErrLost
 	}
 	// If the answer to an earlier try was lost, that try freed the lock, or else the lease had
 	// ended before. Nobody can tell which, and it does no harm: the core notices a loss by its
@@ -147,12 +143,8 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot,
+	return l.d.sendUntilAnswered(ctx, l.slot,
 		newCommand(&l.keys, codeSetHolder, l.jsonID, string(appendHolder(nil, &h))))
-	if err == nil && answer == answerNoHold {
-		err = driver.ErrLost
-	}
-	return err
 }
 
 // Renew implements [driver.Driver].
