@@ -213,7 +213,7 @@ func (h *hold) releaseAtExpiry() {
 	if ttl := h.until.Add(safetyOf(h.locker.conf.ttl)); h.isFixed && ttl.Before(end) {
 		end = ttl
 	}
-	time.AfterFunc(end.Add(h.locker.conf.lockDelay).Left(driver.Now()), func() { c.releaseLost(h) })
+	time.AfterFunc(max(0, end.Left(driver.Now()))+h.locker.conf.lockDelay, func() { c.releaseLost(h) })
 }
 
 // releaseLost releases the lease of a lost hold, unless the store has ended the lease.

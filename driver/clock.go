@@ -45,6 +45,11 @@ func (i Instant) Sub(j Instant) time.Duration {
 	return time.Duration(max(i.mono-j.mono, i.wall-j.wall))
 }
 
+// SubMono returns how much time passed from j to i by the monotonic reading, which nobody can set.
+// It is for waits that must not end early. Where that reading does not count sleep, they last
+// longer.
+func (i Instant) SubMono(j Instant) time.Duration { return time.Duration(i.mono - j.mono) }
+
 // Reached reports whether i, a deadline, has come at now, by whichever clock says so first.
 func (i Instant) Reached(now Instant) bool { return now.mono >= i.mono || now.wall >= i.wall }
 

@@ -168,6 +168,9 @@ func TestTwoReadings(t *testing.T) {
 	if !end.Reached(slept) || end.Left(slept) >= 0 || slept.Sub(start) != 8*time.Hour {
 		t.Errorf("after a sleep: reached %v, left %v, passed %v", end.Reached(slept), end.Left(slept), slept.Sub(start))
 	}
+	if got := slept.SubMono(start); got != time.Second {
+		t.Errorf("a wait has lasted %v, want 1s, whatever the wall clock shows", got)
+	}
 	if got, want := slept.SteppedSince(start), 8*time.Hour-time.Second; got != want {
 		t.Errorf("stepped by %v, want %v", got, want)
 	}

@@ -224,7 +224,7 @@ func (l *lease) Release(ctx context.Context) error {
 func (l *lease) scheduleCleanup() { time.AfterFunc(l.minLeft(), func() { l.s.addCleanup(l.key) }) }
 
 // minLeft returns for how long MinHold still keeps the lock taken.
-func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.req.MinHold).Left(driver.Now())) }
+func (l *lease) minLeft() time.Duration { return max(0, l.req.MinHold-driver.Now().SubMono(l.since)) }
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {

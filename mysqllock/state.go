@@ -292,10 +292,10 @@ func (m *rowMutex) recall() *state {
 	if s == nil {
 		return nil
 	}
-	age := now.Sub(s.at)
-	if age > maxStateAge {
+	if now.Sub(s.at) > maxStateAge {
 		return nil
 	}
+	age := now.SubMono(s.at) // a step of our clock must not end another client's hold
 	s.latest, s.start, s.recalled = s.Now+now.Sub(s.start).Microseconds(), now, true
 	s.Now += age.Microseconds()
 	s.removeEnded(s.Now - age.Microseconds()/driver.Drift)

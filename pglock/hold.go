@@ -85,7 +85,7 @@ func (h *sessionLease) Release(ctx context.Context) error {
 func (h *sessionLease) free() *call {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	left := h.req.MinHold - driver.Now().Sub(h.since)
+	left := h.req.MinHold - driver.Now().SubMono(h.since)
 	switch {
 	case h.state == leaseHeld && left > 0:
 		h.state = leaseFreed

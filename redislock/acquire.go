@@ -380,7 +380,7 @@ func (a *attempt) withdraw() {
 
 // sendWithdrawal asks the store to forget the attempt.
 func (a *attempt) sendWithdrawal(ctx context.Context) {
-	_, _ = a.d.sendUntilAnswered(ctx, a.slot, newCommand(&a.keys, codeWithdraw, a.jsonID, a.rest))
+	_ = a.d.sendUntilAnswered(ctx, a.slot, newCommand(&a.keys, codeWithdraw, a.jsonID, a.rest))
 }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,
@@ -403,30 +403,31 @@ func (a *attempt) withdrawAgain() {
 }
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
-// is over. If the answer is that there is no such hold, but an earlier try may have ended the
-// hold, it returns answerMaybeFreed. A transient error matches [driver.ErrUnavailable].
-func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) (answer string, err error) {
+// is over. It returns [driver.ErrLost] if there is no such hold, and no earlier try may have ended
+// it. A transient error matches [driver.ErrUnavailable].
+func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) error {
 	var retries rediskit.Backoff
 	maybeServed := false
 	for {
 		cmd := original // an earlier one may still be in flight
-		if err = d.sender.send(ctx, slot, &cmd); err == nil {
-			if maybeServed && cmd.answer == answerNoHold {
-				return answerMaybeFreed, nil
-			}
-			return cmd.answer, nil
+		err := d.sender.send(ctx, slot, &cmd)
+		switch {
+		case err == nil && cmd.answer == answerNoHold && !maybeServed:
+			return driver.ErrLost
+		case err == nil:
+			return nil
 		}
 		maybeServed = maybeServed || mayBeServed(err)
 		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
-			return "", asUnavailable(err)
+			return asUnavailable(err)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return "", asUnavailable(err)
+			return asUnavailable(err)
 		}
 	}
 }

@@ -35,28 +35,24 @@ func (s *sender) eval(ctx context.Context, b *batch) (reply Reply, unsaved error
 	if !s.durable || !slices.ContainsFunc(b.commands, func(cmd *command) bool { return cmd.saved }) {
 		return s.conn.Eval(ctx, b.call[:]...)[0], nil
 	}
-	replies, errs := evalSaved(ctx, s.conn.Eval, b.call[:])
-	return replies[0], errs[0]
+	return evalSaved(ctx, s.conn.Eval, b.call[0])
 }
 
-// evalRenewals runs the scripts that renew leases, and returns the same as eval.
-func (d *Driver) evalRenewals(ctx context.Context, calls []Call) (replies []Reply, unsaved []error) {
+// evalRenewal runs a script that renews leases, and returns the same as eval.
+func (d *Driver) evalRenewal(ctx context.Context, call Call) (reply Reply, unsaved error) {
 	if !d.conf.durable {
-		return d.eval(ctx, calls...), make([]error, len(calls))
+		return d.eval(ctx, call)[0], nil
 	}
-	return evalSaved(ctx, d.eval, calls)
+	return evalSaved(ctx, d.eval, call)
 }
 
-// evalSaved runs scripts, one after another. WAITAOF counts for what its own connection has
-// written. So it follows its script on the same one: then the answer comes from the server that
-// ran the script, and not from one that has restarted meanwhile.
+// evalSaved runs a script. WAITAOF counts for what its own connection has written. So it follows
+// the script on the same one: then the answer comes from the server that ran the script, and not
+// from one that has restarted meanwhile.
 func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply,
-	calls []Call) (replies []Reply, unsaved []error) {
-	for _, call := range calls {
-		r := eval(ctx, call, waitAOF)
-		replies, unsaved = append(replies, r[0]), append(unsaved, saveResult(r[1]))
-	}
-	return replies, unsaved
+	call Call) (reply Reply, unsaved error) {
+	r := eval(ctx, call, waitAOF)
+	return r[0], saveResult(r[1])
 }
 
 // saveResult reads the reply to waitAOF.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +85,43 @@ func TestHungServerBounded(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A hungConn is that of a Cluster. Once it hangs, it never answers a call for the key, and neither
+// those that are made together with it: a client answers when all nodes have.
+type hungConn struct {
+	redislock.Conn
+	key   string
+	hangs atomic.Bool
+}
+
+func (c *hungConn) IsCluster() bool { return true }
+
+func (c *hungConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	isHung := func(call redislock.Call) bool { return slices.Contains(call.Keys, c.key) }
+	if c.hangs.Load() && slices.ContainsFunc(calls, isHung) {
+		<-ctx.Done()
+		return slices.Repeat([]redislock.Reply{{Err: context.Cause(ctx)}}, len(calls))
+	}
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestHungNode renews leases together, and the node of a Cluster that has one of them hangs. The
+// other one is renewed.
+func TestHungNode(t *testing.T) {
+	t.Parallel()
+	c := &hungConn{key: "hung"}
+	d := openOn(t, used(t, redistest.Single(t)), func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c },
+		redislock.FailoverGrace(false))
+	due := []driver.Lease{take(t, d, request("sound", "a", time.Minute)), take(t, d, request("hung", "a", time.Minute))}
+	c.hangs.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), soonEnough)
+	defer cancel()
+	answers := d.Renew(ctx, due)
+	if sound, hung := answers[0].Err, answers[1].Err; sound != nil || !errors.Is(hung, driver.ErrUnavailable) {
+		t.Errorf("Renew = %v, and where the node hangs %v, want nil and ErrUnavailable", sound, hung)
+	}
+	c.hangs.Store(false)
 }
 
 // TestHoldersOnFullServer checks that no holder loses its lock because the server's memory is full:

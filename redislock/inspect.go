@@ -153,11 +153,7 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	keys := d.conf.namespace.keysOf(name)
 	cmd := newCommand(&keys, codeBreak, encodeID(id), id)
 	cmd.saved = true
-	answer, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), cmd)
-	if err == nil && answer == answerNoHold {
-		err = driver.ErrLost
-	}
-	return err
+	return d.sendUntilAnswered(ctx, d.slot(keys[0]), cmd)
 }
 
 // Withdraw implements [driver.Inspector].
@@ -166,6 +162,5 @@ func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 		return driver.ErrClosed
 	}
 	keys := d.conf.namespace.keysOf(name)
-	_, err := d.sendUntilAnswered(ctx, d.slot(keys[0]), newCommand(&keys, codeWithdraw, encodeID(id), ""))
-	return err
+	return d.sendUntilAnswered(ctx, d.slot(keys[0]), newCommand(&keys, codeWithdraw, encodeID(id), ""))
 }

@@ -125,12 +125,8 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.removeLease(l)
 	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
 	cmd.saved = l.req.MinHold > 0 // if a crash undid the release, MinHold would end with the lease
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot, cmd)
-	if err != nil {
+	if err := l.d.sendUntilAnswered(ctx, l.slot, cmd); err != nil {
 		return err
-	}
-	if answer == answerNoHold {
-		return driver.ErrLost
 	}
 	// If the answer to an earlier try was lost, that try freed the lock, or else the lease had
 	// ended before. Nobody can tell which, and it does no harm: the core notices a loss by its
@@ -147,12 +143,8 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	if l.d.life.Over() {
 		return driver.ErrClosed
 	}
-	answer, err := l.d.sendUntilAnswered(ctx, l.slot,
+	return l.d.sendUntilAnswered(ctx, l.slot,
 		newCommand(&l.keys, codeSetHolder, l.jsonID, string(appendHolder(nil, &h))))
-	if err == nil && answer == answerNoHold {
-		err = driver.ErrLost
-	}
-	return err
 }
 
 // Renew implements [driver.Driver].
@@ -171,9 +163,9 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renew asks the servers to extend leases.
+// renew asks the servers to extend leases. Each call has its own answer: a node of a Cluster that
+// hangs must not keep us from hearing of the leases on the others.
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
-	sent := driver.Now()
 	answers := make([]driver.Renewal, len(due))
 	groups := make(map[batchKey][]int) // indexes of due
 	for i := range due {
@@ -181,57 +173,55 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		key := batchKey{slot: l.slot, lockOnly: l.isExclusive() && !d.isLong(l.req.TTL)}
 		groups[key] = append(groups[key], i)
 	}
-	var batches [][]int
-	var calls []Call
+	var calls sync.WaitGroup
 	for key, group := range groups {
 		for batch := range slices.Chunk(group, maxRenewals) {
-			batches, calls = append(batches, batch), append(calls, d.renewCall(key, due, batch))
+			calls.Go(func() {
+				err := d.renewBatch(ctx, key, due, batch, answers)
+				if isMoving(err) || isForbidden(err) && len(batch) > 1 {
+					d.renewEach(ctx, due, batch, answers)
+				}
+			})
 		}
 	}
-	if len(calls) == 0 {
-		return answers
-	}
-	replies, unsaved := d.evalRenewals(ctx, calls)
-	for i, batch := range batches {
-		for n, index := range batch {
-			answers[index] = renewalResult(replies[i], unsaved[i], n, len(batch), sent)
-		}
-		if isMoving(replies[i].Err) || isForbidden(replies[i].Err) && len(batch) > 1 {
-			d.renewEach(ctx, due, batch, answers)
-		}
-	}
+	calls.Wait()
 	return answers
+}
+
+// renewBatch renews the leases at the given indexes in one call, and returns the error of that.
+func (d *Driver) renewBatch(ctx context.Context, key batchKey, due []driver.Lease, indexes []int,
+	answers []driver.Renewal) error {
+	sent := driver.Now()
+	reply, unsaved := d.evalRenewal(ctx, d.renewCall(key, due, indexes))
+	for n, index := range indexes {
+		answers[index] = renewalResult(reply, unsaved, n, len(indexes), sent)
+	}
+	return reply.Err
 }
 
 // renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
 // is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
 // call. It tries again until all are answered, or ctx is done.
 func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
-	for pause := time.Millisecond; len(indexes) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
-		sent := driver.Now()
-		calls := make([]Call, len(indexes))
-		for i, index := range indexes {
+	var calls sync.WaitGroup
+	for _, index := range indexes {
+		calls.Go(func() {
 			l := due[index].(*lease)
 			// The key of an exclusive lock is on one node only, and will do for now.
-			calls[i] = d.renewCall(batchKey{slot: l.slot, lockOnly: l.isExclusive()}, due, []int{index})
-		}
-		var left []int
-		replies, unsaved := d.evalRenewals(ctx, calls)
-		for i, r := range replies {
-			answers[indexes[i]] = renewalResult(r, unsaved[i], 0, 1, sent)
-			if isMoving(r.Err) {
-				left = append(left, indexes[i])
+			key := batchKey{slot: l.slot, lockOnly: l.isExclusive()}
+			for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+				if !isMoving(d.renewBatch(ctx, key, due, []int{index}, answers)) {
+					return
+				}
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+					return
+				}
 			}
-		}
-		if indexes = left; len(indexes) > 0 {
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
-		}
+		})
 	}
+	calls.Wait()
 }
 
 // maxRenewals bounds the leases of one call.

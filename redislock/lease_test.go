@@ -44,6 +44,23 @@ func TestForgottenLease(t *testing.T) {
 	})
 }
 
+// TestRenewalOfReplacedHold deletes the key of an exclusive hold, and others take the lock together.
+// The first holder is told at its next renewal that it has lost the lock.
+func TestRenewalOfReplacedHold(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for _, mode := range modes {
+		l := take(t, d, uniqueRequest(mode.name, "first")) // not longer than the floor: its other keys are not renewed
+		node.Must("DEL", mode.name)
+		other := take(t, d, mode.as(request(mode.name, "second", time.Minute)))
+		if err := renew(t, d, l); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("%s: Renew = %v, want ErrLost", mode.name, err)
+		}
+		free(t, other)
+	}
+}
+
 // A lateConn subscribes to nothing before the channel is closed.
 type lateConn struct {
 	redislock.Conn

@@ -22,10 +22,6 @@ const (
 	answerKind      = "k"
 	answerDone      = "o"
 	answerNoHold    = "l"
-
-	// answerMaybeFreed is the driver's own: the answer is answerNoHold, and an earlier request of the
-	// same call may have freed the hold.
-	answerMaybeFreed = "!"
 )
 
 // Words of hints, see script/hint.lua.

@@ -261,27 +261,62 @@ func subscribers(t testing.TB, n *redistest.Node) int {
 	return strings.Count(text, "id=")
 }
 
+// ask sends a request for the lock "job", as a process does that hears no messages. It returns the
+// letter of the answer. The grace period is floor.
+func ask(node *redistest.Node, floor, id, mode, waits string) string {
+	rest := `"mode":"` + mode +
+		`","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","blind":true,"pid":1}`
+	answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m", "snib.g", "job", "snib.r:{job}",
+		"snib.q:{job}", floor, "3600000", "0", "A", strconv.Quote(id), mode, "60000", "1", waits, rest).([]any)
+	return fmt.Sprint(answers...)[:1]
+}
+
+// TestPlacesInGrace has waiters ask during a grace period when their last requests were longer ago
+// than a waiter may be silent. They are served in order after it. Nor does it matter that the
+// server's memory is full.
+func TestPlacesInGrace(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	ask(node, "off", "holder", "x", "0")
+	waiters := []string{"first", "second", "third"}
+	for _, id := range waiters {
+		ask(node, "off", id, "x", "1")
+	}
+	node.Must("DEL", "job") // as a release does
+	members, _ := node.Must("ZRANGE", "snib.q:{job}", 0, -1).([]any)
+	for i, member := range members {
+		node.Must("ZADD", "snib.q:{job}", time.Now().Add(-time.Minute).UnixMicro()+int64(i), fmt.Sprint(member))
+	}
+	node.Must("HSET", "snib.m", "c", time.Now().UnixMicro())
+	for _, memory := range []int{0, 1} { // without a limit, and full
+		node.Must("CONFIG", "SET", "maxmemory", memory)
+		for _, id := range waiters {
+			if got := ask(node, "60000", id, "x", "2"); got != "e" {
+				t.Errorf("%s asks in the grace period, with maxmemory %d: %s, want e", id, memory, got)
+			}
+		}
+	}
+	node.Must("CONFIG", "SET", "maxmemory", 0)
+	got := ask(node, "off", "third", "x", "2")
+	if holder := fmt.Sprint(node.Must("GET", "job")); got != "q" || !strings.Contains(holder, `"first"`) {
+		t.Errorf("the third asks after the grace period: %s, and the holder is %s, want q and the first", got, holder)
+	}
+}
+
 // TestReadersAreServedTogether deletes the key of a lock that two readers wait for, as its end
 // does. The one that asks next gets the lock, and so does the other, which need not ask.
 func TestReadersAreServedTogether(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	ask := func(id, mode, waits string) string {
-		rest := `"mode":"` + mode +
-			`","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","blind":true,"pid":1}`
-		answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m", "snib.g", "job", "snib.r:{job}",
-			"snib.q:{job}", "off", "3600000", "0", "A", strconv.Quote(id), mode, "60000", "1", waits, rest).([]any)
-		return fmt.Sprint(answers...)[:1]
-	}
 	for _, step := range []struct{ id, mode, waits, want string }{
 		{"writer", "x", "0", "g"}, {"first", "s", "1", "q"}, {"second", "s", "1", "q"},
 	} {
-		if got := ask(step.id, step.mode, step.waits); got != step.want {
+		if got := ask(node, "off", step.id, step.mode, step.waits); got != step.want {
 			t.Fatalf("%s: %s, want %s", step.id, got, step.want)
 		}
 	}
 	node.Must("DEL", "job")
-	if got, holders := ask("first", "s", "1"), node.Must("HLEN", "snib.r:{job}"); got != "g" || holders != int64(2) {
+	if got, holders := ask(node, "off", "first", "s", "1"), node.Must("HLEN", "snib.r:{job}"); got != "g" || holders != int64(2) {
 		t.Errorf("the first reader asks again: %s, and %v hold the lock, want a grant and both", got, holders)
 	}
 }

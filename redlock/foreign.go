@@ -149,7 +149,7 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 // keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
 // the lock again counts from then, and a clock may have been set, so the median counts.
 func (g *foundLease) keep() string {
-	left := g.left[(len(g.left)-1)/2] - driver.Now().Sub(g.read)
+	left := g.left[(len(g.left)-1)/2] - driver.Now().SubMono(g.read)
 	if left <= 0 {
 		return "0"
 	}

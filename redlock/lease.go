@@ -89,7 +89,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
 	keep := "0"
-	if left := l.grant.Start.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
+	if left := l.req.MinHold - driver.Now().SubMono(l.grant.Start); left > 0 {
 		keep = rediskit.Millis(left)
 	}
 	nodes |= l.round.nodesToFree()

@@ -62,7 +62,7 @@ func (a *attempt) reapKept(ctx context.Context, c contender) (left time.Duration
 	if err != nil {
 		return 0, err
 	}
-	now := a.stat.Ctime + driver.Now().Sub(a.createdAt).Milliseconds()
+	now := a.stat.Ctime + driver.Now().SubMono(a.createdAt).Milliseconds()
 	left = decode(snap.data).Kept - time.Duration(now-snap.stat.Ctime)*time.Millisecond
 	if left > 0 {
 		return left + time.Millisecond, nil // both times were rounded

@@ -214,7 +214,7 @@ func (o *orphan) wait(ctx context.Context) error {
 
 // release deletes the node, or keeps it until MinHold is over.
 func (l *lease) release(ctx context.Context) error {
-	left := l.grantedAt.Add(l.req.MinHold).Left(driver.Now())
+	left := l.req.MinHold - driver.Now().SubMono(l.grantedAt)
 	due := driver.Now().Add(max(0, left))
 	var err error
 	if left > 0 {

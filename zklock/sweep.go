@@ -96,7 +96,7 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 		}
 		return 1
 	})
-	return first, first.due.Left(driver.Now())
+	return first, first.due.SubMono(driver.Now())
 }
 
 // recordTry removes an orphan that does not exist. After a failure the others have their turn: an

@@ -32,6 +32,8 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
       if value and waits == '0' and not hasRoom(mode, value) then
         return 'h ' .. timeLeft(value, mode)
       end
+      -- A waiter keeps its place. Without memory for that, the answer is still right.
+      if redis.call('ZSCORE', queue, member) then pcall(enqueue, id, member) end
       return 'e ' .. wait
     end
     if not nextToken() then rare().refuse() end

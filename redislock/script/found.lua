@@ -33,8 +33,8 @@ end
 local function findGrant(id, value)
   if value == nil then value = lockValue() end
   local json, expiry = value, nil
-  if value and isMulti(value) then
-    local entry = redis.call('HGET', grants, id)
+  if value and isMulti(value) then -- grants is nil if renew.lua looks for an exclusive hold
+    local entry = grants and redis.call('HGET', grants, id)
     if not entry or entryTime(entry) <= now() then return end
     json, expiry = entryJSON(entry), entryTime(entry)
   end

@@ -14,9 +14,9 @@ import (
 // itself checks that in the script that grants, so no client can overlook it.
 //
 //  1. Mark the node, for this run_id and with a random text, unless it is marked.
-//  2. Wait for the quarantine, on a clock that counts sleep, or by the clocks of a majority of the
-//     nodes (see [Params.Waited]). If mark or run_id change, begin again: the node has forgotten
-//     again, perhaps without a restart.
+//  2. Wait for the quarantine, on the client's monotonic clock, or by the clocks of a majority of
+//     the nodes (see [Params.Waited]). If mark or run_id change, begin again: the node has
+//     forgotten again, perhaps without a restart.
 //  3. Then read the counters of a majority of admitted nodes, other than this one.
 //  4. In one step, if run_id and mark are still the same: raise the counters to those that were
 //     read, and admit the node.
@@ -100,7 +100,7 @@ func (a *Admission) Look(s Standing, now driver.Instant) (Move, time.Duration) {
 		// The node restarted earlier than now, so the wait is long enough.
 		a.run, a.mark, a.since = s.Run, s.Mark, now
 	}
-	if left := a.params.Quarantine() - max(now.Sub(a.since), s.Waited); left > 0 {
+	if left := a.params.Quarantine() - max(now.SubMono(a.since), s.Waited); left > 0 {
 		return Wait, left
 	}
 	return Read, 0
