@@ -45,6 +45,16 @@ func TestSaveAfterRemoval(t *testing.T) {
 			t.Errorf("%s, Status = %+v, %v; want no holder", what, st, err)
 		}
 	}
+	floor := time.Now().Add(time.Hour).UnixMicro() // of a row that was pruned
+	if _, err := db.Exec("UPDATE snib_locks SET token = ? WHERE name = ''", floor); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.removeEntry(t.Context(), "pruned", "a-1"); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := d.Token(t.Context(), "pruned"); err != nil || token <= uint64(floor) {
+		t.Errorf("the token after a removal = %d, %v; want more than %d", token, err, floor)
+	}
 }
 
 // TestRecallAllowsForDrift judges holders by a row that is 9.9 s old. The one that ended within 1 %
