@@ -90,10 +90,10 @@ func usable(name string) error {
 // create creates the table, unless the server has set read_only: the table may not have been
 // replicated yet.
 func (d *Driver) create(ctx context.Context) error {
-	err := d.query(ctx, `SELECT @@global.read_only`, nil, func(row *sql.Rows) error {
-		var readOnly bool
-		err := row.Scan(&readOnly)
-		if readOnly {
+	err := d.query(ctx, "SELECT "+d.sql.Writable, nil, func(row *sql.Rows) error {
+		var writable bool
+		err := row.Scan(&writable)
+		if !writable {
 			err = errReadOnly
 		}
 		return err
