@@ -103,11 +103,7 @@ func (s *state) grant(e entry, ttl int64) *entry {
 
 // nextTokens issues n tokens, and returns the first.
 func (s *state) nextTokens(n int) uint64 {
-	last := s.token
-	if !s.exists {
-		last = uint64(s.floor)
-	}
-	first := driver.NextToken(last, time.UnixMicro(s.Now))
+	first := driver.NextToken(s.token, time.UnixMicro(s.Now))
 	s.token = first + uint64(n) - 1
 	return first
 }

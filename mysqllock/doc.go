@@ -21,7 +21,7 @@
 // row, the process of the next waiter. A waiting process has the server watch for such a signal,
 // on one connection for all its waiters: each statement takes about a second, in which the server
 // checks one entry of an index every 0.25 to 10 ms. So a hand-over takes milliseconds, and
-// waiting takes about three statements a second. Once a second a process also polls the rows, for
+// waiting takes about four statements a second. Once a second a process also polls the rows, for
 // changes without a signal.
 //
 // However many goroutines call it, a driver uses a bounded number of connections, see

@@ -72,40 +72,62 @@ func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool,
 // leases take two statements each.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
-	err := d.rows.Life.Ready(ctx)
-	inner, cancel := driverkit.Detached(urgent(ctx))
-	defer cancel()
-	if err == nil {
-		var leave func()
-		if leave, err = d.renewing.enter(inner); err == nil {
-			defer leave()
+	if err := d.renewAll(ctx, due, answers); err != nil {
+		for i := range answers {
+			if answers[i] == (driver.Renewal{}) {
+				answers[i].Err = err
+			}
 		}
 	}
-	var exclusive, others []renewal
+	return answers
+}
+
+// renewAll sets the answers until an error ends it. Leases whose rows are locked come last, one by
+// one: a transaction may keep a row locked for long, and only the lease in that row may suffer.
+func (d *Driver) renewAll(ctx context.Context, due []driver.Lease, answers []driver.Renewal) error {
+	if err := d.rows.Life.Ready(ctx); err != nil {
+		return err
+	}
+	inner, cancel := driverkit.Detached(urgent(ctx))
+	defer cancel()
+	leave, err := d.renewing.enter(inner)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	batches := batchesOf(due, answers)
+	for seconds := range 2 { // that a statement waits for a locked row
+		var locked [][]renewal
+		for _, batch := range batches {
+			if err := d.extend(limitLockWait(inner, seconds), batch); err != nil {
+				return err
+			}
+			for _, r := range batch {
+				if code(r.answer.Err) == lockWaitTimeout {
+					locked = append(locked, []renewal{r})
+				}
+			}
+		}
+		batches = locked
+	}
+	return nil
+}
+
+// batchesOf returns the leases that are extended together. Those that may not be exclusive are
+// alone.
+func batchesOf(due []driver.Lease, answers []driver.Renewal) [][]renewal {
+	var exclusive []renewal
+	var others [][]renewal
 	for i, one := range due {
 		r := renewal{one.(*lease), &answers[i]}
 		if isExclusive(r.Lease) {
 			exclusive = append(exclusive, r)
 		} else {
-			others = append(others, r)
+			others = append(others, []renewal{r})
 		}
 	}
-	answer := func(all []renewal, extend func(context.Context, []renewal) error) {
-		slices.SortFunc(all, func(a, b renewal) int { return cmp.Compare(a.Req.Name, b.Req.Name) })
-		for chunk := range slices.Chunk(all, maxNames) {
-			if err == nil {
-				err = extend(inner, chunk)
-			}
-			for _, r := range chunk {
-				if err != nil {
-					*r.answer = driver.Renewal{Err: err}
-				}
-			}
-		}
-	}
-	answer(exclusive, d.extend)
-	answer(others, d.extendEach)
-	return answers
+	slices.SortFunc(exclusive, func(a, b renewal) int { return cmp.Compare(a.Req.Name, b.Req.Name) })
+	return append(slices.Collect(slices.Chunk(exclusive, maxNames)), others...)
 }
 
 // A renewal is one lease of a call of Renew, and the place of its answer.
@@ -115,79 +137,64 @@ type renewal struct {
 	answer *driver.Renewal
 }
 
-// setAnswerFrom sets the answer by the row's state, which is nil if there is no row. The driver
-// can't tell whether a lease in a malformed row is still held. It promises no more time than the
-// row has: the statement may have met a server that was replaced, and extended nothing.
-func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
-	if s != nil && s.Err != nil && !r.HasEnded() {
-		r.answer.Err = s.Err
-		return
+// extend extends the leases of a batch, and sets their answers. If a lease is lost, or its row is
+// locked, it tries the halves of the batch. It returns an error that ends the call of Renew.
+func (d *Driver) extend(ctx context.Context, batch []renewal) error {
+	done, err := false, error(nil)
+	if isExclusive(batch[0].Lease) {
+		done, err = d.extendTogether(ctx, batch)
 	}
-	var h *entry
-	if s != nil {
-		h = s.holder(r.Lease)
-	}
-	if h != nil {
-		if confirmed := s.start.Add(rows.Between(s.Now, h.Until) - r.Req.TTL); confirmed.Before(start) {
-			start = confirmed
+	half := len(batch) / 2
+	switch {
+	case half > 0 && (err == nil && !done || code(err) == lockWaitTimeout):
+		if err := d.extend(ctx, batch[:half]); err != nil {
+			return err
 		}
+		return d.extend(ctx, batch[half:])
+	case err == nil && !done:
+		err = d.extendOne(ctx, batch[0])
 	}
-	*r.answer = r.Renewed(h != nil, start)
+	if code(err) == lockWaitTimeout || isMalformed(err) {
+		batch[0].answer.Err = err
+		return nil
+	}
+	return err
 }
 
-// extend extends exclusive leases, with one statement if all are still held.
-func (d *Driver) extend(ctx context.Context, all []renewal) error {
-	var ttls, ids, named []any
-	var names []string
-	for _, r := range all {
+// extendTogether extends exclusive leases by one statement. It reports whether all were still held.
+func (d *Driver) extendTogether(ctx context.Context, batch []renewal) (done bool, err error) {
+	var ttls, ids, names []any
+	for _, r := range batch {
 		name := []byte(r.Req.Name)
 		ttls = append(ttls, name, r.Req.TTL.Microseconds())
 		ids = append(ids, name, []byte(r.ID()))
-		named, names = append(named, name), append(names, r.Req.Name)
+		names = append(names, name)
 	}
 	start := driver.Now()
-	res, err := d.exec(ctx, forNames(d.sql.Renew, len(all)),
-		slices.Concat([]any{newVersion()}, ttls, ttls, named, ids)...)
-	if err != nil {
-		return err
+	res, err := d.exec(ctx, forNames(d.sql.Renew, len(batch)),
+		slices.Concat([]any{newVersion()}, ttls, ttls, names, ids)...)
+	if err != nil || int(res.rows) < len(batch) {
+		return false, err
 	}
-	if int(res.rows) == len(all) {
-		for _, r := range all {
-			*r.answer = r.Renewed(true, start)
-		}
-		return nil
+	for _, r := range batch {
+		*r.answer = r.Renewed(true, start)
 	}
-	// Some are lost, or the server has set read_only.
-	found, err := d.read(ctx, names)
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
-		r.setAnswerFrom(found[r.Req.Name], start)
-	}
-	return nil
+	return true, nil
 }
 
-// extendEach extends leases that may not be exclusive.
-func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
-	for _, r := range all {
-		held := false
-		var last *state
-		err := d.change(ctx, r.Req.Name, func(s *state) (bool, error) {
-			h := s.holder(r.Lease)
-			if held, last = h != nil, s; held {
-				extend(h, s.latest, r.Req.TTL.Microseconds())
-			}
-			return held, nil
-		})
-		if isMalformed(err) {
-			r.answer.Err = err
-			continue
+// extendOne extends a lease that may not be exclusive, or not be held any more.
+func (d *Driver) extendOne(ctx context.Context, r renewal) error {
+	held := false
+	var last *state
+	err := d.change(ctx, r.Req.Name, func(s *state) (bool, error) {
+		h := s.holder(r.Lease)
+		if held, last = h != nil, s; held {
+			extend(h, s.latest, r.Req.TTL.Microseconds())
 		}
-		if err != nil {
-			return err
-		}
+		return held, nil
+	})
+	if err == nil {
 		*r.answer = r.Renewed(held, last.start)
 	}
-	return nil
+	return err
 }

@@ -32,10 +32,20 @@ func (w *processes) init() {
 }
 
 // poll reads the rows that attempts wait for. If a heartbeat of this process is due, it sends that
-// first.
+// first, and handles the signals that the watcher has missed: one may be to a waiter that could not
+// be withdrawn, and nobody else removes that while this process lives.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
 	if heartbeat {
 		if err := d.processes.ensureHeartbeat(urgent(ctx), d); err != nil {
+			return nil, err
+		}
+		err := d.query(ctx, d.sql.Called, []any{[]byte(d.rows.ID)}, func(row *sql.Rows) error {
+			var name string
+			err := row.Scan(&name)
+			d.rows.Life.Go(func() { d.onSignal(name) }) // one row that is locked must not hold up the heartbeats
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -32,8 +32,9 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 		return err
 	}
 	for chunk := range slices.Chunk(found, maxNames) {
-		if _, err := d.exec(ctx, forNames(d.sql.Prune, len(chunk)),
-			slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
+		_, err := d.exec(limitLockWait(ctx, 0), forNames(d.sql.Prune, len(chunk)),
+			slices.Concat([]any{old, old}, nameArgs(chunk))...)
+		if err != nil && code(err) != lockWaitTimeout { // a later prune deletes rows beside a locked one
 			return err
 		}
 	}

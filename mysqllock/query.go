@@ -42,9 +42,23 @@ type execResult struct {
 	repeated bool
 }
 
+type lockLimitKey struct{}
+
+// limitLockWait bounds for how many seconds each statement of a call waits for rows that other
+// transactions have locked. After that it fails with lockWaitTimeout, and is not repeated.
+func limitLockWait(ctx context.Context, seconds int) context.Context {
+	return context.WithValue(ctx, lockLimitKey{}, fmt.Sprintf("SET STATEMENT innodb_lock_wait_timeout = %d FOR ", seconds))
+}
+
+// lockLimit returns what limitLockWait puts before each statement, or "".
+func lockLimit(ctx context.Context) string {
+	prefix, _ := ctx.Value(lockLimitKey{}).(string)
+	return prefix
+}
+
 // exec runs a statement that writes.
 func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
-	text := complete(statement, args...)
+	text := lockLimit(ctx) + complete(statement, args...)
 	repeated, err := d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		out.sent = driver.Now()
 		res, err := conn.ExecContext(ctx, text)
@@ -63,7 +77,7 @@ func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out e
 
 // query runs a statement that reads, and calls scan for each row.
 func (d *Driver) query(ctx context.Context, statement string, args []any, scan func(*sql.Rows) error) error {
-	text := complete(statement, args...)
+	text := lockLimit(ctx) + complete(statement, args...)
 	_, err := d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		rows, err := conn.QueryContext(ctx, text)
 		if err != nil {
@@ -111,7 +125,7 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, *sql.Conn) er
 				return repeated, err
 			}
 			created = true
-		case isRolledBack(err) && try < maxRollbacks:
+		case isRolledBack(err) && try < maxRollbacks && (code(err) != lockWaitTimeout || lockLimit(ctx) == ""):
 			time.Sleep(rand.N(time.Duration(try) * time.Millisecond))
 		default:
 			return repeated, d.explain(ctx, err)

@@ -18,8 +18,8 @@ import (
 )
 
 // TestRenewalOfReadOnly has the server set read_only only while it executes a renewal, as if the
-// next statement reached another server. The row has the lease, but the renewal has not extended
-// it, so the answer must not promise a whole TTL.
+// next statement reached another server. The row has the lease, but that statement has not extended
+// it, so the answer must not promise more than the row has.
 func TestRenewalOfReadOnly(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

@@ -37,8 +37,9 @@ func (d *Driver) examine(ctx context.Context) error {
 	var name string
 	var commits, logsStatements bool
 	const settings = `SELECT @@version, @@autocommit, @@log_bin AND @@binlog_format = 'STATEMENT'`
+	// Not by query, which would turn autocommit on before.
 	if err := d.db.QueryRowContext(ctx, settings).Scan(&name, &commits, &logsStatements); err != nil {
-		return d.explain(ctx, err)
+		return d.explain(ctx, d.explainPool(ctx, err))
 	}
 	if err := usable(name); err != nil {
 		return err
@@ -90,10 +91,10 @@ func usable(name string) error {
 // create creates the table, unless the server has set read_only: the table may not have been
 // replicated yet.
 func (d *Driver) create(ctx context.Context) error {
-	err := d.query(ctx, `SELECT @@global.read_only`, nil, func(row *sql.Rows) error {
-		var readOnly bool
-		err := row.Scan(&readOnly)
-		if readOnly {
+	err := d.query(ctx, "SELECT "+d.sql.Writable, nil, func(row *sql.Rows) error {
+		var writable bool
+		err := row.Scan(&writable)
+		if !writable {
 			err = errReadOnly
 		}
 		return err

@@ -77,7 +77,7 @@ type state struct {
 
 	exists       bool // the table has the row
 	version      int64
-	token        uint64 // the last one that was issued
+	token        uint64 // the last one that was issued, or of a new row the floor
 	signaled     string // the driver whose waiter should run a round; column called
 	capped       bool   // capEnds has changed an end, so it differs from the row
 	reaped       bool   // dead waiters were removed, so it differs from the row
@@ -106,12 +106,12 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 		return s, err
 	}
 	s.Name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
+	if !s.exists {
+		s.token = uint64(s.floor)
+	}
 	s.Slots, s.signaled = int(slots.Int64), called.String
 	s.latest, s.known = s.Now, len(waiters)
 	err = s.parse(entry{ID: id.String, TTL: ttl.Int64, Until: ends.Int64}, holders, waiters)
-	if !s.exists && s.floor >= tooHigh {
-		s.Err = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
-	}
 	if err != nil {
 		s.Holders, s.Waiters, s.Err = nil, nil, d.rowError(s.Name, err)
 	}

@@ -2,6 +2,8 @@ package mysqllock
 
 import (
 	"database/sql"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +45,42 @@ func TestSaveAfterRemoval(t *testing.T) {
 		}
 		if st, err := d.Status(t.Context(), "late"); err != nil || len(st.Holders) != 0 {
 			t.Errorf("%s, Status = %+v, %v; want no holder", what, st, err)
+		}
+	}
+	floor := time.Now().Add(time.Hour).UnixMicro() // of a row that was pruned
+	if _, err := db.Exec("UPDATE snib_locks SET token = ? WHERE name = ''", floor); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.removeEntry(t.Context(), "pruned", "a-1"); err != nil {
+		t.Fatal(err)
+	}
+	if token, err := d.Token(t.Context(), "pruned"); err != nil || token <= uint64(floor) {
+		t.Errorf("the token after a removal = %d, %v; want more than %d", token, err, floor)
+	}
+}
+
+// TestWritable evaluates the condition for the values that read_only has before MariaDB 12.0, and
+// since. No statement asks for read_only in another way.
+func TestWritable(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("mysql", mysqltest.Start(t).DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	condition := newStatements("t").Writable
+	for value, want := range map[string]bool{
+		"0": true, "1": false, "'OFF'": true, "'ON'": false, "'NO_LOCK'": false, "'NO_LOCK_NO_ADMIN'": false,
+	} {
+		var got bool
+		text := strings.ReplaceAll("SELECT "+condition, "@@global.read_only", value)
+		if err := db.QueryRow(text).Scan(&got); err != nil || got != want {
+			t.Errorf("%s = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for field, text := range reflect.ValueOf(newStatements("t")).Fields() {
+		if strings.Contains(strings.ReplaceAll(text.String(), condition, ""), "read_only") {
+			t.Errorf("%s asks for read_only, and not by {writable}", field.Name)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type statements struct {
 	Save, Insert, Enqueue, Renew                  string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string
 	Stale, Prune, SetFloor, HighestToken          string
-	Watch, LockTxRow, Touch                       string
+	Watch, Called, LockTxRow, Touch, Writable     string
 }
 
 var capital = regexp.MustCompile(`[A-Z]`)

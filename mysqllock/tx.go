@@ -109,13 +109,13 @@ func (r *LockedRow) Scan(dest ...any) error {
 // Without a limit it runs fn again after each timeout of the server.
 func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn func() error) (err error) {
 	var before int64
-	var rollsBack, readOnly bool
+	var rollsBack, writable bool
 	// It reads no table, so it begins no snapshot.
-	const settings = `SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, @@global.read_only`
-	if err := tx.QueryRowContext(ctx, settings).Scan(&before, &rollsBack, &readOnly); err != nil {
+	settings := "SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, " + txStatements().Writable
+	if err := tx.QueryRowContext(ctx, settings).Scan(&before, &rollsBack, &writable); err != nil {
 		return err
 	}
-	if readOnly {
+	if !writable {
 		return errReplica
 	}
 	if rollsBack {

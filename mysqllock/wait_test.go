@@ -30,13 +30,19 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// With two connections, a driver polls instead of having the server watch.
+// With two connections, a driver polls instead of having the server watch. So it also finds a place
+// that it could not withdraw.
 func twoConnections(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
 	db.SetMaxOpenConns(2)
 	d, other := newDriver(t, db), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, other, request("one", "a"))
 	w := livetest.Waiting(t, d, request("one", "b"))
+	release(t, acquire(t, other, request("left", "a")))
+	must(t, dial(t, server.DSN()), "UPDATE snib_locks SET version = 1, waiters = CONCAT("+
+		"(SELECT SUBSTRING(name, 3) FROM snib_locks WHERE name LIKE X'007025' ORDER BY ends DESC LIMIT 1), "+
+		`'-0 {"id":"gone"}\n') WHERE name = 'left'`)
+	release(t, acquire(t, other, request("left", "b")))
 	time.Sleep(300 * time.Millisecond) // it polls by now
 	slack := livetest.Slack(t)
 	began := time.Now()

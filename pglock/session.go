@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxLinks is how many connections a [Session] has at most: the first one, and one for each
-	// request that waits.
+	// request that waits, and for each further reader of a name.
 	maxLinks = 33
 
 	// idleTimeout is how long a connection beside the first one is kept at most when nobody needs
@@ -54,8 +54,9 @@ var _ driver.Driver = (*Session)(nil)
 //
 // A request that finds its lock taken waits in the server's own queue, which blocks a
 // connection: a process has one for all locks that it got without a wait, and one more for each
-// request that waits and for each lock that was waited for, up to 32. Further requests that have
-// to wait get an error that matches [driver.ErrFull], with which the core tries again.
+// request that waits, each lock that was waited for, and each further reader of a name, up to 32.
+// Further requests that need one get an error that matches [driver.ErrFull], with which the core
+// tries again.
 //
 // Each acquisition refuses a server before PostgreSQL 14, and a pooler before the server unless the
 // option [Listen] says how to connect past it, with a [driver.ErrInvalid]. A server that takes no
@@ -211,8 +212,8 @@ func (s *Session) request(ctx context.Context, h *sessionLease, ask string) (*ca
 	if c, full := s.use(h, ask); c != nil {
 		return c, nil
 	} else if full {
-		return nil, fmt.Errorf("%w: %w: this process has %d connections, because its requests wait or have waited",
-			driver.ErrUnavailable, driver.ErrFull, maxLinks)
+		return nil, fmt.Errorf("%w: %w: this process has %d connections, for requests that wait or have waited, "+
+			"and for further readers of a name", driver.ErrUnavailable, driver.ErrFull, maxLinks)
 	}
 	l, err := s.open(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ BEGIN NOT ATOMIC
 	DECLARE checks INT DEFAULT ?;
 	WHILE checks > 0 AND hit IS NULL DO
 		DO SLEEP(?);
-		SET hit = IF(@@global.read_only, '', (SELECT name FROM {table} WHERE called = ? LIMIT 1));
+		SET hit = IF({writable}, (SELECT name FROM {table} WHERE called = ? LIMIT 1), '');
 		SET checks = checks - 1;
 	END WHILE;
 	SELECT 0, {clock}, 0, {row} FROM {table} l WHERE l.name = hit;

@@ -127,8 +127,8 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 // withdraw removes the lease or the place in the queue that the attempt may have. The end of ctx,
 // the context of Acquire, does not stop the removal: withdraw then returns within
 // [driver.CancelTimeout], and the removal goes on in the background. If the store does not answer,
-// the driver retries until it is closed. After that, a place in the queue lapses after
-// [HeartbeatTimeout], and a lease after its TTL. If the store may still execute a request, the
+// the driver retries until it is closed, or a lease has lapsed. After that, a place in the queue
+// lapses after [HeartbeatTimeout], and a lease after its TTL. If the store may still execute a request, the
 // driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) ||
@@ -169,17 +169,18 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	}
 }
 
-// removal returns a function that removes the entry of the attempt from its row, unless that has
-// lapsed. If the store may still write it, this must be repeated for [driverkit.CallTimeout].
+// removal returns a function that removes the entry of the attempt from its row, unless that is a
+// lease that has lapsed: a place may last as long as the process. If the store may still write the
+// entry, this must be repeated for [driverkit.CallTimeout].
 func (a *Attempt) removal() func(context.Context) error {
 	d, name, nonce := a.d, a.Req.Name, a.Entry.Nonce // the attempt itself may be large
 	var lastDue time.Time                            // the last removal is not before this time
 	if a.late {
 		lastDue = time.Now().Add(driverkit.CallTimeout)
 	}
-	lapsed := time.Now().Add(a.Req.TTL + driverkit.CallTimeout)
+	lapses, end := !a.Queued, time.Now().Add(a.Req.TTL+driverkit.CallTimeout)
 	return func(ctx context.Context) error {
-		if time.Now().After(lapsed) {
+		if lapses && time.Now().After(end) {
 			return nil
 		}
 		err := d.backend.Remove(ctx, name, nonce)

@@ -263,7 +263,7 @@ func TestRemoveAfterOutage(t *testing.T) {
 		if got := tb.entries(); got != 2 {
 			t.Fatalf("the row has %d entries, want 2", got)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour) // so that a lease would have lapsed
 		released := tb.count("Release")
 		tb.fail(nil, "Request", "Poll", "Remove", "Release")
 		time.Sleep(5 * time.Second)

@@ -104,17 +104,18 @@ func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) 
 
 // examineMySQL checks the server that the pool connects to.
 func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
-	var version, flush, binlog string
-	var logs, readOnly bool
+	var version, flush, binlog, readOnly string
+	var logs bool
 	err := db.QueryRowContext(ctx, "SELECT version(), @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, @@global.log_bin, @@global.read_only").
 		Scan(&version, &flush, &binlog, &logs, &readOnly)
 	if err != nil {
 		return nil, err
 	}
+	writable := readOnly == "0" || readOnly == "OFF" // as in mysqllock/sql/writable.sql
 	all := []Finding{
 		{Check: "version", Verdict: Good, Value: version},
 		newFinding("innodb_flush_log_at_trx_commit", flush, flush == "1", Unmet, "set it to 1: a crash may undo the last grants"),
-		newFinding("role", describeRole(false, readOnly), !readOnly, Unmet, "name the server that accepts writes: locks can't be taken here"),
+		newFinding("role", describeRole(false, !writable), writable, Unmet, "name the server that accepts writes: locks can't be taken here"),
 	}
 	if logs {
 		all = append(all, newFinding("sync_binlog", binlog, binlog == "1", Note, "with 1, no commit is missing in the binary log, and in replicas, after a crash"))

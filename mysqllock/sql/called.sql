@@ -1,0 +1,2 @@
+-- Finds rows that signal a driver. Parameter: driver.
+SELECT name FROM {table} WHERE called = ? LIMIT 100
