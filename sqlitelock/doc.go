@@ -67,7 +67,9 @@
 //
 // There is none: if the disk fails, no lock can be acquired, and holders lose theirs at the end of
 // their TTL. Network file systems are refused. Containers may share the file if they share the
-// kernel; if they show boot ids of their own, only one of them can use it at a time.
+// kernel; if they show boot ids of their own, only one of them can use it at a time. Mount its
+// folder into them: a file that is mounted by itself (noticed since Linux 5.8) or has hard links is
+// refused, because the files beside it are then others.
 //
 // # Options
 //

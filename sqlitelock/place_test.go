@@ -75,6 +75,27 @@ func TestBadPlace(t *testing.T) {
 			name: "Device", want: driver.ErrInvalid, say: "not a regular file",
 			path: func(*testing.T, string) string { return "/dev/null" },
 		},
+		{
+			name: "HardLink", want: driver.ErrInvalid, say: "hard links",
+			path: func(t *testing.T, dir string) string {
+				path := newPath(t)
+				open(t, path)
+				must(t, os.Link(path, filepath.Join(dir, "other.db")))
+				return filepath.Join(dir, "other.db")
+			},
+		},
+		{
+			name: "MountedFile", want: driver.ErrInvalid, say: "mount the folder",
+			path: func(t *testing.T, dir string) string {
+				path, mounted := newPath(t), write(t, filepath.Join(dir, "locks.db"), "")
+				open(t, path)
+				if err := syscall.Mount(path, mounted, "", syscall.MS_BIND, ""); err != nil {
+					t.Skipf("can't mount: %v", err)
+				}
+				t.Cleanup(func() { must(t, syscall.Unmount(mounted, syscall.MNT_DETACH)) })
+				return mounted
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -283,6 +304,14 @@ func TestSymlink(t *testing.T) {
 	if _, err := try(open(t, link), request("other")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire through a symbolic link = %v, want ErrHeld", err)
 	}
+}
+
+// TestTemporaryName has a file with the second name that makeFile leaves if its process is killed.
+func TestTemporaryName(t *testing.T) {
+	path := newPath(t)
+	open(t, path)
+	must(t, os.Link(path, filepath.Join(filepath.Dir(path), ".snib-1")))
+	acquire(t, open(t, path), request("holder"))
 }
 
 func TestNetwork(t *testing.T) {
