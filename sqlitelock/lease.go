@@ -153,10 +153,11 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 }
 
 // Withdraw implements [driver.Inspector]. It deletes the row of the waiter. One that is alive adds
-// another row in its next round.
+// another row in its next round. The one behind it wakes at once if the waiter is of this driver,
+// and else by itself.
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 	return d.do(ctx, &op{run: func(t *tx) error {
-		return t.db.exec(withdrawWaiter, name, id)
+		return t.db.query(withdrawWaiter, func(r row) { t.unlock(r.int(0)) }, name, id)
 	}})
 }
 
