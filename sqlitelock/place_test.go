@@ -256,6 +256,37 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestWaiterOnFullDisk checks that a waiter whose turn comes while the disk is full keeps its place.
+func TestWaiterOnFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "size=1m")
+	d := open(t, filepath.Join(dir, "locks.db"))
+	l := acquire(t, d, request("holder"))
+	outages, req := make(chan error, 1), request("waiter")
+	req.OnWait = func(err error) {
+		if err != nil {
+			select {
+			case outages <- err:
+			default:
+			}
+		}
+	}
+	w := livetest.Waiting(t, d, req)
+	filler := filepath.Join(dir, "filler")
+	os.WriteFile(filler, make([]byte, 1<<20), 0o600)
+	l.Release(t.Context())
+	select {
+	case err := <-outages:
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("the waiter was told %v, want ErrUnavailable that says why", err)
+		}
+	case <-w.Done():
+	}
+	w.Running(t, "while the disk was full")
+	must(t, os.Remove(filler))
+	w.Get(t)
+}
+
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", ".live"} {
