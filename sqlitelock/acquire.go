@@ -21,6 +21,9 @@ type attempt struct {
 	hint             chan struct{} // gets a value when one of the watched bytes is unlocked
 	watched          []int64
 	left             time.Time // when the caller left during the last round; zero if it did not
+
+	outage error     // of the last round, if the store was unavailable
+	failed time.Time // when the first round of the outage began
 }
 
 // An outcome is the result of one round of an attempt.
@@ -66,7 +69,32 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 		l, _, err := a.try(ctx)
 		return l, err
 	}
-	return driver.Await(ctx, a.hint, a.try)
+	l, err := driver.Await(ctx, a.hint, a.tryInQueue)
+	if a.outage != nil && ctx.Err() != nil && !errors.Is(err, driver.ErrUnavailable) {
+		err = fmt.Errorf("%w: %w", a.outage, context.Cause(ctx))
+	}
+	return l, err
+}
+
+// tryInQueue is try, but a request in the queue keeps its place while the store is unavailable, for
+// example because the disk is full. It fails when that has lasted for RetryLimit.
+func (a *attempt) tryInQueue(ctx context.Context) (*lease, time.Duration, error) {
+	began := time.Now()
+	l, sleep, err := a.try(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return l, sleep, err
+	case a.ticket == 0 || !errors.Is(err, driver.ErrUnavailable):
+		a.outage = nil
+		return l, sleep, err
+	case a.outage == nil:
+		a.failed = began
+	}
+	if a.outage = err; time.Since(a.failed) >= a.req.RetryLimit() {
+		return nil, 0, err
+	}
+	a.req.NoteWait(err)
+	return nil, time.Second, driver.ErrHeld
 }
 
 // try makes one round: it takes the lease or a place in the queue, and then watches the
@@ -82,7 +110,9 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	o := &op{
 		durable: true,
 		run:     func(t *tx) error { *v = outcome{}; return a.decide(t, v, start) },
-		revert:  func(t *tx) error { return a.undo(t, v) },
+		revert: func(w *writer) {
+			a.remove(v.lease != nil, v.ticket, v.liveByte, func(o *op) error { return w.commit([]*op{o}) })
+		},
 	}
 	err := a.send(ctx, o)
 	a.left = o.left
@@ -268,20 +298,6 @@ func (a *attempt) dequeue(t *tx) error {
 	return t.db.exec(deleteWaiter, a.req.Name, a.ticket)
 }
 
-// undo undoes a round whose caller has left.
-func (a *attempt) undo(t *tx, v *outcome) error {
-	if v.lease != nil {
-		if _, err := t.withLease(a.key(), (*tx).remove); err != nil {
-			return err
-		}
-	}
-	if v.ticket != 0 {
-		t.unlock(v.liveByte)
-		return t.db.exec(deleteWaiter, a.req.Name, v.ticket)
-	}
-	return nil
-}
-
 // withdraw removes the attempt's lease and its place in the queue. It does not depend on the
 // context of Acquire, and goes on in the background if it takes longer than removalWait.
 func (a *attempt) withdraw(l *lease) {
@@ -291,7 +307,9 @@ func (a *attempt) withdraw(l *lease) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.cleanUp(l)
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		a.remove(l != nil, a.ticket, a.liveByte, func(o *op) error { return a.d.do(ctx, o) })
 	}()
 	if a.left.IsZero() {
 		a.left = time.Now()
@@ -304,19 +322,19 @@ func (a *attempt) withdraw(l *lease) {
 	}
 }
 
-func (a *attempt) cleanUp(l *lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
-	defer cancel()
-	a.d.do(ctx, &op{durable: l != nil, run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
-		if l != nil {
+// remove removes a lease of the attempt and a place in the queue, by a transaction that send runs.
+// If that fails, the rows stay: without their bytes they are dead, and a TTL ends a detached lease.
+func (a *attempt) remove(leased bool, ticket, liveByte int64, send func(*op) error) {
+	send(&op{durable: leased, run: func(t *tx) error { //nolint:errcheck // see above
+		if leased {
 			if _, err := t.withLease(a.key(), (*tx).remove); err != nil {
 				return err
 			}
 		}
-		return a.dequeue(t)
+		return t.db.exec(deleteWaiter, a.req.Name, ticket)
 	}})
-	if l != nil {
+	if leased {
 		a.d.drop(a.key())
 	}
-	a.d.side.unlock(a.liveByte)
+	a.d.side.unlock(liveByte)
 }

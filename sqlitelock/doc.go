@@ -18,7 +18,8 @@
 // consecutive readers are let in together. Each waiter waits in the kernel for the one before
 // it, and the first one for the holders. It wakes about a millisecond after the lock was
 // released, and waiting costs next to no processor time. A stopped waiter that reaches the head of
-// the queue and does not take the lock is passed after a second or two, and keeps its place.
+// the queue and does not take the lock is passed after a second or two, or six in a long queue, and
+// keeps its place.
 //
 // A detached lease, and one that another process releases or breaks, unlocks no byte that its
 // waiters watch. Its end wakes the waiters of the same process, and on Linux those of others
@@ -67,7 +68,9 @@
 //
 // There is none: if the disk fails, no lock can be acquired, and holders lose theirs at the end of
 // their TTL. Network file systems are refused. Containers may share the file if they share the
-// kernel; if they show boot ids of their own, only one of them can use it at a time.
+// kernel; if they show boot ids of their own, only one of them can use it at a time. Mount its
+// folder into them: a file that is mounted by itself (noticed since Linux 5.8) or has hard links is
+// refused, because the files beside it are then others.
 //
 // # Options
 //

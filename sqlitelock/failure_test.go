@@ -3,12 +3,16 @@
 package sqlitelock
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/outagetest"
 )
 
@@ -49,6 +53,47 @@ func TestFailures(t *testing.T) {
 			return end
 		}},
 	)
+}
+
+// TestHungRead has a read that does not return, as of a disk that hangs. Neither it nor those behind
+// it outlast their contexts, and the driver can be closed.
+func TestHungRead(t *testing.T) {
+	t.Parallel()
+	d := open(t, newPath(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	hung, end := make(chan struct{}), make(chan struct{})
+	defer close(end)
+	answers := make(chan error)
+	go func() {
+		answers <- d.view(ctx, func(*conn) error {
+			close(hung)
+			<-end
+			return nil
+		})
+	}()
+	<-hung
+	go func() {
+		_, err := d.Status(ctx, "a name")
+		answers <- err
+	}()
+	go func() { answers <- d.List(ctx, "", func(driver.Status) bool { return true }) }()
+	wantAnswer := func(want error) {
+		t.Helper()
+		select {
+		case err := <-answers:
+			if !errors.Is(err, want) {
+				t.Errorf("a call beside a read that hangs = %v, want %v", err, want)
+			}
+		case <-time.After(livetest.Patience):
+			t.Fatalf("a call beside a read that hangs does not return, want %v", want)
+		}
+	}
+	cancel()
+	for range 3 {
+		wantAnswer(context.Canceled)
+	}
+	go func() { answers <- d.Close() }()
+	wantAnswer(nil)
 }
 
 func must(t *testing.T, err error) {

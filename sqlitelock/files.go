@@ -10,6 +10,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
+// tempPattern matches the names of files and folders that exist while a database is created.
+const tempPattern = ".snib-*"
+
 // The files beside the database.
 const (
 	walSuffix  = "-wal"
@@ -81,7 +84,7 @@ func (d *Driver) makeFile(suffix string) error {
 		return err
 	}
 	// SQLite and the umask would give it other permissions.
-	f, err := os.CreateTemp(filepath.Dir(path), ".snib-*")
+	f, err := os.CreateTemp(filepath.Dir(path), tempPattern)
 	if err != nil {
 		return cantCreate(path, err)
 	}

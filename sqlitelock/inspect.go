@@ -1,7 +1,9 @@
 package sqlitelock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -11,12 +13,15 @@ import (
 )
 
 // Status implements [driver.Inspector].
-func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
-	err = d.view(ctx, func(db *conn) error {
+func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
+	var st driver.Status
+	if err := d.view(ctx, func(db *conn) (err error) {
 		st, err = d.status(db, name, sync.OnceValue(d.side.lockingProcesses))
 		return err
-	})
-	return st, err
+	}); err != nil {
+		return driver.Status{}, err
+	}
+	return st, nil
 }
 
 // List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks
@@ -107,17 +112,9 @@ func (d *Driver) status(db *conn, name string, processes func() []lockingProcess
 
 // view calls fn within a read transaction on a separate connection.
 func (d *Driver) view(ctx context.Context, fn func(*conn) error) error {
-	d.readerMu.Lock()
-	defer d.readerMu.Unlock()
 	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if d.closed() {
-			return driver.ErrClosed
-		}
-		matches, err := d.read(fn)
-		if !isEmptied(err) && (err != nil || matches) {
+		err := d.readInTime(ctx, fn)
+		if !isEmptied(err) && !errors.Is(err, errOtherRows) {
 			return err
 		}
 		// Any transaction of the writer takes the rows over. This one also makes missing tables.
@@ -127,23 +124,60 @@ func (d *Driver) view(ctx context.Context, fn func(*conn) error) error {
 	}
 }
 
-// read calls fn within a read transaction, unless the rows are of another boot.
-func (d *Driver) read(fn func(*conn) error) (matches bool, err error) {
+// readInTime calls read, and returns soon after ctx is done or the driver closed, also if the disk
+// or another process blocks the reader. Then fn may run later.
+func (d *Driver) readInTime(ctx context.Context, fn func(*conn) error) error {
+	if _, err := receive(ctx, d, d.readerFree); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := d.read(fn)
+		d.readerFree <- struct{}{}
+		done <- err
+	}()
+	answer, err := receive(ctx, d, done)
+	return cmp.Or(err, answer)
+}
+
+// receive returns the next value of a channel, unless ctx is done or the driver closed.
+func receive[T any](ctx context.Context, d *Driver, from <-chan T) (value T, err error) {
+	if ctx.Err() != nil {
+		return value, context.Cause(ctx)
+	}
+	select {
+	case value = <-from:
+		return value, nil
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	case <-d.life.Done():
+		return value, driver.ErrClosed
+	}
+}
+
+// errOtherRows means that the rows are of another boot, or rely on another sidecar.
+var errOtherRows = errors.New("the rows are of another boot")
+
+// read calls fn within a read transaction, unless the rows are those of errOtherRows.
+func (d *Driver) read(fn func(*conn) error) (err error) {
 	if err := d.checkIntact(); err != nil {
-		return false, err
+		return err
 	}
 	if d.reader == nil {
 		if d.reader, err = connect(d.path, d.closed); err != nil {
-			return false, d.explain(err)
+			return d.explain(err)
 		}
 	}
 	if err := d.reader.exec(beginRead); err != nil {
-		return false, d.explain(err)
+		return d.explain(err)
 	}
 	defer d.reader.exec(rollback) //nolint:errcheck // there is nothing to commit
 	m, err := readMeta(d.reader)
-	if err != nil || !d.matches(m) {
-		return false, err
+	switch {
+	case err != nil:
+		return err
+	case !d.matches(m):
+		return errOtherRows
 	}
-	return true, fn(d.reader)
+	return fn(d.reader)
 }

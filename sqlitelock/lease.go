@@ -77,19 +77,9 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 		return t.db.exec(setHolder, h.Host, h.PID, h.Label, int(h.Kind), row.name, row.token)
 	})
 	if err == nil && !found {
-		l.markLost()
 		err = driver.ErrLost
 	}
 	return err
-}
-
-// markLost records that the lease has ended: a later Release returns ErrLost.
-func (l *lease) markLost() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.released {
-		l.released, l.err = true, driver.ErrLost
-	}
 }
 
 // Renew implements [driver.Driver]. It renews up to 1,000 leases per transaction, so
@@ -118,7 +108,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return nil
 	}})
 	answers := make([]driver.Renewal, len(due))
-	for i, l := range due {
+	for i := range due {
 		switch {
 		case err != nil:
 			answers[i].Err = err
@@ -126,7 +116,6 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			answers[i].Start = start
 		default:
 			answers[i].Err = driver.ErrLost
-			l.(*lease).markLost()
 		}
 	}
 	return answers
@@ -153,10 +142,11 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 }
 
 // Withdraw implements [driver.Inspector]. It deletes the row of the waiter. One that is alive adds
-// another row in its next round.
+// another row in its next round. The one behind it wakes at once if the waiter is of this driver,
+// and else by itself.
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
 	return d.do(ctx, &op{run: func(t *tx) error {
-		return t.db.exec(withdrawWaiter, name, id)
+		return t.db.query(withdrawWaiter, func(r row) { t.unlock(r.int(0)) }, name, id)
 	}})
 }
 

@@ -212,6 +212,32 @@ func TestStoppedWaiter(t *testing.T) {
 	})
 }
 
+// TestSleepingWaiters checks that requests that may not wait pass a waiter only when it has left the
+// lock unused although it was awake: the first one after a second, one behind it after its sleep.
+func TestSleepingWaiters(t *testing.T) {
+	t.Parallel()
+	d := open(t, newPath(t))
+	var now time.Duration
+	d.now = func() int64 { return int64(time.Hour + now) }
+	for _, id := range []string{"first", "second"} {
+		a := &attempt{d: d, req: request(id)} // it never looks
+		must(t, d.do(t.Context(), &op{run: func(t *tx) error { return a.enqueue(t, new(outcome)) }}))
+	}
+	const called, slept = passTimeout, passTimeout + longestSleep // when the second was called, and must have woken
+	for _, now = range []time.Duration{0, called, called + passTimeout, slept, slept + passTimeout} {
+		_, err := try(d, request("another"))
+		if free := now == slept+passTimeout; free != (err == nil) || !free && !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%v after the lock became free, Acquire = %v, want ErrHeld unless both were passed", now, err)
+		}
+	}
+	for _, n := range []int{1, 60, 1000} {
+		q := queue{waiters: make([]waiterRow, n)}
+		if sleep, _ := q.nextCheck(d.side, 0); sleep > longestSleep {
+			t.Errorf("behind %d waiters one sleeps for %v, want %v at most", n, sleep, longestSleep)
+		}
+	}
+}
+
 // stopIdle stops a process while it has no transaction open: with one, it would keep all others
 // from the database.
 func stopIdle(t *testing.T, d *Driver, p *livetest.Child) {

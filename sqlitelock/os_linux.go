@@ -85,6 +85,14 @@ func checkFolder(dir string) error {
 	return checkAccess(dir, unix.W_OK|unix.X_OK)
 }
 
+// mountID returns the mount that a path is in: a file that is mounted by itself has another one
+// than its folder. Before Linux 5.8 it returns 0 for all.
+func mountID(path string) uint64 {
+	var st unix.Statx_t
+	unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st) //nolint:errcheck // then it is 0
+	return st.Mnt_id
+}
+
 // networkFileSystem returns the name of a file system that other hosts may share, so that its
 // locks can't be relied on, or "" for a local one. magic is its type as statfs(2) reports it.
 func networkFileSystem(magic uint32) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -50,16 +51,45 @@ func diskFull(dir string) bool {
 // noFollow makes opening a symbolic link fail.
 const noFollow = unix.O_NOFOLLOW
 
-// checkFileAccess returns an error if the process may not read and write the file.
+// checkFileAccess returns an error if the process may not read and write the file, or if the file
+// has other names, whose users would lock bytes of another sidecar.
 func checkFileAccess(path string, fi os.FileInfo) error {
 	err := checkAccess(path, unix.R_OK|unix.W_OK)
-	if errors.Is(err, unix.EACCES) {
+	switch {
+	case errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and "+
 			"all files beside "+
 			"it, with this group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())
+	case err != nil:
+		return err
+	case mountID(path) != mountID(filepath.Dir(path)):
+		return driver.Invalidf("file: %s is mounted without the files beside it; mount the folder, and not the file", path)
+	case hasHardLinks(path, fi):
+		return driver.Invalidf("file: %s has hard links, whose users do not see its locks; delete the other names, which "+
+			"find -samefile shows", path)
 	}
-	return err
+	return nil
 }
+
+// hasHardLinks reports whether the file has another name than path. It ignores the temporary name
+// that makeFile gives it for an instant, or leaves behind if its process dies then.
+func hasHardLinks(path string, fi os.FileInfo) bool {
+	if linkCount(fi) <= 1 {
+		return false
+	}
+	names := 1
+	dir := filepath.Dir(path)
+	temporary, _ := fs.Glob(os.DirFS(dir), tempPattern) // it fails only for a bad pattern
+	for _, name := range temporary {
+		if other, err := os.Lstat(filepath.Join(dir, name)); err == nil && os.SameFile(fi, other) {
+			names++
+		}
+	}
+	now, err := os.Lstat(path) // makeFile may have deleted the temporary name meanwhile
+	return err == nil && linkCount(now) > names
+}
+
+func linkCount(fi os.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Nlink) }
 
 // groupOf returns the id of the group that a file belongs to.
 func groupOf(fi os.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Gid) }

@@ -75,6 +75,27 @@ func TestBadPlace(t *testing.T) {
 			name: "Device", want: driver.ErrInvalid, say: "not a regular file",
 			path: func(*testing.T, string) string { return "/dev/null" },
 		},
+		{
+			name: "HardLink", want: driver.ErrInvalid, say: "hard links",
+			path: func(t *testing.T, dir string) string {
+				path := newPath(t)
+				open(t, path)
+				must(t, os.Link(path, filepath.Join(dir, "other.db")))
+				return filepath.Join(dir, "other.db")
+			},
+		},
+		{
+			name: "MountedFile", want: driver.ErrInvalid, say: "mount the folder",
+			path: func(t *testing.T, dir string) string {
+				path, mounted := newPath(t), write(t, filepath.Join(dir, "locks.db"), "")
+				open(t, path)
+				if err := syscall.Mount(path, mounted, "", syscall.MS_BIND, ""); err != nil {
+					t.Skipf("can't mount: %v", err)
+				}
+				t.Cleanup(func() { must(t, syscall.Unmount(mounted, syscall.MNT_DETACH)) })
+				return mounted
+			},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -235,6 +256,37 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestWaiterOnFullDisk checks that a waiter whose turn comes while the disk is full keeps its place.
+func TestWaiterOnFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, "size=1m")
+	d := open(t, filepath.Join(dir, "locks.db"))
+	l := acquire(t, d, request("holder"))
+	outages, req := make(chan error, 1), request("waiter")
+	req.OnWait = func(err error) {
+		if err != nil {
+			select {
+			case outages <- err:
+			default:
+			}
+		}
+	}
+	w := livetest.Waiting(t, d, req)
+	filler := filepath.Join(dir, "filler")
+	os.WriteFile(filler, make([]byte, 1<<20), 0o600)
+	l.Release(t.Context())
+	select {
+	case err := <-outages:
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") {
+			t.Errorf("the waiter was told %v, want ErrUnavailable that says why", err)
+		}
+	case <-w.Done():
+	}
+	w.Running(t, "while the disk was full")
+	must(t, os.Remove(filler))
+	w.Get(t)
+}
+
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", ".live"} {
@@ -283,6 +335,14 @@ func TestSymlink(t *testing.T) {
 	if _, err := try(open(t, link), request("other")); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Acquire through a symbolic link = %v, want ErrHeld", err)
 	}
+}
+
+// TestTemporaryName has a file with the second name that makeFile leaves if its process is killed.
+func TestTemporaryName(t *testing.T) {
+	path := newPath(t)
+	open(t, path)
+	must(t, os.Link(path, filepath.Join(filepath.Dir(path), ".snib-1")))
+	acquire(t, open(t, path), request("holder"))
 }
 
 func TestNetwork(t *testing.T) {

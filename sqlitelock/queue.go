@@ -16,10 +16,15 @@ const (
 	modeKept     // its deadline: it was released and stays for its MinHold
 )
 
-// passTimeout is how long a waiter that may take the lock can leave it unused before
-// those behind it pass: it may be stopped. A waiter behind others sleeps at most
-// this long for each waiter before it.
-const passTimeout = time.Second
+const (
+	// passTimeout is how long the first waiter can leave a free lock unused before those behind it
+	// pass: it may be stopped.
+	passTimeout = time.Second
+
+	// longestSleep bounds the sleep of a waiter: a second for each one before it, so that few of a
+	// long queue are awake, but not so long that a stopped one in the middle keeps the lock idle.
+	longestSleep = 5 * passTimeout
+)
 
 // A leaseRow is a row of the table leases.
 type leaseRow struct {
@@ -177,13 +182,18 @@ func (r *room) fits(slots int64, shared bool) bool {
 
 // mayGrant reports whether a request behind all waiters of the queue may be granted
 // now. A waiter that leaves the lock unused is marked as called in its row, and
-// passed when passTimeout is over.
+// passed later: the first one, which the kernel has woken, after passTimeout, and one that may
+// sleep behind it when it must have woken by itself.
 func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, error) {
 	r := q.room()
 	ahead := q.waiters[:0:0]
 	blocked := false
-	for _, w := range q.waiters {
-		if w.called != 0 && t.now-w.called >= int64(passTimeout) {
+	for i, w := range q.waiters {
+		timeout := passTimeout
+		if i > 0 {
+			timeout += longestSleep
+		}
+		if w.called != 0 && t.now-w.called >= int64(timeout) {
 			continue // ignored until it shows that it lives
 		}
 		ahead = append(ahead, w)
@@ -206,7 +216,7 @@ func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, er
 // whose unlocking wakes it earlier.
 func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 	if n := len(q.waiters); n > 0 {
-		return passTimeout * time.Duration(n), []int64{q.waiters[n-1].liveByte}
+		return min(passTimeout*time.Duration(n), longestSleep), []int64{q.waiters[n-1].liveByte}
 	}
 	const mostBytes = 32 // a thread each
 	// The head of the queue checks now and then: not all systems have a bell.

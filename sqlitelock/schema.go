@@ -162,7 +162,7 @@ func (d *Driver) createEmpty() error {
 // firstPage returns the contents of a database without tables whose journal is a
 // write-ahead log.
 func firstPage(dir string) (_ []byte, err error) {
-	temp, err := os.MkdirTemp(dir, ".snib-*")
+	temp, err := os.MkdirTemp(dir, tempPattern)
 	if err != nil {
 		return nil, cantCreate(filepath.Join(dir, "locks.db"), err)
 	}

@@ -90,7 +90,7 @@ const (
 	deleteLease  = `DELETE FROM leases WHERE name = ? AND token = ?`
 )
 
-// Waiters. scanWaiter reads the columns of selectWaiters.
+// Waiters. readQueue reads the columns of selectWaiters.
 const (
 	selectWaiters = `SELECT ticket, byte, since, called, slots, shared, id, host, pid, label, kind FROM waiters
 		WHERE name = ? AND ticket < ? ORDER BY ticket`
@@ -100,7 +100,7 @@ const (
 	callWaiter         = `UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`
 	uncallWaiter       = `UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`
 	deleteWaiter       = `DELETE FROM waiters WHERE name = ? AND ticket = ?`
-	withdrawWaiter     = `DELETE FROM waiters WHERE name = ? AND id = ?`
+	withdrawWaiter     = `DELETE FROM waiters WHERE name = ? AND id = ? RETURNING byte`
 )
 
 // The first transaction of another boot, or with another sidecar. moveDeadlines takes the clocks.

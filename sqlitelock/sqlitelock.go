@@ -35,8 +35,8 @@ type Driver struct {
 	ops        chan *op      // to the writer
 	writerDone chan struct{} // closed when the writer has ended
 
-	readerMu sync.Mutex // guards reader and its use
-	reader   *conn      // nil until needed
+	readerFree chan struct{} // has a value while nobody uses reader
+	reader     *conn         // nil until needed
 
 	closing sync.Once
 	err     error // what Close returns
@@ -66,7 +66,8 @@ const openTimeout = 10 * time.Second
 // file system, or the system is not one of Linux, macOS and Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op),
-		writerDone: make(chan struct{})}
+		writerDone: make(chan struct{}), readerFree: make(chan struct{}, 1)}
+	d.readerFree <- struct{}{}
 	for _, opt := range opts {
 		if err := opt.apply(d); err != nil {
 			return nil, err
@@ -189,18 +190,23 @@ func (d *Driver) Info() driver.Info {
 func (d *Driver) Close() error {
 	d.closing.Do(func() {
 		d.cancel()
+		idle := make(chan error, 1)
+		go func() {
+			<-d.writerDone
+			<-d.readerFree
+			if d.reader == nil {
+				idle <- nil
+			} else {
+				idle <- d.reader.close()
+			}
+		}()
 		stuck := time.NewTimer(cleanupTimeout) // another process may be stopped while it writes
 		defer stuck.Stop()
 		select {
-		case <-d.writerDone:
+		case d.err = <-idle:
 		case <-stuck.C:
 		}
-		d.err = errors.Join(d.bell.close(), d.side.close())
-		d.readerMu.Lock()
-		defer d.readerMu.Unlock()
-		if d.reader != nil {
-			d.err = errors.Join(d.err, d.reader.close())
-		}
+		d.err = errors.Join(d.err, d.bell.close(), d.side.close())
 	})
 	return d.err
 }

@@ -21,7 +21,7 @@ type op struct {
 
 	// revert undoes the committed work if the caller has left. It is nil if the
 	// work does no harm.
-	revert func(*tx) error
+	revert func(*writer)
 
 	// durable means that a power cut must not undo the work. Tokens need it, and detached leases
 	// and those that MinHold keeps. The other leases end with the boot.
@@ -156,7 +156,7 @@ func (w *writer) finish(o *op, err error) {
 	case o.state.CompareAndSwap(opRunning, opDone), err != nil && o.state.CompareAndSwap(opWaiting, opDone):
 		o.done <- err
 	case err == nil && o.ran && o.revert != nil:
-		w.commit([]*op{{run: o.revert, durable: true}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
+		o.revert(w)
 	}
 }
 
