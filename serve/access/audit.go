@@ -160,7 +160,8 @@ const (
 	EventReserve = "reserve"
 	EventRefused = "refused"
 
-	OutcomeBegun  = "begun"
-	OutcomeDone   = "done"
-	OutcomeFailed = "failed"
+	OutcomeBegun   = "begun"
+	OutcomeDone    = "done"
+	OutcomeFailed  = "failed"  // nothing was done
+	OutcomeUnknown = "unknown" // the store did not say
 )
