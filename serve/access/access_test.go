@@ -324,7 +324,7 @@ func TestBreakIsRecorded(t *testing.T) {
 		}
 	}
 
-	a.Access.audit = NewAuditLog(brokenWriter{})
+	a.Access.audit = NewAuditLog(&fullDisk{})
 	_, err = a.Begin(t.Context(), p, act)
 	wantRefusal(t, err, "audit-unavailable")
 	if !strings.Contains(err.Error(), "no space left") {
