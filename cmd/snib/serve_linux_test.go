@@ -460,10 +460,14 @@ func TestServeSocket(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
+	serve()
 	p.signal(syscall.SIGINT)
 	p.wait()
 	if text := p.out.String(); strings.Contains(text, "no answer") {
 		t.Errorf("the end after the socket was removed: %s", text)
+	}
+	if _, err := os.Stat(socket); err != nil {
+		t.Errorf("the first service has removed the socket of the second: %v", err)
 	}
 }
 
