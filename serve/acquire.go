@@ -54,6 +54,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 		return err
 	}
 	waited := max(0, h.said.Start.Left(arrived)) // not Sub: by the clock that saw less, so the client relies on no more
+	waited -= waited / driver.Drift              // the client's clock may be slower
 	return writeJSON(w, http.StatusOK, wire.Granted{
 		Name: msg.Name, ID: h.ID(), Token: h.said.Token, Tokens: h.said.Tokens,
 		TTL: int64(h.said.TTL / time.Millisecond), Waited: int64(waited / time.Millisecond),

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -149,6 +150,27 @@ func TestGrantWhileAway(t *testing.T) {
 	if st := status(t, store, "job"); driver.Now().Add(st.Holders[0].Left).Before(end) {
 		t.Errorf("the client relies on its hold for %v, and the store ends it after %v", end.Left(driver.Now()), st.Holders[0].Left)
 	}
+}
+
+// TestSlowClock has a client wait whose clock is as slow as it may be. What the service tells it of
+// the wait is not more than that clock saw, so it does not rely on its hold for too long.
+func TestSlowClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memlock.New()
+		s := newService(t, store, Options{})
+		first, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const wait = 20 * time.Second
+		time.AfterFunc(wait, func() { _ = first.Release(t.Context()) }) // otherwise nothing is granted
+		w := post(t.Context(), s, wire.PathAcquire, `{"name":"job","wait_ms":30000}`)
+		var got wire.Granted
+		err = json.Unmarshal(w.Body.Bytes(), &got)
+		if seen := wait - wait/driver.Drift; err != nil || got.Waited != seen.Milliseconds() {
+			t.Errorf("the answer is %s, want that it waited for %v", w.Body, seen)
+		}
+	})
 }
 
 // TestHolderFails lets a replica fail to change the holder of a hold that a waiting client has got.

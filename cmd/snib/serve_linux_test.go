@@ -92,6 +92,54 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
+// TestServeHangUp sends HUP, which asks for a reload, to services that start or end. They go on.
+func TestServeHangUp(t *testing.T) {
+	t.Parallel()
+	store, err := net.Listen("tcp", "127.0.0.1:0") // it does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "snib", "serve", "--listen", "127.0.0.1:0", "--url", "redis://"+store.Addr().String())
+	conn, err := store.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.signal(syscall.SIGHUP)
+	if err := errors.Join(store.Close(), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(); code != 69 {
+		t.Errorf("a service that starts ends with %v after HUP, want exit status 69: its store has gone", p.ProcessState)
+	}
+
+	log := filepath.Join(t.TempDir(), "log")
+	p, url := startLogged(t, log, "memory:")
+	conn, err = net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	talk := func(send string) {
+		t.Helper()
+		_, err := io.WriteString(conn, send)
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1<<10))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	talk("POST /v1/acquire HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n" +
+		"Expect: 100-continue\r\n\r\n") // until the service waits for the body
+	p.signal(syscall.SIGTERM)
+	awaitText(t, log, "ending")
+	p.signal(syscall.SIGHUP)
+	talk("{}")
+	if code := p.wait(); code != 0 {
+		t.Errorf("a service that ends, ends with %v after HUP, want exit status 0", p.ProcessState)
+	}
+}
+
 // TestServeOtherStore puts services behind one address. A client goes on with another replica on
 // its store, and gets nothing from a service with another store: not the lock that it has, and not
 // the loss of its hold.
@@ -412,10 +460,14 @@ func TestServeSocket(t *testing.T) {
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
+	serve()
 	p.signal(syscall.SIGINT)
 	p.wait()
 	if text := p.out.String(); strings.Contains(text, "no answer") {
 		t.Errorf("the end after the socket was removed: %s", text)
+	}
+	if _, err := os.Stat(socket); err != nil {
+		t.Errorf("the first service has removed the socket of the second: %v", err)
 	}
 }
 

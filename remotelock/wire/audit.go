@@ -11,7 +11,7 @@ type Audit struct {
 type AuditEvent struct {
 	Time      time.Time `json:"time"`
 	Event     string    `json:"event"`               // "break", "reserve" or "refused"
-	Outcome   string    `json:"outcome,omitempty"`   // "begun", "done" or "failed"
+	Outcome   string    `json:"outcome,omitempty"`   // "begun", "done", "failed" or "unknown"
 	Who       string    `json:"who,omitempty"`       // the principal; "" if nobody was authenticated
 	Remote    string    `json:"remote"`              // the address of the client
 	Verb      string    `json:"verb,omitempty"`      // the right that the request needs

@@ -5,8 +5,8 @@
 //
 // A client reads its own clock just before it sends a request. A hold that the answer grants or
 // renews lasts its ttl_ms from then on. After a wait, it lasts that long from waited_ms later: the
-// service counts the wait from the arrival of the request, so the sum is never too late. A client
-// may leave waited_ms out of account.
+// service counts the wait from the arrival of the request, and tells one part in [driver.Drift]
+// less, so the sum is never too late. A client may leave waited_ms out of account.
 package wire
 
 import (

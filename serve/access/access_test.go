@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -310,12 +311,20 @@ func TestBreakIsRecorded(t *testing.T) {
 			t.Errorf("audit = %q, want %s before the break", a.audit.String(), want)
 		}
 	}
-	end(serve.Outcome{Err: driver.ErrLost})
-	if !strings.Contains(a.audit.String(), `"outcome":"failed"`) {
-		t.Errorf("audit = %q, want how it ended", a.audit.String())
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{nil, OutcomeDone}, {driver.ErrLost, OutcomeFailed}, {wire.NewProblem(wire.ProblemChanged, "", 0), OutcomeFailed},
+		{driver.ErrUnavailable, OutcomeUnknown}, {context.DeadlineExceeded, OutcomeUnknown},
+	} {
+		end(serve.Outcome{Err: tt.err})
+		if got := a.Access.audit.Recent(1)[0].Outcome; got != tt.want {
+			t.Errorf("after %v the outcome is %q, want %q", tt.err, got, tt.want)
+		}
 	}
 
-	a.Access.audit = NewAuditLog(brokenWriter{})
+	a.Access.audit = NewAuditLog(&fullDisk{})
 	_, err = a.Begin(t.Context(), p, act)
 	wantRefusal(t, err, "audit-unavailable")
 	if !strings.Contains(err.Error(), "no space left") {

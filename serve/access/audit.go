@@ -35,6 +35,7 @@ type AuditLog struct {
 	mu       sync.Mutex
 	out      io.Writer
 	file     *os.File // out, if it is a file that we opened
+	isTorn   bool     // it ends with a part of a line, because the disk was full
 	refusals *rate.Limiter
 	leftOut  int
 	recent   []Event // the latest last
@@ -114,12 +115,17 @@ func (l *AuditLog) write(e Event) error {
 	if err != nil {
 		return err
 	}
-	// One write for each line: lines of several processes that append do not mix.
-	if _, err := l.out.Write(append(line, '\n')); err != nil {
-		return err
+	line = append(line, '\n')
+	if l.isTorn {
+		line = append([]byte{'\n'}, line...)
 	}
-	if l.file == nil || e.Event == EventRefused {
-		return nil
+	// One write for each line: lines of several processes that append do not mix.
+	n, err := l.out.Write(line)
+	if n > 0 {
+		l.isTorn = err != nil
+	}
+	if err != nil || l.file == nil || e.Event == EventRefused {
+		return err
 	}
 	if info, err := l.file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err // a pipe, for one, can't be synced
@@ -160,7 +166,8 @@ const (
 	EventReserve = "reserve"
 	EventRefused = "refused"
 
-	OutcomeBegun  = "begun"
-	OutcomeDone   = "done"
-	OutcomeFailed = "failed"
+	OutcomeBegun   = "begun"
+	OutcomeDone    = "done"
+	OutcomeFailed  = "failed"  // nothing was done
+	OutcomeUnknown = "unknown" // the store did not say
 )

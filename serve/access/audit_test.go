@@ -73,9 +73,40 @@ func TestAuditLogIsPipe(t *testing.T) {
 	}
 }
 
-type brokenWriter struct{}
+// fullDisk takes in some bytes more.
+type fullDisk struct {
+	bytes.Buffer
+	free int
+}
 
-func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+func (d *fullDisk) Write(p []byte) (int, error) {
+	n, _ := d.Buffer.Write(p[:min(len(p), d.free)])
+	if d.free -= n; n < len(p) {
+		return n, errors.New("no space left")
+	}
+	return n, nil
+}
+
+// TestAuditLogOnFullDisk checks that half a line is all that a full disk spoils.
+func TestAuditLogOnFullDisk(t *testing.T) {
+	disk := &fullDisk{free: 10}
+	log := NewAuditLog(disk)
+	for range 2 {
+		if err := log.Record(Event{Event: EventBreak}); err == nil {
+			t.Error("Record = nil on a full disk")
+		}
+	}
+	disk.free = 1000
+	for range 2 {
+		if err := log.Record(Event{Event: EventBreak}); err != nil {
+			t.Error(err)
+		}
+	}
+	lines := strings.Split(disk.String(), "\n")
+	if len(lines) != 4 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
+		t.Errorf("the log has the lines %q, want half a line and two whole ones", lines)
+	}
+}
 
 // TestAuditLogIsNotFlooded checks that refusals do not fill the disk, that their number is
 // kept, and that they keep no break from being recorded.

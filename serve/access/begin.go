@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
 	"github.com/sniblock/snib/serve"
 )
@@ -44,11 +46,23 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 	}
 	return func(out serve.Outcome) {
 		event.Outcome, event.Token = OutcomeDone, max(event.Token, out.Token)
-		if out.Err != nil {
+		switch {
+		case out.Err == nil:
+		case isRefused(out.Err):
 			event.Outcome = OutcomeFailed
+		default:
+			event.Outcome = OutcomeUnknown
 		}
 		_ = l.Record(event) // it has begun by the log, which is what counts
 	}, nil
+}
+
+// isRefused reports whether an error says that nothing was done. A store that did not answer in time
+// may have done it, or do it yet.
+func isRefused(err error) bool {
+	isTarget := func(target error) bool { return errors.Is(err, target) }
+	return errors.As(err, new(*wire.Problem)) || slices.ContainsFunc([]error{
+		driver.ErrHeld, driver.ErrLost, driver.ErrKind, driver.ErrInvalid, errors.ErrUnsupported}, isTarget)
 }
 
 // allows reports whether the rights allow an action.

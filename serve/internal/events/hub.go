@@ -344,7 +344,10 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 // endLocked returns how a hold ended that was in the last snapshot.
 func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) string {
 	if n, ok := p.h.ends[Hold{name, hold.ID}]; ok {
-		return n.end
+		return n.end // somebody may have broken what was kept
+	}
+	if hold.Holder.Kind == driver.KindKept {
+		return wire.EndReleased
 	}
 	older := p.older[name].Holders
 	if i := find(older, hold); i >= 0 && isExpired(older[i], hold, p.apart, at.Sub(p.at)) {

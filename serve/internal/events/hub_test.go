@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,8 @@ func TestEnds(t *testing.T) {
 			return h.Ending(hold, wire.EndReleased, breaks)
 		}, wire.EndBroken},
 		{"NotBroken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, wire.EndBroken, refused) }, ""},
+		{"Kept", []time.Duration{3 * s, 2 * s, 1 * s}, nil, wire.EndReleased},
+		{"KeptBroken", []time.Duration{20 * s}, func(h *Hub) error { return h.Ending(hold, wire.EndBroken, does) }, wire.EndBroken},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,6 +141,9 @@ func TestEnds(t *testing.T) {
 				put := func(left time.Duration) {
 					st := held("a", 1)
 					st.Holders[0].Left = left
+					if strings.HasPrefix(tt.name, "Kept") {
+						st.Holders[0].Holder.Kind = driver.KindKept
+					}
 					f.put(st)
 				}
 				put(tt.left[0]) // the first look is at once

@@ -27,8 +27,8 @@ const guardTable = "snib_marks"
 const guardConns = 8
 
 // A Guard lets holds in to resources, and keeps their marks in the database of a store, as durably
-// as its locks. It creates its table when it is first needed, and its errors match
-// [driver.ErrUnavailable] if a retry may succeed.
+// as its locks. It creates its table when it is first needed. Its errors match
+// [driver.ErrUnavailable] unless it refuses the hold, or its user may not use the table.
 type Guard struct{ fence.SQL }
 
 // Guard returns the guard of the store, which does not connect before it is used; nil if the store
@@ -55,18 +55,18 @@ func (g *Guard) Do(ctx context.Context, m fence.Mark, fn func(context.Context) e
 		// Another process may create the table at the same time, which makes one of both fail.
 		created := g.Create(ctx)
 		if err = g.SQL.Do(ctx, m, fn); isNoTable(err) {
-			err = errors.Join(err, created)
+			err = errors.Join(created, err)
 		}
 	}
+	_, refused := errors.AsType[*fence.RefusedError](err)
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, refused, isForbidden(err):
+		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err) // a driver may report something else
-	case mayRecover(err), isTransient(err), isConflict(err):
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	return err
+	// A disk that is full, or a server that only reads, is mended sooner or later.
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
 // isNoTable reports whether a statement failed because its table does not exist.
@@ -75,9 +75,9 @@ func isNoTable(err error) bool {
 		errors.Is(err, sqlite3.ERROR) && strings.Contains(err.Error(), "no such table")
 }
 
-// isConflict reports whether a database gave a transaction up because of others.
-func isConflict(err error) bool {
-	return isPostgresError(err, "40") || isMySQLError(err, 1205, 1213) || errors.Is(err, sqlite3.BUSY)
+// isForbidden reports whether the user of a database may not use a table, or create one.
+func isForbidden(err error) bool {
+	return isPostgresError(err, "42501") || isMySQLError(err, 1044, 1142, 1143)
 }
 
 // openSQLiteMarks opens a SQLite file for marks, which the driver of the locks has made.

@@ -51,6 +51,7 @@ func (a *app) newServeCommand() *cobra.Command {
 		if err := c.check(); err != nil {
 			return err
 		}
+		reloads := reloadRequests()
 		s, err := a.open(backend.Serve)
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ func (a *app) newServeCommand() *cobra.Command {
 		signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
-		return c.serve(ctx, stop, s)
+		return c.serve(ctx, stop, s, reloads)
 	}
 	return cmd
 }
@@ -70,7 +71,7 @@ func (c *serveCommand) check() error {
 }
 
 // serve serves the locks of s until ctx is done. A second signal ends the process at once.
-func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store) error {
+func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store, reloads <-chan os.Signal) error {
 	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store)
 		scheme, listener = "https", tls.NewListener(listener, secure)
 	}
 	go func() { failed <- server.Serve(listener) }()
-	go access.reloadOnSignal(ctx, c.app)
+	go access.reloadOnSignal(ctx, c.app, reloads)
 	if _, isSocket := socketPath(c.listen); isSocket {
 		scheme = "unix"
 	}

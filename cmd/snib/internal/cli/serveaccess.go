@@ -118,13 +118,18 @@ func (s *serviceAccess) reload() error {
 	return errors.Join(errs...)
 }
 
-// reloadOnSignal reloads at each SIGHUP until ctx is done.
-func (s *serviceAccess) reloadOnSignal(ctx context.Context, a *app) {
+// reloadRequests returns the signals that ask for a reload. They are never reset: one that comes
+// while the service starts or ends would kill it.
+func reloadRequests() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	if len(reloadSignals) > 0 { // without a signal, Notify would relay all of them
 		signal.Notify(signals, reloadSignals...)
 	}
-	defer signal.Stop(signals)
+	return signals
+}
+
+// reloadOnSignal reloads at each signal until ctx is done.
+func (s *serviceAccess) reloadOnSignal(ctx context.Context, a *app, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():

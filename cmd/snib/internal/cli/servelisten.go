@@ -69,24 +69,27 @@ func listenOnSocket(path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false) // it has another name by then
-	if err := errors.Join(os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
+	file, err := os.Lstat(hidden)
+	if err := errors.Join(err, os.Chmod(hidden, 0o600), os.Rename(hidden, path)); err != nil {
 		_ = l.Close()
 		return nil, err
 	}
-	return &socket{l, path}, nil
+	return &socket{l, path, file}, nil
 }
 
 // A socket removes its file in the end.
 type socket struct {
 	*net.UnixListener
 	path string
+	file fs.FileInfo
 }
 
-// Close implements [net.Listener].
+// Close implements [net.Listener]. A service that started at the same time may have replaced the
+// file, or somebody may have removed it.
 func (s *socket) Close() error {
-	err := os.Remove(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // it was removed before
+	var err error
+	if now, gone := os.Lstat(s.path); gone == nil && os.SameFile(now, s.file) {
+		err = os.Remove(s.path)
 	}
 	return errors.Join(s.UnixListener.Close(), err)
 }

@@ -4,7 +4,8 @@ import type { Model, Seen, Span } from "./model";
 import { duration, link, place, quote, visible } from "./text";
 import { Failure, Holder, Lock as WireLock, Process, get, post } from "./wire";
 
-// useLock asks for one lock every two seconds, for the times that events don't tell.
+// useLock asks for one lock every two seconds, for the times that events don't tell. An event is newer
+// than the last answer.
 function useLock(model: Model, name: string): Seen | undefined {
   const [asked, setAsked] = useState<Seen>();
   const known = model.locks.get(name);
@@ -21,8 +22,8 @@ function useLock(model: Model, name: string): Seen | undefined {
     const timer = setInterval(ask, 2000);
     return () => { stop.abort(); clearInterval(timer); };
   }, [name, model.link]);
-  if (asked?.name !== name) return known;
-  return known && known.seen > asked.seen ? known : asked;
+  useEffect(() => setAsked(undefined), [known]);
+  return asked ?? known;
 }
 
 export function Lock({ model, now, name }: { model: Model; now: number; name: string }) {

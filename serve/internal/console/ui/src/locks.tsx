@@ -116,7 +116,7 @@ export function Locks({ model, now, narrow }: { model: Model; now: number; narro
             </button>
           ))}
         </div>
-        <p class="count" role="status">{count(found.length, "lock")}, {waited.toLocaleString("en")} waited for</p>
+        <p class="count" role="status">{model.link === "live" && `${count(found.length, "lock")}, ${waited.toLocaleString("en")} waited for`}</p>
       </div>
       <div class="heads" role="group" aria-label="Order">
         {head("name", "Lock")}<span aria-hidden="true">Holder</span>{head("held", "Held for")}{head("waiting", "Waiting")}
