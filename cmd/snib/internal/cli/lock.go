@@ -70,7 +70,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		return err
 	}
 	acq := l.newAcquirer(name)
-	s, err := acq.connect()
+	s, err := acq.connect(nil)
 	if err != nil {
 		return err
 	}
