@@ -55,9 +55,11 @@ func statusOf(l *wire.Lock) driver.Status {
 		st.Holders = append(st.Holders, to)
 	}
 	for _, w := range l.Waiters {
-		st.Waiters = append(st.Waiters, driver.Waiting{
-			ID: w.ID, Shared: w.Shared, Holder: w.Holder(), Waited: wire.Duration(w.Waited),
-		})
+		to := driver.Waiting{ID: w.ID, Shared: w.Shared, Holder: w.Holder(), Waited: wire.Duration(w.Waited)}
+		if to.ID == "" { // most processes have one waiter for a name
+			to.ID = fmt.Sprintf("process:%s:%d", to.Holder.Host, to.Holder.PID)
+		}
+		st.Waiters = append(st.Waiters, to)
 	}
 	return st
 }

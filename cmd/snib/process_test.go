@@ -505,6 +505,23 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestHoldTellsOfTheLoss has a script go on after "about to lose". It must be told of the loss, too.
+func TestHoldTellsOfTheLoss(t *testing.T) {
+	t.Parallel()
+	dir := newStore(t)
+	p := start(t, "sh", "-c", `trap : TERM; snib hold name --pid $$ --ttl 3s >/dev/null; rm -r "$0"; while :; do sleep 0.1; done`, dir)
+	p.awaitOutput("snib: about to lose name: ")
+	p.awaitOutput("snib: lost name: ")
+}
+
+// TestHoldGivesUp kills a script while snib hold tries to reach the store. Nothing of that must go on.
+func TestHoldGivesUp(t *testing.T) {
+	p := start(t, "sh", "-c", `snib hold -u redis://127.0.0.1:1 --retry 10m name --pid $$ >/dev/null; true`)
+	p.awaitOutput("snib: waiting for name: ")
+	p.signal(syscall.SIGKILL)
+	p.wait() // for all that print to the same pipe
+}
+
 // A lossTest is a way in which snib run loses its hold.
 type lossTest struct {
 	name    string
@@ -616,6 +633,29 @@ func TestWindsDownUnderTheLock(t *testing.T) {
 		t.Errorf("the next one came in (%d) and found %q, want that the last one had ended", code, out)
 	}
 	p.wait()
+}
+
+// TestFullPipe ends commands whose messages nobody reads, so that the pipe is full.
+func TestFullPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(newStore(t), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Open(pipe, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	for err == nil {
+		_, err = syscall.Write(fd, make([]byte, 4096))
+	}
+	for flags, want := range map[string]int{"--timeout 100ms": 124, "--max-hold 1s": 79} {
+		args := append([]string{"sh", "-c", `exec snib run name "$@" 2>"$0"`, pipe}, strings.Fields(flags+" sleep 300")...)
+		if code := start(t, args...).wait(); code != want {
+			t.Errorf("snib run %s: exit code %d, want %d", flags, code, want)
+		}
+	}
 }
 
 // TestNobodyReads checks that services outlive the reader of their log, and that a hold whose grant

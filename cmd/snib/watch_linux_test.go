@@ -86,6 +86,15 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// TestWatchBeforeTheStore checks that a watch sees a store that is created later.
+func TestWatchBeforeTheStore(t *testing.T) {
+	dir := newStore(t)
+	until := startWatch(t)
+	await(t, "store", func() bool { return exists(filepath.Join(dir, "snib", "locks.db")) })
+	mustSnib(t, "lock", "deploy", "--ttl", "10m")
+	until("acquired", "held")
+}
+
 // TestWatchWaiters checks that a waiter that gave up is told from one that may have had the
 // lock between two snapshots, and that those that wait already are listed.
 func TestWatchWaiters(t *testing.T) {

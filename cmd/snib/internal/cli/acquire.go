@@ -95,8 +95,8 @@ func (acq *acquirer) recentFailure() error {
 // second, whichever is longer. Meanwhile it tells the user why it waits.
 //
 // connect subtracts the time that it took from --wait, but leaves at least one second for the
-// lock, or all of --wait if that is less.
-func (acq *acquirer) connect() (*backend.Store, error) {
+// lock, or all of --wait if that is less. A signal from sigs ends it; the others end the process.
+func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 	if acq.noWait {
 		return acq.open(backend.Take)
 	}
@@ -140,6 +140,8 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 				err = errors.New(noAnswer)
 			}
 			return nil, fmt.Errorf("%w: %w", snib.ErrUnavailable, err)
+		case sig := <-sigs:
+			return nil, silentExit(exitSignal + int(sig.(syscall.Signal)))
 		case <-tick.C:
 			line.update()
 		}
@@ -195,6 +197,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 			}
 			acq.held.release()
 			closeSoon(locker) // the cleanup of the attempt may still run
+			acq.flush()
 			exitStatus{bySIGINT: termSignal == syscall.SIGINT && onTerminal()}.raiseSIGINT()
 			return nil, silentExit(exitSignal + int(termSignal))
 		case sig := <-sigs:

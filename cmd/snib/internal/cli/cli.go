@@ -45,6 +45,7 @@ func Main(args []string) (code int) {
 	args = hideSecrets(args)
 	out := &resultWriter{out: os.Stdout}
 	a := &app{out: out, err: os.Stderr, args: args}
+	defer a.flush()
 	defer func() {
 		if r := recover(); r != nil {
 			a.messagef("this is a bug in snib, please report it: %v", r)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/BurntSushi/toml"
 
@@ -43,7 +44,8 @@ func configPath() (path string, required bool) {
 	}
 	if dir, err := os.UserConfigDir(); err == nil {
 		path := filepath.Join(dir, "snib", "config.toml")
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		// A home that is no folder, such as /dev/null, has no file either.
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return path, false
 		}
 	}

@@ -56,8 +56,10 @@ func (a *app) newExportCommand() *cobra.Command {
 		}
 		defer closeSoon(s)
 		signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
+		ctx, stop := context.WithCancel(context.Background())
+		sigs := make(chan os.Signal, 1)
+		notifySignals(sigs, syscall.SIGTERM, syscall.SIGINT)
+		go func() { <-sigs; stop() }()
 		return e.export(ctx, s)
 	}
 	return cmd
@@ -125,7 +127,6 @@ func repeat(ctx context.Context, interval time.Duration, do func(context.Context
 type storeChecker struct {
 	*app
 	store    *backend.Store
-	leaks    *leaksCommand
 	registry *prometheus.Registry
 
 	graceEnd atomic.Int64 // Unix time in milliseconds
@@ -136,7 +137,7 @@ type storeChecker struct {
 }
 
 func newStoreChecker(a *app, s *backend.Store) *storeChecker {
-	c := &storeChecker{app: a, store: s, leaks: newLeakSearch(a), registry: prometheus.NewRegistry()}
+	c := &storeChecker{app: a, store: s, registry: prometheus.NewRegistry()}
 	opts := func(name, help string) prometheus.GaugeOpts {
 		return prometheus.GaugeOpts{Name: "snib_store_" + name, Help: help, ConstLabels: prometheus.Labels{"backend": s.Info().Backend}}
 	}
@@ -157,7 +158,7 @@ func newStoreChecker(a *app, s *backend.Store) *storeChecker {
 	return c
 }
 
-// newLeakSearch returns a search for leaks that prints nothing.
+// newLeakSearch returns one search for leaks, which prints nothing.
 func newLeakSearch(a *app) *leaksCommand {
 	silent := *a
 	silent.quiet = true
@@ -186,7 +187,7 @@ func (c *storeChecker) examine(ctx context.Context) {
 
 // searchLeaks searches the store for leaks.
 func (c *storeChecker) searchLeaks(ctx context.Context) {
-	all, err := c.leaks.find(ctx, c.store, "")
+	all, err := newLeakSearch(c.app).find(ctx, c.store, "")
 	if !c.succeeded(&c.searchFailed, "the store can't be searched for leaks", err) {
 		return
 	}

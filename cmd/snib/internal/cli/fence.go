@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -43,7 +42,7 @@ func (a *app) newFenceCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.fence(cmd.Context(), fence.File{Path: args[0], Adopt: adopt}, args[1:])
+			return a.fence(cmd.Context(), fence.File{Path: args[0], Mode: 0o666 &^ umask(), Adopt: adopt}, args[1:])
 		},
 	}
 	cmd.Flags().BoolVar(&adopt, "adopt", false, "begin to guard a FILE that exists and has no FILE.fence")
@@ -63,7 +62,7 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	sigs := make(chan os.Signal, 1)
-	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	notifySignals(sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	go func() { cancel(silentExit(exitSignal + int((<-sigs).(syscall.Signal)))) }()
 	h, err := guard.Open(ctx, hold)
 	if err != nil {
@@ -75,7 +74,9 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 	}
 	err = h.Replace(ctx, func(w io.Writer) error {
 		cmd := exec.CommandContext(ctx, path)
-		cmd.Args, cmd.Stdin, cmd.Stdout, cmd.Stderr = argv, bytes.NewReader(old), w, a.err
+		// A pipe, and not the file itself: what the command leaves behind would write to it later.
+		pipe := struct{ io.Writer }{w}
+		cmd.Args, cmd.Stdin, cmd.Stdout, cmd.Stderr = argv, bytes.NewReader(old), pipe, a.err
 		cmd.Cancel = func() error { return askToEnd(cmd.Process) }
 		cmd.WaitDelay = 5 * time.Second
 		return commandError(cmd.Run())
@@ -104,6 +105,9 @@ func holdFromEnv() (envHold, error) {
 // commandError turns the failure of the command into our exit code. The file stays unchanged.
 func commandError(err error) error {
 	var exit *exec.ExitError
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return failf(exitOutput, "the command has ended, but not its output: a process that it started keeps that open")
+	}
 	if !errors.As(err, &exit) {
 		return err
 	}

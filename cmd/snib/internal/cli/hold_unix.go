@@ -170,7 +170,7 @@ func (h *holdCommand) giveUp(granted <-chan struct{}) {
 // asks the script to end before the lock can belong to somebody else.
 func (h *holdCommand) guard(held holds) (code int) {
 	threshold := min(5*time.Second, min(h.ttl.value, held.validity())/3)
-	lost, asked := held.lost(), false
+	lost, failing := held.lost(), false
 	check := time.NewTimer(0)
 	defer check.Stop()
 	for {
@@ -182,24 +182,21 @@ func (h *holdCommand) guard(held holds) (code int) {
 				return exitOK // by snib unlock
 			}
 		case <-lost:
-			h.endScript(&asked, "lost %s: somebody released it by force, or its lease was over", held)
+			h.endScript("lost %s: somebody released it by force, or its lease was over", held)
 			return exitLost
 		case <-check.C:
 			left := held.validity()
-			if left <= threshold {
-				h.endScript(&asked, "about to lose %s: its lease can't be renewed", held)
+			if left <= threshold && !failing {
+				h.endScript("about to lose %s: its lease can't be renewed", held)
 			}
+			failing = left <= threshold
 			check.Reset(max(left-threshold, 20*time.Millisecond))
 		}
 	}
 }
 
-// endScript says why the script can't go on, and asks it to end, once.
-func (h *holdCommand) endScript(asked *bool, format string, args ...any) {
-	if *asked {
-		return
-	}
-	*asked = true
+// endScript says why the script can't go on, and asks it to end.
+func (h *holdCommand) endScript(format string, args ...any) {
 	h.script.Terminate()
 	h.messagef("%s; sent TERM to the script, pid %d", fmt.Sprintf(format, args...), h.pid)
 }

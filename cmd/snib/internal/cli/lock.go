@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		return err
 	}
 	acq := l.newAcquirer(name)
-	s, err := acq.connect()
+	s, err := acq.connect(nil)
 	if err != nil {
 		return err
 	}
@@ -172,14 +173,15 @@ func (l *lockCommand) newAcquirer(name string) *acquirer {
 
 // checkTTL reports a TTL that the backend does not support.
 func checkTTL(info driver.Info, ttl time.Duration) error {
+	longest := cmp.Or(info.MaxTTL, driver.LongestTTL)
 	switch {
 	case ttl < info.MinTTL:
 		return usagef("--ttl %v is shorter than %v, the minimum of this store", ttl, info.MinTTL)
 	case ttl < info.SessionTTL:
 		return usagef("--ttl %v is shorter than %v, for which the session of a dead holder lasts at least in this store; set session-timeout in the URL instead",
 			ttl, info.SessionTTL)
-	case info.MaxTTL > 0 && ttl > info.MaxTTL:
-		return usagef("--ttl %v is longer than %v, the maximum of this store", ttl, info.MaxTTL)
+	case ttl > longest:
+		return usagef("--ttl %v is longer than %v, the maximum of this store", ttl, longest)
 	}
 	return nil
 }
@@ -236,16 +238,19 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 			return usagef("this is the id of a snib run around this command, which frees its lock at its end")
 		}
 	}
+	byKeeper := false
 	if os.Getenv(keepersVar) != "" {
 		st, err := s.Status(ctx, name)
 		if err != nil {
 			return err
 		}
-		if endKeeper(st, id) {
-			return a.reportChange(s, name, "released", nil)
-		}
+		byKeeper = endKeeper(st, id)
 	}
-	return a.reportChange(s, name, "released", release(ctx, s, name, id))
+	err = release(ctx, s, name, id) // the keeper may have been killed, or the store did not answer it
+	if byKeeper && errors.Is(err, snib.ErrLost) {
+		err = nil
+	}
+	return a.reportChange(s, name, "released", err)
 }
 
 // answerSoon returns the context of one request to the store.

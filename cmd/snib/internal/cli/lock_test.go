@@ -24,6 +24,7 @@ func TestCheckTTL(t *testing.T) {
 		{"TooShort", driver.Info{MinTTL: time.Second}, time.Second - 1, "shorter than 1s, the minimum"},
 		{"Most", driver.Info{MaxTTL: time.Second}, time.Second, ""},
 		{"TooLong", driver.Info{MaxTTL: time.Second}, time.Second + 1, "longer than 1s, the maximum"},
+		{"TooLongForAny", driver.Info{}, driver.LongestTTL + 1, "the maximum"},
 		{"AsTheSession", session(time.Hour), time.Hour, ""},
 		{"BelowTheSession", session(time.Hour), time.Hour - 1, "set session-timeout in the URL instead"},
 		{"Connection", session(0), time.Second, ""},

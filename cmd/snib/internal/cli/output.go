@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -106,4 +107,46 @@ func (w *resultWriter) Write(p []byte) (int, error) {
 		w.err = cmp.Or(w.err, failf(exitOutput, "the result can't be printed: %w", err))
 	}
 	return n, w.err
+}
+
+// A backgroundWriter writes in a goroutine of its own. If nobody reads, as after Ctrl-S or from a
+// full pipe, it drops what comes, so that no message keeps snib from a renewal or from ending a
+// command in time.
+type backgroundWriter struct {
+	out  io.Writer
+	work chan func()
+}
+
+func newBackgroundWriter(out io.Writer) *backgroundWriter {
+	w := &backgroundWriter{out, make(chan func(), 64)}
+	go func() {
+		for do := range w.work {
+			do()
+		}
+	}()
+	return w
+}
+
+// Write implements [io.Writer].
+func (w *backgroundWriter) Write(p []byte) (int, error) {
+	text := bytes.Clone(p)
+	select {
+	case w.work <- func() { _, _ = w.out.Write(text) }:
+	default:
+	}
+	return len(p), nil
+}
+
+// flush waits until all messages are written, but no longer than feedbackInterval.
+func (a *app) flush() {
+	w, ok := a.err.(*backgroundWriter)
+	if !ok {
+		return
+	}
+	written := make(chan struct{})
+	go func() { w.work <- func() { close(written) } }()
+	select {
+	case <-written:
+	case <-time.After(feedbackInterval):
+	}
 }

@@ -170,8 +170,9 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 	if outer, err = outerHolds(); err != nil {
 		return nil, nil, nil, nil, err
 	}
+	r.err = newBackgroundWriter(r.err)
 	acq := r.newAcquirer()
-	if s, err = acq.connect(); err != nil {
+	if s, err = acq.connect(r.sigs); err != nil {
 		return nil, nil, nil, nil, err
 	}
 	if locker, err = r.newLocker(ctx, s, acq, outer); err != nil {
@@ -281,6 +282,7 @@ func (r *runCommand) runUnderLock(s *backend.Store, held holds, path string, out
 	for _, lock := range held {
 		r.verbosef("holding %s, token %d", printable(lock.Name()), lock.Token())
 	}
+	r.flush() // before the command prints anything
 	g, err := r.start(s, held, path, outer)
 	if err != nil {
 		_ = r.release(held) // it has reported its failures
@@ -293,6 +295,7 @@ func (r *runCommand) runUnderLock(s *backend.Store, held holds, path string, out
 		end.code = exitLost
 	}
 	if end.code != exitLost {
+		r.flush()
 		end.raiseSIGINT()
 	}
 	return silentExit(end.code)

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -36,6 +37,13 @@ const notExecutable = "is not executable; chmod +x it?"
 
 // askToEnd asks a process that we started to end.
 func askToEnd(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+
+// umask returns the permissions that new files of this process don't get.
+func umask() fs.FileMode {
+	mask := syscall.Umask(0) // there is no way to only read it
+	syscall.Umask(mask)
+	return fs.FileMode(mask)
+}
 
 // raiseSIGINT ends this process by SIGINT if e says so. It returns if it can't.
 func (e exitStatus) raiseSIGINT() {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -36,6 +37,9 @@ const notExecutable = "is not executable; rename it, so that it ends as PATHEXT 
 // askToEnd does nothing: a process that is on our console, and in our process group, has got the
 // same Ctrl-C as we have.
 func askToEnd(*os.Process) error { return nil }
+
+// umask returns 0: Windows has other permissions.
+func umask() fs.FileMode { return 0 }
 
 // raiseSIGINT does nothing: the shell that started us has got Ctrl-C, too.
 func (exitStatus) raiseSIGINT() {}

@@ -84,7 +84,12 @@ func (a *app) newWatchCommand() *cobra.Command {
 				return err
 			}
 		}
-		return a.withStore(func(ctx context.Context, s *backend.Store) error { return w.watch(ctx, s, name) })
+		s, err := a.open(backend.Take) // as export does
+		if err != nil {
+			return err
+		}
+		defer closeSoon(s)
+		return w.watch(cmd.Context(), s, name)
 	}
 	return cmd
 }
@@ -149,7 +154,7 @@ func (o *observer) run(ctx context.Context, a *app) error {
 	var was snapshot
 	var last time.Time
 	var tookBefore time.Duration // how long the snapshot before took
-	failing := false
+	var failing time.Time        // since when snapshots fail; zero if they don't
 	for {
 		began := time.Now()
 		now, err := o.takeSnapshot()
@@ -157,18 +162,20 @@ func (o *observer) run(ctx context.Context, a *app) error {
 		switch {
 		case ctx.Err() != nil && was != nil:
 			return nil
-		case err != nil && (was == nil || time.Since(last) > retryTimeout || exitCode(err) != exitUnavailable):
+		case err != nil && (was == nil || exitCode(err) != exitUnavailable):
+			return err
+		case err != nil && failing.IsZero():
+			a.infof("%s; still watching", message(err))
+			failing, took = began, 0
+		case err != nil && time.Since(failing) > retryTimeout:
 			return err
 		case err != nil:
-			if !failing {
-				a.infof("%s; still watching", message(err))
-			}
-			failing, took = true, 0
+			took = 0
 		default:
 			if err := o.onSnapshot(was, now, time.Since(last)); err != nil {
 				return err
 			}
-			was, last, failing = now, began, false
+			was, last, failing = now, began, time.Time{}
 		}
 		select {
 		case <-ctx.Done():
