@@ -1,6 +1,7 @@
 package snib
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -54,7 +55,7 @@ func (l *Lock) setLabel(ctx context.Context, text string) error {
 		c.handleLost(le, err)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return l.hold.cause // ErrReleased if Release came in between
+		return cmp.Or(l.hold.cause, err) // ErrReleased if Release came in between
 	}
 	return err
 }
