@@ -55,8 +55,8 @@ func TestFailures(t *testing.T) {
 	)
 }
 
-// TestHungRead has a read that does not return, as of a disk that hangs. Neither it nor those behind
-// it outlast their contexts, and the driver can be closed.
+// TestHungRead has a read that hangs, as the disk may. Neither it nor those behind it outlast their
+// contexts, and the driver can be closed.
 func TestHungRead(t *testing.T) {
 	t.Parallel()
 	d := open(t, newPath(t))

@@ -212,8 +212,8 @@ func TestStoppedWaiter(t *testing.T) {
 	})
 }
 
-// TestSleepingWaiters checks that requests that may not wait pass a waiter only when it has left the
-// lock unused although it was awake: the first one after a second, one behind it after its sleep.
+// TestSleepingWaiters checks that requests that may not wait pass a waiter only if it has left the
+// lock unused while awake: the first one after a second, one behind it after its sleep.
 func TestSleepingWaiters(t *testing.T) {
 	t.Parallel()
 	d := open(t, newPath(t))

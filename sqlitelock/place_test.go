@@ -256,7 +256,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestWaiterOnFullDisk checks that a waiter whose turn comes while the disk is full keeps its place.
+// TestWaiterOnFullDisk checks that a waiter keeps its place if its turn comes on a full disk.
 func TestWaiterOnFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "size=1m")
@@ -337,7 +337,7 @@ func TestSymlink(t *testing.T) {
 	}
 }
 
-// TestTemporaryName has a file with the second name that makeFile leaves if its process is killed.
+// TestTemporaryName has the second name that makeFile leaves if its process is killed.
 func TestTemporaryName(t *testing.T) {
 	path := newPath(t)
 	open(t, path)

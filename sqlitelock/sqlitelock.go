@@ -62,8 +62,8 @@ const openTimeout = 10 * time.Second
 //
 // The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
 // the process may not read and write there, and [driver.ErrInvalid] if the path can't be
-// used: it is the database of another program or of a newer version, it is on a network
-// file system, or the system is not one of Linux, macOS and Windows.
+// used: it is the database of another program or of a newer version, it has hard links, it is on
+// a network file system or a mount of its own, or the system is not Linux, macOS or Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op),
 		writerDone: make(chan struct{}), readerFree: make(chan struct{}, 1)}
