@@ -57,8 +57,8 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 	}, nil
 }
 
-// isRefused reports whether an error says that nothing was done. A store that did not answer in time
-// may have done it, or do it yet.
+// isRefused reports whether an error says that nothing was done. A store that did not answer may
+// have done it, or do it yet.
 func isRefused(err error) bool {
 	isTarget := func(target error) bool { return errors.Is(err, target) }
 	return errors.As(err, new(*wire.Problem)) || slices.ContainsFunc([]error{
