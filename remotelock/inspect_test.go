@@ -6,8 +6,8 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// TestHiddenWaiters checks that waiters whose ids the service does not show are told apart, and found
-// again in the next answer.
+// TestHiddenWaiters checks that waiters whose ids the service does not show are told apart, and
+// found again in the next answer.
 func TestHiddenWaiters(t *testing.T) {
 	first, second := wire.Process{Host: "a", PID: 1}, wire.Process{Host: "a", PID: 2}
 	before := statusOf(&wire.Lock{Waiters: []wire.Waiter{{Process: first}, {Process: second}}}).Waiters

@@ -505,7 +505,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestHoldTellsOfTheLoss has a script go on after "about to lose". It must be told of the loss, too.
+// TestHoldTellsOfTheLoss has a script go on after "about to lose". It is told of the loss, too.
 func TestHoldTellsOfTheLoss(t *testing.T) {
 	t.Parallel()
 	dir := newStore(t)
@@ -514,7 +514,7 @@ func TestHoldTellsOfTheLoss(t *testing.T) {
 	p.awaitOutput("snib: lost name: ")
 }
 
-// TestHoldGivesUp kills a script while snib hold tries to reach the store. Nothing of that must go on.
+// TestHoldGivesUp kills a script while snib hold tries to reach the store. snib hold must end, too.
 func TestHoldGivesUp(t *testing.T) {
 	p := start(t, "sh", "-c", `snib hold -u redis://127.0.0.1:1 --retry 10m name --pid $$ >/dev/null; true`)
 	p.awaitOutput("snib: waiting for name: ")
