@@ -33,7 +33,7 @@ func ExampleHeldError() {
 		var held *snib.HeldError
 		switch err := locker.With(snib.NoWait()).Do(r.Context(), "account/7", transfer); {
 		case errors.As(err, &held):
-			info, _ := held.Info(r.Context()) // without an answer, RetryAfter is a minute at most
+			info, _ := held.Info(r.Context()) // without an answer, RetryAfter is 1 s
 			w.Header().Set("Retry-After", strconv.Itoa(int(info.RetryAfter().Seconds())))
 			http.Error(w, "the account is in use", http.StatusConflict)
 		case errors.Is(err, snib.ErrUnavailable): // nothing was begun

@@ -1,6 +1,7 @@
 package rowstest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -38,4 +39,42 @@ func LockedRow(t *testing.T, open func() Driver, lockRow func(name string) (unlo
 	behind.Running(t, "before the first waiter released")
 	livetest.Release(t, next)
 	livetest.Release(t, behind.Get(t))
+}
+
+// RenewBesideLockedRows has transactions lock one row of each kind of hold. Only those holds can't
+// be renewed meanwhile.
+func RenewBesideLockedRows(t *testing.T, d Driver, lockRow func(name string) (unlock func())) {
+	var due []driver.Lease
+	var unlock []func()
+	for _, kind := range []string{"exclusive", "shared", "slots", "adopted"} {
+		for _, state := range []string{"locked", "free"} {
+			req := rowRequest(kind+" "+state, "a")
+			if req.Shared = kind == "shared"; kind == "slots" {
+				req.Slots = 2
+			}
+			l := livetest.Acquire(t, d, req)
+			if kind == "adopted" {
+				l = d.Lease(req.Name, req.ID, req.TTL)
+			}
+			if due = append(due, l); state == "locked" {
+				unlock = append(unlock, lockRow(req.Name))
+			}
+		}
+	}
+	before := driver.Now()
+	for i, answer := range d.Renew(t.Context(), due) {
+		if isLocked := i%2 == 0; errors.Is(answer.Err, driver.ErrUnavailable) != isLocked || !isLocked && answer.Err != nil {
+			t.Errorf("Renew of lease %d = %v, want ErrUnavailable %v", i, answer.Err, isLocked)
+		} else if !isLocked && answer.Start.Before(before) {
+			t.Errorf("lease %d counts from before the renewal", i)
+		}
+	}
+	for _, end := range unlock {
+		end()
+	}
+	for i, answer := range d.Renew(t.Context(), due) {
+		if answer.Err != nil {
+			t.Errorf("Renew of lease %d afterwards = %v", i, answer.Err)
+		}
+	}
 }

@@ -128,8 +128,8 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 // the context of Acquire, does not stop the removal: withdraw then returns within
 // [driver.CancelTimeout], and the removal goes on in the background. If the store does not answer,
 // the driver retries until it is closed, or a lease has lapsed. After that, a place in the queue
-// lapses after [HeartbeatTimeout], and a lease after its TTL. If the store may still execute a request, the
-// driver repeats the removal until [driverkit.CallTimeout] is over.
+// lapses after [HeartbeatTimeout], and a lease after its TTL. If the store may still execute a
+// request, the driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) ||
 		errors.Is(failed, driver.ErrInvalid)
