@@ -46,15 +46,13 @@ func (i Instant) Sub(j Instant) time.Duration {
 }
 
 // SubMono returns how much time passed from j to i by the monotonic reading, which nobody can set.
-// It is for waits that must not end early. Where that reading does not count sleep, they last
-// longer.
+// It is for waits that must not end early. They last longer where it does not count sleep.
 func (i Instant) SubMono(j Instant) time.Duration { return time.Duration(i.mono - j.mono) }
 
 // Reached reports whether i, a deadline, has come at now, by whichever clock says so first.
 func (i Instant) Reached(now Instant) bool { return now.mono >= i.mono || now.wall >= i.wall }
 
-// Left returns how long it is from now until the deadline i, by the clock that has less time
-// left.
+// Left returns how long it is from now until the deadline i, by the clock that has less left.
 func (i Instant) Left(now Instant) time.Duration {
 	return time.Duration(min(i.mono-now.mono, i.wall-now.wall))
 }

@@ -51,7 +51,7 @@ func TestRenewalOfReplacedHold(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	for _, mode := range modes {
-		l := take(t, d, uniqueRequest(mode.name, "first")) // not longer than the floor: its other keys are not renewed
+		l := take(t, d, uniqueRequest(mode.name, "first")) // not long: see longlease.lua
 		node.Must("DEL", mode.name)
 		other := take(t, d, mode.as(request(mode.name, "second", time.Minute)))
 		if err := renew(t, d, l); !errors.Is(err, driver.ErrLost) {
