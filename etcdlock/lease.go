@@ -387,10 +387,10 @@ func (d *Driver) checkBatch(ctx context.Context, leases []*lease, record recordi
 	return answer, sent, err
 }
 
-// checkOp returns the operation that checks the key, and what it records if it writes. It only reads, which etcd also does while its
-// space is used up. If the lease was waited for, its value does not say yet since when it holds the
-// lock, because nobody could know that before. Then, and after a change of the label, checkOp
-// writes the value, for people.
+// checkOp returns the operation that checks the key, and what it records if it writes. It only
+// reads, which etcd also does while its space is used up. If the lease was waited for, its value
+// does not say yet since when it holds the lock, because nobody could know that before. Then, and
+// after a change of the label, checkOp writes the value, for people.
 func (l *lease) checkOp(record recording) (clientv3.Op, info) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
