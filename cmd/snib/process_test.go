@@ -516,7 +516,7 @@ func TestHoldTellsOfTheLoss(t *testing.T) {
 
 // TestHoldGivesUp kills a script while snib hold tries to reach the store. snib hold must end, too.
 func TestHoldGivesUp(t *testing.T) {
-	p := start(t, "sh", "-c", `snib hold -u redis://127.0.0.1:1 --retry 10m name --pid $$ >/dev/null; true`)
+	p := start(t, "sh", "-c", `snib hold -u redis://127.0.0.1:1 --retry 2m name --pid $$ >/dev/null; true`)
 	p.awaitOutput("snib: waiting for name: ")
 	p.signal(syscall.SIGKILL)
 	p.wait() // for all that print to the same pipe
