@@ -44,8 +44,8 @@ func TestForgottenLease(t *testing.T) {
 	})
 }
 
-// TestRenewalOfReplacedHold deletes the key of an exclusive hold, and others take the lock
-// together. The first holder is told at its next renewal that it has lost the lock.
+// TestRenewalOfReplacedHold deletes the key of an exclusive hold, and another takes the lock, in
+// each mode. The first holder is told at its next renewal that it has lost the lock.
 func TestRenewalOfReplacedHold(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
