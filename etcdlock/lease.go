@@ -378,7 +378,8 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record recordin
 	return failed
 }
 
-func (d *Driver) checkBatch(ctx context.Context, leases []*lease, record recording) (*clientv3.TxnResponse, []info, error) {
+func (d *Driver) checkBatch(ctx context.Context, leases []*lease,
+	record recording) (*clientv3.TxnResponse, []info, error) {
 	ops, sent := make([]clientv3.Op, len(leases)), make([]info, len(leases))
 	for i, l := range leases {
 		ops[i], sent[i] = l.checkOp(record)
@@ -397,7 +398,8 @@ func (l *lease) checkOp(record recording) (clientv3.Op, info) {
 	if record == recordNothing || l.infoRecorded {
 		return clientv3.OpGet(l.key), info{} // with keys only, etcd 3.7 omits the lease
 	}
-	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}, nil), l.info
+	put := clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())
+	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{put}, nil), l.info
 }
 
 // value returns the value of the key while it holds the lock. It is called with the mutex held.

@@ -171,7 +171,7 @@ func TestServeOtherStore(t *testing.T) {
 			}
 			defer d.Close()
 			name := tt.first + tt.then
-			held := driver.Request{Name: name, ID: rand.Text(), TTL: time.Minute, NoWait: true}
+			held := driver.Request{Name: name, ID: rand.Text(), TTL: time.Hour, NoWait: true}
 			lease, err := d.Acquire(t.Context(), held)
 			if err != nil {
 				t.Fatal(err)

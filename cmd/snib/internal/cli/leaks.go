@@ -60,12 +60,13 @@ type leak struct {
 	fixed      bool
 }
 
-// sameAs reports whether two looks at the store found the same leak.
+// sameAs reports whether two looks at the store found the same leak. Tokens tell holds apart: the
+// list of a lock service has no ids.
 func (l leak) sameAs(other leak) bool {
 	if l.kind != other.kind || l.name != other.name || l.waiter != other.waiter || (l.hold == nil) != (other.hold == nil) {
 		return false
 	}
-	return l.hold == nil || l.hold.ID == other.hold.ID && l.hold.Token == other.hold.Token
+	return l.hold == nil || l.hold.Token == other.hold.Token && (l.hold.Token > 0 || l.hold.ID == other.hold.ID)
 }
 
 // A leaksCommand is one call of "snib leaks".
