@@ -353,13 +353,17 @@ func releaseHere(t *testing.T, w fixture, name string) {
 	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
 	machine := livetest.Lateness(t)
-	var freed atomic.Int64
+	var freed time.Time
+	released := make(chan struct{})
 	time.AfterFunc(300*time.Millisecond, func() {
-		freed.Store(time.Now().UnixNano())
+		defer close(released)
+		freed = time.Now()
 		lock.Release()
 	})
 	h, err := w.theirs.wait(ctx, name, longTTL)
-	if took, late := time.Since(time.Unix(0, freed.Load())), machine(); err != nil || took > maxDelay+slack(late) {
+	granted := time.Now()
+	<-released // until then, this process says that it has the lock itself
+	if took, late := granted.Sub(freed), machine(); err != nil || took > maxDelay+slack(late) {
 		t.Fatalf("the foreign client waits for our release: %v, %v after it, on a machine that was late by %v", err, took, late)
 	}
 	wantHeld(t, locker, name, longTTL/2, longTTL)
