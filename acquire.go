@@ -63,13 +63,14 @@ func (l *Locker) acquire(ctx, caller context.Context, name string, try bool) (*L
 	return l.complete(ctx, caller, "acquire", name, began, h, origin, err)
 }
 
-// begin tells the Traces that an acquisition begins, and returns the time.
-func (l *Locker) begin(ctx context.Context, name string) driver.Instant {
+// begin tells the Traces that an acquisition begins, and returns the time, which only they need.
+func (l *Locker) begin(ctx context.Context, name string) (began driver.Instant) {
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend}
 		l.conf.traces.waitStarted.call(&WaitStartedEvent{Event: e, Context: ctx})
+		began = driver.Now()
 	}
-	return driver.Now()
+	return began
 }
 
 // complete returns the result of an acquisition, the operation op, and tells it to the Traces.

@@ -112,8 +112,7 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 }
 
-// errOther ends the waits of AcquireAny for the other names. It is no error of package context,
-// which would have to come from the caller.
+// errOther ends the other waits of AcquireAny. An error of package context would be the caller's.
 const errOther driver.Sentinel = "AcquireAny has got another lock"
 
 // waitForAny waits for all the names at once, and keeps the first lock.

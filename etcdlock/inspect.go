@@ -98,10 +98,11 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 		}
 		ttls := ttls{}
 		for _, kv := range got.Kvs {
+			key := string(kv.Key)
 			// A name comes again only among the keys below it.
-			maps.DeleteFunc(seen, func(name string, _ bool) bool { return !strings.HasPrefix(string(kv.Key), name+"/") })
+			maps.DeleteFunc(seen, func(name string, _ bool) bool { return !strings.HasPrefix(key, name+"/") })
 			_, known := parseEntry(kv)
-			name, _ := splitKey(string(kv.Key))
+			name, _ := splitKey(key)
 			if !known || seen[name] || !strings.HasPrefix(name, prefix) || name == "" {
 				continue
 			}

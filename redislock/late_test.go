@@ -72,11 +72,8 @@ func TestHandedOverBeforeRestart(t *testing.T) {
 	inEachMode(t, func(t *testing.T, mode lockMode) {
 		node := used(t, redistest.Single(t))
 		d := open(t, at(node.Addr()))
-		var c *cutConn
-		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-			c = &cutConn{Conn: inner}
-			return c
-		})
+		c := new(cutConn)
+		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c })
 		req, first := mode.as(request("job", "waiter", time.Minute)), request("job", "holder", time.Minute)
 		if req.Slots > 0 {
 			req.Slots, first.Slots = 1, 1
@@ -111,11 +108,8 @@ func TestCutOffWaiter(t *testing.T) {
 	inEachMode(t, func(t *testing.T, mode lockMode) {
 		node := used(t, redistest.Single(t))
 		d, behind := open(t, at(node.Addr())), open(t, at(node.Addr()))
-		var c *cutConn
-		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-			c = &cutConn{Conn: inner}
-			return c
-		})
+		c := new(cutConn)
+		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c })
 		first, next := mode.as(request("job", "holder", time.Hour)), request("job", "behind", time.Hour)
 		if first.Slots > 0 {
 			first.Slots, next.Slots = 1, 1

@@ -152,8 +152,8 @@ func TestGrantWhileAway(t *testing.T) {
 	}
 }
 
-// TestSlowClock has a client wait whose clock is as slow as it may be. What the service tells it of
-// the wait is not more than that clock saw, so it does not rely on its hold for too long.
+// TestSlowClock waits for a lock, as a client whose clock is as slow as it may be. The answer says
+// no more of the wait than that clock saw, so the client does not rely on its hold for too long.
 func TestSlowClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()

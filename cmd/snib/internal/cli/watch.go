@@ -162,14 +162,14 @@ func (o *observer) run(ctx context.Context, a *app) error {
 		switch {
 		case ctx.Err() != nil && was != nil:
 			return nil
-		case err != nil && (was == nil || exitCode(err) != exitUnavailable):
-			return err
-		case err != nil && failing.IsZero():
-			a.infof("%s; still watching", message(err))
-			failing, took = began, 0
-		case err != nil && time.Since(failing) > retryTimeout:
+		case err != nil && (was == nil || exitCode(err) != exitUnavailable),
+			err != nil && !failing.IsZero() && time.Since(failing) > retryTimeout:
 			return err
 		case err != nil:
+			if failing.IsZero() {
+				a.infof("%s; still watching", message(err))
+				failing = began
+			}
 			took = 0
 		default:
 			if err := o.onSnapshot(was, now, time.Since(last)); err != nil {
