@@ -243,7 +243,7 @@ func TestSleepingWaiters(t *testing.T) {
 func stopIdle(t *testing.T, d *Driver, p *livetest.Child) {
 	t.Helper()
 	livetest.Await(t, "process that is stopped between its transactions", func() error {
-		p.Signal(syscall.SIGSTOP)
+		p.Hang()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		other := request("another")

@@ -162,6 +162,14 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
+// Hang stops the child and its descendants (SIGSTOP), and waits until all threads stand still.
+func (c *Child) Hang() {
+	c.t.Helper()
+	if err := hang(c.cmd.Process.Pid); err != nil {
+		c.t.Fatalf("stop the child: %v", err)
+	}
+}
+
 // Kill kills the child with SIGKILL, and returns when it is gone.
 func (c *Child) Kill() {
 	c.waitOnce.Do(func() {
