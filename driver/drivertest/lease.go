@@ -39,7 +39,7 @@ func leaseClauses() []clause {
 			why:  "Start is our clock just before the request: later, and the holder relies on a lease that has ended",
 			run: func(t *trial) {
 				d := t.open()
-				t.checkStart("of a grant", d.Info().SessionTTL/100, func() driver.Instant {
+				t.checkStart("of a grant", d.Info().SessionTTL/6, func() driver.Instant {
 					l := t.acquire(d, t.req("a"))
 					defer t.release(l)
 					return l.Grant().Start

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -176,11 +177,19 @@ func TestLeaveInBackground(t *testing.T) {
 	}
 }
 
-// TestGone asks for a process that has ended and was collected.
+// TestGone asks for a process that has ended: on Linux before it is collected, and then after.
 func TestGone(t *testing.T) {
 	cmd := startProgram("exit", "")
 	if Gone(os.Getpid()) {
 		t.Error("Gone = true for this process")
+	}
+	if runtime.GOOS == "linux" {
+		livetest.Await(t, "the end of the process", func() error {
+			if !Gone(cmd.Process.Pid) {
+				return errors.New("Gone = false")
+			}
+			return nil
+		})
 	}
 	_ = cmd.Wait() // its exit code is 7
 	if !Gone(cmd.Process.Pid) {

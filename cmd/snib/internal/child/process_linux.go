@@ -30,3 +30,15 @@ func waiter(pid int) (func(), error) {
 		}
 	}, nil
 }
+
+// Gone reports whether the process pid certainly does not exist, or has ended and only waits for
+// its parent to collect it, which nobody may do in a container.
+func Gone(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return n > 0
+}

@@ -3,7 +3,6 @@
 package child
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -57,12 +56,11 @@ func (p *Process) Terminate() {
 
 // pollWaiter returns a function that returns at most a second after the process pid has ended.
 func pollWaiter(pid int) (func(), error) {
-	gone := func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
-	if pid <= 0 || gone() {
+	if pid <= 0 || Gone(pid) {
 		return nil, syscall.ESRCH
 	}
 	return func() {
-		for !gone() {
+		for !Gone(pid) {
 			time.Sleep(time.Second)
 		}
 	}, nil
