@@ -128,7 +128,7 @@ func (s *timeline) allowedBy(v Violation, allowed []Allowance) string {
 			continue
 		}
 		for _, f := range s.faults {
-			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.Until &&
+			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.At &&
 				s.undisturbed(f.during.until, v.Until) <= a.For {
 				return a.Fault + ": " + a.Why
 			}
@@ -273,7 +273,7 @@ func findEarly(holds []*Hold, s *timeline) []Violation {
 		switch {
 		case h.MinHold > 0 && h.Released:
 			reserved = h.Call() + int64(h.MinHold)
-		case h.Delay > 0 && s.processes[h.Worker].ended == h.End: // killed
+		case h.Delay > 0 && !h.Released && s.processes[h.Worker].ended == h.End: // killed
 			reserved = h.Sure + int64(h.Delay)
 		case h.Delay > 0 && h.Lost:
 			// The delay began before the holder noticed the loss.

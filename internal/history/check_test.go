@@ -291,6 +291,11 @@ func TestCheck(t *testing.T) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, delay), 1.1)
 			l.hold("b", "x", 2, 1.2)
 		}, nil},
+		{"LockDelayOfAReleasedBeforeItsKill", func(l *testLog) { // the fault is logged before the signal is sent
+			l.add(Release, "a", l.hold("a", "x", 1, 1, delay), 1.15)
+			l.fault(KillWorker, "a", 1.1, 1.2)
+			l.hold("b", "x", 2, 1.3)
+		}, nil},
 		{"TickTwice", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, tick), 1.1)
 			l.add(Release, "b", l.hold("b", "x", 2, 1.2, tick), 1.3)
@@ -404,7 +409,7 @@ func TestAllowance(t *testing.T) {
 			l.fault("break", "", 1, 1)
 			l.fault(StopWorker, "c", 1.1, 1.3)
 		}, broken, false},
-		{"Before", func(l *testLog) { l.fault("break", "", 1.7, 1.8) }, broken, false},
+		{"Before", func(l *testLog) { l.fault("break", "", 1.5, 1.55) }, broken, false},
 		{"OtherLock", func(l *testLog) {
 			l.fault("break", "", 1, 2)
 			(*l)[len(*l)-2].Name = "y"

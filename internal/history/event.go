@@ -8,7 +8,6 @@
 package history
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -118,10 +117,9 @@ func Read(paths ...string) ([]Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		text = text[:bytes.LastIndexByte(text, '\n')+1]
-		for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		for line := range bytes.Lines(text[:bytes.LastIndexByte(text, '\n')+1]) {
 			var e Event
-			if err := json.Unmarshal(s.Bytes(), &e); err != nil {
+			if err := json.Unmarshal(line, &e); err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
 			all = append(all, e)

@@ -363,7 +363,7 @@ func releaseHere(t *testing.T, w fixture, name string) {
 	h, err := w.theirs.wait(ctx, name, longTTL)
 	granted := time.Now()
 	<-released // until then, this process says that it has the lock itself
-	if took, late := granted.Sub(freed), machine(); err != nil || took > maxDelay+slack(late) {
+	if took, late := granted.Sub(freed), machine(); err != nil || took < 0 || took > maxDelay+slack(late) {
 		t.Fatalf("the foreign client waits for our release: %v, %v after it, on a machine that was late by %v", err, took, late)
 	}
 	wantHeld(t, locker, name, longTTL/2, longTTL)

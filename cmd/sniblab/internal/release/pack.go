@@ -32,7 +32,7 @@ func (r *release) packageAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, time.Time) error{r.archives, r.packages, r.image, r.sbom} {
+	for _, step := range []func(context.Context, time.Time) error{r.archives, r.packages, r.sbom} {
 		if err := step(ctx, date); err != nil {
 			return err
 		}
@@ -224,7 +224,6 @@ func (r *release) releaseNotes() string {
 	fmt.Fprintf(&s, "The command: `go install %s/cmd/snib@%s`, or one of the files below.\n", r.root, r.version)
 	fmt.Fprintf(&s, "The library: `go get %s@%s`, and in the same way the module of the backend, such as `%s/redislock@%[2]s`.\n", r.root, r.version, r.root)
 	s.WriteString("`sha256sum --check --ignore-missing SHA256SUMS` checks the files that you have downloaded.\n")
-	s.WriteString("The image has the command as `/usr/bin/snib` and no other program: copy it from there into yours.\n")
 	if len(r.skipped) > 0 {
 		fmt.Fprintf(&s, "The command does not build for %s; the library may.\n", strings.Join(r.skipped, ", "))
 	}

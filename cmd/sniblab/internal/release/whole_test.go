@@ -16,9 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 var whole = flag.Bool("whole", false, "make a release of this repository, and install it: make release-test")
@@ -134,7 +131,6 @@ func checkFiles(t *testing.T, r *release, installed string) {
 		t.Fatal(err)
 	}
 	same("the archive", fromTar(t, plain, "snib"))
-	same("the image", fromTar(t, bytes.NewReader(layerOf(t, r, here)), "usr/bin/snib"))
 
 	unpacked := t.TempDir()
 	if _, err := (call{dir: unpacked, cmd: []string{"dpkg-deb", "--extract", r.file(here, ".deb"), "."}}).output(t.Context()); err != nil {
@@ -222,52 +218,4 @@ func fromTar(t *testing.T, archive io.Reader, name string) []byte {
 			return data
 		}
 	}
-}
-
-// layerOf returns the tar file in the image for p.
-func layerOf(t *testing.T, r *release, p platform) []byte {
-	t.Helper()
-	dir := t.TempDir()
-	if _, err := (call{dir: dir, cmd: []string{"tar", "xf", filepath.Join(r.out, "snib_"+testVersion[1:]+"_image.tar")}}).output(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	outer, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := outer.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if manifest, err = index.IndexManifest(); err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool { return d.Platform.Architecture == p.arch })
-	if i < 0 {
-		t.Fatalf("there is no image for %s", p)
-	}
-	img, err := index.Image(manifest.Manifests[i].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config, err := img.ConfigFile(); err != nil || config.Config.Entrypoint[0] != "/usr/bin/snib" || config.Config.User == "" {
-		t.Errorf("config of the image = %+v, err = %v; want the entry point /usr/bin/snib and a user", config, err)
-	}
-	layers, err := img.Layers()
-	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers, err = %v; want one", len(layers), err)
-	}
-	files, err := layers[0].Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }

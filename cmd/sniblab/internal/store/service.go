@@ -75,10 +75,7 @@ func StartReplica(t testing.TB, job Service) *Replica {
 // Addr returns its address.
 func (r *Replica) Addr() string { return r.job.Listen }
 
-// Hang stops the process, and Resume lets it go on.
-func (r *Replica) Hang() { r.Signal(syscall.SIGSTOP) }
-
-// Resume is described with [Replica.Hang].
+// Resume lets a process that hangs go on.
 func (r *Replica) Resume() { r.Signal(syscall.SIGCONT) }
 
 // MayEnd does nothing: a replica must not end by itself.
