@@ -20,7 +20,7 @@
 //
 // # Cost
 //
-// Each hold costs a few atomic additions and no allocation; docs/metrics.md has
-// figures. Counters are read one after the other during a scrape, so related values
-// can differ by the events in between.
+// Each hold costs some additions and no allocation; docs/metrics.md has figures.
+// Metrics are read one after the other during a scrape, so related values can differ by the
+// events in between.
 package metrics

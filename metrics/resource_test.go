@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/sniblock/snib"
@@ -86,21 +85,6 @@ func TestMillionNames(t *testing.T) {
 	}
 }
 
-// TestMillionNumberedNames checks that by default, numbered names are one resource.
-func TestMillionNumberedNames(t *testing.T) {
-	c := newCollector(t, metrics.Options{})
-	trace := c.Trace()
-	for i := range 1_000_000 {
-		trace.WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: fmt.Sprintf("invoice:%d", i)}})
-	}
-	got := read(t, c)
-	if resources := resourcesOf(got); len(resources) != 1 || !resources["invoice"] {
-		t.Errorf("resources = %v, want invoice alone", resources)
-	}
-	got.check(t, scrape{`distributed_lock_waiting{resource="invoice"}`: 1_000_000,
-		`distributed_lock_resource_overflows_total`: 0})
-}
-
 // TestLabelsAreClean checks that a scrape succeeds whatever the class is.
 func TestLabelsAreClean(t *testing.T) {
 	tests := []struct{ name, class, want string }{
@@ -119,41 +103,5 @@ func TestLabelsAreClean(t *testing.T) {
 				t.Errorf("resources = %v, want %q", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestManyGoroutines(t *testing.T) {
-	c := newCollector(t, metrics.Options{MaxResources: 4})
-	l := open(t, memory(), snib.Tracing(c.Trace()))
-	const goroutines, each = 16, 200
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			for i := range each {
-				lock, err := l.Acquire(t.Context(), fmt.Sprintf("%c/%d", 'a'+g%8, i%3))
-				if err != nil {
-					t.Errorf("Acquire: %v", err)
-					return
-				}
-				if err := lock.Release(); err != nil {
-					t.Errorf("Release: %v", err)
-				}
-			}
-			read(t, c)
-		})
-	}
-	wg.Wait()
-	got, sums := read(t, c), map[string]float64{}
-	for series, n := range got {
-		name, _, _ := strings.Cut(series, "{")
-		sums[name] += n
-	}
-	for name, want := range map[string]float64{
-		"distributed_lock_wait_seconds_count": goroutines * each, "distributed_lock_hold_seconds_count": goroutines * each,
-		"distributed_lock_held": 0, "distributed_lock_waiting": 0, "distributed_lock_failures_total": 0,
-	} {
-		if sums[name] != want {
-			t.Errorf("%s = %v over all resources, want %v", name, sums[name], want)
-		}
 	}
 }

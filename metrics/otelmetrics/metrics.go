@@ -34,7 +34,7 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w: the MeterProvider is nil", snib.ErrInvalid)
 	}
-	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, 1, newClass)
+	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newClass)
 	if err != nil {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}
