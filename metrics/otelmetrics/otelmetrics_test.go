@@ -207,23 +207,6 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 	}
 }
 
-func TestMillionNames(t *testing.T) {
-	const limit = 20
-	trace, read := newCountingTrace(t, otelmetrics.Options{MaxResources: limit,
-		Resource: func(name string) string { return name }})
-	for i := range 1_000_000 {
-		trace.WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: fmt.Sprintf("lock-%d", i)}, Context: t.Context()})
-	}
-	got := read()
-	if len(got) != limit+2 { // plus the resource "other" and the overflows
-		t.Errorf("a million names make %d series, want %d", len(got), limit+2)
-	}
-	check(t, got, map[string]float64{
-		"distributed_lock_waiting{resource=other}":    1_000_000 - limit,
-		"distributed_lock_resource_overflows_total{}": 1_000_000 - limit,
-	})
-}
-
 // newRecordingTrace returns a Trace whose spans are recorded, with its recorder and
 // its provider.
 func newRecordingTrace(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerProvider, *snib.Trace) {
