@@ -13,11 +13,15 @@ import (
 // Other is the class of the names that have no class of their own.
 const Other = "other"
 
-// DefaultMax is the default for the greatest number of classes.
-const DefaultMax = 200
+// defaultMax is the default for the greatest number of classes.
+const defaultMax = 200
 
 // Class is the default classification: it returns the part of a lock's name before the first
-// separator that is followed by a digit.
+// separator that is followed by a digit. "invoices/2026-11" and "invoices/2026-12" are "invoices";
+// "cron/report" stays unchanged. A separator is a byte of punctuation or a space.
+//
+// Names that are made unique in another way, for example by a UUID that begins with a letter, need
+// a custom function.
 func Class(name string) string {
 	for i := 0; i+1 < len(name); i++ {
 		if next := name[i+1]; '0' <= next && next <= '9' && isSeparator(name[i]) {
@@ -77,7 +81,7 @@ type knownName[Counts any] struct {
 }
 
 // NewClasses returns Classes for the classes that classOf assigns to names. A nil classOf is
-// [Class], and a limit of 0 is [DefaultMax]. newCounts returns new counts for a class, and is
+// [Class], and a limit of 0 is 200. newCounts returns new counts for a class, and is
 // called once for each. A negative limit is an [snib.ErrInvalid].
 func NewClasses[Counts any](classOf func(name string) string, limit int,
 	newCounts func(class string) *Counts) (*Classes[Counts], error) {
@@ -88,7 +92,7 @@ func NewClasses[Counts any](classOf func(name string) string, limit int,
 	case limit < 0:
 		return nil, driver.Invalidf("MaxResources: %d is negative", limit)
 	case limit == 0:
-		limit = DefaultMax
+		limit = defaultMax
 	}
 	return &Classes[Counts]{classOf: classOf, newCounts: newCounts, limit: limit, seed: maphash.MakeSeed(),
 		byClass: map[string]*Counts{}}, nil

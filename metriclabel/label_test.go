@@ -39,6 +39,32 @@ func TestReasonOf(t *testing.T) {
 	}
 }
 
+func TestClass(t *testing.T) {
+	for name, want := range map[string]string{
+		"invoices/2026-11":          "invoices",
+		"invoices":                  "invoices",
+		"cron/report":               "cron/report",
+		"shop/42/cart/7":            "shop",
+		"v2/orders/17":              "v2/orders",
+		"order:42:pay":              "order",
+		"user_1000":                 "user",
+		"tenant a 7":                "tenant a",
+		"sha256":                    "sha256",
+		"job-":                      "job-",
+		"-1":                        "",
+		"2026-11-21":                "2026",
+		"größe/9":                   "größe",
+		"ключ9":                     "ключ9",
+		"":                          "",
+		"a/b:c.1":                   "a/b:c",
+		"upload/a81bc81b-dead-4e5d": "upload/a81bc81b-dead",
+	} {
+		if got := metriclabel.Class(name); got != want {
+			t.Errorf("Class(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
 // Names that no lock can have don't become classes, of which there may be only so many.
 func TestRefusedNames(t *testing.T) {
 	type counts struct{ class string }

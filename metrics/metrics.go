@@ -12,34 +12,21 @@ import (
 	"github.com/sniblock/snib/metriclabel"
 )
 
-// Other is the resource that counts all names whose class is not exported separately.
-const Other = metriclabel.Other
-
-// Resource returns the default class of a lock's name: the part before the first separator that
-// is followed by a digit. "invoices/2026-11" and "invoices/2026-12" are "invoices";
-// "cron/report" stays unchanged. A separator is a byte of punctuation or a space.
-//
-// Names that are made unique in another way, for example by a UUID that begins with
-// a letter, need a custom function.
-func Resource(name string) string { return metriclabel.Class(name) }
-
 // Options configure a [Collector]. The zero value is a good default.
 type Options struct {
 	// Resource returns the class of a lock's name, which becomes the label "resource". It must
-	// be safe for concurrent use, and is also called with invalid names. Nil means [Resource].
+	// be safe for concurrent use, and is also called with invalid names. Nil means
+	// [metriclabel.Class].
 	Resource func(name string) string
 
 	// MaxResources bounds the number of classes; the names of further classes are counted as
-	// [Other]. 0 means [DefaultMaxResources].
+	// "other". 0 means 200: some 11,000 time series.
 	MaxResources int
 
 	// Resources are classes that are exported as zeros before anything has happened to their
 	// locks, so that an alert sees the first failure as an increase.
 	Resources []string
 }
-
-// DefaultMaxResources is the default of [Options].MaxResources: some 11,000 time series.
-const DefaultMaxResources = metriclabel.DefaultMax
 
 // A Collector counts the events of its Trace and exports the counts to Prometheus. It is safe
 // for concurrent use, and serves any number of Lockers.

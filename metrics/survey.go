@@ -98,7 +98,7 @@ func (c *Collector) countLocks(ctx context.Context, store driver.Inspector, more
 func (c *Collector) countLock(found survey, s driver.Status) {
 	class := c.resources.Of(s.Name)
 	if found[class] == nil && len(found) >= c.resources.Most() {
-		class = Other
+		class = metriclabel.Other
 	}
 	p := found[class]
 	if p == nil {
