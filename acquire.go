@@ -77,8 +77,9 @@ func (l *Locker) begin(ctx context.Context, name string) (began driver.Instant) 
 func (l *Locker) complete(ctx, caller context.Context, op, name string, began driver.Instant, h *hold,
 	origin holdOrigin, err error) (*Lock, error) {
 	var lock *Lock
+	var token uint64
 	if err == nil {
-		lock = l.newLock(ctx, h)
+		lock, token = l.newLock(ctx, h), h.token
 		if l.conf.hasTraces && !origin.joined {
 			h.noteAcquirer()
 		}
@@ -86,7 +87,9 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began dr
 		err = l.wrapError(op, name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
-		l.traceWaitEnded(ctx, name, waitedSince(began, h, origin), lock, origin, err)
+		e := Event{Name: name, Backend: l.core.info.Backend, Token: token}
+		l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waitedSince(began, h, origin),
+			Local: origin.local, Joined: origin.joined, Err: err})
 	}
 	return lock, err
 }
@@ -98,19 +101,6 @@ func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration
 		return max(0, h.since.Sub(start))
 	}
 	return max(0, driver.Now().Sub(start))
-}
-
-// traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
-func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin,
-	err error) {
-	e := Event{Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local,
-		Joined: origin.joined, Err: err})
-	if lock != nil {
-		e.Token = lock.Token()
-		l.conf.traces.acquired.call(&AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local,
-			Joined: origin.joined})
-	}
 }
 
 // A holdOrigin says how an acquisition got its hold.

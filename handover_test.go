@@ -21,7 +21,7 @@ func TestLocalTokensIncrease(t *testing.T) {
 		a, b := open(t, store.Open()), open(t, store.Open())
 		var last uint64
 		var local int
-		trace := &snib.Trace{Acquired: func(e snib.AcquiredEvent) {
+		trace := &snib.Trace{WaitEnded: func(e snib.WaitEndedEvent) {
 			if e.Local {
 				local++
 			}
@@ -326,7 +326,12 @@ func TestGiveUpAtHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acquired, released atomic.Int64
 		trace := &snib.Trace{
-			Acquired: func(snib.AcquiredEvent) { acquired.Add(1) }, Released: func(snib.ReleasedEvent) { released.Add(1) },
+			WaitEnded: func(e snib.WaitEndedEvent) {
+				if e.Err == nil {
+					acquired.Add(1)
+				}
+			},
+			Released: func(snib.ReleasedEvent) { released.Add(1) },
 		}
 		d := newSpy(new(memlock.Store))
 		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {

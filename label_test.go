@@ -53,8 +53,8 @@ func TestSetLabel(t *testing.T) {
 func TestSetLabelEndsRun(t *testing.T) {
 	for _, changes := range []bool{false, true} {
 		bubble(t, fmt.Sprintf("Changes=%v", changes), func(t *testing.T) {
-			var last snib.AcquiredEvent
-			trace := &snib.Trace{Acquired: func(e snib.AcquiredEvent) { last = e }}
+			var last snib.WaitEndedEvent
+			trace := &snib.Trace{WaitEnded: func(e snib.WaitEndedEvent) { last = e }}
 			l := open(t, new(memlock.Store).Open(), snib.Label("import"), snib.Tracing(trace))
 			first, next := acquire(t, l, "a"), make(chan *snib.Lock)
 			for range 2 {

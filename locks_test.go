@@ -118,7 +118,7 @@ func TestAcquireAllOrder(t *testing.T) {
 // MaxWait may end between two names, when neither of them is waited for.
 func TestAcquireAllEndsBetweenNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &snib.Trace{Acquired: func(snib.AcquiredEvent) { time.Sleep(time.Minute) }}
+		slow := &snib.Trace{WaitEnded: func(snib.WaitEndedEvent) { time.Sleep(time.Minute) }}
 		l := open(t, memlock.New(), snib.MaxWait(time.Second), snib.Tracing(slow))
 		_, err := l.AcquireAll(t.Context(), "a", "b")
 		wantErr(t, "AcquireAll whose MaxWait is over after the first name", err, snib.ErrHeld)

@@ -12,15 +12,14 @@ import (
 // hooks are skipped. Hooks may be called from many goroutines at once, and should return soon:
 // the operation waits for all of them except Renewed and Lost.
 //
-// Each hold that Acquired reports without Joined ends with one Lost or one Released, reported to
-// the Traces of the Locker that acquired it first. Lost is called in its own goroutine, so if a
-// hold is lost at once, Lost may come before Acquired.
+// Each hold that WaitEnded reports, without Err and Joined, ends with one Lost or one Released,
+// reported to the Traces of the Locker that acquired it first. Lost is called in its own goroutine,
+// so if a hold is lost at once, Lost may come before WaitEnded.
 type Trace struct {
 	WaitStarted func(WaitStartedEvent) // an Acquire began; one WaitEnded follows
 	WaitEnded   func(WaitEndedEvent)
 	WaitStalled func(WaitStalledEvent) // one WaitResumed follows
 	WaitResumed func(WaitResumedEvent)
-	Acquired    func(AcquiredEvent)
 	Renewed     func(RenewedEvent)
 	Lost        func(LostEvent)
 	Released    func(ReleasedEvent)
@@ -40,14 +39,14 @@ type WaitStartedEvent struct {
 	Context context.Context // passed to Acquire, for its values
 }
 
-// A WaitEndedEvent reports the end of an Acquire.
+// A WaitEndedEvent reports the end of an Acquire: if Err is nil, it has the lock.
 type WaitEndedEvent struct {
 	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
 	Waited  time.Duration   // since the call of Acquire
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant
-	Err     error           // of Acquire; nil if an AcquiredEvent follows
+	Err     error           // of Acquire
 }
 
 // A WaitStalledEvent reports that an Acquire waits for the store and not for a holder: it is out
@@ -64,15 +63,6 @@ type WaitResumedEvent struct {
 	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
 	Stalled time.Duration   // since the WaitStalledEvent
-}
-
-// An AcquiredEvent reports an Acquire that has succeeded.
-type AcquiredEvent struct {
-	Event
-	Context context.Context // passed to Acquire, for its values; it may have ended
-	Waited  time.Duration   // since the call of Acquire
-	Local   bool            // handed over in this process, without a request to the store
-	Joined  bool            // the Lock joined an existing hold: see Reentrant
 }
 
 // A RenewedEvent reports the answer to the renewal of a lease, or that there was none.
@@ -135,7 +125,6 @@ type traceHooks struct {
 	waitEnded   hooks[WaitEndedEvent]
 	waitStalled hooks[WaitStalledEvent]
 	waitResumed hooks[WaitResumedEvent]
-	acquired    hooks[AcquiredEvent]
 	renewed     hooks[RenewedEvent]
 	lost        hooks[LostEvent]
 	released    hooks[ReleasedEvent]
@@ -148,7 +137,6 @@ func (l *traceHooks) add(t *Trace) {
 	l.waitEnded.add(t.WaitEnded)
 	l.waitStalled.add(t.WaitStalled)
 	l.waitResumed.add(t.WaitResumed)
-	l.acquired.add(t.Acquired)
 	l.renewed.add(t.Renewed)
 	l.lost.add(t.Lost)
 	l.released.add(t.Released)
@@ -181,17 +169,18 @@ func logTrace(l *slog.Logger) *Trace {
 	ctx := context.Background()
 	return &Trace{
 		WaitEnded: func(e WaitEndedEvent) {
-			g.log(e.Context, waitLevel(e), "wait ended", e.Event, e.Err, slog.Duration("wait", e.Waited))
+			if e.Err != nil {
+				g.log(e.Context, failureLevel(e), "acquire failed", e.Event, e.Err, slog.Duration("wait", e.Waited))
+				return
+			}
+			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
+				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
 		},
 		WaitStalled: func(e WaitStalledEvent) {
 			g.log(e.Context, slog.LevelWarn, "wait stalled", e.Event, e.Err)
 		},
 		WaitResumed: func(e WaitResumedEvent) {
 			g.log(e.Context, slog.LevelInfo, "wait resumed", e.Event, nil, slog.Duration("stalled", e.Stalled))
-		},
-		Acquired: func(e AcquiredEvent) {
-			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
-				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
 		},
 		Renewed: func(e RenewedEvent) {
 			level, message := slog.LevelDebug, "lock renewed"
@@ -227,12 +216,10 @@ func logTrace(l *slog.Logger) *Trace {
 	}
 }
 
-// waitLevel returns the level of the line for the end of a wait. It is a warning if the store has
-// failed, and not if somebody holds the lock, or the caller has given up or made a mistake.
-func waitLevel(e WaitEndedEvent) slog.Level {
-	if e.Err == nil {
-		return slog.LevelDebug
-	}
+// failureLevel returns the level of the line for an Acquire that failed. It is a warning if the
+// store has failed, and not if somebody holds the lock, or the caller has given up or made a
+// mistake.
+func failureLevel(e WaitEndedEvent) slog.Level {
 	if errors.Is(e.Err, ErrUnavailable) { // even if the caller has given up meanwhile
 		return slog.LevelWarn
 	}

@@ -47,9 +47,6 @@ func traceAll(record func(what string, e event)) *snib.Trace {
 			record("ended", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined,
 				Err: e.Err})
 		},
-		Acquired: func(e snib.AcquiredEvent) {
-			record("acquired", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined})
-		},
 		Renewed: func(e snib.RenewedEvent) {
 			record("renewed", event{Event: e.Event, Took: e.Took, TTL: e.TTL, Margin: e.Margin, Left: e.Left, Err: e.Err})
 		},
@@ -103,9 +100,9 @@ func TestTraceAndLog(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		want := []string{
-			"started a 0s <nil>", "ended a 0s <nil>", "acquired a 0s <nil>", "released a 1s <nil>",
+			"started a 0s <nil>", "ended a 0s <nil>", "released a 1s <nil>",
 			"started a 0s <nil>", `ended a 0s snib: acquire "a" (memory): the lock is held`,
-			"started b 0s <nil>", "ended b 0s <nil>", "acquired b 0s <nil>",
+			"started b 0s <nil>", "ended b 0s <nil>",
 			"renewed b 0s <nil>", "renewed b 0s <nil>", "renewed b 0s <nil>", "renewed b 0s <nil>",
 			"lost b 40s the lock was lost: MaxHold of 40s is over",
 		}
@@ -117,8 +114,8 @@ func TestTraceAndLog(t *testing.T) {
 	})
 }
 
-// A metric of current holds can count up for each Acquired without Joined, and
-// down for each Released or Lost.
+// A metric of current holds can count up for each WaitEnded without Err and Joined,
+// and down for each Released or Lost.
 func TestTraceTellsEachHoldOnce(t *testing.T) {
 	type step = func(t *testing.T, l *snib.Locker) (release func())
 	tests := []struct {
@@ -168,12 +165,10 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 			joined := func(e event) bool { return e.Joined }
 			queued := func(e event) bool { return e.Queued == 1 }
 			got := []int{
-				count("ended", all), count("ended", joined), count("acquired", all), count("acquired", joined),
-				count("released", all), count("released", queued),
+				count("ended", all), count("ended", joined), count("released", all), count("released", queued),
 			}
-			if want := []int{tt.locks, tt.joined, tt.locks, tt.joined, tt.ends, tt.queued}; !slices.Equal(got, want) {
-				t.Errorf("ended, of these joined, acquired, of these joined, released, of these with one in the queue = %v, "+
-					"want %v", got, want)
+			if want := []int{tt.locks, tt.joined, tt.ends, tt.queued}; !slices.Equal(got, want) {
+				t.Errorf("ended, of these joined, released, of these with one in the queue = %v, want %v", got, want)
 			}
 		})
 	}
@@ -325,7 +320,7 @@ func TestTraceGetsTheContextOfAcquire(t *testing.T) {
 	lock, err := l.Acquire(context.WithValue(t.Context(), key{}, "here"), "a")
 	wantErr(t, "Acquire", err, nil)
 	release(t, lock)
-	for _, what := range []string{"started", "ended", "acquired"} {
+	for _, what := range []string{"started", "ended"} {
 		if told := r.eventsOf(what); len(told) != 1 || told[0].Context == nil || told[0].Context.Value(key{}) != "here" {
 			t.Errorf("%s: %+v, want the context that Acquire was called with", what, told)
 		}
@@ -364,6 +359,8 @@ func TestLogKeys(t *testing.T) {
 		return send()
 	}
 	release(t, acquire(t, l, "a"))
+	_, err := l.Acquire(t.Context(), "")
+	wantErr(t, "Acquire without a name", err, snib.ErrInvalid)
 	lock := acquire(t, l, "broken")
 	until("lock renewed")
 	if err := d.Driver.Break(t.Context(), "broken", lock.ID()); err != nil {
@@ -419,28 +416,28 @@ func TestLogLevels(t *testing.T) {
 		name, message, level string
 		run                  func(*testing.T, *fault.Driver, *snib.Locker)
 	}{
-		{"Held", "wait ended", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+		{"Held", "acquire failed", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
 			acquire(t, l, "a")
 			_, err := l.TryAcquire(t.Context(), "a")
 			wantErr(t, "TryAcquire", err, snib.ErrHeld)
 		}},
-		{"GivenUp", "wait ended", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+		{"GivenUp", "acquire failed", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
 			acquire(t, l, "a")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := l.Acquire(ctx, "a")
 			wantErr(t, "Acquire", err, context.DeadlineExceeded)
 		}},
-		{"BadName", "wait ended", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+		{"BadName", "acquire failed", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
 			_, err := l.Acquire(t.Context(), "")
 			wantErr(t, "Acquire", err, snib.ErrInvalid)
 		}},
-		{"Outage", "wait ended", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+		{"Outage", "acquire failed", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
 			d.Sever(fault.Fail)
 			_, err := l.TryAcquire(t.Context(), "a")
 			wantErr(t, "TryAcquire", err, snib.ErrUnavailable)
 		}},
-		{"GivenUpInOutage", "wait ended", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+		{"GivenUpInOutage", "acquire failed", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
 			d.Sever(fault.Hang)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

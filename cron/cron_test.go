@@ -227,7 +227,7 @@ func TestOutage(t *testing.T) {
 				if ran || !errors.Is(err, snib.ErrUnavailable) || errors.Is(err, snib.ErrHeld) {
 					t.Errorf("Run = %v, %v; want false, ErrUnavailable", ran, err)
 				}
-				if !strings.Contains(log.String(), `level=WARN msg="wait ended" lock=report`) {
+				if !strings.Contains(log.String(), `level=WARN msg="acquire failed" lock=report`) {
 					t.Errorf("no warning in the log: %q", log.String())
 				}
 			})

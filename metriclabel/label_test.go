@@ -39,10 +39,36 @@ func TestReasonOf(t *testing.T) {
 	}
 }
 
+func TestClass(t *testing.T) {
+	for name, want := range map[string]string{
+		"invoices/2026-11":          "invoices",
+		"invoices":                  "invoices",
+		"cron/report":               "cron/report",
+		"shop/42/cart/7":            "shop",
+		"v2/orders/17":              "v2/orders",
+		"order:42:pay":              "order",
+		"user_1000":                 "user",
+		"tenant a 7":                "tenant a",
+		"sha256":                    "sha256",
+		"job-":                      "job-",
+		"-1":                        "",
+		"2026-11-21":                "2026",
+		"größe/9":                   "größe",
+		"ключ9":                     "ключ9",
+		"":                          "",
+		"a/b:c.1":                   "a/b:c",
+		"upload/a81bc81b-dead-4e5d": "upload/a81bc81b-dead",
+	} {
+		if got := metriclabel.Class(name); got != want {
+			t.Errorf("Class(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
 // Names that no lock can have don't become classes, of which there may be only so many.
 func TestRefusedNames(t *testing.T) {
 	type counts struct{ class string }
-	classes, err := metriclabel.NewClasses(nil, 2, 1, func(class string) *counts { return &counts{class} })
+	classes, err := metriclabel.NewClasses(nil, 2, func(class string) *counts { return &counts{class} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,41 +84,5 @@ func TestRefusedNames(t *testing.T) {
 	}
 	if n := classes.Folded(); n != 0 {
 		t.Errorf("%d names were folded", n)
-	}
-}
-
-// TestShards checks that a class has several counts for different names, that a name always has the
-// same one, whatever text says it, and that All knows them all.
-func TestShards(t *testing.T) {
-	type counts struct {
-		class string
-		n     int
-	}
-	const shards, names = 4, 1000
-	classes, err := metriclabel.NewClasses(nil, 1, shards, func(class string) *counts { return &counts{class: class} })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range names {
-		for _, class := range []string{"order", "folded"} { // the second is one too many
-			name := fmt.Sprintf("%s/%d", class, i)
-			found := classes.Name(name)
-			found.n++
-			if again := classes.Name(strings.Clone(name)); again != found {
-				t.Fatalf("the counts of %q are %v, and then %v", name, found, again)
-			}
-		}
-	}
-	got := map[string]int{}
-	for _, class := range classes.All() {
-		if len(class) != shards { // a thousand names need all
-			t.Errorf("%d counts of %q, want %d", len(class), class[0].class, shards)
-		}
-		for _, c := range class {
-			got[c.class] += c.n
-		}
-	}
-	if len(got) != 2 || got["order"] != names || got[metriclabel.Other] != names {
-		t.Errorf("counts %v, want %d of order and of other", got, names)
 	}
 }

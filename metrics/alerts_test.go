@@ -67,8 +67,8 @@ func TestExpositionIsGood(t *testing.T) {
 	}
 }
 
-// exposition returns what a collector exports, in the text format.
-func exposition(t *testing.T, c *metrics.Collector) string {
+// exposition returns what a collector exports, in the text format. A registry checks it.
+func exposition(t testing.TB, c *metrics.Collector) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	if err := r.Register(c); err != nil {
@@ -76,6 +76,9 @@ func exposition(t *testing.T, c *metrics.Collector) string {
 	}
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	if answer.Code != 200 {
+		t.Fatalf("scrape: %s", answer.Body)
+	}
 	return answer.Body.String()
 }
 

@@ -1,7 +1,6 @@
 package metrics_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -26,26 +25,6 @@ func BenchmarkCost(b *testing.B) {
 			for b.Loop() {
 				release(b, acquire(b, l, "invoices/2026-11"))
 			}
-		})
-	}
-}
-
-// BenchmarkCostShared is BenchmarkCost for goroutines that have nothing in common but, in one
-// variant, the collector.
-func BenchmarkCostShared(b *testing.B) {
-	shared := newCollector(b, metrics.Options{}).Trace()
-	for name, trace := range map[string]func() *snib.Trace{
-		"own":    func() *snib.Trace { return newCollector(b, metrics.Options{}).Trace() },
-		"shared": func() *snib.Trace { return shared },
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.RunParallel(func(pb *testing.PB) {
-				l := open(b, memlock.New(), snib.Tracing(trace()))
-				lock := fmt.Sprintf("invoices/%p", l)
-				for pb.Next() {
-					release(b, acquire(b, l, lock))
-				}
-			})
 		})
 	}
 }

@@ -16,11 +16,5 @@
 //
 // A lock's name is not a label: a million names would be tens of millions of time series. The
 // label "resource" is a class of names, computed by [Options].Resource. There are at most
-// [Options].MaxResources classes; the names of further ones are counted together as [Other].
-//
-// # Cost
-//
-// Each hold costs a few atomic additions and no allocation; docs/metrics.md has
-// figures. Counters are read one after the other during a scrape, so related values
-// can differ by the events in between.
+// [Options].MaxResources classes; the names of further ones are counted together as "other".
 package metrics

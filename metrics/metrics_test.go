@@ -7,14 +7,12 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -61,53 +59,24 @@ func release(t testing.TB, lock *snib.Lock) {
 
 func memory() driver.Driver { return memlock.New() }
 
-// A scrape maps the series that Prometheus would read, such as name{label="value"}, to their
-// values. Histograms have series with the suffixes _count, _sum and _bucket.
+// A scrape maps the series that Prometheus reads, such as name{label="value"}, to their values.
 type scrape map[string]float64
 
-// read scrapes a collector through a registry that checks the metrics.
-func read(t testing.TB, c prometheus.Collector) scrape {
+func read(t testing.TB, c *metrics.Collector) scrape {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(c); err != nil {
-		t.Fatalf("Register: %v", err)
-	}
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatalf("Gather: %v", err)
-	}
 	got := scrape{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			got.add(f.GetName(), m)
+	for line := range strings.Lines(exposition(t, c)) {
+		if strings.HasPrefix(line, "#") {
+			continue
 		}
+		end := strings.LastIndexByte(line, ' ')
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[end:]), 64)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		got[line[:end]] = value
 	}
 	return got
-}
-
-func (s scrape) add(name string, m *dto.Metric) {
-	var labels []string
-	for _, l := range m.GetLabel() {
-		labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-	}
-	series := func(suffix string, more ...string) string {
-		all := append(slices.Clone(labels), more...)
-		if len(all) == 0 {
-			return name + suffix
-		}
-		return name + suffix + "{" + strings.Join(all, ",") + "}"
-	}
-	switch h := m.GetHistogram(); {
-	case h != nil:
-		s[series("_count")], s[series("_sum")] = float64(h.GetSampleCount()), h.GetSampleSum()
-		for _, b := range h.GetBucket() {
-			s[series("_bucket", fmt.Sprintf("le=\"%v\"", b.GetUpperBound()))] = float64(b.GetCumulativeCount())
-		}
-	case m.GetCounter() != nil:
-		s[series("")] = m.GetCounter().GetValue()
-	default:
-		s[series("")] = m.GetGauge().GetValue()
-	}
 }
 
 // check checks the values of the wanted series.

@@ -10,14 +10,8 @@ import (
 	"github.com/sniblock/snib/metriclabel"
 )
 
-// A survey is the latest survey of one store. The map found is not changed once it is stored.
-type survey struct {
-	backend  string
-	failures uint64
-
-	at    time.Time // zero until one has succeeded
-	found map[string]*classCounts
-}
+// A survey contains the counts of each class of names. It does not change once it is stored.
+type survey map[string]*classCounts
 
 // A Listing lists more locks for a [Collector.Survey] to count, such as those of other libraries
 // in Redis:
@@ -76,9 +70,8 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 }
 
 // countLocks counts the holds and waiters in the store and in more listings by class.
-func (c *Collector) countLocks(ctx context.Context, store driver.Inspector,
-	more []Listing) (map[string]*classCounts, error) {
-	found := map[string]*classCounts{}
+func (c *Collector) countLocks(ctx context.Context, store driver.Inspector, more []Listing) (survey, error) {
+	found := survey{}
 	waitedFor := map[string]bool{} // foreign locks, which may be in a listing, too
 	err := store.List(ctx, "", func(s driver.Status) bool {
 		if len(more) > 0 && len(s.Holders) > 0 && s.Holders[0].Token == 0 {
@@ -102,10 +95,10 @@ func (c *Collector) countLocks(ctx context.Context, store driver.Inspector,
 }
 
 // countLock adds the holds and waiters of a lock to those of its class.
-func (c *Collector) countLock(found map[string]*classCounts, s driver.Status) {
+func (c *Collector) countLock(found survey, s driver.Status) {
 	class := c.resources.Of(s.Name)
 	if found[class] == nil && len(found) >= c.resources.Most() {
-		class = Other
+		class = metriclabel.Other
 	}
 	p := found[class]
 	if p == nil {
@@ -125,33 +118,15 @@ func (c *Collector) countLock(found map[string]*classCounts, s driver.Status) {
 }
 
 // recordSurvey stores the result of a survey, or counts its failure.
-func (c *Collector) recordSurvey(backend string, found map[string]*classCounts, err error) {
+func (c *Collector) recordSurvey(backend string, found survey, err error) {
 	backend = metriclabel.Clean(backend)
+	failures := c.vectors.surveyFailures.WithLabelValues(backend) // exported as zero if there is none
+	if err != nil {
+		failures.Inc()
+		return
+	}
+	c.vectors.surveyed.WithLabelValues(backend).SetToCurrentTime()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.surveys[backend]
-	if s == nil {
-		s = &survey{backend: backend}
-		c.surveys[backend] = s
-	}
-	if err != nil {
-		s.failures++
-		return
-	}
-	s.at, s.found = time.Now(), found
-}
-
-func (c *Collector) collectSurvey(out writer, s *survey) {
-	d := &c.descs
-	out.counter(d.surveyFailures, s.failures, s.backend)
-	if s.at.IsZero() {
-		return
-	}
-	out.gauge(d.surveyed, float64(s.at.UnixMilli())/1000, s.backend)
-	for class, p := range s.found {
-		out.gauge(d.stored, float64(p.holds), s.backend, class)
-		out.gauge(d.storeWaiting, float64(p.waiters), s.backend, class)
-		out.gauge(d.longest, p.longest.Seconds(), s.backend, class)
-		out.gauge(d.endless, float64(p.endless), s.backend, class)
-	}
+	c.surveys[backend] = found
 }

@@ -75,7 +75,7 @@ var helperMutants = []mutant{
 	},
 	{
 		guarantee: "metrics", pkg: "metriclabel",
-		in:    "Classes.counts",
+		in:    "Classes.Class",
 		old:   "class != Other && len(c.byClass) < c.limit",
 		new:   "class != Other",
 		tests: "TestMillionNames", testsIn: "metrics",

@@ -19,8 +19,8 @@ const scope = "github.com/sniblock/snib/metrics/otelmetrics"
 // Options configure [Metrics]. The zero value is a good default.
 type Options struct {
 	// Resource returns the class of a lock's name, which becomes the attribute "resource". It
-	// must be safe for concurrent use, and is also called with invalid names. By default it is
-	// the part of the name before the first separator that is followed by a digit.
+	// must be safe for concurrent use, and is also called with invalid names. Nil means
+	// [metriclabel.Class].
 	Resource func(name string) string
 
 	// MaxResources bounds the number of classes; the names of further classes are
@@ -34,7 +34,7 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w: the MeterProvider is nil", snib.ErrInvalid)
 	}
-	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, 1, newClass)
+	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newClass)
 	if err != nil {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -207,53 +206,14 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 	}
 }
 
-func TestMillionNames(t *testing.T) {
-	const limit = 20
-	trace, read := newCountingTrace(t, otelmetrics.Options{MaxResources: limit,
-		Resource: func(name string) string { return name }})
-	for i := range 1_000_000 {
-		trace.WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: fmt.Sprintf("lock-%d", i)}, Context: t.Context()})
-	}
-	got := read()
-	if len(got) != limit+2 { // plus the resource "other" and the overflows
-		t.Errorf("a million names make %d series, want %d", len(got), limit+2)
-	}
-	check(t, got, map[string]float64{
-		"distributed_lock_waiting{resource=other}":    1_000_000 - limit,
-		"distributed_lock_resource_overflows_total{}": 1_000_000 - limit,
-	})
-}
-
-// newRecordingTrace returns a Trace whose spans are recorded, with its recorder and
-// its provider.
-func newRecordingTrace(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerProvider, *snib.Trace) {
-	t.Helper()
-	recorder := tracetest.NewSpanRecorder()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	trace, err := otelmetrics.Spans(provider)
-	if err != nil {
-		t.Fatalf("Spans: %v", err)
-	}
-	return recorder, provider, trace
-}
-
-// describe returns those parts of each ended span that the tests compare.
-func describe(spans []sdktrace.ReadOnlySpan) (all []string) {
-	for _, s := range spans {
-		text := fmt.Sprintf("%s %v %v", s.Name(), s.EndTime().Sub(s.StartTime()), s.Status().Code)
-		for _, kv := range s.Attributes() {
-			if kv.Key == "snib.reason" || kv.Key == "snib.loss" {
-				text += fmt.Sprintf(" %s=%s", kv.Key, kv.Value.String())
-			}
-		}
-		all = append(all, text)
-	}
-	return all
-}
-
 func TestSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		recorder, provider, trace := newRecordingTrace(t)
+		recorder := tracetest.NewSpanRecorder()
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+		trace, err := otelmetrics.Spans(provider)
+		if err != nil {
+			t.Fatalf("Spans: %v", err)
+		}
 		l := open(t, memlock.New(), snib.Tracing(trace))
 		ctx, request := provider.Tracer("test").Start(t.Context(), "request")
 		first, err := l.Acquire(ctx, "a")
@@ -263,87 +223,36 @@ func TestSpans(t *testing.T) {
 		if _, err := l.TryAcquire(ctx, "a"); !errors.Is(err, snib.ErrHeld) {
 			t.Fatalf("TryAcquire = %v, want %v", err, snib.ErrHeld)
 		}
-		go func() {
-			time.Sleep(2 * time.Second)
-			if err := first.Release(); err != nil {
-				t.Errorf("Release: %v", err)
-			}
-		}()
-		second, err := l.With(snib.MaxHold(3*time.Second)).Acquire(ctx, "a")
+		if _, err := l.Acquire(ctx, ""); !errors.Is(err, snib.ErrInvalid) {
+			t.Fatalf("Acquire without a name = %v, want %v", err, snib.ErrInvalid)
+		}
+		time.AfterFunc(2*time.Second, func() { release(t, first) })
+		second, err := l.Acquire(ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-second.Lost()
-		synctest.Wait()
-		ended := recorder.Ended()
-		want := []string{
-			"snib.acquire 0s Unset",
-			"snib.acquire 0s Unset snib.reason=busy",
-			"snib.hold 2s Unset",
-			"snib.acquire 2s Unset",
-			"snib.hold 3s Error snib.loss=max_hold",
+		var got []string
+		for _, s := range recorder.Ended() {
+			text := fmt.Sprintf("%s %v %v", s.Name(), s.EndTime().Sub(s.StartTime()), s.Status().Code)
+			for _, kv := range s.Attributes() {
+				text += fmt.Sprintf(" %s=%s", kv.Key, kv.Value.String())
+			}
+			got = append(got, text)
+			if s.Parent().SpanID() != request.SpanContext().SpanID() {
+				t.Errorf("the parent of %s is not the span of the request", text)
+			}
 		}
-		got := describe(ended)
-		slices.Sort(got)
-		slices.Sort(want)
+		want := []string{
+			fmt.Sprintf("snib.acquire 0s Unset snib.lock=a snib.backend=memory snib.fence=%d", first.Token()),
+			"snib.acquire 0s Unset snib.lock=a snib.backend=memory snib.reason=busy",
+			"snib.acquire 0s Error snib.lock= snib.backend=memory snib.reason=invalid",
+			fmt.Sprintf("snib.acquire 2s Unset snib.lock=a snib.backend=memory snib.fence=%d", second.Token()),
+		}
 		if !slices.Equal(got, want) {
 			t.Errorf("spans:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		for _, s := range ended {
-			if s.Parent().SpanID() != request.SpanContext().SpanID() {
-				t.Errorf("the parent of %s is not the span of the request", s.Name())
-			}
-			if s.Name() == otelmetrics.HoldSpan && !slices.ContainsFunc(s.Attributes(), func(kv attribute.KeyValue) bool {
-				return kv.Key == "snib.fence" && (kv.Value.AsInt64() == int64(first.Token()) ||
-					kv.Value.AsInt64() == int64(second.Token()))
-			}) {
-				t.Errorf("a hold has the attributes %v, without its token", s.Attributes())
-			}
-		}
-		if err := second.Release(); !errors.Is(err, snib.ErrLost) {
-			t.Errorf("Release = %v, want %v", err, snib.ErrLost)
-		}
+		release(t, second)
 	})
-}
-
-// TestSpanOfHoldThatIsLostAtOnce checks that a loss may be reported before the hold
-// that was lost.
-func TestSpanOfHoldThatIsLostAtOnce(t *testing.T) {
-	recorder, _, trace := newRecordingTrace(t)
-	e := snib.Event{Name: "a", Token: 7}
-	for range 2 { // the second time checks that nothing was left behind
-		trace.Lost(snib.LostEvent{Event: e, Loss: snib.LossExpired, Err: snib.ErrLost})
-		trace.Acquired(snib.AcquiredEvent{Event: e, Context: t.Context()})
-	}
-	got := describe(recorder.Ended())
-	holds := slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, otelmetrics.HoldSpan) })
-	if len(holds) != 2 || !strings.Contains(holds[1], codes.Error.String()) ||
-		!strings.Contains(holds[1], "snib.loss=expired") {
-		t.Errorf("ended spans of holds: %q, want two that were lost", holds)
-	}
-}
-
-// TestSpansOfReentry checks that re-entering a lock creates no second span of a hold.
-func TestSpansOfReentry(t *testing.T) {
-	recorder, _, trace := newRecordingTrace(t)
-	l := open(t, memlock.New(), snib.Tracing(trace), snib.Reentrant())
-	outer := acquire(t, l, "a")
-	inner, err := l.Acquire(outer.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	release(t, inner)
-	release(t, outer)
-	holds := 0
-	for _, s := range recorder.Ended() {
-		if s.Name() == otelmetrics.HoldSpan {
-			holds++
-		}
-	}
-	if holds != 1 || len(recorder.Ended()) != len(recorder.Started()) {
-		t.Errorf("%d holds, %d spans begun and %d ended; want 1 hold, and all ended", holds, len(recorder.Started()),
-			len(recorder.Ended()))
-	}
 }
 
 func TestProvidersAreNeeded(t *testing.T) {
