@@ -128,9 +128,25 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // Break implements [driver.Inspector]. It deletes no key that has no lease.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	return d.endByID(ctx, name, id, func(ctx context.Context, e entry, held []clientv3.Cmp) (bool, error) {
-		return d.endHold(ctx, held, e.key, "", 0)
-	})
+	if err := d.life.Ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := d.life.During(ctx)
+	defer cancel()
+	now, err := d.getKeys(ctx, name)
+	if err != nil {
+		return explain(err)
+	}
+	holders, _ := parseQueue(name, now.Kvs).split()
+	for _, e := range holders {
+		if e.info.ID != id || e.etcdLease == 0 {
+			continue
+		}
+		if existed, err := d.deleteKey(ctx, e.key, e.revision); existed || err != nil {
+			return explain(err)
+		}
+	}
+	return driver.ErrLost
 }
 
 // Withdraw implements [driver.Inspector]: the place of a dead process ends with its session.

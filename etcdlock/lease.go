@@ -31,7 +31,7 @@ type lease struct {
 	key         string
 	nonce       string // part of the key
 	revision    int64
-	blockSize   int            // the number of tokens that are reserved
+	grant       driver.Grant
 	since       driver.Instant // the grant, or a little later
 	mayReappear bool           // an abandoned request may put the key again
 	releaseSem  chan struct{}  // of capacity 1: held during a release
@@ -42,13 +42,13 @@ type lease struct {
 
 	mu                sync.Mutex
 	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
-	releaseUnanswered bool // a release was not answered
+	releaseUnanswered bool // a release was not answered; guarded by releaseSem
 	ended             bool
 	releaseErr        error // the result of Release; does not change once the lease has ended
 }
 
-// findLease returns the lease of a name for which match is true, or nil.
-func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
+// findLease returns the lease of a name that has a token, or nil.
+func (d *Driver) findLease(name string, token uint64) *lease {
 	s := d.session.Load()
 	if s == nil {
 		return nil
@@ -56,7 +56,7 @@ func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.leases {
-		if l.req.Name == name && match(l) {
+		if l.req.Name == name && l.hasToken(token) {
 			return l
 		}
 	}
@@ -74,7 +74,7 @@ func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
 // apart: it does not stop a goroutine that still writes after its own release. For a hold that
 // this driver does not have, the comparison never succeeds.
 func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
-	l := d.findLease(name, func(l *lease) bool { return l.hasToken(token) })
+	l := d.findLease(name, token)
 	if l == nil {
 		return clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "<", 0)
 	}
@@ -83,20 +83,12 @@ func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
 
 // hasToken reports whether a token belongs to the lease.
 func (l *lease) hasToken(token uint64) bool {
-	first := tokenOf(l.revision)
-	return first <= token && token-first < uint64(l.blockSize)
+	return l.grant.Token <= token && token-l.grant.Token < uint64(l.grant.Tokens)
 }
 
-// A handle is a lease and its grant, which is zero if the lease was found by its id. It implements
-// [driver.Lease].
-type handle struct {
-	*lease
-	grant driver.Grant
-}
-
-// tellsWanted reports whether the holder is told that another process waits. A lease with one token
-// can't be handed over, so it does not need to know.
-func (l *lease) tellsWanted() bool { return l.blockSize > 1 }
+// Lease returns the lease with the given id on a lock. Only what [Driver.Acquire] has returned can
+// be used: the methods of other leases, and Renew, return [errors.ErrUnsupported].
+func (d *Driver) Lease(_, id string, _ time.Duration) driver.Lease { return driverkit.RemoteLease(id) }
 
 // signalWanted tells the holder that another process waits.
 func (l *lease) signalWanted() {
@@ -109,7 +101,7 @@ func (l *lease) signalWanted() {
 func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
-func (h *handle) Grant() driver.Grant { return h.grant }
+func (l *lease) Grant() driver.Grant { return l.grant }
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
@@ -228,65 +220,60 @@ func (l *lease) minLeft() time.Duration { return max(0, l.req.MinHold-driver.Now
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {
-	var value string
-	var minHold int64
-	if l.minLeft() > 0 {
-		l.mu.Lock()
-		value, minHold = l.value(), l.info.MinHold
-		l.mu.Unlock()
+	if err := l.beginMinHold(ctx); err != nil {
+		return err
 	}
-	wasHeld, err := l.d.endHold(ctx, l.isHeld(), l.key, value, minHold)
+	wasHeld, err := l.deleteOrKeep(ctx)
 	switch {
 	case err != nil:
-		l.releaseUnanswered = true // guarded by releaseSem
+		l.releaseUnanswered = true
 		return err
 	case !wasHeld && !l.releaseUnanswered:
 		return errKeyGone
-	case minHold != 0:
+	case l.info.MinHold != 0:
 		// The etcd lease lasts whole seconds, at least two. We end it in time.
-		time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(clientv3.LeaseID(minHold)) }) })
+		time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(clientv3.LeaseID(l.info.MinHold)) }) })
 	}
 	return nil
 }
 
-// isHeld returns the condition that the key exists, and was not released by another process, which
-// may have attached it to another etcd lease for MinHold.
-func (l *lease) isHeld() []clientv3.Cmp { return isHeldIn(l.key, l.revision, int64(l.s.id)) }
-
-// isHeldIn returns the condition that a key is the one that was created at a revision, and that it
-// is attached to an etcd lease.
-func isHeldIn(key string, revision, etcdLease int64) []clientv3.Cmp {
-	return append(isCreatedAt(key, revision), clientv3.Compare(clientv3.LeaseValue(key), "=", etcdLease))
+// beginMinHold grants, once, the etcd lease that keeps the key for what is left of MinHold.
+func (l *lease) beginMinHold(ctx context.Context) error {
+	left := l.minLeft()
+	if left == 0 || l.info.MinHold != 0 {
+		return nil
+	}
+	granted, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return l.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
+	})
+	if err == nil {
+		l.mu.Lock()
+		l.info.MinHold = int64(granted.ID)
+		l.mu.Unlock()
+	}
+	return err
 }
 
-// endHold deletes the key of a hold, or attaches it to the etcd lease minHold, unless that is 0 or
-// over. It reports whether the key was held.
-func (d *Driver) endHold(ctx context.Context, held []clientv3.Cmp, key, value string,
-	minHold int64) (wasHeld bool, err error) {
-	if minHold != 0 {
-		put := clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(minHold)))
-		answer, err := d.commit(ctx, held, []clientv3.Op{put}, nil)
-		if !isLeaseGone(err) {
+// deleteOrKeep deletes the key, or attaches it to the etcd lease that keeps it for MinHold. It
+// reports whether the key existed.
+func (l *lease) deleteOrKeep(ctx context.Context) (existed bool, err error) {
+	exists := isCreatedAt(l.key, l.revision)
+	if l.minLeft() > 0 {
+		l.mu.Lock()
+		put := clientv3.OpPut(l.key, l.value(), clientv3.WithLease(clientv3.LeaseID(l.info.MinHold)))
+		l.mu.Unlock()
+		answer, err := l.d.commit(ctx, exists, []clientv3.Op{put}, nil)
+		if !isLeaseGone(err) { // else MinHold is over
 			return err == nil && answer.Succeeded, err
 		}
 	}
-	answer, err := d.commit(ctx, held, []clientv3.Op{clientv3.OpDelete(key)}, nil)
-	return err == nil && answer.Succeeded, err
+	return l.d.deleteKey(ctx, l.key, l.revision)
 }
 
-// recordMinHold begins MinHold, and records that in the key, so that a release by any process keeps
-// it. If the key is gone, the error matches ErrLost.
-func (l *lease) recordMinHold(ctx context.Context) error {
-	granted, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return l.d.client.Grant(ctx, int64((l.req.MinHold+time.Second-1)/time.Second))
-	})
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	l.info.MinHold, l.infoRecorded = int64(granted.ID), false
-	l.mu.Unlock()
-	return l.checkKey(ctx)
+// deleteKey deletes the key that was created at a revision. It reports whether the key existed.
+func (d *Driver) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
+	answer, err := d.commit(ctx, isCreatedAt(key, revision), []clientv3.Op{clientv3.OpDelete(key)}, nil)
+	return err == nil && answer.Succeeded, err
 }
 
 // Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same time
@@ -300,13 +287,13 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	answers := make([]driver.Renewal, len(due))
 	var leases []*lease
 	for i, one := range due {
-		h, ok := one.(*handle)
+		l, ok := one.(*lease)
 		if !ok {
 			answers[i].Err = driverkit.RemoteError()
 			continue
 		}
-		if answers[i].Err = cmp.Or(h.endError(), context.Cause(ctx)); answers[i].Err == nil {
-			leases = append(leases, h.lease)
+		if answers[i].Err = cmp.Or(l.endError(), context.Cause(ctx)); answers[i].Err == nil {
+			leases = append(leases, l)
 		}
 	}
 	if len(leases) == 0 {
@@ -316,15 +303,15 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	failed := d.checkKeys(ctx, leases, recordIfSpace)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
-		h, ok := one.(*handle)
+		l, ok := one.(*lease)
 		if !ok {
 			continue
 		}
-		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err)); answers[i].Err == nil {
+		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[l], l.s.err(), err)); answers[i].Err == nil {
 			answers[i].Start = start
 		}
 		if driverkit.SaysLost(ctx, answers[i].Err) {
-			h.lose(answers[i].Err)
+			l.lose(answers[i].Err)
 		}
 	}
 	return answers
@@ -396,10 +383,10 @@ func (l *lease) checkOp(record recording) (clientv3.Op, info) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if record == recordNothing || l.infoRecorded {
-		return clientv3.OpGet(l.key), info{} // with keys only, etcd 3.7 omits the lease
+		return clientv3.OpGet(l.key, clientv3.WithKeysOnly()), info{}
 	}
 	put := clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())
-	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{put}, nil), l.info
+	return clientv3.OpTxn(isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil), l.info
 }
 
 // value returns the value of the key while it holds the lock. It is called with the mutex held.
@@ -415,7 +402,7 @@ func (l *lease) value() string {
 // is old by now, the next renewal writes again: it may have overwritten a newer label.
 func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp, sent info) bool {
 	if r := answer.GetResponseRange(); r != nil {
-		return len(r.Kvs) > 0 && r.Kvs[0].CreateRevision == l.revision && r.Kvs[0].Lease == int64(l.s.id)
+		return len(r.Kvs) > 0 && r.Kvs[0].CreateRevision == l.revision
 	}
 	held := answer.GetResponseTxn().GetSucceeded()
 	l.mu.Lock()

@@ -28,8 +28,7 @@ type info struct {
 
 	Kind driver.HolderKind `json:"kind,omitempty"`
 
-	// MinHold is the etcd lease to which a release attaches the key, if the request has a MinHold. It
-	// was granted when the lock was, and lasts as long as MinHold.
+	// MinHold is the etcd lease to which a release has attached the key for the rest of its MinHold.
 	MinHold int64 `json:"minHold,omitempty"`
 
 	// For people: etcd does not know the age of a key. In milliseconds since 1970, by the clock

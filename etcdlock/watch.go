@@ -229,8 +229,7 @@ func (s *session) receiveEvents(stream etcdserverpb.Watch_WatchClient) error {
 			continue
 		}
 		for _, ev := range resp.Events {
-			released := ev.Type == mvccpb.Event_DELETE || ev.Kv.Lease != int64(s.id) // which a MinHold needs
-			if released && ev.Kv.ModRevision > l.revision {
+			if ev.Type == mvccpb.Event_DELETE && ev.Kv.ModRevision > l.revision {
 				s.onKeyDeleted(l)
 			}
 		}

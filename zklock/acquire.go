@@ -91,7 +91,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 }
 
 // acquire tries until the lock is granted or further tries are pointless.
-func (a *attempt) acquire(ctx context.Context) (*handle, error) {
+func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	for {
 		h, err := a.try(ctx)
 		switch {
@@ -167,7 +167,7 @@ func (a *attempt) asContender() contender {
 }
 
 // try puts the attempt into the queue, unless it is there, and waits until the lock is granted.
-func (a *attempt) try(ctx context.Context) (*handle, error) {
+func (a *attempt) try(ctx context.Context) (*lease, error) {
 	s, err := a.d.session(ctx)
 	if s != a.s && s != nil {
 		a.s, a.creation, a.node = s, nil, "" // a node of another session is not ours
@@ -191,7 +191,7 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 		a.disconnectedSince = time.Time{}
 		switch {
 		case status.granted:
-			return a.grant(ctx, connSeq)
+			return a.grant(connSeq)
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
@@ -450,21 +450,18 @@ func (a *attempt) hasMoved(names []string) bool {
 }
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
-func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
+func (a *attempt) grant(connSeq int) (*lease, error) {
 	if err := checkZxid(a.stat.Czxid); err != nil {
 		return nil, err
 	}
-	grantedAt := driver.Now()
+	block := blockSizeOf(a.req)
 	l := &lease{
-		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid,
-		blockSize: blockSizeOf(a.req), start: a.start,
-		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1),
-		done: make(chan struct{}),
-	}
-	if a.req.MinHold > 0 {
-		if err := l.recordGrant(ctx); err != nil {
-			return nil, err
-		}
+		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, grantedAt: driver.Now(),
+		grant: driver.Grant{
+			Token: tokenOf(a.stat.Czxid), Tokens: block, Start: a.start, TTL: a.s.leaseTTL(),
+			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
+		},
+		releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := a.s.register(l, connSeq); err != nil {
 		return nil, err
@@ -473,9 +470,7 @@ func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	if a.hasFollower && a.req.Slots > 0 {
 		l.notifyNextWaiter()
 	}
-	return &handle{l, driver.Grant{
-		Token: tokenOf(l.zxid), Tokens: l.blockSize, Start: l.start, TTL: l.s.leaseTTL(), TellsWanted: l.tellsWanted(),
-	}}, nil
+	return l, nil
 }
 
 // cleanUp deletes the attempt's node. It does not depend on the context of Acquire.

@@ -540,9 +540,9 @@ func readNode(path string) func(*zk.Conn) (snapshot, error) {
 	return func(conn *zk.Conn) (snapshot, error) { return watchKey{path: path}.read(conn, false) }
 }
 
-// setNode changes the data of a node that has a version, or any version if that is -1.
-func setNode(path string, data []byte, version int32) func(*zk.Conn) (*zk.Stat, error) {
-	return func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(path, data, version) }
+// setNode changes the data of a node, whatever its version.
+func setNode(path string, data []byte) func(*zk.Conn) (*zk.Stat, error) {
+	return func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(path, data, -1) }
 }
 
 // deleteNode deletes a node, whatever its version.

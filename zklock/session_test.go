@@ -51,7 +51,7 @@ func TestWatchNotSetYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := h.(*handle)
+	l := h.(*lease)
 	l.watchTimer.Stop()
 	key, ev := watchKey{path: l.path}, &watchEvent{changed: make(chan struct{})}
 	s.mu.Lock()
