@@ -38,7 +38,6 @@ type lease struct {
 
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
-	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
 	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
@@ -116,7 +115,7 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	l.mu.Unlock()
 	err := l.checkKey(ctx)
 	if driverkit.SaysLost(ctx, err) {
-		l.lose(err)
+		l.s.onKeyDeleted(l)
 	}
 	return explain(err)
 }
@@ -171,7 +170,7 @@ func (l *lease) checkKey(ctx context.Context) error {
 // later, because it would not expire while the session lives.
 func (l *lease) Release(ctx context.Context) error {
 	l.stopObserving() // nothing will be handed over any more
-	l.s.mute(l)
+	l.s.unregister(l)
 	select {
 	case l.releaseSem <- struct{}{}: // even if ctx is done: the cleanup below must be scheduled
 	default:
@@ -206,7 +205,6 @@ func (l *lease) Release(ctx context.Context) error {
 				err = context.Cause(ctx)
 			}
 		}
-		l.s.unregister(l) // its holder can't rely on it any more
 		l.scheduleCleanup()
 		return explain(err)
 	}
@@ -311,7 +309,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			answers[i].Start = start
 		}
 		if driverkit.SaysLost(ctx, answers[i].Err) {
-			l.lose(answers[i].Err)
+			l.s.onKeyDeleted(l)
 		}
 	}
 	return answers
