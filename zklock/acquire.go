@@ -23,10 +23,10 @@ const (
 	noWaitTimeout = driver.AnswerTimeout * 9 / 10
 )
 
-// unansweredTimeout returns for how long an attempt that may wait goes on without a node. Then the
-// Locker retries. The client library notices only after two thirds of the session's timeout that a
-// server hangs. Within the dial timeout it learns why there is no connection, so unansweredTimeout
-// is longer than that.
+// unansweredTimeout returns for how long an attempt that may wait goes on before it knows its place
+// in the queue. Then the Locker retries. The client library notices only after two thirds of the
+// session's timeout that a server hangs. Within the dial timeout it learns why there is no
+// connection, so unansweredTimeout is longer than that.
 func unansweredTimeout(dialTimeout time.Duration) time.Duration {
 	return max(driver.AnswerTimeout, dialTimeout) + driver.AnswerTimeout/10
 }
@@ -48,8 +48,8 @@ type attempt struct {
 	createdAt driver.Instant // the node's Ctime or later
 
 	hasFollower       bool        // another node stood behind ours at the last check
-	wasQueued         bool        // the attempt has had a node
-	unanswered        *time.Timer // ends an attempt that may wait, and that gets no node in time
+	wasQueued         bool        // the ensemble has said that the attempt has to wait
+	unanswered        *time.Timer // ends an attempt that may wait, and is not told in time whether it has to
 	disconnectedSince time.Time   // when the ensemble became unreachable; zero if it is reachable
 }
 
@@ -195,6 +195,10 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
+		if a.unanswered != nil {
+			a.unanswered.Stop()
+		}
+		a.wasQueued = true
 		a.req.NoteWait(nil)
 		if err := a.wait(ctx, status); err != nil {
 			return nil, err
@@ -250,10 +254,6 @@ func (a *attempt) create(ctx context.Context) error {
 // setNode records that the attempt has a node.
 func (a *attempt) setNode(path string, start driver.Instant) {
 	a.node, a.stat, a.start, a.createdAt = baseName(path), zk.Stat{}, start, driver.Now()
-	if a.unanswered != nil {
-		a.unanswered.Stop()
-	}
-	a.wasQueued = true
 }
 
 // newID returns a random UUID, in the form that Curator writes.
