@@ -119,6 +119,7 @@ func (s *session) negotiatedTimeout() time.Duration {
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
 	s.closing = true
+	begun := s.id != 0
 	s.mu.Unlock()
 	callsDone := make(chan struct{})
 	go func() { s.calls.Wait(); close(callsDone) }()
@@ -132,6 +133,9 @@ func (s *session) close(events <-chan zk.Event) {
 			s.closeConn()
 		}
 		timer.Stop()
+	}
+	if begun && !s.d.life.Over() {
+		s.closeConn() // else the library would close the session, and with it end each LockDelay
 	}
 	s.conn.Close()
 	s.closeConn()
