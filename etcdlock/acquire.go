@@ -49,11 +49,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.check(req); err != nil {
 		return nil, err
 	}
-	if req.NoWait {
-		bounded, cancel := context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
-		defer cancel()
-		ctx = bounded
-	}
 	if req.OnWanted != nil { // a grant may fail after the call, and another one may follow
 		req.OnWanted = sync.OnceFunc(req.OnWanted)
 	}

@@ -14,14 +14,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-const (
-	// cleanupTimeout is how long a failed acquisition waits until its node is deleted. After
-	// that the sweeper continues in the background.
-	cleanupTimeout = driver.CancelTimeout * 3 / 5
-
-	// noWaitTimeout bounds a request that must not wait, if its context does not.
-	noWaitTimeout = driver.AnswerTimeout * 9 / 10
-)
+// cleanupTimeout is how long a failed acquisition waits until its node is deleted. After that the
+// sweeper continues in the background.
+const cleanupTimeout = driver.CancelTimeout * 3 / 5
 
 // unansweredTimeout returns for how long an attempt that may wait goes on before it knows its place
 // in the queue. Then the Locker retries. The client library notices only after two thirds of the
@@ -63,10 +58,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	if req.NoWait {
-		ctx, cancel = context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
-		defer cancel()
-	}
 	a := &attempt{d: d, req: req, folder: d.conf.folder(req.Name), data: newInfo(req).encode(), began: time.Now()}
 	if !req.NoWait {
 		var giveUp context.CancelCauseFunc
