@@ -31,7 +31,6 @@ type attempt struct {
 	key         string // attached to the etcd lease of s; "" for none
 	nonce       string // part of the key
 	revision    int64  // that created the key; 0 if the key is not known to exist
-	recorded    bool   // the value of the key says since when it holds the lock
 	maybePut    bool   // the key may exist
 	mayPutLater bool   // a call that was abandoned may still put the key
 	wasQueued   bool   // the attempt has waited in a queue
@@ -141,7 +140,7 @@ func (a *attempt) tryRound(ctx context.Context) (*lease, error) {
 	if a.key == "" || a.s != s {
 		a.s, a.nonce = s, a.d.nonces.take()
 		a.key = keyOf(a.req.Name, int64(s.id), a.nonce)
-		a.revision, a.recorded, a.maybePut, a.mayPutLater = 0, false, false, false
+		a.revision, a.maybePut, a.mayPutLater = 0, false, false
 	}
 	if a.req.NoWait {
 		if err := a.precheck(ctx); err != nil {
@@ -215,19 +214,23 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 		return waits, err
 	}
 	if answer.Succeeded {
-		a.revision, a.recorded = answer.Header.Revision, true
+		a.revision = answer.Header.Revision
 		return granted, nil
 	}
 	v, own, err := a.judge(answer.Responses[1:])
 	if own != nil {
-		a.revision, a.recorded = own.revision, own.info.Held != 0
+		a.revision = own.revision
 	}
 	return v, err
 }
 
-// putOp returns the operation that puts the key. held says that it holds the lock at once.
-func (a *attempt) putOp(held bool) clientv3.Op {
-	return clientv3.OpPut(a.key, a.info.encode(held), clientv3.WithLease(a.s.id))
+// putOp returns the operation that puts the key. granted says that it holds the lock at once.
+func (a *attempt) putOp(granted bool) clientv3.Op {
+	value := a.info
+	if granted {
+		value.Held = value.Asked
+	}
+	return clientv3.OpPut(a.key, value.encode(), clientv3.WithLease(a.s.id))
 }
 
 // wait waits until the lock is granted.
@@ -325,11 +328,9 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*lease, error) {
 			Token: tokenOf(a.revision), Tokens: block, Start: start, TTL: a.s.ttl,
 			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
 		},
-		since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
+		since: driver.Now(), mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
 	}
-	if a.recorded {
-		l.info.Held = l.info.Asked
-	}
+	l.info.Held = time.Now().UnixMilli()
 	if l.grant.TellsWanted {
 		a.d.observeWaiters(l)
 	}

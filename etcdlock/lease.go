@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
@@ -27,7 +25,7 @@ type lease struct {
 	d           *Driver
 	s           *session
 	req         driver.Request
-	info        info // its label is guarded by mu
+	info        info // the value of the key; changed with mu held
 	key         string
 	nonce       string // part of the key
 	revision    int64
@@ -40,7 +38,6 @@ type lease struct {
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
 
 	mu                sync.Mutex
-	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
 	releaseUnanswered bool // a release was not answered; guarded by releaseSem
 	ended             bool
 	releaseErr        error // the result of Release; does not change once the lease has ended
@@ -111,13 +108,17 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	defer cancel()
 	l.mu.Lock()
 	l.info.Host, l.info.PID, l.info.Label, l.info.Kind = to.Host, to.PID, to.Label, to.Kind
-	l.infoRecorded = false
+	put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithIgnoreLease())
 	l.mu.Unlock()
-	err := l.checkKey(ctx)
-	if driverkit.SaysLost(ctx, err) {
+	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
+	switch {
+	case err != nil:
+		return explain(err)
+	case !answer.Succeeded:
 		l.s.onKeyDeleted(l)
+		return errKeyGone
 	}
-	return explain(err)
+	return nil
 }
 
 // lose ends the lease because etcd or the session said so.
@@ -159,11 +160,6 @@ func (l *lease) endError() error {
 		return driver.ErrLost
 	}
 	return nil
-}
-
-// checkKey asks a majority whether the key is held.
-func (l *lease) checkKey(ctx context.Context) error {
-	return l.d.checkKeys(ctx, []*lease{l}, recordAll)[l]
 }
 
 // Release implements [driver.Lease]. It retries while ctx lives. If it fails, the key is deleted
@@ -258,7 +254,7 @@ func (l *lease) deleteOrKeep(ctx context.Context) (existed bool, err error) {
 	exists := isCreatedAt(l.key, l.revision)
 	if l.minLeft() > 0 {
 		l.mu.Lock()
-		put := clientv3.OpPut(l.key, l.value(), clientv3.WithLease(clientv3.LeaseID(l.info.MinHold)))
+		put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithLease(clientv3.LeaseID(l.info.MinHold)))
 		l.mu.Unlock()
 		answer, err := l.d.commit(ctx, exists, []clientv3.Op{put}, nil)
 		if !isLeaseGone(err) { // else MinHold is over
@@ -298,7 +294,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return answers
 	}
 	ka := d.session.Load().requestKeepAlive(renewalAge) // the leases of an earlier session are lost
-	failed := d.checkKeys(ctx, leases, recordIfSpace)
+	failed := d.checkKeys(ctx, leases)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
 		l, ok := one.(*lease)
@@ -322,7 +318,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
 	ka := s.requestKeepAlive(renewalAge)
-	checkErr := s.checkLeases(ctx, s.allLeases(), recordIfSpace)
+	checkErr := s.checkLeases(ctx, s.allLeases())
 	start, err := ka.wait(ctx)
 	if over := s.err(); over != nil { // its leases are told, and those of the next one wait for the next call
 		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
@@ -333,78 +329,23 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	return driver.Renewal{Start: start}
 }
 
-// A recording says whether a check of keys writes into them what has changed. A renewal does not
-// fail because etcd's space is used up.
-type recording int
-
-const (
-	recordNothing recording = iota
-	recordIfSpace
-	recordAll
-)
-
-// checkKeys asks a majority whether the keys of leases exist, and returns the errors. With record,
-// it writes into them what has changed.
-func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record recording) map[*lease]error {
+// checkKeys asks a majority whether the keys of leases exist, and returns the errors. It only reads,
+// which etcd also does while its space is used up.
+func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
 	failed := map[*lease]error{}
 	for some := range slices.Chunk(leases, batch) {
-		answer, sent, err := d.checkBatch(ctx, some, record)
-		if record == recordIfSpace && errors.Is(err, rpctypes.ErrNoSpace) {
-			answer, sent, err = d.checkBatch(ctx, some, recordNothing)
+		ops := make([]clientv3.Op, len(some))
+		for i, l := range some {
+			ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 		}
+		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
 			if err != nil {
 				failed[l] = err
-			} else if !l.recordCheck(answer.Responses[i], sent[i]) {
+			} else if kvs := answer.Responses[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != l.revision {
 				failed[l] = errKeyGone
 			}
 		}
 	}
 	return failed
-}
-
-func (d *Driver) checkBatch(ctx context.Context, leases []*lease,
-	record recording) (*clientv3.TxnResponse, []info, error) {
-	ops, sent := make([]clientv3.Op, len(leases)), make([]info, len(leases))
-	for i, l := range leases {
-		ops[i], sent[i] = l.checkOp(record)
-	}
-	answer, err := d.commit(ctx, nil, ops, nil)
-	return answer, sent, err
-}
-
-// checkOp returns the operation that checks the key, and what it records if it writes. It only
-// reads, which etcd also does while its space is used up. If the lease was waited for, its value
-// does not say yet since when it holds the lock, because nobody could know that before. Then, and
-// after a change of the label, checkOp writes the value, for people.
-func (l *lease) checkOp(record recording) (clientv3.Op, info) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if record == recordNothing || l.infoRecorded {
-		return clientv3.OpGet(l.key, clientv3.WithKeysOnly()), info{}
-	}
-	put := clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())
-	return clientv3.OpTxn(isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil), l.info
-}
-
-// value returns the value of the key while it holds the lock. It is called with the mutex held.
-func (l *lease) value() string {
-	i := l.info
-	if i.Held == 0 { // otherwise the key has said so from the start
-		i.Asked = time.Now().Add(-driver.Now().Sub(l.since)).UnixMilli()
-	}
-	return i.encode(true)
-}
-
-// recordCheck records the answer to checkOp, and reports whether the key is held. If what was sent
-// is old by now, the next renewal writes again: it may have overwritten a newer label.
-func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp, sent info) bool {
-	if r := answer.GetResponseRange(); r != nil {
-		return len(r.Kvs) > 0 && r.Kvs[0].CreateRevision == l.revision
-	}
-	held := answer.GetResponseTxn().GetSucceeded()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.infoRecorded = held && sent == l.info
-	return held
 }

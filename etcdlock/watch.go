@@ -134,7 +134,7 @@ func (s *session) watchOnStream(ctx context.Context) error {
 			return err
 		}
 		// A watch reports only what happens after its announcement.
-		if err := s.checkLeases(ctx, batch.announced, recordNothing); err != nil {
+		if err := s.checkLeases(ctx, batch.announced); err != nil {
 			return err
 		}
 		if pending = batch.more; pending {
@@ -259,8 +259,8 @@ func (s *session) allLeases() []*lease {
 }
 
 // checkLeases is [Driver.checkKeys], and tells the leases that have ended.
-func (s *session) checkLeases(ctx context.Context, leases []*lease, record recording) (err error) {
-	for l, failure := range s.d.checkKeys(ctx, leases, record) {
+func (s *session) checkLeases(ctx context.Context, leases []*lease) (err error) {
+	for l, failure := range s.d.checkKeys(ctx, leases) {
 		if errors.Is(failure, driver.ErrLost) {
 			s.onKeyDeleted(l)
 		} else {
