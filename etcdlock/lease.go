@@ -329,8 +329,8 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	return driver.Renewal{Start: start}
 }
 
-// checkKeys asks a majority whether the keys of leases exist, and returns the errors. It only reads,
-// which etcd also does while its space is used up.
+// checkKeys asks a majority whether the keys of leases exist, and returns the errors. It only
+// reads, which etcd also does while its space is used up.
 func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
 	failed := map[*lease]error{}
 	for some := range slices.Chunk(leases, batch) {

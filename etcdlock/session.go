@@ -233,8 +233,8 @@ func (s *session) register(l *lease) error {
 	return nil
 }
 
-// unregister removes a lease that is about to end, or has ended: neither the loss of its key nor the
-// end of the session is news then.
+// unregister removes a lease that is about to end, or has ended: neither the loss of its key nor
+// the end of the session is news then.
 func (s *session) unregister(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

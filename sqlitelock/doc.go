@@ -12,6 +12,6 @@
 // driver, unless it is detached or [Driver.Inherit] has passed it on. [Mode] lets other users use a
 // database that Open creates.
 //
-// The page docs/backends/sqlitelock.md has the tables, who waits for what, what happens in failures,
-// and how the systems differ.
+// The page docs/backends/sqlitelock.md has the tables, who waits for what, what happens in
+// failures, and how the systems differ.
 package sqlitelock

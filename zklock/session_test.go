@@ -86,9 +86,9 @@ func TestLossNotReported(t *testing.T) {
 	}
 }
 
-// TestShorterTimeout ends a session to which a later connection gives a shorter timeout: its holders
-// would rely on it for longer than the leader keeps it. It lapses, and is not closed, because a
-// LockDelay keeps others out for some time after the loss.
+// TestShorterTimeout ends a session to which a later connection gives a shorter timeout: its
+// holders would rely on it for longer than the leader keeps it. It lapses, and is not closed,
+// because a LockDelay keeps others out for some time after the loss.
 func TestShorterTimeout(t *testing.T) {
 	s, proxy := newTestSession(t, 10*time.Second)
 	req := driver.Request{Name: "job", ID: "a", TTL: time.Minute, LockDelay: 4 * time.Second}

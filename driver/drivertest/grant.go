@@ -144,8 +144,8 @@ func grantClauses() []clause {
 	}
 }
 
-// isUnsupported reports whether an answer about a lease by id says that only its session acts on it,
-// as it must where the tenure is a session.
+// isUnsupported reports whether an answer about a lease by its id says that only its session can
+// act on it, as it must where the tenure is a session.
 func (t *trial) isUnsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) && t.info.Tenure == driver.TenureSession
 }
