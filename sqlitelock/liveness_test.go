@@ -638,7 +638,7 @@ func TestStartBehindWriter(t *testing.T) {
 	d, writer := open(t, path), open(t, path)
 	l := acquire(t, d, request("renewed"))
 	writing, end := make(chan struct{}), make(chan struct{})
-	go writer.do(context.Background(), &op{run: func(*tx) error { close(writing); <-end; return nil }}) //nolint:errcheck // nil
+	go writer.do(context.Background(), &op{run: func(*tx) error { close(writing); <-end; return nil }})
 	<-writing
 	renewed := make(chan driver.Renewal, 1)
 	go func() { renewed <- d.Renew(context.Background(), []driver.Lease{l})[0] }()

@@ -109,7 +109,7 @@ func TestShorterTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close() //nolint:errcheck // it returns none
+	defer other.Close()
 	if st, err := other.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 {
 		t.Errorf("after the end of the session, Status = %+v, %v; want that its hold keeps others out", st, err)
 	}
