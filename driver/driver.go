@@ -63,8 +63,8 @@ type Driver interface {
 
 	// Lease returns the lease with the given id on a lock, without a request to the store. It may have
 	// been acquired by another process. Its Grant is the zero value. If there is no such lease, its
-	// methods and Renew answer [ErrLost] and change nothing. Where the tenure is a session, they may
-	// return [errors.ErrUnsupported].
+	// methods and Renew answer [ErrLost] and change nothing. Where the tenure is a session, they MUST
+	// return [errors.ErrUnsupported] and change nothing: only what Acquire returned acts on a lease.
 	Lease(name, id string, ttl time.Duration) Lease
 
 	// Renew asks the store to extend each lease to one TTL from now. It MUST NOT shorten a lease. It
@@ -104,7 +104,7 @@ type Lease interface {
 	// Grant returns what the store said when it granted the lease. It does not change.
 	Grant() Grant
 
-	// Release gives the lease up, with the MinHold of its request, from whichever process it is sent.
+	// Release gives the lease up, with the MinHold of its request.
 	// A lease that had ended before is answered with [ErrLost]. Calling Release again is harmless;
 	// after a first success it returns nil. Where the tenure is a session, a Release that fails, also
 	// because ctx is done, MUST free the lock later: nobody calls it again.

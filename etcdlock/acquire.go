@@ -31,7 +31,6 @@ type attempt struct {
 	key         string // attached to the etcd lease of s; "" for none
 	nonce       string // part of the key
 	revision    int64  // that created the key; 0 if the key is not known to exist
-	recorded    bool   // the value of the key says since when it holds the lock
 	maybePut    bool   // the key may exist
 	mayPutLater bool   // a call that was abandoned may still put the key
 	wasQueued   bool   // the attempt has waited in a queue
@@ -49,11 +48,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.check(req); err != nil {
 		return nil, err
 	}
-	if req.NoWait {
-		bounded, cancel := context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
-		defer cancel()
-		ctx = bounded
-	}
 	if req.OnWanted != nil { // a grant may fail after the call, and another one may follow
 		req.OnWanted = sync.OnceFunc(req.OnWanted)
 	}
@@ -64,7 +58,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	if h != nil { // the grant came too late
 		h.detach()
-		a.nonce = "" // a release of the lease by its id may give it back
 	}
 	a.cleanUp()
 	if ctx.Err() != nil {
@@ -74,7 +67,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 }
 
 // acquire tries until the lock is granted, the error is final, or the time for retries is over.
-func (a *attempt) acquire(ctx context.Context) (*handle, error) {
+func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	for {
 		began := time.Now()
 		h, err := a.tryRound(ctx)
@@ -139,7 +132,7 @@ func (a *attempt) shouldRetry(err error, began time.Time) bool {
 }
 
 // tryRound tries once, in the current session.
-func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
+func (a *attempt) tryRound(ctx context.Context) (*lease, error) {
 	s, err := a.d.openSession(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +140,7 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 	if a.key == "" || a.s != s {
 		a.s, a.nonce = s, a.d.nonces.take()
 		a.key = keyOf(a.req.Name, int64(s.id), a.nonce)
-		a.revision, a.recorded, a.maybePut, a.mayPutLater = 0, false, false, false
+		a.revision, a.maybePut, a.mayPutLater = 0, false, false
 	}
 	if a.req.NoWait {
 		if err := a.precheck(ctx); err != nil {
@@ -221,23 +214,27 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 		return waits, err
 	}
 	if answer.Succeeded {
-		a.revision, a.recorded = answer.Header.Revision, true
+		a.revision = answer.Header.Revision
 		return granted, nil
 	}
 	v, own, err := a.judge(answer.Responses[1:])
 	if own != nil {
-		a.revision, a.recorded = own.revision, own.info.Held != 0
+		a.revision = own.revision
 	}
 	return v, err
 }
 
-// putOp returns the operation that puts the key. held says that it holds the lock at once.
-func (a *attempt) putOp(held bool) clientv3.Op {
-	return clientv3.OpPut(a.key, a.info.encode(held), clientv3.WithLease(a.s.id))
+// putOp returns the operation that puts the key. granted says that it holds the lock at once.
+func (a *attempt) putOp(granted bool) clientv3.Op {
+	value := a.info
+	if granted {
+		value.Held = value.Asked
+	}
+	return clientv3.OpPut(a.key, value.encode(), clientv3.WithLease(a.s.id))
 }
 
 // wait waits until the lock is granted.
-func (a *attempt) wait(ctx context.Context) (*handle, error) {
+func (a *attempt) wait(ctx context.Context) (*lease, error) {
 	ctx, cancel := a.s.bound(ctx)
 	defer cancel()
 	w := &waiter{info: a.info, key: a.key, revision: a.revision, woken: make(chan struct{}, 1)}
@@ -268,7 +265,7 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 // confirmAndGrant takes the lock that the watch shows as granted, if a majority of etcd still
 // has the key. The watch may be behind: the etcd lease may have ended meanwhile, and the key
 // with it.
-func (a *attempt) confirmAndGrant(ctx context.Context) (*handle, error) {
+func (a *attempt) confirmAndGrant(ctx context.Context) (*lease, error) {
 	ka := a.requestKeepAlive() // it is sent at the same time
 	if err := a.checkKey(ctx); err != nil {
 		return nil, err
@@ -313,7 +310,7 @@ const maxCheckAge = 20 * time.Millisecond
 // grant makes a lease of the key, which holds the lock, as a majority has just answered. If the
 // keep-alive takes longer than that answer, grant asks again: meanwhile somebody may have broken
 // the lock, and others may have held it.
-func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
+func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*lease, error) {
 	checkedAt := driver.Now()
 	start, err := ka.wait(ctx)
 	if err != nil {
@@ -324,31 +321,24 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*handle, error) {
 			return nil, err
 		}
 	}
+	block := a.req.TokenBlock()
 	l := &lease{
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision,
-		blockSize: a.req.TokenBlock(), since: driver.Now(), infoRecorded: a.recorded, mayReappear: a.mayPutLater,
-		releaseSem: make(chan struct{}, 1),
+		grant: driver.Grant{
+			Token: tokenOf(a.revision), Tokens: block, Start: start, TTL: a.s.ttl,
+			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
+		},
+		since: driver.Now(), mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
 	}
-	if a.recorded {
-		l.info.Held = l.info.Asked
-	}
-	if l.req.MinHold > 0 {
-		if err := l.recordMinHold(ctx); driverkit.SaysLost(ctx, err) {
-			return nil, a.abandonKey()
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	if l.tellsWanted() {
+	l.info.Held = time.Now().UnixMilli()
+	if l.grant.TellsWanted {
 		a.d.observeWaiters(l)
 	}
 	if err := a.s.register(l); err != nil {
 		l.detach()
 		return nil, err
 	}
-	return &handle{l, driver.Grant{
-		Token: tokenOf(l.revision), Tokens: l.blockSize, Start: start, TTL: a.s.ttl, TellsWanted: l.tellsWanted(),
-	}}, nil
+	return l, nil
 }
 
 // cleanUp deletes the attempt's key. It does not depend on the context of Acquire, and returns
@@ -383,7 +373,5 @@ func (a *attempt) deleteKey() {
 			return
 		}
 	}
-	if a.nonce != "" {
-		a.d.nonces.giveBack(a.nonce)
-	}
+	a.d.nonces.giveBack(a.nonce)
 }

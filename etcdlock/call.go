@@ -27,13 +27,7 @@ const (
 	// the deletion continues in the background, and keys that it does not reach are deleted
 	// later.
 	cleanupTimeout = driver.CancelTimeout * 3 / 5
-
-	// noWaitTimeout bounds a request that must not wait, if its context does not.
-	noWaitTimeout = driver.AnswerTimeout * 9 / 10
 )
-
-// errNoAnswer means that a request that must not wait got no answer in time.
-const errNoAnswer driver.Sentinel = "no answer from etcd in time"
 
 // call executes one call to etcd and abandons it after callTimeout, or when ctx is done.
 func call[T any](ctx context.Context, d *Driver, do func(context.Context) (T, error)) (T, error) {
@@ -96,7 +90,7 @@ func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFou
 func explain(err error) error {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
-	case errors.Is(err, errNoAnswer), isTransient(err):
+	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%w: %w; etcd grants nothing until it is compacted and defragmented, and etcdctl alarm "+

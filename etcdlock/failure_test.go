@@ -7,7 +7,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/outagetest"
 )
@@ -62,20 +61,5 @@ func fill(server *etcdtest.Server) {
 		if _, err := server.TryCtl("put", "filler", strings.Repeat("x", 100_000)); err != nil {
 			return
 		}
-	}
-}
-
-// TestLabelWithoutSpace changes what a key says while etcd has no space. That ends no hold.
-func TestLabelWithoutSpace(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t, "--quota-backend-bytes=8388608")
-	d := newDriver(t, dial(t, server))
-	l := livetest.Acquire(t, d, request("job", "a"))
-	fill(server)
-	if err := l.SetHolder(t.Context(), driver.Holder{Label: "new"}); err == nil {
-		t.Error("SetHolder without space = nil, want an error")
-	}
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew without space = %v, want nil", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 const pageSize = 1000
 
 // Status implements [driver.Inspector]. It shows foreign holders and waiters by their keys.
-// Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until its
-// first renewal. The remaining time of a hold is known to the second. A key that is no lock is
+// Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until a call
+// of SetHolder. The remaining time of a hold is known to the second. A key that is no lock is
 // shown as a hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	if err := d.life.Ready(ctx); err != nil {
@@ -128,9 +128,25 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // Break implements [driver.Inspector]. It deletes no key that has no lease.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	return d.endByID(ctx, name, id, func(ctx context.Context, e entry, held []clientv3.Cmp) (bool, error) {
-		return d.endHold(ctx, held, e.key, "", 0)
-	})
+	if err := d.life.Ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := d.life.During(ctx)
+	defer cancel()
+	now, err := d.getKeys(ctx, name)
+	if err != nil {
+		return explain(err)
+	}
+	holders, _ := parseQueue(name, now.Kvs).split()
+	for _, e := range holders {
+		if e.info.ID != id || e.etcdLease == 0 {
+			continue
+		}
+		if existed, err := d.deleteKey(ctx, e.key, e.revision); existed || err != nil {
+			return explain(err)
+		}
+	}
+	return driver.ErrLost
 }
 
 // Withdraw implements [driver.Inspector]: the place of a dead process ends with its session.

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
@@ -27,28 +25,26 @@ type lease struct {
 	d           *Driver
 	s           *session
 	req         driver.Request
-	info        info // its label is guarded by mu
+	info        info // the value of the key; changed with mu held
 	key         string
 	nonce       string // part of the key
 	revision    int64
-	blockSize   int            // the number of tokens that are reserved
+	grant       driver.Grant
 	since       driver.Instant // the grant, or a little later
 	mayReappear bool           // an abandoned request may put the key again
 	releaseSem  chan struct{}  // of capacity 1: held during a release
 
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
-	muted   bool          // the loss of the key is no longer reported; guarded by session.mu
 
 	mu                sync.Mutex
-	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
-	releaseUnanswered bool // a release was not answered
+	releaseUnanswered bool // a release was not answered; guarded by releaseSem
 	ended             bool
 	releaseErr        error // the result of Release; does not change once the lease has ended
 }
 
-// findLease returns the lease of a name for which match is true, or nil.
-func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
+// findLease returns the lease of a name that has a token, or nil.
+func (d *Driver) findLease(name string, token uint64) *lease {
 	s := d.session.Load()
 	if s == nil {
 		return nil
@@ -56,7 +52,7 @@ func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.leases {
-		if l.req.Name == name && match(l) {
+		if l.req.Name == name && l.hasToken(token) {
 			return l
 		}
 	}
@@ -74,7 +70,7 @@ func (d *Driver) findLease(name string, match func(*lease) bool) *lease {
 // apart: it does not stop a goroutine that still writes after its own release. For a hold that
 // this driver does not have, the comparison never succeeds.
 func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
-	l := d.findLease(name, func(l *lease) bool { return l.hasToken(token) })
+	l := d.findLease(name, token)
 	if l == nil {
 		return clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "<", 0)
 	}
@@ -83,20 +79,12 @@ func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
 
 // hasToken reports whether a token belongs to the lease.
 func (l *lease) hasToken(token uint64) bool {
-	first := tokenOf(l.revision)
-	return first <= token && token-first < uint64(l.blockSize)
+	return l.grant.Token <= token && token-l.grant.Token < uint64(l.grant.Tokens)
 }
 
-// A handle is a lease and its grant, which is zero if the lease was found by its id. It implements
-// [driver.Lease].
-type handle struct {
-	*lease
-	grant driver.Grant
-}
-
-// tellsWanted reports whether the holder is told that another process waits. A lease with one token
-// can't be handed over, so it does not need to know.
-func (l *lease) tellsWanted() bool { return l.blockSize > 1 }
+// Lease returns the lease with the given id on a lock. Only what [Driver.Acquire] has returned can
+// be used: the methods of other leases, and Renew, return [errors.ErrUnsupported].
+func (d *Driver) Lease(_, id string, _ time.Duration) driver.Lease { return driverkit.RemoteLease(id) }
 
 // signalWanted tells the holder that another process waits.
 func (l *lease) signalWanted() {
@@ -109,7 +97,7 @@ func (l *lease) signalWanted() {
 func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
-func (h *handle) Grant() driver.Grant { return h.grant }
+func (l *lease) Grant() driver.Grant { return l.grant }
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
@@ -120,13 +108,17 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	defer cancel()
 	l.mu.Lock()
 	l.info.Host, l.info.PID, l.info.Label, l.info.Kind = to.Host, to.PID, to.Label, to.Kind
-	l.infoRecorded = false
+	put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithIgnoreLease())
 	l.mu.Unlock()
-	err := l.checkKey(ctx)
-	if driverkit.SaysLost(ctx, err) {
-		l.lose(err)
+	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
+	switch {
+	case err != nil:
+		return explain(err)
+	case !answer.Succeeded:
+		l.s.onKeyDeleted(l)
+		return errKeyGone
 	}
-	return explain(err)
+	return nil
 }
 
 // lose ends the lease because etcd or the session said so.
@@ -170,16 +162,11 @@ func (l *lease) endError() error {
 	return nil
 }
 
-// checkKey asks a majority whether the key is held.
-func (l *lease) checkKey(ctx context.Context) error {
-	return l.d.checkKeys(ctx, []*lease{l}, recordAll)[l]
-}
-
 // Release implements [driver.Lease]. It retries while ctx lives. If it fails, the key is deleted
 // later, because it would not expire while the session lives.
 func (l *lease) Release(ctx context.Context) error {
 	l.stopObserving() // nothing will be handed over any more
-	l.s.mute(l)
+	l.s.unregister(l)
 	select {
 	case l.releaseSem <- struct{}{}: // even if ctx is done: the cleanup below must be scheduled
 	default:
@@ -214,7 +201,6 @@ func (l *lease) Release(ctx context.Context) error {
 				err = context.Cause(ctx)
 			}
 		}
-		l.s.unregister(l) // its holder can't rely on it any more
 		l.scheduleCleanup()
 		return explain(err)
 	}
@@ -228,65 +214,60 @@ func (l *lease) minLeft() time.Duration { return max(0, l.req.MinHold-driver.Now
 
 // tryRelease asks etcd once to end the lease.
 func (l *lease) tryRelease(ctx context.Context) error {
-	var value string
-	var minHold int64
-	if l.minLeft() > 0 {
-		l.mu.Lock()
-		value, minHold = l.value(), l.info.MinHold
-		l.mu.Unlock()
+	if err := l.beginMinHold(ctx); err != nil {
+		return err
 	}
-	wasHeld, err := l.d.endHold(ctx, l.isHeld(), l.key, value, minHold)
+	wasHeld, err := l.deleteOrKeep(ctx)
 	switch {
 	case err != nil:
-		l.releaseUnanswered = true // guarded by releaseSem
+		l.releaseUnanswered = true
 		return err
 	case !wasHeld && !l.releaseUnanswered:
 		return errKeyGone
-	case minHold != 0:
+	case l.info.MinHold != 0:
 		// The etcd lease lasts whole seconds, at least two. We end it in time.
-		time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(clientv3.LeaseID(minHold)) }) })
+		time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(clientv3.LeaseID(l.info.MinHold)) }) })
 	}
 	return nil
 }
 
-// isHeld returns the condition that the key exists, and was not released by another process, which
-// may have attached it to another etcd lease for MinHold.
-func (l *lease) isHeld() []clientv3.Cmp { return isHeldIn(l.key, l.revision, int64(l.s.id)) }
-
-// isHeldIn returns the condition that a key is the one that was created at a revision, and that it
-// is attached to an etcd lease.
-func isHeldIn(key string, revision, etcdLease int64) []clientv3.Cmp {
-	return append(isCreatedAt(key, revision), clientv3.Compare(clientv3.LeaseValue(key), "=", etcdLease))
+// beginMinHold grants, once, the etcd lease that keeps the key for what is left of MinHold.
+func (l *lease) beginMinHold(ctx context.Context) error {
+	left := l.minLeft()
+	if left == 0 || l.info.MinHold != 0 {
+		return nil
+	}
+	granted, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return l.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
+	})
+	if err == nil {
+		l.mu.Lock()
+		l.info.MinHold = int64(granted.ID)
+		l.mu.Unlock()
+	}
+	return err
 }
 
-// endHold deletes the key of a hold, or attaches it to the etcd lease minHold, unless that is 0 or
-// over. It reports whether the key was held.
-func (d *Driver) endHold(ctx context.Context, held []clientv3.Cmp, key, value string,
-	minHold int64) (wasHeld bool, err error) {
-	if minHold != 0 {
-		put := clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(minHold)))
-		answer, err := d.commit(ctx, held, []clientv3.Op{put}, nil)
-		if !isLeaseGone(err) {
+// deleteOrKeep deletes the key, or attaches it to the etcd lease that keeps it for MinHold. It
+// reports whether the key existed.
+func (l *lease) deleteOrKeep(ctx context.Context) (existed bool, err error) {
+	exists := isCreatedAt(l.key, l.revision)
+	if l.minLeft() > 0 {
+		l.mu.Lock()
+		put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithLease(clientv3.LeaseID(l.info.MinHold)))
+		l.mu.Unlock()
+		answer, err := l.d.commit(ctx, exists, []clientv3.Op{put}, nil)
+		if !isLeaseGone(err) { // else MinHold is over
 			return err == nil && answer.Succeeded, err
 		}
 	}
-	answer, err := d.commit(ctx, held, []clientv3.Op{clientv3.OpDelete(key)}, nil)
-	return err == nil && answer.Succeeded, err
+	return l.d.deleteKey(ctx, l.key, l.revision)
 }
 
-// recordMinHold begins MinHold, and records that in the key, so that a release by any process keeps
-// it. If the key is gone, the error matches ErrLost.
-func (l *lease) recordMinHold(ctx context.Context) error {
-	granted, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return l.d.client.Grant(ctx, int64((l.req.MinHold+time.Second-1)/time.Second))
-	})
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	l.info.MinHold, l.infoRecorded = int64(granted.ID), false
-	l.mu.Unlock()
-	return l.checkKey(ctx)
+// deleteKey deletes the key that was created at a revision. It reports whether the key existed.
+func (d *Driver) deleteKey(ctx context.Context, key string, revision int64) (existed bool, err error) {
+	answer, err := d.commit(ctx, isCreatedAt(key, revision), []clientv3.Op{clientv3.OpDelete(key)}, nil)
+	return err == nil && answer.Succeeded, err
 }
 
 // Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same time
@@ -300,31 +281,31 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	answers := make([]driver.Renewal, len(due))
 	var leases []*lease
 	for i, one := range due {
-		h, ok := one.(*handle)
+		l, ok := one.(*lease)
 		if !ok {
 			answers[i].Err = driverkit.RemoteError()
 			continue
 		}
-		if answers[i].Err = cmp.Or(h.endError(), context.Cause(ctx)); answers[i].Err == nil {
-			leases = append(leases, h.lease)
+		if answers[i].Err = cmp.Or(l.endError(), context.Cause(ctx)); answers[i].Err == nil {
+			leases = append(leases, l)
 		}
 	}
 	if len(leases) == 0 {
 		return answers
 	}
 	ka := d.session.Load().requestKeepAlive(renewalAge) // the leases of an earlier session are lost
-	failed := d.checkKeys(ctx, leases, recordIfSpace)
+	failed := d.checkKeys(ctx, leases)
 	start, err := ka.wait(ctx)
 	for i, one := range due {
-		h, ok := one.(*handle)
+		l, ok := one.(*lease)
 		if !ok {
 			continue
 		}
-		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[h.lease], h.s.err(), err)); answers[i].Err == nil {
+		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[l], l.s.err(), err)); answers[i].Err == nil {
 			answers[i].Start = start
 		}
 		if driverkit.SaysLost(ctx, answers[i].Err) {
-			h.lose(answers[i].Err)
+			l.s.onKeyDeleted(l)
 		}
 	}
 	return answers
@@ -337,7 +318,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
 	ka := s.requestKeepAlive(renewalAge)
-	checkErr := s.checkLeases(ctx, s.allLeases(), recordIfSpace)
+	checkErr := s.checkLeases(ctx, s.allLeases())
 	start, err := ka.wait(ctx)
 	if over := s.err(); over != nil { // its leases are told, and those of the next one wait for the next call
 		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
@@ -348,78 +329,23 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	return driver.Renewal{Start: start}
 }
 
-// A recording says whether a check of keys writes into them what has changed. A renewal does not
-// fail because etcd's space is used up.
-type recording int
-
-const (
-	recordNothing recording = iota
-	recordIfSpace
-	recordAll
-)
-
-// checkKeys asks a majority whether the keys of leases exist, and returns the errors. With record,
-// it writes into them what has changed.
-func (d *Driver) checkKeys(ctx context.Context, leases []*lease, record recording) map[*lease]error {
+// checkKeys asks a majority whether the keys of leases exist, and returns the errors. It only
+// reads, which etcd also does while its space is used up.
+func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
 	failed := map[*lease]error{}
 	for some := range slices.Chunk(leases, batch) {
-		answer, sent, err := d.checkBatch(ctx, some, record)
-		if record == recordIfSpace && errors.Is(err, rpctypes.ErrNoSpace) {
-			answer, sent, err = d.checkBatch(ctx, some, recordNothing)
+		ops := make([]clientv3.Op, len(some))
+		for i, l := range some {
+			ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 		}
+		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
 			if err != nil {
 				failed[l] = err
-			} else if !l.recordCheck(answer.Responses[i], sent[i]) {
+			} else if kvs := answer.Responses[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != l.revision {
 				failed[l] = errKeyGone
 			}
 		}
 	}
 	return failed
-}
-
-func (d *Driver) checkBatch(ctx context.Context, leases []*lease,
-	record recording) (*clientv3.TxnResponse, []info, error) {
-	ops, sent := make([]clientv3.Op, len(leases)), make([]info, len(leases))
-	for i, l := range leases {
-		ops[i], sent[i] = l.checkOp(record)
-	}
-	answer, err := d.commit(ctx, nil, ops, nil)
-	return answer, sent, err
-}
-
-// checkOp returns the operation that checks the key, and what it records if it writes. It only
-// reads, which etcd also does while its space is used up. If the lease was waited for, its value
-// does not say yet since when it holds the lock, because nobody could know that before. Then, and
-// after a change of the label, checkOp writes the value, for people.
-func (l *lease) checkOp(record recording) (clientv3.Op, info) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if record == recordNothing || l.infoRecorded {
-		return clientv3.OpGet(l.key), info{} // with keys only, etcd 3.7 omits the lease
-	}
-	put := clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())
-	return clientv3.OpTxn(l.isHeld(), []clientv3.Op{put}, nil), l.info
-}
-
-// value returns the value of the key while it holds the lock. It is called with the mutex held.
-func (l *lease) value() string {
-	i := l.info
-	if i.Held == 0 { // otherwise the key has said so from the start
-		i.Asked = time.Now().Add(-driver.Now().Sub(l.since)).UnixMilli()
-	}
-	return i.encode(true)
-}
-
-// recordCheck records the answer to checkOp, and reports whether the key is held. If what was sent
-// is old by now, the next renewal writes again: it may have overwritten a newer label.
-func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp, sent info) bool {
-	if r := answer.GetResponseRange(); r != nil {
-		return len(r.Kvs) > 0 && r.Kvs[0].CreateRevision == l.revision && r.Kvs[0].Lease == int64(l.s.id)
-	}
-	held := answer.GetResponseTxn().GetSucceeded()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.infoRecorded = held && sent == l.info
-	return held
 }

@@ -28,14 +28,13 @@ type info struct {
 
 	Kind driver.HolderKind `json:"kind,omitempty"`
 
-	// MinHold is the etcd lease to which a release attaches the key, if the request has a MinHold. It
-	// was granted when the lock was, and lasts as long as MinHold.
+	// MinHold is the etcd lease to which a release has attached the key for the rest of its MinHold.
 	MinHold int64 `json:"minHold,omitempty"`
 
 	// For people: etcd does not know the age of a key. In milliseconds since 1970, by the clock
 	// of the process.
 	Asked int64 `json:"asked"`
-	Held  int64 `json:"held,omitempty"` // since when the lock is held; 0 if that was not recorded
+	Held  int64 `json:"held,omitempty"` // since when the lock is held; 0 until a change, if it was waited for
 }
 
 // newInfo returns the info of a request that is made now.
@@ -51,12 +50,8 @@ func (i info) holder() driver.Holder {
 	return driver.Holder{Host: i.Host, PID: i.PID, Label: i.Label, Kind: i.Kind}
 }
 
-// encode returns the value of the key. If held is set, the lock is held since the request was
-// made.
-func (i info) encode(held bool) string {
-	if i.Held = 0; held {
-		i.Held = i.Asked
-	}
+// encode returns the value of the key.
+func (i info) encode() string {
 	text, _ := json.Marshal(i) // strings and numbers can't fail
 	return string(text)
 }

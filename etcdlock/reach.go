@@ -128,8 +128,6 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 	case strings.Contains(r.reason, "server preface") &&
 		d.everyEndpoint(func(host string) bool { return speaks(ctx, host, true) }):
 		r.reason, r.permanent = "the server requires TLS, and the client does not use it: "+r.reason, true
-	case strings.Contains(r.reason, "http2: "):
-		r.reason, r.permanent = "another service listens there: "+r.reason, true
 	}
 	return r
 }

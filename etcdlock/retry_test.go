@@ -108,7 +108,7 @@ func (k *keepAliveStream) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
 // that was denied needs no cleanup.
 func TestCleanUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &Driver{client: &clientv3.Client{KV: &denyingKV{}}, life: driverkit.NewLifecycle()}
+		d := &Driver{client: &clientv3.Client{KV: &fakeKV{commit: deny}}, life: driverkit.NewLifecycle()}
 		s := &session{d: d, ctx: t.Context(), pendingCleanup: map[string]leftover{}}
 		a := &attempt{d: d, s: s, key: "denied/put"}
 		if _, err := a.put(t.Context()); !errors.Is(err, rpctypes.ErrPermissionDenied) {
@@ -130,26 +130,59 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
-// A denyingKV denies transactions that delete or put a key below "denied/", and executes others.
-type denyingKV struct {
+// A fakeKV executes no transaction, and answers them with commit. It denies other deletions.
+type fakeKV struct {
 	clientv3.KV
-	ops []clientv3.Op
+	commit func([]clientv3.Op) error
+	ops    []clientv3.Op
 }
 
-func (k *denyingKV) Txn(context.Context) clientv3.Txn     { return &denyingKV{} }
-func (k *denyingKV) If(...clientv3.Cmp) clientv3.Txn      { return k }
-func (k *denyingKV) Then(ops ...clientv3.Op) clientv3.Txn { k.ops = ops; return k }
-func (k *denyingKV) Else(...clientv3.Op) clientv3.Txn     { return k }
+func (k *fakeKV) Txn(context.Context) clientv3.Txn     { return &fakeKV{commit: k.commit} }
+func (k *fakeKV) If(...clientv3.Cmp) clientv3.Txn      { return k }
+func (k *fakeKV) Then(ops ...clientv3.Op) clientv3.Txn { k.ops = ops; return k }
+func (k *fakeKV) Else(...clientv3.Op) clientv3.Txn     { return k }
 
-func (k *denyingKV) Delete(context.Context, string, ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (k *fakeKV) Commit() (*clientv3.TxnResponse, error) {
+	return &clientv3.TxnResponse{}, k.commit(k.ops)
+}
+
+func (k *fakeKV) Delete(context.Context, string, ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
 	return nil, rpctypes.ErrPermissionDenied
 }
 
-func (k *denyingKV) Commit() (*clientv3.TxnResponse, error) {
-	for _, op := range k.ops {
+// deny denies to use keys below "denied/".
+func deny(ops []clientv3.Op) error {
+	for _, op := range ops {
 		if strings.HasPrefix(string(op.KeyBytes()), "denied/") {
-			return nil, rpctypes.ErrPermissionDenied
+			return rpctypes.ErrPermissionDenied
 		}
 	}
-	return &clientv3.TxnResponse{}, nil
+	return nil
+}
+
+// TestReleaseAtDeadline ends the session while a release gets no answer. The hold was valid when
+// the release began, so it is not said to be lost: the caller's work was alone.
+func TestReleaseAtDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{told: make(chan struct{}), leases: map[*lease]struct{}{}, keyWatches: newKeyWatches()}
+		s.ctx, s.cancel = context.WithCancelCause(t.Context())
+		s.d = &Driver{client: &clientv3.Client{KV: &fakeKV{commit: func([]clientv3.Op) error {
+			s.terminate(fmt.Errorf("%w: its session is over", driver.ErrLost))
+			return rpctypes.ErrNoLeader
+		}}}}
+		lost := make(chan error, 1)
+		req := driver.Request{OnLost: func(err error) { lost <- err }}
+		l := &lease{d: s.d, s: s, req: req, releaseSem: make(chan struct{}, 1)}
+		if err := s.register(l); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Release(ctx); err == nil || errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release without an answer = %v, want another error than ErrLost", err)
+		}
+		if len(lost) > 0 {
+			t.Errorf("a hold that is being released is reported as lost: %v", <-lost)
+		}
+	})
 }

@@ -233,19 +233,21 @@ func (s *session) register(l *lease) error {
 	return nil
 }
 
-// mute stops reports that the key of a lease is gone.
-func (s *session) mute(l *lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unwatch(l)
-}
-
-// unregister removes a lease.
+// unregister removes a lease that is about to end, or has ended: neither the loss of its key nor
+// the end of the session is news then.
 func (s *session) unregister(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, l)
 	s.unwatch(l)
+}
+
+// has reports whether a lease is registered.
+func (s *session) has(l *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, registered := s.leases[l]
+	return registered
 }
 
 // requestKeepAlive requests a keep-alive that is sent from now on, or was sent less than maxAge

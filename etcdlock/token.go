@@ -1,8 +1,6 @@
 package etcdlock
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // A token is the create revision of a key, followed by indexBits bits: the index in the block
 // of tokens that the hold has reserved. So the tokens of a hold lie between those of the keys
@@ -16,12 +14,6 @@ const maxRevision = 1<<(63-indexBits) - 1
 
 // tokenOf returns the first token of the hold whose key was created at a revision.
 func tokenOf(revision int64) uint64 { return uint64(revision) << indexBits }
-
-// Revision returns the create revision of a lock's key, given a fencing token of the hold. etcd
-// itself and package concurrency identify a hold by that number; use it for conditions or
-// comparisons of your own. Revision accepts any number and sends no request. For a transaction
-// of the holder, see [Driver.IsOwner].
-func Revision(token uint64) int64 { return int64(token >> indexBits) }
 
 // checkRevision returns an error if a revision is too great for tokens.
 func checkRevision(revision int64) error {

@@ -63,10 +63,8 @@ func (w *keyWatches) wake() {
 	}
 }
 
-// unwatch ends the watch of a lease that is about to end, or has ended: the loss of its key is
-// not news then. It is called with the mutex held.
+// unwatch ends the watch of a lease. It is called with the mutex held.
 func (s *session) unwatch(l *lease) {
-	l.muted = true
 	if _, watched := s.keyWatches.byID[l.watchID]; watched {
 		delete(s.keyWatches.byID, l.watchID)
 		s.keyWatches.toCancel = append(s.keyWatches.toCancel, l.watchID)
@@ -136,7 +134,7 @@ func (s *session) watchOnStream(ctx context.Context) error {
 			return err
 		}
 		// A watch reports only what happens after its announcement.
-		if err := s.checkLeases(ctx, batch.announced, recordNothing); err != nil {
+		if err := s.checkLeases(ctx, batch.announced); err != nil {
 			return err
 		}
 		if pending = batch.more; pending {
@@ -160,7 +158,7 @@ func (s *session) nextWatches() watchBatch {
 	var b watchBatch
 	for len(w.unwatched) > 0 && len(b.toWatch) < batch {
 		l := w.unwatched[0]
-		if _, held := s.leases[l]; held && !l.muted {
+		if _, held := s.leases[l]; held {
 			if now.Sub(l.since) < minWatchAge {
 				break
 			}
@@ -205,7 +203,7 @@ func (s *session) assignWatchID(l *lease) int64 {
 	defer s.mu.Unlock()
 	w := &s.keyWatches
 	w.lastID++
-	if l.muted {
+	if _, held := s.leases[l]; !held {
 		w.toCancel = append(w.toCancel, w.lastID)
 		w.wake()
 		return w.lastID
@@ -229,8 +227,7 @@ func (s *session) receiveEvents(stream etcdserverpb.Watch_WatchClient) error {
 			continue
 		}
 		for _, ev := range resp.Events {
-			released := ev.Type == mvccpb.Event_DELETE || ev.Kv.Lease != int64(s.id) // which a MinHold needs
-			if released && ev.Kv.ModRevision > l.revision {
+			if ev.Type == mvccpb.Event_DELETE && ev.Kv.ModRevision > l.revision {
 				s.onKeyDeleted(l)
 			}
 		}
@@ -262,8 +259,8 @@ func (s *session) allLeases() []*lease {
 }
 
 // checkLeases is [Driver.checkKeys], and tells the leases that have ended.
-func (s *session) checkLeases(ctx context.Context, leases []*lease, record recording) (err error) {
-	for l, failure := range s.d.checkKeys(ctx, leases, record) {
+func (s *session) checkLeases(ctx context.Context, leases []*lease) (err error) {
+	for l, failure := range s.d.checkKeys(ctx, leases) {
 		if errors.Is(failure, driver.ErrLost) {
 			s.onKeyDeleted(l)
 		} else {
@@ -276,12 +273,8 @@ func (s *session) checkLeases(ctx context.Context, leases []*lease, record recor
 // onKeyDeleted ends a lease whose key was deleted, and finds out whether the session has ended
 // with it.
 func (s *session) onKeyDeleted(l *lease) {
-	s.mu.Lock()
-	muted := l.muted
-	s.mu.Unlock()
-	if muted {
-		return
+	if s.has(l) { // else it has ended, or its release has deleted the key
+		l.lose(errKeyGone)
+		s.requestKeepAlive(0)
 	}
-	l.lose(errKeyGone)
-	s.requestKeepAlive(0)
 }

@@ -51,7 +51,7 @@ func (h *sessionLease) abandon() bool {
 // released by what [Session.Acquire] has returned: the methods of other leases, and Renew, return
 // [errors.ErrUnsupported].
 func (s *Session) Lease(_, id string, _ time.Duration) driver.Lease {
-	return driverkit.NewRemoteLease(id, func(context.Context) error { return driverkit.RemoteError() })
+	return driverkit.RemoteLease(id)
 }
 
 // ID returns the id of the request that has led to the lease.

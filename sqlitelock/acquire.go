@@ -70,8 +70,9 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 		return l, err
 	}
 	l, err := driver.Await(ctx, a.hint, a.tryInQueue)
-	if a.outage != nil && ctx.Err() != nil && !errors.Is(err, driver.ErrUnavailable) {
-		err = fmt.Errorf("%w: %w", a.outage, context.Cause(ctx))
+	cause := context.Cause(ctx)
+	if a.outage != nil && cause != nil && errors.Is(err, cause) && !errors.Is(cause, driver.ErrClosed) {
+		err = fmt.Errorf("%w: %w", a.outage, cause)
 	}
 	return l, err
 }
@@ -85,7 +86,6 @@ func (a *attempt) tryInQueue(ctx context.Context) (*lease, time.Duration, error)
 	case ctx.Err() != nil:
 		return l, sleep, err
 	case a.ticket == 0 || !errors.Is(err, driver.ErrUnavailable):
-		a.outage = nil
 		return l, sleep, err
 	case a.outage == nil:
 		a.failed = began
@@ -105,11 +105,10 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	if !a.req.NoWait {
 		a.d.bell.add(a.req.Name, a.hint)
 	}
-	start := driver.Now()
 	v := new(outcome) // not shared: the writer goes on using it if we leave
 	o := &op{
 		durable: true,
-		run:     func(t *tx) error { *v = outcome{}; return a.decide(t, v, start) },
+		run:     func(t *tx) error { *v = outcome{}; return a.decide(t, v) },
 		revert: func(w *writer) {
 			a.remove(v.lease != nil, v.ticket, v.liveByte, func(o *op) error { return w.commit([]*op{o}) })
 		},
@@ -119,6 +118,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	a.outage = nil
 	if v.ticket != 0 {
 		a.ticket, a.liveByte = v.ticket, v.liveByte
 	}
@@ -194,7 +194,7 @@ func (a *attempt) unwatch() {
 }
 
 // decide is the part of try that runs within the transaction.
-func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
+func (a *attempt) decide(t *tx, v *outcome) error {
 	name, slots := a.req.Name, int64(a.req.Slots)
 	before := int64(math.MaxInt64)
 	if a.ticket != 0 {
@@ -217,7 +217,7 @@ func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 	case err != nil:
 		return err
 	case granted:
-		return a.grant(t, v, start)
+		return a.grant(t, v)
 	}
 	v.err = driver.ErrHeld
 	if a.req.NoWait {
@@ -247,7 +247,7 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 }
 
 // grant adds a new lease.
-func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
+func (a *attempt) grant(t *tx, v *outcome) error {
 	block := a.req.TokenBlock()
 	at, err := a.lockByte(t)
 	if err != nil {
@@ -263,7 +263,7 @@ func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	if err := a.dequeue(t); err != nil {
 		return err
 	}
-	v.lease = a.newLease(first, block, start)
+	v.lease = a.newLease(first, block, t.start)
 	return t.sweep()
 }
 

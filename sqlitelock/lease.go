@@ -94,10 +94,11 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 }
 
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
-	start := driver.Now()
-	found := make([]bool, len(due)) // read only if do returned nil
+	var start driver.Instant
+	found := make([]bool, len(due)) // both are read only if do returned nil
 	durable := slices.ContainsFunc(due, func(l driver.Lease) bool { return l.(*lease).durable })
 	err := d.do(ctx, &op{durable: durable, run: func(t *tx) (err error) {
+		start = t.start
 		for i, one := range due {
 			l := one.(*lease)
 			found[i], err = t.withLease(l.key, func(t *tx, row *leaseRow) error { return t.extend(row, l.ttl) })

@@ -166,7 +166,7 @@ func TestKilledWaiter(t *testing.T) {
 
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
-	const ttl = 400 * time.Millisecond
+	const ttl = 2 * time.Second // a busy machine renews in time
 	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
 		path := newPath(t)
 		d := open(t, path)
@@ -627,4 +627,31 @@ func TestInheritStoppedWrapper(t *testing.T) {
 		_, took := awaitGrant(t, livetest.Waiting(t, d, request("next")))
 		return took
 	})
+}
+
+// TestStartBehindWriter has requests wait for another process that writes. Their leases count from
+// then on: counted from before the wait, a grant would be late at once, and asked for anew at the
+// end of the queue.
+func TestStartBehindWriter(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	d, writer := open(t, path), open(t, path)
+	l := acquire(t, d, request("renewed"))
+	writing, end := make(chan struct{}), make(chan struct{})
+	go writer.do(context.Background(), &op{run: func(*tx) error { close(writing); <-end; return nil }})
+	<-writing
+	renewed := make(chan driver.Renewal, 1)
+	go func() { renewed <- d.Renew(context.Background(), []driver.Lease{l})[0] }()
+	req := request("granted")
+	req.Name = "another name"
+	granted := livetest.Acquiring(t, d, req)
+	time.Sleep(50 * time.Millisecond) // until both wait, or the test proves nothing
+	free := driver.Now()
+	close(end)
+	if got := <-renewed; got.Err != nil || got.Start.Before(free) {
+		t.Errorf("Renew behind a writer = %+v, want a Start after %v", got, free)
+	}
+	if got := granted.Get(t).Grant().Start; got.Before(free) {
+		t.Errorf("Start of a grant behind a writer = %v, want one after %v", got, free)
+	}
 }

@@ -287,6 +287,28 @@ func TestWaiterOnFullDisk(t *testing.T) {
 	w.Get(t)
 }
 
+// TestEndOfOutage ends a wait after an outage that is over, and that of a driver that is closed
+// during one. Neither is taken for an outage.
+func TestEndOfOutage(t *testing.T) {
+	t.Parallel()
+	d := open(t, newPath(t))
+	acquire(t, d, request("holder"))
+	for _, tt := range []struct {
+		cause error
+		held  bool // the store has said so before the wait ends
+	}{{context.Canceled, true}, {driver.ErrClosed, false}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		a := &attempt{d: d, req: request("waiter"), hint: make(chan struct{}, 1), outage: driver.ErrUnavailable}
+		if a.req.OnWait = func(error) { cancel(tt.cause) }; !tt.held {
+			cancel(tt.cause)
+		}
+		if _, err := a.wait(ctx); !errors.Is(err, tt.cause) || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("a wait that ends with %v = %v, want that alone", tt.cause, err)
+		}
+		a.withdraw(nil)
+	}
+}
+
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"", ".live"} {

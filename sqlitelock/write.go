@@ -197,11 +197,12 @@ func (w *writer) setSync(durable bool) error {
 
 // A tx is a write transaction. No other process writes at the same time.
 type tx struct {
-	w    *writer
-	d    *Driver
-	db   *conn
-	now  int64 // the boot clock when the transaction began
-	wall int64 // the wall clock then
+	w     *writer
+	d     *Driver
+	db    *conn
+	start driver.Instant // just before now was read
+	now   int64          // the boot clock when the transaction began
+	wall  int64          // the wall clock then
 
 	meta    meta
 	changed bool // meta must be written
@@ -268,6 +269,7 @@ func (t *tx) begin() error {
 	if err := t.d.checkIntact(); err != nil {
 		return err
 	}
+	t.start = driver.Now()
 	t.now, t.wall = t.d.now(), t.d.wall()
 	m, err := readMeta(t.db)
 	if isEmptied(err) {

@@ -14,19 +14,14 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-const (
-	// cleanupTimeout is how long a failed acquisition waits until its node is deleted. After
-	// that the sweeper continues in the background.
-	cleanupTimeout = driver.CancelTimeout * 3 / 5
+// cleanupTimeout is how long a failed acquisition waits until its node is deleted. After that the
+// sweeper continues in the background.
+const cleanupTimeout = driver.CancelTimeout * 3 / 5
 
-	// noWaitTimeout bounds a request that must not wait, if its context does not.
-	noWaitTimeout = driver.AnswerTimeout * 9 / 10
-)
-
-// unansweredTimeout returns for how long an attempt that may wait goes on without a node. Then the
-// Locker retries. The client library notices only after two thirds of the session's timeout that a
-// server hangs. Within the dial timeout it learns why there is no connection, so unansweredTimeout
-// is longer than that.
+// unansweredTimeout returns for how long an attempt that may wait goes on before it knows its place
+// in the queue. Then the Locker retries. The client library notices only after two thirds of the
+// session's timeout that a server hangs. Within the dial timeout it learns why there is no
+// connection, so unansweredTimeout is longer than that.
 func unansweredTimeout(dialTimeout time.Duration) time.Duration {
 	return max(driver.AnswerTimeout, dialTimeout) + driver.AnswerTimeout/10
 }
@@ -48,8 +43,8 @@ type attempt struct {
 	createdAt driver.Instant // the node's Ctime or later
 
 	hasFollower       bool        // another node stood behind ours at the last check
-	wasQueued         bool        // the attempt has had a node
-	unanswered        *time.Timer // ends an attempt that may wait, and that gets no node in time
+	wasQueued         bool        // the ensemble has said that the attempt has to wait
+	unanswered        *time.Timer // ends an attempt that may wait, and is not told in time whether it has to
 	disconnectedSince time.Time   // when the ensemble became unreachable; zero if it is reachable
 }
 
@@ -63,10 +58,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	if req.NoWait {
-		ctx, cancel = context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
-		defer cancel()
-	}
 	a := &attempt{d: d, req: req, folder: d.conf.folder(req.Name), data: newInfo(req).encode(), began: time.Now()}
 	if !req.NoWait {
 		var giveUp context.CancelCauseFunc
@@ -91,7 +82,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 }
 
 // acquire tries until the lock is granted or further tries are pointless.
-func (a *attempt) acquire(ctx context.Context) (*handle, error) {
+func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	for {
 		h, err := a.try(ctx)
 		switch {
@@ -167,7 +158,7 @@ func (a *attempt) asContender() contender {
 }
 
 // try puts the attempt into the queue, unless it is there, and waits until the lock is granted.
-func (a *attempt) try(ctx context.Context) (*handle, error) {
+func (a *attempt) try(ctx context.Context) (*lease, error) {
 	s, err := a.d.session(ctx)
 	if s != a.s && s != nil {
 		a.s, a.creation, a.node = s, nil, "" // a node of another session is not ours
@@ -191,10 +182,14 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 		a.disconnectedSince = time.Time{}
 		switch {
 		case status.granted:
-			return a.grant(ctx, connSeq)
+			return a.grant(connSeq)
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
+		if a.unanswered != nil {
+			a.unanswered.Stop()
+		}
+		a.wasQueued = true
 		a.req.NoteWait(nil)
 		if err := a.wait(ctx, status); err != nil {
 			return nil, err
@@ -250,10 +245,6 @@ func (a *attempt) create(ctx context.Context) error {
 // setNode records that the attempt has a node.
 func (a *attempt) setNode(path string, start driver.Instant) {
 	a.node, a.stat, a.start, a.createdAt = baseName(path), zk.Stat{}, start, driver.Now()
-	if a.unanswered != nil {
-		a.unanswered.Stop()
-	}
-	a.wasQueued = true
 }
 
 // newID returns a random UUID, in the form that Curator writes.
@@ -450,21 +441,18 @@ func (a *attempt) hasMoved(names []string) bool {
 }
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
-func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
+func (a *attempt) grant(connSeq int) (*lease, error) {
 	if err := checkZxid(a.stat.Czxid); err != nil {
 		return nil, err
 	}
-	grantedAt := driver.Now()
+	block := blockSizeOf(a.req)
 	l := &lease{
-		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid,
-		blockSize: blockSizeOf(a.req), start: a.start,
-		grantedAt: grantedAt, queued: grantedAt.Sub(a.creation.start), releaseSem: make(chan struct{}, 1),
-		done: make(chan struct{}),
-	}
-	if a.req.MinHold > 0 {
-		if err := l.recordGrant(ctx); err != nil {
-			return nil, err
-		}
+		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, grantedAt: driver.Now(),
+		grant: driver.Grant{
+			Token: tokenOf(a.stat.Czxid), Tokens: block, Start: a.start, TTL: a.s.leaseTTL(),
+			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
+		},
+		releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := a.s.register(l, connSeq); err != nil {
 		return nil, err
@@ -473,9 +461,7 @@ func (a *attempt) grant(ctx context.Context, connSeq int) (*handle, error) {
 	if a.hasFollower && a.req.Slots > 0 {
 		l.notifyNextWaiter()
 	}
-	return &handle{l, driver.Grant{
-		Token: tokenOf(l.zxid), Tokens: l.blockSize, Start: l.start, TTL: l.s.leaseTTL(), TellsWanted: l.tellsWanted(),
-	}}, nil
+	return l, nil
 }
 
 // cleanUp deletes the attempt's node. It does not depend on the context of Acquire.

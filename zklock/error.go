@@ -18,7 +18,7 @@ const (
 	// on which a request was sent. The outcome of such a request is unknown.
 	errDisconnected driver.Sentinel = "no connection to ZooKeeper"
 
-	// errNoAnswer means that a request that must not wait got no answer in time.
+	// errNoAnswer means that an attempt that may wait was not told in time whether it has to.
 	errNoAnswer driver.Sentinel = "no answer from ZooKeeper in time"
 
 	// errSessionOver means that the session has ended, and all its nodes with it.

@@ -71,21 +71,24 @@ func TestCreateAnswerLost(t *testing.T) {
 	}
 }
 
-// TestCreateGivenUp cancels an acquisition while the server does not answer. Acquire returns at
-// once, and its node is deleted when the server can be reached again.
+// TestCreateGivenUp cancels an acquisition while the server does not answer: before it creates the
+// node, after that, or when the node is read. Acquire returns at once, and does not take the lock
+// for held. Its node is deleted when the server can be reached again.
 func TestCreateGivenUp(t *testing.T) {
 	slack := livetest.Slack(t)
-	for _, lost := range []bool{false, true} {
+	for _, lost := range []string{"", "/snib/createGivenUp/_c_", "-lock-0"} {
 		w := newTestbed(t, shared(t))
 		holder := acquire(t, w.other, request("createGivenUp", "holder"))
 		heal := func() {}
-		if lost {
-			w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/createGivenUp/_c_")
+		var hung <-chan struct{}
+		if lost != "" {
+			hung = w.proxy.LoseAnswers(1, livetest.ThenHang, lost)
 		} else {
 			heal = w.proxy.Stall() // the request arrives late
 		}
 		waiting := livetest.Acquiring(t, w.d, request("createGivenUp", "d"))
-		if lost {
+		if lost != "" {
+			<-hung
 			w.tree.awaitChildren("/snib/createGivenUp", 2)
 		}
 		began := time.Now()
@@ -94,8 +97,8 @@ func TestCreateGivenUp(t *testing.T) {
 		if took := time.Since(began); took > time.Second+slack() {
 			t.Errorf("Acquire returned %v after its context was done", took)
 		}
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Acquire = %v, want the end of its context", err)
+		if !errors.Is(err, context.Canceled) || lost != "" && !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire without the answer to %q = %v, want the end of its context, and ErrUnavailable", lost, err)
 		}
 		heal()
 		release(t, holder)

@@ -115,7 +115,7 @@ func (tr tree) awaitChildren(folder string, n int) (names []string) {
 func (tr tree) nodeOf(folder string, token uint64) string {
 	tr.t.Helper()
 	for _, name := range tr.children(folder) {
-		if _, stat, err := tr.Exists(folder + "/" + name); err == nil && stat.Czxid == zklock.Zxid(token) {
+		if _, stat, err := tr.Exists(folder + "/" + name); err == nil && stat.Czxid == int64(token>>10) {
 			return folder + "/" + name
 		}
 	}

@@ -25,18 +25,12 @@ type info struct {
 
 	Kind driver.HolderKind `json:"kind,omitempty"`
 
-	// MinHold is that of the request, and Queued is how long after its creation the node was seen to
-	// be first. They are for a process that releases the hold of another one.
-	MinHold time.Duration `json:"minHold,omitempty"`
-	Queued  time.Duration `json:"queued,omitempty"`
-
 	Kept time.Duration `json:"kept,omitempty"` // how long the node stays after its creation
 }
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{ID: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind,
-		MinHold: req.MinHold}
+	return info{ID: printable(req.ID), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Kind: h.Kind}
 }
 
 // printable replaces what JSON can't keep as it is.
@@ -54,11 +48,11 @@ func decode(data []byte) info {
 		text, _, _ := strings.Cut(printable(string(data)), "\x00")
 		return info{Host: text[:min(len(text), 64)]}
 	}
-	i.Kept, i.MinHold, i.Queued = min(i.Kept, maxKept), min(i.MinHold, maxKept), min(i.Queued, maxKept)
+	i.Kept = min(i.Kept, maxKept)
 	return i
 }
 
-// maxKept limits the times that are read from nodes, because other times are added to them.
+// maxKept limits a time that is read from nodes, because other times are added to it.
 const maxKept = 100 * 365 * 24 * time.Hour
 
 // Ping connects, if there is no session. It returns an error if the ensemble can't be reached,
@@ -137,9 +131,28 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 // Break implements [driver.Inspector]. It deletes the holder's node, whose name is never used
 // again. It deletes nothing that is no lock.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	return d.endByID(ctx, name, id, func(ctx context.Context, s *session, path string, _ heldNode) error {
-		return s.deleteHold(ctx, path)
-	})
+	if err := d.conf.checkName(name); err != nil {
+		return err
+	}
+	s, done, ctx, err := d.inspector(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	folder := d.conf.folder(name)
+	st, nodes, err := s.status(ctx, name)
+	if err != nil {
+		return d.explain(err, folder)
+	}
+	for i, h := range st.Holders {
+		if h.ID != id || id == "" { // those without an id are no locks
+			continue
+		}
+		if err := s.deleteHold(ctx, child(folder, nodes[i])); !errors.Is(err, driver.ErrLost) {
+			return d.explain(err, folder)
+		}
+	}
+	return driver.ErrLost
 }
 
 // Withdraw implements [driver.Inspector]: the place of a dead process ends with its session.
@@ -170,14 +183,8 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	return s, cancel, ctx, nil
 }
 
-// A heldNode is the node of a holder.
-type heldNode struct {
-	contender
-	snap snapshot
-}
-
-// status reads the queue of a lock. It also returns the nodes of its holders.
-func (s *session) status(ctx context.Context, name string) (driver.Status, []heldNode, error) {
+// status reads the queue of a lock. It also returns the names of its holders' nodes.
+func (s *session) status(ctx context.Context, name string) (driver.Status, []string, error) {
 	st := driver.Status{Name: name}
 	folder := s.d.conf.folder(name)
 	list, _, err := do(ctx, s, listChildren(folder))
@@ -190,14 +197,14 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []hel
 	}
 	if semaphore != "" {
 		st.Holders = []driver.Holding{{Foreign: semaphore, Left: driver.NoExpiry}}
-		return st, []heldNode{{}}, nil
+		return st, []string{""}, nil
 	}
 	all := parseQueue(list.names)
 	snaps, err := s.snapshots(ctx, folder, all)
 	if err != nil {
 		return st, nil, err
 	}
-	var nodes []heldNode
+	var nodes []string
 	var ahead []contender
 	for i, c := range all {
 		// It has gone meanwhile, or keeps nobody out.
@@ -209,7 +216,7 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []hel
 		}
 		if v, err := judge(c, ahead); err == nil && v.granted {
 			st.Slots = min(st.Slots, c.slots)
-			nodes = append(nodes, heldNode{c, snaps[i]})
+			nodes = append(nodes, c.node)
 			st.Holders = append(st.Holders, s.newHolding(c, snaps[i]))
 		} else {
 			in := decode(snaps[i].data)

@@ -19,33 +19,33 @@ import (
 //
 // The name of the new node says that it is kept, and its data says for how long. Waiters that
 // watch the old node find the new one when they check the queue again.
-func (s *session) keepForMinHold(ctx context.Context, path string, data info, left time.Duration) error {
+func (l *lease) keepForMinHold(ctx context.Context, left time.Duration) error {
+	place := strings.TrimPrefix(baseName(l.path), nodePrefix)[idLength:]
 	kept := &orphan{
-		folder: path[:strings.LastIndexByte(path, '/')], due: driver.Now().Add(left),
-		path: path[:strings.LastIndexByte(path, '/')+1] + keptPrefix + newID() +
-			strings.TrimPrefix(baseName(path), nodePrefix)[idLength:],
+		folder: l.folder, path: child(l.folder, keptPrefix+newID()+place), due: driver.Now().Add(left),
 	}
+	data := l.info()
 	data.Kept = left
 	replace := func(conn *zk.Conn) (struct{}, error) {
 		_, err := conn.Multi(
-			&zk.CreateRequest{Path: kept.path, Data: data.encode(), Acl: s.d.conf.acl, Flags: zk.FlagPersistent},
-			&zk.DeleteRequest{Path: path, Version: -1},
+			&zk.CreateRequest{Path: kept.path, Data: data.encode(), Acl: l.s.d.conf.acl, Flags: zk.FlagPersistent},
+			&zk.DeleteRequest{Path: l.path, Version: -1},
 		)
 		return struct{}{}, err
 	}
 	for retry := false; ; retry = true {
-		_, _, err := do(ctx, s, replace)
+		_, _, err := do(ctx, l.s, replace)
 		switch {
 		// The answer to an earlier try was lost. The kept node exists, or a contender has deleted it
 		// since. A hold that was lost meanwhile looks the same.
 		case err == nil, retry && (errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode)):
-			s.addOrphan(kept)
+			l.s.addOrphan(kept)
 			return nil
 		case errors.Is(err, errDisconnected) && ctx.Err() == nil:
 		case errors.Is(err, zk.ErrNoNode):
 			return fmt.Errorf("%w: %w", driver.ErrLost, err)
 		default:
-			s.addOrphan(kept) // it may exist
+			l.s.addOrphan(kept) // it may exist
 			return err
 		}
 	}

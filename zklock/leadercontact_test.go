@@ -1,8 +1,6 @@
 package zklock
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -162,21 +160,6 @@ func TestHearingForgets(t *testing.T) {
 	}
 	if len(h.unreported) > 10 {
 		t.Errorf("%d exchanges are remembered", len(h.unreported))
-	}
-}
-
-// TestShorterTimeout checks that a session ends when a later connection gives it a shorter timeout:
-// its holders would rely on it for longer than the leader keeps it.
-func TestShorterTimeout(t *testing.T) {
-	s := &session{d: &Driver{conf: config{timeout: 15 * time.Second}}, watches: map[watchKey]*watchEvent{}}
-	s.ctx, s.cancel = context.WithCancelCause(t.Context())
-	s.onNegotiated(1, 15*time.Second, driver.Now())
-	if s.ctx.Err() != nil {
-		t.Fatal(context.Cause(s.ctx))
-	}
-	s.onNegotiated(1, 10*time.Second, driver.Now())
-	if err := context.Cause(s.ctx); !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("the session goes on with a third less of its timeout: %v", err)
 	}
 }
 

@@ -23,10 +23,8 @@ type lease struct {
 	folder     string
 	path       string
 	zxid       int64          // of the transaction that created the node
-	blockSize  int            // the number of tokens that are reserved
-	start      driver.Instant // from which the session is certain to live for leaseTTL; see driver.Grant
+	grant      driver.Grant   // from its Start, the session is certain to live for leaseTTL
 	grantedAt  driver.Instant // when the node was seen to be first: at the grant or later
-	queued     time.Duration  // from the creation of the node until then, or longer
 	releaseSem chan struct{}  // of capacity 1: held during a release
 	done       chan struct{}  // closed when the lease has ended
 	watchTimer *time.Timer    // has its node watched
@@ -50,12 +48,9 @@ const (
 	lost
 )
 
-// A handle is a lease and its grant, which is zero if the lease was found by its id. It implements
-// [driver.Lease].
-type handle struct {
-	*lease
-	grant driver.Grant
-}
+// Lease returns the lease with the given id on a lock. Only what [Driver.Acquire] has returned can
+// be used: the methods of other leases, and Renew, return [errors.ErrUnsupported].
+func (d *Driver) Lease(_, id string, _ time.Duration) driver.Lease { return driverkit.RemoteLease(id) }
 
 // register records a lease that was confirmed on the connection connSeq. From then on it is
 // lost with that connection.
@@ -86,7 +81,7 @@ func (s *session) leaseTTL() time.Duration {
 func (l *lease) ID() string { return l.req.ID }
 
 // Grant implements [driver.Lease].
-func (h *handle) Grant() driver.Grant { return h.grant }
+func (l *lease) Grant() driver.Grant { return l.grant }
 
 // ended reports whether the lease has ended.
 func (l *lease) ended() bool {
@@ -146,7 +141,7 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	if l.ended() {
 		return driver.ErrLost
 	}
-	_, _, err := do(ctx, l.s, setNode(l.path, l.info().encode(), -1))
+	_, _, err := do(ctx, l.s, setNode(l.path, l.info().encode()))
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, errSessionOver) {
 		return driver.ErrLost
 	}
@@ -157,21 +152,7 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 func (l *lease) info() info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := newInfo(l.req)
-	if i.MinHold > 0 {
-		i.Queued = l.queued
-	}
-	return i
-}
-
-// recordGrant writes into the node when it became the first, so that a release by any process keeps
-// MinHold.
-func (l *lease) recordGrant(ctx context.Context) error {
-	_, _, err := do(ctx, l.s, setNode(l.path, l.info().encode(), -1))
-	if errors.Is(err, zk.ErrNoNode) {
-		return errNodeGone
-	}
-	return err
+	return newInfo(l.req)
 }
 
 // Release implements [driver.Lease]. If ctx is already done, it ends the lease all the same: the
@@ -218,7 +199,7 @@ func (l *lease) release(ctx context.Context) error {
 	due := driver.Now().Add(max(0, left))
 	var err error
 	if left > 0 {
-		err = l.s.keepForMinHold(ctx, l.path, l.info(), left)
+		err = l.keepForMinHold(ctx, left)
 	} else {
 		err = l.s.deleteHold(ctx, l.path)
 	}
@@ -246,7 +227,7 @@ func (l *lease) lostBeforeRelease(err error) error {
 // notifyNextWaiter tells the first waiter of a semaphore that it is the first now. That waiter may
 // watch this node, so notifyNextWaiter changes the node's data. Waiters that arrive later see that
 // they are first. If the change gets lost, the waiter notices after recheckAfter.
-func (l *lease) notifyNextWaiter() { startCall(l.s, setNode(l.path, l.info().encode(), -1)) }
+func (l *lease) notifyNextWaiter() { startCall(l.s, setNode(l.path, l.info().encode())) }
 
 // Renew implements [driver.Driver]. It asks the leader once for all leases. The leader answers
 // if the session lives. When the answer arrives, all earlier changes of watched nodes have been
@@ -259,8 +240,8 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	s := d.latestSession()
 	var leases []*lease // those of an earlier session are lost
 	for _, one := range due {
-		if h, ok := one.(*handle); ok && h.s == s && !h.ended() {
-			leases = append(leases, h.lease)
+		if l, ok := one.(*lease); ok && l.s == s && !l.ended() {
+			leases = append(leases, l)
 		}
 	}
 	answer := driver.Renewal{Err: d.life.Ready(ctx)}
@@ -269,9 +250,9 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	}
 	answers := slices.Repeat([]driver.Renewal{answer}, len(due))
 	for i, one := range due {
-		if h, ok := one.(*handle); !ok {
+		if l, ok := one.(*lease); !ok {
 			answers[i] = driver.Renewal{Err: driverkit.RemoteError()}
-		} else if h.s != s || h.ended() || errors.Is(answer.Err, errSessionOver) {
+		} else if l.s != s || l.ended() || errors.Is(answer.Err, errSessionOver) {
 			answers[i] = driver.Renewal{Err: driver.ErrLost}
 		}
 	}
@@ -390,8 +371,7 @@ func (l *lease) watchUnlessWatched() {
 
 // hasToken reports whether a token belongs to the lease.
 func (l *lease) hasToken(token uint64) bool {
-	first := tokenOf(l.zxid)
-	return first <= token && token-first < uint64(l.blockSize)
+	return l.grant.Token <= token && token-l.grant.Token < uint64(l.grant.Tokens)
 }
 
 // IsOwner returns a check for a multi of ZooKeeper. The check succeeds as long as the hold with

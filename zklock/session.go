@@ -119,6 +119,7 @@ func (s *session) negotiatedTimeout() time.Duration {
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
 	s.closing = true
+	begun := s.id != 0
 	s.mu.Unlock()
 	callsDone := make(chan struct{})
 	go func() { s.calls.Wait(); close(callsDone) }()
@@ -132,6 +133,9 @@ func (s *session) close(events <-chan zk.Event) {
 			s.closeConn()
 		}
 		timer.Stop()
+	}
+	if begun && !s.d.life.Over() {
+		s.closeConn() // else the library would close the session, and with it end each LockDelay
 	}
 	s.conn.Close()
 	s.closeConn()
@@ -540,9 +544,9 @@ func readNode(path string) func(*zk.Conn) (snapshot, error) {
 	return func(conn *zk.Conn) (snapshot, error) { return watchKey{path: path}.read(conn, false) }
 }
 
-// setNode changes the data of a node that has a version, or any version if that is -1.
-func setNode(path string, data []byte, version int32) func(*zk.Conn) (*zk.Stat, error) {
-	return func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(path, data, version) }
+// setNode changes the data of a node, whatever its version.
+func setNode(path string, data []byte) func(*zk.Conn) (*zk.Stat, error) {
+	return func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(path, data, -1) }
 }
 
 // deleteNode deletes a node, whatever its version.

@@ -3,8 +3,11 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
@@ -51,7 +54,7 @@ func TestWatchNotSetYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := h.(*handle)
+	l := h.(*lease)
 	l.watchTimer.Stop()
 	key, ev := watchKey{path: l.path}, &watchEvent{changed: make(chan struct{})}
 	s.mu.Lock()
@@ -80,5 +83,34 @@ func TestLossNotReported(t *testing.T) {
 	s.onConnected()
 	if l := (&lease{watched: ev}); !l.needsWatch() {
 		t.Error("after another connection, the watch of the last one counts")
+	}
+}
+
+// TestShorterTimeout ends a session to which a later connection gives a shorter timeout: its
+// holders would rely on it for longer than the leader keeps it. It lapses, and is not closed,
+// because a LockDelay keeps others out for some time after the loss.
+func TestShorterTimeout(t *testing.T) {
+	s, proxy := newTestSession(t, 10*time.Second)
+	req := driver.Request{Name: "job", ID: "a", TTL: time.Minute, LockDelay: 4 * time.Second}
+	if _, err := s.d.Acquire(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	s.onNegotiated(s.id, 9*time.Second, driver.Now())
+	if err := context.Cause(s.ctx); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("the session goes on with a tenth less of its timeout: %v", err)
+	}
+	livetest.Await(t, "end of the connection", func() error {
+		if state := s.conn.State(); state != zk.StateDisconnected {
+			return fmt.Errorf("it is in the state %v", state)
+		}
+		return nil
+	})
+	other, err := New([]string{proxy.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if st, err := other.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 {
+		t.Errorf("after the end of the session, Status = %+v, %v; want that its hold keeps others out", st, err)
 	}
 }

@@ -22,11 +22,6 @@ const maxZxid = 1<<(63-indexBits) - 1
 // tokenOf returns the first token of the hold whose node was created by a transaction.
 func tokenOf(zxid int64) uint64 { return uint64(zxid) << indexBits }
 
-// Zxid returns the zxid of the transaction that created the node of a hold, given a fencing token
-// of the hold. ZooKeeper shows it as the czxid of the node. Zxid accepts any number and sends no
-// request.
-func Zxid(token uint64) int64 { return int64(token >> indexBits) }
-
 // checkZxid returns an error if a zxid is too great for tokens.
 func checkZxid(zxid int64) error {
 	if zxid > maxZxid {

@@ -5,14 +5,10 @@ import (
 	"time"
 )
 
-// tellsWanted reports whether the holder is told that another process waits. A lease with one token
-// can't be handed over among the goroutines of its process, so it does not need to know.
-func (l *lease) tellsWanted() bool { return l.blockSize > 1 }
-
 // startWanted has the holder told when a node stands behind that of the lease. hasFollower says
 // that there is such a node already.
 func (l *lease) startWanted(hasFollower bool) {
-	if l.tellsWanted() && (hasFollower || !l.s.d.life.Go(l.awaitFollower)) {
+	if l.grant.TellsWanted && (hasFollower || !l.s.d.life.Go(l.awaitFollower)) {
 		l.markWanted()
 	}
 }

@@ -5,7 +5,7 @@
 //   - [Detached] bounds a call of the server after its caller has given up.
 //   - [EndOfWait] makes the error of an acquisition whose caller has given up.
 //   - [SaysLost] tells the loss of a hold from a caller that has given up.
-//   - [RemoteLease] is a lease of another process, where leases belong to sessions.
+//   - [RemoteLease] is a lease that is named by its id, where leases belong to sessions.
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [Batcher] runs the operations of concurrent callers together.
 //   - [Isolate] and [RowError] keep a malformed row from harming other locks.

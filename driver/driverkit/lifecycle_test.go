@@ -1,7 +1,6 @@
 package driverkit_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -143,21 +142,5 @@ func TestCancelDelay(t *testing.T) {
 	if driverkit.CancelDelay >= driver.CancelTimeout {
 		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", driverkit.CancelDelay,
 			driver.CancelTimeout)
-	}
-}
-
-// TestRemoteRelease releases a lease after a release without an answer, for a caller whose context
-// has ended because another lock was lost. The store has not said that the first one was executed.
-func TestRemoteRelease(t *testing.T) {
-	gone, cancel := context.WithCancelCause(t.Context())
-	cancel(driver.ErrLost)
-	l := driverkit.NewRemoteLease("id", func(ctx context.Context) error {
-		return cmp.Or(context.Cause(ctx), error(driver.ErrUnavailable))
-	})
-	for range 20 {
-		_ = l.Release(gone)
-		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
-			t.Fatalf("Release = %v, want ErrUnavailable", err)
-		}
 	}
 }

@@ -26,14 +26,9 @@ func grantMutants() []mutant {
 			}
 		}),
 		{
-			name: "a lease of another session is released in vain", fails: []string{"Grant/OtherSession"}, base: newSession,
+			name: "another session acts on a lease", fails: []string{"Grant/OtherSession"}, base: newSession,
 			set: func(_ *world, b *brokenDriver) {
-				b.onRelease = func(ctx context.Context, l *lease) error {
-					if l.grant.Start.IsZero() { // a lease by name and id
-						return nil
-					}
-					return l.release(ctx)
-				}
+				b.onLease = func(l *lease) { l.Lease = b.base.(*session).Driver.Lease(l.req.Name, l.req.ID, l.req.TTL) }
 			},
 		},
 		mutateRelease("a waiter is released", "Grant/NotWaiting", func(ctx context.Context, l *lease) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -116,9 +117,7 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	return sl, nil
 }
 
-func (s *session) Lease(name, id string, ttl time.Duration) driver.Lease {
-	return &sessionLease{Lease: s.Driver.Lease(name, id, ttl), s: s}
-}
+func (s *session) Lease(_, id string, _ time.Duration) driver.Lease { return driverkit.RemoteLease(id) }
 
 func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	if len(due) == 0 {
@@ -126,12 +125,10 @@ func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 	}
 	answers := make([]driver.Renewal, len(due))
 	for i, l := range due {
-		l := l.(*sessionLease)
-		if l.isForeign() {
-			answers[i].Err = errors.ErrUnsupported
-			continue
+		answers[i].Err = driverkit.RemoteError()
+		if l, ok := l.(*sessionLease); ok {
+			answers[i] = s.Driver.Renew(ctx, []driver.Lease{l.Lease})[0]
 		}
-		answers[i] = s.Driver.Renew(ctx, []driver.Lease{l.Lease})[0]
 	}
 	return answers
 }
@@ -181,21 +178,8 @@ func (s *session) sever(severed bool) {
 	s.severed.Store(severed)
 }
 
-// isForeign reports whether the lease is one by name and id, which may belong to another session.
-func (l *sessionLease) isForeign() bool { return l.onLost == nil }
-
-func (l *sessionLease) SetHolder(ctx context.Context, h driver.Holder) error {
-	if l.isForeign() {
-		return errors.ErrUnsupported
-	}
-	return l.Lease.SetHolder(ctx, h)
-}
-
 func (l *sessionLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
-	if l.isForeign() {
-		return g
-	}
 	g.TTL = sessionTTL
 	return g
 }

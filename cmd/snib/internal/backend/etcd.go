@@ -124,6 +124,5 @@ func etcdDenied(err error) bool {
 // etcdlock, say that only in words.
 func etcdMismatched(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "handshake failed") || strings.Contains(text, "the server requires TLS") ||
-		strings.Contains(text, "another service listens there")
+	return strings.Contains(text, "handshake failed") || strings.Contains(text, "the server requires TLS")
 }

@@ -72,15 +72,15 @@ func checkNext(t *testing.T, dir string) {
 			t.Fatalf("nothing but the changelog has changed: %v", err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "etcdlock", "token.go"))
+	text, err := os.ReadFile(filepath.Join(dir, "etcdlock", "option.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	files["etcdlock/token.go"] = strings.Replace(string(text), "\nfunc Revision(", "\nfunc RevisionOf(", 1)
+	files["etcdlock/option.go"] = strings.Replace(string(text), "\nfunc Timeout(", "\nfunc TimeoutOf(", 1)
 	commit(t, dir, files)
-	const want = "Revision: removed"
+	const want = "Timeout: removed"
 	if err := open(t, dir, "v0.1.1").make(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("etcdlock.Revision has another name: err = %v, want one with %q", err, want)
+		t.Errorf("etcdlock.Timeout has another name: err = %v, want one with %q", err, want)
 	}
 }
 
