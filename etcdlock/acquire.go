@@ -331,6 +331,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*lease, error) {
 		since: driver.Now(), mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
 	}
 	l.info.Held = time.Now().UnixMilli()
+	l.unrecorded.Store(a.wasQueued)
 	if l.grant.TellsWanted {
 		a.d.observeWaiters(l)
 	}

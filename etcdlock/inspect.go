@@ -16,8 +16,8 @@ import (
 const pageSize = 1000
 
 // Status implements [driver.Inspector]. It shows foreign holders and waiters by their keys.
-// Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until a call
-// of SetHolder. The remaining time of a hold is known to the second. A key that is no lock is
+// Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until its
+// first renewal. The remaining time of a hold is known to the second. A key that is no lock is
 // shown as a hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	if err := d.life.Ready(ctx); err != nil {

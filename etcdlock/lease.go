@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,6 +37,9 @@ type lease struct {
 
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
+
+	writing    sync.Mutex  // held during a change of the value, so that the last one is the newest
+	unrecorded atomic.Bool // the lease was waited for, and its key does not say since when it is held
 
 	mu                sync.Mutex
 	releaseUnanswered bool // a release was not answered; guarded by releaseSem
@@ -106,8 +110,26 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	}
 	ctx, cancel := l.d.life.During(ctx)
 	defer cancel()
+	return l.writeInfo(ctx, &to)
+}
+
+// recordSince writes into the key, for people, since when a lease is held that was waited for:
+// nobody could write that before the grant. It is tried once, in the background.
+func (l *lease) recordSince() {
+	if l.unrecorded.Swap(false) {
+		l.d.life.Go(func() { _ = l.writeInfo(l.d.life.Context(), nil) })
+	}
+}
+
+// writeInfo writes what the key says of its holder, after a change of it to another one unless
+// that is nil.
+func (l *lease) writeInfo(ctx context.Context, to *driver.Holder) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	l.mu.Lock()
-	l.info.Host, l.info.PID, l.info.Label, l.info.Kind = to.Host, to.PID, to.Label, to.Kind
+	if to != nil {
+		l.info.Host, l.info.PID, l.info.Label, l.info.Kind = to.Host, to.PID, to.Label, to.Kind
+	}
 	put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithIgnoreLease())
 	l.mu.Unlock()
 	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
@@ -303,6 +325,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		}
 		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[l], l.s.err(), err)); answers[i].Err == nil {
 			answers[i].Start = start
+			l.recordSince()
 		}
 		if driverkit.SaysLost(ctx, answers[i].Err) {
 			l.s.onKeyDeleted(l)
@@ -317,14 +340,17 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	if s == nil {
 		return driver.Renewal{Err: errors.New("no lease was granted yet")}
 	}
-	ka := s.requestKeepAlive(renewalAge)
-	checkErr := s.checkLeases(ctx, s.allLeases())
+	ka, leases := s.requestKeepAlive(renewalAge), s.allLeases()
+	checkErr := s.checkLeases(ctx, leases)
 	start, err := ka.wait(ctx)
 	if over := s.err(); over != nil { // its leases are told, and those of the next one wait for the next call
 		err = fmt.Errorf("a session has ended: %v", over) //nolint:errorlint // it may match ErrLost
 	}
 	if err := cmp.Or(checkErr, err); err != nil {
 		return driver.Renewal{Err: explain(err)}
+	}
+	for _, l := range leases {
+		l.recordSince()
 	}
 	return driver.Renewal{Start: start}
 }

@@ -34,7 +34,7 @@ type info struct {
 	// For people: etcd does not know the age of a key. In milliseconds since 1970, by the clock
 	// of the process.
 	Asked int64 `json:"asked"`
-	Held  int64 `json:"held,omitempty"` // since when the lock is held; 0 until a change, if it was waited for
+	Held  int64 `json:"held,omitempty"` // since when the lock is held; if it was waited for, 0 until its first renewal
 }
 
 // newInfo returns the info of a request that is made now.
