@@ -13,9 +13,8 @@ import (
 
 // leave releases one Lock of the hold. The release of the last Lock ends the hold.
 func (c *core) leave(h *hold) error {
-	l, le, began := h.locker, h.lease, time.Now()
-	now := driver.At(began)
-	ctx := c.releases.Context(began)
+	l, le, now := h.locker, h.lease, driver.Now()
+	ctx := c.releases.Context(time.Now())
 	c.mu.Lock()
 	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
