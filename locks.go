@@ -3,7 +3,6 @@ package snib
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -206,16 +205,6 @@ func (ls *Locks) Lost() <-chan struct{} {
 	return ls.lost
 }
 
-// Token returns the fencing token of the hold on a name that [Locker.AcquireAll] was called with,
-// and false if it was not called with this name.
-func (ls *Locks) Token(name string) (token uint64, ok bool) {
-	lock := ls.Lock(name)
-	if lock == nil {
-		return 0, false
-	}
-	return lock.Token(), true
-}
-
 // Lock returns the hold on a name that [Locker.AcquireAll] was called with, or nil if it was not
 // called with this name. Pass it to the guards of package fence, which need its token and id.
 // Locks.Release releases it; if it is released earlier, the context of the Locks ends.
@@ -226,19 +215,6 @@ func (ls *Locks) Lock(name string) *Lock {
 		return nil
 	}
 	return ls.locks[i]
-}
-
-// All returns the names, as [Locker.AcquireAll] was called with them, and their holds, in the
-// order of the names.
-func (ls *Locks) All() iter.Seq2[string, *Lock] {
-	ls.mustHold()
-	return func(yield func(string, *Lock) bool) {
-		for i, name := range ls.names {
-			if !yield(name, ls.locks[i]) {
-				return
-			}
-		}
-	}
 }
 
 // Release releases all the locks together, each as [Lock.Release] does, and joins the errors.

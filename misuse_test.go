@@ -81,8 +81,7 @@ func TestNilLocks(t *testing.T) {
 			t.Errorf("Release = %v", err)
 		}
 		for what, use := range map[string]func(){
-			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "All": func() { locks.All() },
-			"Token": func() { locks.Token("a") }, "Lock": func() { locks.Lock("a") },
+			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "Lock": func() { locks.Lock("a") },
 		} {
 			mustPanic(t, what, "invalid Locks", use)
 		}
@@ -244,7 +243,7 @@ func TestNilLocker(t *testing.T) {
 			}
 		}
 		for what, use := range map[string]func(){
-			"With": func() { l.With() }, "Info": func() { l.Info() }, "HoldCount": func() { l.HoldCount(ctx, "a") },
+			"With": func() { l.With() }, "Info": func() { l.Info() },
 		} {
 			mustPanic(t, what, "invalid Locker", use)
 		}
