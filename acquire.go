@@ -86,18 +86,9 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began dr
 		err = l.wrapError(op, name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
-		l.traceWaitEnded(ctx, name, waitedSince(began, h, origin), lock, origin, err)
+		l.traceWaitEnded(ctx, name, driver.Now().Sub(began), lock, origin, err)
 	}
 	return lock, err
-}
-
-// waitedSince returns how long an acquisition took that has just ended. It does not read the clock
-// again if the store has just granted the hold h.
-func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration {
-	if h != nil && !origin.local {
-		return max(0, h.since.Sub(start))
-	}
-	return max(0, driver.Now().Sub(start))
 }
 
 // traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
