@@ -18,8 +18,8 @@ import (
 // lock or to keep it longer.
 //
 // The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
-// when the Locker is closed, while the lock stays taken in the store. The process may learn only
-// then that another process has released the lock.
+// when the Locker is closed, while the lock stays taken in the store; a Trace is told that it was
+// released. The process may learn only then that another process has released the lock.
 //
 // Where leases end with a session, Detached is an [ErrInvalid]: those backends free the locks of a
 // process that has ended.
