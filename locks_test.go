@@ -3,6 +3,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -80,6 +81,30 @@ func TestAcquireAll(t *testing.T) {
 		<-ls.Lost()
 		<-ls.Context().Done()
 		wantErr(t, "Release", ls.Release(), snib.ErrLost)
+	})
+}
+
+// A loss ends AcquireAll as a loss, also in an outage: ErrLost matches no error that asks for a retry.
+func TestAcquireAllLosesInOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d, id := newSpy(store), ""
+		d.acquire = func(ctx context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if req.Name == "a" {
+				id = req.ID
+				return send()
+			}
+			if err := store.Open().Break(ctx, "a", id); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return nil, fmt.Errorf("%w: %w", errDown, context.Cause(ctx))
+		}
+		_, err := open(t, d).AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll", err, snib.ErrLost)
+		if errors.Is(err, snib.ErrUnavailable) {
+			t.Errorf("AcquireAll = %v, which matches ErrUnavailable", err)
+		}
 	})
 }
 
