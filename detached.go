@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Detached makes a hold that outlives its process: only its [TTL], Release, or [Locker.Break]
@@ -96,7 +97,7 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 		return driver.Invalidf(
 			"hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an " +
 				"administrator")
-	case errors.Is(err, ErrLost), errors.Is(err, errors.ErrUnsupported):
+	case driverkit.SaysLost(bounded, err), errors.Is(err, errors.ErrUnsupported):
 		return errNoSuchHold
 	default:
 		return callerError(ctx, err)

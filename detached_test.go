@@ -237,6 +237,19 @@ func TestAdoptWithoutSight(t *testing.T) {
 	wantErr(t, "Adopt of a hold whose id is not shown", err, snib.ErrInvalid)
 	_, err = blind.Adopt(t.Context(), "a", "another")
 	wantErr(t, "Adopt of no hold", err, snib.ErrLost)
+
+	// Neither is it if the context ends with the loss of another hold.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	d := newSpy(store)
+	d.renew = func(ctx context.Context, _ []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
+		cancel(snib.ErrLost)
+		return []driver.Renewal{{Err: context.Cause(ctx)}}
+	}
+	_, err = open(t, blindDriver{d}).Adopt(ctx, "a", lock.ID())
+	wantErr(t, "Adopt with a context that ends", err, context.Canceled)
+	if strings.Contains(err.Error(), "no hold") {
+		t.Errorf("Adopt = %v, although the store has not said so", err)
+	}
 	release(t, lock)
 }
 
