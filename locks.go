@@ -25,17 +25,11 @@ type Locks struct {
 // sent one by one: if they were sent together, two callers could refuse each other, again and
 // again.
 //
-// Without names, the error matches [ErrInvalid]. If a hold is lost while the others are waited
-// for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
+// Without names, or with [MinHold], the error matches [ErrInvalid]. If a hold is lost while the
+// others are waited for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error) {
-	if err := l.check(); err != nil {
+	if err := l.checkSeveral(ctx, names); err != nil {
 		return nil, err
-	}
-	if len(names) == 0 {
-		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
-	}
-	if ctx == nil {
-		return nil, l.wrapError("acquire", "", errNilContext())
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 
@@ -64,6 +58,24 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	return ls, nil
 }
 
+// checkSeveral returns why locks of several names can't be acquired together, or nil.
+func (l *Locker) checkSeveral(ctx context.Context, names []string) error {
+	err := l.check()
+	switch {
+	case err != nil:
+		return err
+	case len(names) == 0:
+		err = driver.Invalidf("names: there is none")
+	case ctx == nil:
+		err = errNilContext()
+	case l.conf.minHold > 0:
+		err = driver.Invalidf("MinHold: of several names, one that is acquired and given back unused would stay closed")
+	default:
+		return nil
+	}
+	return l.wrapError("acquire", "", err)
+}
+
 // TryAcquireAll is like AcquireAll but does not wait. If somebody else holds one of the locks, it
 // releases those that it has acquired already, and returns [ErrHeld]; the error names the lock
 // that is held. Of two callers with names in common, at most one gets ErrHeld because of the
@@ -82,18 +94,13 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, er
 // [Lock.Name] says which one it got. While it waits, it has a place in the queue of each name. Once
 // it has a lock it gives up the other places, and releases at once what it is granted there.
 //
-// Without names, the error matches [ErrInvalid]. Errors are those of [Locker.Acquire]; if the wait
-// ended, they are joined for all the names, except that one which matches [ErrUnavailable] does not
-// match ErrHeld. With [NoWait] it only looks for a name that is free.
+// Without names, or with [MinHold], the error matches [ErrInvalid]. Errors are those of
+// [Locker.Acquire]; if the wait ended, they are joined for all the names, except that one which
+// matches [ErrUnavailable] does not match ErrHeld. With [NoWait] it only looks for a name that is
+// free.
 func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error) {
-	if err := l.check(); err != nil {
+	if err := l.checkSeveral(ctx, names); err != nil {
 		return nil, err
-	}
-	if len(names) == 0 {
-		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
-	}
-	if ctx == nil {
-		return nil, l.wrapError("acquire", "", errNilContext())
 	}
 	var errs []error
 	for _, name := range names {

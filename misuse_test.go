@@ -88,6 +88,17 @@ func TestNilLocks(t *testing.T) {
 	}
 }
 
+// MinHold would close a name that is acquired with others and given back, although nothing ran.
+func TestMinHoldOfSeveral(t *testing.T) {
+	l := open(t, memlock.New(), snib.MinHold(time.Minute))
+	_, allErr := l.AcquireAll(t.Context(), "a", "b")
+	_, tryErr := l.TryAcquireAll(t.Context(), "a", "b")
+	_, anyErr := l.AcquireAny(t.Context(), "a", "b")
+	for what, err := range map[string]error{"AcquireAll": allErr, "TryAcquireAll": tryErr, "AcquireAny": anyErr} {
+		wantErr(t, what, err, snib.ErrInvalid)
+	}
+}
+
 // Options that contradict each other are refused. A derived Locker may replace NoWait by MaxWait
 // and the other way round.
 func TestContradictoryOptions(t *testing.T) {
