@@ -84,7 +84,7 @@ func TestAcquireAll(t *testing.T) {
 	})
 }
 
-// A loss ends AcquireAll as a loss, also in an outage: ErrLost matches no error that asks for a retry.
+// A loss ends AcquireAll as a loss, also in an outage: ErrLost asks for no retry.
 func TestAcquireAllLosesInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)

@@ -53,8 +53,8 @@ func TestRetryTimeout(t *testing.T) {
 	}
 }
 
-// A store that is full has answered, so an acquisition waits for it as for a holder, with pauses that
-// grow, unless it must not retry at all.
+// A store that is full has answered, so an acquisition waits for it as for a holder, with pauses
+// that grow, unless it must not retry at all.
 func TestRetryTimeoutOfFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
