@@ -88,19 +88,10 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began dr
 	}
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend, Token: token}
-		l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: waitedSince(began, h, origin),
+		l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: driver.Now().Sub(began),
 			Local: origin.local, Joined: origin.joined, Err: err})
 	}
 	return lock, err
-}
-
-// waitedSince returns how long an acquisition took that has just ended. It does not read the clock
-// again if the store has just granted the hold h.
-func waitedSince(start driver.Instant, h *hold, origin holdOrigin) time.Duration {
-	if h != nil && !origin.local {
-		return max(0, h.since.Sub(start))
-	}
-	return max(0, driver.Now().Sub(start))
 }
 
 // A holdOrigin says how an acquisition got its hold.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Detached makes a hold that outlives its process: only its [TTL], Release, or [Locker.Break]
@@ -18,8 +19,8 @@ import (
 // lock or to keep it longer.
 //
 // The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
-// when the Locker is closed, while the lock stays taken in the store. The process may learn only
-// then that another process has released the lock.
+// when the Locker is closed, while the lock stays taken in the store; a Trace is told that it was
+// released. The process may learn only then that another process has released the lock.
 //
 // Where leases end with a session, Detached is an [ErrInvalid]: those backends free the locks of a
 // process that has ended.
@@ -96,7 +97,7 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 		return driver.Invalidf(
 			"hold: the store does not show its id, so nobody knows whether it is detached; ask with the rights of an " +
 				"administrator")
-	case errors.Is(err, ErrLost), errors.Is(err, errors.ErrUnsupported):
+	case driverkit.SaysLost(bounded, err), errors.Is(err, errors.ErrUnsupported):
 		return errNoSuchHold
 	default:
 		return callerError(ctx, err)

@@ -49,17 +49,23 @@ func TestDetached(t *testing.T) {
 	})
 }
 
-// A detached hold ends with its TTL, counted from the last Adopt.
+// A detached hold ends with its TTL, counted from the last Adopt. Who took or adopted it may forget
+// it: the Traces are told of no loss, and a late Release does not free the lock of who adopted it.
 func TestDetachedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var r recorder
 		store := new(memlock.Store)
 		d := newSpy(store)
-		l := open(t, d, snib.TTL(time.Hour), snib.Detached())
-		id := acquire(t, l, "a").ID()
-		began := time.Now()
+		l := open(t, d, snib.TTL(time.Hour), snib.Detached(), snib.Tracing(r.trace()))
+		lock := acquire(t, l, "a")
+		id, began := lock.ID(), time.Now()
 		time.Sleep(40 * time.Minute)
 		again, err := l.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt", err, nil)
+		<-lock.Lost()
+		wantErr(t, "late Release", lock.Release(), snib.ErrLost)
+		_, err = open(t, store.Open()).TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire after it", err, snib.ErrHeld)
 		<-again.Lost()
 		if got, want := time.Since(began), 100*time.Minute; got < want-2*time.Minute || got >= want {
 			t.Errorf("the hold ended after %v, want little less than %v", got, want)
@@ -73,6 +79,12 @@ func TestDetachedEnds(t *testing.T) {
 		}
 		_, err = l.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt after the end", err, snib.ErrLost)
+		acquire(t, l, "b")
+		wantErr(t, "Close", l.Close(), nil)
+		synctest.Wait()
+		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 3 {
+			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 3", lost, released)
+		}
 	})
 }
 
@@ -225,6 +237,19 @@ func TestAdoptWithoutSight(t *testing.T) {
 	wantErr(t, "Adopt of a hold whose id is not shown", err, snib.ErrInvalid)
 	_, err = blind.Adopt(t.Context(), "a", "another")
 	wantErr(t, "Adopt of no hold", err, snib.ErrLost)
+
+	// Neither is it if the context ends with the loss of another hold.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	d := newSpy(store)
+	d.renew = func(ctx context.Context, _ []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
+		cancel(snib.ErrLost)
+		return []driver.Renewal{{Err: context.Cause(ctx)}}
+	}
+	_, err = open(t, blindDriver{d}).Adopt(ctx, "a", lock.ID())
+	wantErr(t, "Adopt with a context that ends", err, context.Canceled)
+	if strings.Contains(err.Error(), "no hold") {
+		t.Errorf("Adopt = %v, although the store has not said so", err)
+	}
 	release(t, lock)
 }
 

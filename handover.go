@@ -25,10 +25,6 @@ const (
 	maxRunTime      = 5 * time.Millisecond
 )
 
-// maxTokenBlock bounds the fencing tokens that a lease reserves for a run. Each unused token puts
-// the store's tokens ahead of its clock by a microsecond.
-const maxTokenBlock = 4096
-
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. That is false for options with which the store has to know each hold.
 func (c *config) allowsHandOver() bool {
@@ -45,7 +41,7 @@ func (c *config) canTakeOver(prev *config) bool {
 // each waiter that could take the lease over, and at least twice as many as the last lease used
 // if it used them all, so that a long run costs the store few requests.
 func (q *nameQueue) tokenBlockSize(l *Locker) int {
-	limit, n := maxTokenBlock, 1
+	limit, n := driver.MaxTokens, 1
 	if q.contended { // the next run will probably be bounded, too
 		limit = maxRunHandOvers + 1
 	}

@@ -105,11 +105,7 @@ func (l *Locker) addHold(le *lease, now driver.Instant) (*hold, error) {
 
 // newHold returns a new hold, and makes it the current one of the lease.
 func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
-	h := &le.firstHold
-	if le.hold != nil {
-		h = new(hold)
-	}
-	h.locker, h.lease, h.token, h.since, h.lockCount = l, le, token, now, 1
+	h := &hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
 	if l.conf.maxHold > 0 {
 		h.until = now.Add(l.conf.maxHold)
 	}

@@ -41,8 +41,6 @@ type lease struct {
 	// confirmed although the hold has the option NoRenewal.
 	noRenewal bool
 
-	firstHold hold // has the memory for the first hold: most leases have only one
-
 	watermark uint64 // the greatest token of the name that was seen before the request
 
 	// Guarded by core.mu.

@@ -3,7 +3,6 @@ package snib
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,17 +25,11 @@ type Locks struct {
 // sent one by one: if they were sent together, two callers could refuse each other, again and
 // again.
 //
-// Without names, the error matches [ErrInvalid]. If a hold is lost while the others are waited
-// for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
+// Without names, or with [MinHold], the error matches [ErrInvalid]. If a hold is lost while the
+// others are waited for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error) {
-	if err := l.check(); err != nil {
+	if err := l.checkSeveral(ctx, names); err != nil {
 		return nil, err
-	}
-	if len(names) == 0 {
-		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
-	}
-	if ctx == nil {
-		return nil, l.wrapError("acquire", "", errNilContext())
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 
@@ -53,6 +46,9 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 		lock, err := each.acquire(wait, ctx, name, false)
 		if err != nil {
 			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
+			if loss, ok := errors.AsType[*lossError](context.Cause(wait)); ok && ctx.Err() == nil {
+				err = l.wrapError("acquire", l.conf.prefix+name, loss)
+			}
 			return nil, err
 		}
 		ls.locks = append(ls.locks, lock)
@@ -60,6 +56,24 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	}
 	ls.openContext(ctx)
 	return ls, nil
+}
+
+// checkSeveral returns why locks of several names can't be acquired together, or nil.
+func (l *Locker) checkSeveral(ctx context.Context, names []string) error {
+	err := l.check()
+	switch {
+	case err != nil:
+		return err
+	case len(names) == 0:
+		err = driver.Invalidf("names: there is none")
+	case ctx == nil:
+		err = errNilContext()
+	case l.conf.minHold > 0:
+		err = driver.Invalidf("MinHold: of several names, one that is acquired and given back unused would stay closed")
+	default:
+		return nil
+	}
+	return l.wrapError("acquire", "", err)
 }
 
 // TryAcquireAll is like AcquireAll but does not wait. If somebody else holds one of the locks, it
@@ -80,18 +94,13 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, er
 // [Lock.Name] says which one it got. While it waits, it has a place in the queue of each name. Once
 // it has a lock it gives up the other places, and releases at once what it is granted there.
 //
-// Without names, the error matches [ErrInvalid]. Errors are those of [Locker.Acquire]; if the wait
-// ended, they are joined for all the names, except that one which matches [ErrUnavailable] does not
-// match ErrHeld. With [NoWait] it only looks for a name that is free.
+// Without names, or with [MinHold], the error matches [ErrInvalid]. Errors are those of
+// [Locker.Acquire]; if the wait ended, they are joined for all the names, except that one which
+// matches [ErrUnavailable] does not match ErrHeld. With [NoWait] it only looks for a name that is
+// free.
 func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error) {
-	if err := l.check(); err != nil {
+	if err := l.checkSeveral(ctx, names); err != nil {
 		return nil, err
-	}
-	if len(names) == 0 {
-		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
-	}
-	if ctx == nil {
-		return nil, l.wrapError("acquire", "", errNilContext())
 	}
 	var errs []error
 	for _, name := range names {
@@ -206,16 +215,6 @@ func (ls *Locks) Lost() <-chan struct{} {
 	return ls.lost
 }
 
-// Token returns the fencing token of the hold on a name that [Locker.AcquireAll] was called with,
-// and false if it was not called with this name.
-func (ls *Locks) Token(name string) (token uint64, ok bool) {
-	lock := ls.Lock(name)
-	if lock == nil {
-		return 0, false
-	}
-	return lock.Token(), true
-}
-
 // Lock returns the hold on a name that [Locker.AcquireAll] was called with, or nil if it was not
 // called with this name. Pass it to the guards of package fence, which need its token and id.
 // Locks.Release releases it; if it is released earlier, the context of the Locks ends.
@@ -226,19 +225,6 @@ func (ls *Locks) Lock(name string) *Lock {
 		return nil
 	}
 	return ls.locks[i]
-}
-
-// All returns the names, as [Locker.AcquireAll] was called with them, and their holds, in the
-// order of the names.
-func (ls *Locks) All() iter.Seq2[string, *Lock] {
-	ls.mustHold()
-	return func(yield func(string, *Lock) bool) {
-		for i, name := range ls.names {
-			if !yield(name, ls.locks[i]) {
-				return
-			}
-		}
-	}
 }
 
 // Release releases all the locks together, each as [Lock.Release] does, and joins the errors.

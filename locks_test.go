@@ -3,6 +3,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -21,31 +22,15 @@ func TestAcquireAll(t *testing.T) {
 		l := open(t, store.Open(), snib.Prefix("p/"))
 		ls, err := l.AcquireAll(t.Context(), "b", "a", "b")
 		wantErr(t, "AcquireAll", err, nil)
-		first, _ := ls.Token("a")
-		second, _ := ls.Token("b")
-		if first == 0 || second <= first {
-			t.Errorf("tokens: a %d, b %d", first, second)
+		for _, name := range []string{"a", "b"} {
+			if got := ls.Lock(name).Name(); got != "p/"+name {
+				t.Errorf("Lock(%q) is the hold on %q", name, got)
+			}
 		}
 		for _, other := range []string{"c", "p/a"} {
-			if token, ok := ls.Token(other); ok || token != 0 {
-				t.Errorf("Token(%q) = %d, %v", other, token, ok)
-			}
 			if lock := ls.Lock(other); lock != nil {
 				t.Errorf("Lock(%q) = %v", other, lock.Name())
 			}
-		}
-		var all []string
-		for name, lock := range ls.All() {
-			if lock != ls.Lock(name) || lock.Name() != "p/"+name {
-				t.Errorf("All: %q has the hold on %q", name, lock.Name())
-			}
-			all = append(all, name)
-		}
-		if got := strings.Join(all, " "); got != "a b" {
-			t.Errorf("All = %q, want each name once, in order", got)
-		}
-		for range ls.All() {
-			break // the rest is not asked for
 		}
 		_, err = l.Acquire(ls.Context(), "a")
 		wantErr(t, "Acquire inside", err, snib.ErrNested)
@@ -96,6 +81,30 @@ func TestAcquireAll(t *testing.T) {
 		<-ls.Lost()
 		<-ls.Context().Done()
 		wantErr(t, "Release", ls.Release(), snib.ErrLost)
+	})
+}
+
+// A loss ends AcquireAll as a loss, also in an outage: ErrLost asks for no retry.
+func TestAcquireAllLosesInOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d, id := newSpy(store), ""
+		d.acquire = func(ctx context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if req.Name == "a" {
+				id = req.ID
+				return send()
+			}
+			if err := store.Open().Break(ctx, "a", id); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			return nil, fmt.Errorf("%w: %w", errDown, context.Cause(ctx))
+		}
+		_, err := open(t, d).AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll", err, snib.ErrLost)
+		if errors.Is(err, snib.ErrUnavailable) {
+			t.Errorf("AcquireAll = %v, which matches ErrUnavailable", err)
+		}
 	})
 }
 

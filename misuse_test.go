@@ -81,11 +81,21 @@ func TestNilLocks(t *testing.T) {
 			t.Errorf("Release = %v", err)
 		}
 		for what, use := range map[string]func(){
-			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "All": func() { locks.All() },
-			"Token": func() { locks.Token("a") }, "Lock": func() { locks.Lock("a") },
+			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "Lock": func() { locks.Lock("a") },
 		} {
 			mustPanic(t, what, "invalid Locks", use)
 		}
+	}
+}
+
+// MinHold would close a name that is acquired with others and given back, although nothing ran.
+func TestMinHoldOfSeveral(t *testing.T) {
+	l := open(t, memlock.New(), snib.MinHold(time.Minute))
+	_, allErr := l.AcquireAll(t.Context(), "a", "b")
+	_, tryErr := l.TryAcquireAll(t.Context(), "a", "b")
+	_, anyErr := l.AcquireAny(t.Context(), "a", "b")
+	for what, err := range map[string]error{"AcquireAll": allErr, "TryAcquireAll": tryErr, "AcquireAny": anyErr} {
+		wantErr(t, what, err, snib.ErrInvalid)
 	}
 }
 
@@ -244,7 +254,7 @@ func TestNilLocker(t *testing.T) {
 			}
 		}
 		for what, use := range map[string]func(){
-			"With": func() { l.With() }, "Info": func() { l.Info() }, "HoldCount": func() { l.HoldCount(ctx, "a") },
+			"With": func() { l.With() }, "Info": func() { l.Info() },
 		} {
 			mustPanic(t, what, "invalid Locker", use)
 		}

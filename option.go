@@ -96,7 +96,8 @@ func MaxHold(d time.Duration) Option {
 
 // MinHold keeps a released lock taken until its hold has lasted this long, by the store's clock.
 // Release does not wait for that. With MinHold, hosts whose clocks differ by less than d do not
-// run a short scheduled job twice.
+// run a short scheduled job twice. It is for one name: acquisitions of several, such as
+// [Locker.AcquireAll], are an [ErrInvalid] with it.
 func MinHold(d time.Duration) Option {
 	return positiveOption("MinHold", d, func(c *config) { c.minHold = d })
 }

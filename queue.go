@@ -68,7 +68,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		c.mu.Unlock()
 		return place{name: name}, nil, nil
 	}
-	w := q.newWaiter(l)
+	w := &waiter{locker: l, began: time.Now(), ready: make(chan *hold, 1)}
 	q.waiters.push(w)
 	c.mu.Unlock()
 
@@ -104,7 +104,6 @@ func (c *core) accept(ctx context.Context, q *nameQueue, w *waiter, h *hold) err
 		return err
 	}
 	h.unaccepted = false
-	w.next, q.freeList = q.freeList, w // nobody else refers to w any more
 	return nil
 }
 
@@ -206,10 +205,9 @@ func (c *core) advanceLocked(q *nameQueue) {
 type nameQueue struct {
 	name        string
 	waiters     waiterList
-	freeList    *waiter // list of waiters to reuse; each has accepted a hold
-	held        *lease  // of the exclusive hold of this process at the head, or nil
-	tokenDemand int     // tokens that the last lease used, doubled if it used all
-	contended   bool    // the last run was bounded because of other waiters in the store
+	held        *lease // of the exclusive hold of this process at the head, or nil
+	tokenDemand int    // tokens that the last lease used, doubled if it used all
+	contended   bool   // the last run was bounded because of other waiters in the store
 
 	// outage is the current outage, as the heads have seen it: each continues that of the one
 	// before. It counts from the time at which the head began to wait, if that is later. Only the
@@ -266,18 +264,6 @@ func (ws *waiterList) remove(w *waiter) {
 	} else {
 		w.next.prev = w.prev
 	}
-}
-
-// newWaiter returns a waiter for an acquisition of l.
-func (q *nameQueue) newWaiter(l *Locker) *waiter {
-	w := q.freeList
-	if w == nil {
-		w = &waiter{ready: make(chan *hold, 1)}
-	} else {
-		q.freeList = w.next
-	}
-	w.locker, w.began = l, time.Now()
-	return w
 }
 
 // waiterCount returns the number of waiters; q may be nil.

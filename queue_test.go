@@ -327,33 +327,6 @@ func TestHeldAfterOutage(t *testing.T) {
 	})
 }
 
-// Goroutines that queue one after the other reuse a waiter, but not its options.
-func TestWaiterIsUsedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			l, err := send()
-			return &manyTokensLease{l}, err
-		}
-		l := open(t, d)
-		held := acquire(t, l, "a")
-		for i, next := range []*snib.Locker{l, l, l.With(snib.TTL(time.Hour)), l} {
-			done := make(chan *snib.Lock)
-			go func() { done <- acquire(t, next, "a") }()
-			synctest.Wait()
-			release(t, held)
-			held = <-done
-			if got, want := held.Validity() > time.Minute, i == 2; got != want {
-				t.Errorf("hold %d is valid for %v", i, held.Validity())
-			}
-		}
-		release(t, held)
-		if n, _ := d.count(); n != 3 {
-			t.Errorf("the store was asked %d times, want 3", n)
-		}
-	})
-}
-
 // TestWaitBehindHead checks what a goroutine is told whose wait ends while another one of the
 // process waits for the store: that the lock is held only if the store, or our own queue, has said
 // so since it began to wait.

@@ -13,9 +13,8 @@ import (
 
 // leave releases one Lock of the hold. The release of the last Lock ends the hold.
 func (c *core) leave(h *hold) error {
-	l, le, began := h.locker, h.lease, time.Now()
-	now := driver.At(began)
-	ctx := c.releases.Context(began)
+	l, le, now := h.locker, h.lease, driver.Now()
+	ctx := c.releases.Context(time.Now())
 	c.mu.Lock()
 	confirmed, now := c.confirmLocked(h, now)
 	var ended endings
@@ -29,7 +28,7 @@ func (c *core) leave(h *hold) error {
 		ended.run()
 		// The store may still keep the lock for us. Release it, so that others need not wait
 		// until it lapses, unless a LockDelay asks for that.
-		if isLast && l.conf.lockDelay == 0 {
+		if isLast && l.conf.lockDelay == 0 && !h.ranOut(h.cause) {
 			c.releaseLost(h)
 		}
 		return err

@@ -50,8 +50,9 @@ type stall struct {
 	ctx    context.Context // of the acquisition, for its values
 	name   string
 
-	mu    sync.Mutex // the driver may call OnWait from any goroutine
-	since time.Time  // zero while the acquisition is not stalled
+	mu    sync.Mutex    // the driver may call OnWait from any goroutine
+	since time.Time     // zero while the acquisition is not stalled
+	told  chan struct{} // closed when the Traces have been told so far; nil before the first time
 }
 
 // newStall returns a stall for an acquisition, or nil if no Trace asks for it.
@@ -73,11 +74,26 @@ func (s *stall) note(err error) {
 	switch {
 	case err != nil && s.since.IsZero():
 		s.since = time.Now()
-		traces.waitStalled.call(&WaitStalledEvent{Event: e, Context: s.ctx, Err: err})
+		s.tell(func() { traces.waitStalled.call(&WaitStalledEvent{Event: e, Context: s.ctx, Err: err}) })
 	case err == nil && !s.since.IsZero():
-		traces.waitResumed.call(&WaitResumedEvent{Event: e, Context: s.ctx, Stalled: time.Since(s.since)})
+		stalled := time.Since(s.since)
 		s.since = time.Time{}
+		s.tell(func() { traces.waitResumed.call(&WaitResumedEvent{Event: e, Context: s.ctx, Stalled: stalled}) })
 	}
+}
+
+// tell calls the Traces after the earlier calls, and does not wait for them: the driver may have
+// called OnWait with a mutex that its renewals need. The caller must hold s.mu.
+func (s *stall) tell(call func()) {
+	before, done := s.told, make(chan struct{})
+	s.told = done
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		call()
+	}()
 }
 
 // holder describes this process, and what keeps its holds alive.

@@ -45,27 +45,6 @@ func (c *core) findCarried(ctx context.Context, name string) *hold {
 	return nil
 }
 
-// HoldCount returns how many Locks of the hold on name that ctx carries are not released. With
-// [Reentrant] it may have more than one Lock. HoldCount returns 0 if there is no such hold, or if
-// it has ended. It does not ask the store, and does not see the holds of others.
-//
-// A context carries a hold if it comes from [Lock.Context] or [Locker.Do]. The context that was
-// passed to Acquire does not carry the hold.
-func (l *Locker) HoldCount(ctx context.Context, name string) int {
-	l.mustBeMade()
-	if ctx == nil {
-		ctx = context.Background() // it carries no hold
-	}
-	c, name := l.core, l.conf.prefix+name
-	h := c.findCarried(ctx, name)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h == nil || h.endCause() != nil {
-		return 0
-	}
-	return h.lockCount
-}
-
 // joinByContext adds a Lock to h, a hold that the context of the acquisition carries.
 func (l *Locker) joinByContext(h *hold) error {
 	if !l.conf.reentrant {

@@ -52,44 +52,6 @@ func TestReentrant(t *testing.T) {
 	})
 }
 
-func TestHoldCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		l := open(t, store.Open(), snib.Prefix("p/"), snib.Reentrant())
-		count := func(what string, l *snib.Locker, ctx context.Context, want int) {
-			t.Helper()
-			if got := l.HoldCount(ctx, "a"); got != want {
-				t.Errorf("HoldCount %s = %d, want %d", what, got, want)
-			}
-		}
-		var none context.Context
-		count("of a nil context", l, none, 0)
-		outer := acquire(t, l, "a")
-		ctx := outer.Context()
-		count("of a context without holds", l, t.Context(), 0)
-		count("of the hold's context", l, ctx, 1)
-		count("of a derived Locker", l.With(snib.Shared()), ctx, 1)
-		count("of a Locker with another prefix", l.With(snib.Prefix("q/")), ctx, 0)
-		count("of a Locker on another driver", open(t, store.Open(), snib.Prefix("p/")), ctx, 0)
-		inner, err := l.Acquire(ctx, "a")
-		wantErr(t, "Acquire again", err, nil)
-		count("with two Locks", l, inner.Context(), 2)
-		count("with two Locks, of the outer context", l, ctx, 2)
-		release(t, inner)
-		release(t, inner)
-		count("after the release of the inner Lock", l, ctx, 1)
-		release(t, outer)
-		count("after the release of both", l, ctx, 0)
-
-		lost := acquire(t, l.With(snib.NoRenewal()), "a")
-		ctx = context.WithoutCancel(lost.Context())
-		count("before the loss", l, ctx, 1)
-		<-lost.Lost()
-		count("after the loss", l, ctx, 0)
-		wantErr(t, "Release", lost.Release(), snib.ErrLost)
-	})
-}
-
 func TestReentryChecksTheKind(t *testing.T) {
 	l := open(t, memlock.New(), snib.Reentrant())
 	shared := acquire(t, l.With(snib.Shared()), "a")

@@ -53,6 +53,25 @@ func TestRetryTimeout(t *testing.T) {
 	}
 }
 
+// A store that is full has answered, so an acquisition waits for it as for a holder, with pauses
+// that grow, unless it must not retry at all.
+func TestRetryTimeoutOfFullStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
+		d.acquire = unavailableUntil(time.Now().Add(time.Minute), full)
+		_, err := open(t, d, snib.RetryTimeout(0)).Acquire(t.Context(), "a")
+		wantErr(t, "Acquire without a retry", err, snib.ErrFull)
+		if n, _ := d.count(); n != 1 {
+			t.Errorf("%d requests without a retry, want one", n)
+		}
+		release(t, acquire(t, open(t, d, snib.RetryTimeout(time.Millisecond)), "a"))
+		if n, _ := d.count(); n > 50 {
+			t.Errorf("%d requests in a minute, want few", n)
+		}
+	})
+}
+
 // A wait that ends together with a pause between two retries still says that the store is
 // unavailable.
 func TestEndOfPause(t *testing.T) {

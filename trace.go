@@ -10,7 +10,8 @@ import (
 
 // A Trace is a set of hooks, functions that are called when something happens to a lock. Nil
 // hooks are skipped. Hooks may be called from many goroutines at once, and should return soon:
-// the operation waits for all of them except Renewed and Lost.
+// the operation waits for all of them except Renewed, Lost, WaitStalled and WaitResumed, which may
+// come after WaitEnded.
 //
 // Each hold that WaitEnded reports, without Err and Joined, ends with one Lost or one Released,
 // reported to the Traces of the Locker that acquired it first. Lost is called in its own goroutine,

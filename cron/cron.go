@@ -22,8 +22,9 @@
 // # What is promised
 //
 // Under these conditions no tick is run twice, and each tick is run for which the lock is free
-// and the store is reachable. A tick is not run at all if the previous run is still going on, or
-// if no host reaches the store.
+// and the store is reachable. A tick is not run at all if the previous run is still going on, if
+// no host reaches the store, or if a host that was late ([ErrLate]) for the tick before got its
+// lock, which stays taken for minHold.
 //
 // If a host dies while it runs a tick, the hosts that were refused do not run it again. But a
 // host whose request comes only after the lease of the dead host is over, which is at once on

@@ -21,7 +21,6 @@
 //
 // # Who leads
 //
-// [Current] asks the store who leads, for people and for followers that want to forward requests,
-// and [Observe] tells each change. To make the leader reachable, candidates set [snib.Label] to
-// their address.
+// [Current] asks the store who leads, for people and for followers that want to forward requests.
+// To make the leader reachable, candidates set [snib.Label] to their address.
 package leader

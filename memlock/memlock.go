@@ -1,35 +1,7 @@
 // Package memlock keeps locks in the memory of one process. It is exact and strict: where the
 // contract in package driver leaves a store a choice, memlock does not use it. Use it in tests,
-// in examples, and where all contenders live in one process.
-//
-// # Keys
-//
-// A lock is an entry in a map, under its unchanged name. An entry exists only while somebody
-// holds the lock or waits for it.
-//
-// # Waiting
-//
-// Waiters queue in order of arrival, whatever kind of lock they request. A release, an expiry or
-// a cancelled waiter grants the lock to the next waiters at the same moment. Nothing polls.
-//
-// # Liveness
-//
-// Each lease ends by itself after its TTL, on the clock of [driver.Instant].
-//
-// # Fencing
-//
-// Tokens follow [driver.NextToken], from one counter for all names of a [Store]. The
-// store is lost with its process, so across a restart tokens are ordered by the clock
-// alone: [driver.FencingClock].
-//
-// # Failover
-//
-// There is none: no lease survives the process, not even a detached one. Several drivers on one
-// Store stand for several processes, which is what tests need.
-//
-// # Options
-//
-// There are none.
+// in examples, and where all contenders live in one process. Several drivers on one [Store] stand
+// for several processes. No lease survives the process; docs/backends/memlock.md has the details.
 package memlock
 
 import (

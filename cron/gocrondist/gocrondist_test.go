@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cron/gocrondist"
-	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -20,20 +19,17 @@ const (
 	hosts    = 3
 	skew     = 20 * time.Millisecond // between the clocks of successive hosts
 	interval = time.Second
-	ttl      = 30 * time.Second
 )
 
-// host returns what another host has: its own Locker on the same store, and its connection to
-// the store, which a test can cut.
-func host(t *testing.T, s *memlock.Store) (*snib.Locker, *fault.Driver) {
+// host returns the Locker of another host on the same store.
+func host(t *testing.T, s *memlock.Store) *snib.Locker {
 	t.Helper()
-	d := fault.Wrap(s.Open(), fault.Plan{})
-	l, err := snib.New(d, snib.TTL(ttl))
+	l, err := snib.New(s.Open())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return l, d
+	return l
 }
 
 // A logbook records which hosts ran each tick, in order. Ticks are counted from the first one.
@@ -97,8 +93,7 @@ func TestLocker(t *testing.T) {
 		var s memlock.Store
 		b := newLogbook()
 		for i := range hosts {
-			l, _ := host(t, &s)
-			locker, err := gocrondist.NewLocker(l, interval/2)
+			locker, err := gocrondist.NewLocker(host(t, &s), interval/2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,8 +113,7 @@ func TestLocker(t *testing.T) {
 func TestUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s memlock.Store
-		l, _ := host(t, &s)
-		locker, err := gocrondist.NewLocker(l, interval/2)
+		locker, err := gocrondist.NewLocker(host(t, &s), interval/2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,64 +140,4 @@ func TestNewLocker(t *testing.T) {
 	if got, err := gocrondist.NewLocker(nil, interval); got != nil || !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("NewLocker(nil) = %v, %v, want nil, ErrInvalid", got, err)
 	}
-}
-
-// One of three schedulers runs all ticks. When it is cut off from the store it stops, and within
-// the TTL another one continues.
-func TestElector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const before, after = 20, 20 // ticks
-		var s memlock.Store
-		b := newLogbook()
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		var nets []*fault.Driver
-		var electors []*gocrondist.Elector
-		for i := range hosts {
-			l, net := host(t, &s)
-			e := gocrondist.NewElector(l, "scheduler")
-			running.Go(func() {
-				if err := e.Run(ctx); !errors.Is(err, context.Canceled) {
-					t.Errorf("Run = %v", err)
-				}
-			})
-			synctest.Wait() // the first one leads
-			b.schedule(t, i, gocron.WithDistributedElector(e))
-			nets, electors = append(nets, net), append(electors, e)
-		}
-		b.waitAfter(before - 1)
-		for tick := range before {
-			if got := b.hostsOf(tick); len(got) != 1 || got[0] != 0 {
-				t.Errorf("tick %d was run by the hosts %v, want the first", tick, got)
-			}
-		}
-
-		old := electors[0].Lock()
-		nets[0].Sever(fault.Fail)
-		<-old.Lost()
-		if err := electors[0].IsLeader(ctx); !errors.Is(err, gocrondist.ErrNotLeader) {
-			t.Errorf("IsLeader = %v at the moment of the loss, want ErrNotLeader", err)
-		}
-		time.Sleep(ttl / 10)
-		gap := int(time.Since(b.first)/interval) + 1
-		b.waitAfter(gap + after - 1)
-		for tick := gap; tick < gap+after; tick++ {
-			if got := b.hostsOf(tick); len(got) != 1 || got[0] == 0 {
-				t.Errorf("tick %d was run by the hosts %v, want one of the others", tick, got)
-			}
-		}
-		for tick := before; tick < gap; tick++ { // perhaps not run, but not run twice
-			if got := b.hostsOf(tick); len(got) > 1 {
-				t.Errorf("tick %d was run by the hosts %v", tick, got)
-			}
-		}
-
-		cancel()
-		running.Wait()
-		for i, e := range electors {
-			if err := e.IsLeader(t.Context()); !errors.Is(err, gocrondist.ErrNotLeader) || e.Lock() != nil {
-				t.Errorf("host %d, which has resigned: IsLeader = %v, Lock %v", i, err, e.Lock())
-			}
-		}
-	})
 }

@@ -26,9 +26,9 @@ type Outage struct {
 
 // Again reports whether to retry a request that was sent at sentAt and failed with err, and after
 // which pause. A request is retried while the store is unavailable, for [driver.RetryTimeout], and
-// for the last time at the end of it. A store that is only full has answered, so the outage begins
-// anew. Pauses grow and have jitter: a thousand processes that wait for an overloaded store must
-// not keep it overloaded.
+// for the last time at the end of it. A store that is only full has answered, so it ends the
+// outage, and the request is retried without a limit. Pauses grow and have jitter: a thousand
+// processes that wait for an overloaded store must not keep it overloaded.
 //
 // An outage ends when the store answers; the caller then sets the Outage to its zero value. Again
 // can't tell whether the store has answered a request in between, as it does when it queues one. A
@@ -37,27 +37,29 @@ func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok boo
 	return o.AgainWithin(driver.RetryTimeout, sentAt, err)
 }
 
-// AgainWithin is like Again, but a request is retried for limit.
+// AgainWithin is like Again, but a request is retried for limit. A limit of a nanosecond, which is
+// that of snib.RetryTimeout(0), means not to retry.
 func (o *Outage) AgainWithin(limit time.Duration, sentAt time.Time, err error) (pause time.Duration, ok bool) {
-	if !errors.Is(err, driver.ErrUnavailable) {
+	switch {
+	case limit <= time.Nanosecond || !errors.Is(err, driver.ErrUnavailable):
 		return 0, false
-	}
-	full, longest := errors.Is(err, driver.ErrFull), longestPause
-	if o.pause == 0 {
-		o.pause = firstPause / 2
-	}
-	if o.began.IsZero() || full {
+	case errors.Is(err, driver.ErrFull):
+		o.began = time.Time{}
+		return o.nextPause(longestPauseFull), true
+	case o.began.IsZero():
 		o.began = sentAt
-	}
-	if full {
-		longest = longestPauseFull
 	}
 	left := limit - time.Since(o.began)
 	if left <= 0 {
 		return 0, false
 	}
-	o.pause = min(2*o.pause, longest)
-	return min(o.pause/2+rand.N(o.pause), left), true
+	return min(o.nextPause(longestPause), left), true
+}
+
+// nextPause returns a pause about twice as long as the last one, and of longest at most on average.
+func (o *Outage) nextPause(longest time.Duration) time.Duration {
+	o.pause = min(max(2*o.pause, firstPause), longest)
+	return o.pause/2 + rand.N(o.pause)
 }
 
 // Lasted returns for how long the requests have failed, to a tenth of a second. It is zero if there

@@ -26,6 +26,7 @@ func TestOutage(t *testing.T) {
 		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout,
 			driver.RetryTimeout + driver.AnswerTimeout},
 		{"Full", 0, func(time.Duration) error { return full }, never, never + 12*time.Second},
+		{"FullSlow", 2 * driver.RetryTimeout, func(time.Duration) error { return full }, never, never + 3*driver.RetryTimeout},
 		{"Slower", 20 * time.Second, func(time.Duration) error { return silent }, driver.RetryTimeout,
 			driver.RetryTimeout + 20*time.Second},
 		{"Refused", 0, func(time.Duration) error { return driver.ErrHeld }, 0, 0},

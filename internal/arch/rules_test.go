@@ -30,7 +30,7 @@ var rules = []rule{
 	{"fence", []string{"driver"}, rootTests, "guards stand at the resource, where there may be no lock and no store of locks"},
 	{"leader", []string{".", "driver"}, rootTests, "elections stand on the core, and know of a store what the contract says"},
 	{"cron", []string{".", "driver"}, rootTests, "it stands on the core; schedulers have adapters in modules of their own"},
-	{"cron/gocrondist", []string{".", "cron", "driver", "leader", "github.com/go-co-op/gocron/v2"}, []string{"driver/...", "memlock"},
+	{"cron/gocrondist", []string{".", "cron", "github.com/go-co-op/gocron/v2"}, []string{"memlock"},
 		"it fits a scheduler to the core: users of others inherit nothing of it"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},

@@ -88,10 +88,10 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "the lease clock", pkg: "driver",
-		in:    "bootReading.valid",
-		old:   "return (wall - elapsed - r.wallOffset).Abs() <= tolerance",
-		new:   "return true",
-		tests: "TestBootCache",
+		in:    "clockBoottime",
+		old:   "= 7",
+		new:   "= 0",
+		tests: "TestNowIsTheBootClock",
 	},
 	{
 		guarantee: "tokens increase", pkg: ".",
