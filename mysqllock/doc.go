@@ -24,9 +24,6 @@
 // waiting takes about four statements a second. Once a second a process also polls the rows, for
 // changes without a signal.
 //
-// However many goroutines call it, a driver uses a bounded number of connections, see
-// [Connections].
-//
 // # Liveness
 //
 // Leases end by the server's clock (UTC), which each statement reads as of its beginning. No
@@ -48,5 +45,5 @@
 //
 // # Options
 //
-// [Table] and [Connections].
+// [Table].
 package mysqllock

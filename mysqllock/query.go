@@ -16,6 +16,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
+// maxConns is how many connections are used at once for each purpose.
+const maxConns = 8
+
 // A semaphore bounds how many connections are used at once for one purpose.
 type semaphore chan struct{}
 

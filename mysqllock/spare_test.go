@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,6 +62,29 @@ func TestBusyPool(t *testing.T) {
 		_ = tx.Rollback()
 	}
 	release(t, waiter.Get(t))
+}
+
+// TestConnections has many callers change rows at once. They share few connections.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	db := dial(t, mysqltest.DSN(proxy.Addr()))
+	db.SetMaxIdleConns(100) // so that each one stays open
+	d := newDriver(t, db)
+	release(t, acquire(t, d, request("connections", "a")))
+	proxy.Delay(20*time.Millisecond, 0)
+	var callers sync.WaitGroup
+	for i := range 40 {
+		callers.Go(func() {
+			if _, err := d.Token(testContext(t), fmt.Sprint("connections ", i)); err != nil {
+				t.Errorf("Token = %v", err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := db.Stats().OpenConnections; n > 9 {
+		t.Errorf("40 callers used %d connections, want 8, and the spare", n)
+	}
 }
 
 // TestSpareServesRequests has a driver acquire and release while its server has no connection left
