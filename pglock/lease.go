@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -73,26 +74,27 @@ type renewedRow struct {
 
 // renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
-	renewed, err := d.extendAll(urgent(ctx), d.sql.renewUnlocked, due)
+	ctx = urgent(ctx)
+	renewed, err := d.extendAll(ctx, d.sql.renewUnlocked, due)
 	if err != nil {
 		return nil, err
 	}
-	// The rows that were skipped come last: a transaction may keep them locked for long.
-	skipped := slices.DeleteFunc(slices.Clone(due), func(one driver.Lease) bool {
-		_, found := renewed[one.(*lease).Req.Name]
-		return found
-	})
-	if len(skipped) == 0 {
-		return renewed, nil
-	}
-	rest, err := d.extendAll(ctx, d.sql.renew, skipped)
-	for _, one := range skipped {
+	skipped := map[string][]driver.Lease{}
+	for _, one := range due {
 		name := one.(*lease).Req.Name
-		if row, found := rest[name]; found {
-			renewed[name] = row
-		} else {
-			renewed[name] = renewedRow{err: err} // without an error there is no such row
+		if _, found := renewed[name]; !found {
+			skipped[name] = append(skipped[name], one)
 		}
+	}
+	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
+	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
+	for name, some := range skipped {
+		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
+		found, err := d.extendAll(short, d.sql.renew, some)
+		cancel()
+		row := found[name] // zero if there is no such row
+		row.err = cmp.Or(row.err, err)
+		renewed[name] = row
 	}
 	return renewed, nil
 }
