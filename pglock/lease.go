@@ -20,7 +20,7 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	repeated := false
 	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {
 		err = d.whileFull(ctx, func() error {
-			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.release,
+			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.Release,
 				[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
 		})
 	}
@@ -30,7 +30,7 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 // setHolder changes what a lease's row says of its holder.
 func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
 	args := []any{l.Req.Name, l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
-	err = d.query(ctx, d.sql.setHolder, args, func(pgx.Rows) error { found = true; return nil })
+	err = d.query(ctx, d.sql.SetHolder, args, func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
 
@@ -75,7 +75,7 @@ type renewedRow struct {
 // renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
 	ctx = urgent(ctx)
-	renewed, err := d.extendAll(ctx, d.sql.renewUnlocked, due)
+	renewed, err := d.extendAll(ctx, unlocked(d.sql.Renew), due)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
 	for name, some := range skipped {
 		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
-		found, err := d.extendAll(short, d.sql.renew, some)
+		found, err := d.extendAll(short, all(d.sql.Renew), some)
 		cancel()
 		row := found[name] // zero if there is no such row
 		row.err = cmp.Or(row.err, err)

@@ -161,7 +161,7 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	}
 	var token int64
 	err := d.rows.Inspect(ctx, func(ctx context.Context) error {
-		return d.query(ctx, d.sql.nextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
+		return d.query(ctx, d.sql.NextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
 	})
 	return uint64(token), d.rowError(name, err)
 }

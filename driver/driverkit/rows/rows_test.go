@@ -691,18 +691,21 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestStatement checks that a part that is missing can't go unnoticed.
-func TestStatement(t *testing.T) {
-	files := fstest.MapFS{"sql/one.sql": {Data: []byte("-- comment\nSELECT {two} {given}")}, "sql/two.sql": {Data: []byte("2")}}
-	if got := rows.Statement(files, "one", nil, "given", "3"); got != "SELECT 2 3" {
-		t.Errorf("Statement = %q", got)
+// TestStatements checks that a part that is missing can't go unnoticed.
+func TestStatements(t *testing.T) {
+	type statements struct{ OneMore string }
+	files := fstest.MapFS{
+		"sql/one_more.sql": {Data: []byte("-- comment\nSELECT {two} {given}")}, "sql/two.sql": {Data: []byte("2")},
+	}
+	if got := rows.Statements[statements](files, map[string]string{"given": "3"}).OneMore; got != "SELECT 2 3" {
+		t.Errorf("statement = %q", got)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("Statement without a part does not panic")
+			t.Error("Statements without a part does not panic")
 		}
 	}()
-	rows.Statement(files, "one", nil)
+	rows.Statements[statements](files, nil)
 }
 
 // TestNoteNewRow creates rows: a driver prunes, once at a time, more of them than it creates.
