@@ -69,8 +69,9 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release,
 		Read: d.readStates, Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters,
 		SetHolder: d.setHolder, Prune: d.prune, Listen: d.watch,
+		PollInterval: pollInterval,
 	}
-	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval})
+	d.rows = rows.New(backend)
 	d.inspector = d.rows
 	return d, nil
 }
