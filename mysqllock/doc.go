@@ -7,8 +7,8 @@
 //	...
 //	locker, err := snib.New(d)
 //
-// The driver keeps one connection of db, so db must be allowed two (SetMaxOpenConns). A program that
-// waits for a lock while it uses all others waits for itself.
+// The driver keeps one connection of db, so db must be allowed two (SetMaxOpenConns). A program
+// that waits for a lock while it uses all others waits for itself.
 //
 // A replica that is promoted knows only what was replicated to it. With asynchronous replication a
 // lease may be granted twice. In a Galera cluster let all clients write to one node.

@@ -174,8 +174,8 @@ func TestPollsBesideBusyPool(t *testing.T) {
 	release(t, w.Get(t))
 }
 
-// TestHungServerIsNoFullPool has a server hang while requests use the whole pool. That is an outage:
-// of a full pool, waiters would never tire.
+// TestHungServerIsNoFullPool has a server hang while requests use the whole pool. That is an
+// outage: of a full pool, waiters would never tire.
 func TestHungServerIsNoFullPool(t *testing.T) {
 	t.Parallel()
 	proxy := livetest.NewProxy(t, database(t).Addr())

@@ -13,9 +13,9 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestLateOnFullServer cuts the connection of a request that the server is executing. The server has
-// no connection left for the retry, and completes the first request after the driver has removed
-// what the request may have left. The driver must remove that once more.
+// TestLateOnFullServer cuts the connection of a request that the server is executing. The server
+// has no connection left for the retry, and completes the first request after the driver has
+// removed what the request may have left. The driver must remove that once more.
 //
 // The retry goes to another server, which is full, because pgx also tries to cancel the request.
 func TestLateOnFullServer(t *testing.T) {

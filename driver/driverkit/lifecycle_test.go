@@ -54,8 +54,8 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// A call outlives its caller's context by one CancelDelay, and is over after CallTimeout at the latest.
-// Its cause says that the server has not answered.
+// A call outlives its caller's context by one CancelDelay, and is over after CallTimeout at the
+// latest. Its cause says that the server has not answered.
 func TestDetached(t *testing.T) {
 	errEnough := errors.New("enough")
 	tests := []struct {
