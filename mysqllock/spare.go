@@ -105,11 +105,16 @@ func (d *Driver) returnSpare() {
 // explainPool returns err, the result of asking for a connection, and says so if the pool had none.
 // If the server does not answer, that is why the pool is full.
 func (d *Driver) explainPool(ctx context.Context, err error) error {
-	s := d.db.Stats()
-	if err == nil || ctx.Err() == nil || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections || d.unanswered.Load() {
+	if err == nil || ctx.Err() == nil || !d.poolIsFull() || d.unanswered.Load() {
 		return err
 	}
-	return &poolError{s.MaxOpenConnections, context.Cause(ctx)}
+	return &poolError{d.db.Stats().MaxOpenConnections, context.Cause(ctx)}
+}
+
+// poolIsFull reports whether all connections of the pool are in use, as far as it has a limit.
+func (d *Driver) poolIsFull() bool {
+	s := d.db.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
 }
 
 // A poolError means that a request has waited in vain for a connection of the pool. The server may
