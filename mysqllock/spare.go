@@ -59,6 +59,7 @@ func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err
 		if !isOutOfConnections(r.err) || d.lacksSpare.Load() {
 			return r.conn, false, d.explainPool(ctx, r.err)
 		}
+		d.rows.NoteFull(d.explain(ctx, r.err))
 		select { // another urgent statement uses the spare, the only connection that there is
 		case conn = <-d.spare:
 			return conn, true, nil
