@@ -198,7 +198,7 @@ func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
 		if !errors.Is(err, driver.ErrFull) {
 			return err
 		}
-		pause, _ := outage.Again(sentAt, err)
+		pause, _ := outage.AgainWithin(driver.RetryTimeout, sentAt, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
