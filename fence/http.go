@@ -189,15 +189,13 @@ type Server struct {
 	MaxToken func() uint64
 
 	// MaxBody is the length of the longest body, in bytes. The body is read before the request
-	// is let in, so a client that sends slowly keeps nobody out. Zero means DefaultMaxBody. If
-	// MaxBody is negative, the handler reads the body itself, of any length, and within
-	// Timeout.
+	// is let in, so a client that sends slowly keeps nobody out. Zero means DefaultMaxBody.
 	MaxBody int64
 
 	// Timeout limits how long a request keeps the next hold out: after it the context of the
-	// handler ends, and so do reading the body and writing the answer. A handler that ignores
-	// its context is not stopped, because its effects could not be undone. The body may take as
-	// long before. Zero means DefaultTimeout, and a negative value no limit.
+	// handler ends, and so does writing the answer. A handler that ignores its context is not
+	// stopped, because its effects could not be undone. The body may take as long before. Zero
+	// means DefaultTimeout.
 	Timeout time.Duration
 
 	// Log receives conflicts, failures of the guard, and marks for the wrong lock or above
@@ -216,21 +214,18 @@ func (s Server) Wrap(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), status)
 			return
 		}
-		ctx := r.Context()
-		if timeout := s.timeout(); timeout > 0 {
-			inner, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-			defer cancel()
-			ctx = inner
-		}
+		ctx, cancel := context.WithTimeoutCause(r.Context(), s.timeout(), errTimeout)
+		defer cancel()
 		served := false
 		err = s.Guard.Do(ctx, m, func(ctx context.Context) error {
 			served = true
-			s.setDeadlines(w)
+			// The server removes the limit when it has answered. A writer of tests may have none.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.timeout()))
 			next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, markKey{}, m)))
 			return nil
 		})
 		if err != nil {
-			s.refuse(w, r, m, err, served)
+			s.refuse(w, r.WithContext(ctx), m, err, served)
 		}
 	})
 }
@@ -281,14 +276,11 @@ func (s Server) warn(r *http.Request, m Mark, why string, args ...any) {
 // readBody reads the body before the request is let in, and keeps nobody out while it does.
 // With an error it returns the status with which to answer.
 func (s Server) readBody(w http.ResponseWriter, r *http.Request) (status int, err error) {
-	most := cmp.Or(s.MaxBody, DefaultMaxBody)
-	if most < 0 || r.Body == nil || r.Body == http.NoBody {
+	if r.Body == nil || r.Body == http.NoBody {
 		return 0, nil
 	}
-	conn := http.NewResponseController(w)
-	if timeout := s.timeout(); timeout > 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(timeout)) // a writer of tests may be unable to
-	}
+	most := cmp.Or(s.MaxBody, DefaultMaxBody)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.timeout())) // a writer of tests may be unable to
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
@@ -303,21 +295,9 @@ func (s Server) readBody(w http.ResponseWriter, r *http.Request) (status int, er
 	return 0, nil
 }
 
-// setDeadlines limits the time that the client may take to send and to receive while the
-// request is let in. The server removes the limits when it has answered.
-func (s Server) setDeadlines(w http.ResponseWriter) {
-	if s.timeout() < 0 {
-		return
-	}
-	conn, deadline := http.NewResponseController(w), time.Now().Add(s.timeout())
-	_ = conn.SetWriteDeadline(deadline) // as in readBody
-	if s.MaxBody < 0 {
-		_ = conn.SetReadDeadline(deadline)
-	}
-}
-
-// refuse answers if the guard did not let the request in, or failed. If served is true, next has
-// answered already.
+// refuse answers if the guard did not let the request in, or failed. The context of r is that of
+// the guard, whose errors may not say that it is over. If served is true, next has answered
+// already.
 func (s Server) refuse(w http.ResponseWriter, r *http.Request, m Mark, err error, served bool) {
 	var refused *RefusedError
 	isRefusal := errors.As(err, &refused)
@@ -330,7 +310,7 @@ func (s Server) refuse(w http.ResponseWriter, r *http.Request, m Mark, err error
 	case isRefusal:
 		w.Header().Set(HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
 		http.Error(w, refused.reason(), http.StatusConflict)
-	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case r.Context().Err() != nil:
 		http.Error(w, "another request is being served", http.StatusServiceUnavailable)
 	default:
 		// The text of err may be confidential.

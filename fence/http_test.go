@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
@@ -169,4 +170,22 @@ func FuzzParseHeader(f *testing.F) {
 			t.Errorf("ParseHeader(%q) = %+v, whose header is %q", value, m, m.Header())
 		}
 	})
+}
+
+// A silentGuard lets nothing in until ctx is over, of which its error says nothing, as that of a
+// database.
+type silentGuard struct{}
+
+func (silentGuard) Do(ctx context.Context, _ fence.Mark, _ func(context.Context) error) error {
+	<-ctx.Done()
+	return errors.New("canceling statement due to user request")
+}
+
+func TestGuardIsBusy(t *testing.T) {
+	s := fence.Server{Guard: silentGuard{}, Lock: func(*http.Request) string { return "account/42" }, Timeout: time.Millisecond}
+	r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+	r.Header.Set(fence.Header, mark(t, 7, "a").Header())
+	if s.Wrap(nil).ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a request that the guard did not let in within Timeout is answered %d, want 503", w.Code)
+	}
 }

@@ -1,12 +1,10 @@
 package mysqllock_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
@@ -92,19 +90,4 @@ func fillPool(t *testing.T, db *sql.DB, n int) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-}
-
-// TestManyPreparedStatements: a server with no room for prepared statements grants and renews
-// leases.
-func TestManyPreparedStatements(t *testing.T) {
-	t.Parallel()
-	server := mysqltest.Start(t, "max-prepared-stmt-count=0")
-	d := newDriver(t, dial(t, server.DSN()))
-	l := acquire(t, d, request("it's \\ \x01 ☕", "a"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := d.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew = %v", err)
-	}
-	release(t, l)
 }

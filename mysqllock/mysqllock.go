@@ -23,14 +23,17 @@ type Driver struct {
 	conf config
 	sql  statements
 
-	rows                           *rows.Driver
-	noAutocommit                   atomic.Bool // the settings of the pool turn it off
-	rowMutexes                     rowMutexes
-	renewing, releasing, acquiring semaphore
-	processes                      processes
+	rows         *rows.Driver
+	noAutocommit atomic.Bool // the settings of the pool turn it off
+	rowMutexes   rowMutexes
+	processes    processes
+
+	// acquiring is for all changes that are not urgent.
+	acquiring, releasing, renewing semaphore
 
 	spare      chan *sql.Conn // capacity 1: the connection that is kept for urgent statements
 	lacksSpare atomic.Bool    // the next connection becomes the spare
+	unanswered atomic.Bool    // the last statement that had a connection got no answer
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -38,13 +41,14 @@ type Driver struct {
 // it; see [Schema] if it may not create tables.
 //
 // The db stays the caller's: the driver uses its connections for one statement at a time, at most
-// as many at once as [Connections] says, and one more while a caller waits. It never closes db,
-// and must be closed before it. From the first request until Close it keeps one connection, so that
-// queries of the program never keep a renewal or a release waiting. So db must be allowed two
-// connections (SetMaxOpenConns); with two, there is none left for watching, and the driver polls
-// ten times a second instead. A request that gets no connection because the program uses all of
-// them is a [driver.ErrFull], and waits for one as it waits for a holder. If the program waits for
-// a lock while it uses all connections that db may open, it waits for itself.
+// 8 at once for changes, 8 for releases, 8 for renewals, one for heartbeats, and one more while a
+// caller waits. It never closes db, and must be closed before it. From the first request until
+// Close it keeps one connection, so that queries of the program never keep a renewal or a release
+// waiting. So db must be allowed two connections (SetMaxOpenConns); with two, there is none left
+// for watching, and the driver polls ten times a second instead. A request that gets no connection
+// because the program uses all of them is a [driver.ErrFull], and waits for one as it waits for a
+// holder. If the program waits for a lock while it uses all connections that db may open, it waits
+// for itself.
 //
 // The driver closes a connection that the program has returned to db with an open transaction, or
 // without autocommit: a lock that is taken there could be rolled back.
@@ -60,14 +64,14 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	d.lacksSpare.Store(true)
 	d.processes.init()
 	d.rowMutexes.init()
-	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections),
-		make(semaphore, c.connections)
+	d.acquiring, d.releasing, d.renewing = make(semaphore, maxConns), make(semaphore, maxConns), make(semaphore, maxConns)
 	backend := rows.Backend{
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release,
 		Read: d.readStates, Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters,
 		SetHolder: d.setHolder, Prune: d.prune, Listen: d.watch,
+		PollInterval: pollInterval,
 	}
-	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval})
+	d.rows = rows.New(backend)
 	d.inspector = d.rows
 	return d, nil
 }
@@ -110,14 +114,13 @@ func (d *Driver) Close() error {
 type config struct {
 	table               string // quoted
 	database, tableName string // not quoted; an empty database is that of the connection
-	connections         int    // for each purpose
 }
 
 // defaultTable is the name of the table if the option Table gives no other.
 const defaultTable = "snib_locks"
 
 func newConfig(db *sql.DB, opts []Option) (c config, err error) {
-	c = config{table: "`" + defaultTable + "`", tableName: defaultTable, connections: 8}
+	c = config{table: "`" + defaultTable + "`", tableName: defaultTable}
 	if db == nil {
 		err = driver.Invalidf("db: it is nil")
 	} else if n := db.Stats().MaxOpenConnections; n > 0 && n < leastConnections {

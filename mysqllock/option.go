@@ -45,17 +45,3 @@ func quote(name string) (string, error) {
 	}
 	return strings.Join(parts, "."), nil
 }
-
-// Connections sets how many connections of db the driver uses at once for acquisitions, for
-// releases and for renewals each, however many goroutines call it. The default is 8. With two more,
-// to watch and to send heartbeats, the driver uses at most 3 n + 2 connections. Less than one is a
-// [driver.ErrInvalid].
-func Connections(n int) Option {
-	return Option{func(c *config) error {
-		if n < 1 {
-			return driver.Invalidf("number of connections %d: it is at least 1", n)
-		}
-		c.connections = n
-		return nil
-	}}
-}

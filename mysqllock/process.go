@@ -35,6 +35,9 @@ func (w *processes) init() {
 // first, and handles the signals that the watcher has missed: one may be to a waiter that could not
 // be withdrawn, and nobody else removes that while this process lives.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
+	if d.poolIsFull() { // else polls ask the server for connections, and so learn if it has none left
+		ctx = urgent(ctx)
+	}
 	if heartbeat {
 		if err := d.processes.ensureHeartbeat(urgent(ctx), d); err != nil {
 			return nil, err

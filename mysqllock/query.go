@@ -16,6 +16,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
+// maxConns is how many connections are used at once for each purpose.
+const maxConns = 8
+
 // A semaphore bounds how many connections are used at once for one purpose.
 type semaphore chan struct{}
 
@@ -140,10 +143,18 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, *sql.Conn) er
 // If the settings of the pool turn autocommit off, runOnce turns it on for the statement.
 func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn) error) (err error) {
 	conn, isSpare, err := d.connect(ctx)
+	if isConnectionError(err) { // a new connection, so another try would soon fail, too
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { d.disconnect(conn, isSpare, err) }()
+	defer func() {
+		if answered := err == nil || code(err) != 0; answered || ctx.Err() != nil {
+			d.unanswered.Store(!answered)
+		}
+		d.disconnect(conn, isSpare, err)
+	}()
 	if d.noAutocommit.Load() {
 		if _, err := conn.ExecContext(ctx, "SET autocommit = 1"); err != nil {
 			return err

@@ -56,7 +56,16 @@ func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err
 	}()
 	select {
 	case r := <-lent:
-		return r.conn, false, d.explainPool(ctx, r.err)
+		if !isOutOfConnections(r.err) || d.lacksSpare.Load() {
+			return r.conn, false, d.explainPool(ctx, r.err)
+		}
+		d.rows.NoteFull(d.explain(ctx, r.err))
+		select { // another urgent statement uses the spare, the only connection that there is
+		case conn = <-d.spare:
+			return conn, true, nil
+		case <-ctx.Done():
+			return nil, false, r.err
+		}
 	case conn = <-d.spare:
 		go func() {
 			if r := <-lent; r.err == nil {
@@ -95,12 +104,18 @@ func (d *Driver) returnSpare() {
 }
 
 // explainPool returns err, the result of asking for a connection, and says so if the pool had none.
+// If the server does not answer, that is why the pool is full.
 func (d *Driver) explainPool(ctx context.Context, err error) error {
-	s := d.db.Stats()
-	if err == nil || ctx.Err() == nil || s.MaxOpenConnections == 0 || s.InUse < s.MaxOpenConnections {
+	if err == nil || ctx.Err() == nil || !d.poolIsFull() || d.unanswered.Load() {
 		return err
 	}
-	return &poolError{s.MaxOpenConnections, context.Cause(ctx)}
+	return &poolError{d.db.Stats().MaxOpenConnections, context.Cause(ctx)}
+}
+
+// poolIsFull reports whether all connections of the pool are in use, as far as it has a limit.
+func (d *Driver) poolIsFull() bool {
+	s := d.db.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
 }
 
 // A poolError means that a request has waited in vain for a connection of the pool. The server may

@@ -4,7 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,6 +65,29 @@ func TestBusyPool(t *testing.T) {
 	release(t, waiter.Get(t))
 }
 
+// TestConnections has many callers change rows at once. They share few connections.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	db := dial(t, mysqltest.DSN(proxy.Addr()))
+	db.SetMaxIdleConns(100) // so that each one stays open
+	d := newDriver(t, db)
+	release(t, acquire(t, d, request("connections", "a")))
+	proxy.Delay(20*time.Millisecond, 0)
+	var callers sync.WaitGroup
+	for i := range 40 {
+		callers.Go(func() {
+			if _, err := d.Token(testContext(t), fmt.Sprint("connections ", i)); err != nil {
+				t.Errorf("Token = %v", err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := db.Stats().OpenConnections; n > 9 {
+		t.Errorf("40 callers used %d connections, want 8, and the spare", n)
+	}
+}
+
 // TestSpareServesRequests has a driver acquire and release while its server has no connection left
 // but the spare. Otherwise processes that have one spare each would wait for one another for good.
 func TestSpareServesRequests(t *testing.T) {
@@ -76,6 +102,139 @@ func TestSpareServesRequests(t *testing.T) {
 		_, err = others.Conn(t.Context()) // it stays open
 	}
 	release(t, acquire(t, d, request("full", "b")))
+}
+
+// TestSpareIsAwaited has two holders release on a server that has no connection left but the spare.
+// One of them waits for a locked row, and the other one for the spare.
+func TestSpareIsAwaited(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t, "max-connections=10")
+	db := dial(t, server.DSN())
+	db.SetMaxIdleConns(-1) // so that only the spare stays
+	d := newDriver(t, db)
+	first, second := acquire(t, d, request("locked", "a")), acquire(t, d, request("full", "a"))
+	others := dial(t, server.DSN())
+	others.SetMaxIdleConns(1)
+	unlock := lockRow(t, others, "locked")
+	status, err := others.Conn(t.Context())
+	for err == nil {
+		_, err = others.Conn(t.Context()) // it stays open
+	}
+	await := func(what, variable string) {
+		livetest.Await(t, what, func() (err error) {
+			var n int
+			row := status.QueryRowContext(t.Context(), "SELECT variable_value FROM information_schema.global_status WHERE variable_name = ?", variable)
+			if err = row.Scan(&n); err == nil && n == 0 {
+				err = errors.New("not yet")
+			}
+			return err
+		})
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- first.Release(t.Context()) }()
+	await("release that waits for the row", "INNODB_ROW_LOCK_CURRENT_WAITS")
+	if _, err := status.ExecContext(t.Context(), "FLUSH STATUS"); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- second.Release(t.Context()) }()
+	await("release that gets no connection", "CONNECTION_ERRORS_MAX_CONNECTIONS")
+	unlock()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	}
+}
+
+// TestPollsBesideBusyPool has the program use its whole pool while a caller waits in the queue. The
+// polls go on, and so do the heartbeats that keep its place.
+func TestPollsBesideBusyPool(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	db := dial(t, server.DSN())
+	db.SetMaxOpenConns(2) // the spare, and one for the program
+	d, other := newDriver(t, db), newDriver(t, dial(t, server.DSN()))
+	l := acquire(t, other, request("polled", "a"))
+	polls, req := make(chan error), request("polled", "b")
+	req.OnWait = func(err error) {
+		select {
+		case polls <- err:
+		default:
+		}
+	}
+	w := livetest.Waiting(t, d, req)
+	tx := begin(t, db)
+	overdue := time.After(livetest.Patience)
+	for succeeded := 0; succeeded < 20; succeeded++ { // longer than the pause between two heartbeats
+		select {
+		case err := <-polls:
+			if err != nil { // it had begun before, or the machine is busy
+				succeeded = -1
+			}
+		case <-overdue:
+			t.Fatal("polls beside a busy pool fail")
+		}
+	}
+	_ = tx.Rollback()
+	release(t, l)
+	release(t, w.Get(t))
+}
+
+// TestHungServerIsNoFullPool has a server hang while requests use the whole pool. That is an
+// outage: of a full pool, waiters would never tire.
+func TestHungServerIsNoFullPool(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	db := dial(t, mysqltest.DSN(proxy.Addr()))
+	db.SetMaxOpenConns(2) // the spare, and one for requests
+	d := newDriver(t, db)
+	release(t, acquire(t, d, request("hung", "first")))
+	try := func(name string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := d.Acquire(ctx, request(name, "a"))
+		return err
+	}
+	defer proxy.Stall()()
+	if err := try("hung on a connection"); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire on a server that hangs = %v, want ErrUnavailable", err)
+	}
+	livetest.Acquiring(t, d, request("hung while it connects", "a"))
+	livetest.Await(t, "full pool", func() error {
+		if n := db.Stats().InUse; n < 2 {
+			return fmt.Errorf("%d connections are in use", n)
+		}
+		return nil
+	})
+	if err := try("hung without a connection"); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrFull) {
+		t.Errorf("Acquire on a server that hangs, beside a full pool = %v, want ErrUnavailable without ErrFull", err)
+	}
+}
+
+// TestClosedByProxy has a proxy accept connections and close them. A request soon gives up.
+func TestClosedByProxy(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	d := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	release(t, acquire(t, d, request("closed", "a")))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var accepted atomic.Int32
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			accepted.Add(1)
+			conn.Close()
+		}
+	}()
+	proxy.Redirect(listener.Addr().String())
+	proxy.Cut()
+	_, err = tryAcquire(t, d, request("closed", "a"))
+	if n := accepted.Load(); !errors.Is(err, driver.ErrUnavailable) || n > 9 {
+		t.Errorf("Acquire = %v after %d connections, want ErrUnavailable after a few", err, n)
+	}
 }
 
 // TestSpareIsReplaced cuts the connection that the driver keeps.

@@ -349,6 +349,13 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 		return err
 	}
 	defer unlock()
+	if ctx.Value(urgentKey{}) == nil { // urgent calls have semaphores of their own
+		leave, err := d.acquiring.enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	return d.changeLocked(ctx, name, m, fn)
 }
 

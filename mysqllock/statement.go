@@ -2,9 +2,6 @@ package mysqllock
 
 import (
 	"embed"
-	"reflect"
-	"regexp"
-	"strings"
 
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
@@ -44,14 +41,7 @@ type statements struct {
 	Watch, Called, LockTxRow, Touch, Writable     string
 }
 
-var capital = regexp.MustCompile(`[A-Z]`)
-
 // newStatements returns the statements for a table, whose name is quoted.
-func newStatements(table string) (s statements) {
-	all := reflect.ValueOf(&s).Elem()
-	for field := range all.Type().Fields() {
-		file := strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(field.Name, "_$0"), "_"))
-		all.FieldByIndex(field.Index).SetString(rows.Statement(files, file, map[string]string{"table": table}))
-	}
-	return s
+func newStatements(table string) statements {
+	return rows.Statements[statements](files, map[string]string{"table": table})
 }

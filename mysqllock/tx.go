@@ -28,46 +28,26 @@ var txStatements = sync.OnceValue(func() statements { return newStatements("`" +
 // that would end the transaction. The lock excludes other calls of Tx, but not leases. It is
 // reentrant within a transaction.
 //
-// Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say. After such a limit it returns
-// [driver.ErrHeld], and tx can still be used. If ctx is done while the server waits, the
-// connection is lost, and the transaction with it. A deadlock with statements of the caller is
-// the server's error 1213, and ends the transaction as well. A server with
-// innodb_rollback_on_timeout is a [driver.ErrInvalid], because it rolls back a transaction
+// If another transaction has the lock, Tx does not wait if wait is zero, waits for that long,
+// rounded up to whole seconds, if it is positive, and waits until ctx is done if it is negative.
+// After such a limit it returns [driver.ErrHeld], and tx can still be used. If ctx is done while
+// the server waits, the connection is lost, and the transaction with it. A deadlock with
+// statements of the caller is the server's error 1213, and ends the transaction as well. A server
+// with innodb_rollback_on_timeout is a [driver.ErrInvalid], because it rolls back a transaction
 // without notice, and one that has set read_only is a [driver.ErrUnavailable]. Other errors are the
 // server's.
 //
 // By default transactions are REPEATABLE READ: all reads without locking see the database as of
 // the first such SELECT. So call Tx before that, or read with FOR UPDATE, as [Row] does.
-func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
+func Tx(ctx context.Context, tx *sql.Tx, name string, wait time.Duration) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	c := txConfig{wait: -1}
-	for _, opt := range opts {
-		if opt.set == nil {
-			return driver.Invalidf("option: the zero TxOption")
-		}
-		opt.set(&c)
-	}
-	return withLockTimeout(ctx, tx, c.wait, func() error {
+	return withLockTimeout(ctx, tx, wait, func() error {
 		_, err := tx.ExecContext(ctx, txStatements().LockTxRow, []byte(txPrefix+name))
 		return err
 	})
 }
-
-// A TxOption changes how [Tx] takes a lock.
-type TxOption struct{ set func(*txConfig) }
-
-type txConfig struct {
-	wait time.Duration // negative: until the context is done
-}
-
-// TxNoWait makes [Tx] return [driver.ErrHeld] at once if the lock is taken.
-func TxNoWait() TxOption { return TxWait(0) }
-
-// TxWait limits how long [Tx] waits. The server counts whole seconds, so the limit is rounded up
-// to those. Zero is [TxNoWait].
-func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:
@@ -105,8 +85,11 @@ func (r *LockedRow) Scan(dest ...any) error {
 	})
 }
 
-// withLockTimeout runs fn with a limit for its waits for locks. A longer wait is an ErrHeld.
-// Without a limit it runs fn again after each timeout of the server.
+// noLimit is as many seconds as InnoDB does not count.
+const noLimit = 100_000_000
+
+// withLockTimeout runs fn with a limit for its waits for locks; a negative one is no limit. A
+// longer wait is an ErrHeld.
 func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn func() error) (err error) {
 	var before int64
 	var rollsBack, writable bool
@@ -123,28 +106,22 @@ func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn fun
 			"server: with innodb_rollback_on_timeout it ends a transaction whose lock is taken, and says " +
 				"nothing of it")
 	}
+	limit := int64(noLimit)
 	if wait >= 0 {
-		limit := int64(math.Ceil(wait.Seconds()))
-		set := func(limit int64) error {
-			_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d`, limit))
-			return err
-		}
-		if err := set(limit); err != nil {
-			return err
-		}
-		defer func() { err = cmp.Or(err, set(before)) }()
+		limit = min(limit, int64(math.Ceil(wait.Seconds())))
 	}
-	for {
-		err := fn()
-		switch {
-		case code(err) != lockWaitTimeout:
-			return err
-		case wait >= 0:
-			return fmt.Errorf("%w: %w", driver.ErrHeld, err)
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		}
+	set := func(limit int64) error {
+		_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d`, limit))
+		return err
 	}
+	if err := set(limit); err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, set(before)) }()
+	if err = fn(); code(err) == lockWaitTimeout {
+		return fmt.Errorf("%w: %w", driver.ErrHeld, err)
+	}
+	return err
 }
 
 // Token returns the next fencing token of a name. It is greater than all tokens that the name, or

@@ -28,7 +28,7 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	db := dial(t, mysqltest.Start(t).DSN())
+	db := dial(t, mysqltest.Start(t).DSN("innodb_lock_wait_timeout=0")) // of which Tx and Row are independent
 	release(t, acquire(t, newDriver(t, db), request("makes the table", "a")))
 	rowstest.Transactions{
 		DB:    db,
@@ -40,10 +40,7 @@ func TestTransactions(t *testing.T) {
 		Begin: func(t testing.TB) *rowstest.Transaction {
 			tx, job := rowstest.SQLTransaction(t, db)
 			job.Lock = func(ctx context.Context, name string, wait time.Duration) error {
-				if wait < 0 {
-					return mysqllock.Tx(ctx, tx, name)
-				}
-				return mysqllock.Tx(ctx, tx, name, mysqllock.TxWait(wait))
+				return mysqllock.Tx(ctx, tx, name, wait)
 			}
 			job.Row = func(ctx context.Context, id int, wait time.Duration) (status string, err error) {
 				err = mysqllock.Row(ctx, tx, wait, "SELECT status FROM orders WHERE id = ?", id).Scan(&status)
@@ -64,7 +61,7 @@ func TestTx(t *testing.T) {
 	must(t, db, "INSERT INTO jobs VALUES (1, 'new')")
 	lock := func(t *testing.T, tx *sql.Tx, name string) {
 		t.Helper()
-		if err := mysqllock.Tx(testContext(t), tx, name); err != nil {
+		if err := mysqllock.Tx(testContext(t), tx, name, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +71,7 @@ func TestTx(t *testing.T) {
 		tx1, tx2 := begin(t, db), begin(t, db)
 		lock(t, tx1, "limit")
 		began := time.Now()
-		err := mysqllock.Tx(testContext(t), tx2, "limit", mysqllock.TxWait(700*time.Millisecond))
+		err := mysqllock.Tx(testContext(t), tx2, "limit", 700*time.Millisecond)
 		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 700*time.Millisecond ||
 			took > 4*time.Second+slack() {
 			t.Errorf("Tx with a limit = %v after %v, want ErrHeld after a second", err, took)
@@ -112,7 +109,7 @@ func TestTx(t *testing.T) {
 		tx1, tx2 := begin(t, db), begin(t, db)
 		lock(t, tx1, "seen")
 		got := make(chan error, 1)
-		go func() { got <- mysqllock.Tx(testContext(t), tx2, "seen") }()
+		go func() { got <- mysqllock.Tx(testContext(t), tx2, "seen", -1) }()
 		time.Sleep(50 * time.Millisecond) // it waits in the server, unnoticed
 		if _, err := tx1.Exec("UPDATE jobs SET status = 'done' WHERE id = 1"); err != nil {
 			t.Fatal(err)
@@ -165,7 +162,7 @@ func TestTxOfReplica(t *testing.T) {
 	must(t, db, "SET GLOBAL read_only = 1")
 	tx := begin(t, db)
 	for what, err := range map[string]error{
-		"Tx":      mysqllock.Tx(testContext(t), tx, "x", mysqllock.TxNoWait()),
+		"Tx":      mysqllock.Tx(testContext(t), tx, "x", 0),
 		"Row":     mysqllock.Row(testContext(t), tx, 0, "SELECT 1 FROM snib_locks WHERE name = 'x'").Scan(new(int)),
 		"IsOwner": d.IsOwner(testContext(t), tx, "x", token),
 	} {
@@ -178,7 +175,7 @@ func TestTxOfReplica(t *testing.T) {
 func TestTxRefusesRollbackOnTimeout(t *testing.T) {
 	server := mysqltest.Start(t, "innodb-rollback-on-timeout=ON")
 	db := dial(t, server.DSN())
-	if err := mysqllock.Tx(testContext(t), begin(t, db), "x", mysqllock.TxNoWait()); !errors.Is(err, driver.ErrInvalid) {
+	if err := mysqllock.Tx(testContext(t), begin(t, db), "x", 0); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Tx = %v, want ErrInvalid", err)
 	}
 }

@@ -38,7 +38,6 @@ func TestOptionsRefused(t *testing.T) {
 		{"NoDB", nil, Table("a"), "db: it is nil"},
 		{"PoolOfOne", one, Table("a"), "SetMaxOpenConns"},
 		{"TableName", db, Table("a.b.c"), "more than one dot"},
-		{"NoConnections", db, Connections(0), "at least 1"},
 		{"ZeroOption", db, Option{}, "the zero Option"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

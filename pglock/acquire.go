@@ -48,7 +48,7 @@ func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, e
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, req.TTL.Microseconds(), req.Tokens, encoded,
 		req.Shared, !req.NoWait}
 	a.MarkSent()
-	err = d.run(ctx, a.MarkRepeated, nil, d.sql.acquire, args, func(row pgx.Rows) error {
+	err = d.run(ctx, a.MarkRepeated, nil, d.sql.Acquire, args, func(row pgx.Rows) error {
 		var holders, waiters string
 		s = state{Name: req.Name}
 		if err := row.Scan(&s.Slots, &holders, &waiters, &s.Now, &created, nil); err != nil {
@@ -61,5 +61,5 @@ func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, e
 
 // remove removes what an attempt has left in a row.
 func (d *Driver) remove(ctx context.Context, name, nonce string) error {
-	return d.query(ctx, d.sql.removeEntry, []any{name, nonce}, nil)
+	return d.query(ctx, d.sql.RemoveEntry, []any{name, nonce}, nil)
 }

@@ -222,12 +222,18 @@ func TestRolledBackAnswer(t *testing.T) {
 		must(t, admin, "DELETE FROM fail")
 		unlock = lockRow(t, admin, "snib_locks", names[0])
 	})
-	renewed := make(chan driver.Renewal, 1)
-	go func() { renewed <- d.Renew(t.Context(), []driver.Lease{l})[0] }()
+	renewed := make(chan error, 1)
+	go func() {
+		var err error = driver.ErrUnavailable
+		for errors.Is(err, driver.ErrUnavailable) { // it waits for a second
+			err = d.Renew(t.Context(), []driver.Lease{l})[0].Err
+		}
+		renewed <- err
+	}()
 	awaitBlocked(t, admin, 1)
 	unlock()
-	if r := <-renewed; r.Err != nil {
-		t.Errorf("Renew = %v", r.Err)
+	if err := <-renewed; err != nil {
+		t.Errorf("Renew = %v", err)
 	}
 }
 

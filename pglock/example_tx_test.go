@@ -16,7 +16,7 @@ import (
 func ExampleTx() {
 	closeBooks := func(ctx context.Context, pool *pgxpool.Pool) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			err := pglock.Tx(ctx, tx, "books/2026-11", pglock.TxNoWait())
+			err := pglock.Tx(ctx, tx, "books/2026-11", 0)
 			if errors.Is(err, snib.ErrHeld) {
 				return nil // another host is on it
 			}

@@ -92,7 +92,7 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 	rolledBack() // Isolate may have sent them before
 	if t := some[0]; len(some) == 1 {
 		args := []any{t.name, t.nonce, t.slots, t.ttl, t.tokens, t.entry}
-		return d.run(ctx, repeated, rolledBack, d.sql.takeOne, args, func(row pgx.Rows) error {
+		return d.run(ctx, repeated, rolledBack, d.sql.TakeOne, args, func(row pgx.Rows) error {
 			t.granted, t.start = true, start
 			return row.Scan(&t.token, &t.waiters)
 		})
@@ -101,7 +101,7 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 	for _, t := range some {
 		byNonce[t.nonce] = t
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.takeAll, takingColumns(some), func(row pgx.Rows) error {
+	return d.run(ctx, repeated, rolledBack, d.sql.TakeAll, takingColumns(some), func(row pgx.Rows) error {
 		var nonces, waiters []string
 		var tokens []int64
 		var created []bool
@@ -171,7 +171,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		}
 	}
 	if f := some[0]; len(some) == 1 {
-		return d.run(ctx, repeated, rolledBack, d.sql.freeOne, []any{f.name, f.id}, func(pgx.Rows) error {
+		return d.run(ctx, repeated, rolledBack, d.sql.FreeOne, []any{f.name, f.id}, func(pgx.Rows) error {
 			f.freed = true
 			return nil
 		})
@@ -180,7 +180,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 	for _, f := range some {
 		names, ids = append(names, f.name), append(ids, f.id)
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.freeAll, []any{names, ids}, func(row pgx.Rows) error {
+	return d.run(ctx, repeated, rolledBack, d.sql.FreeAll, []any{names, ids}, func(row pgx.Rows) error {
 		var found []int64
 		err := row.Scan(&found, nil)
 		for _, i := range found {
@@ -198,7 +198,7 @@ func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
 		if !errors.Is(err, driver.ErrFull) {
 			return err
 		}
-		pause, _ := outage.Again(sentAt, err)
+		pause, _ := outage.AgainWithin(driver.RetryTimeout, sentAt, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

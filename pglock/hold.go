@@ -119,7 +119,7 @@ func (s *Session) Status(ctx context.Context, name string) (driver.Status, error
 	inner, done := driverkit.Detached(ctx)
 	defer done()
 	key := s.conf.key(name)
-	err := forEachRow(s.pool.Query(inner, s.sql.status, pgx.QueryExecModeExec, key))(func(row pgx.Rows) error {
+	err := forEachRow(s.pool.Query(inner, s.sql.SessionStatus, pgx.QueryExecModeExec, key))(func(row pgx.Rows) error {
 		var pid uint32
 		var granted, shared bool
 		var app string

@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -15,17 +16,8 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*st
 	if after != "" {
 		from = after + "\x01" // no name lies between them: names have no NUL
 	}
-	args := []any{prefix, from, last}
-	err = d.query(ctx, d.sql.list, args, func(row pgx.Rows) error {
-		s, err := scanState(row)
-		page = append(page, s)
-		return err
-	})
-	if !isMalformed(err) {
-		return page, err
-	}
 	var names []string
-	err = d.query(ctx, d.sql.listNames, args, func(row pgx.Rows) error {
+	err = d.query(ctx, d.sql.List, []any{prefix, from, last}, func(row pgx.Rows) error {
 		var name string
 		err := row.Scan(&name)
 		names = append(names, name)
@@ -35,17 +27,14 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*st
 		return nil, err
 	}
 	states, err := d.read(ctx, names)
-	page = nil
 	for _, name := range names {
-		if s := states[name]; s != nil {
-			page = append(page, s)
-		}
+		page = append(page, cmp.Or(states[name], &state{Name: name})) // it may be gone
 	}
 	return page, err
 }
 
 func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
-	return d.query(ctx, d.sql.withdraw, []any{name, id}, nil)
+	return d.query(ctx, d.sql.Withdraw, []any{name, id}, nil)
 }
 
 // breakLease ends a lease by force. A statement that may have been executed is not repeated,
@@ -53,7 +42,7 @@ func (d *Driver) withdrawWaiters(ctx context.Context, name, id string) error {
 func (d *Driver) breakLease(ctx context.Context, name, id string) error {
 	found := false
 	err := d.whileFull(ctx, func() error {
-		return d.run(ctx, nil, func() { found = false }, d.sql.breakLease, []any{name, id},
+		return d.run(ctx, nil, func() { found = false }, d.sql.BreakLease, []any{name, id},
 			func(pgx.Rows) error { found = true; return nil })
 	})
 	if err == nil && !found {

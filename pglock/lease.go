@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -19,7 +20,7 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	repeated := false
 	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {
 		err = d.whileFull(ctx, func() error {
-			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.release,
+			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.Release,
 				[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
 		})
 	}
@@ -29,7 +30,7 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 // setHolder changes what a lease's row says of its holder.
 func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
 	args := []any{l.Req.Name, l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
-	err = d.query(ctx, d.sql.setHolder, args, func(pgx.Rows) error { found = true; return nil })
+	err = d.query(ctx, d.sql.SetHolder, args, func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
 
@@ -73,26 +74,27 @@ type renewedRow struct {
 
 // renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
-	renewed, err := d.extendAll(urgent(ctx), d.sql.renewUnlocked, due)
+	ctx = urgent(ctx)
+	renewed, err := d.extendAll(ctx, unlocked(d.sql.Renew), due)
 	if err != nil {
 		return nil, err
 	}
-	// The rows that were skipped come last: a transaction may keep them locked for long.
-	skipped := slices.DeleteFunc(slices.Clone(due), func(one driver.Lease) bool {
-		_, found := renewed[one.(*lease).Req.Name]
-		return found
-	})
-	if len(skipped) == 0 {
-		return renewed, nil
-	}
-	rest, err := d.extendAll(ctx, d.sql.renew, skipped)
-	for _, one := range skipped {
+	skipped := map[string][]driver.Lease{}
+	for _, one := range due {
 		name := one.(*lease).Req.Name
-		if row, found := rest[name]; found {
-			renewed[name] = row
-		} else {
-			renewed[name] = renewedRow{err: err} // without an error there is no such row
+		if _, found := renewed[name]; !found {
+			skipped[name] = append(skipped[name], one)
 		}
+	}
+	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
+	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
+	for name, some := range skipped {
+		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
+		found, err := d.extendAll(short, all(d.sql.Renew), some)
+		cancel()
+		row := found[name] // zero if there is no such row
+		row.err = cmp.Or(row.err, err)
+		renewed[name] = row
 	}
 	return renewed, nil
 }

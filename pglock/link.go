@@ -109,7 +109,7 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 // setUp makes a session of a connection.
 func (s *Session) setUp(ctx context.Context, conn *pgx.Conn) error {
 	third := s.conf.sessionTimeout / 3
-	_, err := conn.Exec(ctx, s.sql.setUp, fmt.Sprint(s.conf.sessionTimeout.Milliseconds()),
+	_, err := conn.Exec(ctx, s.sql.SessionSetUp, fmt.Sprint(s.conf.sessionTimeout.Milliseconds()),
 		fmt.Sprint(max(third, time.Second).Round(time.Second).Seconds()),
 		sessionName(conn.PgConn().ParameterStatus("application_name")))
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *Session) setUp(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil && code(err) == "" {
 		return err
 	}
-	if _, err = conn.PgConn().Prepare(ctx, "snib", s.sql.ask, nil); err != nil {
+	if _, err = conn.PgConn().Prepare(ctx, "snib", s.sql.SessionAsk, nil); err != nil {
 		return err
 	}
 	return conn.PgConn().SyncConn(ctx)

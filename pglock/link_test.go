@@ -58,7 +58,7 @@ func TestOldServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	d.sql.setUp = strings.ReplaceAll(d.sql.setUp, "idle_session_timeout", "idle_session_timeour")
+	d.sql.SessionSetUp = strings.ReplaceAll(d.sql.SessionSetUp, "idle_session_timeout", "idle_session_timeour")
 	l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: "id", TTL: time.Minute})
 	if l != nil || !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Acquire = %v, %v; want ErrInvalid", l, err)

@@ -176,7 +176,7 @@ func (d *Driver) verifyOnce() {
 	}
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 	defer cancel()
-	found, err := d.readStates(ctx, d.sql.verify, slices.Collect(maps.Keys(names)))
+	found, err := d.readStates(ctx, d.sql.Verify, slices.Collect(maps.Keys(names)))
 	for _, l := range leases {
 		s := found[l.Req.Name]
 		if s == nil {

@@ -71,9 +71,9 @@ func newDriver(user, own *pgxpool.Pool, c config) *Driver {
 	backend := rows.Backend{
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read,
 		Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder,
-		Prune: d.prune, Listen: d.listen,
+		Prune: d.prune, Listen: d.listen, PollInterval: pollInterval, TellsBreak: true,
 	}
-	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, TellsBreak: true})
+	d.rows = rows.New(backend)
 	d.inspector = d.rows
 	return d
 }

@@ -20,8 +20,8 @@ func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 }
 
 func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
-	if err := d.query(ctx, d.sql.prune, []any{unused.Microseconds()}, nil); err != nil {
+	if err := d.query(ctx, d.sql.Prune, []any{unused.Microseconds()}, nil); err != nil {
 		return err
 	}
-	return d.query(ctx, d.sql.setFloor, []any{unused.Microseconds(), rows.MaxTokenLead.Microseconds()}, nil)
+	return d.query(ctx, d.sql.SetFloor, []any{unused.Microseconds(), rows.MaxTokenLead.Microseconds()}, nil)
 }

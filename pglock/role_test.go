@@ -141,7 +141,7 @@ func TestStandby(t *testing.T) {
 	}
 	onStandby := dial(t, standby.URL())
 	tx := begin(t, onStandby, "")
-	if err := pglock.Tx(t.Context(), tx, "a", pglock.TxNoWait()); !errors.Is(err, driver.ErrUnavailable) {
+	if err := pglock.Tx(t.Context(), tx, "a", 0); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Tx on a standby = %v, want ErrUnavailable", err)
 	}
 	// The pool of a holder leads to the standby, which does not know the lease yet, when the driver is

@@ -24,7 +24,7 @@ func Schema(table string) (string, error) {
 	if err := Table(cmp.Or(table, "snib_locks")).set(&c); err != nil {
 		return "", err
 	}
-	return rows.Statement(sqlFiles, "schema", map[string]string{"table": c.table.Sanitize()}) + "\n", nil
+	return newStatements(c.table).Schema + "\n", nil
 }
 
 // examine checks that the database and the table are usable. It creates the table if there is none.
@@ -32,7 +32,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
 	var standby bool
 	var found int
-	err := d.query(ctx, d.sql.examine, nil, func(row pgx.Rows) error {
+	err := d.query(ctx, d.sql.Examine, nil, func(row pgx.Rows) error {
 		err := row.Scan(&encoding, &standby, &found)
 		if err == nil && standby {
 			err = errStandby
@@ -59,7 +59,7 @@ func (d *Driver) examine(ctx context.Context) error {
 // create creates the table and its row with the version, if they are missing.
 func (d *Driver) create(ctx context.Context) error {
 	err := pgx.BeginTxFunc(ctx, d.pool, txOptions(), func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, d.sql.schema, pgx.QueryExecModeSimpleProtocol)
+		_, err := tx.Exec(ctx, d.sql.Schema, pgx.QueryExecModeSimpleProtocol)
 		if refusesWrites(err) {
 			hangUp(tx.Conn())
 		}
@@ -68,7 +68,7 @@ func (d *Driver) create(ctx context.Context) error {
 	if code(err) == insufficientPrivilege {
 		return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has "+
 			"to run:\n%s",
-			d.conf.table.Sanitize(), err, d.sql.schema)
+			d.conf.table.Sanitize(), err, d.sql.Schema)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

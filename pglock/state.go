@@ -41,7 +41,7 @@ func scanState(row pgx.Rows) (*state, error) {
 
 // read reads the rows of names.
 func (d *Driver) read(ctx context.Context, names []string) (map[string]*state, error) {
-	return d.readStates(ctx, d.sql.read, names)
+	return d.readStates(ctx, d.sql.Read, names)
 }
 
 // errRowLocked is the error of a row that another transaction, such as one that called
@@ -74,7 +74,7 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 	send := func(ctx context.Context, sql string, names []string) (map[string]*state, error) {
 		return d.readStates(ctx, sql, names, nonces)
 	}
-	states, err := send(ctx, d.sql.heartbeatUnlocked, names)
+	states, err := send(ctx, unlocked(d.sql.Heartbeat), names)
 	if err != nil || len(states) == len(names) {
 		return states, err
 	}
@@ -85,9 +85,9 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 	if len(busy) > 0 {
 		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
 		defer cancel()
-		found, err := send(short, d.sql.heartbeat, busy)
+		found, err := send(short, all(d.sql.Heartbeat), busy)
 		if errors.Is(err, errRowLocked) { // one of them, which has held up the others
-			found, err = send(ctx, d.sql.heartbeatUnlocked, busy)
+			found, err = send(ctx, unlocked(d.sql.Heartbeat), busy)
 		}
 		if err != nil {
 			return states, err

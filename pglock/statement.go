@@ -3,6 +3,7 @@ package pglock
 import (
 	"embed"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,41 +22,31 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// statements are the statements for one table.
+// statements are the statements for one table. The field TakeOne is in sql/take_one.sql.
 type statements struct {
-	schema, examine                            string
-	takeOne, takeAll, acquire                  string
-	freeOne, freeAll, release, breakLease      string
-	renew, renewUnlocked, setHolder, nextToken string
-	removeEntry, withdraw                      string
-	read, verify, heartbeat, heartbeatUnlocked string
-	list, listNames, prune, setFloor           string
-	lockRow, current                           string
+	Schema, Examine                       string
+	TakeOne, TakeAll, Acquire             string
+	FreeOne, FreeAll, Release, BreakLease string
+	Renew, SetHolder, NextToken           string
+	RemoveEntry, Withdraw                 string
+	Read, Verify, Heartbeat               string
+	List, Prune, SetFloor                 string
+	LockRow, Current                      string
 }
 
 func newStatements(table pgx.Identifier) statements {
-	shared := map[string]string{"table": table.Sanitize(), "life": fmt.Sprint(rows.HeartbeatTimeout.Microseconds())}
-	text := func(name string, given ...string) string { return rows.Statement(sqlFiles, name, shared, given...) }
-	const all, unlocked = "", "SKIP LOCKED"
-	return statements{
-		schema: text("schema"), examine: text("examine"),
-		takeOne: text("take_one"), takeAll: text("take_all"), acquire: text("acquire"),
-		freeOne: text("free_one"), freeAll: text("free_all"), release: text("release"), breakLease: text("break_lease"),
-		renew: text("renew", "skip", all), renewUnlocked: text("renew", "skip", unlocked),
-		setHolder: text("set_holder"), nextToken: text("next_token"), removeEntry: text("remove_entry"),
-		withdraw: text("withdraw"),
-		read:     text("read"), verify: text("verify"),
-		heartbeat:         text("heartbeat", "skip", all),
-		heartbeatUnlocked: text("heartbeat", "skip", unlocked),
-		list:              text("list"), listNames: text("list_names"), prune: text("prune"), setFloor: text("set_floor"),
-		lockRow: text("lock_row"), current: text("current"),
-	}
+	life := fmt.Sprint(rows.HeartbeatTimeout.Microseconds())
+	return rows.Statements[statements](sqlFiles, map[string]string{"table": table.Sanitize(), "life": life})
 }
 
+// all and unlocked complete the statements Renew and Heartbeat, which wait for the rows that others
+// have locked, or skip them.
+func all(sql string) string      { return strings.Replace(sql, "[skip]", "", 1) }
+func unlocked(sql string) string { return strings.Replace(sql, "[skip]", "SKIP LOCKED", 1) }
+
 // sessionStatements are the statements of sessions.
-type sessionStatements struct{ setUp, ask, status string }
+type sessionStatements struct{ SessionSetUp, SessionAsk, SessionStatus string }
 
 func newSessionStatements() sessionStatements {
-	text := func(name string) string { return rows.Statement(sqlFiles, "session_"+name, nil) }
-	return sessionStatements{setUp: text("set_up"), ask: text("ask"), status: text("status")}
+	return rows.Statements[sessionStatements](sqlFiles, nil)
 }

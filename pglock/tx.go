@@ -23,7 +23,8 @@ import (
 // reentrant within a session: two calls for one name in one transaction do not exclude each
 // other.
 //
-// Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say, whatever the transaction's
+// If another transaction or session has the lock, Tx does not wait if wait is zero, waits for that
+// long if it is positive, and waits until ctx is done if it is negative, whatever the transaction's
 // lock_timeout is. After such a limit it returns [driver.ErrHeld], and tx can still be used. If
 // ctx is done while the server waits, the connection is lost, and the transaction with it.
 //
@@ -32,22 +33,15 @@ import (
 // to be repeated. A standby is a [driver.ErrUnavailable]. Other errors are the server's. After
 // those of a wait, such as 57014 for statement_timeout, tx can still be used if its connection
 // lives.
-func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) error {
+func Tx(ctx context.Context, tx Transaction, name string, wait time.Duration) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
-	}
-	c := txConfig{wait: -1}
-	for _, opt := range opts {
-		if opt.set == nil {
-			return driver.Invalidf("option: the zero TxOption")
-		}
-		opt.set(&c)
 	}
 	if err := checkTransaction(ctx, tx); err != nil {
 		return err
 	}
-	if c.wait != 0 {
-		return withLockTimeout(ctx, tx, c.wait, func() error {
+	if wait != 0 {
+		return withLockTimeout(ctx, tx, wait, func() error {
 			_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, NameKey(name))
 			return err
 		})
@@ -61,20 +55,6 @@ func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) erro
 	}
 	return nil
 }
-
-// A TxOption changes how [Tx] takes a lock.
-type TxOption struct{ set func(*txConfig) }
-
-type txConfig struct {
-	wait time.Duration // negative: until the context is done
-}
-
-// TxNoWait makes [Tx] return [driver.ErrHeld] at once if the lock is taken.
-func TxNoWait() TxOption { return TxWait(0) }
-
-// TxWait limits how long [Tx] waits. The server measures it in whole milliseconds. Zero is
-// [TxNoWait].
-func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:
@@ -181,7 +161,7 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	}
 	var token int64
 	err := d.rows.Inspect(ctx, func(ctx context.Context) error {
-		return d.query(ctx, d.sql.nextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
+		return d.query(ctx, d.sql.NextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
 	})
 	return uint64(token), d.rowError(name, err)
 }

@@ -66,10 +66,7 @@ func functions(tx pglock.Transaction) (
 	row func(context.Context, int, time.Duration) (string, error),
 ) {
 	lock = func(ctx context.Context, name string, wait time.Duration) error {
-		if wait < 0 {
-			return pglock.Tx(ctx, tx, name)
-		}
-		return pglock.Tx(ctx, tx, name, pglock.TxWait(wait))
+		return pglock.Tx(ctx, tx, name, wait)
 	}
 	row = func(ctx context.Context, id int, wait time.Duration) (status string, err error) {
 		err = pglock.Row(ctx, tx, wait, byID, id).Scan(&status)
@@ -161,13 +158,13 @@ func sqlState(err error) string {
 }
 
 func txIsolation(t *testing.T, begin beginFunc) {
-	for _, opt := range []pglock.TxOption{pglock.TxNoWait(), pglock.TxWait(time.Second)} {
+	for _, wait := range []time.Duration{0, time.Second} {
 		tx, _ := begin(t, sql.LevelRepeatableRead)
-		if err := pglock.Tx(t.Context(), tx, "level", opt); !errors.Is(err, driver.ErrInvalid) {
+		if err := pglock.Tx(t.Context(), tx, "level", wait); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Tx in REPEATABLE READ = %v, want ErrInvalid", err)
 		}
 		tx, rollback := begin(t, sql.LevelSerializable)
-		if err := pglock.Tx(t.Context(), tx, "level", opt); err != nil {
+		if err := pglock.Tx(t.Context(), tx, "level", wait); err != nil {
 			t.Errorf("Tx in SERIALIZABLE = %v", err)
 		}
 		rollback()
@@ -179,20 +176,20 @@ func txIsolation(t *testing.T, begin beginFunc) {
 func txOwnTimeout(t *testing.T, begin beginFunc) {
 	one, rollback := begin(t, sql.LevelDefault)
 	two, _ := begin(t, sql.LevelDefault)
-	if err := pglock.Tx(t.Context(), one, "own"); err != nil {
+	if err := pglock.Tx(t.Context(), one, "own", -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := two.Exec(t.Context(), "SET LOCAL lock_timeout = '7ms'"); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	err := pglock.Tx(t.Context(), two, "own", pglock.TxWait(100*time.Millisecond))
+	err := pglock.Tx(t.Context(), two, "own", 100*time.Millisecond)
 	if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 90*time.Millisecond {
-		t.Errorf("Tx with TxWait of 100 ms = %v after %v, want ErrHeld after that", err, took)
+		t.Errorf("Tx with a limit of 100 ms = %v after %v, want ErrHeld after that", err, took)
 	}
 	usable(t, two, "7ms")
 	got := make(chan error, 1)
-	go func() { got <- pglock.Tx(t.Context(), two, "own") }()
+	go func() { got <- pglock.Tx(t.Context(), two, "own", -1) }()
 	select {
 	case err := <-got:
 		t.Fatalf("Tx without a limit = %v, want it to wait", err)
@@ -203,7 +200,7 @@ func txOwnTimeout(t *testing.T, begin beginFunc) {
 		t.Errorf("Tx after the rollback of the holder = %v", err)
 	}
 	usable(t, two, "7ms")
-	if err := pglock.Tx(t.Context(), two, "own", pglock.TxWait(1000*time.Hour)); err != nil {
+	if err := pglock.Tx(t.Context(), two, "own", 1000*time.Hour); err != nil {
 		t.Errorf("Tx with a limit that is longer than the greatest lock_timeout = %v", err)
 	}
 }
@@ -213,14 +210,14 @@ func txOwnTimeout(t *testing.T, begin beginFunc) {
 func txStatementTimeout(t *testing.T, begin beginFunc) {
 	one, _ := begin(t, sql.LevelDefault)
 	two, _ := begin(t, sql.LevelDefault)
-	if err := pglock.Tx(t.Context(), one, "slow"); err != nil {
+	if err := pglock.Tx(t.Context(), one, "slow", -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := two.Exec(t.Context(), "SET LOCAL statement_timeout = '200ms'"); err != nil {
 		t.Fatal(err)
 	}
 	const queryCanceled = "57014"
-	if err := pglock.Tx(t.Context(), two, "slow"); sqlState(err) != queryCanceled || errors.Is(err, driver.ErrHeld) {
+	if err := pglock.Tx(t.Context(), two, "slow", -1); sqlState(err) != queryCanceled || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Tx = %v, want error %s and not ErrHeld", err, queryCanceled)
 	}
 	usable(t, two, "0")
@@ -235,9 +232,9 @@ func txAborted(t *testing.T, begin beginFunc) {
 	var status string
 	const inFailedTransaction = "25P02"
 	for call, err := range map[string]error{
-		"Tx":              pglock.Tx(t.Context(), tx, "aborted"),
-		"Tx and TxNoWait": pglock.Tx(t.Context(), tx, "aborted", pglock.TxNoWait()),
-		"Row":             pglock.Row(t.Context(), tx, 0, byID, 1).Scan(&status),
+		"Tx":         pglock.Tx(t.Context(), tx, "aborted", -1),
+		"Tx at once": pglock.Tx(t.Context(), tx, "aborted", 0),
+		"Row":        pglock.Row(t.Context(), tx, 0, byID, 1).Scan(&status),
 	} {
 		if sqlState(err) != inFailedTransaction || errors.Is(err, driver.ErrHeld) {
 			t.Errorf("%s = %v, want error %s and not ErrHeld", call, err, inFailedTransaction)
@@ -252,7 +249,7 @@ func txRepeated(t *testing.T, begin beginFunc) {
 	try := func(level sql.IsolationLevel, first bool) (status string, err error) {
 		tx, rollback := begin(t, level)
 		defer rollback()
-		if err := pglock.Tx(t.Context(), tx, "repeated", pglock.TxNoWait()); err != nil {
+		if err := pglock.Tx(t.Context(), tx, "repeated", 0); err != nil {
 			t.Fatalf("Tx = %v", err)
 		}
 		if first {
@@ -278,13 +275,13 @@ func txRepeated(t *testing.T, begin beginFunc) {
 func txExcludesSessions(t *testing.T, pool *pgxpool.Pool) {
 	d := newSession(t, pool)
 	tx := begin(t, pool, "")
-	if err := pglock.Tx(t.Context(), tx, "both"); err != nil {
+	if err := pglock.Tx(t.Context(), tx, "both", -1); err != nil {
 		t.Fatalf("Tx = %v", err)
 	}
 	mustBeHeld(t, d, "both", "in a session while a transaction holds")
 	tx.Rollback(t.Context())
 	l := acquire(t, d, request("both", "a"))
-	if err := pglock.Tx(t.Context(), begin(t, pool, ""), "both", pglock.TxNoWait()); !errors.Is(err, driver.ErrHeld) {
+	if err := pglock.Tx(t.Context(), begin(t, pool, ""), "both", 0); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("Tx while a session holds = %v, want ErrHeld", err)
 	}
 	release(t, l)
@@ -298,7 +295,7 @@ func txTokenSurvivesRollback(t *testing.T, pool *pgxpool.Pool) {
 	var last uint64
 	for i := range 3 {
 		tx := begin(t, pool, "")
-		if err := pglock.Tx(t.Context(), tx, "token"); err != nil {
+		if err := pglock.Tx(t.Context(), tx, "token", -1); err != nil {
 			t.Fatalf("Tx = %v", err)
 		}
 		got, err := d.Token(t.Context(), "token")

@@ -53,54 +53,8 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// A driver that was closed does nothing. The end of the caller's context is reported first.
-func TestReady(t *testing.T) {
-	errEnough := errors.New("enough")
-	tests := []struct {
-		name          string
-		ctxDone, over bool
-		want          error
-	}{
-		{name: "Ready"},
-		{name: "Done", ctxDone: true, over: true, want: errEnough},
-		{name: "Over", over: true, want: driver.ErrClosed},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			s := driverkit.NewLifecycle()
-			defer s.End(nil)
-			if tt.ctxDone {
-				cancel(errEnough)
-			}
-			if tt.over {
-				s.End(nil)
-			}
-			if got := s.Ready(ctx); !errors.Is(got, tt.want) {
-				t.Errorf("Ready = %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// The caller's context also ends a context from During, with its own cause.
-func TestDuring(t *testing.T) {
-	errEnough := errors.New("enough")
-	s := driverkit.NewLifecycle()
-	defer s.End(nil)
-	caller, cancel := context.WithCancelCause(t.Context())
-	during, stop := s.During(caller)
-	defer stop()
-	cancel(errEnough)
-	<-during.Done()
-	if got := context.Cause(during); !errors.Is(got, errEnough) {
-		t.Errorf("cause = %v, want the caller's", got)
-	}
-}
-
-// A call outlives its caller's context by one Moment, and is over after Longest at the latest.
-// Its cause says that the server has not answered.
+// A call outlives its caller's context by one CancelDelay, and is over after CallTimeout at the
+// latest. Its cause says that the server has not answered.
 func TestDetached(t *testing.T) {
 	errEnough := errors.New("enough")
 	tests := []struct {
@@ -133,14 +87,5 @@ func TestDetached(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A call, and what its caller does afterwards, are over within the time
-// in which Acquire must return.
-func TestCancelDelay(t *testing.T) {
-	if driverkit.CancelDelay >= driver.CancelTimeout {
-		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", driverkit.CancelDelay,
-			driver.CancelTimeout)
 	}
 }

@@ -24,21 +24,16 @@ type Outage struct {
 	pause time.Duration // the last pause, without jitter
 }
 
-// Again reports whether to retry a request that was sent at sentAt and failed with err, and after
-// which pause. A request is retried while the store is unavailable, for [driver.RetryTimeout], and
-// for the last time at the end of it. A store that is only full has answered, so it ends the
-// outage, and the request is retried without a limit. Pauses grow and have jitter: a thousand
-// processes that wait for an overloaded store must not keep it overloaded.
+// AgainWithin reports whether to retry a request that was sent at sentAt and failed with err, and
+// after which pause. A request is retried while the store is unavailable, for limit, and for the
+// last time at the end of it; a limit of a nanosecond, which is that of snib.RetryTimeout(0), means
+// not to retry. A store that is only full has answered, so it ends the outage, and the request is
+// retried without a limit. Pauses grow and have jitter: a thousand processes that wait for an
+// overloaded store must not keep it overloaded.
 //
-// An outage ends when the store answers; the caller then sets the Outage to its zero value. Again
-// can't tell whether the store has answered a request in between, as it does when it queues one. A
-// driver retries such a request itself, see [driver.Driver].
-func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok bool) {
-	return o.AgainWithin(driver.RetryTimeout, sentAt, err)
-}
-
-// AgainWithin is like Again, but a request is retried for limit. A limit of a nanosecond, which is
-// that of snib.RetryTimeout(0), means not to retry.
+// An outage ends when the store answers; the caller then sets the Outage to its zero value.
+// AgainWithin can't tell whether the store has answered a request in between, as it does when it
+// queues one. A driver retries such a request itself, see [driver.Driver].
 func (o *Outage) AgainWithin(limit time.Duration, sentAt time.Time, err error) (pause time.Duration, ok bool) {
 	switch {
 	case limit <= time.Nanosecond || !errors.Is(err, driver.ErrUnavailable):
@@ -95,11 +90,11 @@ func (o *Outage) Timeout(shortest time.Duration) time.Duration {
 }
 
 // Rest returns the time until which a poller must not send another request. Its last
-// request was sent at sentAt, and answered with err. The pauses are those of Again, but at
+// request was sent at sentAt, and answered with err. The pauses are those of AgainWithin, but at
 // most longest, and they continue as long as the outage lasts. If err does not match
 // [driver.ErrUnavailable], the outage has ended. If it is nil, Rest returns the zero time.
 func (o *Outage) Rest(sentAt time.Time, err error, longest time.Duration) time.Time {
-	pause, ok := o.Again(sentAt, err)
+	pause, ok := o.AgainWithin(driver.RetryTimeout, sentAt, err)
 	switch {
 	case err == nil:
 		*o = Outage{}

@@ -46,7 +46,7 @@ func TestOutage(t *testing.T) {
 				for time.Since(began) < never {
 					sentAt := time.Now()
 					time.Sleep(tt.takes)
-					pause, ok := outage.Again(sentAt, tt.answer(time.Since(began)))
+					pause, ok := outage.AgainWithin(driver.RetryTimeout, sentAt, tt.answer(time.Since(began)))
 					if !ok {
 						break
 					}
@@ -115,7 +115,7 @@ func TestAfterOutage(t *testing.T) {
 				if time.Since(began) == outage {
 					return
 				}
-				pause, _ := o.Again(sentAt, driver.ErrUnavailable)
+				pause, _ := o.AgainWithin(driver.RetryTimeout, sentAt, driver.ErrUnavailable)
 				time.Sleep(pause)
 				if idle := time.Since(began) - outage; idle > 3*time.Second {
 					t.Errorf("after an outage of %v, the next request came %v late", outage, idle)
@@ -219,9 +219,9 @@ func TestCountFrom(t *testing.T) {
 	}
 }
 
-// fail makes a request that fails, and returns the result of Again.
+// fail makes a request that fails, and returns the result of AgainWithin.
 func fail(o *driverkit.Outage, err error, takes time.Duration) (time.Duration, bool) {
 	asked := time.Now()
 	time.Sleep(takes)
-	return o.Again(asked, err)
+	return o.AgainWithin(driver.RetryTimeout, asked, err)
 }

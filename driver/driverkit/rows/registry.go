@@ -87,7 +87,7 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 
 // needsListener reports whether a lease may get notifications of which its holder wants to be told.
 func (l *Lease) needsListener() bool {
-	return l.grant.TellsWanted && l.Req.OnWanted != nil || l.d.opts.TellsBreak && l.Req.OnLost != nil
+	return l.grant.TellsWanted && l.Req.OnWanted != nil || l.d.backend.TellsBreak && l.Req.OnLost != nil
 }
 
 // addLease registers a lease, so that its holder learns of another
@@ -262,7 +262,7 @@ func (d *Driver) Wake(nonce string) {
 	a, now := w.attempts[nonce], time.Now()
 	switch {
 	case a == nil:
-	case now.Sub(a.lastHint) >= d.opts.PollInterval:
+	case now.Sub(a.lastHint) >= d.backend.PollInterval:
 		a.lastHint = now
 		a.wake()
 	default:
@@ -457,7 +457,7 @@ func (w *registry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, 
 	if w.pollNow {
 		next = lastPoll
 	}
-	interval := w.d.opts.PollInterval
+	interval := w.d.backend.PollInterval
 	for _, a := range w.waiting {
 		if a.checkAt.Before(next) {
 			next = a.checkAt

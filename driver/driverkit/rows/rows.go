@@ -103,10 +103,7 @@ type Backend struct {
 	// [Driver.StopListening] returns true or the connection fails. If it can't ever connect, it
 	// returns an error that matches [ErrCantListen].
 	Listen func() error
-}
 
-// Options are the options of a [Driver].
-type Options struct {
 	// PollInterval is the least time between two polls, and the time between two polls while no
 	// notifications arrive.
 	PollInterval time.Duration
@@ -122,7 +119,6 @@ type Driver struct {
 	Life *driverkit.Lifecycle // until Close
 
 	backend  Backend
-	opts     Options
 	prepared atomic.Bool // the table exists and is usable
 	serial   atomic.Uint64
 	registry registry
@@ -131,8 +127,8 @@ type Driver struct {
 }
 
 // New returns a driver.
-func New(backend Backend, opts Options) *Driver {
-	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts}
+func New(backend Backend) *Driver {
+	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend}
 	d.registry.init(d)
 	return d
 }

@@ -161,13 +161,14 @@ func (tb *table) backend() rows.Backend {
 		Read: func(ctx context.Context, names []string) (map[string]*rows.State, error) {
 			return tb.poll(ctx, names, nil, false)
 		},
+		PollInterval: pollInterval,
 	}
 }
 
 const pollInterval = 100 * time.Millisecond
 
 func newDriver(t *testing.T, b rows.Backend) *rows.Driver {
-	d := rows.New(b, rows.Options{PollInterval: pollInterval})
+	d := rows.New(b)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -570,7 +571,9 @@ func TestHeartbeats(t *testing.T) {
 // until that lapses: nobody releases a lost lease with a LockDelay.
 func TestRememberedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := rows.New(newTable().backend(), rows.Options{PollInterval: pollInterval, TellsBreak: true})
+		b := newTable().backend()
+		b.TellsBreak = true
+		d := rows.New(b)
 		defer d.Close()
 		acquire(t, d, request("a", "1"))
 		told := request("b", "2")
@@ -672,37 +675,21 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
-	one := []rows.Entry{{ID: "1"}}
-	for _, tt := range []struct {
-		state rows.State
-		slots int
-		want  error
-	}{
-		{rows.State{Holders: one}, 0, driver.ErrHeld},
-		{rows.State{Slots: 3}, 0, driver.ErrHeld},
-		{rows.State{Holders: one}, 2, driver.ErrKind},
-		{rows.State{Slots: 3, Waiters: one}, 2, driver.ErrHeld},
-		{rows.State{Slots: 3, Waiters: one}, 0, driver.ErrKind},
-	} {
-		if got := tt.state.Refusal(driver.Request{Slots: tt.slots}); !errors.Is(got, tt.want) {
-			t.Errorf("Refusal of %d slots in %+v = %v, want %v", tt.slots, tt.state, got, tt.want)
-		}
+// TestStatements checks that a part that is missing can't go unnoticed.
+func TestStatements(t *testing.T) {
+	type statements struct{ OneMore string }
+	files := fstest.MapFS{
+		"sql/one_more.sql": {Data: []byte("-- comment\nSELECT {two} {given}")}, "sql/two.sql": {Data: []byte("2")},
 	}
-}
-
-// TestStatement checks that a part that is missing can't go unnoticed.
-func TestStatement(t *testing.T) {
-	files := fstest.MapFS{"sql/one.sql": {Data: []byte("-- comment\nSELECT {two} {given}")}, "sql/two.sql": {Data: []byte("2")}}
-	if got := rows.Statement(files, "one", nil, "given", "3"); got != "SELECT 2 3" {
-		t.Errorf("Statement = %q", got)
+	if got := rows.Statements[statements](files, map[string]string{"given": "3"}).OneMore; got != "SELECT 2 3" {
+		t.Errorf("statement = %q", got)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("Statement without a part does not panic")
+			t.Error("Statements without a part does not panic")
 		}
 	}()
-	rows.Statement(files, "one", nil)
+	rows.Statements[statements](files, nil)
 }
 
 // TestNoteNewRow creates rows: a driver prunes, once at a time, more of them than it creates.

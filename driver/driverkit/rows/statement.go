@@ -3,34 +3,34 @@ package rows
 import (
 	"fmt"
 	"io/fs"
-	"maps"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 )
 
-// placeholder is the name of another file of the folder, or of a part that is given.
-var placeholder = regexp.MustCompile(`\{([a-z]\w*)\}`)
+var (
+	capital = regexp.MustCompile(`[A-Z]`)
 
-// Statement returns the text of sql/name.sql without its comments. Each {part} is the shared part
-// of this name, or the one that is given, as a name and a text, or else the text of another file.
-// A missing file and a given part that is not used are mistakes of a driver, so Statement panics.
-func Statement(files fs.FS, name string, shared map[string]string, given ...string) string {
-	parts, used := map[string]string{}, map[string]bool{}
-	maps.Copy(parts, shared)
-	for pair := range slices.Chunk(given, 2) {
-		parts[pair[0]] = pair[1]
+	// placeholder is the name of another file of the folder, or of a part that is given.
+	placeholder = regexp.MustCompile(`\{([a-z]\w*)\}`)
+)
+
+// Statements returns a struct of statements. Its field ReadLive is the text of sql/read_live.sql
+// without the comments. Each {part} of that is the one of this name in parts, or else the text of
+// another file. A missing file is a mistake of a driver, so Statements panics.
+func Statements[T any](files fs.FS, parts map[string]string) (all T) {
+	fields := reflect.ValueOf(&all).Elem()
+	for field := range fields.Type().Fields() {
+		file := strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(field.Name, "_$0"), "_"))
+		fields.FieldByIndex(field.Index).SetString(expand(files, file, parts))
 	}
-	text := expand(files, name, parts, used)
-	for pair := range slices.Chunk(given, 2) {
-		if !used[pair[0]] {
-			panic(fmt.Sprintf("rows: the statement %s has no part %s", name, pair[0]))
-		}
-	}
-	return text
+	return all
 }
 
-func expand(files fs.FS, name string, parts map[string]string, used map[string]bool) string {
+func expand(files fs.FS, name string, parts map[string]string) string {
+	if text, ok := parts[name]; ok {
+		return text
+	}
 	file, err := fs.ReadFile(files, "sql/"+name+".sql")
 	if err != nil {
 		panic(fmt.Sprintf("rows: there is neither a statement nor a part of a statement %s", name))
@@ -42,11 +42,6 @@ func expand(files fs.FS, name string, parts map[string]string, used map[string]b
 		}
 	}
 	return placeholder.ReplaceAllStringFunc(strings.TrimSpace(strings.Join(lines, "")), func(match string) string {
-		part := strings.Trim(match, "{}")
-		if text, ok := parts[part]; ok {
-			used[part] = true
-			return text
-		}
-		return expand(files, part, parts, used)
+		return expand(files, strings.Trim(match, "{}"), parts)
 	})
 }

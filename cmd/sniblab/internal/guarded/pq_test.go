@@ -26,10 +26,7 @@ func TestTransactionsOfPQ(t *testing.T) {
 			sqlTx, job := rowstest.SQLTransaction(t, db)
 			tx := pglock.SQLTx(sqlTx)
 			job.Lock = func(ctx context.Context, name string, wait time.Duration) error {
-				if wait < 0 {
-					return pglock.Tx(ctx, tx, name)
-				}
-				return pglock.Tx(ctx, tx, name, pglock.TxWait(wait))
+				return pglock.Tx(ctx, tx, name, wait)
 			}
 			job.Row = func(ctx context.Context, id int, wait time.Duration) (status string, err error) {
 				err = pglock.Row(ctx, tx, wait, "SELECT status FROM orders WHERE id = $1", id).Scan(&status)
