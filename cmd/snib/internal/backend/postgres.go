@@ -215,22 +215,16 @@ func isPostgresError(err error, code string) bool {
 	return errors.As(err, &e) && strings.HasPrefix(e.Code, code)
 }
 
-// A postgresDriver owns its connection pool, and closes it. If the server hangs, the pool's
-// Close takes half a minute, so Close waits for it only for one second.
+// A postgresDriver owns its connection pool, and closes it. If the server hangs, that takes half a
+// minute.
 type postgresDriver struct {
 	*pglock.Driver
 	pool *pgxpool.Pool
 }
 
 func (d postgresDriver) Close() error {
-	err := d.Driver.Close()
-	closed := make(chan struct{})
-	go func() { d.pool.Close(); close(closed) }()
-	select {
-	case <-closed:
-	case <-time.After(time.Second):
-	}
-	return err
+	defer d.pool.Close()
+	return d.Driver.Close()
 }
 
 // examinePostgresTable checks that the table of locks is as snib creates it, and who owns it. The

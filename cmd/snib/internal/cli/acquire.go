@@ -23,10 +23,9 @@ import (
 // progress message, the interval between two messages, and the timeout of optional requests.
 const feedbackInterval = time.Second
 
-// briefly returns the context of an optional request, with the timeout feedbackInterval.
-func briefly() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), feedbackInterval,
-		fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, feedbackInterval))
+// answerWithin returns the context of a request to the store.
+func answerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, d))
 }
 
 // An acquirer opens the store and acquires one lock, with the options of the command line.
@@ -261,15 +260,11 @@ const errUnreleased driver.Sentinel = noAnswer
 // releaseTimeout, or longer than the lease lasts, as nothing is left to release then. If the
 // lease has ended already, it waits no longer than feedbackInterval.
 func releaseSoon(lock *snib.Lock) error {
-	timedOut := time.After(min(releaseTimeout, cmp.Or(lock.Validity(), feedbackInterval)))
-	done := make(chan error, 1)
-	go func() { done <- lock.Release() }()
-	select {
-	case err := <-done:
-		return err
-	case <-timedOut:
+	var err error
+	if !within(min(releaseTimeout, cmp.Or(lock.Validity(), feedbackInterval)), func() { err = lock.Release() }) {
 		return errUnreleased
 	}
+	return err
 }
 
 // isTermination reports whether a signal asks a program to end.
@@ -352,7 +347,7 @@ func (l *waitLine) reason() (text string, usual bool) {
 	if !onTerminal() && !l.acq.verbose && !l.store.Withholds() && l.acq.lastFailure() == nil {
 		return "", true // the recordingDriver records outages
 	}
-	ctx, cancel := briefly()
+	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
 	st, err := l.store.Status(ctx, l.acq.req.Name)
 	if err != nil {
@@ -428,7 +423,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	if len(acq.names) > 1 {
 		return takenError{"all are taken: " + printableNames(acq.names)}
 	}
-	ctx, cancel := briefly()
+	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
 	st, err := s.Status(ctx, acq.req.Name)
 	switch {

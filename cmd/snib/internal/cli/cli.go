@@ -242,16 +242,20 @@ func (a *app) withStore(fn func(ctx context.Context, s *backend.Store) error) er
 	return fn(context.Background(), s)
 }
 
+// within calls do, and reports whether it has returned within d. If not, do goes on by itself.
+func within(d time.Duration, do func()) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); do() }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // closeSoon closes c, but waits no longer than feedbackInterval. If the store hangs, the end
 // of the process cleans up.
 func closeSoon(c io.Closer) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = c.Close() // the result does not depend on it
-	}()
-	select {
-	case <-done:
-	case <-time.After(feedbackInterval):
-	}
+	within(feedbackInterval, func() { _ = c.Close() }) // the result does not depend on it
 }
