@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/metrics"
 )
 
@@ -172,7 +171,7 @@ func (c *storeChecker) examine(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
 	findings, err := c.store.Examine(ctx)
-	grace, graceErr := c.store.Grace(ctx, driver.Request{Name: "snib-export", TTL: defaultTTLFor(c.store.Info())})
+	grace, graceErr := c.store.Grace(ctx, "snib-export", defaultTTLFor(c.store.Info()))
 	if !c.succeeded(&c.examineFailed, "the store can't be examined", errors.Join(err, graceErr)) {
 		return
 	}

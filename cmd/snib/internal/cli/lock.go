@@ -161,13 +161,9 @@ func readID(flag string) (string, error) {
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
 	return &acquirer{
-		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(),
-		req: driver.Request{
-			Name: name, TTL: l.ttl.value,
-			// Not our own pid: this process is gone when somebody looks. The parent is the
-			// script.
-			Holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser("snib lock")},
-		},
+		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(), names: []string{name}, ttl: l.ttl.value,
+		// Not our own pid: this process is gone when somebody looks. The parent is the script.
+		holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser("snib lock")},
 	}
 }
 

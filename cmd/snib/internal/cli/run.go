@@ -185,7 +185,7 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 		syscall.SIGPIPE)
 	notifySignals(r.sigs, otherSignals...)
 	if held, err = acq.acquireNames(locker, s, r.names, r.any, r.sigs); err != nil {
-		err = r.handleTaken(acq.req.Name, acq.explainRefusal(err, s))
+		err = r.handleTaken(acq.names[0], acq.explainRefusal(err, s))
 		closeSoon(locker)
 		return nil, nil, nil, nil, err
 	}
@@ -203,7 +203,7 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 	outer []outerHold) (*snib.Locker, error) {
 	if !r.ttl.set {
 		r.ttl.value = defaultTTLFor(s.Info())
-		acq.req.TTL = r.ttl.value
+		acq.ttl = r.ttl.value
 	}
 	if err := r.checkSupport(s.Info()); err != nil {
 		return nil, err
@@ -220,10 +220,8 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
 		app: r.app, waitFlags: r.waitFlags, noWait: r.asksOnce() || r.skip && !r.wait.set,
-		req: driver.Request{
-			Name: r.names[0], TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
-			Holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
-		},
+		names: r.names[:1], ttl: r.ttl.value,
+		holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
 	}
 }
 

@@ -47,7 +47,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 				printable(name), holderName(st.Holders[0]))
 		}
 		if len(st.Holders) == 0 {
-			if grace, err = s.Grace(ctx, driver.Request{Name: name, TTL: defaultTTLFor(s.Info())}); err != nil || grace <= 0 {
+			if grace, err = s.Grace(ctx, name, defaultTTLFor(s.Info())); err != nil || grace <= 0 {
 				return err
 			}
 		}
