@@ -92,6 +92,19 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
+// TestBackground checks that what ignores INT when it starts, as all that a script starts with &,
+// goes on when the user interrupts the script.
+func TestBackground(t *testing.T) {
+	for _, command := range []string{"serve", "export"} {
+		p := start(t, "sh", "-c", `trap "" INT; exec snib "$0" memory: --listen 127.0.0.1:0`, command)
+		p.awaitOutput("serving http://")
+		status := read(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+		if !regexp.MustCompile(`SigIgn:\s+[0-9a-f]*[2367abef]\n`).MatchString(status) {
+			t.Errorf("snib %s does not ignore INT: %s", command, status)
+		}
+	}
+}
+
 // TestServeHangUp sends HUP, which asks for a reload, to services that start or end. They go on.
 func TestServeHangUp(t *testing.T) {
 	t.Parallel()

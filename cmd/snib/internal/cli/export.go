@@ -6,11 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,12 +52,7 @@ func (a *app) newExportCommand() *cobra.Command {
 			return err
 		}
 		defer closeSoon(s)
-		signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
-		ctx, stop := context.WithCancel(context.Background())
-		sigs := make(chan os.Signal, 1)
-		notifySignals(sigs, syscall.SIGTERM, syscall.SIGINT)
-		go func() { <-sigs; stop() }()
-		return e.export(ctx, s)
+		return e.export(untilSignal(), s)
 	}
 	return cmd
 }
