@@ -169,7 +169,9 @@ func (s *Store) Grace(ctx context.Context, name string, ttl time.Duration) (left
 	left, ok := Grace(err)
 	switch {
 	case err == nil:
-		_ = lease.Release(context.WithoutCancel(ctx)) // if that fails, the lease lapses
+		soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = lease.Release(soon) // if that fails, the lease lapses
 		return 0, nil
 	case ok, errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind):
 		return left, nil
