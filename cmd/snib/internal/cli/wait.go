@@ -16,6 +16,7 @@ func (a *app) newWaitCommand() *cobra.Command {
 		Use:               "wait NAME",
 		Short:             "wait until nobody holds a lock, without taking it",
 		Example:           waitExamples,
+		Long:              waitNotes,
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 	}
