@@ -268,6 +268,20 @@ func TestServeMetrics(t *testing.T) {
 	}
 }
 
+// scrape returns what is at url, or the error.
+func scrape(url string) string {
+	answer, err := http.Get(url)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
 // TestReservations reserves a lock through a service. It is no leak, and people see why it is
 // held, through the service and in its store.
 func TestReservations(t *testing.T) {

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -106,26 +105,6 @@ func TestDefaultFile(t *testing.T) {
 	}
 	if got, err := DefaultFile(); got != want || err != nil {
 		t.Errorf("DefaultFile = %s, %v, want %s", got, err, want)
-	}
-}
-
-// TestStateFolder checks that only the user may write to the folder: anybody who can write to the
-// file can free any lock.
-func TestStateFolder(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
-	s, err := Open(t.Context(), "", Take)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	info, err := os.Stat(filepath.Join(dir, "state", "snib"))
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("folder: %v, %v, want mode 0700", info, err)
-	}
-	req := driver.Request{Name: "name", ID: "me", TTL: time.Minute, NoWait: true}
-	if _, err := s.Acquire(context.Background(), req); err != nil {
-		t.Error(err)
 	}
 }
 
