@@ -27,7 +27,7 @@ func TestTwoUsers(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{group}}}
 		return cmd
 	}
-	if out, err := as(64001, "version").CombinedOutput(); err != nil {
+	if out, err := as(64001, "--version").CombinedOutput(); err != nil {
 		t.Skipf("another user can't run the test program: %v: %s", err, out)
 	}
 	folder := func(name string, mode os.FileMode) string {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // urlVar is the environment variable that names the store if --url does not.
@@ -99,7 +101,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	version := root.Flags().BoolP("version", "V", false, "print the version of this program")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
-			return a.version()
+			return a.printf("snib %s, %s, %s/%s\n", wire.ProgramVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		}
 		return cmd.Help()
 	}
@@ -129,7 +131,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(),
 		a.newSchemaCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(),
 		a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
-		a.newCompletionCommand(), a.newVersionCommand(),
+		a.newCompletionCommand(),
 	)
 	for _, cmd := range root.Commands() {
 		cmd.Flags().SortFlags = false // the most important first
