@@ -220,8 +220,6 @@ func TestForeignParameters(t *testing.T) {
 		{"postgres://app@db/x?ssl_min_protocol_version=1.2", "parameter ssl_min_protocol_version: it is TLSv1.2 or TLSv1.3"},
 		{"postgres://app@db/x?sslmode=no-verify", "parameter sslmode: it is disable, allow"},
 		{"postgres://app@db/x?connect_timeout=soon", "parameter connect_timeout: "},
-		{"postgres://app@db/x?schema=a", "parameter schema: psql does not know it"},
-		{"postgres://app@db/x?pgbouncer=true", "parameter pgbouncer: "},
 		{"mysql://app@db/x?ssl-mode=REQUIRED", ""},
 		{"mysql://app@db/x?ssl-mode=VERIFY_CA", "parameter ssl-mode: it is DISABLED"},
 		{"mysql://app@db/x?ssl-cert=a.pem", "parameters ssl-cert and ssl-key belong together"},
