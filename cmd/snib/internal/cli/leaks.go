@@ -187,8 +187,8 @@ func renewalDue(h driver.Holding) time.Duration { return h.Left/3 + minSettle }
 // maxLeaks is how many leaks end the search.
 const maxLeaks = 1000
 
-// findSuspects looks at all locks once. It asks for each suspect by its name, because a lock service
-// lists no ids: they tell holds and waiters apart, and a foreign hold from what is no lock.
+// findSuspects looks at all locks once. It asks for each suspect by its name, because a lock
+// service lists no ids: they tell holds and waiters apart, and a foreign hold from what is no lock.
 func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
 	enough := func(found int) bool {
 		l.limitReached = found >= maxLeaks
