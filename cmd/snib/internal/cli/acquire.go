@@ -75,11 +75,11 @@ func (acq *acquirer) record(failure error) {
 	acq.failure = failure
 }
 
-// state returns why the store does not serve us, or nil, and the id of our last attempt.
-func (acq *acquirer) state() (failure error, id string) {
+// state returns the id of our last attempt, and why the store does not serve us, or nil.
+func (acq *acquirer) state() (id string, failure error) {
 	acq.mu.Lock()
 	defer acq.mu.Unlock()
-	return acq.failure, acq.id
+	return acq.id, acq.failure
 }
 
 // connect opens the store. If the command may wait for the lock, connect retries while the
@@ -128,7 +128,7 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 			acq.record(nil)
 			return got.store, got.err
 		case <-timedOut:
-			err, _ := acq.state()
+			_, err := acq.state()
 			return nil, fmt.Errorf("%w: %w", snib.ErrUnavailable, cmp.Or(err, errors.New(noAnswer)))
 		case sig := <-sigs:
 			return nil, silentExit(exitSignal + int(sig.(syscall.Signal)))
@@ -300,7 +300,7 @@ func (acq *acquirer) newWaitLine(s *backend.Store) *waitLine {
 
 func (l *waitLine) update() {
 	redraws := canRedraw()
-	failure, id := l.acq.state()
+	id, failure := l.acq.state()
 	usual := failure == nil && !onTerminal() && !l.acq.verbose
 	if l.done || usual || l.acq.quiet || l.acq.noWait && !redraws {
 		return
