@@ -62,7 +62,7 @@ func (d recordingDriver) Acquire(ctx context.Context, req driver.Request) (drive
 	tell := req.NoteWait
 	req.OnWait = func(err error) { d.record(err); tell(err) }
 	lease, err := d.Driver.Acquire(ctx, req)
-	if errors.Is(err, snib.ErrUnavailable) { // the core may try again
+	if err == nil || errors.Is(err, snib.ErrUnavailable) { // the core, or the next name, may wait on
 		d.record(err)
 	}
 	return lease, err
