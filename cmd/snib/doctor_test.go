@@ -79,7 +79,7 @@ func TestDoctorPostgres(t *testing.T) {
 	t.Parallel()
 	newStore(t)
 	sound := pgtest.Start(t)
-	wantFindings(t, sound.URL())
+	wantFindings(t, sound.URL()+"&pool_max_conns=1")
 	wantFindings(t, sound.URL()+"&options=-c%20synchronous_commit%3Doff", "unmet synchronous_commit")
 	t.Run("HugeToken", func(t *testing.T) {
 		pool, err := pgxpool.New(t.Context(), sound.URL())

@@ -22,7 +22,7 @@ func TestHelpExamples(t *testing.T) {
 	env := []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")}
 	// Other commands need a server, a terminal or another user's hold, or don't end; the scripts
 	// in testdata run them in other ways.
-	for _, name := range []string{"run", "fence", "ls", "leaks", "wait", "doctor", "version"} {
+	for _, name := range []string{"run", "fence", "ls", "leaks", "wait", "doctor"} {
 		out, code := snib(t, "help", name)
 		_, examples, ok := strings.Cut(out, "Examples:\n")
 		examples, _, _ = strings.Cut(examples, "\n\n")

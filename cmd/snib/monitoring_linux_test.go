@@ -4,13 +4,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sniblock/snib/internal/livetest/promtest"
 )
 
 // TestMonitoring has a real Prometheus scrape a lock service and an export of one Redis. Each
-// expression of the dashboard has a result, and the death of the server raises an alert.
+// expression of the dashboard has a result, and the death of the server raises an alert. The export
+// goes on, and TERM ends it.
 func TestMonitoring(t *testing.T) {
 	if out, err := promtest.Tool(t, "", "test", "rules", "monitoring/alerts_test.yml"); err != nil {
 		t.Errorf("promtool test rules: %v\n%s", err, out)
@@ -26,7 +28,7 @@ func TestMonitoring(t *testing.T) {
 	startHolder(t, "deploy")
 	startWaiter(t, "deploy")
 	log := filepath.Join(dir, "log")
-	start(t, "sh", "-c", `exec snib export --listen 127.0.0.1:0 --every 1s 2>"$0"`, log)
+	exporter := start(t, "sh", "-c", `exec snib export --listen 127.0.0.1:0 --every 1s 2>"$0"`, log)
 	awaitText(t, log, "serving http://")
 	export := regexp.MustCompile(`http://[0-9.:]+`).FindString(read(log))
 
@@ -43,4 +45,9 @@ func TestMonitoring(t *testing.T) {
 		t.Errorf("snib run on a dead store exited with %d: %s", code, out)
 	}
 	s.Await(`ALERTS{alertname="LockStoreDown",backend="redis"}`) // pending: it fires after a minute
+	awaitText(t, log, "the store can't be examined: ")
+	exporter.signal(syscall.SIGTERM)
+	if code := exporter.wait(); code != 0 {
+		t.Errorf("after TERM, snib export ends with %d: %s", code, read(log))
+	}
 }

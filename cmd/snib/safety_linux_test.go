@@ -203,7 +203,7 @@ func outlives(url string) bool {
 }
 
 // TestFirstContact starts runs while the server hangs or is down. They must say so, even without a
-// terminal, and get the lock when it is back.
+// terminal, and get the lock when it is back. So must a run say it that waits for a holder.
 func TestFirstContact(t *testing.T) {
 	t.Parallel()
 	forEachServer(t, func(t *testing.T, s server, url string) {
@@ -231,7 +231,14 @@ func TestFirstContact(t *testing.T) {
 			}
 		}
 		t.Run("hung", func(t *testing.T) {
+			startHolder(t, "held", "-u", url)
+			queued := start(t, "snib", "run", "-u", url, "held", "--", "true")
+			await(t, "waiter", func() bool {
+				out, _ := snib(t, "show", "-u", url, "held")
+				return strings.Contains(out, "waiting")
+			})
 			s.Hang()
+			queued.awaitOutput("snib: waiting for held: ")
 			check(t, s.Resume)
 		})
 		if strings.HasPrefix(url, "redlock:") {

@@ -92,6 +92,19 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
+// TestBackground checks that what ignores INT when it starts, as all that a script starts with &,
+// goes on when the user interrupts the script.
+func TestBackground(t *testing.T) {
+	for _, command := range []string{"serve", "export"} {
+		p := start(t, "sh", "-c", `trap "" INT; exec snib "$0" memory: --listen 127.0.0.1:0`, command)
+		p.awaitOutput("serving http://")
+		status := read(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+		if !regexp.MustCompile(`SigIgn:\s+[0-9a-f]*[2367abef]\n`).MatchString(status) {
+			t.Errorf("snib %s does not ignore INT: %s", command, status)
+		}
+	}
+}
+
 // TestServeHangUp sends HUP, which asks for a reload, to services that start or end. They go on.
 func TestServeHangUp(t *testing.T) {
 	t.Parallel()
@@ -253,6 +266,20 @@ func TestServeMetrics(t *testing.T) {
 	if out, err := promtest.Tool(t, text, "check", "metrics"); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
+}
+
+// scrape returns what is at url, or the error.
+func scrape(url string) string {
+	answer, err := http.Get(url)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // TestReservations reserves a lock through a service. It is no leak, and people see why it is

@@ -27,7 +27,7 @@ func TestTwoUsers(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{group}}}
 		return cmd
 	}
-	if out, err := as(64001, "version").CombinedOutput(); err != nil {
+	if out, err := as(64001, "--version").CombinedOutput(); err != nil {
 		t.Skipf("another user can't run the test program: %v: %s", err, out)
 	}
 	folder := func(name string, mode os.FileMode) string {
@@ -63,12 +63,16 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// TestStateFolder checks that the default file is not used in a folder that
-// others can write to, or own.
+// TestStateFolder checks that the default file is in a folder that only its user can open, and not
+// used in one that others can write to, or own: they could free any lock.
 func TestStateFolder(t *testing.T) {
 	dir := newStore(t)
 	folder := filepath.Join(dir, "snib")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
+	mustSnib(t, "run", "deploy", "--", "true")
+	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("folder: %v, %v, want mode 0700", info, err)
+	}
+	if err := os.Chmod(folder, 0o770); err != nil {
 		t.Fatal(err)
 	}
 	checkFailure(t, command(t, "snib", "run", "deploy", "--", "true"), 78, "has mode 0770", "chmod 700")

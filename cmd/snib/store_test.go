@@ -54,7 +54,7 @@ func TestNotAllowed(t *testing.T) {
 		return cmd
 	}
 	try := run("sqlite:" + filepath.Join(dir, "none.db"))
-	try.Args = []string{bin, "version"}
+	try.Args = []string{bin, "--version"}
 	if out, err := try.CombinedOutput(); err != nil {
 		t.Skipf("another user can't run the test program: %v: %s", err, out)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -42,7 +41,6 @@ func startWatch(t *testing.T, args ...string) (until func(kinds ...string) []wat
 type watchEvent struct {
 	Schema, Event, Name string
 	Time                time.Time
-	Waiter              *struct{ PID int }
 	Holder, From        *struct {
 		Token uint64
 		PID   int
@@ -71,12 +69,12 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	onSQLiteAndRedis(t, func(t *testing.T, store string) {
 		_, stop := startHolder(t, "deploy")
-		until := startWatch(t, "-x", "deploy", "--waiters")
+		until := startWatch(t, "-x", "deploy")
 		held := until("held")
 		wantEvents(t, held, "held")
 		dir := t.TempDir()
 		next := start(t, "snib", "run", "deploy", "--", "hold", dir+"/ready", dir+"/stop")
-		wantEvents(t, until("waiting"), "waiting")
+		await(t, "waiter", func() bool { return countWaiters(t, "deploy") > 0 })
 		stop()
 		wantHandOver(t, store, until("handed-over", "acquired"), held[0].Holder.Token, next.Process.Pid)
 		touch(t, dir+"/stop")
@@ -93,36 +91,6 @@ func TestWatchBeforeTheStore(t *testing.T) {
 	await(t, "store", func() bool { return exists(filepath.Join(dir, "snib", "locks.db")) })
 	mustSnib(t, "lock", "deploy", "--ttl", "10m")
 	until("acquired", "held")
-}
-
-// TestWatchWaiters checks that a waiter that gave up is told from one that may have had the
-// lock between two snapshots, and that those that wait already are listed.
-func TestWatchWaiters(t *testing.T) {
-	t.Parallel()
-	onSQLiteAndRedis(t, func(t *testing.T, _ string) {
-		mustSnib(t, "lock", "deploy", "--ttl", "1h")
-		first := startWaiter(t, "deploy")
-		until := startWatch(t, "deploy", "--waiters")
-		here := until("waiting")
-		wantEvents(t, here, "held", "waiting")
-		if got := here[len(here)-1].Waiter; got == nil || got.PID != first.Process.Pid {
-			t.Errorf("the waiter at the first look is told as %+v, want pid %d", got, first.Process.Pid)
-		}
-		impatient := start(t, "snib", "run", "deploy", "--", "true")
-		wantEvents(t, until("waiting"), "waiting")
-		impatient.signal(syscall.SIGTERM)
-		wantEvents(t, until("gave-up"), "gave-up")
-		mustSnib(t, "release", "deploy", "--force", "--yes")
-		if code := first.wait(); code != 0 { // it got the lock, and held it for a moment
-			t.Errorf("the waiter ended with %d: %s", code, first.out.String())
-		}
-		after := until("left", "released")
-		for _, e := range after {
-			if e.Event == "gave-up" {
-				t.Errorf("a waiter that got the lock is said to have given up: %+v", after)
-			}
-		}
-	})
 }
 
 // wantHandOver checks the events of a hand-over to a process.

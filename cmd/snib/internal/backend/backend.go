@@ -199,14 +199,7 @@ func resolve(url string) (location, error) {
 		}
 	}
 	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
-		meant := suggest("")
-		switch port {
-		case "6379":
-			meant = fmt.Sprintf("did you mean redis://%s:%s?", name, port)
-		case ServicePort:
-			meant = fmt.Sprintf("did you mean http://%s:%s?", name, port)
-		}
-		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, meant)
+		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest(""))
 	}
 	// The message repeats only the scheme: the rest may contain a password.
 	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(""))

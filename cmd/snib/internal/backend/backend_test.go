@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -106,26 +105,6 @@ func TestDefaultFile(t *testing.T) {
 	}
 	if got, err := DefaultFile(); got != want || err != nil {
 		t.Errorf("DefaultFile = %s, %v, want %s", got, err, want)
-	}
-}
-
-// TestStateFolder checks that only the user may write to the folder: anybody who can write to the
-// file can free any lock.
-func TestStateFolder(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
-	s, err := Open(t.Context(), "", Take)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	info, err := os.Stat(filepath.Join(dir, "state", "snib"))
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("folder: %v, %v, want mode 0700", info, err)
-	}
-	req := driver.Request{Name: "name", ID: "me", TTL: time.Minute, NoWait: true}
-	if _, err := s.Acquire(context.Background(), req); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -241,8 +220,6 @@ func TestForeignParameters(t *testing.T) {
 		{"postgres://app@db/x?ssl_min_protocol_version=1.2", "parameter ssl_min_protocol_version: it is TLSv1.2 or TLSv1.3"},
 		{"postgres://app@db/x?sslmode=no-verify", "parameter sslmode: it is disable, allow"},
 		{"postgres://app@db/x?connect_timeout=soon", "parameter connect_timeout: "},
-		{"postgres://app@db/x?schema=a", "parameter schema: psql does not know it"},
-		{"postgres://app@db/x?pgbouncer=true", "parameter pgbouncer: "},
 		{"mysql://app@db/x?ssl-mode=REQUIRED", ""},
 		{"mysql://app@db/x?ssl-mode=VERIFY_CA", "parameter ssl-mode: it is DISABLED"},
 		{"mysql://app@db/x?ssl-cert=a.pem", "parameters ssl-cert and ssl-key belong together"},

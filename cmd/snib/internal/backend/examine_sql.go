@@ -45,7 +45,7 @@ func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error)
 		newFinding("pooler", describePooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,
 			"waiters are notified by LISTEN, which a pooler with pool_mode=transaction or statement breaks; connect to the server, or use session"),
 	}
-	standbys, err := postgresStandbys(ctx, pool)
+	standbys, err := postgresStandbys(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +86,9 @@ func describePooler(direct bool) string {
 }
 
 // postgresStandbys says whether a standby that may be promoted has all commits.
-func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
+func postgresStandbys(ctx context.Context, conn *pgxpool.Conn) (Finding, error) {
 	var n, known, sync int
-	err := pool.QueryRow(ctx, `SELECT count(*), count(sync_state), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
+	err := conn.QueryRow(ctx, `SELECT count(*), count(sync_state), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
 		FROM pg_stat_replication`).Scan(&n, &known, &sync)
 	switch {
 	case err != nil:

@@ -45,15 +45,6 @@ var libpqParameters = map[string]func(string) error{
 	"sslcrldir":                refuse("revoked certificates can't be checked"),
 	"replication":              oneOf("a connection for replication has no locks", "false", "off", "no", "0"),
 	"ssl_min_protocol_version": checkTLSVersion, "ssl_max_protocol_version": checkTLSVersion,
-	"schema":           refuse("psql does not know it, it belongs to Prisma; here it is search_path=SCHEMA"),
-	"pgbouncer":        refuse("psql does not know it, it belongs to Prisma; drop it, poolers need no setting here"),
-	"connection_limit": refuse("psql does not know it, it belongs to Prisma; here it is pool_max_conns"),
-	"pool_timeout":     refuse("psql does not know it, it belongs to Prisma; drop it"),
-	"ca":               refuse("here it is sslrootcert"),
-	"cert":             refuse("here it is sslcert"),
-	"key":              refuse("here it is sslkey"),
-	"insecure":         refuse("here it is sslmode=require"),
-	"dial-timeout":     refuse("here it is connect_timeout"),
 }
 
 var tlsVersions = map[string]uint16{"TLSv1": tls.VersionTLS10, "TLSv1.1": tls.VersionTLS11, "TLSv1.2": tls.VersionTLS12, "TLSv1.3": tls.VersionTLS13}
@@ -215,22 +206,16 @@ func isPostgresError(err error, code string) bool {
 	return errors.As(err, &e) && strings.HasPrefix(e.Code, code)
 }
 
-// A postgresDriver owns its connection pool, and closes it. If the server hangs, the pool's
-// Close takes half a minute, so Close waits for it only for one second.
+// A postgresDriver owns its connection pool, and closes it. If the server hangs, that takes half a
+// minute.
 type postgresDriver struct {
 	*pglock.Driver
 	pool *pgxpool.Pool
 }
 
 func (d postgresDriver) Close() error {
-	err := d.Driver.Close()
-	closed := make(chan struct{})
-	go func() { d.pool.Close(); close(closed) }()
-	select {
-	case <-closed:
-	case <-time.After(time.Second):
-	}
-	return err
+	defer d.pool.Close()
+	return d.Driver.Close()
 }
 
 // examinePostgresTable checks that the table of locks is as snib creates it, and who owns it. The

@@ -160,16 +160,18 @@ func (s *Store) Withholds() bool {
 // Grace returns for how long the store withholds a lock that seems to be free, or 0. An error
 // is anything else that keeps the store from granting it. To find out, Grace acquires another
 // lock, which nobody else wants, and releases it at once.
-func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Duration, err error) {
+func (s *Store) Grace(ctx context.Context, name string, ttl time.Duration) (left time.Duration, err error) {
 	if !s.Withholds() {
 		return 0, nil
 	}
-	req = driver.Request{Name: probe(req.Name), ID: rand.Text(), TTL: req.TTL, NoWait: true}
+	req := driver.Request{Name: probe(name), ID: rand.Text(), TTL: ttl, NoWait: true}
 	lease, err := s.Acquire(ctx, req)
 	left, ok := Grace(err)
 	switch {
 	case err == nil:
-		_ = lease.Release(context.WithoutCancel(ctx)) // if that fails, the lease lapses
+		soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = lease.Release(soon) // if that fails, the lease lapses
 		return 0, nil
 	case ok, errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind):
 		return left, nil

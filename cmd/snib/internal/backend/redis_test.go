@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"os"
@@ -8,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
 )
 
 // parseRedis parses a whole URL.
@@ -128,6 +131,28 @@ func FuzzRedisURL(f *testing.F) {
 		}
 		if again, err := parseRedis(text); err != nil || again.String() != text {
 			t.Errorf("the canonical form of %s is %v, %v, want the same", text, again, err)
+		}
+	})
+}
+
+// A hungStore grants locks, and then hangs.
+type hungStore struct{ driver.Driver }
+
+type hungLease struct{ driver.Lease }
+
+func (s hungStore) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	lease, err := s.Driver.Acquire(ctx, req)
+	return hungLease{lease}, err
+}
+
+func (hungLease) Release(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+
+// TestGraceEndsSoon checks that a store that hangs does not keep a question about it.
+func TestGraceEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{Driver: withholding{Driver: hungStore{memlock.New()}}}
+		if left, err := s.Grace(context.Background(), "name", time.Minute); left != 0 || err != nil {
+			t.Errorf("Grace = %v, %v, want none", left, err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,29 +24,28 @@ import (
 // progress message, the interval between two messages, and the timeout of optional requests.
 const feedbackInterval = time.Second
 
-// briefly returns the context of an optional request, with the timeout feedbackInterval.
-func briefly() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), feedbackInterval,
-		fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, feedbackInterval))
+// answerWithin returns the context of a request to the store.
+func answerWithin(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, d))
 }
 
 // An acquirer opens the store and acquires one lock, with the options of the command line.
 type acquirer struct {
 	*app
 	waitFlags
-	// The request: all fields that decide whether the store grants it, and the id of the attempt.
-	req    driver.Request
-	noWait bool     // for the lock
-	names  []string // the lock that is wanted, or several of which one is
-	held   holds    // what was acquired before, if the command needs several locks
+	ttl    time.Duration
+	holder driver.Holder // its label, and its pid if that is not ours
+	noWait bool          // for the lock
+	names  []string      // the lock that is wanted, or several of which one is
+	held   holds         // what was acquired before, if the command needs several locks
 
-	mu       sync.Mutex // guards req.ID, too
-	lastErr  error      // of the last attempt to reach the store
-	failedAt time.Time
+	mu      sync.Mutex
+	id      string // of the last attempt for the first of names
+	failure error  // why the store does not serve us; nil if it does, as far as is known
 }
 
-// A recordingDriver is a driver that records, in the acquirer, the id of the last attempt, and why
-// the store could not serve it. It shows others the pid of the acquirer's request, if that has one.
+// A recordingDriver is a driver that records, in the acquirer, the id of an attempt, and why
+// the store does not serve it. It shows others the pid of the acquirer's holder, if that has one.
 type recordingDriver struct {
 	driver.Driver
 	*acquirer
@@ -53,41 +53,33 @@ type recordingDriver struct {
 
 // Acquire implements [driver.Driver].
 func (d recordingDriver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	d.mu.Lock()
-	d.req.ID = req.ID
-	d.mu.Unlock()
-	req.Holder.PID = cmp.Or(d.req.Holder.PID, req.Holder.PID)
+	if req.Name == d.names[0] {
+		d.mu.Lock()
+		d.id = req.ID
+		d.mu.Unlock()
+	}
+	req.Holder.PID = cmp.Or(d.holder.PID, req.Holder.PID)
+	tell := req.NoteWait
+	req.OnWait = func(err error) { d.record(err); tell(err) }
 	lease, err := d.Driver.Acquire(ctx, req)
-	if isUnavailable(err) {
-		d.recordFailure(err)
+	if err == nil || errors.Is(err, snib.ErrUnavailable) { // the core, or the next name, may wait on
+		d.record(err)
 	}
 	return lease, err
 }
 
-// recordFailure records why the store did not serve us.
-func (acq *acquirer) recordFailure(err error) {
+// record records why the store does not serve us, or with nil that it does.
+func (acq *acquirer) record(failure error) {
 	acq.mu.Lock()
 	defer acq.mu.Unlock()
-	acq.lastErr, acq.failedAt = err, time.Now()
+	acq.failure = failure
 }
 
-// lastFailure returns why the store did not serve us the last time that it was asked. It returns
-// nil if no failure is known.
-func (acq *acquirer) lastFailure() error {
+// state returns the id of our last attempt, and why the store does not serve us, or nil.
+func (acq *acquirer) state() (id string, failure error) {
 	acq.mu.Lock()
 	defer acq.mu.Unlock()
-	return acq.lastErr
-}
-
-// recentFailure returns why the store does not serve us now. It returns nil if no failure is
-// known, or if the last one is too old.
-func (acq *acquirer) recentFailure() error {
-	acq.mu.Lock()
-	defer acq.mu.Unlock()
-	if time.Since(acq.failedAt) > 2*feedbackInterval {
-		return nil
-	}
-	return acq.lastErr
+	return acq.id, acq.failure
 }
 
 // connect opens the store. If the command may wait for the lock, connect retries while the
@@ -115,7 +107,7 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 				done <- result{s, err}
 				return
 			}
-			acq.recordFailure(err)
+			acq.record(err)
 			time.Sleep(pause)
 		}
 	}()
@@ -133,13 +125,11 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 			if acq.wait.set {
 				acq.wait.value = max(acq.wait.value-time.Since(began), min(acq.wait.value, feedbackInterval))
 			}
+			acq.record(nil)
 			return got.store, got.err
 		case <-timedOut:
-			err := acq.lastFailure()
-			if err == nil {
-				err = errors.New(noAnswer)
-			}
-			return nil, fmt.Errorf("%w: %w", snib.ErrUnavailable, err)
+			_, err := acq.state()
+			return nil, fmt.Errorf("%w: %w", snib.ErrUnavailable, cmp.Or(err, errors.New(noAnswer)))
 		case sig := <-sigs:
 			return nil, silentExit(exitSignal + int(sig.(syscall.Signal)))
 		case <-tick.C:
@@ -150,7 +140,7 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 
 // options returns the options of a Locker that acquires as the command line says.
 func (acq *acquirer) options() []snib.Option {
-	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Label(acq.req.Holder.Label), snib.RetryTimeout(acq.retry.value)}
+	opts := []snib.Option{snib.TTL(acq.ttl), snib.Label(acq.holder.Label), snib.RetryTimeout(acq.retry.value)}
 	switch {
 	case acq.noWait:
 		opts = append(opts, snib.NoWait())
@@ -164,7 +154,7 @@ func (acq *acquirer) options() []snib.Option {
 // process to end, acquire gives up and returns the exit code for that signal.
 func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []string,
 	sigs <-chan os.Signal) (*snib.Lock, error) {
-	acq.names, acq.req.Name = names, names[0]
+	acq.names = names
 	type result struct {
 		lock *snib.Lock
 		err  error
@@ -225,8 +215,8 @@ func (acq *acquirer) acquireNames(locker *snib.Locker, s *backend.Store, names [
 }
 
 // acquireAll acquires all names or none, one after the other. They are sorted, as they are for
-// [snib.Locker.AcquireAll], so that no two callers wait for each other. If it fails, acq.req.Name
-// is the name that it did not get.
+// [snib.Locker.AcquireAll], so that no two callers wait for each other. If it fails, acq.names is
+// the name that it did not get.
 func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []string,
 	sigs <-chan os.Signal) (holds, error) {
 	began := time.Now()
@@ -261,15 +251,11 @@ const errUnreleased driver.Sentinel = noAnswer
 // releaseTimeout, or longer than the lease lasts, as nothing is left to release then. If the
 // lease has ended already, it waits no longer than feedbackInterval.
 func releaseSoon(lock *snib.Lock) error {
-	timedOut := time.After(min(releaseTimeout, cmp.Or(lock.Validity(), feedbackInterval)))
-	done := make(chan error, 1)
-	go func() { done <- lock.Release() }()
-	select {
-	case err := <-done:
-		return err
-	case <-timedOut:
+	var err error
+	if !within(min(releaseTimeout, cmp.Or(lock.Validity(), feedbackInterval)), func() { err = lock.Release() }) {
 		return errUnreleased
 	}
+	return err
 }
 
 // isTermination reports whether a signal asks a program to end.
@@ -293,22 +279,19 @@ func userName() string {
 // wanted names what the command waits for.
 func (acq *acquirer) wanted() string {
 	if len(acq.names) > 1 {
-		return printable(acq.req.Name) + " or another"
+		return printable(acq.names[0]) + " or another"
 	}
-	return printable(acq.req.Name)
+	return printable(acq.names[0])
 }
 
 // A waitLine shows what the command waits for. On a terminal it is one line, redrawn every
 // second. On a terminal that can't redraw, it is printed once. Without a terminal it is
-// printed once, and only with --verbose or if the wait is for something other than a
-// holder or a first answer.
+// printed once, and only with --verbose or if the store does not serve us.
 type waitLine struct {
 	statusLine
-	acq      *acquirer
-	store    *backend.Store // nil until the store is open
-	done     bool           // nothing more is to be printed
-	nextDraw time.Time      // without a terminal: when to look again
-	pause    time.Duration  // without a terminal: how long to wait after the last look
+	acq   *acquirer
+	store *backend.Store // nil until the store is open
+	done  bool           // nothing more is to be printed
 }
 
 func (acq *acquirer) newWaitLine(s *backend.Store) *waitLine {
@@ -317,17 +300,12 @@ func (acq *acquirer) newWaitLine(s *backend.Store) *waitLine {
 
 func (l *waitLine) update() {
 	redraws := canRedraw()
-	if l.done || l.acq.quiet || !redraws && (l.acq.noWait || time.Now().Before(l.nextDraw)) {
+	id, failure := l.acq.state()
+	usual := failure == nil && !onTerminal() && !l.acq.verbose
+	if l.done || usual || l.acq.quiet || l.acq.noWait && !redraws {
 		return
 	}
-	// Each look costs the store a request, and many processes may wait without a terminal.
-	l.pause = max(2*l.pause, feedbackInterval)
-	l.nextDraw = time.Now().Add(l.pause)
-	reason, usual := l.reason()
-	if usual && !onTerminal() && !l.acq.verbose {
-		return
-	}
-	text := oneLine("snib: waiting for " + l.acq.wanted() + reason)
+	text := oneLine("snib: waiting for " + l.acq.wanted() + l.reason(failure, id))
 	if !redraws {
 		l.done = true
 		fmt.Fprintln(l.out, text)
@@ -336,47 +314,34 @@ func (l *waitLine) update() {
 	l.draw(text)
 }
 
-// reason returns what the command waits for. usual reports whether that is a holder or a first
-// answer, which needs no message without a terminal.
-func (l *waitLine) reason() (text string, usual bool) {
-	failure := l.acq.recentFailure
-	if l.store == nil {
-		failure = l.acq.lastFailure // there was no success since
+// reason returns what the command waits for: failure, or else a first answer, or a holder, and how
+// many others wait before the attempt id.
+func (l *waitLine) reason(failure error, id string) string {
+	switch {
+	case failure != nil:
+		return ": " + unavailableText(failure)
+	case l.store == nil:
+		return ": " + noAnswer // as far as is known: an answer may come soon
 	}
-	if err := failure(); err != nil {
-		return ": " + unavailableText(err), false
-	}
-	if l.store == nil {
-		return ": " + noAnswer, true // as far as is known: an answer may come soon
-	}
-	if !onTerminal() && !l.acq.verbose && !l.store.Withholds() && l.acq.lastFailure() == nil {
-		return "", true // the recordingDriver records outages
-	}
-	ctx, cancel := briefly()
+	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
-	st, err := l.store.Status(ctx, l.acq.req.Name)
+	st, err := l.store.Status(ctx, l.acq.names[0])
 	if err != nil {
-		// The error may pass. If not, the wait itself ends with it.
-		return ": " + message(err), false
+		return ": " + message(err) // it may pass; if not, the wait itself ends with it
 	}
-	if ahead := l.ahead(st); ahead > 0 {
-		text += fmt.Sprintf(", %d ahead", ahead)
+	text := ""
+	if ahead := slices.IndexFunc(st.Waiters, func(w driver.Waiting) bool { return w.ID == id }); ahead > 0 {
+		text = fmt.Sprintf(", %d ahead", ahead)
 	}
 	if len(st.Holders) == 0 {
-		switch left, err := l.store.Grace(ctx, l.acq.req); {
-		case err != nil:
-			return text + ": " + unavailableText(err), false
-		case left > 0:
-			return text + ": " + withheldText(left), false
-		}
-		return text, true
+		return text
 	}
 	h := st.Holders[0]
 	text += ": " + heldBy(h)
 	if n := len(st.Holders) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
-	return text + ", " + strings.TrimPrefix(describeEnd(h), "its "), true
+	return text + ", " + strings.TrimPrefix(describeEnd(h), "its ")
 }
 
 // unavailableText returns the message for an error that means that the store is unavailable.
@@ -392,18 +357,6 @@ func withheldText(left time.Duration) string {
 	return fmt.Sprintf("the store restarted or failed over, and grants nothing for %s", short(left))
 }
 
-// ahead returns the number of waiters that are served before us.
-func (l *waitLine) ahead(st driver.Status) int {
-	l.acq.mu.Lock()
-	defer l.acq.mu.Unlock()
-	for i, other := range st.Waiters {
-		if other.ID == l.acq.req.ID {
-			return i
-		}
-	}
-	return 0
-}
-
 // A takenError says that somebody holds the lock, or may hold it.
 type takenError struct{ text string }
 
@@ -413,9 +366,9 @@ func (e takenError) Error() string { return e.text }
 // takenError if somebody holds the lock, and otherwise the reason why the store did not
 // grant it, with its exit code.
 func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
-	name := printable(acq.req.Name)
+	name := printable(acq.names[0])
 	switch {
-	case isUnavailable(err):
+	case errors.Is(err, snib.ErrUnavailable):
 		return acq.withheldError(err)
 	case errors.Is(err, snib.ErrKind):
 		return failf(exitConfig, "%s; choose another name, or use the kind that it has", message(err))
@@ -428,16 +381,16 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	if len(acq.names) > 1 {
 		return takenError{"all are taken: " + printableNames(acq.names)}
 	}
-	ctx, cancel := briefly()
+	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
-	st, err := s.Status(ctx, acq.req.Name)
+	st, err := s.Status(ctx, acq.names[0])
 	switch {
 	case err != nil && acq.wait.set:
 		return acq.withheldError(err)
 	case err == nil && len(st.Holders) > 0:
 		return takenError{fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0]))}
 	case acq.wait.set: // during the wait the reason may have changed
-		switch left, err := s.Grace(ctx, acq.req); {
+		switch left, err := s.Grace(ctx, acq.names[0], acq.ttl); {
 		case err != nil:
 			return acq.withheldError(err)
 		case left > 0:
@@ -451,7 +404,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 // nobody is known to hold it.
 func (acq *acquirer) withheldError(err error) error {
 	if left, ok := backend.Grace(err); ok {
-		return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(acq.req.Name), withheldText(left))
+		return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(acq.names[0]), withheldText(left))
 	}
 	return &exitError{exitUnavailable, err}
 }

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib"
@@ -12,49 +14,52 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// A silentStore is a store that does not answer.
-type silentStore struct{ driver.Driver }
-
-func (silentStore) Status(ctx context.Context, _ string) (driver.Status, error) {
-	<-ctx.Done()
-	return driver.Status{}, context.Cause(ctx)
+// A tellingStore has a lock that is not granted for a minute. Meanwhile it tells the waiter one
+// thing after the other, three seconds apart.
+type tellingStore struct {
+	driver.Driver
+	tells []error
 }
 
-func (silentStore) List(context.Context, string, func(driver.Status) bool) error { return nil }
+func (s tellingStore) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	for _, err := range s.tells {
+		req.NoteWait(err)
+		time.Sleep(3 * time.Second)
+	}
+	time.Sleep(time.Minute)
+	return s.Driver.Acquire(ctx, req)
+}
 
-func (silentStore) Break(context.Context, string, string) error { return nil }
-
-// TestReason checks the reason that is printed for a wait without a terminal, some time after a
-// request has failed. If the store is known to serve, no message is needed.
-func TestReason(t *testing.T) {
+// TestOutageIsTold checks that a wait without a terminal tells of an outage, once, also if the
+// request is queued. A wait for a holder needs no line.
+func TestOutageIsTold(t *testing.T) {
 	if onTerminal() {
 		t.Skip("there is a terminal")
 	}
-	refused := fmt.Errorf("%w: connection refused", snib.ErrUnavailable)
-	tests := []struct {
-		name    string
-		store   driver.Driver // nil before it is open
-		failure error
-		age     time.Duration // of the failure
-		want    string        // "" if it needs no message
+	refused, full := fmt.Errorf("%w: connection refused", snib.ErrUnavailable), fmt.Errorf("%w: too many", snib.ErrFull)
+	for name, tt := range map[string]struct {
+		tells []error
+		want  string
 	}{
-		{"NotOpen", nil, nil, 0, ""},
-		{"NotOpenFailed", nil, refused, 10 * time.Second, ": connection refused"},
-		{"Failed", silentStore{memlock.New()}, refused, 0, ": connection refused"},
-		{"FailedBefore", silentStore{memlock.New()}, refused, 10 * time.Second, ": test:: no answer within 1s"},
-		{"Recovered", memlock.New(), refused, 10 * time.Second, ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			acq := &acquirer{app: &app{}, req: driver.Request{Name: "name"}, lastErr: tt.failure, failedAt: time.Now().Add(-tt.age)}
-			l := &waitLine{acq: acq}
-			if tt.store != nil {
-				l.store = &backend.Store{Driver: tt.store, URL: "test:"}
-			}
-			text, usual := l.reason()
-			if usual != (tt.want == "") || !usual && text != tt.want {
-				t.Errorf("reason = %q, usual: %v; want %q", text, usual, tt.want)
-			}
+		"Held":       {[]error{nil}, ""},
+		"Refused":    {[]error{refused}, "snib: waiting for name: connection refused\n"},
+		"HeldBefore": {[]error{nil, refused}, "snib: waiting for name: connection refused\n"},
+		"Twice":      {[]error{full, nil, refused}, "snib: waiting for name: " + message(full) + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out strings.Builder
+				acq := &acquirer{app: &app{err: &out}, waitFlags: waitFlags{wait: &duration{}}}
+				locker, err := snib.New(recordingDriver{tellingStore{memlock.New(), tt.tells}, acq})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer locker.Close()
+				lock, err := acq.acquire(locker, &backend.Store{}, []string{"name"}, nil)
+				if err != nil || lock.Release() != nil || out.String() != tt.want {
+					t.Errorf("the wait ends with %v, and says %q, want %q", err, out.String(), tt.want)
+				}
+			})
 		})
 	}
 }

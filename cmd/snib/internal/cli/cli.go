@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // urlVar is the environment variable that names the store if --url does not.
@@ -99,7 +101,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	version := root.Flags().BoolP("version", "V", false, "print the version of this program")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
-			return a.version()
+			return a.printf("snib %s, %s, %s/%s\n", wire.ProgramVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		}
 		return cmd.Help()
 	}
@@ -129,7 +131,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(),
 		a.newSchemaCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newExportCommand(), a.newServeCommand(),
 		a.newDoctorCommand(), a.newRedisCommand(), a.newRedlockCommand(),
-		a.newCompletionCommand(), a.newVersionCommand(),
+		a.newCompletionCommand(),
 	)
 	for _, cmd := range root.Commands() {
 		cmd.Flags().SortFlags = false // the most important first
@@ -242,16 +244,20 @@ func (a *app) withStore(fn func(ctx context.Context, s *backend.Store) error) er
 	return fn(context.Background(), s)
 }
 
+// within calls do, and reports whether it has returned within d. If not, do goes on by itself.
+func within(d time.Duration, do func()) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); do() }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // closeSoon closes c, but waits no longer than feedbackInterval. If the store hangs, the end
 // of the process cleans up.
 func closeSoon(c io.Closer) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = c.Close() // the result does not depend on it
-	}()
-	select {
-	case <-done:
-	case <-time.After(feedbackInterval):
-	}
+	within(feedbackInterval, func() { _ = c.Close() }) // the result does not depend on it
 }

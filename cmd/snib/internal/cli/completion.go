@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,9 +38,8 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	found := make(chan []string, 1)
-	go func() {
-		var names []string
+	var names []string
+	answered := within(feedbackInterval, func() { // the user waits for the shell to react
 		// A shell has no use for an error.
 		_ = a.withStore(func(ctx context.Context, s *backend.Store) error {
 			all, err := list(ctx, s, prefix, false)
@@ -56,14 +54,11 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 			}
 			return err
 		})
-		found <- names
-	}()
-	select {
-	case names := <-found:
-		return names, cobra.ShellCompDirectiveNoFileComp
-	case <-time.After(feedbackInterval): // the user waits for the shell to react
+	})
+	if !answered {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeURL completes the schemes of URLs.

@@ -38,7 +38,7 @@ func (a *app) newDoctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close() //nolint:errcheck // we have what we came for
+		defer closeSoon(s)
 		ctx, cancel := context.WithTimeout(context.Background(), doctorTimeout)
 		defer cancel()
 		return a.doctor(ctx, s, output.value)

@@ -85,7 +85,7 @@ func exitCode(err error) int {
 		return f.code
 	case errors.Is(err, backend.ErrConfig), errors.Is(err, snib.ErrKind):
 		return exitConfig
-	case isUnavailable(err):
+	case errors.Is(err, snib.ErrUnavailable):
 		return exitUnavailable
 	case errors.Is(err, snib.ErrHeld):
 		return exitBusy
@@ -136,11 +136,4 @@ func plain(err error) string {
 		}
 	}
 	return strings.Replace(text, e.Error(), cause, 1)
-}
-
-// isUnavailable reports whether the store did not grant a lock although nobody is known to hold
-// it.
-func isUnavailable(err error) bool {
-	_, grace := backend.Grace(err)
-	return grace || errors.Is(err, snib.ErrUnavailable)
 }

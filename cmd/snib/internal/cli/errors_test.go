@@ -31,8 +31,7 @@ func TestHostileErrors(t *testing.T) {
 		"say":     func() string { a.messagef("%s", hostile); return out.String() },
 		"note":    func() string { a.verbosef("warning: %s", hostile); return out.String() },
 		"wait": func() string {
-			acq := &acquirer{app: a, waitFlags: waitFlags{wait: &duration{}}, req: driver.Request{Name: "x"}}
-			acq.recordFailure(err)
+			acq := &acquirer{app: a, waitFlags: waitFlags{wait: &duration{}}, names: []string{"x"}, failure: err}
 			acq.newWaitLine(nil).update()
 			return out.String()
 		},
@@ -109,7 +108,7 @@ func TestPlainErrors(t *testing.T) {
 // is known, also with --skip.
 func TestUnavailableIsNotBusy(t *testing.T) {
 	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
-		acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, req: driver.Request{Name: "x"}}
+		acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}}
 		r := &runCommand{app: acq.app, name: "x", skip: true}
 		if err := r.handleTaken("x", acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
 			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/metrics"
 )
 
@@ -55,12 +52,7 @@ func (a *app) newExportCommand() *cobra.Command {
 			return err
 		}
 		defer closeSoon(s)
-		signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
-		ctx, stop := context.WithCancel(context.Background())
-		sigs := make(chan os.Signal, 1)
-		notifySignals(sigs, syscall.SIGTERM, syscall.SIGINT)
-		go func() { <-sigs; stop() }()
-		return e.export(ctx, s)
+		return e.export(untilSignal(), s)
 	}
 	return cmd
 }
@@ -172,7 +164,7 @@ func (c *storeChecker) examine(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
 	findings, err := c.store.Examine(ctx)
-	grace, graceErr := c.store.Grace(ctx, driver.Request{Name: "snib-export", TTL: defaultTTLFor(c.store.Info())})
+	grace, graceErr := c.store.Grace(ctx, "snib-export", defaultTTLFor(c.store.Info()))
 	if !c.succeeded(&c.examineFailed, "the store can't be examined", errors.Join(err, graceErr)) {
 		return
 	}

@@ -136,6 +136,10 @@ const waitExamples = `  snib wait deploy && echo free
   snib wait deploy -w 0       is it free? 0: yes, 75: no
 `
 
+const waitNotes = `  Through a lock service, it does not see that a Redis withholds free locks after
+  a restart: snib run would then wait on.
+`
+
 const holdExamples = `  grant=$(snib hold deploy --pid $$) || exit
   eval "$grant"               # exports SNIB_NAME, SNIB_ID and SNIB_TOKEN
   ...                         # the end of the script frees the lock, or:

@@ -60,13 +60,12 @@ type leak struct {
 	fixed      bool
 }
 
-// sameAs reports whether two looks at the store found the same leak. Tokens tell holds apart: the
-// list of a lock service has no ids.
+// sameAs reports whether two looks at the store found the same leak.
 func (l leak) sameAs(other leak) bool {
 	if l.kind != other.kind || l.name != other.name || l.waiter != other.waiter || (l.hold == nil) != (other.hold == nil) {
 		return false
 	}
-	return l.hold == nil || l.hold.Token == other.hold.Token && (l.hold.Token > 0 || l.hold.ID == other.hold.ID)
+	return l.hold == nil || l.hold.ID == other.hold.ID && l.hold.Token == other.hold.Token
 }
 
 // A leaksCommand is one call of "snib leaks".
@@ -188,20 +187,35 @@ func renewalDue(h driver.Holding) time.Duration { return h.Left/3 + minSettle }
 // maxLeaks is how many leaks end the search.
 const maxLeaks = 1000
 
-// findSuspects looks at all locks once.
+// findSuspects looks at all locks once. It asks for each suspect by its name, because a lock
+// service lists no ids: they tell holds and waiters apart, and a foreign hold from what is no lock.
 func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
-	enough := func() bool {
-		l.limitReached = len(all) >= maxLeaks
+	enough := func(found int) bool {
+		l.limitReached = found >= maxLeaks
 		return l.limitReached
 	}
+	var names []string
 	var failed error
 	err = s.List(ctx, prefix, func(st driver.Status) bool {
 		l.examined++
 		var found []leak
 		found, failed = l.leaksOf(ctx, s, st)
-		all = append(all, found...)
-		return failed == nil && !enough()
+		if len(found) > 0 || slices.ContainsFunc(st.Holders, isUnbreakable) {
+			names = append(names, st.Name)
+		}
+		return failed == nil && !enough(len(names))
 	})
+	for _, name := range names {
+		st, err := s.Status(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		found, err := l.leaksOf(ctx, s, st)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
 	if err = cmp.Or(err, failed); err != nil || l.limitReached {
 		return all, err
 	}
@@ -211,7 +225,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 			k.hold = &driver.Holding{ID: f.Value, Left: driver.NoExpiry}
 		}
 		all = append(all, k)
-		return !enough()
+		return !enough(len(all))
 	})
 	return all, err
 }

@@ -122,7 +122,7 @@ func (l *lockCommand) extend(ctx context.Context, s *backend.Store, name string)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := answerSoon(ctx)
+	ctx, cancel := answerWithin(ctx, driver.AnswerTimeout)
 	defer cancel()
 	answer := s.Renew(ctx, []driver.Lease{s.Lease(name, id, l.ttl.value)})[0]
 	return l.reportChange(s, name, "extended", answer.Err)
@@ -161,13 +161,9 @@ func readID(flag string) (string, error) {
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
 	return &acquirer{
-		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(),
-		req: driver.Request{
-			Name: name, TTL: l.ttl.value,
-			// Not our own pid: this process is gone when somebody looks. The parent is the
-			// script.
-			Holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser("snib lock")},
-		},
+		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(), names: []string{name}, ttl: l.ttl.value,
+		// Not our own pid: this process is gone when somebody looks. The parent is the script.
+		holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser("snib lock")},
 	}
 }
 
@@ -253,14 +249,9 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 	return a.reportChange(s, name, "released", err)
 }
 
-// answerSoon returns the context of one request to the store.
-func answerSoon(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, driver.AnswerTimeout, fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, driver.AnswerTimeout))
-}
-
 // release releases the hold with an id. Where holds belong to sessions, only force can do that.
 func release(ctx context.Context, s *backend.Store, name, id string) error {
-	ctx, cancel := answerSoon(ctx)
+	ctx, cancel := answerWithin(ctx, driver.AnswerTimeout)
 	defer cancel()
 	if s.Info().Tenure == driver.TenureSession {
 		return s.Break(ctx, name, id)

@@ -66,7 +66,7 @@ func TestWatchAfter(t *testing.T) {
 		1500 * time.Millisecond: "released     job  token 7, after 1s, host\n",
 	} {
 		h := driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held}
-		if got := newHoldEvent(eventReleased, "job", h).line(); !strings.HasSuffix(got, want) {
+		if got := newEvent(eventReleased, "job", h).line(); !strings.HasSuffix(got, want) {
 			t.Errorf("of a hold of %v: %q, want the end %q", held, got, want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -143,10 +142,9 @@ func (a *app) flush() {
 	if !ok {
 		return
 	}
-	written := make(chan struct{})
-	go func() { w.work <- func() { close(written) } }()
-	select {
-	case <-written:
-	case <-time.After(feedbackInterval):
-	}
+	within(feedbackInterval, func() {
+		written := make(chan struct{})
+		w.work <- func() { close(written) }
+		<-written
+	})
 }

@@ -29,7 +29,7 @@ func (a *app) newRedisCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer s.Close() //nolint:errcheck // nothing is left to do
+		defer closeSoon(s)
 		if !*yes {
 			a.infof("a holder that %s has forgotten may still be at work, and another can then start beside it", s.URL)
 			if err := a.ask("type yes if nobody holds a lock: ", "yes"); err != nil {

@@ -75,7 +75,7 @@ func (a *app) newRunCommand() *cobra.Command {
 	f.IntVar(&r.slots, "slots", 0, "a semaphore: `N` callers hold the lock at once; while callers give several numbers, never more than a holder gave")
 	f.BoolVar(&r.fair, "fair", false, "serve all waiters with --fair strictly in order of arrival")
 	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives snib if it dies or hangs (not in etcd and ZooKeeper: see -v)", defaultTTL, minTTL)
-	r.minHold = addDuration(cmd, "min-hold", "", "keep the lock taken for this long, also if the command is faster", 0, 1)
+	r.minHold = addDuration(cmd, "min-hold", "", "keep the lock taken for this long, also if the command is faster; not with --also", 0, 1)
 	r.maxHold = addDuration(cmd, "max-hold", "", "give the lock up after this long: end the command and exit 79", 0, 1)
 	r.timeout = addDuration(cmd, "timeout", "", "end the command after this long and exit 124", 0, 1)
 	r.killAfter = addDuration(cmd, "kill-after", "k", "how long a command has between the first signal and KILL", 5*time.Second, 0)
@@ -137,6 +137,8 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 		return usagef("--skip and --busy-exit-code exclude each other: --skip means exit code 0")
 	case r.maxHold.set && r.minHold.value > r.maxHold.value:
 		return usagef("--min-hold %v is longer than --max-hold %v: the hold would have to end before it may", r.minHold.value, r.maxHold.value)
+	case r.minHold.set && len(r.names) > 1:
+		return usagef("--min-hold and --also exclude each other: a lock that is given back because another can't be had would stay taken")
 	case len(r.label) > maxLabel || !utf8.ValidString(r.label):
 		return usagef("--label: a label is valid UTF-8 of at most %d bytes", maxLabel)
 	case r.verbose && r.quiet:
@@ -185,7 +187,7 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 		syscall.SIGPIPE)
 	notifySignals(r.sigs, otherSignals...)
 	if held, err = acq.acquireNames(locker, s, r.names, r.any, r.sigs); err != nil {
-		err = r.handleTaken(acq.req.Name, acq.explainRefusal(err, s))
+		err = r.handleTaken(acq.names[0], acq.explainRefusal(err, s))
 		closeSoon(locker)
 		return nil, nil, nil, nil, err
 	}
@@ -203,7 +205,7 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 	outer []outerHold) (*snib.Locker, error) {
 	if !r.ttl.set {
 		r.ttl.value = defaultTTLFor(s.Info())
-		acq.req.TTL = r.ttl.value
+		acq.ttl = r.ttl.value
 	}
 	if err := r.checkSupport(s.Info()); err != nil {
 		return nil, err
@@ -220,10 +222,8 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
 		app: r.app, waitFlags: r.waitFlags, noWait: r.asksOnce() || r.skip && !r.wait.set,
-		req: driver.Request{
-			Name: r.names[0], TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
-			Holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
-		},
+		names: r.names[:1], ttl: r.ttl.value,
+		holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
 	}
 }
 

@@ -57,10 +57,7 @@ func (a *app) newServeCommand() *cobra.Command {
 			return err
 		}
 		defer closeSoon(s)
-		signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-		defer stop()
-		return c.serve(ctx, stop, s, reloads)
+		return c.serve(untilSignal(), s, reloads)
 	}
 	return cmd
 }
@@ -70,8 +67,24 @@ func (c *serveCommand) check() error {
 	return cmp.Or(checkListen(c.listen), c.flags.check(c.listen))
 }
 
-// serve serves the locks of s until ctx is done. A second signal ends the process at once.
-func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store, reloads <-chan os.Signal) error {
+// untilSignal returns a context that INT or TERM ends, for a command that runs until then. Another
+// signal ends the process at once. What our parent ignores stays ignored, such as INT after
+// "snib serve &" in a script.
+func untilSignal() context.Context {
+	signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
+	ctx, cancel := context.WithCancel(context.Background())
+	sigs := make(chan os.Signal, 1)
+	notifySignals(sigs, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-sigs
+		signal.Stop(sigs)
+		cancel()
+	}()
+	return ctx
+}
+
+// serve serves the locks of s until ctx is done.
+func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-chan os.Signal) error {
 	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
@@ -135,7 +148,6 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store,
 		return failf(exitUnavailable, "serving on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	stop()
 	c.infof("ending; another signal ends at once")
 	return nil
 }

@@ -16,6 +16,7 @@ func (a *app) newWaitCommand() *cobra.Command {
 		Use:               "wait NAME",
 		Short:             "wait until nobody holds a lock, without taking it",
 		Example:           waitExamples,
+		Long:              waitNotes,
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 	}
@@ -47,7 +48,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 				printable(name), holderName(st.Holders[0]))
 		}
 		if len(st.Holders) == 0 {
-			if grace, err = s.Grace(ctx, driver.Request{Name: name, TTL: defaultTTLFor(s.Info())}); err != nil || grace <= 0 {
+			if grace, err = s.Grace(ctx, name, defaultTTLFor(s.Info())); err != nil || grace <= 0 {
 				return err
 			}
 		}

@@ -27,18 +27,16 @@ const (
 // retryTimeout is how long a watch goes on while the store does not answer.
 const retryTimeout = time.Minute
 
-// An event is what happened to a hold, or to a waiter, between two snapshots.
+// An event is what happened to a hold between two snapshots.
 type event struct {
 	Schema string      `json:"schema"`
-	Time   string      `json:"time"`             // when it was seen: RFC 3339, in UTC
-	Event  string      `json:"event"`            // what happened: see [the events](guide/operating.md#watch)
-	Name   string      `json:"name"`             // the name of the lock
-	Holder *holderJSON `json:"holder,omitempty"` // the holder, if the event is about a hold
-	From   *holderJSON `json:"from,omitempty"`   // the holder before, if the lock was handed over
-	Waiter *waiterJSON `json:"waiter,omitempty"` // the waiter, if the event is about one
+	Time   string      `json:"time"`           // when it was seen: RFC 3339, in UTC
+	Event  string      `json:"event"`          // what happened: see [the events](guide/operating.md#watch)
+	Name   string      `json:"name"`           // the name of the lock
+	Holder holderJSON  `json:"holder"`         // whose hold it is
+	From   *holderJSON `json:"from,omitempty"` // the holder before, if the lock was handed over
 
-	hold   driver.Holding
-	waiter driver.Waiting
+	hold driver.Holding
 }
 
 // The kinds of events.
@@ -48,18 +46,14 @@ const (
 	eventHanded   = "handed-over" // another one held it in the snapshot before
 	eventReleased = "released"    // before its lease ended, by its holder or by force
 	eventLost     = "lost"        // its lease ended
-	eventWaiting  = "waiting"
-	eventGaveUp   = "gave-up" // stopped waiting, without the lock
-	// Stopped waiting; it may have had the lock between two snapshots.
-	eventLeft = "left"
 )
 
 // A watchCommand is one call of "snib watch".
 type watchCommand struct {
 	*app
-	exact, waiters bool
-	runFor         *duration
-	output         *choice
+	exact  bool
+	runFor *duration
+	output *choice
 }
 
 func (a *app) newWatchCommand() *cobra.Command {
@@ -74,7 +68,6 @@ func (a *app) newWatchCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&w.exact, "exact", "x", false, "only the lock of that name, read ten times a second")
-	f.BoolVar(&w.waiters, "waiters", false, "also the waiters that come and go")
 	w.runFor = addDuration(cmd, "for", "", "end after this long (default: never)", 0, 0)
 	w.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -192,9 +185,6 @@ func (w *watchCommand) report(was, now snapshot, passed time.Duration) error {
 	var all []event
 	for _, name := range namesIn(was, now) {
 		all = append(all, holdEvents(name, was, now, passed)...)
-		if w.waiters {
-			all = append(all, waitEvents(name, was[name], now[name])...)
-		}
 	}
 	for _, e := range all {
 		r := result{document: func() any { return e }, oneLine: true, text: e.line}
@@ -215,26 +205,25 @@ func namesIn(was, now snapshot) []string {
 // holdEvents returns the events of the holds of one lock.
 func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	ended, begun := holdsNotIn(was[name].Holders, now[name].Holders), holdsNotIn(now[name].Holders, was[name].Holders)
-	one := func(kind string, h driver.Holding) event { return newHoldEvent(kind, name, h) }
 	exclusive := mode(was[name]) == "exclusive" && mode(now[name]) == "exclusive"
 	if exclusive && len(ended) == 1 && len(begun) == 1 && ended[0].Left > passed {
-		e := one(eventHanded, begun[0])
+		e := newEvent(eventHanded, name, begun[0])
 		e.From = new(toHolder(ended[0]))
 		return []event{e}
 	}
 	var all []event
 	for _, h := range ended {
 		if h.Left > passed {
-			all = append(all, one(eventReleased, h))
+			all = append(all, newEvent(eventReleased, name, h))
 		} else {
-			all = append(all, one(eventLost, h))
+			all = append(all, newEvent(eventLost, name, h))
 		}
 	}
 	for _, h := range begun {
 		if was == nil {
-			all = append(all, one(eventHeld, h))
+			all = append(all, newEvent(eventHeld, name, h))
 		} else {
-			all = append(all, one(eventAcquired, h))
+			all = append(all, newEvent(eventAcquired, name, h))
 		}
 	}
 	return all
@@ -247,68 +236,16 @@ func holdsNotIn(some, others []driver.Holding) []driver.Holding {
 	})
 }
 
-// waitEvents returns the events of the waiters of one lock: who began to wait, and who stopped
-// without being seen as a holder. In the first snapshot all waiters begin.
-func waitEvents(name string, was, now driver.Status) []event {
-	one := func(kind string, waiter driver.Waiting) event {
-		e := newEvent(kind, name)
-		e.Waiter, e.waiter = new(toWaiter(waiter)), waiter
-		return e
-	}
-	in := func(all []driver.Waiting, id string) bool {
-		return slices.ContainsFunc(all, func(w driver.Waiting) bool { return w.ID == id })
-	}
-	var all []event
-	for _, waiter := range now.Waiters {
-		if !in(was.Waiters, waiter.ID) {
-			all = append(all, one(eventWaiting, waiter))
-		}
-	}
-	for _, waiter := range was.Waiters {
-		switch {
-		case in(now.Waiters, waiter.ID), findHold(now, waiter.ID) != nil:
-		case wasKeptOut(was, now, waiter):
-			all = append(all, one(eventGaveUp, waiter))
-		default:
-			all = append(all, one(eventLeft, waiter))
-		}
-	}
-	return all
-}
-
-// wasKeptOut reports whether a waiter can't have held the lock between two snapshots, because
-// the same holds excluded it in both.
-func wasKeptOut(was, now driver.Status, waiter driver.Waiting) bool {
-	stayed := len(was.Holders) - len(holdsNotIn(was.Holders, now.Holders))
-	switch {
-	case was.Slots > 0:
-		return stayed >= was.Slots
-	case was.Shared && waiter.Shared:
-		return false
-	}
-	return stayed > 0
-}
-
-func newHoldEvent(kind, name string, h driver.Holding) event {
-	e := newEvent(kind, name)
-	e.Holder, e.hold = new(toHolder(h)), h
-	return e
-}
-
-func newEvent(kind, name string) event {
+func newEvent(kind, name string, h driver.Holding) event {
 	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
-	return event{Schema: "snib.watch/1", Time: now, Event: kind, Name: name}
+	return event{Schema: "snib.watch/1", Time: now, Event: kind, Name: name, Holder: toHolder(h), hold: h}
 }
 
 // line returns an event on one line, for people.
 func (e event) line() string {
-	who := describeHolder(e.waiter.Holder)
-	if e.Waiter == nil {
-		who = fmt.Sprintf("token %d, ", e.hold.Token)
-		if ended := e.Event == eventReleased || e.Event == eventLost; ended && e.hold.Held != 0 { // otherwise it is unknown
-			who += fmt.Sprintf("after %s, ", short(e.hold.Held))
-		}
-		who += holderName(e.hold)
+	who := fmt.Sprintf("token %d, ", e.hold.Token)
+	if ended := e.Event == eventReleased || e.Event == eventLost; ended && e.hold.Held != 0 { // otherwise it is unknown
+		who += fmt.Sprintf("after %s, ", short(e.hold.Held))
 	}
-	return fmt.Sprintf("%s  %-11s  %s  %s\n", e.Time[11:23], e.Event, listedName(e.Name), who)
+	return fmt.Sprintf("%s  %-11s  %s  %s%s\n", e.Time[11:23], e.Event, listedName(e.Name), who, holderName(e.hold))
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -111,51 +110,4 @@ func TestWatchSlowLook(t *testing.T) {
 			t.Errorf("events = %q, want %q", got, want)
 		}
 	})
-}
-
-// TestWatchWaiterGone checks that a waiter that is gone gave up only if nobody else can
-// have had the lock meanwhile.
-func TestWatchWaiterGone(t *testing.T) {
-	holds := func(tokens ...uint64) (all []driver.Holding) {
-		for _, n := range tokens {
-			all = append(all, driver.Holding{ID: fmt.Sprint("owner ", n), Token: n})
-		}
-		return all
-	}
-	tests := []struct {
-		name         string
-		shared       bool
-		slots        int
-		was, now     []driver.Holding
-		sharedWaiter bool
-		holdsNow     bool // the waiter itself
-		want         string
-	}{
-		{name: "SameHold", was: holds(1), now: holds(1), want: eventGaveUp},
-		{name: "FreeNow", was: holds(1), want: eventLeft},
-		{name: "NextHold", was: holds(1), now: holds(3), want: eventLeft},
-		{name: "NobodyHeld", want: eventLeft},
-		{name: "Granted", was: holds(1), holdsNow: true},
-		{name: "ReaderBesideReaders", shared: true, sharedWaiter: true, was: holds(1), now: holds(1), want: eventLeft},
-		{name: "WriterBehindReader", shared: true, was: holds(1, 2), now: holds(2), want: eventGaveUp},
-		{name: "SlotsFull", slots: 2, was: holds(1, 2), now: holds(1, 2), want: eventGaveUp},
-		{name: "SlotChanged", slots: 2, was: holds(1, 2), now: holds(2, 3), want: eventLeft},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			waiter := driver.Waiting{ID: "waiter", Shared: tt.sharedWaiter}
-			was := driver.Status{Shared: tt.shared, Slots: tt.slots, Holders: tt.was, Waiters: []driver.Waiting{waiter}}
-			now := driver.Status{Shared: tt.shared, Slots: tt.slots, Holders: tt.now}
-			if tt.holdsNow {
-				now.Holders = append(now.Holders, driver.Holding{ID: waiter.ID, Token: 9})
-			}
-			got := ""
-			for _, e := range waitEvents("lock", was, now) {
-				got += e.Event
-			}
-			if got != tt.want {
-				t.Errorf("events = %q, want %q", got, tt.want)
-			}
-		})
-	}
 }

@@ -159,16 +159,16 @@ func (r *release) packages(ctx context.Context, date time.Time) error {
 		if b.os != "linux" {
 			continue
 		}
-		config, err := json.Marshal(r.nfpmConfig(b, files, date)) // JSON is YAML, too
-		if err != nil {
-			return err
-		}
-		name := filepath.Join(r.tmp, "nfpm.yaml")
-		if err := os.WriteFile(name, config, 0o644); err != nil {
-			return err
-		}
 		for _, kind := range []string{"deb", "rpm"} {
-			_, err := call{dir: r.clone, cmd: []string{nfpm, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind)}}.output(ctx)
+			config, err := json.Marshal(r.nfpmConfig(b, kind, files, date)) // JSON is YAML, too
+			if err != nil {
+				return err
+			}
+			name := filepath.Join(r.tmp, "nfpm.yaml")
+			if err := os.WriteFile(name, config, 0o644); err != nil {
+				return err
+			}
+			_, err = call{dir: r.clone, cmd: []string{nfpm, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind)}}.output(ctx)
 			if err != nil {
 				return err
 			}
@@ -177,8 +177,8 @@ func (r *release) packages(ctx context.Context, date time.Time) error {
 	return nil
 }
 
-// nfpmConfig returns what nfpm needs to know of a package with b.
-func (r *release) nfpmConfig(b binary, files []shared, date time.Time) map[string]any {
+// nfpmConfig returns what nfpm needs to know of a package of a kind with b.
+func (r *release) nfpmConfig(b binary, kind string, files []shared, date time.Time) map[string]any {
 	arch := b.arch
 	if arch == "arm" {
 		arch = "arm7" // as buildAll builds it
@@ -191,6 +191,9 @@ func (r *release) nfpmConfig(b binary, files []shared, date time.Time) map[strin
 		map[string]any{"dst": "/etc/snib", "type": "dir", "file_info": map[string]any{"mode": 0o755, "mtime": date}},
 	}
 	for _, f := range files {
+		if kind == "rpm" { // zsh of such systems looks elsewhere than that of Debian
+			f.dst = strings.Replace(f.dst, "/zsh/vendor-completions/", "/zsh/site-functions/", 1)
+		}
 		contents = append(contents, install(f.src, f.dst, 0o644))
 	}
 	return map[string]any{

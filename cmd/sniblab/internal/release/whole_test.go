@@ -49,7 +49,7 @@ func TestWhole(t *testing.T) {
 		}
 	})
 	t.Run("Command", func(t *testing.T) {
-		if got, want := u.install(t, "version"), "snib "+testVersion+", "+runtime.Version(); !strings.HasPrefix(got, want) {
+		if got, want := u.install(t, "--version"), "snib "+testVersion+", "+runtime.Version(); !strings.HasPrefix(got, want) {
 			t.Errorf("the installed command prints %q, want %q", got, want)
 		}
 		if got := u.run(t, u.dir, filepath.Join(u.dir, "bin", "snib"), "run", "-u", "sqlite:"+u.dir+"/locks.db", "demo", "--",
