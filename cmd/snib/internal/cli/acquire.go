@@ -150,8 +150,8 @@ func (acq *acquirer) options() []snib.Option {
 	return opts
 }
 
-// acquire acquires one of the names, and meanwhile shows who holds the first. If a signal asks the
-// process to end, acquire gives up and returns the exit code for that signal.
+// acquire acquires one of the names, and meanwhile shows who holds the first. It gives up if one of
+// acq.held is lost, or if a signal asks the process to end; it then returns the exit code for that.
 func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []string,
 	sigs <-chan os.Signal) (*snib.Lock, error) {
 	acq.names = names
@@ -174,9 +174,13 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 	line := acq.newWaitLine(s)
 	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
+	lost := acq.held.lost()
 	var termSignal syscall.Signal
 	for {
 		select {
+		case <-lost: // of those that were acquired before; see acquireAll
+			lost = nil
+			cancel()
 		case got := <-done:
 			line.clear()
 			if termSignal == 0 {
@@ -186,6 +190,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 				_ = releaseSoon(got.lock)
 			}
 			acq.held.release()
+			acq.held = nil
 			closeSoon(locker) // the cleanup of the attempt may still run
 			acq.flush()
 			exitStatus{bySIGINT: termSignal == syscall.SIGINT && onTerminal()}.raiseSIGINT()
@@ -228,9 +233,9 @@ func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []s
 		lock, err := acq.acquire(locker, s, []string{name}, sigs)
 		if err == nil {
 			acq.held = append(acq.held, lock)
-			if cause := acq.held.cause(); cause != nil {
-				err = failf(exitUnavailable, "one of %s was lost during the wait for the next: %s", acq.held, message(cause))
-			}
+		}
+		if cause := acq.held.cause(); cause != nil {
+			err = failf(exitUnavailable, "one of %s was lost during the wait for the next: %s", acq.held, message(cause))
 		}
 		if err != nil {
 			acq.held.release()
