@@ -50,6 +50,10 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
+// masterMaxAge is how long a connection is used before the client asks the Sentinels for the master
+// again: the old one may be cut off from them, and still answer.
+const masterMaxAge = 10 * time.Second
+
 // dialTimeout bounds the check of a Cluster that New makes before the driver's own.
 const dialTimeout = 5 * time.Second
 
@@ -76,9 +80,13 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 	return redislock.NewConn(ctx, c, opts...)
 }
 
-// ownClient returns a client for the driver that connects as the program's client does.
+// ownClient returns a client for the driver that connects as the program's client does. After a
+// failover, go-redis closes the connections of the program's client only.
 func ownClient(program *redis.Client) *redis.Client {
 	o := *program.Options()
+	if isSentinel(&o) {
+		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = masterMaxAge, 0
+	}
 	o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout), true
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	o.PushNotificationProcessor = nil // that of the program's client
