@@ -265,14 +265,20 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	switch {
 	case ctx.Err() == nil:
 		return nil, err
-	case contention(err) != nil:
+	case isHeld(err):
 		return nil, context.Cause(ctx)
 	}
 	return nil, driverkit.EndOfWait(context.Cause(ctx), err)
 }
 
-// contention returns what is known of the holders if the lock is held or several clients
-// compete for it, and nil otherwise.
+// isHeld reports whether err says that there is a holder, or several clients that compete to be one.
+func isHeld(err error) bool {
+	split, ok := errors.AsType[*splitError](err)
+	return ok && split.contended || errors.Is(err, driver.ErrHeld)
+}
+
+// contention returns what is known of the holders if a majority of the nodes has answered and some
+// have one, and nil otherwise.
 func contention(err error) *HeldError {
 	var held *HeldError
 	if split := (*splitError)(nil); errors.As(err, &split) {
@@ -285,7 +291,7 @@ func contention(err error) *HeldError {
 // noteWait tells the caller why a round failed.
 func (a *attempt) noteWait(err error) {
 	switch {
-	case contention(err) != nil:
+	case isHeld(err):
 		a.req.NoteWait(nil)
 	case errors.Is(err, driver.ErrUnavailable):
 		a.req.NoteWait(err)

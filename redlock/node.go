@@ -308,6 +308,11 @@ func (cmd *command) deliver(answer string, err error) {
 func (n *node) execute(c *scriptCall, batch []*command) error {
 	client, err := n.connect()
 	if err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, cmd := range batch {
+			cmd.state = unsent
+		}
 		return err
 	}
 	c.write(n.cluster, n.address, batch)
