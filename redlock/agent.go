@@ -132,8 +132,7 @@ func (g *agent) checkNode(i int, r reply) (next time.Duration, admitted bool, er
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
 // on another connection.
 func (g *agent) probe(n *node) {
-	// A user's client detects dead connections itself.
-	if !n.hungFor(probeInterval) || n.callCtx.Done() != nil {
+	if !n.hungFor(probeInterval) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(g.d.life.Context(), g.d.conf.timeout)

@@ -27,7 +27,7 @@ type scriptServer struct {
 func newScriptServer(t testing.TB, admitted bool) *scriptServer {
 	t.Helper()
 	server := redistest.Single(t)
-	s := &scriptServer{t: t, server: server, node: &node{address: "a:1", cluster: "the cluster", callCtx: t.Context()}}
+	s := &scriptServer{t: t, server: server, node: &node{address: "a:1", cluster: "the cluster"}}
 	s.connect()
 	if admitted {
 		s.wantAnswer("o", 'i')
@@ -81,7 +81,7 @@ func parseCommands(lines ...string) []*command {
 func (s *scriptServer) run(lines ...string) []string {
 	s.t.Helper()
 	s.buf.write(s.node.cluster, s.node.address, parseCommands(lines...))
-	answers, err := s.node.eval(s.node.client, &s.buf)
+	answers, err := eval(s.node.client, &s.buf)
 	if err != nil {
 		s.t.Fatalf("%q: %v", lines, err)
 	}
@@ -94,7 +94,7 @@ func (s *scriptServer) wantAnswer(answer string, code byte, args ...string) {
 	cmd := new(command)
 	cmd.set(code, noLock(), args...)
 	s.buf.write(s.node.cluster, s.node.address, []*command{cmd})
-	got, err := s.node.eval(s.node.client, &s.buf)
+	got, err := eval(s.node.client, &s.buf)
 	if err != nil || len(got) != 1 || got[0] != answer {
 		s.t.Fatalf("%c %q = %q, %v, want %q", code, args, got, err, answer)
 	}
@@ -246,7 +246,7 @@ func TestScriptOfOthers(t *testing.T) {
 	b := newScriptServer(t, true)
 	for _, other := range []struct{ address, cluster string }{{"a:2", "the cluster"}, {"a:1", "another"}} {
 		c := *b
-		c.node = &node{address: other.address, cluster: other.cluster, callCtx: t.Context(), client: b.node.client}
+		c.node = &node{address: other.address, cluster: other.cluster, client: b.node.client}
 		for _, got := range c.run("a one~ 60000 7 "+rest, "e one~ 60000 7 "+rest) {
 			if got != "m a:1 the cluster" {
 				t.Errorf("as %s of %q: %q, want m with what the node knows", other.address, other.cluster, got)
@@ -263,7 +263,7 @@ func (s *scriptServer) requestStanding(code byte, args ...string) (got standing)
 	cmd := new(command)
 	cmd.set(code, noLock(), args...)
 	s.buf.write(s.node.cluster, s.node.address, []*command{cmd})
-	answer, err := s.node.eval(s.node.client, &s.buf)
+	answer, err := eval(s.node.client, &s.buf)
 	if err == nil {
 		err = json.Unmarshal([]byte(answer[0]), &got)
 	}
