@@ -140,8 +140,8 @@ func (l *listener) run(s *subscription) {
 	}
 }
 
-// endIfIdle ends a subscription that nobody needs any more, or that is of no use; otherwise it checks
-// again after idleTimeout.
+// endIfIdle ends a subscription that nobody needs any more, or that is of no use; otherwise it
+// checks again after idleTimeout.
 func (l *listener) endIfIdle(s *subscription, end context.CancelFunc) {
 	isDeaf := l.isDeaf(s)
 	l.mu.Lock()
@@ -153,8 +153,8 @@ func (l *listener) endIfIdle(s *subscription, end context.CancelFunc) {
 	}
 }
 
-// isDeaf reports whether the server that executes our commands does not know the subscription. After
-// a failover, that may be at the old master, which is cut off from the others, and still answers.
+// isDeaf reports whether the server that executes our commands does not know the subscription.
+// After a failover, that may be at the old master, which is cut off and still answers.
 func (l *listener) isDeaf(s *subscription) bool {
 	l.mu.Lock()
 	isConnected := s.isConnected
