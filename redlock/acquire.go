@@ -262,19 +262,10 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	if a.topic != nil {
 		a.awaitCleanup(ctx, a.d.removeWaiter(a.d.allNodes(), &a.lock, a.req.ID))
 	}
-	switch {
-	case ctx.Err() == nil:
+	if ctx.Err() == nil {
 		return nil, err
-	case isHeld(err):
-		return nil, context.Cause(ctx)
 	}
 	return nil, driverkit.EndOfWait(context.Cause(ctx), err)
-}
-
-// isHeld reports whether err says that there is a holder, or several clients that compete to be one.
-func isHeld(err error) bool {
-	split, ok := errors.AsType[*splitError](err)
-	return ok && split.contended || errors.Is(err, driver.ErrHeld)
 }
 
 // contention returns what is known of the holders if a majority of the nodes has answered and some
@@ -290,8 +281,9 @@ func contention(err error) *HeldError {
 
 // noteWait tells the caller why a round failed.
 func (a *attempt) noteWait(err error) {
+	split, isSplit := errors.AsType[*splitError](err)
 	switch {
-	case isHeld(err):
+	case errors.Is(err, driver.ErrHeld), isSplit && split.contended: // soon somebody will hold it
 		a.req.NoteWait(nil)
 	case errors.Is(err, driver.ErrUnavailable):
 		a.req.NoteWait(err)
