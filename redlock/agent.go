@@ -290,7 +290,7 @@ func (d *Driver) readCountersAndAdmit(
 	}
 	run, mark := a.Ticket()
 	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
-		formatCounters(reading.Counters(0)),
+		formatCounters(reading.Counters()),
 		rediskit.Flag(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }
