@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -158,7 +158,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	if err == nil {
 		a.sent = cmd.sent
 	}
-	a.maybeSent = a.maybeSent || !cmd.unsent && !errors.Is(err, syscall.ECONNREFUSED)
+	a.maybeSent = a.maybeSent || !cmd.unsent && !isDialError(err)
 	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
@@ -344,7 +344,13 @@ func mayBeServed(err error) bool {
 	if errors.As(err, &reply) {
 		return transientCode(reply.Text) == nonLocalKey
 	}
-	return !errors.Is(err, syscall.ECONNREFUSED)
+	return !isDialError(err)
+}
+
+// isDialError reports whether a request failed because there was no connection to send it on.
+func isDialError(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or
@@ -403,8 +409,8 @@ func (a *attempt) withdrawAgain() {
 }
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
-// is over. It returns [driver.ErrLost] if there is no such hold, and no earlier try may have ended
-// it. A transient error matches [driver.ErrUnavailable].
+// is over. It returns [driver.ErrLost] if there is no such hold, and no earlier try of this command
+// may have ended it. A transient error matches [driver.ErrUnavailable].
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) error {
 	var retries rediskit.Backoff
 	maybeServed := false
@@ -417,7 +423,7 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original co
 		case err == nil:
 			return nil
 		}
-		maybeServed = maybeServed || mayBeServed(err)
+		maybeServed = maybeServed || original.code != codeSetHolder && mayBeServed(err)
 		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
 			return asUnavailable(err)

@@ -105,10 +105,7 @@ var transientCodes = [...]string{
 }
 
 // transientTexts are parts of transient errors that have no code of their own.
-var transientTexts = [...]string{tooManyClients, nonLocalKey}
-
-// tooManyClients is in the error of a server that has reached its maxclients.
-const tooManyClients = "max number of clients reached"
+var transientTexts = [...]string{rediskit.TooManyClients, nonLocalKey}
 
 // nonLocalKey is in the error of a script that found a key missing, after it had begun, whose slot
 // is moving to another node. That may be a key that the script has deleted itself.
@@ -188,7 +185,7 @@ func asUnavailable(err error) error {
 // isFull reports whether a server rejected a connection because it has too many.
 func isFull(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && transientCode(reply.Text) == tooManyClients
+	return ok && transientCode(reply.Text) == rediskit.TooManyClients
 }
 
 // connectError is asUnavailable for the first contact, when it is not yet known whether the

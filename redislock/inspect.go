@@ -23,11 +23,10 @@ type snapshot struct {
 	Fields   []string       `json:"fields"` // of a hash: alternating with values
 	Line     []string       `json:"line"`
 	Requests []string       `json:"requests"`
-	Threads  []string       `json:"threads"` // that wait for a fair lock of Redisson
 }
 
 // Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0. The
-// id of a hold of Redisson is the field of its hash, and its waiters are those of a fair lock.
+// id of a hold of Redisson is the field of its hash.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	all, err := d.readStatuses(ctx, []string{name})
 	if err != nil {
@@ -109,9 +108,6 @@ func (s snapshot) status(name string) driver.Status {
 			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, rediskit.Micros(now-int64(since))),
 		})
 	}
-	for _, id := range s.Threads {
-		st.Waiters = append(st.Waiters, driver.Waiting{ID: id})
-	}
 	return st
 }
 
@@ -144,8 +140,8 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 	return driver.Holding{ID: r.ID, Token: r.Token, Holder: r.holder(), Held: held, Left: left}
 }
 
-// Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
-// of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
+// Break implements [driver.Inspector]. A hold of a foreign client has the token 0. That of Redisson
+// can't be broken.
 func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if d.life.Over() {
 		return driver.ErrClosed

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -157,37 +156,6 @@ func manyFields(n int) (all []any) {
 	return all
 }
 
-// TestWaitersOfRedisson checks that the waiters of a fair lock of Redisson are shown, also in a
-// Cluster, and that its hold can be broken there.
-func TestWaitersOfRedisson(t *testing.T) {
-	t.Parallel()
-	for name, o := range singleAndCluster(t) {
-		t.Run(name, func(t *testing.T) {
-			d := open(t, o)
-			do := commander(t, o)
-			for name, queue := range map[string]string{"fair": "redisson_lock_queue:{fair}", "{tag}fair": "redisson_lock_queue:{tag}fair"} {
-				do("HSET", name, redissonThread, "1")
-				do("RPUSH", queue, redissonThread+"1", redissonThread+"2")
-				want := []driver.Waiting{{ID: redissonThread + "1"}, {ID: redissonThread + "2"}}
-				if st := status(t, d, name); !reflect.DeepEqual(st.Waiters, want) || len(st.Holders) != 1 {
-					t.Errorf("Status of %s = %+v, want the waiters %v", name, st, want)
-				}
-				if err := d.Break(t.Context(), name, redissonThread); err != nil {
-					t.Errorf("Break of %s = %v", name, err)
-				}
-			}
-			// Redisson's keys for this name lie in another slot.
-			do("HSET", "a{b", redissonThread, "1")
-			if st := status(t, d, "a{b"); len(st.Holders) != 1 {
-				t.Errorf("Status of a{b = %+v", st)
-			}
-			if err := d.Break(t.Context(), "a{b", redissonThread); err != nil {
-				t.Errorf("Break of a{b = %v", err)
-			}
-		})
-	}
-}
-
 // commander returns a function that sends a command whose first argument is a key.
 func commander(t *testing.T, o rueidis.ClientOption) func(command ...string) {
 	t.Helper()
@@ -203,114 +171,6 @@ func commander(t *testing.T, o rueidis.ClientOption) func(command ...string) {
 			t.Fatalf("%v: %v", command, err)
 		}
 	}
-}
-
-// TestBreakRedisson breaks holds of Redisson. Redisson's waiters are woken on the channel that they
-// listen to, by the message that Redisson itself sends.
-func TestBreakRedisson(t *testing.T) {
-	t.Parallel()
-	const reader, writer = redissonThread, redissonThread + ":write"
-	const plainChannel, rwChannel = "redisson_lock__channel:{lock}", "redisson_rwlock:{lock}"
-	for _, tt := range []struct {
-		name    string
-		fields  []any
-		queue   string // the first waiter of a fair lock
-		id      string
-		left    []any // fields and values
-		channel string
-		message string
-	}{
-		{name: "Exclusive", fields: []any{reader, 3}, id: reader, channel: plainChannel, message: "0"},
-		{name: "Fair", fields: []any{reader, 1}, queue: reader + "1", id: reader, channel: plainChannel + ":" + reader + "1", message: "0"},
-		{name: "LastReader", fields: []any{"mode", "read", reader, 1}, id: reader, channel: rwChannel, message: "0"},
-		{
-			name: "OneOfTwoReaders", fields: []any{"mode", "read", reader, 1, reader + "1", 2}, id: reader,
-			left: []any{"mode", "read", reader + "1", "2"}, channel: rwChannel, message: "0",
-		},
-		{name: "Writer", fields: []any{"mode", "write", writer, 1}, id: writer, channel: rwChannel, message: "1"},
-		{
-			name: "WriterWhoReads", fields: []any{"mode", "write", writer, 1, reader, 1}, id: writer,
-			left: []any{"mode", "read", reader, "1"}, channel: rwChannel, message: "1",
-		},
-		{
-			name: "ReaderWhoWrites", fields: []any{"mode", "write", writer, 1, reader, 1}, id: reader,
-			left: []any{"mode", "write", writer, "1"}, channel: rwChannel, message: "0",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			d := open(t, at(node.Addr()))
-			node.Must(append([]any{"HSET", "lock"}, tt.fields...)...)
-			if tt.queue != "" {
-				node.Must("RPUSH", "redisson_lock_queue:{lock}", tt.queue)
-			}
-			for what, err := range map[string]error{
-				"another thread": d.Break(t.Context(), "lock", reader+"9"),
-				"the mode":       d.Break(t.Context(), "lock", "mode"),
-			} {
-				if !errors.Is(err, driver.ErrLost) {
-					t.Errorf("Break with %s = %v, want ErrLost", what, err)
-				}
-			}
-			if n := node.Must("HLEN", "lock"); n != int64(len(tt.fields)/2) {
-				t.Errorf("Break that was refused has left %v fields of %v", n, tt.fields)
-			}
-			messages := subscribe(t, node, tt.channel)
-			if err := d.Break(t.Context(), "lock", tt.id); err != nil {
-				t.Fatalf("Break = %v", err)
-			}
-			if got := sorted(node.Must("HGETALL", "lock")); !reflect.DeepEqual(got, sorted(tt.left)) {
-				t.Errorf("Break has left %v, want %v", got, tt.left)
-			}
-			select {
-			case got := <-messages:
-				if got != tt.message {
-					t.Errorf("Break publishes %q, want %q", got, tt.message)
-				}
-			case <-time.After(enough):
-				t.Error("Break wakes no waiter of Redisson")
-			}
-			if err := d.Break(t.Context(), "lock", tt.id); !errors.Is(err, driver.ErrLost) {
-				t.Errorf("second Break = %v, want ErrLost", err)
-			}
-		})
-	}
-}
-
-// subscribe returns the messages that are published on a channel.
-func subscribe(t *testing.T, node *redistest.Node, channel string) <-chan string {
-	t.Helper()
-	client, err := rueidis.NewClient(at(node.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	messages := make(chan string, 10)
-	dedicated, release := client.Dedicate()
-	t.Cleanup(release)
-	dedicated.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { messages <- m.Message }})
-	if err := dedicated.Do(t.Context(), dedicated.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	livetest.Await(t, "subscription", func() error {
-		if n := node.Must("PUBSUB", "NUMSUB", channel); fmt.Sprint(n) != fmt.Sprintf("[%s 1]", channel) {
-			return fmt.Errorf("PUBSUB NUMSUB answers %v", n)
-		}
-		return nil
-	})
-	return messages
-}
-
-// sorted returns the fields of a hash and their values as one sorted list.
-func sorted(fields any) []string {
-	var all []string
-	list, _ := fields.([]any)
-	for i := 0; i+1 < len(list); i += 2 {
-		all = append(all, fmt.Sprint(list[i], "=", list[i+1]))
-	}
-	slices.Sort(all)
-	return all
 }
 
 // TestSilence checks that each waiter, and no holder, is shown with the time since its last sign of

@@ -201,7 +201,7 @@ func (d *Driver) renewBatch(ctx context.Context, key batchKey, due []driver.Leas
 
 // renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
 // is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
-// call. It tries again until all are answered, or ctx is done.
+// call.
 func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
 	var calls sync.WaitGroup
 	for _, index := range indexes {
@@ -209,16 +209,7 @@ func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []in
 			l := due[index].(*lease)
 			// The key of an exclusive lock is on one node only, and will do for now.
 			key := batchKey{slot: l.slot, lockOnly: l.isExclusive()}
-			for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-				if !isMoving(d.renewBatch(ctx, key, due, []int{index}, answers)) {
-					return
-				}
-				select {
-				case <-time.After(pause):
-				case <-ctx.Done():
-					return
-				}
-			}
+			_ = d.renewBatch(ctx, key, due, []int{index}, answers) // the answers have the error
 		})
 	}
 	calls.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -139,16 +140,32 @@ func (l *listener) run(s *subscription) {
 	}
 }
 
-// endIfIdle ends a subscription that nobody needs any more; otherwise it checks again after
-// idleTimeout.
+// endIfIdle ends a subscription that nobody needs any more, or that is of no use; otherwise it
+// checks again after idleTimeout.
 func (l *listener) endIfIdle(s *subscription, end context.CancelFunc) {
+	isDeaf := l.isDeaf(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isNeeded(s) {
+	if l.isNeeded(s) && !isDeaf {
 		time.AfterFunc(idleTimeout, func() { l.endIfIdle(s, end) })
 	} else {
 		end()
 	}
+}
+
+// isDeaf reports whether the server that executes our commands does not know the subscription.
+// After a failover, that may be at the old master, which is cut off and still answers.
+func (l *listener) isDeaf(s *subscription) bool {
+	l.mu.Lock()
+	isConnected := s.isConnected
+	l.mu.Unlock()
+	if !isConnected || l.d.conn.IsCluster() { // there, PUBLISH counts the subscribers of one of many servers
+		return false
+	}
+	ctx, cancel := context.WithTimeout(l.d.life.Context(), ioTimeout)
+	defer cancel()
+	r := l.d.eval(ctx, Call{Command: "PUBLISH", Keys: []string{s.channel}, Args: []string{""}})[0]
+	return r.Err == nil && slices.Equal(r.Lines, []string{"0"})
 }
 
 // isNeeded reports whether somebody needs a subscription. The caller holds l.mu.

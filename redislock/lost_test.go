@@ -79,7 +79,7 @@ func TestLostAnswers(t *testing.T) {
 					run  func(*testing.T, *wire, livetest.Ending, func(id string) driver.Request)
 				}{
 					{"Acquire", lostAcquire}, {"Queue", lostQueue}, {"Renew", lostRenew}, {"Release", lostRelease},
-					{"Withdraw", lostWithdraw},
+					{"SetHolder", lostSetHolder}, {"Withdraw", lostWithdraw},
 				} {
 					t.Run(mode.name+"/"+tt.name, func(t *testing.T) {
 						name := mode.name + " " + tt.name
@@ -213,6 +213,19 @@ func lostRelease(t *testing.T, w *wire, then livetest.Ending, req func(string) d
 		t.Errorf("Renew of the next hold = %v", err)
 	}
 	free(t, next)
+}
+
+// lostSetHolder loses the answer that a hold has ended.
+func lostSetHolder(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
+	l := take(t, w.bad, req("a"))
+	if err := w.good.Break(t.Context(), req("").Name, "a"); err != nil {
+		t.Fatalf("Break = %v", err)
+	}
+	lost := w.proxy.LoseAnswers(1, then, "snib.q:{"+req("").Name) // no renewal
+	if err := l.SetHolder(t.Context(), driver.Holder{}); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("SetHolder of a hold that was broken = %v, want ErrLost", err)
+	}
+	awaitClosed(t, lost, "the loss")
 }
 
 // lostWithdraw loses the answer to the withdrawal of a cancelled wait.

@@ -320,3 +320,20 @@ func TestReadersAreServedTogether(t *testing.T) {
 		t.Errorf("the first reader asks again: %s, and %v hold the lock, want a grant and both", got, holders)
 	}
 }
+
+// TestWaitBehindKept has a waiter behind a hold that MinHold keeps. Its end is known, so the waiter
+// does not poll as behind a client of another library.
+func TestWaitBehindKept(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	kept := request("job", "a", time.Minute)
+	kept.MinHold = time.Minute
+	free(t, take(t, d1, kept))
+	wait(t, d2, request("job", "b", time.Minute), 1)
+	before := node.Calls()["evalsha"]
+	time.Sleep(time.Second) // in which it would poll five times
+	if n := node.Calls()["evalsha"] - before; n > 3 {
+		t.Errorf("the waiter asked %d times in a second", n)
+	}
+}

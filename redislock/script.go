@@ -11,15 +11,13 @@ import (
 //
 // The scripts are the backend's state machine; docs/backends/redislock.md describes the keys
 // that they write. They use nothing beyond Redis 6.2, go by the server's clock only, and name
-// all their keys, which lie in one slot, except those of Redisson (script/redisson.lua). The files
-// say what their arguments and answers are.
+// all their keys, which lie in one slot. The files say what their arguments and answers are.
 var (
 	// requestScript serves a batch of requests.
 	requestScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "grace", "keys", "grant", "acquire", "release", // what a free lock needs
 		"contended", "entry", "found", "hint", "queue", "contend", // a held one
-		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "verify", "withdraw", "redisson", "break",
-		"made",
+		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "verify", "withdraw", "break", "made",
 		"batch")
 
 	// renewScript extends leases.
@@ -31,7 +29,7 @@ var (
 
 	// snapshotScript reads locks, ownScript finds them, and foreignScript reads keys that may be locks
 	// of other libraries. They write nothing.
-	snapshotScript = rediskit.NewScript(scripts, "redisson", "snapshot")
+	snapshotScript = rediskit.NewScript(scripts, "snapshot")
 	ownScript      = rediskit.NewScript(scripts, "own")
 	foreignScript  = rediskit.NewScript(scripts, "foreign")
 )

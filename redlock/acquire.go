@@ -262,17 +262,14 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	if a.topic != nil {
 		a.awaitCleanup(ctx, a.d.removeWaiter(a.d.allNodes(), &a.lock, a.req.ID))
 	}
-	switch {
-	case ctx.Err() == nil:
+	if ctx.Err() == nil {
 		return nil, err
-	case contention(err) != nil:
-		return nil, context.Cause(ctx)
 	}
 	return nil, driverkit.EndOfWait(context.Cause(ctx), err)
 }
 
-// contention returns what is known of the holders if the lock is held or several clients
-// compete for it, and nil otherwise.
+// contention returns what is known of the holders if a majority of the nodes has answered and some
+// have one, and nil otherwise.
 func contention(err error) *HeldError {
 	var held *HeldError
 	if split := (*splitError)(nil); errors.As(err, &split) {
@@ -284,8 +281,9 @@ func contention(err error) *HeldError {
 
 // noteWait tells the caller why a round failed.
 func (a *attempt) noteWait(err error) {
+	split, isSplit := errors.AsType[*splitError](err)
 	switch {
-	case contention(err) != nil:
+	case errors.Is(err, driver.ErrHeld), isSplit && split.contended: // soon somebody will hold it
 		a.req.NoteWait(nil)
 	case errors.Is(err, driver.ErrUnavailable):
 		a.req.NoteWait(err)

@@ -132,8 +132,7 @@ func (g *agent) checkNode(i int, r reply) (next time.Duration, admitted bool, er
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
 // on another connection.
 func (g *agent) probe(n *node) {
-	// A user's client detects dead connections itself.
-	if !n.hungFor(probeInterval) || n.callCtx.Done() != nil {
+	if !n.hungFor(probeInterval) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(g.d.life.Context(), g.d.conf.timeout)
@@ -291,7 +290,7 @@ func (d *Driver) readCountersAndAdmit(
 	}
 	run, mark := a.Ticket()
 	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
-		formatCounters(reading.Counters(0)),
+		formatCounters(reading.Counters()),
 		rediskit.Flag(f.operator))
 	return checkInterval, err == nil && text == "o", err
 }

@@ -345,6 +345,22 @@ func TestSplitVote(t *testing.T) {
 	if got := len(keysOn(t, c.nodes[2])); got != 0 {
 		t.Errorf("%d keys are left on the third node", got)
 	}
+	// The second node may have the lock of the first one or not, so nobody is known to hold it.
+	c.nodes[1].Kill()
+	waiting := request("x", "o", ttl)
+	told := make(chan error, 1)
+	waiting.OnWait = func(err error) {
+		select {
+		case told <- err:
+		default:
+		}
+	}
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, enough)
+	defer cancel()
+	_, err = d.Acquire(ctx, waiting)
+	checkError(t, "a wait for a node that is down", err, driver.ErrUnavailable, "enough")
+	checkError(t, "OnWait", <-told, driver.ErrUnavailable)
 }
 
 // A renewal brings a valid lease to nodes that have forgotten it or were away.

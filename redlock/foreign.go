@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -13,16 +12,14 @@ import (
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
-// A foreignLease is a lease that another process may have acquired, known by its id. The first
-// request reads the lock, to learn the nonce of the round that won the lease. All requests act on
-// keys with this nonce only. It is safe for concurrent use.
+// A foreignLease is a lease that another process may have acquired, known by its id. Each request
+// first reads the lock, to learn the nonce of the round that won the lease, and then acts on keys
+// with this nonce only. It is safe for concurrent use.
 type foreignLease struct {
 	d    *Driver
 	lock lock
 	id   string
 	ttl  time.Duration
-
-	confirmed atomic.Pointer[foundLease] // by a majority: a grant never has another nonce
 
 	mu    sync.Mutex
 	freed bool // a release has freed the lease, or may have done so
@@ -93,7 +90,6 @@ func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args 
 		append([]string{g.nonce}, args...)...)
 	switch {
 	case verdict == quorum.Won:
-		l.confirmed.Store(g)
 		return nil
 	case ended:
 		return driver.ErrLost
@@ -110,14 +106,10 @@ type foundLease struct {
 	read driver.Instant
 }
 
-// find reads the lock, unless a majority has confirmed the lease before. It returns
-// [driver.ErrLost] if no majority can have a lease with the id.
+// find reads the lock. It returns [driver.ErrLost] if no majority can have a lease with the id.
 func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
-	}
-	if g := l.confirmed.Load(); g != nil {
-		return g, nil
 	}
 	read := driver.Now()
 	s, err := l.d.readSnapshot(ctx, &l.lock)

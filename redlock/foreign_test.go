@@ -10,26 +10,6 @@ import (
 	"github.com/sniblock/snib/redlock"
 )
 
-// TestForeignLeaseIsReadOnce counts the requests to a node. Once a majority has confirmed the
-// lease, each renewal is one: the lease need not be looked up again.
-func TestForeignLeaseIsReadOnce(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	c.init(t)
-	d := open(t, c.servers)
-	acquire(t, d, request("x", "the id", time.Minute))
-	f := d.Lease("x", "the id", time.Minute)
-	livetest.Await(t, "first renewal", func() error { return renew(t, d, f) })
-	const renewals = 20
-	before := c.nodes[0].Calls()["evalsha"]
-	for range renewals {
-		_ = renew(t, d, f) // a busy machine may be late
-	}
-	if calls := c.nodes[0].Calls()["evalsha"] - before; calls > renewals+1 {
-		t.Errorf("%d requests for %d renewals", calls, renewals)
-	}
-}
-
 // TestForeignLeaseWithoutMajority says that the store is unavailable, and not that a lease is lost,
 // while no majority of the nodes answers.
 func TestForeignLeaseWithoutMajority(t *testing.T) {

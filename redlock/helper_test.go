@@ -44,14 +44,6 @@ func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease
 	return d.Acquire(within(t, testTimeout), req)
 }
 
-// checkHeld checks that another client holds the lock.
-func checkHeld(t testing.TB, d driver.Driver, req driver.Request, when string) {
-	t.Helper()
-	if l, err := tryAcquire(t, d, req); l != nil || !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.ID, l, err)
-	}
-}
-
 func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
 	t.Helper()
 	return d.Renew(within(t, testTimeout), []driver.Lease{l})[0].Err

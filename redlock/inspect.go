@@ -66,7 +66,7 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 		}
 		var one nodeSnapshot
 		if err := json.Unmarshal([]byte(r.text), &one); err != nil {
-			return nil, fmt.Errorf("%s: the script answered %q: %w", d.nodes[i].address, r.text, err)
+			return nil, fmt.Errorf("%s: the script's answer for a lock: %w", d.nodes[i].address, err)
 		}
 		s.answers = append(s.answers, one)
 	}

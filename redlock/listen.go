@@ -33,9 +33,8 @@ const (
 )
 
 // A listener receives messages about releases, and about leases that were broken by force, on
-// one connection to each node. It runs while somebody waits, or holds a lock for longer than
-// subscribeDelay, and idleTimeout longer. All messages are hints: the driver asks the nodes
-// before it acts on them.
+// one connection to each node. It runs while somebody waits or holds a lock, and idleTimeout
+// longer. All messages are hints: the driver asks the nodes before it acts on them.
 type listener struct {
 	d           *Driver
 	maxUnneeded int
@@ -43,7 +42,6 @@ type listener struct {
 	mu          sync.Mutex
 	topics      map[string]*topic // by channel
 	subscribers []*subscriber     // nil while nobody waits or holds
-	startTimer  *time.Timer       // starts the subscribers for leases; nil unless it runs
 	closed      bool
 }
 
@@ -89,9 +87,7 @@ func (l *listener) init(d *Driver) {
 func (l *listener) subscribe(ctx context.Context, lock *lock) *topic {
 	l.mu.Lock()
 	t := l.addUser(lock.waitersKey)
-	if l.subscribers == nil && !l.closed {
-		l.startSubscribers()
-	}
+	l.startSubscribers()
 	l.mu.Unlock()
 	timer := time.NewTimer(subscribeTimeout)
 	defer timer.Stop()
@@ -140,8 +136,11 @@ func (t *topic) removeUser() {
 	}
 }
 
-// startSubscribers starts a subscriber for each node. It is called with l.mu held.
+// startSubscribers starts a subscriber for each node, unless they run. It is called with l.mu held.
 func (l *listener) startSubscribers() {
+	if l.subscribers != nil || l.closed {
+		return
+	}
 	for _, n := range l.d.nodes {
 		s := &subscriber{l: l, node: n, wakeup: make(chan struct{}, 1)}
 		s.ctx, s.cancel = context.WithCancel(l.d.life.Context()) //nolint:fatcontext // one for each subscriber
@@ -190,9 +189,6 @@ func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	if l.startTimer != nil {
-		l.startTimer.Stop()
-	}
 	l.stopSubscribers()
 }
 

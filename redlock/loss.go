@@ -18,10 +18,6 @@ func breakChannel(nonce string) string {
 	return breakPrefix + id
 }
 
-// subscribeDelay is how long a driver holds leases before it subscribes to messages about their
-// loss. Shorter holds cost no connections.
-const subscribeDelay = 50 * time.Millisecond
-
 // After a hint, the holder checks its lease at once. It repeats the check while some nodes have
 // lost the lease and others still have it, because a break may not have reached a majority yet.
 // The pauses lie between these limits.
@@ -39,25 +35,7 @@ func (l *listener) addLease(le *lease) {
 	defer l.mu.Unlock()
 	le.topic = l.addUser(breakChannel(le.round.nonce))
 	le.topic.leases[le.round.nonce] = append(le.topic.leases[le.round.nonce], le)
-	if l.subscribers == nil && l.startTimer == nil && !l.closed {
-		l.startTimer = time.AfterFunc(subscribeDelay, l.startForLeases)
-	}
-}
-
-// startForLeases starts the subscribers if there is still a lease.
-func (l *listener) startForLeases() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.startTimer = nil
-	if l.subscribers != nil || l.closed {
-		return
-	}
-	for _, t := range l.topics {
-		if t.users > 0 {
-			l.startSubscribers()
-			return
-		}
-	}
+	l.startSubscribers()
 }
 
 // removeLease undoes addLease.

@@ -13,33 +13,6 @@ import (
 	"github.com/sniblock/snib/redlock"
 )
 
-// clients returns the cluster's nodes with clients, which wrap may change.
-func (c *cluster) clients(t testing.TB, wrap func(i int, c rueidis.Client) rueidis.Client) []redlock.Node {
-	t.Helper()
-	var nodes []redlock.Node
-	for i, o := range c.servers {
-		o.DisableCache, o.DisableRetry = true, true
-		client, err := rueidis.NewClient(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.Close)
-		nodes = append(nodes, redlock.Node{Address: o.InitAddress[0], Client: wrap(i, client)})
-	}
-	return nodes
-}
-
-// openClients is open with clients.
-func openClients(t testing.TB, nodes []redlock.Node) (d *redlock.Driver) {
-	t.Helper()
-	livetest.Await(t, "driver", func() (err error) {
-		d, err = redlock.New(t.Context(), nodes)
-		return err
-	})
-	t.Cleanup(func() { d.Close() })
-	return d
-}
-
 // A lossyClient loses requests and answers, and carries out some requests later than others that
 // were sent after them.
 type lossyClient struct {
@@ -48,6 +21,9 @@ type lossyClient struct {
 	rng  *rand.Rand
 	late sync.WaitGroup
 }
+
+// Close does nothing: what is late is still sent.
+func (c *lossyClient) Close() {}
 
 // lost is the result of a command whose connection was lost.
 func (c *lossyClient) lost() rueidis.RedisResult {
@@ -86,11 +62,24 @@ func TestContendUnderLoss(t *testing.T) {
 	c.init(t)
 	var drivers []*redlock.Driver
 	for seed := range uint64(3) {
-		d := openClients(t, c.clients(t, func(i int, client rueidis.Client) rueidis.Client {
+		clients := make(map[string]rueidis.Client)
+		for i, o := range c.servers {
+			o.DisableCache, o.DisableRetry = true, true
+			client, err := rueidis.NewClient(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
 			lossy := &lossyClient{Client: client, rng: rand.New(rand.NewPCG(seed, uint64(i)))} //nolint:gosec // it is repeatable
 			t.Cleanup(lossy.late.Wait)
-			return lossy
-		}))
+			clients[o.InitAddress[0]] = lossy
+		}
+		var d *redlock.Driver
+		livetest.Await(t, "driver", func() (err error) {
+			d, err = redlock.OpenClients(t.Context(), c.servers, clients)
+			return err
+		})
+		t.Cleanup(func() { d.Close() })
 		drivers = append(drivers, d)
 	}
 	livetest.Contend(t, drivers, 40, 300*time.Millisecond) // the TTL of a request that is late

@@ -51,13 +51,12 @@ type node struct {
 
 	wakeAgent func() // tells the agent to check this node
 
-	ctx     context.Context //nolint:containedctx // ends with the driver
-	callCtx context.Context //nolint:containedctx // that of calls: no caller's, because a connection is not given up with a caller
-	wakeup  chan struct{}   // has the capacity 1
+	ctx    context.Context //nolint:containedctx // ends with the driver
+	wakeup chan struct{}   // has the capacity 1
 
 	mu     sync.Mutex
 	client rueidis.Client        // nil without a connection
-	conns  map[*trackedConn]bool // open connections; empty for a user's client
+	conns  map[*trackedConn]bool // open connections
 	queue  []*command
 
 	// retryQueue has the commands that free locks and must be sent again, because the node was
@@ -308,10 +307,15 @@ func (cmd *command) deliver(answer string, err error) {
 func (n *node) execute(c *scriptCall, batch []*command) error {
 	client, err := n.connect()
 	if err != nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, cmd := range batch {
+			cmd.state = unsent
+		}
 		return err
 	}
 	c.write(n.cluster, n.address, batch)
-	answers, err := n.eval(client, c)
+	answers, err := eval(client, c)
 	switch {
 	case err != nil:
 		return err
@@ -324,12 +328,13 @@ func (n *node) execute(c *scriptCall, batch []*command) error {
 	return nil
 }
 
-// eval makes a call. If the server does not know the script, eval sends its text.
-func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
-	r := client.Do(n.callCtx, c.evalsha(client.B()))
+// eval makes a call. If the server does not know the script, eval sends its text. The call has no
+// context of a caller: a connection is not given up with a caller.
+func eval(client rueidis.Client, c *scriptCall) ([]string, error) {
+	r := client.Do(context.Background(), c.evalsha(client.B()))
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
 		b := client.B().Eval().Script(c.script.Text()).Numkeys(int64(len(c.keys)))
-		r = client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
+		r = client.Do(context.Background(), b.Key(c.keys...).Arg(c.args...).Build())
 	}
 	return r.AsStrSlice()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // These errors say why a node that answers takes no part.
@@ -36,7 +37,7 @@ func (e *noMajorityError) Unwrap() []error { return e.matches }
 func (d *Driver) noMajority(errs []error) error {
 	e := &noMajorityError{matches: []error{errNoMajority}}
 	var why []string
-	remedy, denied := "", 0
+	remedy, denied, full := "", 0, 0
 	for i, err := range errs {
 		if err == errDown { //nolint:errorlint // as we gave it
 			err = cmp.Or(d.nodes[i].downReason(), err)
@@ -57,6 +58,8 @@ func (d *Driver) noMajority(errs []error) error {
 			e.keptOut++
 		case isPermanent(err):
 			denied++
+		case strings.Contains(answerOf(err), rediskit.TooManyClients):
+			full++
 		}
 	}
 	e.text = fmt.Sprintf("%d of %d nodes take part, which is no majority", len(d.nodes)-len(why), len(d.nodes))
@@ -67,6 +70,9 @@ func (d *Driver) noMajority(errs []error) error {
 		return e
 	}
 	e.matches = append(e.matches, driver.ErrUnavailable)
+	if len(d.nodes)-full < d.params.Quorum() {
+		e.matches = append(e.matches, driver.ErrFull)
+	}
 	e.text = driver.ErrUnavailable.Error() + ": " + e.text
 	if remedy != "" {
 		e.text += fmt.Sprintf("%sthey take part within %v", remedy, d.params.Quarantine().Round(time.Second))

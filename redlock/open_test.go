@@ -75,9 +75,6 @@ func TestOpenRefuses(t *testing.T) {
 			checkError(t, "Open", err, driver.ErrInvalid, tt.says)
 		})
 	}
-	nodes := []redlock.Node{{Address: "a:1"}, {Address: "b:1"}, {Address: "c:1"}}
-	_, err := redlock.New(t.Context(), nodes)
-	checkError(t, "New without clients", err, driver.ErrInvalid, "no client")
 }
 
 func port(n *redistest.Node) string { return n.Addr()[len("127.0.0.1:"):] }
@@ -161,41 +158,6 @@ func TestLateNodeIsChecked(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestNew checks that New uses the caller's clients, and that Close leaves them open.
-func TestNew(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	c.init(t)
-	var nodes []redlock.Node
-	for _, o := range c.servers {
-		client, err := rueidis.NewClient(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.Close)
-		nodes = append(nodes, redlock.Node{Address: o.InitAddress[0], Client: client})
-	}
-	d, err := redlock.New(t.Context(), nodes)
-	if err != nil {
-		t.Fatalf("New = %v", err)
-	}
-	l := acquire(t, d, request("x", "a", time.Minute))
-	if err := renew(t, d, l); err != nil {
-		t.Errorf("Renew = %v", err)
-	}
-	checkHeld(t, open(t, c.servers), request("x", "b", ttl), "while a driver on the user's clients holds it")
-	release(t, l)
-	if err := d.Close(); err != nil {
-		t.Errorf("Close = %v", err)
-	}
-	awaitNoKeys(t, c.nodes...)
-	for _, n := range nodes {
-		if err := n.Client.Do(t.Context(), n.Client.B().Ping().Build()).Error(); err != nil {
-			t.Errorf("the user's client after Close: %v", err)
-		}
-	}
 }
 
 // TestInit checks that Init may be called again, and refuses nodes that are unreachable, have

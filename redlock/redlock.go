@@ -41,16 +41,6 @@ const (
 	forever = 24 * time.Hour
 )
 
-// A Node is one of N independent Redis servers, with a client for it.
-type Node struct {
-	// Address names the node. It must be the same for all clients, because they must agree on
-	// the list of addresses.
-	Address string
-
-	// Client connects to this server only.
-	Client rueidis.Client
-}
-
 // A Driver keeps leases on a majority of N independent Redis servers.
 type Driver struct {
 	params   quorum.Params
@@ -103,7 +93,7 @@ func newDialingDriver(servers []rueidis.ClientOption, opts []Option) (*Driver, e
 		if len(o.InitAddress) != 1 {
 			return nil, driver.Invalidf("options of node %d: they have %d addresses, want one", i+1, len(o.InitAddress))
 		}
-		n := &node{address: o.InitAddress[0], callCtx: context.Background()}
+		n := &node{address: o.InitAddress[0]}
 		o = nodeOptions(o)
 		o.DialCtxFn = n.dialFor(o)
 		n.dial = func(context.Context) (rueidis.Client, error) { return rueidis.NewClient(o) }
@@ -128,32 +118,6 @@ func nodeOptions(o rueidis.ClientOption) rueidis.ClientOption {
 	}
 	return o
 }
-
-// New returns a driver that uses the caller's clients, which Close leaves open. Otherwise it
-// behaves as [Open]. If a client gives up on a server that hangs for longer than 5 s after that
-// (ConnWriteTimeout), it may leave locks there until their TTL ends.
-func New(ctx context.Context, members []Node, opts ...Option) (*Driver, error) {
-	nodes := make([]*node, len(members))
-	for i, m := range members {
-		if m.Client == nil {
-			return nil, driver.Invalidf("node %q: it has no client", m.Address)
-		}
-		nodes[i] = &node{
-			address: m.Address,
-			dial:    func(context.Context) (rueidis.Client, error) { return borrowedClient{m.Client}, nil },
-		}
-	}
-	d, err := newDriver(nodes, opts)
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, d)
-}
-
-// A borrowedClient is a client that the driver must not close.
-type borrowedClient struct{ rueidis.Client }
-
-func (borrowedClient) Close() {}
 
 // start starts the driver's goroutines and waits until a majority of the nodes answers.
 func start(ctx context.Context, d *Driver) (*Driver, error) {
@@ -194,9 +158,6 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 		n.index, n.cluster, n.timeout = i, d.cluster, conf.timeout
 		n.handshake, n.wakeAgent, n.ctx, n.wakeup = d.handshake, d.agent.wakeLoop, d.sendCtx, make(chan struct{}, 1)
 		n.conns = make(map[*trackedConn]bool)
-		if n.callCtx == nil {
-			n.callCtx = d.sendCtx //nolint:fatcontext // it does not grow; a user's client may hang for as long as it likes
-		}
 	}
 	return d, nil
 }

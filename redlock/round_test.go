@@ -1,12 +1,18 @@
 package redlock
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
+	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
 // TestParseMillis reads what nodes say of the remaining time of a key. Anybody who may write to a
@@ -80,6 +86,33 @@ func TestNewestDescription(t *testing.T) {
 			if st := two.status("job"); len(st.Holders) != 1 || st.Holders[0].Holder.Label != want {
 				t.Errorf("without node %d, Status = %+v, want the label %s", i, st, want)
 			}
+		}
+	}
+}
+
+// TestNeverConnected fails to connect to a node for a release. When the node is back, its answer
+// that it does not have the lease must not pass for the success of that try.
+func TestNeverConnected(t *testing.T) {
+	n := &node{ctx: t.Context(), dial: func(context.Context) (rueidis.Client, error) { return nil, syscall.ECONNREFUSED }}
+	l, free := lockOf("x"), new(command)
+	free.set(codeFree, &l, "nonce ", "0")
+	n.queue = []*command{free}
+	batch := n.nextBatch(nil)
+	n.fail(batch, n.execute(new(scriptCall), batch))
+	if free.maybeExecuted || !slices.Contains(n.queue, free) {
+		t.Errorf("after the release was not sent, it is queued: %v, perhaps executed: %t", n.queue, free.maybeExecuted)
+	}
+}
+
+// TestFullNodes checks that a majority that has too many clients makes the store full, and that a
+// minority does not.
+func TestFullNodes(t *testing.T) {
+	d := &Driver{params: quorum.Params{Nodes: 3, MaxTTL: time.Minute}, nodes: []*node{{}, {}, {}}}
+	full := rediskit.Refusal("ERR max number of clients reached")
+	for _, errs := range [][]error{{full, full, nil}, {full, errWaiting, nil}} {
+		want := errs[1] == full //nolint:errorlint // as we gave it
+		if err := d.noMajority(errs); errors.Is(err, driver.ErrFull) != want || !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%v, which matches ErrFull: %t, want ErrUnavailable and %t", err, !want, want)
 		}
 	}
 }

@@ -213,7 +213,7 @@ func (m *twin) compareCounters() {
 	cmd := new(command)
 	cmd.set('c', noLock())
 	m.buf.write(m.node.cluster, m.node.address, []*command{cmd})
-	answers, err := m.node.eval(m.node.client, &m.buf)
+	answers, err := eval(m.node.client, &m.buf)
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -212,12 +212,7 @@ func plantRedisson(node *redistest.Node) []string {
 	node.Must("PEXPIRE", "redisson-held", 3_600_000)
 	node.Must("HSET", "redisson-rw", "mode", "write", owner+":write", 2)
 	node.Must("HSET", "redisson-no-lock", owner, 1, "name", "x")
-	now := time.Now().UnixMilli()
-	for name, ends := range map[string]int64{"alive": now + 60_000, "gone": now - 60_000} {
-		node.Must("RPUSH", "redisson_lock_queue:{"+name+"}", owner)
-		node.Must("ZADD", "redisson_lock_timeout:{"+name+"}", ends, owner)
-	}
-	return []string{"redisson-left", "redisson-rw", "redisson_lock_queue:{gone}"}
+	return []string{"redisson-left", "redisson-rw"}
 }
 
 // plantQueue writes a queue of two waiters on another host. The first came waited ago, and sent

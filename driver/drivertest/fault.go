@@ -176,12 +176,13 @@ func stallClauses() []clause {
 }
 
 // givenUpLate gives up a request that is on its way, and delivers it when the store has got all
-// that the driver could send on other connections.
+// that the driver could send on other connections. The cause looks like a refusal, as that of an
+// errgroup may if another lock is held.
 func givenUpLate(t *trial) {
 	d1, d2 := t.open(), t.open()
 	t.release(t.acquire(d1, t.req("a"))) // the driver has its connections
 	bounded := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeoutCause(t.ctx, 5*t.wakeLimit(), errGone)
+		return context.WithTimeoutCause(t.ctx, 5*t.wakeLimit(), driver.ErrHeld)
 	}
 	deliver := t.h.Stall(t.T, d1)
 	ctx, cancel := bounded()

@@ -46,8 +46,10 @@ func (c *conn) IsCluster() bool { return c.cluster != nil }
 // IsSentinel recognises a client of [redis.NewFailoverClient] by the address in its options.
 func (c *conn) IsSentinel() bool {
 	client, ok := c.client.(*redis.Client)
-	return ok && client.Options().Addr == "FailoverClient"
+	return ok && isSentinel(client.Options())
 }
+
+func isSentinel(o *redis.Options) bool { return o.Addr == "FailoverClient" }
 
 func (c *conn) Close() { _ = c.client.Close() } // nobody can do anything about the error
 

@@ -11,32 +11,19 @@
 // Locks, keys and promises are those of package redislock. Processes that use this package,
 // rueidis or a URL share locks.
 //
-// # Connections
-//
 // A driver has a pool of its own, with the options of the client. So commands of the program that
-// block, or that are slow, never keep a renewal waiting, however many connections they use. Hooks
-// of the client don't see the driver's commands. While it waits, or holds something for long, a
-// driver uses one more connection for subscriptions; in a Cluster it uses one for each slot in
-// which it waits.
-//
-// # Clients
+// block, or that are slow, never keep a renewal waiting. Hooks of the client don't see the driver's
+// commands. While it waits, or holds something for long, a driver uses one more connection for
+// subscriptions; in a Cluster it uses one for each slot in which it waits.
 //
 // A [redis.Client] is one server, or a master behind Sentinel ([redis.NewFailoverClient]). A
 // [redis.ClusterClient] is a Cluster. Other clients are rejected: a [redis.Ring] because its
 // servers know nothing of one another, and a client of [redis.NewFailoverClusterClient] because
 // it treats servers as a Cluster that are not one.
 //
-// # Repeated commands
-//
-// go-redis sends a command again when a connection breaks before the answer has come
-// (MaxRetries, 3 times by default). A lock that was granted would then appear to be held by
-// somebody else. The commands of this package are exempt from that, whatever the client's
-// settings. Only the driver repeats them, in a way that the server recognises.
-//
-// # Deadlines
-//
-// The driver's client observes the deadlines of contexts (ContextTimeoutEnabled), whatever the
-// client's settings. After that, or after ReadTimeout, it closes the connection of the call.
+// Whatever the client's settings, go-redis repeats none of the driver's commands: a lock that was
+// granted would then appear to be held by somebody else. It observes the deadlines of contexts, and
+// behind Sentinel it asks for the master again every 10 s.
 package goredis
 
 import (
@@ -49,6 +36,10 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 )
+
+// masterMaxAge is how long a connection is used before the client asks the Sentinels for the master
+// again: the old one may be cut off from them, and still answer.
+const masterMaxAge = 10 * time.Second
 
 // dialTimeout bounds the check of a Cluster that New makes before the driver's own.
 const dialTimeout = 5 * time.Second
@@ -76,9 +67,13 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 	return redislock.NewConn(ctx, c, opts...)
 }
 
-// ownClient returns a client for the driver that connects as the program's client does.
+// ownClient returns a client for the driver that connects as the program's client does. After a
+// failover, go-redis closes the connections of the program's client only.
 func ownClient(program *redis.Client) *redis.Client {
 	o := *program.Options()
+	if isSentinel(&o) {
+		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = masterMaxAge, 0
+	}
 	o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout), true
 	o.MinIdleConns, o.MaxActiveConns = 0, 0
 	o.PushNotificationProcessor = nil // that of the program's client

@@ -215,6 +215,40 @@ func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) 
 	}
 }
 
+// TestUnawareMaster replaces a master that nobody can tell of it, and that stays reachable. What a
+// waiter sends and hears must go to the new one: two masters may grant a lock twice.
+func TestUnawareMaster(t *testing.T) {
+	t.Parallel()
+	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+	d := open(t, dialSentinel(t, s, nil), redislock.FailoverGrace(false))
+	a, b := request("lock", "a"), request("lock", "b")
+	a.TTL = time.Hour
+	livetest.Acquire(t, d, a)
+	go func() { _, _ = d.Acquire(t.Context(), b) }() // until the test ends
+	listens := func(n *redistest.Node) bool { return len(n.Must("PUBSUB", "CHANNELS", "snib.c:*").([]any)) > 0 }
+	old := s.Master()
+	livetest.Await(t, "subscription", func() error {
+		if !listens(old) {
+			return errors.New("the master has none")
+		}
+		return nil
+	})
+	old.Must("ACL", "SETUSER", "default", "-replicaof", "-slaveof")
+	master := s.Failover()
+	master.Must("SET", "mark", "of the new master")
+	livetest.Await(t, "request and subscription at the new master", func() error {
+		st, err := d.Status(t.Context(), "mark")
+		if err != nil || len(st.Holders) == 0 || !listens(master) || listens(old) {
+			return fmt.Errorf("Status = %+v, %w; subscribed to the new master: %t, to the old one: %t", st, err,
+				listens(master), listens(old))
+		}
+		return nil
+	})
+	if role := old.Must("ROLE").([]any)[0]; role != "master" {
+		t.Errorf("the old master is a %v, and has cut its clients", role)
+	}
+}
+
 // TestSavedOnTheSameConnection makes a server forget the scripts, and takes and renews a lock with
 // DurableAOF. Each script is followed by a WAITAOF on its own connection, also one that goes again
 // with its text.

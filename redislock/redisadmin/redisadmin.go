@@ -17,13 +17,9 @@ type Admin interface {
 	Servers(ctx context.Context) ([]Server, error)
 
 	// Strangers calls yield for each abandoned key of another lock library that begins with
-	// prefix, until yield returns false:
-	//
-	//   - locks without an end: hashes of Redisson, and strings of SET NX clients in the formats
-	//     of redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock, madelson's
-	//     DistributedLock, pottery, ShedLock and Spring;
-	//   - queues of Redisson's fair lock that are blocked by a waiter whose time is over or
-	//     unknown.
+	// prefix, until yield returns false: each hash of Redisson without an end, and each string of
+	// SET NX clients in the formats of redis-py, redsync, bsm/redislock, node-redlock, redlock-rb,
+	// aioredlock, madelson's DistributedLock, pottery, ShedLock and Spring.
 	//
 	// A string counts as a lock if its value has the format of one of those libraries and its
 	// key confirms it: the key begins with the library's prefix or contains the word lock,

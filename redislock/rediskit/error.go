@@ -42,6 +42,9 @@ func IsDenied(text string) bool {
 	return strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
 }
 
+// TooManyClients is in the error of a server that has reached its maxclients.
+const TooManyClients = "max number of clients reached"
+
 // CheckID rejects the id of a request that can't be stored unchanged, with [driver.ErrInvalid]. The
 // error does not show the id, which is a secret.
 func CheckID(id string) error {

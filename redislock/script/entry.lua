@@ -40,7 +40,7 @@ local function parseRequest(text)
 end
 
 local function parseGrant(json)
-  local grant = string.find(json, '^[^,]*"snib":2,') and parseRequest(json)
+  local grant = string.find(json, '^[^,]*,?"snib":2,') and parseRequest(json)
   if grant then grant.token = numberIn(json, 'token') end
   return grant or nil
 end

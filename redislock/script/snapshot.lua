@@ -1,7 +1,6 @@
 -- Reads locks, their holders and their waiters. It writes nothing.
 --
 -- KEYS    for each lock: the lock, its grants, its queue
--- Expects redissonName
 -- Answer  for each lock a JSON object:
 --           type, left  type of the lock's key, and what PTTL says of it
 --           now         the server's clock, in microseconds
@@ -9,8 +8,6 @@
 --           grants      entries of the holders of a shared lock or semaphore
 --           fields      fields and values, in turn, of the lock's key, if that is a hash of at
 --                       most 64 fields that the user may read
---           threads     the first 1,000 threads that wait for that hash if it is a fair lock of
---                       Redisson
 --           line        scores of the waiters, in order of arrival
 --           requests    requests of the same waiters, each after the time of its last heartbeat
 
@@ -32,9 +29,6 @@ for k = 1, #KEYS, 3 do
     local size = tonumber(redis.pcall('HLEN', KEYS[k]))
     local fields = size and size <= 64 and redis.pcall('HGETALL', KEYS[k]) or {}
     if #fields > 0 then seen.fields = fields end
-    local queue = redissonName('redisson_lock_queue', KEYS[k])
-    local threads = redis.pcall('LRANGE', queue, 0, 999)
-    if #threads > 0 then seen.threads = threads end
   end
   local waiters = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
   local line, requests, heard = {}, {}, {}

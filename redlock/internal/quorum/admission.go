@@ -182,10 +182,5 @@ func (r *Reading) MajorityLost() bool {
 	return r.params.Nodes-1-r.unadmitted.Len() < r.params.Quorum()
 }
 
-// Counters returns, by stripe, the greatest counters that were read, but at least floor.
-func (r *Reading) Counters(floor uint64) Counters {
-	for i := range r.counters {
-		r.counters[i] = max(r.counters[i], floor)
-	}
-	return r.counters
-}
+// Counters returns, by stripe, the greatest counters that were read.
+func (r *Reading) Counters() Counters { return r.counters }

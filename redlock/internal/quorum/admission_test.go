@@ -158,19 +158,9 @@ func TestReading(t *testing.T) {
 			if got := r.MajorityLost(); got != tt.lost {
 				t.Errorf("a majority has forgotten: %v, want %v", got, tt.lost)
 			}
-			if got := r.Counters(0); tt.read != nil && !slices.Equal(got, tt.read) {
+			if got := r.Counters(); tt.read != nil && !slices.Equal(got, tt.read) {
 				t.Errorf("counters %v, want %v", got, tt.read)
 			}
 		})
-	}
-}
-
-// TestFloor checks that floor replaces smaller counters, and no others.
-func TestFloor(t *testing.T) {
-	r := nodes(3).Reading(0, 3)
-	// The node is not admitted, but a greater counter is never wrong.
-	r.Answer(1, false, quorum.Counters{5, 20, 0})
-	if got, want := r.Counters(10), (quorum.Counters{10, 20, 10}); !slices.Equal(got, want) {
-		t.Errorf("counters %v, want %v", got, want)
 	}
 }

@@ -33,8 +33,6 @@ func (p Params) Check() error {
 		return driver.Invalidf(
 			"number of nodes: Redlock needs an odd number of nodes, got %d: as many may fail of %d, and the majority is smaller",
 			p.Nodes, p.Nodes-1)
-	case p.MaxTTL <= 0:
-		return driver.Invalidf("MaxTTL: the longest TTL is %v, want a positive one", p.MaxTTL)
 	}
 	return nil
 }

@@ -13,41 +13,26 @@ import (
 
 func TestCheck(t *testing.T) {
 	tests := []struct {
-		nodes  int
-		maxTTL time.Duration
-		want   string // in the error; empty for none
+		nodes int
+		want  string // in the error; empty for none
 	}{
-		{3, time.Second, ""},
-		{5, time.Nanosecond, ""},
-		{15, time.Second, ""},
-		{0, time.Second, "at least 3 nodes, got 0"},
-		{1, time.Second, "at least 3 nodes, got 1"},
-		{2, time.Second, "at least 3 nodes, got 2"},
-		{-3, time.Second, "at least 3 nodes, got -3"},
-		{4, time.Second, "odd number of nodes, got 4: as many may fail of 3"},
-		{17, time.Second, "at most 15 nodes, got 17"},
-		{3, 0, "longest TTL is 0s"},
-		{3, -time.Second, "longest TTL is -1s"},
+		{3, ""},
+		{5, ""},
+		{15, ""},
+		{0, "at least 3 nodes, got 0"},
+		{1, "at least 3 nodes, got 1"},
+		{2, "at least 3 nodes, got 2"},
+		{-3, "at least 3 nodes, got -3"},
+		{4, "odd number of nodes, got 4: as many may fail of 3"},
+		{17, "at most 15 nodes, got 17"},
 	}
 	for _, tt := range tests {
-		err := quorum.Params{Nodes: tt.nodes, MaxTTL: tt.maxTTL}.Check()
+		err := nodes(tt.nodes).Check()
 		switch {
 		case tt.want == "" && err != nil:
-			t.Errorf("%d nodes, %v: %v", tt.nodes, tt.maxTTL, err)
+			t.Errorf("%d nodes: %v", tt.nodes, err)
 		case tt.want != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.want)):
-			t.Errorf("%d nodes, %v: error %v, want ErrInvalid with %q", tt.nodes, tt.maxTTL, err, tt.want)
-		}
-	}
-}
-
-func TestQuorum(t *testing.T) {
-	for n, want := range map[int]int{3: 2, 5: 3, 7: 4, 15: 8} {
-		got := nodes(n).Quorum()
-		if got != want {
-			t.Errorf("the majority of %d is %d, want %d", n, got, want)
-		}
-		if 2*got <= n || 2*(got-1) > n {
-			t.Errorf("%d of %d: two of them need not meet, or fewer would do", got, n)
+			t.Errorf("%d nodes: error %v, want ErrInvalid with %q", tt.nodes, err, tt.want)
 		}
 	}
 }

@@ -152,10 +152,14 @@ func (a *agent) read(node int, got func(quorum.Counters)) {
 		a.exchange[node]++
 		switch {
 		case reading.Verdict() == quorum.Won:
-			got(reading.Counters(0))
+			got(reading.Counters())
 		case reading.MajorityLost() && a.w.cell.byTime:
 			a.w.log(a.name, "goes by time: a majority has forgotten")
-			got(reading.Counters(a.micros()))
+			c, floor := reading.Counters(), a.micros()
+			for i := range c {
+				c[i] = max(c[i], floor)
+			}
+			got(c)
 		}
 		if exchange+1 == a.exchange[node] { // nothing was sent
 			a.after(checkInterval, func() { a.checkNode(node) })
