@@ -159,7 +159,7 @@ func (l *listener) isDeaf(s *subscription) bool {
 	l.mu.Lock()
 	isConnected := s.isConnected
 	l.mu.Unlock()
-	if !isConnected || l.d.conn.IsCluster() { // there, PUBLISH counts the subscribers of one of many servers
+	if !isConnected || !l.d.conn.IsSentinel() { // only there, commands leave a server that still answers
 		return false
 	}
 	ctx, cancel := context.WithTimeout(l.d.life.Context(), ioTimeout)
