@@ -260,7 +260,6 @@ func TestPausesOfAnswers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					req.Header.Set("Accept", wire.TypeLines)
 					began := time.Now()
 					resp, err := transport.RoundTrip(req)
 					if err != nil {

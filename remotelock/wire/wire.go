@@ -50,7 +50,6 @@ const (
 	TypeJSON    = "application/json"
 	TypeProblem = "application/problem+json"
 	TypeLines   = "application/x-ndjson"
-	TypeEvents  = "text/event-stream"
 )
 
 // The limits of the API. A service may have others for the rest.
@@ -60,7 +59,6 @@ const (
 	MaxLabel  = 1024 // bytes
 	MaxReason = 1024 // bytes
 	MaxLeases = 5000 // in one batch of renewals
-	MaxPage   = 1000 // locks in one page of a list
 	MaxTokens = 128  // that a hold can use; each puts those of the store ahead of its clock by 1 µs
 )
 
@@ -266,12 +264,6 @@ type Waiter struct {
 	Shared bool   `json:"shared,omitempty"`
 	Process
 	Waited int64 `json:"waited_ms"`
-}
-
-// A Page is a part of the list of all locks, in the order of their names.
-type Page struct {
-	Locks []Lock `json:"locks"`
-	After string `json:"after,omitempty"` // for the next page; empty: there is none
 }
 
 // An Event is one message of a stream of events. A stream that does not go on behind a known

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -255,12 +256,16 @@ prefixes = [""]
 `, tokens, nil)
 	red, blue := s.acquire(tokens["red"], "deploy", "a"), s.acquire(tokens["blue"], "deploy", "b")
 	names := func(token, query string) []string {
-		var page wire.Page
-		s.send("GET", wire.PathLocks+query, token, nil).decode(t, &page)
+		lines := json.NewDecoder(strings.NewReader(s.send("GET", wire.PathLocks+query, token, nil).body))
 		var all []string
-		for _, l := range page.Locks {
+		for lines.More() {
+			var l wire.Lock
+			if err := lines.Decode(&l); err != nil {
+				t.Fatal(err)
+			}
 			all = append(all, l.Name)
 		}
+		slices.Sort(all)
 		return all
 	}
 	for _, tt := range []struct{ who, query, want string }{
@@ -307,7 +312,7 @@ verbs = ["read", "acquire"]
 namespace = "blue"
 `, tokens, nil)
 	listen := func(token string) (next func() wire.Event) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+wire.PathEvents+"?format=ndjson", nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+wire.PathEvents, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

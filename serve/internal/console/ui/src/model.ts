@@ -95,8 +95,8 @@ export class Model {
     let timer = setTimeout(end, silence);
     const began = Date.now();
     try {
-      const after = this.id ? "&after=" + encodeURIComponent(this.id) : "";
-      const answer = await request("v1/events?format=ndjson" + after, { signal: link.signal });
+      const after = this.id ? "?after=" + encodeURIComponent(this.id) : "";
+      const answer = await request("v1/events" + after, { signal: link.signal });
       const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       let next: Map<string, Seen> | undefined;
