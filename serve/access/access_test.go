@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,7 +154,7 @@ dns = "backup.example.com"
 verbs = ["read"]
 prefixes = [""]
 [certificate.ops]
-subject = "CN=ops,O=Example"
+uri = "spiffe://example/ops"
 verbs = ["read"]
 prefixes = [""]
 `)
@@ -194,6 +195,7 @@ prefixes = [""]
 		{"TwoHeaders", twice, ""},
 		{"InURL", inURL, ""},
 		{"Certificate", withCert(x509.Certificate{DNSNames: []string{"x", "backup.example.com"}}), "certificate.backup"},
+		{"CertificateByURI", withCert(x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "example", Path: "/ops"}}}), "certificate.ops"},
 		{"OtherCertificate", withCert(x509.Certificate{DNSNames: []string{"backup.example.com.evil"}}), ""},
 		{"UnverifiedCertificate", unverified, ""},
 		{"EndedCertificate", withCert(x509.Certificate{DNSNames: []string{"backup.example.com"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Second)}), ""},
@@ -233,8 +235,8 @@ func TestReload(t *testing.T) {
 	p := a.admit(request(token))
 
 	a.write(policy + "[token.x]\nverb = 1\n")
-	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), a.file+": line 6") {
-		t.Errorf("Reload of a bad policy = %v, want the file and the line", err)
+	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), a.file+": token.x.verb: ") {
+		t.Errorf("Reload of a bad policy = %v, want the file and the setting", err)
 	}
 	if !a.May(p, serve.VerbRead, "x") {
 		t.Error("after a bad policy the good one is gone")
