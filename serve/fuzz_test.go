@@ -30,7 +30,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add("GET", path, "")
 		f.Add("POST", path, "")
 	}
-	s, err := New(memlock.New(), Options{MaxWait: 1, Fence: new(fence.Memory)})
+	s, err := New(memlock.New(), Options{limits: limits{wait: 1}, Fence: new(fence.Memory)})
 	if err != nil {
 		f.Fatal(err)
 	}

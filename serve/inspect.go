@@ -98,10 +98,10 @@ func lockOf(p *Principal, st driver.Status) wire.Lock {
 // showIDs adds the ids to a lock, for an administrator.
 func showIDs(l *wire.Lock, st driver.Status) {
 	for i, h := range st.Holders {
-		l.Holders[i].ID = ClientID(h.ID)
+		l.Holders[i].ID = parseID(h.ID).client
 	}
 	for i, w := range st.Waiters {
-		l.Waiters[i].ID = ClientID(w.ID)
+		l.Waiters[i].ID = parseID(w.ID).client
 	}
 }
 
@@ -215,7 +215,7 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 			API: wire.Version, Program: wire.ProgramVersion(), ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
-			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout),
+			MaxWait: wire.Millis(s.opts.limits.wait), PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout),
 			Assumptions: append([]string{}, s.info.Assumptions...), Unmet: s.info.Unmet,
 		})
 	})

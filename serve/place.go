@@ -21,7 +21,7 @@ func (k placeKey) isOf(inStore string) bool {
 }
 
 // A place is an acquisition that goes through this replica. A request of the client is a poll of
-// it. Between two polls it stays for [Options.PlaceTimeout]. Package waiting decides what becomes
+// it. Between two polls it stays for limits.placeTimeout. Package waiting decides what becomes
 // of it.
 type place struct {
 	s         *Service
@@ -107,7 +107,7 @@ func (p *place) doLocked(a waiting.Action) {
 	case waiting.Cancel:
 		p.cancel(errGivenUp)
 	case waiting.StartTimer:
-		p.timer = time.AfterFunc(s.opts.PlaceTimeout, func() { p.on(waiting.ClientGone) })
+		p.timer = time.AfterFunc(s.opts.limits.placeTimeout, func() { p.on(waiting.ClientGone) })
 	case waiting.StopTimer:
 		p.stopTimerLocked()
 	case waiting.AnswerGrant:

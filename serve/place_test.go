@@ -84,7 +84,7 @@ func TestPlaceOfAnotherKind(t *testing.T) {
 // others from theirs.
 func TestPlaceEnds(t *testing.T) {
 	store := new(memlock.Store)
-	r := startReplica(t, store, Options{PlaceTimeout: brief})
+	r := startReplica(t, store, Options{limits: limits{placeTimeout: brief}})
 	g := r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	awaitStatus(t, store, "job", "end of the place", func(st driver.Status) bool { return len(st.Waiters) == 0 })
@@ -254,7 +254,7 @@ func answerLost(t *testing.T, kind wire.Acquire, waited, behind bool) {
 // the client has not fetched, and that it may give up. The client must not get that grant.
 func TestGivenUpElsewhere(t *testing.T) {
 	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{PlaceTimeout: 500 * time.Millisecond}), startReplica(t, store, Options{})
+	r1, r2 := startReplica(t, store, Options{limits: limits{placeTimeout: 500 * time.Millisecond}}), startReplica(t, store, Options{})
 	g := r1.acquire(msg("job", "a"))
 	r1.queue(msg("job", "b"))
 	r1.release(g)
@@ -483,7 +483,7 @@ func TestHolderFailsLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
 				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}}
-				s := newService(t, fault.Wrap(store, plan), Options{PlaceTimeout: time.Second})
+				s := newService(t, fault.Wrap(store, plan), Options{limits: limits{placeTimeout: time.Second}})
 				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 				if err != nil {
 					t.Fatal(err)
@@ -630,7 +630,7 @@ func TestRepeatedPoll(t *testing.T) {
 
 // TestPlacesAreBounded checks that places count whose clients are between two requests.
 func TestPlacesAreBounded(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{MaxWaits: 2, PlaceTimeout: time.Hour})
+	r := startReplica(t, new(memlock.Store), Options{limits: limits{places: 2, placeTimeout: time.Hour}})
 	r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))
@@ -648,7 +648,7 @@ func TestPlacesAreBounded(t *testing.T) {
 // TestPlacesOfNamespaces checks that the waiters of one namespace leave places for others.
 func TestPlacesOfNamespaces(t *testing.T) {
 	store, access := new(memlock.Store), &testAccess{prefix: "evil/"}
-	r := startReplica(t, store, Options{MaxWaits: 4, PlaceTimeout: time.Hour, Access: access})
+	r := startReplica(t, store, Options{limits: limits{places: 4, placeTimeout: time.Hour}, Access: access})
 	r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))

@@ -19,7 +19,7 @@ var serveMutants = []mutant{
 	{
 		guarantee: "places of clients", pkg: "serve",
 		in:    "place.doLocked",
-		old:   "p.timer = time.AfterFunc(s.opts.PlaceTimeout,",
+		old:   "p.timer = time.AfterFunc(s.opts.limits.placeTimeout,",
 		new:   "p.timer = time.AfterFunc(0,",
 		tests: "TestPlaceIsKept",
 	},
