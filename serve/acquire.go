@@ -46,7 +46,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	}
 	var waits *waitingError
 	switch {
-	case errors.As(err, &waits):
+	case errors.As(err, &waits) && msg.Wait > 0:
 		return s.answerQueued(w, r, p, key, &msg, waits.ahead)
 	case errors.Is(err, driver.ErrHeld):
 		return s.refusal(r.Context(), p, key.name, &msg)

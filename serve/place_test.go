@@ -25,6 +25,7 @@ func TestPlaceIsKept(t *testing.T) {
 	g := r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))
+	r.post(wire.PathAcquire, msg("job", "c"), http.StatusLocked) // it does not wait this time
 	waits := msg("job", "c")
 	waits.Wait = long
 	later := r.start(t.Context(), wire.PathAcquire, waits)
@@ -390,6 +391,35 @@ func TestQueuedInTime(t *testing.T) {
 		silent.Heal()
 		post(t.Context(), s, wire.PathWithdraw, `{"name": "job", "id": "b-------------------"}`)
 	})
+}
+
+// TestBackTooLate has a store hang for longer than the place of a client lasts that has gone. When
+// the client comes back, it is answered by what the store says, and not at once, again and again.
+func TestBackTooLate(t *testing.T) {
+	for _, tt := range []struct {
+		rule fault.Rule
+		want int
+	}{
+		{fault.Rule{Op: fault.Acquire, Call: 1, Before: 5 * time.Second}, http.StatusOK},
+		{fault.Rule{Op: fault.Acquire, Before: 5 * time.Second, Effect: fault.Fail, Err: driver.ErrUnavailable}, http.StatusServiceUnavailable},
+	} {
+		for _, wait := range []string{"", `, "wait_ms": 1`} {
+			t.Run(fmt.Sprint(tt.want, wait), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newService(t, fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{tt.rule}}), Options{})
+					acquire := `{"name": "job", "id": "b-------------------"` + wait + `}`
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					post(ctx, s, wire.PathAcquire, acquire)
+					time.Sleep(3500 * time.Millisecond)
+					began := time.Now()
+					if w := post(t.Context(), s, wire.PathAcquire, acquire); w.Code != tt.want || time.Since(began) < 400*time.Millisecond {
+						t.Errorf("the client is answered %d %s after %v, want %d", w.Code, w.Body, time.Since(began), tt.want)
+					}
+				})
+			})
+		}
+	}
 }
 
 // TestLostBeforeAnswer breaks a hold that is being confirmed for a client that has sent its request
