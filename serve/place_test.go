@@ -568,25 +568,6 @@ func TestWithdrawnBehindBalancer(t *testing.T) {
 	}
 }
 
-// TestWithdrawnElsewhere withdraws an acquisition at a replica that does not know it. The hold that
-// its place at another replica has got must not stay.
-func TestWithdrawnElsewhere(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	g := r1.acquire(msg("job", "a"))
-	r1.queue(wire.Acquire{Name: "job", ID: longID("b"), TTL: long})
-	r1.release(g)
-	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
-	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
-	if st := status(t, store, "job"); isFree(st) {
-		t.Error("the lock is free after a withdrawal of another acquisition")
-	}
-	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("b")}, http.StatusNoContent)
-	if st := status(t, store, "job"); !isFree(st) {
-		t.Errorf("the lock is %+v, want it free", st)
-	}
-}
-
 // TestOneWaiterInTheStore has many clients wait for one name. They are served in the order of
 // their arrival.
 func TestOneWaiterInTheStore(t *testing.T) {

@@ -108,6 +108,7 @@ prefixes = ["deploy/", "migrate/"]
 		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "build/", List: true}, `token.ci may not read locks whose names begin with "build/"`},
 		{serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy/shop"}, `token.ci may not break "deploy/shop"`},
 		{serve.Action{Verb: serve.VerbReserve, Op: serve.OpAcquire, Name: "deploy/shop"}, `token.ci may not reserve "deploy/shop"`},
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpFence, Name: "disk", Token: 5}, `token.ci may not acquire "disk"`},
 		{serve.Action{Verb: serve.VerbAdmin, Op: serve.OpAudit, List: true}, "token.ci does not have the verb admin"},
 		{serve.Action{Verb: serve.VerbRead, Op: serve.OpStore}, ""}, // clients ask for what the store promises
 	}
@@ -124,7 +125,8 @@ prefixes = ["deploy/", "migrate/"]
 			if r := wantRefusal(t, err, "forbidden"); r.Detail != tt.refusal {
 				t.Errorf("detail = %q, want %q", r.Detail, tt.refusal)
 			}
-			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) {
+			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) ||
+				!strings.Contains(got, `"namespace":"payments"`) {
 				t.Errorf("audit = %q, want a line about the refusal", got)
 			}
 		})

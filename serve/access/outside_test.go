@@ -452,51 +452,6 @@ prefixes = [""]
 	}
 }
 
-// TestServiceAudit checks the lines about a break, and about refusals.
-func TestServiceAudit(t *testing.T) {
-	tokens := map[string]string{"ops": "", "worker": ""}
-	s := startService(t, `
-[namespace.red]
-[token.ops]
-{ops}
-verbs = ["break"]
-namespace = "red"
-[token.worker]
-{worker}
-verbs = ["acquire"]
-namespace = "red"
-`, tokens, nil)
-	g := s.acquire(tokens["worker"], "deploy", "a")
-	s.send("POST", wire.PathBreak, tokens["worker"], wire.Break{Name: "deploy", Token: g.Token, Reason: "mine"})
-	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"})
-	s.send("POST", wire.PathBreak, tokens["ops"], wire.Break{Name: "deploy", Token: g.Token, Reason: "again"})
-	s.send("POST", wire.PathFence, tokens["ops"], wire.Fence{Resource: "disk", ID: longID("a"), Token: 5})
-	s.send("GET", wire.PathLocks, "snib_x", nil)
-	var got []string
-	for line := range strings.Lines(s.audit.String()) {
-		var e Event
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		if e.Remote != "127.0.0.1" || time.Since(e.Time) > time.Hour {
-			t.Errorf("line = %s, want the address and the time", line)
-		}
-		got = append(got, fmt.Sprintf("%s %s %s %s %s %s %d", e.Event, e.Outcome, e.Who, e.Verb, e.Namespace, e.Name, e.Token))
-	}
-	want := []string{
-		fmt.Sprintf("refused  token.worker break red deploy %d", g.Token),
-		fmt.Sprintf("break begun token.ops break red deploy %d", g.Token),
-		fmt.Sprintf("break done token.ops break red deploy %d", g.Token),
-		fmt.Sprintf("break begun token.ops break red deploy %d", g.Token),
-		fmt.Sprintf("break failed token.ops break red deploy %d", g.Token),
-		"refused  token.ops acquire red disk 5",
-		"refused      0",
-	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("audit log:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
 // TestServiceCertificates checks mutual TLS and HTTP/2.
 func TestServiceCertificates(t *testing.T) {
 	authority := livetest.NewAuthority(t)
