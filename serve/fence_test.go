@@ -102,7 +102,8 @@ type brokenGuard struct{ err error }
 
 func (g brokenGuard) Do(context.Context, fence.Mark, func(context.Context) error) error { return g.err }
 
-// TestFenceGuardFails checks that no hold is let in whose mark is not remembered.
+// TestFenceGuardFails checks that no hold is let in whose mark is not remembered. The store of the
+// locks is not called down for that, nor because its id can't be read.
 func TestFenceGuardFails(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -112,9 +113,14 @@ func TestFenceGuardFails(t *testing.T) {
 		{context.DeadlineExceeded, http.StatusServiceUnavailable},
 		{errors.New("secret of the database"), http.StatusInternalServerError},
 	} {
-		r := startReplica(t, new(memlock.Store), Options{Fence: brokenGuard{tt.err}})
+		r := startReplica(t, new(memlock.Store), Options{Fence: brokenGuard{tt.err},
+			Identity: func(context.Context) (string, error) { return "", tt.err }})
 		if got := r.fence("disk", "a", 1, tt.want); strings.Contains(got.text, "secret") {
 			t.Errorf("the answer is %s", got.text)
+		}
+		r.check(r.send(t.Context(), http.MethodGet, wire.PathStore, "", ""), wire.PathStore, tt.want)
+		if !r.service.Stats().StoreUp {
+			t.Errorf("after %v the store is called down", tt.err)
 		}
 	}
 }
