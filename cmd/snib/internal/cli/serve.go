@@ -72,6 +72,7 @@ func (c *serveCommand) check() error {
 
 // serve serves the locks of s until ctx is done. A second signal ends the process at once.
 func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store, reloads <-chan os.Signal) error {
+	c.err = newBackgroundWriter(c.err)
 	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
