@@ -301,7 +301,7 @@ const (
 	EventReleased    = "released"    // a hold has ended, in whatever way
 	EventChanged     = "changed"     // the waiters, or what people see of a holder
 	EventSeen        = "seen"        // the store was listed, and what is known is as new as that
-	EventUnavailable = "unavailable" // the store could not be listed
+	EventUnavailable = "unavailable" // the store could not be listed, or has too many locks
 )
 
 // A Store is what the store behind the service promises: see [driver.Info].
