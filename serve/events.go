@@ -130,8 +130,8 @@ func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	return &lock, true
 }
 
-// write writes one message as a line, unless the stream is over. A client that does not take it in within
-// writeTimeout is cut off.
+// write writes one message as a line, unless the stream is over. A client that does not take it in
+// within writeTimeout is cut off.
 func (st *stream) write(ctx context.Context, m wire.Event) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

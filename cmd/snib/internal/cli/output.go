@@ -134,11 +134,9 @@ func (w *backgroundWriter) Write(p []byte) (int, error) {
 	case w.work <- func() { _, _ = w.out.Write(text) }:
 		return len(p), nil
 	default:
-		return 0, errNobodyReads
+		return 0, driver.Sentinel("nobody reads standard error")
 	}
 }
-
-const errNobodyReads driver.Sentinel = "nobody reads standard error"
 
 // flush waits until all messages are written, but no longer than feedbackInterval.
 func (a *app) flush() {

@@ -77,7 +77,7 @@ func (c *serveCommand) serve(ctx context.Context, stop func(), s *backend.Store,
 	if err != nil {
 		return err
 	}
-	defer access.close()
+	defer access.audit.Close() //nolint:errcheck // each line was written at once
 	metrics, err := newServeMetrics(s.Driver.Info().Backend)
 	if err != nil {
 		return err
