@@ -255,7 +255,8 @@ func answerLost(t *testing.T, kind wire.Acquire, waited, behind bool) {
 // the client has not fetched, and that it may give up. The client must not get that grant.
 func TestGivenUpElsewhere(t *testing.T) {
 	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{limits: limits{placeTimeout: 500 * time.Millisecond}}), startReplica(t, store, Options{})
+	r1 := startReplica(t, store, Options{limits: limits{placeTimeout: 500 * time.Millisecond}})
+	r2 := startReplica(t, store, Options{})
 	g := r1.acquire(msg("job", "a"))
 	r1.queue(msg("job", "b"))
 	r1.release(g)
@@ -413,8 +414,9 @@ func TestBackTooLate(t *testing.T) {
 					post(ctx, s, wire.PathAcquire, acquire)
 					time.Sleep(3500 * time.Millisecond)
 					began := time.Now()
-					if w := post(t.Context(), s, wire.PathAcquire, acquire); w.Code != tt.want || time.Since(began) < 400*time.Millisecond {
-						t.Errorf("the client is answered %d %s after %v, want %d", w.Code, w.Body, time.Since(began), tt.want)
+					w := post(t.Context(), s, wire.PathAcquire, acquire)
+					if took := time.Since(began); w.Code != tt.want || took < 400*time.Millisecond {
+						t.Errorf("the client is answered %d %s after %v, want %d", w.Code, w.Body, took, tt.want)
 					}
 				})
 			})

@@ -282,7 +282,8 @@ func openThrough(t *testing.T, store driver.Driver, proxy func(http.Handler) htt
 }
 
 // openAt is openThrough for other addresses.
-func openAt(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler, servers ...string) *remotelock.Driver {
+func openAt(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler,
+	servers ...string) *remotelock.Driver {
 	t.Helper()
 	dial := servePipesThrough(t, store, Options{}, proxy)
 	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: servers,

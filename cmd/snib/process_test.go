@@ -660,7 +660,8 @@ func TestFullPipe(t *testing.T) {
 		}
 	}
 	service := start(t, "sh", "-c", `exec snib serve --listen unix:"$0".sock 2>"$0"`, pipe)
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context,
+		_, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", pipe+".sock")
 	}}}
 	defer client.CloseIdleConnections()
