@@ -52,13 +52,24 @@ type attemptError struct {
 func (e *attemptError) Error() string { return e.err.Error() }
 func (e *attemptError) Unwrap() error { return e.err }
 
+// isBroken reports whether the replica of a request has ended, so that its address may lead to
+// another one, or to a new connection: net/http does not repeat a POST over one that is dead.
+func (e *attemptError) isBroken() bool {
+	var p *wire.Problem
+	if errors.As(e.err, &p) {
+		return p.Kind() == wire.ProblemDraining
+	}
+	return e.sent && !errors.Is(e.err, errNoAnswer)
+}
+
 // mayBeDone reports whether the service may have executed a request although it got no answer.
 func mayBeDone(err error) bool {
 	var failed *attemptError
 	return errors.As(err, &failed) && failed.sent
 }
 
-// do calls send for one server after the other until one answers.
+// do calls send for one server after the other until one answers. A single one is asked again if
+// its connection broke, unless the request waits: that one is repeated by its caller.
 func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx context.Context, server int) error) error {
 	return c.doFrom(ctx, &c.current, wait, send)
 }
@@ -72,7 +83,7 @@ func (c *client) doFrom(ctx context.Context, current *atomic.Int64, wait time.Du
 		c.current.CompareAndSwap(first, with)
 	}
 	var errs []error
-	for i := range c.servers {
+	for i := range max(2, len(c.servers)) {
 		server := (int(first) + i) % len(c.servers)
 		err := c.doOne(ctx, server, wait, len(c.servers)-i, send)
 		var failed *attemptError
@@ -81,7 +92,7 @@ func (c *client) doFrom(ctx context.Context, current *atomic.Int64, wait time.Du
 			return err
 		}
 		errs = append(errs, failed.err)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || i+1 >= len(c.servers) && (wait > 0 || !failed.isBroken()) {
 			break
 		}
 	}
@@ -107,8 +118,8 @@ func isMismatched(err error) bool {
 func (c *client) doOne(ctx context.Context, server int, wait time.Duration, left int,
 	send func(context.Context, int) error) error {
 	limit := wait + driver.AnswerTimeout
-	if end, ok := ctx.Deadline(); ok && left > 1 && wait == 0 {
-		limit = min(limit, time.Until(end)/time.Duration(left))
+	if end, ok := ctx.Deadline(); ok && left > 1 {
+		limit = min(limit, wait+time.Until(end)/time.Duration(left))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()

@@ -46,7 +46,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	}
 	var waits *waitingError
 	switch {
-	case errors.As(err, &waits):
+	case errors.As(err, &waits) && msg.Wait > 0:
 		return s.answerQueued(w, r, p, key, &msg, waits.ahead)
 	case errors.Is(err, driver.ErrHeld):
 		return s.refusal(r.Context(), p, key.name, &msg)
@@ -120,7 +120,7 @@ func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
 func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire,
 	arrived driver.Instant) (*grant, error) {
-	wait := min(wire.Duration(msg.Wait), s.opts.MaxWait)
+	wait := min(wire.Duration(msg.Wait), s.opts.limits.wait)
 	if wait > 0 && s.isBehindOthers(key) {
 		// The client must not wait behind others for the end of a hold of its own.
 		if h, err := s.regain(ctx, key, req); !errors.Is(err, driver.ErrLost) {
@@ -204,7 +204,7 @@ func (s *Service) over(p *place, me *poll) {
 	}
 }
 
-// detach ends a poll. If it had no answer, its client has gone, and has PlaceTimeout to come back.
+// detach ends a poll. If it had no answer, its client has gone, and has placeTimeout to come back.
 func (s *Service) detach(p *place, me *poll) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Service) detach(p *place, me *poll) {
 // isFullLocked reports whether nobody of a namespace may have one more place. The principals of a
 // namespace have at most as many as are free, so they can't shut out those of others.
 func (s *Service) isFullLocked(namespace string) bool {
-	free := s.opts.MaxWaits - len(s.places)
+	free := s.opts.limits.places - len(s.places)
 	return free <= 0 || namespace != "" && s.waiting[namespace] >= free
 }
 
@@ -268,9 +268,9 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.St
 // answerQueued answers a poll whose place is kept.
 func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey, msg *wire.Acquire,
 	ahead int) error {
-	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.PlaceTimeout), Ahead: ahead}
+	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout), Ahead: ahead}
 	if !msg.Brief && !s.isDraining() {
-		ctx, cancel := context.WithTimeout(r.Context(), s.opts.PlaceTimeout/3) // the place must not end first
+		ctx, cancel := context.WithTimeout(r.Context(), s.opts.limits.placeTimeout/3) // the place must not end first
 		defer cancel()
 		answer.Holders = s.holders(ctx, p, key.name)
 	}

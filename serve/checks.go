@@ -52,7 +52,7 @@ func (s *Service) getDoctor(w http.ResponseWriter, r *http.Request, p *Principal
 		}
 		found, err := s.doctor.get(ctx, s.opts.Doctor)
 		if err != nil {
-			return err
+			return s.beside("the check of the store", err)
 		}
 		return writeJSON(w, http.StatusOK, wire.Diagnosis{Findings: append([]wire.Finding{}, found...)})
 	})
@@ -66,7 +66,7 @@ func (s *Service) getLeaks(w http.ResponseWriter, r *http.Request, p *Principal)
 		}
 		found, err := s.leaks.get(ctx, s.opts.Leaks)
 		if err != nil {
-			return err
+			return s.beside("the search for leaks", err)
 		}
 		answer := wire.Leaks{Leaks: []wire.Leak{}}
 		for _, l := range found {

@@ -3,9 +3,6 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,21 +30,11 @@ func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) 
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	values := r.URL.Query()
 	st := &stream{s: s, w: w, p: p, prefix: values.Get("prefix")}
-	switch format := values.Get("format"); {
-	case format == "ndjson", format == "" && strings.Contains(r.Header.Get("Accept"), wire.TypeLines):
-		st.isLines = true
-	case format != "" && format != "sse":
-		return invalidf("format: it must be sse or ndjson")
-	}
-	if len(p.Prefix)+len(st.prefix) > driver.MaxName {
-		return invalidf("prefix: it may be as long as a name, %d bytes", driver.MaxName)
-	}
-	after := values.Get("after")
-	if after == "" {
-		after = r.Header.Get("Last-Event-ID")
+	if err := checkPrefix(p, st.prefix); err != nil {
+		return err
 	}
 	return s.read(r, p, Action{Op: OpEvents, Name: st.prefix, List: true}, func(ctx context.Context) error {
-		return s.stream(ctx, st, after, r.Method == http.MethodHead)
+		return s.stream(ctx, st, values.Get("after"), r.Method == http.MethodHead)
 	})
 }
 
@@ -57,11 +44,7 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 	if s.streams.Add(1) > maxStreams {
 		return wire.NewProblem(wire.ProblemQuota, "too many clients listen to events at this replica", time.Second)
 	}
-	contentType := wire.TypeEvents
-	if st.isLines {
-		contentType = wire.TypeLines
-	}
-	st.w.Header().Set("Content-Type", contentType)
+	st.w.Header().Set("Content-Type", wire.TypeLines)
 	st.w.Header().Set("X-Accel-Buffering", "no") // proxies of nginx would keep events back
 	st.w.WriteHeader(http.StatusOK)
 	if isHead {
@@ -83,11 +66,10 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 
 // A stream is what one client gets.
 type stream struct {
-	s       *Service
-	w       http.ResponseWriter
-	p       *Principal
-	prefix  string // of the names, as p calls them
-	isLines bool
+	s      *Service
+	w      http.ResponseWriter
+	p      *Principal
+	prefix string // of the names, as p calls them
 }
 
 // send sends what is new.
@@ -148,26 +130,14 @@ func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	return &lock, true
 }
 
-// write writes one message, unless the stream is over. A client that does not take it in within
-// writeTimeout is cut off.
+// write writes one message as a line, unless the stream is over. A client that does not take it in
+// within writeTimeout is cut off.
 func (st *stream) write(ctx context.Context, m wire.Event) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
 	limitWrite(st.w)
-	if st.isLines {
-		_, err = st.w.Write(append(text, '\n'))
-		return err
-	}
-	if m.ID != "" {
-		_, err = io.WriteString(st.w, "id: "+m.ID+"\n")
-	}
-	_, also := fmt.Fprintf(st.w, "event: %s\ndata: %s\n\n", m.Type, text)
-	return errors.Join(err, also)
+	return json.NewEncoder(st.w).Encode(m)
 }
 
 // flush sends what was written on its way.

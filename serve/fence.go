@@ -30,7 +30,7 @@ func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal) er
 		if s.opts.Fence == nil {
 			return wire.NewProblem(wire.ProblemPath, "this service guards no resources; docs/serve.md says how it would", 0)
 		}
-		return s.opts.Fence.Do(ctx, m, nil)
+		return s.beside("the database of the marks", s.opts.Fence.Do(ctx, m, nil))
 	})
 	var refused *fence.RefusedError
 	if errors.As(err, &refused) {

@@ -102,7 +102,8 @@ type brokenGuard struct{ err error }
 
 func (g brokenGuard) Do(context.Context, fence.Mark, func(context.Context) error) error { return g.err }
 
-// TestFenceGuardFails checks that no hold is let in whose mark is not remembered.
+// TestFenceGuardFails checks that no hold is let in whose mark is not remembered. The store of the
+// locks is not called down for that, nor because its id can't be read, or a check takes too long.
 func TestFenceGuardFails(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -112,9 +113,18 @@ func TestFenceGuardFails(t *testing.T) {
 		{context.DeadlineExceeded, http.StatusServiceUnavailable},
 		{errors.New("secret of the database"), http.StatusInternalServerError},
 	} {
-		r := startReplica(t, new(memlock.Store), Options{Fence: brokenGuard{tt.err}})
+		r := startReplica(t, new(memlock.Store), Options{Fence: brokenGuard{tt.err},
+			Identity: func(context.Context) (string, error) { return "", tt.err },
+			Doctor:   func(context.Context) ([]wire.Finding, error) { return nil, tt.err },
+			Leaks:    func(context.Context) ([]wire.Leak, error) { return nil, tt.err }})
 		if got := r.fence("disk", "a", 1, tt.want); strings.Contains(got.text, "secret") {
 			t.Errorf("the answer is %s", got.text)
+		}
+		for _, path := range []string{wire.PathStore, wire.PathDoctor, wire.PathLeaks} {
+			r.check(r.send(t.Context(), http.MethodGet, path, "", ""), path, tt.want)
+		}
+		if !r.service.Stats().StoreUp {
+			t.Errorf("after %v the store is called down", tt.err)
 		}
 	}
 }

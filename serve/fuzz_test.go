@@ -24,13 +24,13 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST", wire.PathRenew, `{"leases":[{"name":"job","id":"me------------------","token":1,"ttl_ms":1}]}`)
 	f.Add("POST", wire.PathFence, `{"resource":"disk","id":"me------------------","token":2}`)
 	f.Add("POST", wire.PathFence, `{"resource":"disk","id":"me------------------.AAAAAAAAAA","token":9223372036854775808}`)
-	f.Add("GET", wire.PathLocks+"?prefix=%ff&limit=1", "")
+	f.Add("GET", wire.PathLocks+"?prefix=%ff", "")
 	f.Add("GET", wire.PathLock+"?name=job", "")
 	for _, path := range []string{"/", "/console", "/console/", "/console/nothing"} {
 		f.Add("GET", path, "")
 		f.Add("POST", path, "")
 	}
-	s, err := New(memlock.New(), Options{MaxWait: 1, Fence: new(fence.Memory)})
+	s, err := New(memlock.New(), Options{limits: limits{wait: 1}, Fence: new(fence.Memory)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -41,16 +41,13 @@ func parseID(text string) grantID {
 	return grantID{client: text}
 }
 
-// ClientID returns the id that a client has made up, of an id in the store.
-func ClientID(inStore string) string { return parseID(inStore).client }
-
 // names reports whether a client means the hold with an id in the store, if it calls it g: with the
 // id of its request, or with that of the answer.
 func (g grantID) names(inStore string) bool {
 	if g.nonce != "" {
 		return inStore == g.String()
 	}
-	return ClientID(inStore) == g.client
+	return parseID(inStore).client == g.client
 }
 
 // isFinal reports whether g names a hold that no replica may give up.

@@ -98,10 +98,10 @@ func lockOf(p *Principal, st driver.Status) wire.Lock {
 // showIDs adds the ids to a lock, for an administrator.
 func showIDs(l *wire.Lock, st driver.Status) {
 	for i, h := range st.Holders {
-		l.Holders[i].ID = ClientID(h.ID)
+		l.Holders[i].ID = parseID(h.ID).client
 	}
 	for i, w := range st.Waiters {
-		l.Waiters[i].ID = ClientID(w.ID)
+		l.Waiters[i].ID = parseID(w.ID).client
 	}
 }
 
@@ -142,121 +142,59 @@ func (s *Service) waitersBehind(st driver.Status) []driver.Waiting {
 	return all
 }
 
-// listLocks answers with a [wire.Page], or with all locks as lines.
+// listLocks answers with each lock that p may see on a line of its own, as the store lists them. If
+// the list fails in the middle, the connection is closed without the end that HTTP demands.
 func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	values := r.URL.Query()
-	limit, err := limitOf(values)
-	if err != nil {
+	prefix := r.URL.Query().Get("prefix")
+	if err := checkPrefix(p, prefix); err != nil {
 		return err
 	}
-	l := listing{prefix: values.Get("prefix"), after: values.Get("after"), state: values.Get("state"), limit: limit}
-	switch {
-	case l.state != "" && l.state != "held" && l.state != "waiting":
-		return invalidf("state: it must be held or waiting")
-	case len(p.Prefix)+len(l.prefix) > driver.MaxName || len(l.after) > driver.MaxName:
-		return invalidf("prefix and after may be as long as a name, %d bytes", driver.MaxName)
-	}
-	return s.read(r, p, Action{Op: OpList, Name: l.prefix, List: true}, func(ctx context.Context) error {
-		if strings.Contains(r.Header.Get("Accept"), wire.TypeLines) {
-			return s.writeLines(ctx, w, p, l)
+	return s.read(r, p, Action{Op: OpList, Name: prefix, List: true}, func(ctx context.Context) error {
+		started := false
+		start := func() {
+			if !started {
+				started = true
+				w.Header().Set("Content-Type", wire.TypeLines)
+				w.WriteHeader(http.StatusOK)
+			}
 		}
-		return s.writePage(ctx, w, p, l)
-	})
-}
-
-// A listing says which locks are listed.
-type listing struct {
-	prefix, after, state string
-	limit                int
-}
-
-// has reports whether a lock is listed.
-func (l listing) has(st driver.Status) bool {
-	switch l.state {
-	case "held":
-		return len(st.Holders) > 0
-	case "waiting":
-		return len(st.Waiters) > 0
-	}
-	return true
-}
-
-// each calls yield for the locks that p may see.
-func (s *Service) each(ctx context.Context, p *Principal, l listing, yield func(driver.Status) bool) error {
-	return s.driver.List(ctx, p.Prefix+l.prefix, func(st driver.Status) bool {
-		name := strings.TrimPrefix(st.Name, p.Prefix)
-		if name <= l.after && l.after != "" || !l.has(st) || !s.opts.Access.May(p, VerbRead, name) {
-			return true
+		var failed error
+		err := s.driver.List(ctx, p.Prefix+prefix, func(st driver.Status) bool {
+			if !s.opts.Access.May(p, VerbRead, strings.TrimPrefix(st.Name, p.Prefix)) {
+				return true
+			}
+			start()
+			limitWrite(w)
+			failed = json.NewEncoder(w).Encode(lockOf(p, s.withWaiters(st)))
+			liftWrite(w)
+			return failed == nil && ctx.Err() == nil
+		})
+		switch {
+		case started && errors.Join(err, failed, ctx.Err()) != nil:
+			panic(http.ErrAbortHandler)
+		case err == nil:
+			start() // there was no lock
 		}
-		return yield(st)
-	})
-}
-
-// writePage reads the whole list and keeps the first locks in the order of their names, because
-// most stores have no order.
-func (s *Service) writePage(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
-	var first []driver.Status
-	trim := func() {
-		slices.SortFunc(first, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
-		// A store that is being reorganised may show a lock twice.
-		first = slices.CompactFunc(first, func(a, b driver.Status) bool { return a.Name == b.Name })
-		first = first[:min(len(first), l.limit+1)]
-	}
-	err := s.each(ctx, p, l, func(st driver.Status) bool {
-		if first = append(first, st); len(first) > 2*l.limit+2 {
-			trim()
-		}
-		return true
-	})
-	if err != nil {
 		return err
-	}
-	trim()
-	page := wire.Page{Locks: []wire.Lock{}}
-	for i, st := range first {
-		if i == l.limit {
-			page.After = page.Locks[i-1].Name
-			break
-		}
-		page.Locks = append(page.Locks, lockOf(p, s.withWaiters(st)))
-	}
-	return writeJSON(w, http.StatusOK, page)
+	})
 }
 
-// writeLines writes each lock on a line of its own, as the store lists it. If the list fails in
-// the middle, the connection is closed without the end that HTTP demands.
-func (s *Service) writeLines(ctx context.Context, w http.ResponseWriter, p *Principal, l listing) error {
-	lines := json.NewEncoder(w)
-	started := false
-	var failed error
-	err := s.each(ctx, p, l, func(st driver.Status) bool {
-		if !started {
-			started = true
-			w.Header().Set("Content-Type", wire.TypeLines)
-			w.WriteHeader(http.StatusOK)
-		}
-		limitWrite(w)
-		failed = lines.Encode(lockOf(p, s.withWaiters(st)))
-		liftWrite(w)
-		return failed == nil && ctx.Err() == nil
-	})
-	switch {
-	case started && errors.Join(err, failed, ctx.Err()) != nil:
-		panic(http.ErrAbortHandler)
-	case err != nil:
-		return err
-	case !started:
-		w.Header().Set("Content-Type", wire.TypeLines)
-		w.WriteHeader(http.StatusOK)
-	}
-	return nil
+// checkPrefix reports a prefix with which no name can begin.
+func checkPrefix(p *Principal, prefix string) error {
+	return checkText("prefix", prefix, driver.MaxName-len(p.Prefix))
 }
+
+// maxAudit is how many events an answer about the audit log has at most.
+const maxAudit = 1000
 
 // getAudit answers with a [wire.Audit].
 func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	limit, err := limitOf(r.URL.Query())
-	if err != nil {
-		return err
+	limit := 100
+	if text := r.URL.Query().Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxAudit {
+			return invalidf("limit: it must be a number from 1 to %d", maxAudit)
+		}
 	}
 	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpAudit, List: true}, func(context.Context) error {
 		if s.opts.Audit == nil {
@@ -264,19 +202,6 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal)
 		}
 		return writeJSON(w, http.StatusOK, wire.Audit{Events: s.opts.Audit(p, limit)})
 	})
-}
-
-// limitOf returns the number of things that a request asks for at most.
-func limitOf(values url.Values) (int, error) {
-	text := values.Get("limit")
-	if text == "" {
-		return 100, nil
-	}
-	limit, err := strconv.Atoi(text)
-	if err != nil || limit < 1 || limit > wire.MaxPage {
-		return 0, invalidf("limit: it must be a number from 1 to %d", wire.MaxPage)
-	}
-	return limit, nil
 }
 
 // getStore answers with a [wire.Store].
@@ -290,7 +215,7 @@ func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal)
 			API: wire.Version, Program: wire.ProgramVersion(), ID: id, Backend: s.info.Backend, Fencing: s.info.Fencing.String(),
 			Shared: s.info.Shared, Slots: s.info.Slots,
 			MinTTL: wire.Millis(s.info.MinTTL), MaxTTL: int64(s.info.MaxTTL / time.Millisecond),
-			MaxWait: wire.Millis(s.opts.MaxWait), PlaceTimeout: wire.Millis(s.opts.PlaceTimeout),
+			MaxWait: wire.Millis(s.opts.limits.wait), PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout),
 			Assumptions: append([]string{}, s.info.Assumptions...), Unmet: s.info.Unmet,
 		})
 	})

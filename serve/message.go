@@ -191,7 +191,7 @@ func (s *Service) problemOf(err error) *wire.Problem {
 		return wire.NewProblem(wire.ProblemInvalid, err.Error(), 0)
 	case errors.Is(err, context.Canceled): // the client has gone, which says nothing about the store
 		return wire.NewProblem(wire.ProblemUnavailable, "the request was given up", time.Second)
-	case errors.Is(err, driver.ErrUnavailable), errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
+	case isNoAnswer(err):
 		return s.unavailable(err)
 	case errors.Is(err, driver.ErrClosed):
 		return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)

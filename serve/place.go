@@ -21,7 +21,7 @@ func (k placeKey) isOf(inStore string) bool {
 }
 
 // A place is an acquisition that goes through this replica. A request of the client is a poll of
-// it. Between two polls it stays for [Options.PlaceTimeout]. Package waiting decides what becomes
+// it. Between two polls it stays for limits.placeTimeout. Package waiting decides what becomes
 // of it.
 type place struct {
 	s         *Service
@@ -107,7 +107,7 @@ func (p *place) doLocked(a waiting.Action) {
 	case waiting.Cancel:
 		p.cancel(errGivenUp)
 	case waiting.StartTimer:
-		p.timer = time.AfterFunc(s.opts.PlaceTimeout, func() { p.on(waiting.ClientGone) })
+		p.timer = time.AfterFunc(s.opts.limits.placeTimeout, func() { p.on(waiting.ClientGone) })
 	case waiting.StopTimer:
 		p.stopTimerLocked()
 	case waiting.AnswerGrant:
@@ -139,9 +139,9 @@ func (p *place) answerLocked(a result) {
 	p.poll = nil
 }
 
-// whyLocked returns why a poll ends whose place is kept.
+// whyLocked returns why a poll ends without a hold.
 func (p *place) whyLocked() error {
-	if p.waitErr != nil && p.state.GaveUp == waiting.Wanted {
+	if p.waitErr != nil && p.state.GaveUp != waiting.Drained {
 		return p.waitErr
 	}
 	return &waitingError{max(0, slices.Index(p.s.queues[p.key.name], p))}
@@ -197,6 +197,9 @@ func (p *place) ask(waits bool) {
 	h, event, err := p.acquire(waits)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
+	if errors.Is(err, errGivenUp) {
+		err = p.whyLocked() // to a client that has come back too late: its next request begins anew
+	}
 	p.grant, p.err = h, err
 	p.onLocked(event)
 	p.dequeueLocked()

@@ -25,6 +25,7 @@ func TestPlaceIsKept(t *testing.T) {
 	g := r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))
+	r.post(wire.PathAcquire, msg("job", "c"), http.StatusLocked) // it does not wait this time
 	waits := msg("job", "c")
 	waits.Wait = long
 	later := r.start(t.Context(), wire.PathAcquire, waits)
@@ -84,7 +85,7 @@ func TestPlaceOfAnotherKind(t *testing.T) {
 // others from theirs.
 func TestPlaceEnds(t *testing.T) {
 	store := new(memlock.Store)
-	r := startReplica(t, store, Options{PlaceTimeout: brief})
+	r := startReplica(t, store, Options{limits: limits{placeTimeout: brief}})
 	g := r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	awaitStatus(t, store, "job", "end of the place", func(st driver.Status) bool { return len(st.Waiters) == 0 })
@@ -254,7 +255,8 @@ func answerLost(t *testing.T, kind wire.Acquire, waited, behind bool) {
 // the client has not fetched, and that it may give up. The client must not get that grant.
 func TestGivenUpElsewhere(t *testing.T) {
 	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{PlaceTimeout: 500 * time.Millisecond}), startReplica(t, store, Options{})
+	r1 := startReplica(t, store, Options{limits: limits{placeTimeout: 500 * time.Millisecond}})
+	r2 := startReplica(t, store, Options{})
 	g := r1.acquire(msg("job", "a"))
 	r1.queue(msg("job", "b"))
 	r1.release(g)
@@ -392,6 +394,36 @@ func TestQueuedInTime(t *testing.T) {
 	})
 }
 
+// TestBackTooLate has a store hang for longer than the place of a client lasts that has gone. When
+// the client comes back, it is answered by what the store says, and not at once, again and again.
+func TestBackTooLate(t *testing.T) {
+	for _, tt := range []struct {
+		rule fault.Rule
+		want int
+	}{
+		{fault.Rule{Op: fault.Acquire, Call: 1, Before: 5 * time.Second}, http.StatusOK},
+		{fault.Rule{Op: fault.Acquire, Before: 5 * time.Second, Effect: fault.Fail, Err: driver.ErrUnavailable}, http.StatusServiceUnavailable},
+	} {
+		for _, wait := range []string{"", `, "wait_ms": 1`} {
+			t.Run(fmt.Sprint(tt.want, wait), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newService(t, fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{tt.rule}}), Options{})
+					acquire := `{"name": "job", "id": "b-------------------"` + wait + `}`
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					post(ctx, s, wire.PathAcquire, acquire)
+					time.Sleep(3500 * time.Millisecond)
+					began := time.Now()
+					w := post(t.Context(), s, wire.PathAcquire, acquire)
+					if took := time.Since(began); w.Code != tt.want || took < 400*time.Millisecond {
+						t.Errorf("the client is answered %d %s after %v, want %d", w.Code, w.Body, took, tt.want)
+					}
+				})
+			})
+		}
+	}
+}
+
 // TestLostBeforeAnswer breaks a hold that is being confirmed for a client that has sent its request
 // twice. It must get the lock, which is free.
 func TestLostBeforeAnswer(t *testing.T) {
@@ -483,7 +515,7 @@ func TestHolderFailsLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
 				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}}
-				s := newService(t, fault.Wrap(store, plan), Options{PlaceTimeout: time.Second})
+				s := newService(t, fault.Wrap(store, plan), Options{limits: limits{placeTimeout: time.Second}})
 				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 				if err != nil {
 					t.Fatal(err)
@@ -533,25 +565,6 @@ func TestWithdrawnBehindBalancer(t *testing.T) {
 	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
 	r2.acquire(semaphore("b"))
 	r1.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("b")}, http.StatusNoContent)
-	if st := status(t, store, "job"); !isFree(st) {
-		t.Errorf("the lock is %+v, want it free", st)
-	}
-}
-
-// TestWithdrawnElsewhere withdraws an acquisition at a replica that does not know it. The hold that
-// its place at another replica has got must not stay.
-func TestWithdrawnElsewhere(t *testing.T) {
-	store := new(memlock.Store)
-	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
-	g := r1.acquire(msg("job", "a"))
-	r1.queue(wire.Acquire{Name: "job", ID: longID("b"), TTL: long})
-	r1.release(g)
-	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
-	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("c")}, http.StatusNoContent)
-	if st := status(t, store, "job"); isFree(st) {
-		t.Error("the lock is free after a withdrawal of another acquisition")
-	}
-	r2.post(wire.PathWithdraw, wire.Withdraw{Name: "job", ID: longID("b")}, http.StatusNoContent)
 	if st := status(t, store, "job"); !isFree(st) {
 		t.Errorf("the lock is %+v, want it free", st)
 	}
@@ -630,7 +643,7 @@ func TestRepeatedPoll(t *testing.T) {
 
 // TestPlacesAreBounded checks that places count whose clients are between two requests.
 func TestPlacesAreBounded(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{MaxWaits: 2, PlaceTimeout: time.Hour})
+	r := startReplica(t, new(memlock.Store), Options{limits: limits{places: 2, placeTimeout: time.Hour}})
 	r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))
@@ -648,7 +661,7 @@ func TestPlacesAreBounded(t *testing.T) {
 // TestPlacesOfNamespaces checks that the waiters of one namespace leave places for others.
 func TestPlacesOfNamespaces(t *testing.T) {
 	store, access := new(memlock.Store), &testAccess{prefix: "evil/"}
-	r := startReplica(t, store, Options{MaxWaits: 4, PlaceTimeout: time.Hour, Access: access})
+	r := startReplica(t, store, Options{limits: limits{places: 4, placeTimeout: time.Hour}, Access: access})
 	r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))

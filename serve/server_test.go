@@ -260,7 +260,6 @@ func TestPausesOfAnswers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					req.Header.Set("Accept", wire.TypeLines)
 					began := time.Now()
 					resp, err := transport.RoundTrip(req)
 					if err != nil {
@@ -279,8 +278,15 @@ func TestPausesOfAnswers(t *testing.T) {
 // openThrough returns a driver for a service of two addresses with a proxy before it.
 func openThrough(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler) *remotelock.Driver {
 	t.Helper()
+	return openAt(t, store, proxy, "http://localhost", "http://127.0.0.1")
+}
+
+// openAt is openThrough for other addresses.
+func openAt(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler,
+	servers ...string) *remotelock.Driver {
+	t.Helper()
 	dial := servePipesThrough(t, store, Options{}, proxy)
-	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: []string{"http://localhost", "http://127.0.0.1"},
+	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: servers,
 		Dial: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }})
 	if err != nil {
 		t.Fatal(err)
@@ -289,12 +295,18 @@ func openThrough(t *testing.T, store driver.Driver, proxy func(http.Handler) htt
 	return d
 }
 
-// TestReleaseAnswerLost loses the answer to a release. The next replica says that there is no such
-// hold, and that is no loss.
+// TestReleaseAnswerLost loses the answer to a release. The next replica, or the next one behind the
+// same address, says that there is no such hold, and that is no loss.
 func TestReleaseAnswerLost(t *testing.T) {
+	for _, servers := range [][]string{{"http://localhost"}, {"http://localhost", "http://127.0.0.1"}} {
+		t.Run(fmt.Sprint(len(servers)), func(t *testing.T) { loseReleaseAnswer(t, servers) })
+	}
+}
+
+func loseReleaseAnswer(t *testing.T, servers []string) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := false
-		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
+		proxy := func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == wire.PathRelease && !lost {
 					lost, w = true, httptest.NewRecorder()
@@ -302,7 +314,8 @@ func TestReleaseAnswerLost(t *testing.T) {
 				}
 				h.ServeHTTP(w, r)
 			})
-		})
+		}
+		d := openAt(t, memlock.New(), proxy, servers...)
 		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -332,6 +345,27 @@ func TestNextReplica(t *testing.T) {
 			t.Errorf("Acquire, answered %s by the first replica = %v, want the lock from the second", kind, err)
 		}
 	}
+}
+
+// TestHungReplica waits for less than a replica may take to answer, and the first one hangs.
+func TestHungReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
+					_, _ = io.Copy(io.Discard, r.Body) // otherwise its end would not be seen
+					<-r.Context().Done()
+				} else {
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
+		defer cancel()
+		if _, err := d.Acquire(ctx, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}); err != nil {
+			t.Errorf("Acquire = %v, want the lock from the second replica", err)
+		}
+	})
 }
 
 // TestPlaceStaysAtItsReplica waits at a replica that can't do something else. The requests of the

@@ -23,20 +23,6 @@ type Options struct {
 	// nobody else.
 	Access Authorizer
 
-	// MaxWait is how long one request waits at most. A client that wants to wait for longer
-	// sends it again. The default is 30 s.
-	MaxWait time.Duration
-
-	// PlaceTimeout is how long the place of a waiting client is kept that does not send its
-	// request again. If its turn comes then, nobody else gets the lock for that long. The default is
-	// 3 s.
-	PlaceTimeout time.Duration
-
-	// MaxWaits is how many acquisitions may wait at a time. A client that waits has a place, which
-	// lasts for longer than its request. The principals of one namespace have at most as many places
-	// as are free. The default is 10,000.
-	MaxWaits int
-
 	// EventInterval is how often the store is listed for those who listen to events. If a list
 	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
 	EventInterval time.Duration
@@ -74,6 +60,24 @@ type Options struct {
 	// Observe, if not nil, is called after each answer. It returns soon, and is safe for concurrent
 	// use.
 	Observe func(Exchange)
+
+	limits limits // that tests have
+}
+
+// limits bound how clients wait. A zero field means its default.
+type limits struct {
+	// wait is how long one request waits at most. A client that wants to wait for longer sends it
+	// again.
+	wait time.Duration
+
+	// placeTimeout is how long the place of a waiting client is kept that does not send its request
+	// again. If its turn comes then, nobody else gets the lock for that long.
+	placeTimeout time.Duration
+
+	// places is how many acquisitions may wait at a time. A client that waits has a place, which
+	// lasts for longer than its request. The principals of one namespace have at most as many places
+	// as are free.
+	places int
 }
 
 func (o Options) withDefaults() Options {
@@ -89,18 +93,11 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	o.MaxWait = cmp.Or(o.MaxWait, 30*time.Second)
-	o.PlaceTimeout = cmp.Or(o.PlaceTimeout, 3*time.Second)
-	o.MaxWaits = cmp.Or(o.MaxWaits, 10_000)
+	o.limits.wait = cmp.Or(o.limits.wait, 30*time.Second)
+	o.limits.placeTimeout = cmp.Or(o.limits.placeTimeout, 3*time.Second)
+	o.limits.places = cmp.Or(o.limits.places, 10_000)
 	o.EventInterval = cmp.Or(o.EventInterval, time.Second)
 	return o
-}
-
-func (o Options) check() error {
-	if o.MaxWait < 0 || o.PlaceTimeout < 0 || o.MaxWaits < 0 || o.EventInterval < 0 {
-		return driver.Invalidf("serve.Options: no field may be negative")
-	}
-	return nil
 }
 
 // A Service is the handler of a lock service. It is safe for concurrent use.
@@ -136,9 +133,6 @@ type Service struct {
 // error matches [driver.ErrInvalid] if the leases of that store end with a session, for they would
 // end with a replica, or if the store is another service.
 func New(d driver.Driver, opts Options) (*Service, error) {
-	if err := opts.check(); err != nil {
-		return nil, err
-	}
 	info := d.Info()
 	if info.Tenure == driver.TenureSession {
 		return nil, driver.Invalidf("store %s: its locks end with the session of the process that took them, so a lock service "+
@@ -209,8 +203,8 @@ var routes = map[string]route{
 	wire.PathBreak:    {http.MethodPost, (*Service).breakHold, nil},
 	wire.PathFence:    {http.MethodPost, (*Service).fence, nil},
 	wire.PathLock:     {http.MethodGet, (*Service).getLock, []string{"name"}},
-	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix", "after", "limit", "state"}},
-	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix", "after", "format"}},
+	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix"}},
+	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix", "after"}},
 	wire.PathStore:    {http.MethodGet, (*Service).getStore, nil},
 	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI, nil},
 	wire.PathAudit:    {http.MethodGet, (*Service).getAudit, []string{"limit"}},

@@ -83,8 +83,7 @@ func TestProblems(t *testing.T) {
 		{"Query", "GET", wire.PathLock + "?nme=x", "", "", wire.ProblemInvalid},
 		{"QueryTwice", "GET", wire.PathLock + "?name=x&name=y", "", "", wire.ProblemInvalid},
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},
-		{"Limit", "GET", wire.PathLocks + "?limit=0", "", "", wire.ProblemInvalid},
-		{"State", "GET", wire.PathLocks + "?state=odd", "", "", wire.ProblemInvalid},
+		{"Limit", "GET", wire.PathAudit + "?limit=0", "", "", wire.ProblemInvalid},
 		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"\":\"X\\" , "id":"o-------------------"}`, wire.ProblemLost},
 		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemChanged},
 	}
@@ -219,7 +218,7 @@ func TestIDsAreHidden(t *testing.T) {
 				t.Errorf("the answer about one lock is %s", a.text)
 			}
 			for i, a := range []*answer{
-				r.get(wire.PathLocks), r.lines(""),
+				r.get(wire.PathLocks),
 				r.post(wire.PathAcquire, msg("job", "me"), http.StatusLocked), r.post(wire.PathAcquire, waits, http.StatusAccepted),
 			} {
 				if strings.Contains(a.text, "secret") {
@@ -241,30 +240,6 @@ func TestIDIsMadeUp(t *testing.T) {
 	}
 	r.release(g)
 	r.release(r.acquire(wire.Acquire{Name: "job", ID: queued.ID, Wait: long}))
-}
-
-// lines lists all locks as lines.
-func (r *replica) lines(prefix string) *answer {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+wire.PathLocks+"?prefix="+prefix, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	req.Header.Set("Accept", wire.TypeLines)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header}
-	for d := json.NewDecoder(resp.Body); ; {
-		var line json.RawMessage
-		if err := d.Decode(&line); err != nil {
-			break
-		}
-		a.text += string(line) + "\n"
-	}
-	return a
 }
 
 // TestOtherIDs checks that only who knows the id of a hold can change it.
@@ -610,36 +585,6 @@ func (s sessions) Info() driver.Info {
 	info := s.Driver.Info()
 	info.Tenure = driver.TenureSession
 	return info
-}
-
-// TestPages reads a list in pages.
-func TestPages(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{})
-	for i := range 25 {
-		r.acquire(msg(fmt.Sprintf("job%02d", i), "a"))
-	}
-	r.acquire(msg("other", "a"))
-	var names []string
-	after := ""
-	for range 3 {
-		var page wire.Page
-		if err := json.Unmarshal([]byte(r.get(wire.PathLocks+"?prefix=job&limit=10&after="+after).text), &page); err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range page.Locks {
-			names = append(names, l.Name)
-		}
-		after = page.After
-	}
-	if len(names) != 25 || names[24] != "job24" || after != "" {
-		t.Errorf("the pages have %q, and then %q", names, after)
-	}
-	if got := strings.Count(r.lines("job").text, "\n"); got != 25 {
-		t.Errorf("the list has %d lines", got)
-	}
-	if got := r.get(wire.PathLocks + "?state=waiting").text; got != "{\"locks\":[]}\n" {
-		t.Errorf("the list of those waited for is %s", got)
-	}
 }
 
 // TestHalfCharacters checks which escapes of a body are refused.

@@ -247,7 +247,21 @@ func (s *Service) storeID(ctx context.Context) (string, error) {
 	if err == nil {
 		s.identity.Store(&id)
 	}
-	return id, err
+	return id, s.beside("the id of the store", err)
+}
+
+// beside returns the answer to a failure beside the locks: that the store is down, it does not say.
+func (s *Service) beside(what string, err error) error {
+	if errors.Is(err, context.Canceled) || !isNoAnswer(err) {
+		return err
+	}
+	s.faults.printf("fault: %s: %v", what, err)
+	return wire.NewProblem(wire.ProblemUnavailable, what+": there is no answer", time.Second)
+}
+
+// isNoAnswer reports that a store or a database was not reached, or not in time.
+func isNoAnswer(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, errNoAnswer) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // checkStore refuses a request that is for another store.

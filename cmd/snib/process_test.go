@@ -4,9 +4,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -655,6 +658,20 @@ func TestFullPipe(t *testing.T) {
 		if code := start(t, args...).wait(); code != want {
 			t.Errorf("snib run %s: exit code %d, want %d", flags, code, want)
 		}
+	}
+	service := start(t, "sh", "-c", `exec snib serve --listen unix:"$0".sock 2>"$0"`, pipe)
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context,
+		_, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", pipe+".sock")
+	}}}
+	defer client.CloseIdleConnections()
+	await(t, "refusal of a break that can't be recorded", func() bool {
+		resp, err := client.Post("http://localhost/v1/break", "application/json", strings.NewReader(`{"name":"x","token":7,"reason":"test"}`))
+		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusServiceUnavailable
+	})
+	service.signal(syscall.SIGTERM)
+	if code := service.wait(); code != 0 {
+		t.Errorf("snib serve: exit code %d, want 0", code)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestServeAccess(t *testing.T) {
 	}
 	write("policy.toml", policy+"verb = 1\n")
 	hangUp("what was loaded before stays")
-	if !regexp.MustCompile(`policy.toml: line [56]: token.ci has no setting "verb"`).MatchString(said.String()) {
+	if !strings.Contains(said.String(), "policy.toml: token.ci.verb: there is no such setting") {
 		t.Errorf("the log does not say what is wrong with the policy: %s", read(log))
 	}
 	snib(0, "ls", "-u", service)

@@ -379,23 +379,6 @@ func TestServePage(t *testing.T) {
 	}
 }
 
-// TestServeManyConnections has one address keep more connections than a crowd of waiters behind a
-// proxy needs. Nobody is shut out.
-func TestServeManyConnections(t *testing.T) {
-	t.Parallel()
-	_, url := startService(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	for range 1100 {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() }) // the service may have closed it
-	}
-	if status, body := post(t, url, `{"name":"deploy"}`); status != http.StatusOK {
-		t.Errorf("acquire beside 1,100 connections = %d %s, want 200", status, body)
-	}
-}
-
 // TestServeTells checks what an operator reads about a service without a policy: that a store in
 // memory forgets, and who broke which hold and why.
 func TestServeTells(t *testing.T) {

@@ -38,12 +38,14 @@ export class Lock {
     if (!this.left) throw new LockLost(this.name);
   }
 
-  // acquire acquires the lock, and waits for it for so many milliseconds at most. It throws LockHeld after that.
+  // acquire acquires the lock, and waits for it for so many milliseconds at most. It throws LockHeld after that, or
+  // Unavailable.
   async acquire(wait = 0) {
     const giveUp = performance.now() + wait;
     try {
-      while (!(await this.#tryAcquire(Math.max(0, giveUp - performance.now())))) {
-        if (performance.now() >= giveUp) throw new LockHeld(this.name);
+      for (let left = wait; !(await this.#tryAcquire(left)); ) {
+        if (!left) throw new LockHeld(this.name);
+        left = Math.max(0, giveUp - performance.now()); // the last request does not wait, and its answer counts
       }
     } catch (e) {
       await this.#send("withdraw", 5000).catch(() => {}); // a grant that is on its way must not stay
@@ -59,6 +61,7 @@ export class Lock {
     } catch (e) {
       if (!(e instanceof Unavailable) || !left) throw e;
     }
+    if (got.status === 429 && !left) throw new Unavailable(this.name);
     if (got.status === 200) {
       Object.assign(this, { id: got.answer.id, token: got.answer.token }); // the token is for fencing
       this.#setDeadline(got.sent + got.answer.waited_ms, this.ttl / 3);
@@ -71,17 +74,19 @@ export class Lock {
 
   // fence keeps all earlier holds away from a resource. It throws LockLost if a later hold has come to it.
   async fence(resource) {
-    const { status } = await this.#send("fence", 5000, { name: undefined, resource, token: this.token });
-    if (status !== 200) throw new LockLost(this.name);
+    const { status, answer } = await this.#send("fence", 5000, { name: undefined, resource, token: this.token });
+    if (status === 409) throw new LockLost(this.name);
+    if (status !== 200) throw new Error(answer.detail);
   }
 
   // release gives the lock up.
   async release() {
     const lost = !this.left;
     this.#end("released");
-    const { status, repeated } = await this.#send("release", 5000);
+    const { status, answer, repeated } = await this.#send("release", 5000);
     // Otherwise a request whose answer was lost has released it.
-    if (status !== 204 && (lost || !repeated)) throw new LockLost(this.name);
+    if (status === 410 && (lost || !repeated)) throw new LockLost(this.name);
+    if (![204, 410].includes(status)) throw new Error(answer.detail);
   }
 
   #end(why) {

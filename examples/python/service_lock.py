@@ -37,12 +37,13 @@ class Lock:
         self.deadline, self.ended = 0.0, threading.Event()
 
     def acquire(self, wait=0.0):
-        """Acquire the lock, and wait for it for so many seconds at most. Raise LockHeld after that."""
-        give_up = now() + wait
+        """Acquire the lock, and wait for it for so many seconds at most. Raise LockHeld after that, or Unavailable."""
+        give_up, left = now() + wait, wait
         try:
-            while not self._try_acquire(max(0.0, give_up - now())):
-                if now() >= give_up:
+            while not self._try_acquire(left):
+                if not left:
                     raise LockHeld(self.name)
+                left = max(0.0, give_up - now())  # the last request does not wait, and its answer counts
         except BaseException:
             with contextlib.suppress(Unavailable):
                 self._send("withdraw", 5)  # a grant that is on its way must not stay
@@ -57,6 +58,8 @@ class Lock:
             if not left:
                 raise
             status = 429
+        if status == 429 and not left:
+            raise Unavailable(self.name)
         if status == 200:
             self.id, self.token = got["id"], got["token"]
             self._set_deadline(sent + got["waited_ms"] / 1000)
@@ -78,16 +81,21 @@ class Lock:
 
     def fence(self, resource):
         """Keep all earlier holds away from a resource. Raise LockLost if a later hold has come to it."""
-        if self._send("fence", 5, name=None, resource=resource, token=self.token)[0] != 200:
+        status, got, _, _ = self._send("fence", 5, name=None, resource=resource, token=self.token)
+        if status == 409:
             raise LockLost(self.name)
+        if status != 200:
+            raise ValueError(got.get("detail", status))
 
     def release(self):
         """Give the lock up."""
         lost = not self.left()
         self.ended.set()
-        status, _, _, repeated = self._send("release", 5)
-        if status != 204 and (lost or not repeated):  # else a request whose answer was lost has released it
+        status, got, _, repeated = self._send("release", 5)
+        if status == 410 and (lost or not repeated):  # else a request whose answer was lost has released it
             raise LockLost(self.name)
+        if status not in (204, 410):
+            raise ValueError(got.get("detail", status))
 
     def _renew(self):
         pause = self.ttl / 3

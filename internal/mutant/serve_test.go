@@ -19,7 +19,7 @@ var serveMutants = []mutant{
 	{
 		guarantee: "places of clients", pkg: "serve",
 		in:    "place.doLocked",
-		old:   "p.timer = time.AfterFunc(s.opts.PlaceTimeout,",
+		old:   "p.timer = time.AfterFunc(s.opts.limits.placeTimeout,",
 		new:   "p.timer = time.AfterFunc(0,",
 		tests: "TestPlaceIsKept",
 	},
@@ -33,8 +33,8 @@ var serveMutants = []mutant{
 	{
 		guarantee: "fenced resources", pkg: "serve",
 		in:    "Service.fence",
-		old:   "return s.opts.Fence.Do(ctx, m, nil)",
-		new:   "return nil",
+		old:   "s.opts.Fence.Do(ctx, m, nil)",
+		new:   "nil",
 		tests: "TestFence",
 	},
 	{

@@ -50,7 +50,6 @@ const (
 	TypeJSON    = "application/json"
 	TypeProblem = "application/problem+json"
 	TypeLines   = "application/x-ndjson"
-	TypeEvents  = "text/event-stream"
 )
 
 // The limits of the API. A service may have others for the rest.
@@ -60,7 +59,6 @@ const (
 	MaxLabel  = 1024 // bytes
 	MaxReason = 1024 // bytes
 	MaxLeases = 5000 // in one batch of renewals
-	MaxPage   = 1000 // locks in one page of a list
 	MaxTokens = 128  // that a hold can use; each puts those of the store ahead of its clock by 1 µs
 )
 
@@ -268,12 +266,6 @@ type Waiter struct {
 	Waited int64 `json:"waited_ms"`
 }
 
-// A Page is a part of the list of all locks, in the order of their names.
-type Page struct {
-	Locks []Lock `json:"locks"`
-	After string `json:"after,omitempty"` // for the next page; empty: there is none
-}
-
 // An Event is one message of a stream of events. A stream that does not go on behind a known
 // event begins with a reset, a lock message for each lock, and ready: what the client knew
 // before is void.
@@ -309,7 +301,7 @@ const (
 	EventReleased    = "released"    // a hold has ended, in whatever way
 	EventChanged     = "changed"     // the waiters, or what people see of a holder
 	EventSeen        = "seen"        // the store was listed, and what is known is as new as that
-	EventUnavailable = "unavailable" // the store could not be listed
+	EventUnavailable = "unavailable" // the store could not be listed, or has too many locks
 )
 
 // A Store is what the store behind the service promises: see [driver.Info].

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,7 @@ prefixes = ["deploy/", "migrate/"]
 		{serve.Action{Verb: serve.VerbRead, Op: serve.OpList, Name: "build/", List: true}, `token.ci may not read locks whose names begin with "build/"`},
 		{serve.Action{Verb: serve.VerbBreak, Op: serve.OpBreak, Name: "deploy/shop"}, `token.ci may not break "deploy/shop"`},
 		{serve.Action{Verb: serve.VerbReserve, Op: serve.OpAcquire, Name: "deploy/shop"}, `token.ci may not reserve "deploy/shop"`},
+		{serve.Action{Verb: serve.VerbAcquire, Op: serve.OpFence, Name: "disk", Token: 5}, `token.ci may not acquire "disk"`},
 		{serve.Action{Verb: serve.VerbAdmin, Op: serve.OpAudit, List: true}, "token.ci does not have the verb admin"},
 		{serve.Action{Verb: serve.VerbRead, Op: serve.OpStore}, ""}, // clients ask for what the store promises
 	}
@@ -123,7 +125,8 @@ prefixes = ["deploy/", "migrate/"]
 			if r := wantRefusal(t, err, "forbidden"); r.Detail != tt.refusal {
 				t.Errorf("detail = %q, want %q", r.Detail, tt.refusal)
 			}
-			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) {
+			if got := a.audit.String(); !strings.Contains(got, `"event":"refused"`) || !strings.Contains(got, `"who":"token.ci"`) ||
+				!strings.Contains(got, `"namespace":"payments"`) {
 				t.Errorf("audit = %q, want a line about the refusal", got)
 			}
 		})
@@ -153,7 +156,7 @@ dns = "backup.example.com"
 verbs = ["read"]
 prefixes = [""]
 [certificate.ops]
-subject = "CN=ops,O=Example"
+uri = "spiffe://example/ops"
 verbs = ["read"]
 prefixes = [""]
 `)
@@ -194,6 +197,7 @@ prefixes = [""]
 		{"TwoHeaders", twice, ""},
 		{"InURL", inURL, ""},
 		{"Certificate", withCert(x509.Certificate{DNSNames: []string{"x", "backup.example.com"}}), "certificate.backup"},
+		{"CertificateByURI", withCert(x509.Certificate{URIs: []*url.URL{{Scheme: "spiffe", Host: "example", Path: "/ops"}}}), "certificate.ops"},
 		{"OtherCertificate", withCert(x509.Certificate{DNSNames: []string{"backup.example.com.evil"}}), ""},
 		{"UnverifiedCertificate", unverified, ""},
 		{"EndedCertificate", withCert(x509.Certificate{DNSNames: []string{"backup.example.com"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(-time.Second)}), ""},
@@ -233,8 +237,8 @@ func TestReload(t *testing.T) {
 	p := a.admit(request(token))
 
 	a.write(policy + "[token.x]\nverb = 1\n")
-	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), a.file+": line 6") {
-		t.Errorf("Reload of a bad policy = %v, want the file and the line", err)
+	if err := a.Reload(); err == nil || !strings.Contains(err.Error(), a.file+": token.x.verb: ") {
+		t.Errorf("Reload of a bad policy = %v, want the file and the setting", err)
 	}
 	if !a.May(p, serve.VerbRead, "x") {
 		t.Error("after a bad policy the good one is gone")

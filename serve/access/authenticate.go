@@ -6,21 +6,22 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 )
 
-// A RefusedError reports a credential that is not admitted, or that there is none. Its text
+// A refusedError reports a credential that is not admitted, or that there is none. Its text
 // contains no part of it.
-type RefusedError struct{ text string }
+type refusedError struct{ text string }
 
 // Error implements the error interface.
-func (e *RefusedError) Error() string { return e.text }
+func (e *refusedError) Error() string { return e.text }
 
 // errNoCredentials reports a request without any.
 var errNoCredentials = refusedf("a token or a client certificate is required")
 
-func refusedf(format string, args ...any) error { return &RefusedError{fmt.Sprintf(format, args...)} }
+func refusedf(format string, args ...any) error { return &refusedError{fmt.Sprintf(format, args...)} }
 
 // bearer returns the token that a request carries, or nothing if it has no Authorization header.
 func bearer(r *http.Request) (string, error) {
@@ -77,21 +78,10 @@ func certificateIdentity(r *http.Request) (identity, error) {
 }
 
 func (e certificateEntry) matches(cert *x509.Certificate) bool {
-	switch {
-	case e.dns != "":
+	if e.dns != "" {
 		return slices.Contains(cert.DNSNames, e.dns)
-	case e.email != "":
-		return slices.Contains(cert.EmailAddresses, e.email)
-	case e.uri != "":
-		for _, u := range cert.URIs {
-			if u.String() == e.uri {
-				return true
-			}
-		}
-		return false
-	default:
-		return cert.Subject.String() == e.subject
 	}
+	return slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == e.uri })
 }
 
 // remote returns the address of the client. A proxy that the policy trusts says it in

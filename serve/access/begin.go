@@ -85,7 +85,7 @@ func (a *Access) refuse(event Event, err error) error {
 
 // refusal returns an error as the service answers it.
 func refusal(err error) error {
-	var refused *RefusedError
+	var refused *refusedError
 	if errors.As(err, &refused) {
 		return wire.NewProblem(wire.ProblemMissing, refused.Error(), 0)
 	}

@@ -2,14 +2,10 @@ package access
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // TestPolicyPage checks that the policies of the page are accepted.
@@ -28,45 +24,6 @@ func TestPolicyPage(t *testing.T) {
 	}
 	if len(p.tokens) != 2 || len(p.certificates) != 1 || len(p.proxies) != 2 || p.namespaces["payments"].MaxTTL != 5*time.Minute {
 		t.Errorf("policy = %+v, want what the page shows", p)
-	}
-}
-
-// TestPageInService starts a service with the policy of the page, and other tokens, and tries what
-// the page says of them.
-func TestPageInService(t *testing.T) {
-	policy := blocksOf(readFile(t, "../../docs/serve-access.md"), "toml")[0]
-	tokens := map[string]string{"deploy": "", "oncall": ""}
-	for name := range tokens {
-		table := regexp.MustCompile(`(?m)^\[token\.` + name + `\]\nsha256 = .*$`)
-		if !table.MatchString(policy) {
-			t.Fatalf("the page has no token %s", name)
-		}
-		policy = table.ReplaceAllString(policy, "[token."+name+"]\n{"+name+"}")
-	}
-	s := startService(t, policy, tokens, nil)
-	deploy, oncall := tokens["deploy"], tokens["oncall"]
-	g := s.acquire(deploy, "deploy/shop", "job-1")
-	acquire := func(token, name string, ttl int64) answer {
-		return s.send("POST", wire.PathAcquire, token, wire.Acquire{Name: name, ID: longID("job-2"), TTL: ttl})
-	}
-	end := func(token, name string) answer {
-		return s.send("POST", wire.PathBreak, token, wire.Break{Name: name, Token: g.Token, Reason: "x"})
-	}
-	for _, tt := range []struct {
-		what   string
-		got    answer
-		status int
-	}{
-		{"a lock with another prefix", acquire(deploy, "build/shop", 1000), http.StatusForbidden},
-		{"a TTL above max-ttl", acquire(deploy, "migrate/shop", 360_000), http.StatusForbidden},
-		{"an operator who acquires", acquire(oncall, "x", 1000), http.StatusForbidden},
-		{"a break without the verb", end(deploy, "deploy/shop"), http.StatusForbidden},
-		{"a break by the name without the prefix", end(oncall, "deploy/shop"), http.StatusConflict},
-		{"a break", end(oncall, "payments/deploy/shop"), http.StatusNoContent},
-	} {
-		if tt.got.status != tt.status {
-			t.Errorf("%s: %d %s, want %d", tt.what, tt.got.status, tt.got.body, tt.status)
-		}
 	}
 }
 

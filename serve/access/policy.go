@@ -42,9 +42,8 @@ type Rights struct {
 
 // A certificateEntry is a client certificate in a policy. One of the texts is not empty.
 type certificateEntry struct {
-	dns, uri, email string // a subject alternative name
-	subject         string // as x509 prints it, such as "CN=backup,O=Example"
-	rights          Rights
+	dns, uri string // a subject alternative name
+	rights   Rights
 }
 
 // All returns the rights of everybody whom the policy admits, in the order of their names.

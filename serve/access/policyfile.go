@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,14 +21,9 @@ import (
 type policyFile struct {
 	Proxies      list                        `toml:"trusted-proxies"`
 	Hosts        list                        `toml:"hosts"`
-	Roles        map[string]roleTable        `toml:"role"`
 	Namespaces   map[string]namespaceTable   `toml:"namespace"`
 	Tokens       map[string]tokenTable       `toml:"token"`
 	Certificates map[string]certificateTable `toml:"certificate"`
-}
-
-type roleTable struct {
-	Verbs list `toml:"verbs"`
 }
 
 type namespaceTable struct {
@@ -44,16 +38,13 @@ type tokenTable struct {
 
 type certificateTable struct {
 	rightsTable
-	DNS     text `toml:"dns"`
-	URI     text `toml:"uri"`
-	Email   text `toml:"email"`
-	Subject text `toml:"subject"`
+	DNS text `toml:"dns"`
+	URI text `toml:"uri"`
 }
 
 // A rightsTable has the settings that tokens and certificates share.
 type rightsTable struct {
 	Verbs     list `toml:"verbs"`
-	Roles     list `toml:"roles"`
 	Prefixes  list `toml:"prefixes"`
 	Namespace text `toml:"namespace"`
 	Until     end  `toml:"until"`
@@ -132,8 +123,8 @@ func (v *digest) UnmarshalTOML(data any) error {
 	return nil
 }
 
-// LoadPolicy reads a policy file. An error says the line, what is wrong there, and what would be
-// right. Nothing in it is taken from the file but names.
+// LoadPolicy reads a policy file. An error says the line or the setting, what is wrong there, and
+// what would be right. Nothing in it is taken from the file but names.
 func LoadPolicy(file string) (*Policy, error) {
 	content, err := loadFile(file, "the policy", true)
 	if err != nil {
@@ -151,46 +142,32 @@ func ParsePolicy(content string) (*Policy, error) {
 	var file policyFile
 	meta, err := toml.Decode(content, &file)
 	if err != nil {
-		return nil, lineError(err)
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "toml: "))
 	}
 	for _, key := range meta.Keys() { // the decoder leaves out what is no table
 		isTable := meta.Type(key...) == "Hash" || key[0] == "trusted-proxies" || key[0] == "hosts"
 		if len(key) == 1 && !isTable {
-			return nil, locate(content, wrong(key, "%s must be a table, so write [%s.NAME] and the settings below it", key, key))
+			return nil, wrong(key, "it must be a table, so write [%s.NAME] and the settings below it", key)
 		}
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return nil, locate(content, unknownSetting(unknown[0]))
+		return nil, unknownSetting(unknown[0])
 	}
-	p, err := file.policy()
-	if err != nil {
-		return nil, locate(content, err)
-	}
-	return p, nil
+	return file.policy()
 }
 
-// A settingError says what is wrong with a setting, or with a table.
-type settingError struct {
-	key  toml.Key
-	text string
-}
-
-func (e *settingError) Error() string { return e.text }
-
+// wrong says what is wrong with a setting, or with a table.
 func wrong(key toml.Key, format string, args ...any) error {
-	return &settingError{key, fmt.Sprintf(format, args...)}
+	return fmt.Errorf("%s: "+format, append([]any{key}, args...)...)
 }
 
 // unknownSetting reports a key that no table has. A misspelt setting must not be ignored: it may be
 // a bound.
 func unknownSetting(key toml.Key) error {
-	table, known := "the file", reflect.TypeFor[policyFile]()
-	if len(key) > 2 {
-		table = key[:2].String()
-		for _, f := range reflect.VisibleFields(known) {
-			if f.Tag.Get("toml") == key[0] {
-				known = f.Type.Elem()
-			}
+	known := reflect.TypeFor[policyFile]()
+	for _, f := range reflect.VisibleFields(known) {
+		if len(key) > 2 && f.Tag.Get("toml") == key[0] {
+			known = f.Type.Elem()
 		}
 	}
 	var names []string
@@ -199,52 +176,7 @@ func unknownSetting(key toml.Key) error {
 			names = append(names, name)
 		}
 	}
-	name := key[min(len(key)-1, 2)]
-	if len(key) == 2 {
-		name = key[0]
-	}
-	return wrong(key, "%s has no setting %q; it may have %s", table, name, strings.Join(names, ", "))
-}
-
-// locate returns a settingError with the line of its key. The decoder tells lines only in errors,
-// so the value of the key is decoded into what takes none.
-func locate(content string, err error) error {
-	var e *settingError
-	if !errors.As(err, &e) {
-		return err
-	}
-	values := map[string]toml.Primitive{}
-	meta, err := toml.Decode(content, &values)
-	for i := 0; err == nil && i < len(e.key); i++ {
-		p := values[e.key[i]]
-		if values = nil; i < len(e.key)-1 {
-			err = meta.PrimitiveDecode(p, &values)
-		} else {
-			err = meta.PrimitiveDecode(p, rejection{e})
-		}
-	}
-	return lineError(err)
-}
-
-// A rejection is a destination that takes no value.
-type rejection struct{ err error }
-
-// UnmarshalTOML implements [toml.Unmarshaler].
-func (r rejection) UnmarshalTOML(any) error { return r.err }
-
-// goType names a type of this package in an error of the decoder.
-var goType = regexp.MustCompile(`type mismatch for \S+: `)
-
-// lineError returns an error of the decoder as "line N: what was wrong".
-func lineError(err error) error {
-	var p toml.ParseError
-	if !errors.As(err, &p) {
-		return errors.New(goType.ReplaceAllString(strings.TrimPrefix(err.Error(), "toml: "), ""))
-	}
-	if p.Position.Line == 0 {
-		return errors.New(p.Message)
-	}
-	return fmt.Errorf("line %d: %s", p.Position.Line, p.Message)
+	return wrong(key, "there is no such setting; there are %s", strings.Join(names, ", "))
 }
 
 // policy returns what a file says.
@@ -263,23 +195,18 @@ func (f *policyFile) policy() (*Policy, error) {
 		}
 		p.hosts = append(p.hosts, strings.ToLower(host))
 	}
-	for name, t := range sorted(f.Roles) {
-		if _, err := verbsOf(toml.Key{"role", name}, t.Verbs); err != nil {
-			return nil, err
-		}
-	}
 	for name, t := range sorted(f.Namespaces) {
 		if err := p.addNamespace(name, t); err != nil {
 			return nil, err
 		}
 	}
 	for name, t := range sorted(f.Tokens) {
-		if err := p.addToken(f, name, t); err != nil {
+		if err := p.addToken(name, t); err != nil {
 			return nil, err
 		}
 	}
 	for name, t := range sorted(f.Certificates) {
-		if err := p.addCertificate(f, name, t); err != nil {
+		if err := p.addCertificate(name, t); err != nil {
 			return nil, err
 		}
 	}
@@ -312,7 +239,7 @@ func verbsOf(table toml.Key, names []string) ([]serve.Verb, error) {
 	all := []string{string(serve.VerbRead), string(serve.VerbAcquire), string(serve.VerbBreak), string(serve.VerbReserve),
 		string(serve.VerbAdmin)}
 	if len(names) == 0 {
-		return nil, wrong(table, "%s has no verbs; write verbs = [...] with some of %s", table, strings.Join(all, ", "))
+		return nil, wrong(table, "it has no verbs; write verbs = [...] with some of %s", strings.Join(all, ", "))
 	}
 	var verbs []serve.Verb
 	for _, name := range names {
@@ -330,7 +257,7 @@ func (p *Policy) addNamespace(name string, t namespaceTable) error {
 		key, prefix = append(key, "prefix"), string(t.Prefix)
 	}
 	if err := driver.CheckName(prefix); err != nil {
-		return wrong(key, "the prefix of %s can't begin a name: %v", key[:2], err)
+		return wrong(key, "the prefix can't begin a name: %v", err)
 	}
 	for other, n := range sorted(p.namespaces) {
 		if strings.HasPrefix(prefix, n.Prefix) || strings.HasPrefix(n.Prefix, prefix) {
@@ -343,67 +270,45 @@ func (p *Policy) addNamespace(name string, t namespaceTable) error {
 }
 
 // rights returns what the settings of a table say.
-func (p *Policy) rights(f *policyFile, key toml.Key, t rightsTable) (Rights, error) {
+func (p *Policy) rights(key toml.Key, t rightsTable) (Rights, error) {
 	r := Rights{Name: key.String(), Prefixes: t.Prefixes, Until: time.Time(t.Until)}
-	for _, role := range t.Roles {
-		table, ok := f.Roles[role]
-		if !ok {
-			return Rights{}, wrong(slices.Concat(key, toml.Key{"roles"}), "there is no [role.%s]%s", role, orOneOf("role", f.Roles))
-		}
-		t.Verbs = append(slices.Clip(t.Verbs), table.Verbs...)
-	}
 	var err error
 	if r.Verbs, err = verbsOf(key, t.Verbs); err != nil {
 		return Rights{}, err
 	}
 	if t.Namespace == "" {
 		if len(t.Prefixes) == 0 {
-			return Rights{}, wrong(key, `%s says neither namespace nor prefixes; write namespace = "NAME", or prefixes = [""] for all locks of the store`, key)
+			return Rights{}, wrong(key, `it says neither namespace nor prefixes; write namespace = "NAME", or prefixes = [""] for all locks of the store`)
 		}
 		return r, nil
 	}
 	n, ok := p.namespaces[string(t.Namespace)]
 	if !ok {
-		return Rights{}, wrong(slices.Concat(key, toml.Key{"namespace"}), "there is no [namespace.%s]%s", t.Namespace, orOneOf("namespace", p.namespaces))
+		return Rights{}, wrong(slices.Concat(key, toml.Key{"namespace"}), "there is no [namespace.%s]; write one", t.Namespace)
 	}
 	r.Namespace, r.prefix, r.maxTTL = n.Name, n.Prefix, n.MaxTTL
 	return r, nil
 }
 
-// orOneOf names the tables of a section that there are.
-func orOneOf[V any](section string, tables map[string]V) string {
-	if len(tables) == 0 {
-		return "; write one"
-	}
-	return "; there are [" + section + "." + strings.Join(slices.Sorted(maps.Keys(tables)), "], ["+section+".") + "]"
-}
-
-func (p *Policy) addToken(f *policyFile, name string, t tokenTable) error {
+func (p *Policy) addToken(name string, t tokenTable) error {
 	key := toml.Key{"token", name}
 	if t.SHA256 == (digest{}) {
-		return wrong(key, "%s has no sha256; snib serve token %s makes a token and prints this line", key, name)
+		return wrong(key, "it has no sha256; snib serve token %s makes a token and prints this line", name)
 	}
 	if other, ok := p.tokens[t.SHA256]; ok {
-		return wrong(slices.Concat(key, toml.Key{"sha256"}), "%s is the same token as %s; make one for each", key, other.Name)
+		return wrong(slices.Concat(key, toml.Key{"sha256"}), "it is the same token as %s; make one for each", other.Name)
 	}
-	r, err := p.rights(f, key, t.rightsTable)
+	r, err := p.rights(key, t.rightsTable)
 	p.tokens[t.SHA256] = r
 	return err
 }
 
-func (p *Policy) addCertificate(f *policyFile, name string, t certificateTable) error {
+func (p *Policy) addCertificate(name string, t certificateTable) error {
 	key := toml.Key{"certificate", name}
-	said := 0
-	for _, v := range []text{t.DNS, t.URI, t.Email, t.Subject} {
-		if v != "" {
-			said++
-		}
+	if (t.DNS == "") == (t.URI == "") {
+		return wrong(key, `it must say one of dns and uri, such as dns = "backup.example.com"`)
 	}
-	if said != 1 {
-		return wrong(key, `%s must say one of dns, uri, email and subject, such as dns = "backup.example.com"`, key)
-	}
-	r, err := p.rights(f, key, t.rightsTable)
-	p.certificates = append(p.certificates, certificateEntry{string(t.DNS), string(t.URI), string(t.Email),
-		string(t.Subject), r})
+	r, err := p.rights(key, t.rightsTable)
+	p.certificates = append(p.certificates, certificateEntry{string(t.DNS), string(t.URI), r})
 	return err
 }

@@ -16,16 +16,12 @@ func TestParsePolicy(t *testing.T) {
 	p, err := ParsePolicy(`
 trusted-proxies = ["10.0.0.7", "10.1.0.0/16"]
 
-[role.deployer]
-verbs = ["read", "acquire"]
-
 [namespace.payments]
 max-ttl = "5m"
 
 [token.ci]
 sha256 = "` + noDigest + `"
-roles = ["deployer"]
-verbs = ["break"]
+verbs = ["read", "break"]
 namespace = "payments"
 prefixes = ["deploy/"]
 until = 2027-01-31
@@ -42,8 +38,8 @@ prefixes = ["backup/"]
 	if got, want := ci.Until, time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("until = %v, want %v", got, want)
 	}
-	if got := len(ci.Verbs); got != 3 {
-		t.Errorf("verbs = %v, want those of the role and of the token", ci.Verbs)
+	if got := len(ci.Verbs); got != 2 {
+		t.Errorf("verbs = %v, want read and break", ci.Verbs)
 	}
 	if got, want := p.namespaces["payments"], (Namespace{"payments", "payments/", 5 * time.Minute}); got != want {
 		t.Errorf("namespace = %+v, want %+v", got, want)
@@ -59,35 +55,34 @@ func TestBadPolicies(t *testing.T) {
 	}{
 		{"Syntax", "[token.ci]\nverbs = [\"read\"\n", []string{"line 2"}},
 		{"Empty", "", []string{"admits nobody", "[token.NAME]"}},
-		{"NoTable", "[token]\nci = 5\n", []string{`line 2 (last key "token.ci"): expected table`}},
-		{"UnknownTable", "[tokens.ci]\n", []string{"line 1", `"tokens"`, "token"}},
-		{"UnknownSetting", "[token.ci]\n" + sha + "verb = [\"read\"]\n", []string{"line 3", `"verb"`, "verbs"}},
-		{"UnknownVerb", "[token.ci]\n" + sha + "verbs = [\"raed\"]\nprefixes = [\"\"]\n", []string{"line 3", `"raed"`, "read, acquire, break, reserve, admin"}},
-		{"UnknownRole", "[role.one]\nverbs = [\"read\"]\n[token.ci]\n" + sha + "roles = [\"two\"]\n", []string{"line 5", "[role.two]", "[role.one]"}},
-		{"UnknownNamespace", "[token.ci]\n" + sha + "verbs = [\"read\"]\nnamespace = \"x\"\n", []string{"line 4", "[namespace.x]", "write one"}},
-		{"NoVerbs", "[token.ci]\n" + sha + "prefixes = [\"a\"]\n", []string{"line 1", "token.ci has no verbs"}},
-		{"NoBreadth", "[token.ci]\n" + sha + "verbs = [\"read\"]\n", []string{"line 1", "neither namespace nor prefixes", `prefixes = [""]`}},
-		{"NoDigest", "[token.ci]\nverbs = [\"read\"]\nprefixes = [\"a\"]\n", []string{"line 1", "snib serve token ci"}},
+		{"NoTable", "[token]\nci = 5\n", []string{`line 2 (last key "token.ci")`, "expected table"}},
+		{"UnknownTable", "[tokens.ci]\n", []string{"tokens.ci: ", "token, "}},
+		{"UnknownSetting", "[token.ci]\n" + sha + "verb = [\"read\"]\n", []string{"token.ci.verb: ", "verbs"}},
+		{"UnknownVerb", "[token.ci]\n" + sha + "verbs = [\"raed\"]\nprefixes = [\"\"]\n", []string{"token.ci.verbs: ", `"raed"`, "read, acquire, break, reserve, admin"}},
+		{"UnknownNamespace", "[token.ci]\n" + sha + "verbs = [\"read\"]\nnamespace = \"x\"\n", []string{"token.ci.namespace: ", "[namespace.x]", "write one"}},
+		{"NoVerbs", "[token.ci]\n" + sha + "prefixes = [\"a\"]\n", []string{"token.ci: it has no verbs"}},
+		{"NoBreadth", "[token.ci]\n" + sha + "verbs = [\"read\"]\n", []string{"token.ci: ", "neither namespace nor prefixes", `prefixes = [""]`}},
+		{"NoDigest", "[token.ci]\nverbs = [\"read\"]\nprefixes = [\"a\"]\n", []string{"token.ci: ", "snib serve token ci"}},
 		{"PlainToken", "[token.ci]\nsha256 = \"snib_ABC\"\n", []string{"line 2", "64 hexadecimal digits"}},
 		{"PlainTokenWithoutQuotes", "[token.ci]\nsha256 = snib_ABC\n", []string{"line 2"}},
 		{"DigestWithoutQuotes", "[token.ci]\nsha256 = " + noDigest + "\n", []string{"line 2"}},
-		{"SameToken", "[token.a]\n" + sha + "verbs = [\"read\"]\nprefixes = [\"a\"]\n[token.b]\n" + sha, []string{"line 6", "same token as token.a"}},
+		{"SameToken", "[token.a]\n" + sha + "verbs = [\"read\"]\nprefixes = [\"a\"]\n[token.b]\n" + sha, []string{"token.b.sha256: ", "same token as token.a"}},
 		{"LocalTime", "[token.ci]\nuntil = 2027-01-31T10:00:00\n", []string{"line 2", "no zone", "Z"}},
 		{"TextAsTime", "[token.ci]\nuntil = \"2027-01-31\"\n", []string{"line 2", "without quotes"}},
 		{"NumberAsDuration", "[namespace.a]\nmax-ttl = 30\n", []string{"line 2", `"90s"`}},
-		{"OverlappingNamespaces", "[namespace.a]\n[namespace.b]\nprefix = \"a/b/\"\n", []string{"line 3", "[namespace.a]", "overlap"}},
-		{"TwoSubjects", "[certificate.a]\ndns = \"x\"\nuri = \"y\"\n", []string{"line 1", "one of dns, uri, email and subject"}},
-		{"BadProxy", "trusted-proxies = [\"balancer\"]\n", []string{"line 1", `"balancer"`, "10.0.0.0/24"}},
-		{"HostWithPort", "hosts = [\"locks.example.com:443\"]\n", []string{"line 1", "without scheme and port"}},
-		{"NotATable", "token = \"x\"\n", []string{"line 1", "[token.NAME]"}},
+		{"OverlappingNamespaces", "[namespace.a]\n[namespace.b]\nprefix = \"a/b/\"\n", []string{"namespace.b.prefix: ", "[namespace.a]", "overlap"}},
+		{"TwoSubjects", "[certificate.a]\ndns = \"x\"\nuri = \"y\"\n", []string{"certificate.a: ", "one of dns and uri"}},
+		{"BadProxy", "trusted-proxies = [\"balancer\"]\n", []string{"trusted-proxies: ", `"balancer"`, "10.0.0.0/24"}},
+		{"HostWithPort", "hosts = [\"locks.example.com:443\"]\n", []string{"hosts: ", "without scheme and port"}},
+		{"NotATable", "token = \"x\"\n", []string{"token: ", "[token.NAME]"}},
 		{"NotATables", "[[token]]\n" + sha, []string{"[token.NAME]"}},
 		{"ValueAsTable", "[token]\nci = 3\n", []string{"line 2"}},
-		{"RemovedSetting", "[namespace.a]\nlocks = 3\n", []string{"line 2", "namespace.a", `"locks"`, "prefix, max-ttl"}},
-		{"RemovedTable", "[oidc.a]\nissuer = \"https://x\"\n", []string{"line 1", `"oidc"`}},
+		{"RemovedSetting", "[namespace.a]\nlocks = 3\n", []string{"namespace.a.locks: ", "prefix, max-ttl"}},
+		{"RemovedTable", "[oidc.a]\nissuer = \"https://x\"\n", []string{"oidc.a"}},
 		{"EmptyNamespace", "[token.ci]\n" + sha + "namespace = \"\"\n", []string{"line 3", "not empty"}},
 		{"NoPrefixes", "[token.ci]\n" + sha + "prefixes = []\n", []string{"line 3", "not empty"}},
 		{"TextAsList", "[token.ci]\n" + sha + "verbs = \"read\"\n", []string{"line 3", "list of texts"}},
-		{"PrefixOfNoName", "[namespace.a]\nprefix = \"a\\u0000\"\n", []string{"line 2", "NUL"}},
+		{"PrefixOfNoName", "[namespace.a]\nprefix = \"a\\u0000\"\n", []string{"namespace.a.prefix: ", "NUL"}},
 		{"EmptyPrefix", "[namespace.a]\nprefix = \"\"\n", []string{"line 2", "not empty"}},
 	}
 	for _, tt := range tests {

@@ -134,9 +134,6 @@ func (s State) pollCame() (State, []Action) {
 	case s.GaveUp == Withdrawn:
 		s.Polled = false
 		do = append(do, AnswerWithdrawn)
-	case s.GaveUp != Wanted: // the client's next request begins anew
-		s.Polled = false
-		do = append(do, AnswerQueued)
 	case s.Phase == Granted:
 		s.Phase = Confirming
 		do = append(do, Confirm)

@@ -6,12 +6,8 @@ import (
 	"testing"
 )
 
-// TestOn checks what becomes of acquisitions that went wrong once, or nearly.
+// TestOn checks what TestAll and TestModel do not see.
 func TestOn(t *testing.T) {
-	waits := State{Phase: Asking, Waits: true}
-	with := func(s State, change func(*State)) State { change(&s); return s }
-	polled := with(waits, func(s *State) { s.Polled = true })
-	confirming := with(polled, func(s *State) { s.Phase = Confirming })
 	for _, tt := range []struct {
 		name  string
 		state State
@@ -19,23 +15,9 @@ func TestOn(t *testing.T) {
 		phase Phase
 		do    []Action
 	}{
-		{"GrantForRequest", polled, StoreGranted, Confirming, []Action{Confirm}},
-		{"GrantWhileAway", waits, StorePromised, Granted, nil},
-		{"PromiseNobodyWants", with(waits, func(s *State) { s.GaveUp = Abandoned }), StorePromised, Releasing, []Action{Release}},
-		{"GrantWithoutRequest", waits, StoreGranted, Ended, []Action{End}},
-		{"GrantNobodyWants", with(waits, func(s *State) { s.GaveUp = Abandoned }), StoreGranted, Ended, []Action{End}},
-		{"GrantAfterWithdrawal", with(waits, func(s *State) { s.GaveUp = Withdrawn }), StoreGranted, Releasing, []Action{Release}},
-		{"Confirmed", confirming, Confirmed, Ended, []Action{AnswerGrant, End}},
-		{"ConfirmedForEarlierRequest", with(confirming, func(s *State) { s.Again = true }), Confirmed, Confirming, []Action{Confirm}},
-		{"ConfirmedAfterWithdrawal", with(confirming, func(s *State) { s.GaveUp, s.Polled = Withdrawn, false }), Confirmed, Releasing, []Action{Release}},
-		{"ConfirmFails", confirming, ConfirmFailed, Granted, []Action{AnswerError, StartTimer}},
-		{"LostBeforeConfirmed", confirming, GrantLost, Queued, []Action{Requeue}},
-		{"OverBeforeTold", polled, PollOver, Asking, nil},
-		{"ToldBeforeOver", polled, StoreTold, Asking, nil},
-		{"ToldAfterOver", with(polled, func(s *State) { s.Over = true }), StoreTold, Asking, []Action{AnswerQueued, StartTimer}},
-		{"Repeated", polled, PollCame, Asking, []Action{StopTimer}},
-		{"WithdrawnInQueue", with(polled, func(s *State) { s.Phase = Queued }), ClientWithdrew, Ended, []Action{Cancel, StopTimer, AnswerWithdrawn, Dequeue, End}},
-		{"WithdrawnWhileAsking", polled, ClientWithdrew, Asking, []Action{Cancel, StopTimer, AnswerWithdrawn}},
+		{"LostBeforeConfirmed", State{Phase: Confirming, Waits: true, Polled: true}, GrantLost, Queued, []Action{Requeue}},
+		{"Repeated", State{Phase: Asking, Waits: true, Polled: true}, PollCame, Asking, []Action{StopTimer}},
+		{"WithdrawnInQueue", State{Waits: true, Polled: true}, ClientWithdrew, Ended, []Action{Cancel, StopTimer, AnswerWithdrawn, Dequeue, End}},
 		{"DrainOfOneThatDoesNotWait", State{Phase: Asking, Polled: true}, ServiceEnds, Asking, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -109,8 +109,8 @@ func (w *resultWriter) Write(p []byte) (int, error) {
 }
 
 // A backgroundWriter writes in a goroutine of its own. If nobody reads, as after Ctrl-S or from a
-// full pipe, it drops what comes, so that no message keeps snib from a renewal or from ending a
-// command in time.
+// full pipe, it drops what comes, so that no message keeps snib from a renewal, from ending a
+// command in time, or from serving. The audit log is told, because nothing is broken unrecorded.
 type backgroundWriter struct {
 	out  io.Writer
 	work chan func()
@@ -131,9 +131,10 @@ func (w *backgroundWriter) Write(p []byte) (int, error) {
 	text := bytes.Clone(p)
 	select {
 	case w.work <- func() { _, _ = w.out.Write(text) }:
+		return len(p), nil
 	default:
+		return 0, driver.Sentinel("nobody reads standard error")
 	}
-	return len(p), nil
 }
 
 // flush waits until all messages are written, but no longer than feedbackInterval.

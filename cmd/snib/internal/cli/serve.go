@@ -85,11 +85,12 @@ func untilSignal() context.Context {
 
 // serve serves the locks of s until ctx is done.
 func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-chan os.Signal) error {
+	c.err = newBackgroundWriter(c.err)
 	access, err := c.flags.open(c.app)
 	if err != nil {
 		return err
 	}
-	defer access.close()
+	defer access.audit.Close() //nolint:errcheck // each line was written at once
 	metrics, err := newServeMetrics(s.Driver.Info().Backend)
 	if err != nil {
 		return err

@@ -100,11 +100,6 @@ func (s *serviceAccess) tlsConfig() *tls.Config {
 	return s.certs.Config()
 }
 
-// close closes the audit log.
-func (s *serviceAccess) close() {
-	_ = s.audit.Close() // each line was written at once
-}
-
 // reload reads all files again. Where a file is bad, its old content stays in use.
 func (s *serviceAccess) reload() error {
 	var errs []error

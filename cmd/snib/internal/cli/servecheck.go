@@ -65,6 +65,6 @@ const serveCheckExamples = `  snib serve check policy.toml && kill -HUP "$(pidof
 `
 
 const serveCheckNotes = `  Run it before you change the policy of a service, and read the table: nobody
-  may do anything that is not in it. If the file is bad, snib says in which
-  line, and exits with 78.
+  may do anything that is not in it. If the file is bad, snib says where, and
+  exits with 78.
 `

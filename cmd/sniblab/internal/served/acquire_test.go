@@ -2,6 +2,7 @@ package served
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -140,7 +141,9 @@ func TestLateWithdrawal(t *testing.T) {
 		switch {
 		case r.URL.Path == wire.PathAcquire && acquisitions.Add(1) == 1:
 			server.Config.Handler.ServeHTTP(httptest.NewRecorder(), r)
-			w.WriteHeader(http.StatusBadGateway)
+			w.Header().Set("Content-Type", wire.TypeProblem) // another answer would be asked for at once
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_ = json.NewEncoder(w).Encode(wire.NewProblem(wire.ProblemUnavailable, "", 0))
 			return true
 		case r.URL.Path == wire.PathWithdraw && withdrawals.Add(1) == 1:
 			<-again

@@ -43,6 +43,7 @@ func TestClients(t *testing.T) {
 			}
 			for name, test := range map[string]func(*clientWorld){
 				"KilledReplica": (*clientWorld).killReplica, "LostAnswers": (*clientWorld).loseAnswers, "PausedClient": (*clientWorld).pauseClient,
+				"Outage": (*clientWorld).outage,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -232,4 +233,20 @@ func (w *clientWorld) pauseClient() {
 	a.fails("release", "LockLost")
 	b.does("check")
 	b.does("release")
+}
+
+// outage asks when nobody answers. Neither is the lock held by somebody then, nor is a hold lost
+// because a request was wrong.
+func (w *clientWorld) outage() {
+	a, b := w.start(), w.start()
+	a.does("acquire")
+	b.fails("wait", "LockHeld")
+	b.fails("fence", map[string]string{"python3": "ValueError", "node": "Error"}[w.program]) // it has no token
+	for _, r := range w.replicas {
+		r.CloseClientConnections()
+		r.Close()
+	}
+	b.fails("wait", "Unavailable")
+	b.fails("try", "Unavailable")
+	a.fails("release", "Unavailable")
 }

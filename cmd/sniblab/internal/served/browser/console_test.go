@@ -310,7 +310,10 @@ func TestOutages(t *testing.T) {
 	p.shows("#locks", "second")
 	late := open(t, s.url(), 1440, 900)
 	late.shows("#banner", "The store is unavailable")
-	late.shows("#locks", "second")                           // which the service saw last
+	late.shows("#locks", "second") // which the service saw last, before it gave the list up
+	if age := late.eval("document.querySelector('#banner').innerText").(string); regexp.MustCompile(`is [0-3] s old`).MatchString(age) {
+		t.Errorf("a page that was opened in the outage says %q", age)
+	}
 	late = open(t, startService(t, d, nil).url(), 1440, 900) // this service has seen nothing yet
 	late.shows("#banner", "The store is unavailable")
 	for _, view := range []string{"lock/second", "lock/other", "waits", "holders", "reservations", "locks"} {

@@ -10,6 +10,7 @@ lock.signal.addEventListener("abort", () => {
 const does = {
   acquire: () => lock.acquire(20_000),
   try: () => lock.acquire(),
+  wait: () => lock.acquire(1000),
   check: () => lock.check(),
   fence: () => lock.fence("disk"),
   release: () => lock.release(),

@@ -13,6 +13,7 @@ lock = Lock(sys.argv[1:], "job", ttl=5.0, on_lost=lambda: say("lost"))
 does = {
     "acquire": lambda: lock.acquire(20),
     "try": lock.acquire,
+    "wait": lambda: lock.acquire(1),
     "check": lock.check,
     "fence": lambda: lock.fence("disk"),
     "release": lock.release,

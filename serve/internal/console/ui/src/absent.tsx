@@ -5,6 +5,6 @@ import { duration } from "./text";
 // does not: somebody may start a second migration by this sentence.
 export function Absent({ model, now, text }: { model: Model; now: number; text: string }) {
   if (!model.seenAt) return <p class="problem">Nothing was seen yet, so the page does not know.</p>;
-  if (model.link === "live") return <p>{text}</p>;
+  if (model.link === "live" && now - model.seenAt < 5000) return <p>{text}</p>;
   return <p class="problem">{duration(now - model.seenAt)} ago it was so: “{text}” What is so now is not known.</p>;
 }

@@ -14,7 +14,7 @@ export interface Span extends Process {
 export type Link = "connecting" | "live" | "stale" | "down" | "login" | "forbidden";
 
 const maxSpans = 4000;
-const silence = 15_000; // after which a connection counts as dead: the service sends something after each listing
+const silence = 60_000; // after which a connection counts as dead: the service lists a large store once in 50 s
 
 export class Model {
   locks = new Map<string, Seen>();
@@ -22,7 +22,8 @@ export class Model {
   spans: Span[] = [];
   link: Link = "connecting";
   problem = "";
-  seenAt = 0; // when the last snapshot reached this page; 0: never
+  seenAt = 0; // when the service saw what the page shows, by this page's clock; 0: never
+  private ahead = 0; // how far this page's clock is ahead of the service's
   private open = new Map<string, Span>();
   private listeners = new Set<() => void>();
   private scheduled = false;
@@ -95,8 +96,9 @@ export class Model {
     let timer = setTimeout(end, silence);
     const began = Date.now();
     try {
-      const after = this.id ? "&after=" + encodeURIComponent(this.id) : "";
-      const answer = await request("v1/events?format=ndjson" + after, { signal: link.signal });
+      const after = this.id ? "?after=" + encodeURIComponent(this.id) : "";
+      const answer = await request("v1/events" + after, { signal: link.signal });
+      this.ahead = Date.now() - (Date.parse(answer.headers.get("Date") ?? "") || Date.now());
       const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       let next: Map<string, Seen> | undefined;
@@ -123,19 +125,19 @@ export class Model {
 
   // take takes an event in. Next has the locks of a snapshot that is under way.
   private take(e: StreamEvent, next?: Map<string, Seen>): Map<string, Seen> | undefined {
-    const now = Date.now();
+    const now = Math.min(Date.now(), e.at ? Date.parse(e.at) + this.ahead : Infinity);
     if (e.id) this.id = e.id;
     switch (e.type) {
       case "reset":
         return new Map();
       case "lock":
-        next?.set(e.lock!.name, { ...e.lock!, seen: now });
+        next?.set(e.lock!.name, { ...e.lock!, seen: 0 }); // until the end of the snapshot says when it was
         return next;
       case "ready":
         this.replace(next ?? new Map(), now);
         break;
       case "unavailable":
-        this.set("stale", "the store does not answer the service");
+        this.set("stale", "it can't be listed: it does not answer, or has more than 100,000 locks");
         return next;
       case "acquired": case "released": case "changed":
         if (e.end) this.noteEnd(holdKey(e.lock!.name, e.holder!), e.end);
@@ -151,7 +153,10 @@ export class Model {
     for (const name of this.locks.keys()) {
       if (!next.has(name)) this.track({ name, mode: "", holders: [], waiters: [], seen: now }, now);
     }
-    for (const lock of next.values()) this.track(lock, now);
+    for (const lock of next.values()) {
+      lock.seen = now;
+      this.track(lock, now);
+    }
     this.locks = next;
     this.isSorted = false;
   }
