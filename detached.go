@@ -20,7 +20,11 @@ import (
 //
 // The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
 // when the Locker is closed, while the lock stays taken in the store; a Trace is told that it was
-// released. The process may learn only then that another process has released the lock.
+// released. The process may learn only then that another process has released the lock. At the end
+// of the TTL, which is a hundredth of it earlier here than in the store, Release sends nothing any
+// more: another process may have adopted the hold.
+//
+// The TTL takes the place of [MaxHold]: with that, Detached is an [ErrInvalid].
 //
 // Where leases end with a session, Detached is an [ErrInvalid]: those backends free the locks of a
 // process that has ended.

@@ -207,7 +207,7 @@ func (es endings) run() {
 // ranOut reports whether a detached hold that ended with cause did so at the end of its TTL. The
 // store then frees the lock by itself, unless another process has adopted the hold.
 func (h *hold) ranOut(cause error) bool {
-	return h.locker.conf.detached && h.isFixed && lossOf(cause) == LossMaxHold
+	return h.locker.conf.detached && lossOf(cause) == LossMaxHold
 }
 
 // releaseAtExpiry schedules the release of a lost hold's lease for the end of its TTL and

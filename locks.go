@@ -45,10 +45,10 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	for _, name := range names {
 		lock, err := each.acquire(wait, ctx, name, false)
 		if err != nil {
-			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
 			if loss, ok := errors.AsType[*lossError](context.Cause(wait)); ok && ctx.Err() == nil {
 				err = l.wrapError("acquire", l.conf.prefix+name, loss)
 			}
+			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
 			return nil, err
 		}
 		ls.locks = append(ls.locks, lock)

@@ -103,8 +103,9 @@ func TestMinHoldOfSeveral(t *testing.T) {
 // and the other way round.
 func TestContradictoryOptions(t *testing.T) {
 	for says, opts := range map[string][]snib.Option{
-		"MaxWait with NoWait": {snib.NoWait(), snib.MaxWait(time.Second)},
-		"MinHold: 1m0s":       {snib.MinHold(time.Minute), snib.MaxHold(time.Second)},
+		"MaxWait with NoWait":   {snib.NoWait(), snib.MaxWait(time.Second)},
+		"MaxHold with Detached": {snib.Detached(), snib.MaxHold(time.Second)},
+		"MinHold: 1m0s":         {snib.MinHold(time.Minute), snib.MaxHold(time.Second)},
 	} {
 		if _, err := snib.New(memlock.New(), opts...); !errors.Is(err, snib.ErrInvalid) ||
 			!strings.Contains(err.Error(), says) {

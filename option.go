@@ -283,6 +283,8 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.detached && info.Tenure == driver.TenureSession:
 		return driver.Invalidf("Detached: this backend frees the locks of a process that has ended")
+	case c.detached && c.maxHold > 0:
+		return driver.Invalidf("MaxHold with Detached: the end of such a hold is its TTL; give one of the two")
 	case c.fencing > info.Fencing:
 		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, info.Fencing)
 	case c.fair && info.Fairness == driver.FairNever:

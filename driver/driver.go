@@ -104,10 +104,10 @@ type Lease interface {
 	// Grant returns what the store said when it granted the lease. It does not change.
 	Grant() Grant
 
-	// Release gives the lease up, with the MinHold of its request.
-	// A lease that had ended before is answered with [ErrLost]. Calling Release again is harmless;
-	// after a first success it returns nil. Where the tenure is a session, a Release that fails, also
-	// because ctx is done, MUST free the lock later: nobody calls it again.
+	// Release gives the lease up, with the MinHold of its request; where the tenure is a lease, from
+	// whichever process it is sent. A lease that had ended before is answered with [ErrLost]. Calling
+	// Release again is harmless; after a first success it returns nil. Where the tenure is a session,
+	// a Release that fails, also because ctx is done, MUST free the lock later: nobody calls it again.
 	Release(ctx context.Context) error
 
 	// SetHolder changes what an [Inspector] shows of the holder. It MUST NOT change anything else: not

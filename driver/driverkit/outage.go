@@ -35,18 +35,21 @@ type Outage struct {
 // AgainWithin can't tell whether the store has answered a request in between, as it does when it
 // queues one. A driver retries such a request itself, see [driver.Driver].
 func (o *Outage) AgainWithin(limit time.Duration, sentAt time.Time, err error) (pause time.Duration, ok bool) {
+	full := errors.Is(err, driver.ErrFull)
 	switch {
-	case limit <= time.Nanosecond || !errors.Is(err, driver.ErrUnavailable):
+	case !errors.Is(err, driver.ErrUnavailable):
 		return 0, false
-	case errors.Is(err, driver.ErrFull):
+	case full:
 		o.began = time.Time{}
-		return o.nextPause(longestPauseFull), true
 	case o.began.IsZero():
 		o.began = sentAt
 	}
 	left := limit - time.Since(o.began)
-	if left <= 0 {
+	switch {
+	case limit <= time.Nanosecond || left <= 0 && !full:
 		return 0, false
+	case full:
+		return o.nextPause(longestPauseFull), true
 	}
 	return min(o.nextPause(longestPause), left), true
 }

@@ -99,10 +99,9 @@ var rules = []rule{
 		"cmd/sniblab/internal/...",
 		"github.com/bsm/redislock", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "github.com/chromedp/...",
 		"github.com/go-redsync/redsync/v4/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
-		"github.com/google/go-containerregistry/pkg/v1/...", "github.com/jackc/pgx/v5/...",
-		"github.com/lib/pq", "github.com/ncruces/go-sqlite3/...", "github.com/redis/go-redis/v9", "github.com/redis/rueidis/...",
+		"github.com/jackc/pgx/v5/...", "github.com/lib/pq", "github.com/ncruces/go-sqlite3/...", "github.com/redis/go-redis/v9", "github.com/redis/rueidis/...",
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cobra", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap",
-		"golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/sys/...",
+		"golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/sys/...",
 		"golang.org/x/term", "golang.org/x/tools/go/packages"},
 		[]string{"github.com/rogpeppe/go-internal/..."},
 		"an end: it starts servers, breaks them, and runs libraries of others beside ours"},
@@ -118,11 +117,6 @@ var rules = []rule{
 		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
 		[]string{"internal/livetest/..."},
 		"programs show what users write: they import what users may, and nobody imports them"},
-}
-
-// exceptions are package variables that may be state, as "directory.name", each with the reason.
-var exceptions = map[string]string{
-	"driver.boot": "what it remembers is the machine's, not a caller's, and only spares the question: Now answers as it would without",
 }
 
 // conformanceIn says where the conformance test of a backend is that is not in the backend itself.

@@ -246,7 +246,7 @@ func (w *clientWorld) outage() {
 		r.CloseClientConnections()
 		r.Close()
 	}
+	a.fails("release", "Unavailable") // soon, before its lease is over
 	b.fails("wait", "Unavailable")
 	b.fails("try", "Unavailable")
-	a.fails("release", "Unavailable")
 }
