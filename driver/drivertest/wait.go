@@ -107,9 +107,9 @@ func waitClauses() []clause {
 	}
 }
 
-// wakesOnRelease measures several hand-overs. Their median counts, because a single delay of
-// the machine proves nothing. On a busy machine each exchange with the store takes long, so the
-// limit also allows for two cycles of an uncontended lock.
+// wakesOnRelease measures several hand-overs. Two that are quick show that the store wakes waiters:
+// a polling loop is quick by chance once at most. A busy machine delays the others. The limit also
+// allows for two cycles of an uncontended lock, as slow as the slowest one was.
 func wakesOnRelease(t *trial) {
 	d1, d2 := t.open(), t.open()
 	var took, cycles []time.Duration
@@ -130,7 +130,7 @@ func wakesOnRelease(t *trial) {
 	}
 	slices.Sort(took)
 	slices.Sort(cycles)
-	if most := t.wakeLimit() + 2*cycles[2]; took[2] > most {
+	if most := t.wakeLimit() + 2*cycles[4]; took[1] > most {
 		t.Errorf("hand-overs from one driver to another took %v, and cycles without a waiter %v; want at most %v", took,
 			cycles, most)
 	}
