@@ -123,6 +123,13 @@ func TestNeverConnected(t *testing.T) {
 	}
 }
 
+// TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
+// compete for, and nobody has.
+func TestContendedIsNotHeld(t *testing.T) {
+	a := &attempt{req: driver.Request{OnWait: func(err error) { t.Errorf("OnWait was called with %v", err) }}}
+	a.noteWait(&splitError{contended: true})
+}
+
 // TestFullNodes checks that a majority that has too many clients makes the store full, and that a
 // minority does not.
 func TestFullNodes(t *testing.T) {
