@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -158,7 +157,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	if err == nil {
 		a.sent = cmd.sent
 	}
-	a.maybeSent = a.maybeSent || !cmd.unsent && !isDialError(err)
+	a.maybeSent = a.maybeSent || !cmd.unsent && !rediskit.IsDialError(err)
 	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
@@ -344,13 +343,7 @@ func mayBeServed(err error) bool {
 	if errors.As(err, &reply) {
 		return transientCode(reply.Text) == nonLocalKey
 	}
-	return !isDialError(err)
-}
-
-// isDialError reports whether a request failed because there was no connection to send it on.
-func isDialError(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
+	return !rediskit.IsDialError(err)
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or
@@ -410,7 +403,8 @@ func (a *attempt) withdrawAgain() {
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
 // is over. It returns [driver.ErrLost] if there is no such hold, and no earlier try of this command
-// may have ended it. A transient error matches [driver.ErrUnavailable].
+// may have ended it, and [driver.ErrKind] if another library keeps the lock in a hash. A transient
+// error matches [driver.ErrUnavailable].
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) error {
 	var retries rediskit.Backoff
 	maybeServed := false
@@ -420,6 +414,8 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original co
 		switch {
 		case err == nil && cmd.answer == answerNoHold && !maybeServed:
 			return driver.ErrLost
+		case err == nil && strings.HasPrefix(cmd.answer, answerKind):
+			return fmt.Errorf("%w: it is in use as %s", driver.ErrKind, cmd.answer[len(answerKind+" "):])
 		case err == nil:
 			return nil
 		}

@@ -141,7 +141,7 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 }
 
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. That of Redisson
-// can't be broken.
+// can't be broken: the error matches [driver.ErrKind].
 func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if d.life.Over() {
 		return driver.ErrClosed

@@ -283,8 +283,9 @@ func contention(err error) *HeldError {
 func (a *attempt) noteWait(err error) {
 	split, isSplit := errors.AsType[*splitError](err)
 	switch {
-	case errors.Is(err, driver.ErrHeld), isSplit && split.contended: // soon somebody will hold it
+	case errors.Is(err, driver.ErrHeld):
 		a.req.NoteWait(nil)
+	case isSplit && split.contended: // nobody holds it, and soon somebody will
 	case errors.Is(err, driver.ErrUnavailable):
 		a.req.NoteWait(err)
 	}

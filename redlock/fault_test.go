@@ -348,19 +348,16 @@ func TestSplitVote(t *testing.T) {
 	// The second node may have the lock of the first one or not, so nobody is known to hold it.
 	c.nodes[1].Kill()
 	waiting := request("x", "o", ttl)
-	told := make(chan error, 1)
-	waiting.OnWait = func(err error) {
-		select {
-		case told <- err:
-		default:
-		}
-	}
 	enough := errors.New("enough")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, enough)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(within(t, testTimeout))
+	var told error
+	waiting.OnWait = func(err error) {
+		told = err
+		cancel(enough)
+	}
 	_, err = d.Acquire(ctx, waiting)
 	checkError(t, "a wait for a node that is down", err, driver.ErrUnavailable, "enough")
-	checkError(t, "OnWait", <-told, driver.ErrUnavailable)
+	checkError(t, "OnWait", told, driver.ErrUnavailable)
 }
 
 // A renewal brings a valid lease to nodes that have forgotten it or were away.

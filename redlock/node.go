@@ -305,17 +305,21 @@ func (cmd *command) deliver(answer string, err error) {
 
 // execute sends a batch and waits for the answers as long as the connection lives.
 func (n *node) execute(c *scriptCall, batch []*command) error {
+	var answers []string
 	client, err := n.connect()
-	if err != nil {
+	isSent := err == nil
+	if isSent {
+		c.write(n.cluster, n.address, batch)
+		answers, err = eval(client, c)
+		isSent = !rediskit.IsDialError(err) // the client connects again by itself
+	}
+	if !isSent {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for _, cmd := range batch {
 			cmd.state = unsent
 		}
-		return err
 	}
-	c.write(n.cluster, n.address, batch)
-	answers, err := eval(client, c)
 	switch {
 	case err != nil:
 		return err

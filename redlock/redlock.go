@@ -70,8 +70,8 @@ type Driver struct {
 // Open connects to N independent Redis servers, an odd number from 3 to 15, and returns a
 // driver for them. Close disconnects it. Each server has its own options, with one address,
 // by which all clients must know it. The driver opens one connection to each server, and
-// one more while somebody waits. Its settings for connection pools, retries and command
-// timeouts do not apply.
+// one more while somebody waits or holds a lock. Its settings for connection pools, retries and
+// command timeouts do not apply.
 //
 // A majority must answer before ctx is done and 5 s are over. The driver outlives ctx. The error of
 // Open matches [driver.ErrUnavailable] if another try may succeed, and [driver.ErrInvalid] if a

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
@@ -90,18 +93,41 @@ func TestNewestDescription(t *testing.T) {
 	}
 }
 
-// TestNeverConnected fails to connect to a node for a release. When the node is back, its answer
-// that it does not have the lease must not pass for the success of that try.
+// TestNeverConnected fails to connect to a node for a release, also with a client that had a
+// connection before. When the node is back, its answer that it does not have the lease must not
+// pass for the success of that try.
 func TestNeverConnected(t *testing.T) {
-	n := &node{ctx: t.Context(), dial: func(context.Context) (rueidis.Client, error) { return nil, syscall.ECONNREFUSED }}
-	l, free := lockOf("x"), new(command)
-	free.set(codeFree, &l, "nonce ", "0")
-	n.queue = []*command{free}
-	batch := n.nextBatch(nil)
-	n.fail(batch, n.execute(new(scriptCall), batch))
-	if free.maybeExecuted || !slices.Contains(n.queue, free) {
-		t.Errorf("after the release was not sent, it is queued: %v, perhaps executed: %t", n.queue, free.maybeExecuted)
+	server := redistest.Single(t)
+	client, err := rueidis.NewClient(nodeOptions(rueidis.ClientOption{InitAddress: []string{server.Addr()}}))
+	if err != nil {
+		t.Fatal(err)
 	}
+	server.Kill()
+	livetest.Await(t, "client without a connection", func() error {
+		if err := client.Do(t.Context(), client.B().Ping().Build()).Error(); !rediskit.IsDialError(err) {
+			return fmt.Errorf("PING = %w, want that it can't connect", err)
+		}
+		return nil
+	})
+	for _, client := range []rueidis.Client{nil, client} {
+		n := &node{ctx: t.Context(), client: client,
+			dial: func(context.Context) (rueidis.Client, error) { return nil, syscall.ECONNREFUSED }}
+		l, free := lockOf("x"), new(command)
+		free.set(codeFree, &l, "nonce ", "0")
+		n.queue = []*command{free}
+		batch := n.nextBatch(nil)
+		n.fail(batch, n.execute(new(scriptCall), batch))
+		if free.maybeExecuted || !slices.Contains(n.queue, free) {
+			t.Errorf("after the release was not sent, it is queued: %v, perhaps executed: %t", n.queue, free.maybeExecuted)
+		}
+	}
+}
+
+// TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
+// compete for, and nobody has.
+func TestContendedIsNotHeld(t *testing.T) {
+	a := &attempt{req: driver.Request{OnWait: func(err error) { t.Errorf("OnWait was called with %v", err) }}}
+	a.noteWait(&splitError{contended: true})
 }
 
 // TestFullNodes checks that a majority that has too many clients makes the store full, and that a

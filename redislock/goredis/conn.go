@@ -19,6 +19,8 @@ type conn struct {
 	client  redis.UniversalClient // of the driver alone
 	cluster *redis.ClusterClient  // client, if it is a ClusterClient
 
+	stopChecks context.CancelFunc // of the master behind Sentinel
+
 	// clusterErr is the result of checkCluster. The driver, which asks for the masters first, finds
 	// out whether another try may succeed.
 	clusterErr error
@@ -51,7 +53,10 @@ func (c *conn) IsSentinel() bool {
 
 func isSentinel(o *redis.Options) bool { return o.Addr == "FailoverClient" }
 
-func (c *conn) Close() { _ = c.client.Close() } // nobody can do anything about the error
+func (c *conn) Close() {
+	c.stopChecks()
+	_ = c.client.Close() // nobody can do anything about the error
+}
 
 // callWithContext calls f, and returns when f does or when ctx is done. A go-redis client need
 // not notice the end of ctx while it waits for a server.

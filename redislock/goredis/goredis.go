@@ -13,8 +13,8 @@
 //
 // A driver has a pool of its own, with the options of the client. So commands of the program that
 // block, or that are slow, never keep a renewal waiting. Hooks of the client don't see the driver's
-// commands. While it waits, or holds something for long, a driver uses one more connection for
-// subscriptions; in a Cluster it uses one for each slot in which it waits.
+// commands. While it waits or holds something, a driver uses one more connection for subscriptions;
+// in a Cluster it uses one for each slot in which it waits.
 //
 // A [redis.Client] is one server, or a master behind Sentinel ([redis.NewFailoverClient]). A
 // [redis.ClusterClient] is a Cluster. Other clients are rejected: a [redis.Ring] because its
@@ -23,7 +23,7 @@
 //
 // Whatever the client's settings, go-redis repeats none of the driver's commands: a lock that was
 // granted would then appear to be held by somebody else. It observes the deadlines of contexts, and
-// behind Sentinel it asks for the master again every 10 s.
+// behind Sentinel it asks for the master every 10 s, and stays there if no Sentinel answers.
 package goredis
 
 import (
@@ -37,10 +37,6 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// masterMaxAge is how long a connection is used before the client asks the Sentinels for the master
-// again: the old one may be cut off from them, and still answer.
-const masterMaxAge = 10 * time.Second
-
 // dialTimeout bounds the check of a Cluster that New makes before the driver's own.
 const dialTimeout = 5 * time.Second
 
@@ -49,10 +45,11 @@ const dialTimeout = 5 * time.Second
 // cases as [redislock.New], and with the same errors. If the client is of an unsupported kind, the
 // error matches [driver.ErrInvalid].
 func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
-	c := &conn{}
+	checks, stopChecks := context.WithCancel(context.Background())
+	c := &conn{stopChecks: stopChecks}
 	switch client := client.(type) {
 	case *redis.Client:
-		c.client = ownClient(client)
+		c.client = ownClient(checks, client)
 	case *redis.ClusterClient:
 		c.cluster = ownCluster(client)
 		c.client = c.cluster
@@ -67,12 +64,14 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 	return redislock.NewConn(ctx, c, opts...)
 }
 
-// ownClient returns a client for the driver that connects as the program's client does. After a
-// failover, go-redis closes the connections of the program's client only.
-func ownClient(program *redis.Client) *redis.Client {
+// ownClient returns a client for the driver that connects as the program's client does. Behind
+// Sentinel it looks for the master until checks is done.
+func ownClient(checks context.Context, program *redis.Client) *redis.Client {
 	o := *program.Options()
 	if isSentinel(&o) {
-		o.ConnMaxLifetime, o.ConnMaxLifetimeJitter = masterMaxAge, 0
+		d := &masterDialer{dial: o.Dialer, conns: make(map[*masterConn]bool)}
+		o.Dialer = d.dialMaster
+		go d.checkMaster(checks, o.Network, o.Addr)
 	}
 	o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = asGiven(o.ReadTimeout), asGiven(o.WriteTimeout), true
 	o.MinIdleConns, o.MaxActiveConns = 0, 0

@@ -249,6 +249,28 @@ func TestUnawareMaster(t *testing.T) {
 	}
 }
 
+// TestHungSentinels renews a lease for longer than the master goes unchecked, while no Sentinel
+// answers: a healthy master must keep its holders.
+func TestHungSentinels(t *testing.T) {
+	t.Parallel()
+	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+	d := open(t, dialSentinel(t, s, nil), redislock.FailoverGrace(false))
+	held := livetest.Acquire(t, d, request("lock", "a"))
+	for _, sentinel := range s.SentinelNodes() {
+		sentinel.Hang()
+	}
+	start := time.Now()
+	livetest.Await(t, "renewal after a check of the master", func() error {
+		if r := d.Renew(t.Context(), []driver.Lease{held})[0]; r.Err != nil {
+			return r.Err
+		}
+		if time.Since(start) < 13*time.Second {
+			return errors.New("no check has begun yet")
+		}
+		return nil
+	})
+}
+
 // TestSavedOnTheSameConnection makes a server forget the scripts, and takes and renews a lock with
 // DurableAOF. Each script is followed by a WAITAOF on its own connection, also one that goes again
 // with its text.

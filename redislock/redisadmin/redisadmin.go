@@ -35,7 +35,7 @@ type Admin interface {
 	// Foreign calls yield for each lock of another lock library whose key begins with prefix, until
 	// yield returns false. The same keys count as locks as in Strangers, and those that expire are
 	// shown, too. The names of locks are the keys. The Status is the one that the driver's Status
-	// returns, without waiters, and without an id if that is longer than 512 bytes.
+	// returns, without waiters, and without an id if that is longer than 4,096 bytes.
 	//
 	// Foreign writes nothing, and costs as much as Strangers. A key that is created, deleted or
 	// moved meanwhile may be missed or shown twice.
@@ -88,6 +88,6 @@ type Stranger struct {
 	Unsure bool
 
 	// Value is the id to pass to the driver's Break to delete the key. It is
-	// empty if the key is not a string, or if the value is longer than 512 bytes and was not read.
+	// empty if the key is not a string, or if the value is longer than 4,096 bytes and was not read.
 	Value string
 }

@@ -1,7 +1,9 @@
 package rediskit
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -40,6 +42,12 @@ func IsDenied(text string) bool {
 	// What a script's commands may not do has the code ERR. Redis 7.2 and Valkey have changed the
 	// words.
 	return strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
+}
+
+// IsDialError reports whether a request failed because there was no connection to send it on.
+func IsDialError(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // TooManyClients is in the error of a server that has reached its maxclients.

@@ -4,7 +4,7 @@
 -- ARGV      id, and the same without quotes: if another library holds the lock, that is the lock's
 --           value
 -- Provides  breakHold(id, raw)
--- Answer    o, or l if that hold does not exist
+-- Answer    o, l if that hold does not exist, or k KIND if Redisson has the lock
 
 -- findKept finds what MinHold keeps. It returns the grant and, if that is in the hash grants, its
 -- field.
@@ -19,7 +19,7 @@ end
 local function breakHold(id, raw)
   local value, keyType = lockValue()
   if keyType == 'hash' and redis.call('HGET', lock, raw) then
-    error('it is in a hash, as of Redisson: end it by forceUnlock of that library, or by DEL', 0)
+    return 'k a hash, as of Redisson: end that by forceUnlock of that library, or by DEL'
   end
   if value and value == raw and not parseGrant(value) and not isMulti(value) then
     redis.call('DEL', lock)
