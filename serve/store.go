@@ -250,7 +250,7 @@ func (s *Service) storeID(ctx context.Context) (string, error) {
 	return id, s.beside("the id of the store", err)
 }
 
-// beside returns the answer to a failure beside the locks. Whether the store is down, its probe says.
+// beside returns the answer to a failure beside the locks. The probe says if the store is down.
 func (s *Service) beside(what string, err error) error {
 	if errors.Is(err, context.Canceled) || !isNoAnswer(err) {
 		return err

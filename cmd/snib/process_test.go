@@ -638,8 +638,8 @@ func TestWindsDownUnderTheLock(t *testing.T) {
 	p.wait()
 }
 
-// TestFullPipe ends commands whose messages nobody reads, so that the pipe is full. Without a record
-// on standard error, which may also be on a full disk, the service breaks nothing.
+// TestFullPipe ends commands whose messages nobody reads, so that the pipe is full. The service
+// breaks nothing without a record on standard error, which may also be a full disk.
 func TestFullPipe(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(newStore(t), "pipe")
