@@ -643,7 +643,8 @@ func TestDrainUntold(t *testing.T) {
 		if err := s.Drain(t.Context()); err != nil {
 			t.Errorf("Drain = %v", err)
 		}
-		if w := <-answer; w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), wire.ProblemDraining) {
+		w := <-answer
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), wire.ProblemDraining) {
 			t.Errorf("the client is answered %d %s, want that the replica shuts down", w.Code, w.Body)
 		}
 	})
