@@ -48,6 +48,8 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	switch {
 	case errors.As(err, &waits) && msg.Wait > 0:
 		return s.answerQueued(w, r, p, key, &msg, waits.ahead)
+	case waits != nil && s.isDraining(): // the place was given up, maybe before the store answered
+		return errDraining()
 	case errors.Is(err, driver.ErrHeld):
 		return s.refusal(r.Context(), p, key.name, &msg)
 	case err != nil:

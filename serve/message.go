@@ -198,9 +198,7 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	case errors.Is(err, errors.ErrUnsupported):
 		return wire.NewProblem(wire.ProblemUnsupported, "", 0)
 	}
-	s.faults.printf("fault: %v", err)
-	s.store.suspect.Store(true)
-	s.store.latest()
+	s.fault(err)
 	return wire.NewProblem(wire.ProblemInternal, "", 0)
 }
 

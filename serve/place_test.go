@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -621,6 +622,32 @@ func TestDrain(t *testing.T) {
 	}
 	r2.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusOK)
 	r2.release(g)
+}
+
+// TestDrainUntold ends a replica whose store has not said yet whether the lock is held. A request
+// that does not wait, and has found the place of one that did, is not told that it is.
+func TestDrainUntold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := fault.Rule{Op: fault.Acquire, Call: 1, Before: time.Second}
+		s := newService(t, fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{slow}}), Options{})
+		ctx, leave := context.WithCancel(t.Context())
+		go post(ctx, s, wire.PathAcquire, `{"name": "job", "id": "b-------------------", "wait_ms": 1}`)
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		answer := make(chan *httptest.ResponseRecorder, 1)
+		go func() {
+			answer <- post(t.Context(), s, wire.PathAcquire, `{"name": "job", "id": "b-------------------"}`)
+		}()
+		synctest.Wait()
+		if err := s.Drain(t.Context()); err != nil {
+			t.Errorf("Drain = %v", err)
+		}
+		w := <-answer
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), wire.ProblemDraining) {
+			t.Errorf("the client is answered %d %s, want that the replica shuts down", w.Code, w.Body)
+		}
+	})
 }
 
 // TestRepeatedPoll sends a request again while the first one waits: the client has lost that

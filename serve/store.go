@@ -250,13 +250,20 @@ func (s *Service) storeID(ctx context.Context) (string, error) {
 	return id, s.beside("the id of the store", err)
 }
 
-// beside returns the answer to a failure beside the locks: that the store is down, it does not say.
+// beside returns the answer to a failure beside the locks. The probe says if the store is down.
 func (s *Service) beside(what string, err error) error {
 	if errors.Is(err, context.Canceled) || !isNoAnswer(err) {
 		return err
 	}
-	s.faults.printf("fault: %s: %v", what, err)
-	return wire.NewProblem(wire.ProblemUnavailable, what+": there is no answer", time.Second)
+	s.fault(fmt.Errorf("%s: %w", what, err))
+	return wire.NewProblem(wire.ProblemUnavailable, what+" is unavailable: see the log of the service", time.Second)
+}
+
+// fault logs an error that may come from the store, and lets that be asked.
+func (s *Service) fault(err error) {
+	s.faults.printf("fault: %v", err)
+	s.store.suspect.Store(true)
+	s.store.latest()
 }
 
 // isNoAnswer reports that a store or a database was not reached, or not in time.

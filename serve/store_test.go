@@ -187,17 +187,25 @@ func TestStoreChanges(t *testing.T) {
 // nothing, and that the log says why.
 func TestStoreOnlyReads(t *testing.T) {
 	const full, deleted = "disk is full", "the file; was deleted"
+	unavailable := fmt.Errorf("%s: %w", full, driver.ErrUnavailable)
+	acquire := func(s *Service) *httptest.ResponseRecorder {
+		return post(context.Background(), s, wire.PathAcquire, `{"name":"job"}`)
+	}
+	readID := func(s *Service) *httptest.ResponseRecorder { return get(context.Background(), s, wire.PathStore) }
 	for _, tt := range []struct {
 		err  error
+		ask  func(*Service) *httptest.ResponseRecorder
 		want int
-		log  []string
+		log  []string // before "store: up again"
 	}{
-		{fmt.Errorf("%s: %w", full, driver.ErrUnavailable), 503, []string{"store: down: " + full, "store: up again"}},
-		{errors.New("the file\nwas deleted"), 500, []string{"fault: " + deleted, "store: down: " + deleted, "store: up again"}},
+		{unavailable, acquire, 503, []string{"store: down: " + full}},
+		{unavailable, readID, 503, []string{"fault: the id of the store: " + full, "store: down: " + full}},
+		{errors.New("the file\nwas deleted"), acquire, 500, []string{"fault: " + deleted, "store: down: " + deleted}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store, lines := &moodyStore{Driver: memlock.New()}, make(chan string, 100)
-			s := newService(t, store, Options{Log: func(line string) { lines <- line }})
+			s := newService(t, store, Options{Log: func(line string) { lines <- line },
+				Identity: func(context.Context) (string, error) { return "", tt.err }})
 			check := func(w *httptest.ResponseRecorder, want int) {
 				t.Helper()
 				if w.Code != want {
@@ -207,13 +215,13 @@ func TestStoreOnlyReads(t *testing.T) {
 			}
 			store.set(nil, tt.err)
 			for range 3 {
-				check(post(t.Context(), s, wire.PathAcquire, `{"name":"job"}`), tt.want)
+				check(tt.ask(s), tt.want)
 				check(get(t.Context(), s, wire.PathReady), http.StatusServiceUnavailable)
 			}
 			store.set(nil, nil)
 			time.Sleep(2 * probeInterval)
 			check(get(t.Context(), s, wire.PathReady), http.StatusOK)
-			for _, want := range tt.log {
+			for _, want := range append(tt.log, "store: up again") {
 				if got := <-lines; !strings.HasPrefix(got, want) {
 					t.Errorf("%v: log = %q, want %q", tt.err, got, want)
 				}

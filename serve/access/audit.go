@@ -86,9 +86,9 @@ func (l *AuditLog) Close() error {
 	return l.file.Close()
 }
 
-// Record writes an event, with the time. When it returns nil, the event is in the file, and a
-// crash of the machine does not take it away. A caller that may not act unrecorded must not act
-// after an error. Of very many refusals only some are written, with the number of the others.
+// Record writes an event, with the time. When it returns nil, the event is written; if the log is a
+// file, a crash of the machine does not take it away. A caller that may not act unrecorded must not
+// act after an error. Of very many refusals only some are written, with the number of the others.
 func (l *AuditLog) Record(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,6 +101,9 @@ func (l *AuditLog) Record(e Event) error {
 		e.LeftOut, l.leftOut = l.leftOut, 0
 	}
 	if err := l.write(e); err != nil {
+		if e.Event == EventRefused {
+			l.leftOut = e.LeftOut + 1
+		}
 		return fmt.Errorf("audit log: %w", err)
 	}
 	if len(l.recent) == recentEvents {

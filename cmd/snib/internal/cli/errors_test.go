@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
 )
 
 // hostile is a text with which a store may attack a terminal, a log, or its reader.
@@ -112,6 +115,20 @@ func TestUnavailableIsNotBusy(t *testing.T) {
 		r := &runCommand{app: acq.app, name: "x", skip: true}
 		if err := r.handleTaken("x", acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
 			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)
+		}
+	}
+}
+
+// TestRefusedBreakIsNoBreak checks that the audit log has breaks, and those that may have happened.
+func TestRefusedBreakIsNoBreak(t *testing.T) {
+	for err, want := range map[error]string{
+		nil: "broken", snib.ErrUnavailable: "unknown", snib.ErrLost: "", fmt.Errorf("%w: a hash", snib.ErrKind): "",
+	} {
+		var log bytes.Buffer
+		a := &app{err: &log}
+		a.auditBreak(&backend.Store{Driver: memlock.New()}, "x", driver.Holding{}, "", err)
+		if got := log.String(); (got != "") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%v: the log has %q, want the outcome %q", err, got, want)
 		}
 	}
 }

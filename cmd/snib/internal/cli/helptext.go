@@ -262,7 +262,8 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
   --fix frees exactly what was found: a hold that changed in the meantime, or
   was not watched for long enough, is left alone. Keys of other libraries are
   deleted with --foreign only, if they are strings in the format of a known
-  library. snib release NAME --force frees what --fix leaves alone.
+  library. snib release NAME --force frees what --fix leaves alone, but for a
+  hash of Redisson.
 `
 
 const watchExamples = `  snib watch                  all locks

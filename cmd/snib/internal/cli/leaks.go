@@ -384,9 +384,7 @@ func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) 
 		return unblockQueue(ctx, s, k)
 	}
 	err := s.Break(ctx, k.name, k.hold.ID)
-	if !errors.Is(err, snib.ErrLost) {
-		l.auditBreak(s, k.name, *k.hold, "", err)
-	}
+	l.auditBreak(s, k.name, *k.hold, "", err)
 	return err
 }
 

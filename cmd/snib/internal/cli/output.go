@@ -110,7 +110,7 @@ func (w *resultWriter) Write(p []byte) (int, error) {
 
 // A backgroundWriter writes in a goroutine of its own. If nobody reads, as after Ctrl-S or from a
 // full pipe, it drops what comes, so that no message keeps snib from a renewal, from ending a
-// command in time, or from serving. The audit log is told, because nothing is broken unrecorded.
+// command in time, or from serving.
 type backgroundWriter struct {
 	out  io.Writer
 	work chan func()
@@ -131,10 +131,40 @@ func (w *backgroundWriter) Write(p []byte) (int, error) {
 	text := bytes.Clone(p)
 	select {
 	case w.work <- func() { _, _ = w.out.Write(text) }:
-		return len(p), nil
 	default:
-		return 0, driver.Sentinel("nobody reads standard error")
 	}
+	return len(p), nil
+}
+
+// A recordWriter writes lines of the audit log among the messages of a backgroundWriter. It reports
+// whether a line was written, because nothing is broken unrecorded. If a write takes longer than
+// feedbackInterval, it fails, and so does each one at once until that has ended.
+type recordWriter struct {
+	*backgroundWriter
+	turn chan struct{} // has room for one, whose line is being written
+}
+
+// Write implements [io.Writer].
+func (w recordWriter) Write(p []byte) (int, error) {
+	const errUnread = driver.Sentinel("nobody reads standard error")
+	select {
+	case w.turn <- struct{}{}:
+	default:
+		return 0, errUnread
+	}
+	var n int
+	var err error
+	text := bytes.Clone(p)
+	isOver := within(feedbackInterval, func() {
+		written := make(chan struct{})
+		w.work <- func() { n, err = w.out.Write(text); close(written) }
+		<-written
+		<-w.turn
+	})
+	if !isOver {
+		return 0, errUnread
+	}
+	return n, err
 }
 
 // flush waits until all messages are written, but no longer than feedbackInterval.

@@ -108,14 +108,13 @@ func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, hol
 	var broken []driver.Holding
 	for _, h := range holds {
 		err := s.Break(ctx, name, h.ID)
-		if errors.Is(err, snib.ErrLost) {
-			continue // it had ended before
-		}
 		a.auditBreak(s, name, h, reason, err)
-		if err != nil {
+		switch {
+		case err == nil:
+			broken = append(broken, h)
+		case !errors.Is(err, snib.ErrLost): // otherwise it had ended before
 			return broken, err
 		}
-		broken = append(broken, h)
 	}
 	return broken, nil
 }
@@ -133,9 +132,12 @@ func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) err
 	return r.ask("type the name of the lock to release it: ", name, printable(name))
 }
 
-// auditBreak logs who broke a hold. It has a digest of the id, as the marks of package fence do,
-// because the id itself is enough to release the lock.
+// auditBreak logs who broke a hold, unless err says that nothing was done. It has a digest of the
+// id, as the marks of package fence do, because the id itself is enough to release the lock.
 func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason string, err error) {
+	if errors.Is(err, snib.ErrLost) || errors.Is(err, snib.ErrKind) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("lock", name), slog.Uint64("fence", h.Token), slog.String("id_digest", idDigest(h)), slog.String("holder", holderName(h)),
 	}

@@ -85,8 +85,9 @@ func untilSignal() context.Context {
 
 // serve serves the locks of s until ctx is done.
 func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-chan os.Signal) error {
-	c.err = newBackgroundWriter(c.err)
-	access, err := c.flags.open(c.app)
+	stderr := newBackgroundWriter(c.err)
+	c.err = stderr
+	access, err := c.flags.open(recordWriter{stderr, make(chan struct{}, 1)})
 	if err != nil {
 		return err
 	}

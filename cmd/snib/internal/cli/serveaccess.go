@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -60,8 +61,8 @@ type serviceAccess struct {
 	longestTTL time.Duration                                     // the greatest max-ttl; zero: none
 }
 
-// open reads the files.
-func (f *accessFlags) open(a *app) (*serviceAccess, error) {
+// open reads the files. Without one for the audit log, that is written to stderr.
+func (f *accessFlags) open(stderr io.Writer) (*serviceAccess, error) {
 	s := &serviceAccess{}
 	if f.tls.Cert != "" {
 		certs, err := access.LoadCertificates(f.tls)
@@ -70,7 +71,7 @@ func (f *accessFlags) open(a *app) (*serviceAccess, error) {
 		}
 		s.certs = certs
 	}
-	s.audit = access.NewAuditLog(a.err)
+	s.audit = access.NewAuditLog(stderr)
 	if f.auditLog != "" {
 		audit, err := access.OpenAuditLog(f.auditLog)
 		if err != nil {
