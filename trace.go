@@ -84,8 +84,8 @@ type LostEvent struct {
 	Err  error // the cause of the end of the hold's context; it matches [ErrLost]
 }
 
-// A ReleasedEvent reports the release of a hold, or that a [Detached] hold has ended here, at the end
-// of its TTL or with the Locker: nothing was sent to the store then.
+// A ReleasedEvent reports the release of a hold, or that a [Detached] hold has ended here, at the
+// end of its TTL or with the Locker: nothing was sent to the store then.
 type ReleasedEvent struct {
 	Event
 	Held   time.Duration // since the grant
