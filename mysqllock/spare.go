@@ -109,8 +109,8 @@ func (d *Driver) returnSpare() {
 }
 
 // explainPool returns err, the result of asking for a connection, and says so if the pool had none.
-// wasFull tells whether the pool was full before: if not, it has asked the server. If the server does
-// not answer, that is why the pool is full.
+// wasFull tells whether the pool was full before: if not, it has asked the server. If the server
+// does not answer, that is why the pool is full.
 func (d *Driver) explainPool(ctx context.Context, wasFull bool, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -123,8 +123,8 @@ func (d *Driver) explainPool(ctx context.Context, wasFull bool, err error) error
 	return err
 }
 
-// noteAnswer notes whether the server has answered, or the driver's own time limit is over. A caller
-// who gives up says nothing of the server.
+// noteAnswer notes whether the server has answered, or the driver's own time limit is over. A
+// caller who gives up says nothing of the server.
 func (d *Driver) noteAnswer(ctx context.Context, err error) {
 	cause := context.Cause(ctx)
 	switch {

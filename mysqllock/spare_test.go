@@ -161,7 +161,8 @@ func TestSpareIsAwaited(t *testing.T) {
 func awaitStatus(t *testing.T, db *sql.DB, variable string) {
 	t.Helper()
 	livetest.Await(t, variable, func() error {
-		if number(t, db, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = '"+variable+"'") == 0 {
+		const status = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = ?"
+		if number(t, db, status, variable) == 0 {
 			return errors.New("zero")
 		}
 		return nil
@@ -226,7 +227,8 @@ func TestHungServerIsNoFullPool(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := d.Acquire(ctx, request("hung", "b")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrFull) {
+	if _, err := d.Acquire(ctx, request("hung", "b")); !errors.Is(err, driver.ErrUnavailable) ||
+		errors.Is(err, driver.ErrFull) {
 		t.Errorf("Acquire on a server that hangs, beside a full pool = %v, want ErrUnavailable without ErrFull", err)
 	}
 }

@@ -86,8 +86,8 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 		}
 	}
 	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
-	// but a transaction may keep one locked for long, and only the leases in that row may suffer. These
-	// statements leave the connection for urgent ones free, and limit themselves for how long they wait.
+	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
+	// These statements are not urgent, and limit their wait for the row themselves.
 	for name, some := range skipped {
 		found, err := d.extendAll(ctx, all(d.sql.Renew), some)
 		row := found[name] // zero if there is no such row
