@@ -328,7 +328,8 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*lease, error) {
 			Token: tokenOf(a.revision), Tokens: block, Start: start, TTL: a.s.ttl,
 			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
 		},
-		since: driver.Now(), mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
+		since: driver.Now(), mayReappear: a.mayPutLater,
+		releaseSem: make(chan struct{}, 1), writeSem: make(chan struct{}, 1),
 	}
 	l.info.Held = time.Now().UnixMilli()
 	l.unrecorded.Store(a.wasQueued)

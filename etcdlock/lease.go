@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
@@ -38,8 +39,8 @@ type lease struct {
 	queue   *watchedQueue // tells the lease of waiters; nil if it does not
 	watchID int64         // see keyWatches; 0 for none; guarded by session.mu
 
-	writing    sync.Mutex  // held during a change of the value, so that the last one is the newest
-	unrecorded atomic.Bool // the lease was waited for, and its key does not say since when it is held
+	writeSem   chan struct{} // of capacity 1: held during a change of the value, so that the last one is the newest
+	unrecorded atomic.Bool   // the lease was waited for, and its key does not say since when it is held
 
 	mu                sync.Mutex
 	releaseUnanswered bool // a release was not answered; guarded by releaseSem
@@ -113,19 +114,31 @@ func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	return l.writeInfo(ctx, &to)
 }
 
-// recordSince writes into the key, for people, since when a lease is held that was waited for:
-// nobody could write that before the grant. It is tried once, in the background.
-func (l *lease) recordSince() {
-	if l.unrecorded.Swap(false) {
-		l.d.life.Go(func() { _ = l.writeInfo(l.d.life.Context(), nil) })
+// recordSince writes into the keys of leases that were waited for, for people, since when they are
+// held: nobody could write that before the grant. It writes them in the background, one after the
+// other. After an outage, the next renewal tries again.
+func (d *Driver) recordSince(renewed []*lease) {
+	waited := slices.DeleteFunc(renewed, func(l *lease) bool { return !l.unrecorded.Swap(false) })
+	if len(waited) == 0 {
+		return
 	}
+	d.life.Go(func() {
+		for _, l := range waited {
+			err := l.writeInfo(d.life.Context(), nil)
+			l.unrecorded.Store(errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, rpctypes.ErrNoSpace))
+		}
+	})
 }
 
 // writeInfo writes what the key says of its holder, after a change of it to another one unless
 // that is nil.
 func (l *lease) writeInfo(ctx context.Context, to *driver.Holder) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	select {
+	case l.writeSem <- struct{}{}:
+		defer func() { <-l.writeSem }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	l.mu.Lock()
 	if to != nil {
 		l.info.Host, l.info.PID, l.info.Label, l.info.Kind = to.Host, to.PID, to.Label, to.Kind
@@ -318,6 +331,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	ka := d.session.Load().requestKeepAlive(renewalAge) // the leases of an earlier session are lost
 	failed := d.checkKeys(ctx, leases)
 	start, err := ka.wait(ctx)
+	var renewed []*lease
 	for i, one := range due {
 		l, ok := one.(*lease)
 		if !ok {
@@ -325,12 +339,13 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		}
 		if answers[i].Err = explain(cmp.Or(answers[i].Err, failed[l], l.s.err(), err)); answers[i].Err == nil {
 			answers[i].Start = start
-			l.recordSince()
+			renewed = append(renewed, l)
 		}
 		if driverkit.SaysLost(ctx, answers[i].Err) {
 			l.s.onKeyDeleted(l)
 		}
 	}
+	d.recordSince(renewed)
 	return answers
 }
 
@@ -349,9 +364,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 	if err := cmp.Or(checkErr, err); err != nil {
 		return driver.Renewal{Err: explain(err)}
 	}
-	for _, l := range leases {
-		l.recordSince()
-	}
+	d.recordSince(leases)
 	return driver.Renewal{Start: start}
 }
 

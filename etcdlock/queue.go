@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the value of one of our keys. Foreign keys have none. Only Shared, Slots and MinHold
-// affect the lock.
+// An info is the value of one of our keys. Foreign keys have none. Only Shared and Slots affect the
+// lock.
 type info struct {
 	Format int    `json:"snib"` // of this format: 1
 	ID     string `json:"id"`

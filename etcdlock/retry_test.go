@@ -160,6 +160,39 @@ func deny(ops []clientv3.Op) error {
 	return nil
 }
 
+// TestRecordSince has the renewals of many leases write, one after the other, since when they are
+// held. After an outage, the next renewal tries again.
+func TestRecordSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writing, wrote, answer := 0, 0, rpctypes.ErrNoLeader
+		kv := &fakeKV{commit: func([]clientv3.Op) error {
+			if writing++; writing > 1 {
+				t.Error("two writes are under way")
+			}
+			time.Sleep(time.Millisecond)
+			writing--
+			wrote++
+			return answer
+		}}
+		d := &Driver{client: &clientv3.Client{KV: kv}, life: driverkit.NewLifecycle()}
+		var leases []*lease
+		for range 100 {
+			l := &lease{d: d, s: &session{}, writeSem: make(chan struct{}, 1)}
+			l.unrecorded.Store(true)
+			leases = append(leases, l)
+		}
+		for round, want := range []int{100, 200, 200} {
+			d.recordSince(slices.Clone(leases))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if wrote != want {
+				t.Errorf("after renewal %d: %d writes, want %d", round+1, wrote, want)
+			}
+			answer = nil
+		}
+	})
+}
+
 // TestReleaseAtDeadline ends the session while a release gets no answer. The hold was valid when
 // the release began, so it is not said to be lost: the caller's work was alone.
 func TestReleaseAtDeadline(t *testing.T) {

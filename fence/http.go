@@ -189,13 +189,13 @@ type Server struct {
 	MaxToken func() uint64
 
 	// MaxBody is the length of the longest body, in bytes. The body is read before the request
-	// is let in, so a client that sends slowly keeps nobody out. Zero means DefaultMaxBody.
+	// is let in, so a client that sends slowly keeps nobody out. Zero or less means DefaultMaxBody.
 	MaxBody int64
 
 	// Timeout limits how long a request keeps the next hold out: after it the context of the
 	// handler ends, and so does writing the answer. A handler that ignores its context is not
 	// stopped, because its effects could not be undone. The body may take as long before. Zero
-	// means DefaultTimeout.
+	// or less means DefaultTimeout.
 	Timeout time.Duration
 
 	// Log receives conflicts, failures of the guard, and marks for the wrong lock or above
@@ -232,7 +232,7 @@ func (s Server) Wrap(next http.Handler) http.Handler {
 
 const errTimeout driver.Sentinel = "the time for a guarded request is over"
 
-func (s Server) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout) }
+func (s Server) timeout() time.Duration { return cmp.Or(max(s.Timeout, 0), DefaultTimeout) }
 
 // readMark returns the mark of the request, or an error and the status with which to answer.
 func (s Server) readMark(r *http.Request) (Mark, int, error) {
@@ -279,7 +279,7 @@ func (s Server) readBody(w http.ResponseWriter, r *http.Request) (status int, er
 	if r.Body == nil || r.Body == http.NoBody {
 		return 0, nil
 	}
-	most := cmp.Or(s.MaxBody, DefaultMaxBody)
+	most := cmp.Or(max(s.MaxBody, 0), DefaultMaxBody)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.timeout())) // a writer of tests may be unable to
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	switch {

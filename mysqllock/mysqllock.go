@@ -33,7 +33,7 @@ type Driver struct {
 
 	spare      chan *sql.Conn // capacity 1: the connection that is kept for urgent statements
 	lacksSpare atomic.Bool    // the next connection becomes the spare
-	unanswered atomic.Bool    // the last statement that had a connection got no answer
+	unanswered atomic.Bool    // the server has not answered the last statement, or connection, in time
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -41,14 +41,14 @@ type Driver struct {
 // it; see [Schema] if it may not create tables.
 //
 // The db stays the caller's: the driver uses its connections for one statement at a time, at most
-// 8 at once for changes, 8 for releases, 8 for renewals, one for heartbeats, and one more while a
-// caller waits. It never closes db, and must be closed before it. From the first request until
-// Close it keeps one connection, so that queries of the program never keep a renewal or a release
-// waiting. So db must be allowed two connections (SetMaxOpenConns); with two, there is none left
-// for watching, and the driver polls ten times a second instead. A request that gets no connection
-// because the program uses all of them is a [driver.ErrFull], and waits for one as it waits for a
-// holder. If the program waits for a lock while it uses all connections that db may open, it waits
-// for itself.
+// 8 at once for changes, 8 for releases, 8 for renewals, one for heartbeats, one more while a
+// caller waits, and one for each call of Status, List or Prune. It never closes db, and must be
+// closed before it. From the first request until Close it keeps one connection, so that queries of
+// the program never keep a renewal or a release waiting. So db must be allowed two connections
+// (SetMaxOpenConns); with two, there is none left for watching, and the driver polls ten times a
+// second instead. A request that gets no connection because the program uses all of them is a
+// [driver.ErrFull], and waits for one as it waits for a holder. If the program waits for a lock
+// while it uses all connections that db may open, it waits for itself.
 //
 // The driver closes a connection that the program has returned to db with an open transaction, or
 // without autocommit: a lock that is taken there could be rolled back.

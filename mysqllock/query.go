@@ -150,9 +150,7 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 		return err
 	}
 	defer func() {
-		if answered := err == nil || code(err) != 0; answered || ctx.Err() != nil {
-			d.unanswered.Store(!answered)
-		}
+		d.noteAnswer(ctx, err)
 		d.disconnect(conn, isSpare, err)
 	}()
 	if d.noAutocommit.Load() {

@@ -37,9 +37,10 @@ func (d *Driver) examine(ctx context.Context) error {
 	var name string
 	var commits, logsStatements bool
 	const settings = `SELECT @@version, @@autocommit, @@log_bin AND @@binlog_format = 'STATEMENT'`
+	wasFull := d.poolIsFull()
 	// Not by query, which would turn autocommit on before.
 	if err := d.db.QueryRowContext(ctx, settings).Scan(&name, &commits, &logsStatements); err != nil {
-		return d.explain(ctx, d.explainPool(ctx, err))
+		return d.explain(ctx, d.explainPool(ctx, wasFull, err))
 	}
 	if err := usable(name); err != nil {
 		return err

@@ -3,7 +3,9 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -24,9 +26,10 @@ func urgent(ctx context.Context) context.Context { return context.WithValue(ctx,
 // connect returns a connection of the pool, or the spare if there is none, or if the statement is
 // urgent and the spare is free first.
 func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err error) {
+	wasFull := d.poolIsFull()
 	if ctx.Value(urgentKey{}) == nil {
 		if conn, err = d.db.Conn(ctx); err == nil || ctx.Err() != nil {
-			return conn, false, d.explainPool(ctx, err)
+			return conn, false, d.explainPool(ctx, wasFull, err)
 		}
 		// The server may have no connection left because many processes have a spare. Each would wait
 		// for the others. A watcher gives up its connection for the same reason.
@@ -57,12 +60,14 @@ func (d *Driver) connect(ctx context.Context) (conn *sql.Conn, isSpare bool, err
 	select {
 	case r := <-lent:
 		if !isOutOfConnections(r.err) || d.lacksSpare.Load() {
-			return r.conn, false, d.explainPool(ctx, r.err)
+			return r.conn, false, d.explainPool(ctx, wasFull, r.err)
 		}
 		d.rows.NoteFull(d.explain(ctx, r.err))
 		select { // another urgent statement uses the spare, the only connection that there is
 		case conn = <-d.spare:
 			return conn, true, nil
+		case <-time.After(pollInterval):
+			return d.connect(ctx) // that statement may have failed, and given the connection up
 		case <-ctx.Done():
 			return nil, false, r.err
 		}
@@ -104,12 +109,31 @@ func (d *Driver) returnSpare() {
 }
 
 // explainPool returns err, the result of asking for a connection, and says so if the pool had none.
-// If the server does not answer, that is why the pool is full.
-func (d *Driver) explainPool(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || !d.poolIsFull() || d.unanswered.Load() {
+// wasFull tells whether the pool was full before: if not, it has asked the server. If the server
+// does not answer, that is why the pool is full.
+func (d *Driver) explainPool(ctx context.Context, wasFull bool, err error) error {
+	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	return &poolError{d.db.Stats().MaxOpenConnections, context.Cause(ctx)}
+	if !wasFull {
+		d.noteAnswer(ctx, err)
+	} else if d.poolIsFull() && !d.unanswered.Load() {
+		return &poolError{d.db.Stats().MaxOpenConnections, context.Cause(ctx)}
+	}
+	return err
+}
+
+// noteAnswer notes whether the server has answered, or the driver's own time limit is over. A
+// caller who gives up says nothing of the server.
+func (d *Driver) noteAnswer(ctx context.Context, err error) {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil || code(err) != 0:
+		d.unanswered.Store(false)
+	case errors.Is(cause, driver.ErrUnavailable) && !errors.Is(cause, context.Canceled) &&
+		!errors.Is(cause, context.DeadlineExceeded):
+		d.unanswered.Store(true)
+	}
 }
 
 // poolIsFull reports whether all connections of the pool are in use, as far as it has a limit.

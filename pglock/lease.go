@@ -74,8 +74,7 @@ type renewedRow struct {
 
 // renewRows extends leases, and returns what it found in their rows, by name.
 func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
-	ctx = urgent(ctx)
-	renewed, err := d.extendAll(ctx, unlocked(d.sql.Renew), due)
+	renewed, err := d.extendAll(urgent(ctx), unlocked(d.sql.Renew), due)
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +87,9 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 	}
 	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
 	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
+	// These statements are not urgent, and limit their wait for the row themselves.
 	for name, some := range skipped {
-		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
-		found, err := d.extendAll(short, all(d.sql.Renew), some)
-		cancel()
+		found, err := d.extendAll(ctx, all(d.sql.Renew), some)
 		row := found[name] // zero if there is no such row
 		row.err = cmp.Or(row.err, err)
 		renewed[name] = row

@@ -1,6 +1,7 @@
 package pglock_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,7 @@ func TestBusyPool(t *testing.T) {
 
 	// Nor does a renewal wait for requests of the driver itself, whose rows are locked.
 	admin := dial(t, server.URL())
-	release(t, acquire(t, d, request("locked", "a")))
+	stuck := acquire(t, d, request("locked", "a"))
 	defer lockRow(t, admin, "snib_locks", "locked")()
 	for _, id := range []string{"b", "c"} {
 		defer livetest.Acquiring(t, d, request("locked", id)).Cancel()
@@ -49,6 +50,14 @@ func TestBusyPool(t *testing.T) {
 	})
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew beside requests for a locked row = %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	go func() { defer cancel(); d.Renew(ctx, []driver.Lease{stuck}) }()
+	for ctx.Err() == nil {
+		if blocked(t, admin) > 1 {
+			t.Fatal("a renewal waits for its row on the connection that is left to urgent statements")
+		}
 	}
 }
 

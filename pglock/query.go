@@ -75,6 +75,8 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 		case c == serializationFailure:
 			d.modes.explicit.Store(true)
 		case c == deadlock: // with a statement of the user: ours lock rows in one order
+		case c == lockNotAvailable && unlimited: // the statement has a limit of its own
+			return errRowLocked
 		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction, c == transactionTimeout:
 			unlimited = true // the user's limits, and the row was busy or this process stood still
 		default:

@@ -183,7 +183,9 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 		switch {
 		case status.granted:
 			return a.grant(connSeq)
-		case a.req.NoWait && !status.changed:
+		case status.changed: // nobody is known to hold the lock
+			continue
+		case a.req.NoWait:
 			return nil, driver.ErrHeld
 		}
 		if a.unanswered != nil {
@@ -391,9 +393,6 @@ func (s *session) currentConnSeq() int {
 
 // wait returns when the attempt may have become first.
 func (a *attempt) wait(ctx context.Context, st queueStatus) error {
-	if st.changed {
-		return nil
-	}
 	key := watchKey{path: child(a.folder, st.watch)}
 	if st.watchFolder {
 		key = watchKey{path: a.folder, children: true}
