@@ -49,8 +49,8 @@ func TestDetached(t *testing.T) {
 	})
 }
 
-// A detached hold ends with its TTL, counted from the last Adopt. Who took or adopted it may forget
-// it: the Traces are told of no loss, and a late Release does not free the lock of who adopted it.
+// A detached hold ends with its TTL, counted from the last Adopt. Its Lock may be forgotten: the
+// Traces are told of no loss, and a late Release does not free a hold that was adopted meanwhile.
 func TestDetachedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder

@@ -1,8 +1,8 @@
 // Package pglock keeps locks in PostgreSQL 12 or later, in three ways.
 //
 //	d, err := pglock.New(pool)             // leases: rows of a table, through any pooler
-//	d, err := pglock.NewSession(pool)      // advisory locks of PostgreSQL 14 or later, on one connection
-//	err := pglock.Tx(ctx, tx, "orders", 0) // for as long as a transaction, with the data in the same database
+//	d, err := pglock.NewSession(pool)      // advisory locks on one connection, from version 14 on
+//	err := pglock.Tx(ctx, tx, "orders", 0) // for as long as a transaction of the same database
 //
 // Use rows unless you have a reason for one of the others. Use sessions for locks that must be
 // free at once when the process dies, or that other programs take as advisory locks, too. A lock

@@ -215,8 +215,8 @@ func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) 
 	}
 }
 
-// TestUnawareMaster replaces a master that nobody can tell of it, and that stays reachable. What a
-// waiter sends and hears must go to the new one: two masters may grant a lock twice.
+// TestUnawareMaster replaces a master that is cut off from the Sentinels, but not from the driver.
+// A waiter must then send its requests to the new master, and listen there.
 func TestUnawareMaster(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))

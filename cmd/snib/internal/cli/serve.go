@@ -68,8 +68,8 @@ func (c *serveCommand) check() error {
 }
 
 // untilSignal returns a context that INT or TERM ends, for a command that runs until then. Another
-// signal ends the process at once. What our parent ignores stays ignored, such as INT after
-// "snib serve &" in a script.
+// signal ends the process at once. A signal that our parent ignores is ignored here, too: a script
+// starts "snib serve &" with INT ignored.
 func untilSignal() context.Context {
 	signal.Ignore(syscall.SIGPIPE) // nobody may read the log any more
 	ctx, cancel := context.WithCancel(context.Background())

@@ -76,7 +76,7 @@ func checkNext(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What calls it still compiles.
+	// The callers of the function still compile.
 	files["etcdlock/option.go"] = strings.Replace(string(text), "\nfunc Timeout(d time.Duration)", "\nfunc Timeout(d time.Duration, _ ...int)", 1)
 	commit(t, dir, files)
 	const want = "Timeout: changed"
