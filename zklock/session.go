@@ -208,6 +208,18 @@ func (s *session) disconnected(why error) error {
 	return fmt.Errorf("%w (%s): %w", errDisconnected, strings.Join(s.d.conf.servers, ","), why)
 }
 
+// unanswered returns the error of a request whose wait for an answer has ended with why. The client
+// library keeps a request that it gets just after it has lost the connection.
+func (s *session) unanswered(why error) error {
+	s.mu.Lock()
+	up := s.isUp()
+	s.mu.Unlock()
+	if up {
+		return why
+	}
+	return s.disconnected(why)
+}
+
 // recordConnError records why a connection to a server failed. If no server can be reached
 // for permanent reasons, it ends a session that has not begun, so that nobody waits for it.
 func (s *session) recordConnError(addr string, err error) {
@@ -403,7 +415,7 @@ func (c *call[T]) wait(ctx context.Context) (T, error) {
 		default:
 		}
 		var none T
-		return none, context.Cause(ctx)
+		return none, c.s.unanswered(context.Cause(ctx))
 	case <-c.s.ctx.Done():
 		var none T
 		return none, context.Cause(c.s.ctx)

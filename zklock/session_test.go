@@ -30,6 +30,19 @@ func newTestSession(t *testing.T, timeout time.Duration) (*session, *livetest.Pr
 	return s, proxy
 }
 
+// TestUnansweredWithoutConnection gives up a request that the client library got just after it had
+// lost the connection, and keeps. It is an outage.
+func TestUnansweredWithoutConnection(t *testing.T) {
+	t.Parallel()
+	s := &session{d: &Driver{}, ctx: t.Context(), up: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := &call[int]{s: s, done: make(chan struct{})}
+	if _, err := c.wait(ctx); !errors.Is(err, errDisconnected) || !errors.Is(err, context.Canceled) {
+		t.Errorf("wait = %v, want errDisconnected and context.Canceled", err)
+	}
+}
+
 // TestInspectGivenUp cancels a look at our own node. It must not read the attempt any more,
 // which goes on with another node.
 func TestInspectGivenUp(t *testing.T) {
