@@ -143,8 +143,9 @@ func (l *Locker) mustBeMade() {
 // driver. Pending and later acquisitions return [ErrClosed]. Close of a Locker that [Locker.With]
 // has made does nothing: the driver, queues and holds belong to the one that [New] has made.
 //
-// The store gives the locks away when their leases lapse. Work that still runs under them has that
-// long to wind down. To give the locks away at once, release them before Close.
+// The store may give the locks away at once, as SQLite and all stores with sessions do, or when
+// their leases lapse; only a [LockDelay] is always kept. So wait for the work under them, or
+// release them, before Close.
 func (l *Locker) Close() error {
 	if l == nil || l.core == nil {
 		return l.check()

@@ -87,8 +87,8 @@ type Driver interface {
 	Inspector
 
 	// Close frees the resources that the driver uses on the client side. Leases that were not
-	// released lapse by themselves or, where the tenure is a session, end. Close may be called
-	// more than once.
+	// released lapse by themselves or end, but for [Request.LockDelay]. Close may be called more
+	// than once.
 	Close() error
 }
 
@@ -223,8 +223,8 @@ type Request struct {
 
 	// LockDelay is the last part of TTL: for this time the lock stays taken after the end of a
 	// hold that was lost. The core takes care of that, and most drivers ignore LockDelay. A
-	// driver that ends a lease before its TTL because a connection was lost, and would then
-	// free the lock, frees it only after this time.
+	// driver that ends a lease before its TTL because a connection was lost or by Close, and would
+	// then free the lock, frees it only after this time.
 	LockDelay time.Duration
 }
 
@@ -257,8 +257,14 @@ func (r Request) NoteWait(err error) {
 // numbers ahead of its clock by a microsecond, and an unlimited block would leave none for later.
 const MaxTokens = 4096
 
-// TokenBlock returns how many tokens to reserve: 1 to [MaxTokens].
-func (r Request) TokenBlock() int { return min(max(r.Tokens, 1), MaxTokens) }
+// TokenBlock returns how many tokens to reserve: 1 to [MaxTokens]. Only an exclusive hold can be
+// handed over, and use more than one.
+func (r Request) TokenBlock() int {
+	if r.Shared || r.Slots > 0 {
+		return 1
+	}
+	return min(max(r.Tokens, 1), MaxTokens)
+}
 
 // RetryLimit returns how long the request is retried while the store is unavailable.
 func (r Request) RetryLimit() time.Duration {

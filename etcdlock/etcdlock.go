@@ -75,8 +75,7 @@ func (d *Driver) Info() driver.Info {
 func (d *Driver) Close() error {
 	d.life.End(func() {
 		if s := d.session.Load(); s != nil {
-			s.terminate(driver.ErrClosed)
-			d.revoke(s.id)
+			s.close()
 		}
 	})
 	return nil

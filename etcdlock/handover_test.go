@@ -140,32 +140,6 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// TestWantedShared has readers with blocks: other readers are not in their way, but a writer
-// is.
-func TestWantedShared(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d, other := open(t, client), open(t, client)
-	reader := blockRequest("shared", "a", 10)
-	reader.Shared = true
-	beside := reader
-	beside.ID = "b"
-	first := acquire(t, other, request("shared", "first"))
-	reader, wanted := livetest.WithWanted(reader)
-	one, two := livetest.Waiting(t, d, reader), livetest.Waiting(t, other, beside)
-	release(t, first)
-	l, also := one.Get(t), two.Get(t) // the first by a watch that has reported the second
-	if l.Grant().Token == also.Grant().Token {
-		t.Errorf("two readers have the token %d", l.Grant().Token)
-	}
-	checkNotWanted(t, wanted, "another reader")
-	w := livetest.Waiting(t, other, request("shared", "writer"))
-	checkWanted(t, wanted, "a writer")
-	release(t, l)
-	release(t, also)
-	release(t, w.Get(t))
-}
-
 // TestWantedDeaf has a holder's watch report nothing, and one that can't begin: waiters
 // elsewhere do not starve.
 func TestWantedDeaf(t *testing.T) {

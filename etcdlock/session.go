@@ -59,9 +59,11 @@ type session struct {
 	start   driver.Instant      // just before the latest answered keep-alive was sent
 	failing time.Time           // when the first keep-alive failed since then; zero if none has
 	leases  map[*lease]struct{} // held, as far as we know; to be told of the session's end
-	pending []*keepAlive        // requested and not answered yet
-	unsent  *keepAlive          // the last one of those, if it was not sent yet
-	sendNow chan struct{}       // of capacity 1
+	// mustLapse is set if a lease ended with the session whose LockDelay has to keep others out.
+	mustLapse bool
+	pending   []*keepAlive  // requested and not answered yet
+	unsent    *keepAlive    // the last one of those, if it was not sent yet
+	sendNow   chan struct{} // of capacity 1
 	// pendingCleanup has the keys that abandoned requests may still put.
 	pendingCleanup map[string]leftover
 	cleanupMu      sync.Mutex // held during cleanUp
@@ -121,8 +123,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	d.session.Store(s)
 	if !d.life.Go(s.runKeepAlive) || !d.life.Go(s.monitorDeadline) || !d.life.Go(s.watchLeases) {
-		s.terminate(driver.ErrClosed)
-		s.d.revoke(s.id)
+		s.close()
 		return nil, driver.ErrClosed
 	}
 	return s, nil
@@ -175,11 +176,7 @@ func (s *session) monitorDeadline() {
 		end := s.deadline()
 		s.mu.Unlock()
 		if end.Reached(now) {
-			if s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost,
-				s.ttl)) {
-				// etcd may still have it, and other clients need not wait until it expires.
-				s.d.revoke(s.id)
-			}
+			s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost, s.ttl))
 			return
 		}
 		timer.Reset(min(maxSleep, end.Left(now)))
@@ -191,13 +188,15 @@ func (s *session) monitorDeadline() {
 	}
 }
 
-// terminate ends the session, and tells all leases and callers that depend on it. It reports
-// whether it was the first to do so.
-func (s *session) terminate(why error) bool {
+// terminate ends the session, and tells all leases and callers that depend on it.
+func (s *session) terminate(why error) {
 	s.mu.Lock()
 	if s.err() != nil {
 		s.mu.Unlock()
-		return false
+		return
+	}
+	for l := range s.leases {
+		s.mustLapse = s.mustLapse || l.req.LockDelay > 0
 	}
 	leases, pending := s.leases, s.pending
 	s.leases, s.pending = nil, nil
@@ -210,7 +209,17 @@ func (s *session) terminate(why error) bool {
 	for _, ka := range pending {
 		ka.finish(driver.Instant{}, why)
 	}
-	return true
+}
+
+// close ends the session, in etcd too. If one of its leases has a LockDelay, it lapses there.
+func (s *session) close() {
+	s.terminate(driver.ErrClosed)
+	s.mu.Lock()
+	lapses := s.mustLapse
+	s.mu.Unlock()
+	if !lapses {
+		s.d.revoke(s.id)
+	}
 }
 
 // revoke ends an etcd lease at once, with all its keys. If the request does not reach etcd, the

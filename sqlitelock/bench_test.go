@@ -4,6 +4,7 @@ package sqlitelock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -16,54 +17,6 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	d := open(b, newPath(b))
 	for b.Loop() {
 		release(b, acquire(b, d, request("owner")))
-	}
-}
-
-// BenchmarkOneDriver has goroutines acquire different locks, so that they share transactions.
-func BenchmarkOneDriver(b *testing.B) {
-	d := open(b, newPath(b))
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		req := request("owner")
-		req.Name = "lock " + strconv.FormatInt(driver.Now().Sub(driver.Instant{}).Nanoseconds(), 10)
-		for pb.Next() {
-			release(b, acquire(b, d, req))
-		}
-	})
-}
-
-// BenchmarkProcesses has four processes acquire and release locks, each its own, or
-// all the same.
-func BenchmarkProcesses(b *testing.B) {
-	const procs = 4
-	for _, kind := range []string{"own", "same"} {
-		b.Run("lock="+kind, func(b *testing.B) {
-			path := newPath(b)
-			open(b, path)
-			var all []*livetest.Child
-			for i := range procs {
-				req := request("process " + strconv.Itoa(i) + " round ")
-				if kind == "own" {
-					req.Name += strconv.Itoa(i)
-				}
-				all = append(all, livetest.StartChild(b,
-					job{Role: "cycle", Req: req, Path: path, Rounds: (b.N + procs - 1) / procs}))
-			}
-			for _, p := range all {
-				p.Expect("ready")
-			}
-			b.ResetTimer()
-			for _, p := range all {
-				p.End()
-			}
-			for _, p := range all {
-				p.Expect("done")
-			}
-			b.StopTimer()
-			for _, p := range all {
-				p.Wait()
-			}
-		})
 	}
 }
 
@@ -113,10 +66,13 @@ func BenchmarkRenew(b *testing.B) {
 		due = append(due, <-leases)
 	}
 	b.Logf("%d leases taken in %v", held, time.Since(began))
+	const batch = 128 // as the core renews
 	for b.Loop() {
-		for _, r := range d.Renew(context.Background(), due) {
-			if r.Err != nil {
-				b.Fatal(r.Err)
+		for some := range slices.Chunk(due, batch) {
+			for _, r := range d.Renew(context.Background(), some) {
+				if r.Err != nil {
+					b.Fatal(r.Err)
+				}
 			}
 		}
 	}

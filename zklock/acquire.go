@@ -118,7 +118,7 @@ func (a *attempt) shouldRetry() bool {
 func (a *attempt) precheck(ctx context.Context) error {
 	for _, confirmed := range []bool{false, true} {
 		if confirmed {
-			if _, err := a.s.catchUp(ctx); err != nil {
+			if err := a.s.catchUp(ctx); err != nil {
 				return err
 			}
 		}
@@ -205,12 +205,12 @@ func (a *attempt) enqueue(ctx context.Context) error {
 		return nil
 	}
 	if a.creation != nil {
-		path, start, err := a.s.find(ctx, a.folder, a.id)
+		path, err := a.s.find(ctx, a.folder, a.id)
 		if err != nil {
 			return err
 		}
 		if path != "" {
-			a.setNode(path, start)
+			a.setNode(path)
 			return nil
 		}
 	}
@@ -237,7 +237,8 @@ func (a *attempt) create(ctx context.Context) error {
 	})
 	made, err := a.creation.wait(ctx)
 	if err == nil {
-		a.setNode(made, a.s.recordConfirmation(a.creation.start)) // the leader answers every write
+		a.setNode(made)
+		a.s.recordConfirmation(a.creation.start) // the leader answers every write
 	} else if a.creation.isRejected() {
 		a.creation = nil
 	}
@@ -245,8 +246,8 @@ func (a *attempt) create(ctx context.Context) error {
 }
 
 // setNode records that the attempt has a node.
-func (a *attempt) setNode(path string, start driver.Instant) {
-	a.node, a.stat, a.start, a.createdAt = baseName(path), zk.Stat{}, start, driver.Now()
+func (a *attempt) setNode(path string) {
+	a.node, a.stat, a.createdAt = baseName(path), zk.Stat{}, driver.Now()
 }
 
 // newID returns a random UUID, in the form that Curator writes.

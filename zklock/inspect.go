@@ -174,7 +174,7 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	}
 	ctx, cancel := d.life.During(ctx)
 	if s, err = d.session(ctx); err == nil {
-		_, err = s.catchUp(ctx)
+		err = s.catchUp(ctx)
 	}
 	if err != nil {
 		cancel()

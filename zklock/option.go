@@ -37,7 +37,8 @@ func Root(path string) Option {
 }
 
 // Timeout sets the session timeout: the ensemble ends the session after that much silence.
-// The default is 15 seconds. Less than 100 ms or more than a day is a [driver.ErrInvalid].
+// The default is 15 seconds. Less than 100 ms or more than a day is a [driver.ErrInvalid]. It is
+// rounded up to milliseconds.
 //
 // If the timeout is less than the servers' minSessionTimeout, they use that instead. If it
 // is more than their maxSessionTimeout, each call returns a [driver.ErrInvalid].
@@ -49,7 +50,7 @@ func Root(path string) Option {
 // after 5/12 of it that its locks are lost.
 func Timeout(d time.Duration) Option {
 	return Option{func(c *config) error {
-		c.timeout = d
+		c.timeout = (d + time.Millisecond - 1).Truncate(time.Millisecond)
 		return checkRange("session timeout", d, 100*time.Millisecond, 24*time.Hour)
 	}}
 }

@@ -38,6 +38,7 @@ type session struct {
 	contact       leaderContact
 	silentFrom    time.Time           // see silentSince; zero if nothing is unanswered
 	connErr       error               // of the last try to connect; nil while connected
+	closedUntil   driver.Instant      // the end of the latest LockDelay of a lost lease
 	unusable      map[string]struct{} // servers that can't be reached for a permanent reason
 	watches       map[watchKey]*watchEvent
 
@@ -119,7 +120,7 @@ func (s *session) negotiatedTimeout() time.Duration {
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
 	s.closing = true
-	begun := s.id != 0
+	lapses := s.id != 0 && (!s.d.life.Over() || !s.closedUntil.Reached(driver.Now()))
 	s.mu.Unlock()
 	callsDone := make(chan struct{})
 	go func() { s.calls.Wait(); close(callsDone) }()
@@ -134,7 +135,7 @@ func (s *session) close(events <-chan zk.Event) {
 		}
 		timer.Stop()
 	}
-	if begun && !s.d.life.Over() {
+	if lapses {
 		s.closeConn() // else the library would close the session, and with it end each LockDelay
 	}
 	s.conn.Close()
@@ -343,6 +344,9 @@ func (s *session) loseAll() {
 
 // terminate ends the session.
 func (s *session) terminate(cause error) {
+	for _, l := range s.heldLeases() {
+		l.delayUntil() // before close asks for it
+	}
 	s.cancel(cause)
 	s.mu.Lock()
 	s.wakeAll()
@@ -359,7 +363,19 @@ func (s *session) heldLeases() []*lease {
 // loseWithSession ends a lease whose session is over, or in doubt. If its node still exists, it
 // keeps others out for the LockDelay.
 func (l *lease) loseWithSession(cause error) {
-	l.lose(fmt.Errorf("%w: %w", driver.ErrLost, cause), driver.Now().Add(l.req.LockDelay))
+	l.lose(fmt.Errorf("%w: %w", driver.ErrLost, cause), l.delayUntil())
+}
+
+// delayUntil returns when the LockDelay of a lease ends that is lost now. Until then, the session
+// is not closed.
+func (l *lease) delayUntil() driver.Instant {
+	end := driver.Now().Add(l.req.LockDelay)
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.s.closedUntil.Before(end) {
+		l.s.closedUntil = end
+	}
+	return end
 }
 
 // A call is a request to a server, sent in a goroutine of its own: the client library does
@@ -476,18 +492,18 @@ func (s *session) confirmOnce(ctx context.Context) (start driver.Instant, retryI
 func sendSync(conn *zk.Conn) (string, error) { return conn.Sync("/") }
 
 // catchUp makes our server show everything that was decided before the call, on any server.
-// start has the meaning that it has in confirmOnce.
 //
 // A sync would not do: a leader answers those of its own clients at once, although a
 // follower may have applied more. catchUp sends a write, which the ensemble orders after
 // the earlier ones. The write deletes a node that never exists, so it changes nothing.
-func (s *session) catchUp(ctx context.Context) (start driver.Instant, err error) {
+func (s *session) catchUp(ctx context.Context) error {
 	_, sent, err := do(ctx, s, deleteNode(child(s.d.conf.root, absentNode)))
 	// A refusal is ordered like a success.
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
-		return sent, err
+		return err
 	}
-	return s.recordConfirmation(sent), nil
+	s.recordConfirmation(sent)
+	return nil
 }
 
 // recordConfirmation records that the leader has answered a request that was sent at sent.

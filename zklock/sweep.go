@@ -124,7 +124,7 @@ func (s *session) deleteOrphan(o *orphan) error {
 	}
 	if o.path == "" {
 		var err error
-		if o.path, _, err = s.find(s.ctx, o.folder, o.id); err != nil || o.path == "" {
+		if o.path, err = s.find(s.ctx, o.folder, o.id); err != nil || o.path == "" {
 			return err
 		}
 	}
@@ -136,17 +136,16 @@ func (s *session) deleteOrphan(o *orphan) error {
 }
 
 // find returns the path of the node whose name contains id, or "" if there is none. The answer
-// is final: requests on earlier connections have been executed by now, or never will be. start
-// has the meaning that it has in catchUp.
-func (s *session) find(ctx context.Context, folder, id string) (path string, start driver.Instant, err error) {
-	if start, err = s.catchUp(ctx); err != nil {
-		return "", start, err
+// is final: requests on earlier connections have been executed by now, or never will be.
+func (s *session) find(ctx context.Context, folder, id string) (path string, err error) {
+	if err := s.catchUp(ctx); err != nil {
+		return "", err
 	}
 	snap, _, err := do(ctx, s, listChildren(folder))
 	for _, name := range snap.names {
 		if strings.HasPrefix(name, nodePrefix+id) {
-			return child(folder, name), start, nil
+			return child(folder, name), nil
 		}
 	}
-	return "", start, err
+	return "", err
 }

@@ -31,10 +31,5 @@ func checkZxid(zxid int64) error {
 	return nil
 }
 
-// blockSizeOf returns how many tokens a request can get. Only an exclusive hold can be handed over.
-func blockSizeOf(req driver.Request) int {
-	if req.Shared || req.Slots > 0 {
-		return 1
-	}
-	return min(req.TokenBlock(), maxBlock)
-}
+// blockSizeOf returns how many tokens a request can get.
+func blockSizeOf(req driver.Request) int { return min(req.TokenBlock(), maxBlock) }

@@ -42,7 +42,8 @@ type session struct {
 type sessionLease struct {
 	driver.Lease
 	s      *session
-	onLost func(error) // Request.OnLost
+	onLost func(error)   // Request.OnLost
+	delay  time.Duration // Request.LockDelay
 }
 
 func newSession(w *world) driver.Driver {
@@ -112,7 +113,7 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl := &sessionLease{Lease: l, s: s, onLost: onLost}
+	sl := &sessionLease{Lease: l, s: s, onLost: onLost, delay: req.LockDelay}
 	s.leases[sl] = true
 	return sl, nil
 }
@@ -151,7 +152,9 @@ func (s *session) renewAll(ctx context.Context) driver.Renewal {
 
 func (s *session) Close() error {
 	for _, l := range s.end() {
-		_ = l.Lease.Release(context.Background())
+		if l.delay == 0 {
+			_ = l.Lease.Release(context.Background())
+		}
 	}
 	return s.Driver.Close()
 }
@@ -248,6 +251,17 @@ func sessionMutants() []mutant {
 			set: func(_ *world, b *brokenDriver) {
 				b.onClose = func() error {
 					b.base.(*session).end()
+					return b.inner.Close()
+				}
+			},
+		},
+		{
+			name: "Close cuts a LockDelay short", fails: []string{"Session/CloseKeepsDelay"}, base: newSession,
+			set: func(_ *world, b *brokenDriver) {
+				b.onClose = func() error {
+					for _, l := range b.base.(*session).end() {
+						_ = l.Lease.Release(context.Background())
+					}
 					return b.inner.Close()
 				}
 			},

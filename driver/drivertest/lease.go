@@ -451,6 +451,26 @@ func sessionClauses() []clause {
 			},
 		},
 		{
+			name: "Session/CloseKeepsDelay",
+			why:  "a program that closes its driver may have late writes on their way: LockDelay keeps others out also then",
+			gate: needs(sessionTenure(), outlivesConnection()),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				req.LockDelay = t.info.SessionTTL / 2
+				t.acquire(d1, req)
+				closed := time.Now()
+				if err := d1.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				w := t.startAcquire(d2, t.req("b"))
+				t.mustBeGrantedWithin(w, 3*t.info.SessionTTL+waitTimeout)
+				if kept := w.returnedTime.Sub(closed); kept < req.LockDelay {
+					t.Errorf("granted %v after the holder's driver was closed, and its LockDelay is %v", kept, req.LockDelay)
+				}
+			},
+		},
+		{
 			name: "Session/LateRelease",
 			why:  "a lease that a release leaves, because its context is done, would last for as long as the session",
 			gate: sessionTenure(),
