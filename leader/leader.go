@@ -153,7 +153,7 @@ func (c *candidate) campaign(ctx context.Context) (outcome, error) {
 		return failure
 	})
 	switch {
-	case led && (lost || failure == nil):
+	case led && (lost || failure == nil || errors.Is(err, snib.ErrLost) && !errors.Is(failure, snib.ErrLost)):
 		return served, err
 	case led || isPermanent(err):
 		return finished, err
