@@ -3,7 +3,6 @@ package leader_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -449,45 +448,5 @@ func TestRefuses(t *testing.T) {
 				t.Errorf("Run = %v, want %v", err, tt.want)
 			}
 		})
-	}
-}
-
-func TestCurrent(t *testing.T) {
-	s := new(memlock.Store)
-	observer, _ := host(t, s)
-	if _, ok, err := leader.Current(t.Context(), observer, name); ok || err != nil {
-		t.Errorf("Current = %v, %v before anybody leads", ok, err)
-	}
-	l, net := host(t, s, snib.Label("10.0.0.3:8080"))
-	err := leader.Run(t.Context(), l, name, func(ctx context.Context, lock *snib.Lock) error {
-		got, ok, err := leader.Current(ctx, observer, name)
-		if !ok || err != nil || got.Token != lock.Token() || got.Holder.Label != "10.0.0.3:8080" {
-			return fmt.Errorf("Current = %+v, %v, %w, want token %d", got, ok, err, lock.Token())
-		}
-		return errJob
-	})
-	if !errors.Is(err, errJob) {
-		t.Error(err)
-	}
-	if _, _, err := leader.Current(t.Context(), nil, name); !errors.Is(err, snib.ErrInvalid) {
-		t.Errorf("Current without a Locker = %v, want ErrInvalid", err)
-	}
-	if _, _, err := leader.Current(t.Context(), observer, ""); !errors.Is(err, snib.ErrInvalid) {
-		t.Errorf("Current of no name = %v, want ErrInvalid", err)
-	}
-	net.Sever(fault.Fail)
-	if _, ok, err := leader.Current(t.Context(), l, name); ok || !errors.Is(err, fault.ErrSevered) {
-		t.Errorf("Current of a store that is gone = %v, %v", ok, err)
-	}
-	for _, o := range []snib.Option{snib.Shared(), snib.Slots(2)} {
-		other, _ := host(t, s, o)
-		lock, err := other.Acquire(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok, err := leader.Current(t.Context(), observer, name); ok || !errors.Is(err, snib.ErrKind) {
-			t.Errorf("Current of what several can hold = %v, %v, want ErrKind", ok, err)
-		}
-		lock.Release()
 	}
 }
