@@ -31,9 +31,10 @@ import (
 //
 // While the store is unavailable, Acquire retries for [RetryTimeout], one minute by default, also
 // if other goroutines wait for the same name. The time begins with the outage, or with the call of
-// Acquire if that is later. While the store has no connection left ([ErrFull]), Acquire retries for
-// as long as the wait may last. If the wait ends while the store is unavailable, the error matches
-// ErrUnavailable and not ErrHeld, and contains the driver's last error.
+// Acquire if that is later. While the store has no connection left ([ErrFull]), or grants nothing
+// after a restart, Acquire retries for as long as the wait may last. If the wait ends while the
+// store is unavailable, the error matches ErrUnavailable and not ErrHeld, and contains the driver's
+// last error.
 //
 // An error matches [context.Canceled] or [context.DeadlineExceeded] only if ctx has ended so.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {

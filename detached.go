@@ -38,8 +38,9 @@ func Detached() Option {
 // the returned Lock. To extend a detached hold, adopt it with a Locker that is Detached.
 //
 // Adopt does not wait, and acquires nothing: if it fails, the lock and its holder are as they were,
-// but for the end of the lease. Only after ErrUnavailable the store may show this process as the
-// holder; then nobody can adopt the hold any more, but [Locker.Break] ends it. The error matches:
+// but for the end of the lease. Only after ErrUnavailable, the end of ctx, or Close, the store may
+// show this process as the holder; then nobody can adopt the hold any more, but [Locker.Break] ends
+// it. The error matches:
 //
 //   - [ErrLost] if there is no such hold any more
 //   - [ErrInvalid] if the hold is not detached, because its process renews it; if the store does

@@ -65,7 +65,12 @@ func (l *Locker) releaseBy(ctx context.Context, lock *Lock) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return l.wrapError("release", lock.Name(),
-			withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable)))
+		l.core.mu.Lock()
+		cause := lock.hold.endCause()
+		l.core.mu.Unlock()
+		if !errors.Is(cause, ErrLost) {
+			cause = withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable))
+		}
+		return l.wrapError("release", lock.Name(), cause)
 	}
 }

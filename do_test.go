@@ -61,12 +61,15 @@ func TestOutcomesAreApart(t *testing.T) {
 		name          string
 		before, after func(d *fault.Driver) // of the store, before Do and in its function
 		want          error
+		timeout       time.Duration // of the context of Do
 	}{
-		{"NotBegun", func(d *fault.Driver) { d.Sever(fault.Fail) }, nil, snib.ErrUnavailable},
-		{"Unreleased", nil, func(d *fault.Driver) { d.Sever(fault.Fail) }, snib.ErrUnreleased},
-		{"UnreleasedInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang) }, snib.ErrUnreleased},
-		{"Lost", nil, func(d *fault.Driver) { d.Sever(fault.Fail); time.Sleep(time.Minute) }, snib.ErrLost},
-		{"LostInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang); time.Sleep(time.Minute) }, snib.ErrLost},
+		{"NotBegun", func(d *fault.Driver) { d.Sever(fault.Fail) }, nil, snib.ErrUnavailable, time.Hour},
+		{"Unreleased", nil, func(d *fault.Driver) { d.Sever(fault.Fail) }, snib.ErrUnreleased, time.Hour},
+		{"UnreleasedInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang) }, snib.ErrUnreleased, time.Hour},
+		{"Lost", nil, func(d *fault.Driver) { d.Sever(fault.Fail); time.Sleep(time.Minute) }, snib.ErrLost, time.Hour},
+		{"LostInSilence", nil, func(d *fault.Driver) { d.Sever(fault.Hang); time.Sleep(time.Minute) }, snib.ErrLost, time.Hour},
+		{"UnreleasedByDeadline", nil, func(d *fault.Driver) { d.Sever(fault.Hang) }, snib.ErrUnreleased, time.Second},
+		{"LostByDeadline", nil, func(d *fault.Driver) { d.Sever(fault.Hang); time.Sleep(time.Minute) }, snib.ErrLost, time.Second},
 	}
 	for _, tt := range tests {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -75,8 +78,10 @@ func TestOutcomesAreApart(t *testing.T) {
 			if tt.before != nil {
 				tt.before(d)
 			}
+			ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+			defer cancel()
 			done := false
-			err := l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error {
+			err := l.Do(ctx, "a", func(context.Context, *snib.Lock) error {
 				tt.after(d)
 				done = true
 				return nil

@@ -18,8 +18,8 @@ const (
 
 	// ErrUnavailable means that the store did not grant the lock, although nobody is known to
 	// hold it. The store is out of reach or overloaded, or it grants nothing for a while, for
-	// example after a restart that may have lost leases. An acquisition that may wait retries for
-	// [RetryTimeout] before it returns this error.
+	// example after a restart that may have lost leases. An acquisition that may wait waits for the
+	// end of that time, and retries other failures for [RetryTimeout] before it returns this error.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrFull means that the server answers, but has no connection left for this process, or no room

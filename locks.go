@@ -102,9 +102,14 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 	if err := l.checkSeveral(ctx, names); err != nil {
 		return nil, err
 	}
+	bounded, cancel := l.waitContext(ctx, l.conf.noWait) // bounds the first look and the wait
+	defer cancel()
+	each := *l
+	each.conf.maxWait = 0
+
 	var errs []error
 	for _, name := range names {
-		lock, err := l.acquire(ctx, ctx, name, true)
+		lock, err := each.acquire(bounded, ctx, name, true)
 		if err == nil {
 			return lock, nil
 		}
@@ -115,22 +120,19 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 			return nil, err
 		}
 	}
-	if l.conf.noWait {
+	if l.conf.noWait || bounded.Err() != nil && errors.Is(errs[len(errs)-1], ErrUnavailable) {
 		return nil, joinChoice(errs)
 	}
-	return l.waitForAny(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
+	return each.waitForAny(bounded, ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 }
 
 // errOther ends the other waits of AcquireAny. An error of package context would be the caller's.
 const errOther driver.Sentinel = "AcquireAny has got another lock"
 
-// waitForAny waits for all the names at once, and keeps the first lock.
-func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) {
-	bounded, cancel := l.waitContext(ctx, false)
-	defer cancel()
-	each := *l
-	each.conf.maxWait = 0
-	wait, stop := context.WithCancelCause(bounded)
+// waitForAny waits for all the names at once, and keeps the first lock. The context ctx bounds the
+// wait, and caller is the one from which it is derived.
+func (l *Locker) waitForAny(ctx, caller context.Context, names []string) (*Lock, error) {
+	wait, stop := context.WithCancelCause(ctx)
 	defer stop(errOther)
 	var (
 		isWon  atomic.Bool
@@ -139,7 +141,7 @@ func (l *Locker) waitForAny(ctx context.Context, names []string) (*Lock, error) 
 	)
 	for _, name := range names {
 		go func() {
-			lock, err := each.acquire(wait, ctx, name, false)
+			lock, err := l.acquire(wait, caller, name, false)
 			switch {
 			case err != nil:
 				failed <- err

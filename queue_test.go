@@ -198,13 +198,15 @@ func TestOutageOfQueue(t *testing.T) {
 	const minute = driver.RetryTimeout
 	tests := []struct {
 		name  string
+		retry time.Duration   // RetryTimeout
 		takes time.Duration   // duration of each request
 		begin []time.Duration // when the acquisitions begin
 	}{
-		{"Together", 0, make([]time.Duration, 100)},
-		{"Slow", driver.AnswerTimeout, make([]time.Duration, 100)},
-		{"Later", 0, []time.Duration{0, 10 * time.Second, 40 * time.Second, 50 * time.Second}},
-		{"Chain", 0, []time.Duration{0, minute - time.Nanosecond, 2*minute - 2}},
+		{"Together", minute, 0, make([]time.Duration, 100)},
+		{"Slow", minute, driver.AnswerTimeout, make([]time.Duration, 100)},
+		{"Hasty", time.Second, driver.AnswerTimeout, make([]time.Duration, 100)},
+		{"Later", minute, 0, []time.Duration{0, 10 * time.Second, 40 * time.Second, 50 * time.Second}},
+		{"Chain", minute, 0, []time.Duration{0, minute - time.Nanosecond, 2*minute - 2}},
 	}
 	for _, tt := range tests {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -213,7 +215,7 @@ func TestOutageOfQueue(t *testing.T) {
 				time.Sleep(tt.takes)
 				return nil, errDown
 			}
-			l := open(t, d)
+			l := open(t, d, snib.RetryTimeout(tt.retry))
 			var wg sync.WaitGroup
 			for _, begin := range tt.begin {
 				wg.Go(func() {
@@ -223,8 +225,8 @@ func TestOutageOfQueue(t *testing.T) {
 					if !errors.Is(err, snib.ErrUnavailable) {
 						t.Errorf("Acquire = %v, want ErrUnavailable", err)
 					}
-					if took := time.Since(began); took < minute || took > minute+tt.takes {
-						t.Errorf("Acquire that began at %v took %v, want %v to %v", begin, took, minute, minute+tt.takes)
+					if took := time.Since(began); took < tt.retry || took > tt.retry+tt.takes {
+						t.Errorf("Acquire that began at %v took %v, want %v to %v", begin, took, tt.retry, tt.retry+tt.takes)
 					}
 				})
 			}

@@ -184,7 +184,7 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place, s *stall
 		if !shouldRetry {
 			err = fmt.Errorf("%w; gave up after %v", err, outage.Lasted())
 		}
-		if !shouldRetry && time.Since(sentAt) >= req.RetryTimeout {
+		if !shouldRetry && time.Since(sentAt) >= max(req.RetryTimeout, 2*driver.AnswerTimeout) {
 			// The store had queued the request, so it does not tell how long the outage lasts. The
 			// next head sends a request of its own.
 			l.core.noteAnswer(q, false, nil)

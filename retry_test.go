@@ -130,6 +130,16 @@ func TestWhyTheWaitEnded(t *testing.T) {
 		_, err := l.With(snib.MaxWait(wait)).AcquireAll(ctx, "0", "a")
 		return err
 	}
+	anyOf := func(l *snib.Locker, ctx context.Context) error {
+		_, err := l.With(snib.MaxWait(wait)).AcquireAny(ctx, "a")
+		return err
+	}
+	anyDeadline := func(l *snib.Locker, ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		_, err := l.AcquireAny(ctx, "a")
+		return err
+	}
 	try := func(l *snib.Locker, ctx context.Context) error {
 		_, err := l.TryAcquire(ctx, "a")
 		return err
@@ -140,19 +150,21 @@ func TestWhyTheWaitEnded(t *testing.T) {
 		calls map[string]call
 		want  map[string][]string // by call: what the error matches, and nothing else of all
 	}{
-		{"Held", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause,
-			"cancelCause": cancelCause}, map[string][]string{
-			"try": {"held"}, "maxWait": {"held"}, "all": {"held"}, "deadline": {"deadline"}, "cause": {"deadline", "mine"},
-			"cancelCause": {"canceled", "mine"},
+		{"Held", map[string]call{"try": try, "maxWait": maxWait, "all": both, "any": anyOf, "anyDeadline": anyDeadline,
+			"deadline": deadline, "cause": cause, "cancelCause": cancelCause}, map[string][]string{
+			"try": {"held"}, "maxWait": {"held"}, "all": {"held"}, "any": {"held"}, "anyDeadline": {"deadline"},
+			"deadline": {"deadline"}, "cause": {"deadline", "mine"}, "cancelCause": {"canceled", "mine"},
 		}},
-		{"Hung", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause,
-			"cancelCause": cancelCause}, map[string][]string{
-			"try": {"unavailable"}, "maxWait": {"unavailable"}, "all": {"unavailable"}, "deadline": {"unavailable", "deadline"},
+		{"Hung", map[string]call{"try": try, "maxWait": maxWait, "all": both, "any": anyOf, "anyDeadline": anyDeadline,
+			"deadline": deadline, "cause": cause, "cancelCause": cancelCause}, map[string][]string{
+			"try": {"unavailable"}, "maxWait": {"unavailable"}, "all": {"unavailable"}, "any": {"unavailable"},
+			"anyDeadline": {"unavailable", "deadline"}, "deadline": {"unavailable", "deadline"},
 			"cause": {"unavailable", "deadline", "mine"}, "cancelCause": {"unavailable", "canceled", "mine"},
 		}},
-		{"Refused", map[string]call{"try": try, "maxWait": maxWait, "all": both, "deadline": deadline, "cause": cause,
-			"cancelCause": cancelCause}, map[string][]string{
+		{"Refused", map[string]call{"try": try, "maxWait": maxWait, "all": both, "any": anyOf, "anyDeadline": anyDeadline,
+			"deadline": deadline, "cause": cause, "cancelCause": cancelCause}, map[string][]string{
 			"try": {"unavailable", "refused"}, "maxWait": {"unavailable", "refused"}, "all": {"unavailable", "refused"},
+			"any": {"unavailable", "refused"}, "anyDeadline": {"unavailable", "refused", "deadline"},
 			"deadline": {"unavailable", "refused", "deadline"}, "cause": {"unavailable", "refused", "deadline", "mine"},
 			"cancelCause": {"unavailable", "refused", "canceled", "mine"},
 		}},
@@ -183,7 +195,11 @@ func TestWhyTheWaitEnded(t *testing.T) {
 				case "DriverTimeout":
 					fails(fmt.Errorf("%w: %w", refused, context.DeadlineExceeded))
 				}
+				began := time.Now()
 				err := call(l, t.Context())
+				if took := time.Since(began); took > wait+driver.CancelTimeout && name != "try" {
+					t.Errorf("it took %v, want %v", took, wait)
+				}
 				want := map[string]bool{}
 				for _, kind := range tt.want[name] {
 					want[kind] = true

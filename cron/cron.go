@@ -19,6 +19,9 @@
 // host that gets its answer after minHold, maybe because it was suspended, does not run the tick,
 // and neither does one whose store does not answer within [driver.AnswerTimeout].
 //
+// The hosts must agree on the ticks. If a job runs every five minutes from the start of its host,
+// each host has ticks of its own, and each host runs the job. Use times of the day.
+//
 // # What is promised
 //
 // Under these conditions no tick is run twice, and each tick is run for which the lock is free
@@ -99,9 +102,9 @@ func (r *Runner) Run(ctx context.Context, name string,
 }
 
 // Take acquires the lock of a tick, for schedulers that run the job themselves, between Take and
-// Release. If the tick belongs to another host, or the previous run is still going on, it returns
-// [snib.ErrHeld] at once. Other errors are [ErrLate] and those of [snib.Locker.TryAcquire]. After
-// any error the job must not run.
+// Release: see examples/scheduled-job. If the tick belongs to another host, or the previous run is
+// still going on, it returns [snib.ErrHeld] at once. Other errors are [ErrLate] and those of
+// [snib.Locker.TryAcquire]. After any error the job must not run.
 func (r *Runner) Take(ctx context.Context, name string) (*snib.Lock, error) {
 	began := driver.Now()
 	lock, err := r.locker.Acquire(ctx, name)

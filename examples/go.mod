@@ -9,7 +9,6 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/ncruces/go-sqlite3 v0.35.6
 	github.com/sniblock/snib v0.0.0
-	github.com/sniblock/snib/cron/gocrondist v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 )
@@ -32,7 +31,6 @@ require (
 
 replace (
 	github.com/sniblock/snib => ../
-	github.com/sniblock/snib/cron/gocrondist => ../cron/gocrondist
 	github.com/sniblock/snib/pglock => ../pglock
 	github.com/sniblock/snib/redislock => ../redislock
 	github.com/sniblock/snib/sqlitelock => ../sqlitelock

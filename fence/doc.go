@@ -32,7 +32,9 @@
 //   - [Server] and [Transport]: a resource behind HTTP.
 //   - [File]: a file on one machine.
 //   - [Memory]: a resource in this process.
-//   - [Mark.Key]: receivers that know idempotency keys, such as queues, mail and payments.
+//   - A [Mark] and the number of the request, as the key: receivers that know idempotency keys,
+//     such as queues, mail and payments. Before the request is sent, store the key where the next
+//     holder reads it, which then sends the request again under this key.
 //
 // # Who is to be trusted
 //

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/url"
-	"strconv"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -68,19 +66,6 @@ func (m Mark) After(last Mark) error {
 		return nil
 	}
 	return &RefusedError{Mark: m, Last: last}
-}
-
-// Key returns an idempotency key for a receiver that drops what it has seen before, such as a
-// queue or a payment service. The number sequence distinguishes the requests of one hold. The
-// same hold makes the same key for the same sequence, so it may send a request again when the
-// answer was lost.
-//
-// The next hold makes other keys. It must not repeat, under a key of its own, what the former
-// holder may have sent. So store the key where the next holder reads it, before the request is
-// sent; the next holder then sends the request again under the stored key.
-func (m Mark) Key(sequence uint64) string {
-	return url.PathEscape(m.Lock) + ":" + strconv.FormatUint(m.Token, 10) + ":" + m.Owner[:min(8, len(m.Owner))] + ":" +
-		strconv.FormatUint(sequence, 10)
 }
 
 // The reasons why a resource refuses a hold.

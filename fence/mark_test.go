@@ -81,20 +81,6 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func TestKey(t *testing.T) {
-	m := mark(t, 7, "a")
-	seen := make(map[string]bool)
-	for _, key := range []string{m.Key(1), m.Key(2), mark(t, 8, "a").Key(1), mark(t, 7, "b").Key(1)} {
-		if seen[key] || strings.ContainsAny(key, " /\n") {
-			t.Errorf("Key = %q; want another one for each request, without what would have to be escaped", key)
-		}
-		seen[key] = true
-	}
-	if again := mark(t, 7, "a").Key(1); again != m.Key(1) {
-		t.Errorf("a request that is sent again has the key %q, want %q", again, m.Key(1))
-	}
-}
-
 // A rule decides whether a hold is let in.
 type rule func(m, last fence.Mark) bool
 

@@ -21,6 +21,7 @@
 //
 // # Who leads
 //
-// [Current] asks the store who leads, for people and for followers that want to forward requests.
-// To make the leader reachable, candidates set [snib.Label] to their address.
+// The holder in [snib.Locker.Status] is the leader, for people and for followers that want to
+// forward requests; never base a decision on it. One that has died remains until its lease has
+// lapsed. To make the leader reachable, candidates set [snib.Label] to their address.
 package leader

@@ -153,7 +153,7 @@ func (c *candidate) campaign(ctx context.Context) (outcome, error) {
 		return failure
 	})
 	switch {
-	case led && (lost || failure == nil):
+	case led && (lost || failure == nil || errors.Is(err, snib.ErrLost) && !errors.Is(failure, snib.ErrLost)):
 		return served, err
 	case led || isPermanent(err):
 		return finished, err
@@ -180,27 +180,4 @@ func (c *candidate) wait(ctx context.Context, failed int) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// Current returns the leader, or false if nobody leads. The answer is what the store knows: a
-// leader that has died remains until its lease has lapsed, and the answer may be out of date when
-// it arrives. Use it to show or to find the leader; never base a decision on it.
-//
-// The locker and the name are those of [Run]. If the name is not an exclusive lock, the error
-// matches [snib.ErrKind]. Whoever knows an id in the answer can release the lock, so do not
-// log it.
-func Current(ctx context.Context, locker *snib.Locker, name string) (leader snib.Holding, ok bool, err error) {
-	if locker == nil {
-		return leader, false, fmt.Errorf("leader: %w", driver.Invalidf("Locker: it is nil"))
-	}
-	status, err := locker.Status(ctx, name)
-	switch {
-	case err != nil:
-		return leader, false, fmt.Errorf("leader: who leads %q: %w", name, err)
-	case len(status.Holders) == 0:
-		return leader, false, nil
-	case status.Shared || status.Slots > 0:
-		return leader, false, fmt.Errorf("leader: %w: %q is held as a lock that several can hold", snib.ErrKind, name)
-	}
-	return status.Holders[0], true, nil
 }

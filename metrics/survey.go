@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -13,21 +12,6 @@ import (
 // A survey contains the counts of each class of names. It does not change once it is stored.
 type survey map[string]*classCounts
 
-// A Listing lists more locks for a [Collector.Survey] to count, such as those of other libraries
-// in Redis:
-//
-//	metrics.Listing{Prefix: "lock:", List: d.Admin().Foreign} // d is a *redislock.Driver
-//
-// The metrics count the holds in it like those of snib.
-type Listing struct {
-	// Prefix is what the names of the locks begin with. The fewer keys begin with it, the less
-	// the listing costs.
-	Prefix string
-
-	// List is like that of [driver.Inspector].
-	List func(ctx context.Context, prefix string, yield func(driver.Status) bool) error
-}
-
 // A classCounts counts the holds and waiters of one class of names in a store.
 type classCounts struct {
 	holds, endless, waiters int
@@ -36,27 +20,26 @@ type classCounts struct {
 
 // Survey lists the locks of a whole store, at once and then at the given interval, until ctx is
 // done. It exports how many holds and waiters there are, for how long a waiter has waited at most,
-// and how many holds will never end by themselves. It returns the cause of ctx's end. A store does
-// not list the locks of programs that do not use snib, unless snib waits for them; give listings of
-// these, if there are any.
+// and how many holds will never end by themselves. It returns the cause of ctx's end. etcd and
+// ZooKeeper list the locks of other programs, too.
 //
 // One surveying process per store is enough, and a minute is a good interval: listing does not
 // block the store, but reads everything. Each of several stores of one kind needs its own
 // Collector, because surveys differ in nothing but the backend. When a survey fails, Survey
 // counts the failure and keeps exporting the result of the last successful one; the alert rules
-// include one on its age. An interval that is not positive, or a Listing without List,
-// is a [snib.ErrInvalid].
-func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Duration, more ...Listing) error {
-	switch {
-	case every <= 0:
+// include one on its age. An interval that is not positive is a [snib.ErrInvalid].
+func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Duration) error {
+	if every <= 0 {
 		return fmt.Errorf("metrics: %w", driver.Invalidf("interval: %v is not positive", every))
-	case slices.ContainsFunc(more, func(l Listing) bool { return l.List == nil }):
-		return fmt.Errorf("metrics: %w", driver.Invalidf("listing: it has no List"))
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		found, err := c.countLocks(ctx, d, more)
+		found := survey{}
+		err := d.List(ctx, "", func(s driver.Status) bool {
+			c.countLock(found, s)
+			return true
+		})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -67,31 +50,6 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// countLocks counts the holds and waiters in the store and in more listings by class.
-func (c *Collector) countLocks(ctx context.Context, store driver.Inspector, more []Listing) (survey, error) {
-	found := survey{}
-	waitedFor := map[string]bool{} // foreign locks, which may be in a listing, too
-	err := store.List(ctx, "", func(s driver.Status) bool {
-		if len(more) > 0 && len(s.Holders) > 0 && s.Holders[0].Token == 0 {
-			waitedFor[s.Name] = true
-		}
-		c.countLock(found, s)
-		return true
-	})
-	for _, l := range more {
-		if err != nil {
-			return nil, err
-		}
-		err = l.List(ctx, l.Prefix, func(s driver.Status) bool {
-			if !waitedFor[s.Name] {
-				c.countLock(found, s)
-			}
-			return true
-		})
-	}
-	return found, err
 }
 
 // countLock adds the holds and waiters of a lock to those of its class.

@@ -98,54 +98,9 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// TestSurveyOfListings checks that a survey counts the locks of listings, that one lock of another
-// library for which snib waits counts once, and that a listing that fails fails the survey.
-func TestSurveyOfListings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCollector(t, metrics.Options{})
-		own, endless := driver.Holding{Token: 7}, driver.Holding{Left: driver.NoExpiry}
-		waitedFor := driver.Status{Name: "order/2", Holders: []driver.Holding{endless}}
-		withQueue := waitedFor
-		withQueue.Waiters = make([]driver.Waiting, 1)
-		d := &listDriver{Driver: memory(), locks: []driver.Status{{Name: "order/1", Holders: []driver.Holding{own}},
-			withQueue}}
-		others := &listDriver{locks: []driver.Status{waitedFor, {Name: "order/3", Holders: []driver.Holding{endless}}}}
-		prefixes := make(chan string, 10)
-		listing := metrics.Listing{Prefix: "order/",
-			List: func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-				prefixes <- prefix
-				return others.List(ctx, prefix, yield)
-			}}
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		go func() { _ = c.Survey(ctx, d, time.Minute, listing) }() // it ends with ctx
-		synctest.Wait()
-		want := scrape{
-			`distributed_lock_store_locks{backend="memory",resource="order"}`:                3,
-			`distributed_lock_store_waiting{backend="memory",resource="order"}`:              1,
-			`distributed_lock_store_locks_without_expiry{backend="memory",resource="order"}`: 2,
-			`distributed_lock_store_survey_failures_total{backend="memory"}`:                 0,
-		}
-		read(t, c).check(t, want)
-		if got := <-prefixes; got != "order/" {
-			t.Errorf("the prefix is %q", got)
-		}
-
-		others.set(nil, errors.New("NOPERM"))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		want[`distributed_lock_store_survey_failures_total{backend="memory"}`] = 1
-		read(t, c).check(t, want)
-	})
-}
-
 func TestSurveyRefuses(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	if err := c.Survey(t.Context(), memory(), 0); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Survey each 0s = %v, want %v", err, snib.ErrInvalid)
-	}
-	if err := c.Survey(t.Context(), memory(), time.Minute, metrics.Listing{Prefix: "lock:"}); !errors.Is(err,
-		snib.ErrInvalid) {
-		t.Errorf("Survey with a listing without List = %v, want %v", err, snib.ErrInvalid)
 	}
 }

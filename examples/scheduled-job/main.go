@@ -19,24 +19,28 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/cron/gocrondist"
+	"github.com/sniblock/snib/cron"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/sqlitelock"
 )
 
 func main() {
 	var s schedule
-	flag.StringVar(&s.Locks, "locks", "locks.db", "the SQLite file with the locks")
+	locks := flag.String("locks", "locks.db", "the SQLite file with the locks")
 	flag.DurationVar(&s.Every, "every", 2*time.Second, "the time between two ticks")
 	flag.DurationVar(&s.Skew, "skew", 0, "how late the clock of this process is")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := s.run(ctx, func(tick int64, ran bool) {
-		what := "leaves the tick to another process:"
-		if ran {
-			what = "RUNS the tick"
-		}
-		fmt.Fprintf(os.Stdout, "process %d %s %d\n", os.Getpid(), what, tick)
-	})
+	store, err := sqlitelock.Open(ctx, *locks)
+	if err == nil {
+		err = s.run(ctx, store, func(tick int64, ran bool) {
+			what := "leaves the tick to another process:"
+			if ran {
+				what = "RUNS the tick"
+			}
+			fmt.Fprintf(os.Stdout, "process %d %s %d\n", os.Getpid(), what, tick)
+		})
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scheduled-job:", err)
@@ -45,32 +49,25 @@ func main() {
 }
 
 // A schedule is the configuration of one process.
-type schedule struct {
-	Locks       string
-	Every, Skew time.Duration
-}
+type schedule struct{ Every, Skew time.Duration }
 
 // run runs the job until ctx is done. It calls report for each tick, with the tick's number
 // since 1970 and whether this process ran it.
-func (s schedule) run(ctx context.Context, report func(tick int64, ran bool)) error {
+func (s schedule) run(ctx context.Context, store driver.Driver, report func(tick int64, ran bool)) error {
 	if s.Every <= 0 || s.Skew < 0 {
 		return fmt.Errorf("every %v, with a skew of %v: want a positive time, and a skew that is not negative", s.Every,
 			s.Skew)
-	}
-	store, err := sqlitelock.Open(ctx, s.Locks)
-	if err != nil {
-		return err
 	}
 	locker, err := snib.New(store, snib.Prefix("jobs/"))
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
 	defer locker.Close() //nolint:errcheck // what it leaves behind lapses
-	once, err := gocrondist.NewLocker(locker, s.Every/2)
+	runner, err := cron.New(locker, s.Every/2)
 	if err != nil {
 		return err
 	}
-	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(once))
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(tickLocker{runner}))
 	if err != nil {
 		return err
 	}
@@ -95,3 +92,21 @@ func (s schedule) run(ctx context.Context, report func(tick int64, ran bool)) er
 	<-ctx.Done()
 	return scheduler.Shutdown()
 }
+
+// A tickLocker lets the process that comes first run a tick. gocron gives the job neither a context
+// that ends with the lock nor the fencing token: a job that needs them calls [cron.Runner.Run].
+type tickLocker struct{ runner *cron.Runner }
+
+// Lock implements [gocron.Locker]. If it returns an error, the job is skipped.
+func (l tickLocker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	lock, err := l.runner.Take(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return tickLock{lock}, nil
+}
+
+type tickLock struct{ lock *snib.Lock }
+
+// Unlock implements [gocron.Lock]. The context may have ended with the job.
+func (h tickLock) Unlock(context.Context) error { return h.lock.Release() }

@@ -29,9 +29,7 @@ var rules = []rule{
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
 	{"fence", []string{"driver"}, rootTests, "guards stand at the resource, where there may be no lock and no store of locks"},
 	{"leader", []string{".", "driver"}, rootTests, "elections stand on the core, and know of a store what the contract says"},
-	{"cron", []string{".", "driver"}, rootTests, "it stands on the core; schedulers have adapters in modules of their own"},
-	{"cron/gocrondist", []string{".", "cron", "github.com/go-co-op/gocron/v2"}, []string{"memlock"},
-		"it fits a scheduler to the core: users of others inherit nothing of it"},
+	{"cron", []string{".", "driver"}, rootTests, "it stands on the core, and knows no scheduler"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", []string{"driver"}, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
@@ -113,9 +111,9 @@ var rules = []rule{
 	{"cmd/sniblab/internal/peers", []string{"internal/livetest/...", "cmd/sniblab/internal/process", "cmd/sniblab/internal/target", "cmd/sniblab/internal/trial"}, []string{"cmd/sniblab/internal/peers/golang"},
 		"it installs libraries of others, and links none of them"},
 
-	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "mysqllock", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
+	{"examples/...", []string{".", "cron", "driver", "fence", "mysqllock", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
 		"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
-		[]string{"internal/livetest/..."},
+		[]string{"internal/livetest/...", "memlock"},
 		"programs show what users write: they import what users may, and nobody imports them"},
 }
 

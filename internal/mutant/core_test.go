@@ -215,8 +215,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "a try is bounded", pkg: ".",
 		in:    "Locker.send",
-		old:   "driver.AnswerTimeout)",
-		new:   "time.Hour)",
+		old:   "WithTimeout(ctx, driver.AnswerTimeout)",
+		new:   "WithTimeout(ctx, time.Hour)",
 		tests: "TestNoAnswer",
 	},
 	{

@@ -45,8 +45,9 @@ const runNotes = `  snib runs the command directly, or with -c through a shell. 
 
   Waiting. A store that is out of reach, or that grants nothing after a
   restart, does not mean that the lock is taken. A run that may wait retries
-  for a minute, and prints the reason after a second. With --try or --skip, or
-  when --wait runs out, it prints the reason and exits 69.
+  for a minute while the store is out of reach, waits while a Redis grants
+  nothing, and prints the reason after a second. With --try or --skip, or when
+  --wait runs out, it prints the reason and exits 69.
 
   Loss. While renewals fail, the command gets TERM when only --kill-after of
   the lease is left (or a third of --ttl, if that is less), and KILL before the
