@@ -138,7 +138,10 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		}
 		held := errors.Is(err, driver.ErrHeld)
 		served = served || held || errors.Is(err, driver.ErrFull)
-		if held || ask == askWait {
+		switch {
+		case held:
+			outage.CountFrom(time.Now()) // the pause stays: the wait itself may need a connection
+		case ask == askWait && !errors.Is(err, driver.ErrFull):
 			outage, sentAt = driverkit.Outage{}, time.Now()
 		}
 		ask = askTry
