@@ -466,11 +466,6 @@ func TestPolling(t *testing.T) {
 	if rate := count.rate(2 * time.Second); rate > 10+1.5 {
 		t.Errorf("a waiter sent %.1f statements a second, want about 10 at most", rate)
 	}
-	slack := livetest.Slack(t)
-	released := time.Now()
 	release(t, l)
 	release(t, w.Get(t))
-	if took := time.Since(released); took > soonEnough+slack() {
-		t.Errorf("the hand-over took %v, want about 100 ms", took)
-	}
 }
