@@ -141,8 +141,8 @@ func unconnected(s *Session) *link {
 	return l
 }
 
-// TestWaitWithoutConnection has a request wait while others have all connections of the process. Each
-// time it finds the lock taken, and asks less and less often.
+// TestWaitWithoutConnection has a request wait while others have all connections of the process. It
+// finds the lock taken each time, and asks less and less often.
 func TestWaitWithoutConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Session{conf: config{key: NameKey}, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
